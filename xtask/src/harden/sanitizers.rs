@@ -40,8 +40,9 @@ const THREAD: Sanitizer = Sanitizer {
 };
 
 /// The packages whose tests run in one process without system devices or libraries.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 8] = [
     "dat-core",
+    "dat-host",
     "dat-rsm",
     "backend-mock",
     "backend-mmio",

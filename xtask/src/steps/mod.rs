@@ -302,9 +302,16 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs every example of the mock; each fails where something comes out otherwise than it says.
+/// Runs every example on the mock; each fails where something comes out otherwise than it says.
 fn examples(workspace: &Workspace) -> Result<()> {
-    let directory = workspace.root().join("backend-mock/examples");
+    for package in ["backend-mock", "dat-host"] {
+        examples_of(workspace, package)?;
+    }
+    Ok(())
+}
+
+fn examples_of(workspace: &Workspace, package: &str) -> Result<()> {
+    let directory = workspace.root().join(package).join("examples");
     let mut names: Vec<String> = workspace
         .shell
         .read_dir(&directory)?
@@ -322,7 +329,7 @@ fn examples(workspace: &Workspace) -> Result<()> {
     for name in names {
         cargo(
             workspace,
-            &["run", "--package", "backend-mock", "--example", &name],
+            &["run", "--package", package, "--example", &name],
         )?;
     }
     Ok(())

@@ -1,0 +1,82 @@
+//! Remote calls: a server answers many clients from one shared receive queue.
+//!
+//! Each connection is a task. All of them, of clients and server, run on one thread; the adapters
+//! have their own.
+//!
+//! `cargo run -p dat-host --example rpc [CLIENTS]`
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use dat_host::{Adapter, Endpoint, Listener, Result, SharedReceive, Zone};
+use futures::executor::{LocalPool, LocalSpawner};
+use futures::task::LocalSpawnExt;
+
+/// Calls of each client.
+const CALLS: u64 = 10;
+/// Largest message in bytes.
+const SIZE: usize = 64;
+/// Buffers of the server, for all its clients together.
+const BUFFERS: usize = 128;
+
+/// Accepts clients and starts a session for each.
+async fn serve(zone: Zone, listener: Listener, spawner: LocalSpawner) -> Result<()> {
+    let queue = zone.shared_receive(BUFFERS, SIZE)?;
+    loop {
+        let client = listener.next().await?.accept().receive(&queue).await?;
+        let session = answer(zone.clone(), client);
+        spawner.spawn_local(session).expect("the pool still runs");
+    }
+}
+
+/// Answers each call with the square of its number, until the client disconnects.
+async fn answer(zone: Zone, client: Endpoint) {
+    while let Ok(call) = client.next_message().await {
+        let number = u64::from_le_bytes(call[..].try_into().expect("calls have 8 bytes"));
+        // The buffer goes back to the queue.
+        drop(call);
+        let square = number.wrapping_mul(number).to_le_bytes();
+        let Ok(reply) = zone.copy(&square) else {
+            return;
+        };
+        if client.send(reply).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Makes some calls; counts the right answers.
+async fn call(zone: Zone, queue: SharedReceive, client: u64, right: Rc<Cell<u64>>) -> Result<()> {
+    let server = zone.connect("server:7174").receive(&queue).await?;
+    for number in (1..=CALLS).map(|call| client * CALLS + call) {
+        server.send(zone.copy(&number.to_le_bytes())?).await?;
+        let reply = server.next_message().await?;
+        if reply[..] == number.wrapping_mul(number).to_le_bytes() {
+            right.set(right.get() + 1);
+        }
+    }
+    server.disconnect().await
+}
+
+fn main() -> Result<()> {
+    let clients = std::env::args().nth(1);
+    let clients = clients.map_or(100, |count| count.parse().expect("a number of clients"));
+    let server = Adapter::open("mock://server")?.zone()?;
+    let near = Adapter::open("mock://clients")?.zone()?;
+    let queue = near.shared_receive(BUFFERS, SIZE)?;
+
+    let mut pool = LocalPool::new();
+    let spawner = pool.spawner();
+    let listener = server.listen_with(Some(7174), 1024)?;
+    let serving = serve(server, listener, spawner.clone());
+    let serving = async { drop(serving.await) };
+    spawner.spawn_local(serving).expect("the pool still runs");
+    let right = Rc::new(Cell::new(0));
+    let calling = futures::future::try_join_all(
+        (0..clients).map(|client| call(near.clone(), queue.clone(), client, Rc::clone(&right))),
+    );
+    pool.run_until(calling)?;
+    println!("{clients} clients got {} right answers", right.get());
+    assert_eq!(right.get(), clients * CALLS);
+    Ok(())
+}

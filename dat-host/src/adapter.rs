@@ -1,0 +1,273 @@
+//! Opening an adapter.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use dat_core::attributes::IaAddress;
+use dat_core::backend::Backend;
+use dat_core::id::Handle;
+use dat_core::sync::HostLock;
+use dat_core::{Ia, IaParam};
+use dat_storage::{Limits, OwnedIa};
+
+use crate::core::{Core, Guard};
+use crate::device::Device;
+use crate::driver::{self, Driver};
+use crate::error::Result;
+use crate::interface::Interface;
+use crate::network::Network;
+use crate::peer::{not_built_in, parse_adapter};
+use crate::zone::Zone;
+
+/// Length of the queue of asynchronous events.
+const ASYNC_EVENTS: i32 = 64;
+
+/// An open adapter (IA). Clones are the same adapter.
+///
+/// It stays open until the last of these is dropped: adapters, zones, endpoints, listeners, shared
+/// receive queues. Then connections end, and operations end with
+/// [`Error::Closed`](crate::Error::Closed). Regions, windows, messages and futures do not keep it
+/// open. All of them may be dropped in any order, on any thread.
+///
+/// ```
+/// use dat_host::Adapter;
+///
+/// # fn main() -> dat_host::Result<()> {
+/// let adapter = Adapter::open("mock://a")?;
+/// let zone = adapter.zone()?;
+/// assert!(Adapter::open("nonsense://a").is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Adapter(Arc<Guard>);
+
+impl Adapter {
+    /// Opens the adapter of an address, `SCHEME://DEVICE`, driven by a thread of its own.
+    ///
+    /// `mock://NAME` is an adapter in the process's own [`Network`]; `verbs://NAME`, with the
+    /// feature `verbs`, a port of an RDMA device.
+    ///
+    /// # Errors
+    /// Those of [`Options::open`].
+    pub fn open(address: &str) -> Result<Self> {
+        Options::new().open(address)
+    }
+
+    /// Opens an adapter on any backend, driven by a thread of its own.
+    ///
+    /// # Errors
+    /// Those of [`Options::open_backend`].
+    pub fn from_backend<B: Backend + 'static>(backend: B, device: impl Device) -> Result<Self>
+    where
+        OwnedIa<B, HostLock>: Send + Sync,
+    {
+        Options::new().open_backend(backend, device)
+    }
+
+    /// Creates a protection zone.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES: the limits or the device are
+    /// exhausted; INVALID_HANDLE: the adapter is closed.
+    pub fn zone(&self) -> Result<Zone> {
+        Zone::new(&self.0)
+    }
+
+    fn interface(&self) -> &dyn Interface {
+        self.0.core().interface()
+    }
+
+    /// Returns the address at which peers reach the adapter.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::Error::Refused) INVALID_HANDLE: the adapter is closed.
+    pub fn address(&self) -> Result<IaAddress> {
+        self.0.core().address()
+    }
+
+    /// Returns the attributes of the adapter and of its provider.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::Error::Refused) INVALID_HANDLE: the adapter is closed.
+    pub fn query(&self) -> Result<IaParam> {
+        Ok(self.interface().query()?)
+    }
+
+    /// Returns the handle of the adapter in the core.
+    pub fn id(&self) -> Handle {
+        self.interface().handle()
+    }
+
+    /// Returns the number of operations that are in flight, or whose end nobody has taken.
+    ///
+    /// Buffers of shared receive queues count while they are posted.
+    pub fn in_flight(&self) -> usize {
+        self.0.core().table().len()
+    }
+
+    /// Closes the adapter at once, although objects of it are left.
+    ///
+    /// Later calls fail with INVALID_HANDLE or [`Error::Closed`](crate::Error::Closed).
+    pub fn close(&self) {
+        self.0.core().close();
+    }
+
+    /// Returns the core's adapter, if its backend is a `B`, for calls that this crate lacks.
+    ///
+    /// # Safety
+    /// The core would post any region that is named, and hand any event to whoever asks first. On
+    /// objects that this crate made, make only calls that query. In particular, name no region or
+    /// buffer of it in a post, a bind or another registration, and take no events of its
+    /// dispatchers.
+    #[expect(unsafe_code)]
+    // UNSAFETY: regions of this crate lend slices, which the core's safe posts do not know of.
+    pub unsafe fn ia<B: Backend + 'static>(&self) -> Option<&Ia<'static, B, HostLock>> {
+        let interface: &dyn Any = self.interface();
+        interface
+            .downcast_ref::<OwnedIa<B, HostLock>>()
+            .map(|ia| &**ia)
+    }
+}
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter").field("id", &self.id()).finish()
+    }
+}
+
+/// Options for opening an adapter.
+///
+/// ```
+/// use dat_host::{Limits, Options};
+///
+/// # fn main() -> dat_host::Result<()> {
+/// let limits = Limits { endpoints: 1000, ..Limits::default() };
+/// let (adapter, driver) = Options::new().limits(limits).open_driven("mock://a")?;
+/// // Spawn `driver` on an executor. Blocking waits need nobody.
+/// # let _ = (adapter, driver);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    limits: Limits,
+    network: Option<Network>,
+}
+
+impl Options {
+    /// Returns default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the sizes that the tables of the adapter start with; they grow.
+    ///
+    /// No object of a kind whose limit is 0 can be made. The adapter itself needs three
+    /// dispatchers, a notification object and 128 events.
+    #[must_use]
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Opens `mock://` addresses in a network other than the process's own.
+    #[must_use]
+    pub fn network(mut self, network: &Network) -> Self {
+        self.network = Some(network.clone());
+        self
+    }
+
+    /// Opens the adapter of an address, driven by a thread of its own.
+    ///
+    /// # Errors
+    /// - [`Malformed`](crate::Error::Malformed): the address is not `SCHEME://DEVICE`.
+    /// - [`NotBuiltIn`](crate::Error::NotBuiltIn): the scheme is unknown, or needs a feature.
+    /// - [`Device`](crate::Error::Device): there is no such device, or it cannot be opened.
+    /// - [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES: there is no address space for
+    ///   the limits, or a limit is too low for the adapter itself.
+    /// - [`System`](crate::Error::System): the thread cannot be started.
+    pub fn open(self, address: &str) -> Result<Adapter> {
+        let guard = self.open_core(address)?;
+        driver::spawn(guard.core())?;
+        Ok(Adapter(guard))
+    }
+
+    /// Opens the adapter of an address, driven by a future.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_driven(self, address: &str) -> Result<(Adapter, Driver)> {
+        let guard = self.open_core(address)?;
+        let driver = Driver::new(guard.core());
+        Ok((Adapter(guard), driver))
+    }
+
+    /// Opens an adapter on any backend, driven by a thread of its own.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES, [`System`](crate::Error::System):
+    /// as [`open`](Self::open).
+    pub fn open_backend<B: Backend + 'static>(
+        self,
+        backend: B,
+        device: impl Device,
+    ) -> Result<Adapter>
+    where
+        OwnedIa<B, HostLock>: Send + Sync,
+    {
+        let guard = open_on(&self.limits, backend, device, None)?;
+        driver::spawn(guard.core())?;
+        Ok(Adapter(guard))
+    }
+
+    /// Opens an adapter on any backend, driven by a future.
+    ///
+    /// # Errors
+    /// Those of [`open_backend`](Self::open_backend).
+    pub fn open_backend_driven<B: Backend + 'static>(
+        self,
+        backend: B,
+        device: impl Device,
+    ) -> Result<(Adapter, Driver)>
+    where
+        OwnedIa<B, HostLock>: Send + Sync,
+    {
+        let guard = open_on(&self.limits, backend, device, None)?;
+        let driver = Driver::new(guard.core());
+        Ok((Adapter(guard), driver))
+    }
+
+    fn open_core(self, address: &str) -> Result<Arc<Guard>> {
+        match parse_adapter(address)? {
+            ("mock", name) => {
+                let network = self.network.unwrap_or_else(Network::of_process);
+                let (backend, device) = network.join(name);
+                open_on(&self.limits, backend, device, Some(network))
+            }
+            #[cfg(feature = "verbs")]
+            ("verbs", name) => {
+                let (backend, device) = crate::verbs::open(name)?;
+                open_on(&self.limits, backend, device, None)
+            }
+            (scheme, _) => Err(not_built_in(scheme)),
+        }
+    }
+}
+
+/// Opens an adapter without a driver.
+fn open_on<B: Backend + 'static>(
+    limits: &Limits,
+    backend: B,
+    device: impl Device,
+    network: Option<Network>,
+) -> Result<Arc<Guard>>
+where
+    OwnedIa<B, HostLock>: Send + Sync,
+{
+    let ia = OwnedIa::<B, HostLock>::open(backend, limits, ASYNC_EVENTS)
+        .map_err(|refused| refused.error)?;
+    let core = Core::new(Box::new(ia), Box::new(device), network)?;
+    Ok(Guard::new(core))
+}

@@ -1,0 +1,111 @@
+//! Wake-up of whoever drives an adapter.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Wake, Waker};
+
+/// Wakes the drivers of an adapter, to let them look for events of the device.
+///
+/// A [`Device`](crate::Device) gets one and rings it when it has events. Ringing takes no lock of
+/// the adapter, but runs the wakers of its drivers on the calling thread.
+#[derive(Clone)]
+pub struct Bell(Arc<Sleepers>);
+
+#[derive(Default)]
+struct Sleepers {
+    wakers: Mutex<Vec<Waker>>,
+    /// Length of `wakers`, read without the lock.
+    count: AtomicUsize,
+}
+
+impl Bell {
+    pub(crate) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Wakes all drivers that sleep or are about to.
+    pub fn ring(&self) {
+        self.0.ring();
+    }
+
+    /// Adds a sleeper; it must look for events once more before it sleeps.
+    pub(crate) fn add(&self, waker: &Waker) {
+        let mut wakers = self.0.lock();
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+            self.0.count.store(wakers.len(), Ordering::SeqCst);
+        }
+    }
+
+    /// Returns a waker that rings the bell.
+    pub(crate) fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.0))
+    }
+
+    pub(crate) fn is(&self, other: &WeakBell) -> bool {
+        Weak::as_ptr(&other.0) == Arc::as_ptr(&self.0)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakBell {
+        WeakBell(Arc::downgrade(&self.0))
+    }
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bell").finish_non_exhaustive()
+    }
+}
+
+/// A bell that keeps nothing alive.
+#[derive(Clone)]
+pub(crate) struct WeakBell(Weak<Sleepers>);
+
+impl WeakBell {
+    /// Rings the bell; returns false if its adapter is gone.
+    pub(crate) fn ring(&self) -> bool {
+        self.0.upgrade().is_some_and(|sleepers| {
+            sleepers.ring();
+            true
+        })
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+impl Sleepers {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        // A sleeper that is not counted yet looks for events after it is.
+        let count = self.count.load(Ordering::SeqCst);
+        for _ in 0..count {
+            // A waker may run the driver at once, which adds itself again: one round suffices.
+            let waker = {
+                let mut wakers = self.lock();
+                let waker = (!wakers.is_empty()).then(|| wakers.remove(0));
+                self.count.store(wakers.len(), Ordering::SeqCst);
+                waker
+            };
+            match waker {
+                Some(waker) => waker.wake(),
+                None => return,
+            }
+        }
+    }
+}
+
+impl Wake for Sleepers {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}

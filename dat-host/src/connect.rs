@@ -1,0 +1,215 @@
+//! Connections to a peer that listens.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use dat_core::attributes::EpAttributes;
+use dat_core::endpoint::ConnectParam;
+use dat_core::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
+
+use crate::core::Core;
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Result};
+use crate::peer::Peer;
+use crate::shared_receive::SharedReceive;
+use crate::wait::blocking;
+use crate::zone::Zone;
+
+/// Time for a connection, unless another one is asked for.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A connection to make; await it, or call [`wait`](Self::wait).
+///
+/// ```no_run
+/// # async fn connect(zone: dat_host::Zone) -> dat_host::Result<()> {
+/// use std::time::Duration;
+///
+/// let endpoint = zone
+///     .connect("192.0.2.1:7174")
+///     .private_data(b"version 1")
+///     .deadline_in(Duration::from_secs(2))
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens until it is awaited or waited for"]
+pub struct Connecting {
+    zone: Zone,
+    peer: Peer,
+    deadline: Duration,
+    private_data: Vec<u8>,
+    attributes: Option<EpAttributes>,
+    queue: Option<SharedReceive>,
+}
+
+impl Connecting {
+    pub(crate) fn new(zone: &Zone, peer: Peer) -> Self {
+        Self {
+            zone: zone.clone(),
+            peer,
+            deadline: DEADLINE,
+            private_data: Vec::new(),
+            attributes: None,
+            queue: None,
+        }
+    }
+
+    /// Limits the time until the connection is made, instead of 10 seconds.
+    ///
+    /// At most 71 minutes, from 1 microsecond.
+    pub const fn deadline_in(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sends bytes with the request, at most as many as the provider allows.
+    pub fn private_data(mut self, data: &[u8]) -> Self {
+        self.private_data = data.to_vec();
+        self
+    }
+
+    /// Replaces the attributes of the endpoint.
+    ///
+    /// Without, it has room for 64 requests and 64 receives, and for 16 RDMA Reads in each
+    /// direction.
+    pub const fn attributes(mut self, attributes: EpAttributes) -> Self {
+        self.attributes = Some(attributes);
+        self
+    }
+
+    /// Lets the endpoint receive from a shared queue.
+    pub fn receive(mut self, queue: &SharedReceive) -> Self {
+        self.queue = Some(queue.clone());
+        self
+    }
+
+    /// Starts the connection at once; the future only waits for its end.
+    ///
+    /// Names that are not numeric addresses are resolved first, which blocks.
+    pub fn start(self) -> Connect {
+        let core = Arc::clone(self.zone.domain.core());
+        Connect {
+            state: match self.begin(&core) {
+                Ok(endpoint) => State::Pending(endpoint),
+                Err(error) => State::Refused(error),
+            },
+            core,
+        }
+    }
+
+    fn begin(self, core: &Core) -> Result<Endpoint> {
+        let network = core.network.as_ref();
+        let names = network.map(|network| |name: &str| network.address(name));
+        let names = names.as_ref().map(|names| names as &dyn Fn(&str) -> _);
+        let (address, qualifier) = self.peer.resolve(names)?;
+        let endpoint = Endpoint::create(&self.zone, self.attributes, self.queue.as_ref())?;
+        let timeout = u32::try_from(self.deadline.as_micros()).unwrap_or(TIMEOUT_INFINITE);
+        let param = ConnectParam {
+            address,
+            qualifier,
+            timeout: timeout.min(TIMEOUT_INFINITE - 1),
+            private_data: &self.private_data,
+            quality: QualityOfService::BEST_EFFORT,
+            flags: ConnectFlags::empty(),
+        };
+        core.interface()
+            .ep_connect(endpoint.id(), &param, Core::now())?;
+        core.called();
+        Ok(endpoint)
+    }
+
+    /// Connects, and blocks until it is done.
+    ///
+    /// # Errors
+    /// Those of [`Connect`].
+    pub fn wait(self) -> Result<Endpoint> {
+        self.start().wait()
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`.
+    ///
+    /// # Errors
+    /// The attempt, which goes on, if it is not done in time.
+    pub fn wait_timeout(self, timeout: Duration) -> std::result::Result<Result<Endpoint>, Connect> {
+        self.start().wait_timeout(timeout)
+    }
+}
+
+impl IntoFuture for Connecting {
+    type Output = Result<Endpoint>;
+    type IntoFuture = Connect;
+
+    fn into_future(self) -> Connect {
+        self.start()
+    }
+}
+
+/// A connection attempt: a future of the endpoint. Dropping it ends the attempt.
+///
+/// # Errors
+/// - [`Malformed`](Error::Malformed): the peer is not `HOST:PORT`.
+/// - [`System`](Error::System): the name of the peer cannot be resolved.
+/// - [`Refused`](Error::Refused) INVALID_PARAMETER (`timeout`, `private_data`, `attributes`): the
+///   time is 0, the data are too long, the attributes are above the limits.
+/// - INVALID_ADDRESS: the address is not one of the adapter's fabric.
+/// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
+/// - INVALID_HANDLE: the adapter is closed, or the shared queue is of another one.
+/// - [`Rejected`](Error::Rejected): the peer rejected the request, with its private data.
+/// - [`Connection`](Error::Connection): `NonPeerRejected` if nobody listens, `Unreachable`,
+///   `TimedOut`, `Broken`.
+/// - [`Closed`](Error::Closed): the adapter was closed.
+#[must_use = "dropping the future ends the attempt"]
+pub struct Connect {
+    core: Arc<Core>,
+    state: State,
+}
+
+/// State of a connection that is made, on either side.
+pub(crate) enum State {
+    Refused(Error),
+    Pending(Endpoint),
+    Over,
+}
+
+impl State {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Endpoint>> {
+        if let Self::Pending(endpoint) = self
+            && let Err(error) = ready!(endpoint.link().poll_connected(context))
+        {
+            // Frees the endpoint.
+            *self = Self::Refused(error);
+        }
+        Poll::Ready(match std::mem::replace(self, Self::Over) {
+            Self::Pending(endpoint) => Ok(endpoint),
+            Self::Refused(error) => Err(error),
+            Self::Over => panic!("polled after it was ready"),
+        })
+    }
+}
+
+impl Connect {
+    const fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl Future for Connect {
+    type Output = Result<Endpoint>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.state.poll(context)
+    }
+}
+
+blocking!([] Connect);
+
+impl fmt::Debug for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect").finish_non_exhaustive()
+    }
+}

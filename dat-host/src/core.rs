@@ -1,0 +1,553 @@
+//! The shared state of an open adapter: its operations, endpoints and driver.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Waker;
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use dat_core::attributes::IaAddress;
+use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY, ThreadWait};
+use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
+use dat_core::id::{EpId, EvdId, SrqId};
+use dat_core::time::Instant;
+
+use crate::bell::Bell;
+use crate::device::Device;
+use crate::error::Result;
+use crate::interface::Interface;
+use crate::link::Link;
+use crate::listener::Requests;
+use crate::memory::Lent;
+use crate::network::Network;
+use crate::shared_receive::SharedBuffers;
+use crate::table::{Effects, Key, Outcome, Owner, Table};
+use crate::timer;
+
+/// Events of an endpoint that may be queued at a time.
+const EVENTS_OF_ENDPOINT: usize = 4;
+/// Connection events that the dispatcher holds at first.
+const CONNECTION_EVENTS: usize = 64;
+
+/// Values of `Core::turn`: nobody dispatches; a thread does; and has to look once more.
+const IDLE: u8 = 0;
+const RUNNING: u8 = 1;
+const AGAIN: u8 = 2;
+
+/// An open adapter.
+///
+/// Objects that act (adapter, zone, endpoint, listener, shared receive queue) hold a [`Guard`]; the
+/// last one closes the adapter. Memory and futures only keep this structure.
+pub struct Core {
+    interface: Box<dyn Interface>,
+    device: Box<dyn Device>,
+    acts_after_posts: bool,
+    bell: Bell,
+    bell_waker: Waker,
+    /// Names of peers in this process.
+    pub(crate) network: Option<Network>,
+    table: Table,
+    /// Dispatcher of completions of transfers and binds.
+    pub(crate) completions: EvdId,
+    /// Dispatcher of connection events.
+    pub(crate) connections: EvdId,
+    /// Number of endpoints that `connections` has room for, and that exist.
+    room: Mutex<(usize, usize)>,
+    /// Live endpoints by index.
+    links: Mutex<Vec<Option<Arc<Link>>>>,
+    /// Endpoints to free at the end of a dispatch.
+    dropped: Mutex<Vec<Arc<Link>>>,
+    listeners: Mutex<Vec<Weak<Requests>>>,
+    queues: Mutex<Vec<(SrqId, Weak<SharedBuffers>)>>,
+    turn: AtomicU8,
+    closed: AtomicBool,
+    /// The thread that drives the adapter, if it has one.
+    pub(crate) thread: OnceLock<ThreadId>,
+    /// Earliest time at which the timer rings the bell.
+    armed: Mutex<Option<Instant>>,
+}
+
+/// Result of [`Core::pass`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// There were events; look once more.
+    Active,
+    /// There were none; look again at this time, or when the bell rings.
+    Idle(Option<Instant>),
+}
+
+impl Pass {
+    /// Returns how long a thread may sleep: without limit if the outer value has no inner one.
+    pub(crate) fn pause(self) -> Option<Option<Duration>> {
+        match self {
+            Self::Active => None,
+            Self::Idle(next) => Some(next.map(|next| {
+                let micros = next.as_micros().saturating_sub(Core::now().as_micros());
+                Duration::from_micros(micros)
+            })),
+        }
+    }
+}
+
+/// Keeps an adapter open.
+pub(crate) struct Guard(Arc<Core>);
+
+impl Guard {
+    pub(crate) fn new(core: Arc<Core>) -> Arc<Self> {
+        Arc::new(Self(core))
+    }
+
+    pub(crate) const fn core(&self) -> &Arc<Core> {
+        &self.0
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Core {
+    /// Creates the dispatchers of a new adapter.
+    pub(crate) fn new(
+        interface: Box<dyn Interface>,
+        device: Box<dyn Device>,
+        network: Option<Network>,
+    ) -> Result<Arc<Self>> {
+        // The object has no waiters. It is attached so that the dispatcher arms the device.
+        let arming = interface.cno_create(None)?;
+        let completions = EvdFlags::DTO | EvdFlags::RMR_BIND;
+        let completions = interface.evd_create(1, Some(arming), completions)?;
+        let connections =
+            interface.evd_create(CONNECTION_EVENTS as i32, None, EvdFlags::CONNECTION)?;
+        let bell = Bell::new();
+        device.attach(&bell);
+        Ok(Arc::new(Self {
+            acts_after_posts: device.acts_after_posts(),
+            interface,
+            device,
+            bell_waker: bell.waker(),
+            bell,
+            network,
+            table: Table::new(),
+            completions,
+            connections,
+            room: Mutex::new((CONNECTION_EVENTS / EVENTS_OF_ENDPOINT, 0)),
+            links: Mutex::default(),
+            dropped: Mutex::default(),
+            listeners: Mutex::default(),
+            queues: Mutex::default(),
+            turn: AtomicU8::new(IDLE),
+            closed: AtomicBool::new(false),
+            thread: OnceLock::new(),
+            armed: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn interface(&self) -> &dyn Interface {
+        &*self.interface
+    }
+
+    pub(crate) const fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Returns the time of the adapter, in microseconds since the process first asked.
+    pub(crate) fn now() -> Instant {
+        ThreadWait::clock()
+    }
+
+    pub(crate) fn address(&self) -> Result<IaAddress> {
+        Ok(self.interface.limits()?.ia_address)
+    }
+
+    // Operations.
+
+    /// Posts an operation that owns `memory`, with its key as the cookie.
+    ///
+    /// # Errors
+    /// That of `post`; returns the memory.
+    #[inline]
+    pub(crate) fn post(
+        &self,
+        owner: Owner,
+        memory: Lent,
+        post: impl FnOnce(&dyn Interface, u64) -> dat_core::Result<()>,
+    ) -> std::result::Result<Key, (dat_core::Error, Option<Lent>)> {
+        let key = self.table.insert(owner, memory);
+        match post(self.interface(), key.to_cookie()) {
+            Ok(()) => {
+                if self.acts_after_posts {
+                    self.bell.ring();
+                }
+                Ok(key)
+            }
+            Err(error) => Err((error, self.table.remove(key))),
+        }
+    }
+
+    /// Tells the driver of a call after which the device may have to act.
+    pub(crate) fn called(&self) {
+        if self.acts_after_posts {
+            self.bell.ring();
+        }
+    }
+
+    // Driving.
+
+    /// Registers a sleeper; call `pass` once more before sleeping.
+    pub(crate) fn enlist(&self, waker: &Waker) {
+        self.bell.add(waker);
+        self.interface.register_progress_waker(&self.bell_waker);
+    }
+
+    /// Looks for events of the device once and runs their effects.
+    pub(crate) fn pass(&self) -> Pass {
+        let activity = self.device.act(Self::now());
+        // Completions that are taken before `progress` polls them take a shorter way.
+        let completed = self.dispatch();
+        let progressed = self.interface.progress(Self::now()) != 0 && {
+            self.dispatch();
+            true
+        };
+        if activity.acted || completed || progressed {
+            return Pass::Active;
+        }
+        Pass::Idle(match (self.interface.next_deadline(), activity.next) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        })
+    }
+
+    /// Lets the timer ring the bell at the time of the next pass, for drivers that are futures.
+    pub(crate) fn arm_timer(&self, next: Instant) {
+        let now = Self::now();
+        let mut armed = lock(&self.armed);
+        if armed.is_some_and(|armed| armed > now && armed <= next) {
+            return;
+        }
+        let pause = next.as_micros().saturating_sub(now.as_micros());
+        let at = std::time::Instant::now() + Duration::from_micros(pause);
+        if timer::ring_at(&self.bell, at).is_ok() {
+            *armed = Some(next);
+        } else {
+            // Without a thread for the timer, the driver polls.
+            drop(armed);
+            self.bell.ring();
+        }
+    }
+
+    // Events.
+
+    /// Takes all events of the adapter's dispatchers; returns false if there are none.
+    ///
+    /// One thread at a time does so, so events of an endpoint stay in order. A call meanwhile, also
+    /// one from a waker, makes it look once more.
+    fn dispatch(&self) -> bool {
+        loop {
+            let before =
+                self.turn
+                    .compare_exchange(IDLE, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
+            match before {
+                Ok(_) => break,
+                Err(AGAIN) => return false,
+                Err(_) => {
+                    let marked = self.turn.compare_exchange(
+                        RUNNING,
+                        AGAIN,
+                        Ordering::SeqCst,
+                        Ordering::SeqCst,
+                    );
+                    if marked.is_ok() {
+                        return false;
+                    }
+                }
+            }
+        }
+        let turn = Turn(&self.turn);
+        let mut found = false;
+        loop {
+            found |= self.take_completions();
+            found |= self.take_connection_events();
+            found |= self.take_async_events();
+            self.offer_requests();
+            self.free_dropped();
+            if turn.end() {
+                return found;
+            }
+        }
+    }
+
+    fn take_completions(&self) -> bool {
+        let mut found = false;
+        while let Ok(event) = self.interface.evd_dequeue(self.completions) {
+            found = true;
+            match event {
+                Event::Dto(done) => {
+                    let length = usize::try_from(done.transferred_length).unwrap_or(0);
+                    let outcome = Outcome::Completed(done.status, length);
+                    let effects = self.table.complete(done.cookie, outcome);
+                    match effects {
+                        Effects {
+                            memory: Some(memory),
+                            queue: Some(queue),
+                            ..
+                        } => self.received((done.ep, queue), memory, done.status, length),
+                        effects => effects.run(),
+                    }
+                }
+                Event::RmrBind(done) => {
+                    let outcome = Outcome::Completed(done.status, 0);
+                    self.table.complete(done.cookie, outcome).run();
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Delivers a message to the endpoint that took a buffer of a shared receive queue.
+    fn received(&self, (ep, queue): (EpId, SrqId), memory: Lent, status: DtoStatus, length: usize) {
+        let known = lock(&self.queues)
+            .iter()
+            .find(|(srq, _)| *srq == queue)
+            .and_then(|(_, buffers)| buffers.upgrade());
+        let Some(queue) = known else {
+            return;
+        };
+        match self.link(ep) {
+            Some(link) if status == DtoStatus::Success => {
+                link.deliver(queue.message(memory.into_slot(), length));
+            }
+            _ => queue.post(memory.into_slot()),
+        }
+    }
+
+    fn take_connection_events(&self) -> bool {
+        let mut found = false;
+        while let Ok(event) = self.interface.evd_dequeue(self.connections) {
+            found = true;
+            if let Event::Connection { kind, ep, .. } = event
+                && let Some(link) = self.link(ep)
+            {
+                if kind != ConnectionEventKind::Established {
+                    // Messages that arrived before the end come first.
+                    self.take_completions();
+                }
+                link.changed(kind);
+            }
+        }
+        found
+    }
+
+    fn take_async_events(&self) -> bool {
+        let mut found = false;
+        let evd = self.interface.async_evd();
+        while let Ok(event) = self.interface.evd_dequeue(evd) {
+            found = true;
+            let Event::Async {
+                kind,
+                handle,
+                reason,
+            } = event
+            else {
+                continue;
+            };
+            match kind {
+                // Events are lost, so operations might wait for ever.
+                AsyncEventKind::IaCatastrophic | AsyncEventKind::EvdOverflow => self.close(),
+                AsyncEventKind::EpBroken
+                    if handle.kind() == Some(HandleKind::Srq) && reason == REASON_PRIMARY =>
+                {
+                    self.disconnect_users(SrqId::from_handle(handle));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Disconnects the endpoints of a shared receive queue that failed: they receive no more.
+    fn disconnect_users(&self, queue: SrqId) {
+        let users: Vec<EpId> = lock(&self.links)
+            .iter()
+            .flatten()
+            .filter(|link| link.queue() == Some(queue))
+            .map(|link| link.id())
+            .collect();
+        for ep in users {
+            // Fails if there is no connection.
+            let _ = self.interface.ep_disconnect(ep, CloseFlags::Abrupt);
+        }
+        self.called();
+    }
+
+    /// Wakes listeners for which requests have arrived.
+    fn offer_requests(&self) {
+        let mut place = 0;
+        loop {
+            let listener = lock(&self.listeners).get(place).map(Weak::upgrade);
+            match listener {
+                None => return,
+                Some(Some(listener)) => listener.offer(),
+                Some(None) => {}
+            }
+            place += 1;
+        }
+    }
+
+    // Objects.
+
+    /// Makes room for the connection events of one endpoint more.
+    ///
+    /// # Errors
+    /// Those of `evd_resize`.
+    pub(crate) fn add_endpoint(&self) -> dat_core::Result<()> {
+        let mut room = lock(&self.room);
+        if room.1 == room.0 {
+            let most = i32::try_from(room.0 * 2 * EVENTS_OF_ENDPOINT).unwrap_or(i32::MAX);
+            self.interface.evd_resize(self.connections, most)?;
+            room.0 *= 2;
+        }
+        room.1 += 1;
+        Ok(())
+    }
+
+    /// Undoes `add_endpoint`.
+    pub(crate) fn remove_endpoint(&self) {
+        lock(&self.room).1 -= 1;
+    }
+
+    pub(crate) fn add_link(&self, link: &Arc<Link>) {
+        let mut links = lock(&self.links);
+        let index = link.id().handle().index();
+        if index >= links.len() {
+            links.resize(index + 1, None);
+        }
+        links[index] = Some(Arc::clone(link));
+    }
+
+    fn link(&self, ep: EpId) -> Option<Arc<Link>> {
+        let links = lock(&self.links);
+        let link = links.get(ep.handle().index())?.as_ref()?;
+        (link.id() == ep).then(|| Arc::clone(link))
+    }
+
+    /// Frees an endpoint, now or at the end of the dispatch that runs.
+    pub(crate) fn drop_link(&self, link: &Arc<Link>) {
+        lock(&self.dropped).push(Arc::clone(link));
+        self.dispatch();
+    }
+
+    /// Frees the dropped endpoints; their completions have been taken.
+    fn free_dropped(&self) {
+        loop {
+            let Some(link) = lock(&self.dropped).pop() else {
+                return;
+            };
+            // Buffers of a shared queue that the endpoint consumed have no other way back.
+            self.take_completions();
+            // Fails only if the adapter is closed.
+            let freed = self.interface.ep_free(link.id());
+            {
+                let mut links = lock(&self.links);
+                if let Some(slot) = links.get_mut(link.id().handle().index())
+                    && slot.as_ref().is_some_and(|known| known.id() == link.id())
+                {
+                    *slot = None;
+                }
+            }
+            if freed.is_ok() {
+                self.remove_endpoint();
+            }
+            let outcome = Outcome::Completed(DtoStatus::Flushed, 0);
+            let owner = Some(Owner::Endpoint(link.id()));
+            self.table.end_all(owner, outcome, Effects::run);
+            link.end();
+            self.called();
+        }
+    }
+
+    pub(crate) fn add_listener(&self, listener: &Arc<Requests>) {
+        let mut listeners = lock(&self.listeners);
+        // Listeners keep their places, since `offer_requests` may be counting them.
+        let gone = listeners
+            .iter_mut()
+            .find(|listener| listener.strong_count() == 0);
+        match gone {
+            Some(place) => *place = Arc::downgrade(listener),
+            None => listeners.push(Arc::downgrade(listener)),
+        }
+    }
+
+    pub(crate) fn add_queue(&self, queue: &Arc<SharedBuffers>) {
+        let mut queues = lock(&self.queues);
+        queues.retain(|(_, queue)| queue.strong_count() != 0);
+        queues.push((queue.id(), Arc::downgrade(queue)));
+    }
+
+    /// Closes the adapter: ends connections, operations and drivers.
+    ///
+    /// Waits for no completion and no thread.
+    pub(crate) fn close(&self) {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // From its return on, neither device nor peer accesses the memory of operations.
+        self.interface.shut();
+        self.table.end_all(None, Outcome::Closed, Effects::run);
+        let links = std::mem::take(&mut *lock(&self.links));
+        let dropped = std::mem::take(&mut *lock(&self.dropped));
+        for link in links.into_iter().flatten().chain(dropped) {
+            link.end();
+        }
+        self.offer_requests();
+        self.called();
+        self.bell.ring();
+        // Lets peers in this process see the end of the connections.
+        self.device.act(Self::now());
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The turn of the thread that dispatches.
+struct Turn<'a>(&'a AtomicU8);
+
+impl Turn<'_> {
+    /// Ends the turn unless another call asked to look once more.
+    fn end(&self) -> bool {
+        if self
+            .0
+            .compare_exchange(RUNNING, IDLE, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+        {
+            return true;
+        }
+        self.0.store(RUNNING, Ordering::SeqCst);
+        false
+    }
+}
+
+impl Drop for Turn<'_> {
+    /// Ends the turn if a waker panicked.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(IDLE, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Locks a mutex; a panic of a holder leaves valid values.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

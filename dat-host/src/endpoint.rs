@@ -1,0 +1,394 @@
+//! A connected endpoint.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use dat_core::attributes::EpAttributes;
+use dat_core::flags::{CloseFlags, CompletionFlags};
+use dat_core::id::EpId;
+use dat_core::{Cause, Error as CoreError, ErrorKind, Parameter, Subtype};
+
+use crate::batch::Batch;
+use crate::core::{Core, Guard};
+use crate::error::{Failed, Result};
+use crate::interface::Interface;
+use crate::link::Link;
+use crate::memory::{Lend, Memory, MemoryMut};
+use crate::message::Message;
+use crate::remote::{Access, RemoteSlice};
+use crate::shared_receive::SharedReceive;
+use crate::table::Owner;
+use crate::transfer::{Operation, Posted, Receive, Transfer};
+use crate::wait::blocking;
+use crate::zone::Zone;
+
+/// Requests, and receives, that an endpoint may have in flight, unless attributes say otherwise.
+const DEPTH: i32 = 64;
+/// RDMA Reads in flight, in each direction.
+const READS: i32 = 16;
+
+/// An endpoint with a connection (EP).
+///
+/// Each operation takes its memory and returns a future that gives it back. The operation is posted
+/// at once, and goes on if the future is dropped. Operations of an endpoint act in the order of the
+/// calls; up to 64 may be in flight, unless it was made with other attributes.
+///
+/// Dropping the endpoint ends the connection abruptly and flushes its operations.
+///
+/// ```
+/// # use dat_host::{Adapter, Endpoint, Result};
+/// # fn connected(zone: &dat_host::Zone) -> Result<(Endpoint, Endpoint)> {
+/// #     let listener = zone.listen_with(None, 1)?;
+/// #     let near = zone.connect((zone.address()?, listener.qualifier())).start();
+/// #     let far = listener.next().wait()?.accept().wait()?;
+/// #     Ok((near.wait()?, far))
+/// # }
+/// # fn main() -> Result<()> {
+/// # let zone = Adapter::open("mock://endpoint")?.zone()?;
+/// # let (near, far) = connected(&zone)?;
+/// let receive = far.recv(zone.buffer(64)?);
+/// near.send(zone.copy(b"hello")?).wait()?;
+/// let message = receive.wait()?;
+/// assert_eq!(&message.memory[..], b"hello");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Endpoint {
+    link: Arc<Link>,
+    _guard: Arc<Guard>,
+}
+
+impl Endpoint {
+    /// Creates an unconnected endpoint.
+    pub(crate) fn create(
+        zone: &Zone,
+        attributes: Option<EpAttributes>,
+        queue: Option<&SharedReceive>,
+    ) -> dat_core::Result<Self> {
+        let domain = &zone.domain;
+        let core = domain.core();
+        let interface = core.interface();
+        let attributes = match attributes {
+            Some(attributes) => attributes,
+            None => default_attributes(interface)?,
+        };
+        core.add_endpoint()?;
+        let (pz, transfers) = (Some(domain.id()), Some(core.completions));
+        let connections = Some(core.connections);
+        let attributes = &attributes;
+        let made = match queue {
+            None => interface.ep_create(pz, transfers, transfers, connections, Some(attributes)),
+            Some(queue) => interface.ep_create_with_srq(
+                pz,
+                transfers,
+                transfers,
+                connections,
+                queue.id(),
+                attributes,
+            ),
+        };
+        let id = made.inspect_err(|_| core.remove_endpoint())?;
+        let queue = queue.map(|queue| Arc::clone(&queue.buffers));
+        let link = Arc::new(Link::new(id, domain, queue));
+        core.add_link(&link);
+        Ok(Self {
+            link,
+            _guard: Arc::clone(&zone.guard),
+        })
+    }
+
+    pub(crate) const fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        self.link.core()
+    }
+
+    /// Returns the endpoint of the core.
+    pub fn id(&self) -> EpId {
+        self.link.id()
+    }
+
+    /// Returns the private data that the peer sent with its request or its answer.
+    ///
+    /// Some transports fill it up with zeros.
+    pub fn private_data(&self) -> Vec<u8> {
+        self.link.private_data()
+    }
+
+    /// Sends the memory as one message; the peer needs a receive for it.
+    ///
+    /// # Errors
+    /// [`Transfer`] names the errors after the post; once the connection has ended, each operation
+    /// fails with the status `Flushed` (Spec: DTO-10). [`Refused`](crate::Error::Refused) has
+    /// - INVALID_STATE: a disconnect has begun.
+    /// - PROTECTION_VIOLATION: the memory is of another zone.
+    /// - INVALID_HANDLE: the memory is of another adapter, or the adapter is closed.
+    /// - INSUFFICIENT_RESOURCES: as many operations as the endpoint may have are in flight.
+    pub fn send<M: Memory>(&self, memory: M) -> Transfer<M> {
+        let segment = [memory.segment()];
+        let ep = self.id();
+        Transfer::new(self.post(memory, |interface, cookie| {
+            interface.post_send(ep, &segment, cookie, CompletionFlags::empty())
+        }))
+    }
+
+    /// Writes the memory to the start of a peer's memory (RDMA Write).
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send), and as [`Refused`](crate::Error::Refused):
+    /// - LENGTH_ERROR: `remote` is shorter than the memory.
+    /// - PRIVILEGES_VIOLATION (`remote`): `remote` lacks [`Access::WRITE`].
+    ///
+    /// A window that the peer has revoked fails with the status `RemoteAccess`.
+    pub fn write<M: Memory>(&self, memory: M, remote: RemoteSlice) -> Transfer<M> {
+        let segment = [memory.segment()];
+        let ep = self.id();
+        Transfer::new(self.post(memory, |interface, cookie| {
+            check_write(remote)?;
+            let flags = CompletionFlags::empty();
+            interface.post_rdma_write(ep, &segment, cookie, &remote.triplet(), flags)
+        }))
+    }
+
+    /// Reads all of a peer's memory to the start of the memory (RDMA Read).
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send), and as [`Refused`](crate::Error::Refused):
+    /// - LENGTH_ERROR: the memory is shorter than `remote`.
+    /// - PRIVILEGES_VIOLATION (`remote`): `remote` lacks [`Access::READ`].
+    /// - INVALID_PARAMETER: the endpoint was made with attributes that allow no reads.
+    ///
+    /// A window that the peer has revoked fails with the status `RemoteAccess`.
+    pub fn read<M: MemoryMut>(&self, remote: RemoteSlice, memory: M) -> Transfer<M> {
+        let segment = [memory.segment()];
+        let ep = self.id();
+        Transfer::new(self.post(memory, |interface, cookie| {
+            check_read(remote)?;
+            let flags = CompletionFlags::empty();
+            interface.post_rdma_read(ep, &segment, cookie, &remote.triplet(), flags)
+        }))
+    }
+
+    /// Receives the next message into the memory.
+    ///
+    /// Post receives before the peer sends: a sender waits for them, but not with every device.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send), and as [`Refused`](crate::Error::Refused) INVALID_STATE
+    /// (SRQ_IN_USE): the endpoint receives from a shared queue. Use
+    /// [`next_message`](Self::next_message).
+    pub fn recv<M: MemoryMut>(&self, memory: M) -> Receive<M> {
+        let segment = [memory.segment()];
+        let ep = self.id();
+        Receive::new(self.post(memory, |interface, cookie| {
+            interface.post_recv(ep, &segment, cookie, CompletionFlags::empty())
+        }))
+    }
+
+    /// Begins a batch of operations, which one doorbell posts together.
+    pub const fn batch<M: Memory>(&self) -> Batch<'_, M> {
+        Batch::new(self)
+    }
+
+    /// Returns the next message that the endpoint received from its shared queue.
+    ///
+    /// Nothing is posted: dropping the future loses no message.
+    ///
+    /// # Errors
+    /// - [`Refused`](crate::Error::Refused) INVALID_STATE: the endpoint has no shared queue.
+    /// - [`Connection`](crate::Error::Connection): the connection has ended, and all messages were
+    ///   returned.
+    /// - [`Closed`](crate::Error::Closed): the adapter was closed.
+    pub fn next_message(&self) -> NextMessage {
+        NextMessage(Arc::clone(&self.link))
+    }
+
+    /// Ends the connection after the operations in flight, without receives, which are flushed.
+    ///
+    /// Returns at once if the connection has ended. The peer sees `Disconnected`.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::Error::Refused) INVALID_HANDLE: the adapter is closed.
+    pub fn disconnect(&self) -> Disconnect {
+        let interface = self.core().interface();
+        let begun = interface.ep_disconnect(self.id(), CloseFlags::Graceful);
+        self.core().called();
+        Disconnect {
+            link: Arc::clone(&self.link),
+            refused: begun.err(),
+        }
+    }
+
+    /// Waits until the connection has ended, by whatever side; returns how.
+    pub fn ended(&self) -> Ended {
+        Ended(Arc::clone(&self.link))
+    }
+
+    /// Posts an operation that owns `memory`.
+    #[inline]
+    fn post<M: Memory>(
+        &self,
+        memory: M,
+        post: impl FnOnce(&dyn Interface, u64) -> dat_core::Result<()>,
+    ) -> Posted<M> {
+        let core = self.core();
+        if let Err(foreign) = check_adapter(core, &memory) {
+            return Posted::Refused(Arc::clone(core), Some(Failed::new(foreign, memory)));
+        }
+        match core.post(Owner::Endpoint(self.id()), memory.lend(), post) {
+            Ok(key) => Posted::InFlight(Operation::new(Arc::clone(core), key)),
+            Err((error, Some(lent))) => {
+                let failed = Failed::new(error, M::take_back(lent));
+                Posted::Refused(Arc::clone(core), Some(failed))
+            }
+            Err((_, None)) => unreachable!("the table keeps memory until it is taken"),
+        }
+    }
+}
+
+/// Checks that memory is of an adapter, as the core cannot: contexts of adapters may be equal.
+///
+/// # Errors
+/// INVALID_HANDLE (LMR): it is of another one.
+pub(crate) fn check_adapter<M: Lend>(core: &Arc<Core>, memory: &M) -> dat_core::Result<()> {
+    match Arc::ptr_eq(core, memory.core()) {
+        true => Ok(()),
+        false => Err(CoreError::invalid_handle(Subtype::InvalidHandleLmr).because(Cause::Foreign)),
+    }
+}
+
+/// Checks the right for an RDMA Write.
+pub(crate) fn check_write(remote: RemoteSlice) -> dat_core::Result<()> {
+    check_right(remote, Access::WRITE, Subtype::PrivilegesWrite)
+}
+
+/// Checks the right for an RDMA Read.
+pub(crate) fn check_read(remote: RemoteSlice) -> dat_core::Result<()> {
+    check_right(remote, Access::READ, Subtype::PrivilegesRead)
+}
+
+/// Checks a right that the remote slice must have.
+fn check_right(remote: RemoteSlice, right: Access, subtype: Subtype) -> dat_core::Result<()> {
+    match remote.access().contains(right) {
+        true => Ok(()),
+        false => Err(CoreError::new(ErrorKind::PrivilegesViolation, subtype)
+            .about(Parameter::Remote)
+            .because(Cause::MissingPrivilege)),
+    }
+}
+
+/// Returns the attributes of an endpoint without any.
+fn default_attributes(interface: &dyn Interface) -> dat_core::Result<EpAttributes> {
+    let limits = interface.limits()?;
+    Ok(EpAttributes {
+        max_recv_dtos: DEPTH.min(limits.max_dto_per_ep),
+        max_request_dtos: DEPTH.min(limits.max_dto_per_ep),
+        max_rdma_read_in: READS.min(limits.max_rdma_read_per_ep_in),
+        max_rdma_read_out: READS.min(limits.max_rdma_read_per_ep_out),
+        ..EpAttributes::default_for(&limits)
+    })
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // Fails if there is no connection. Afterwards the peer consumes no buffers.
+        let interface = self.core().interface();
+        let _ = interface.ep_disconnect(self.id(), CloseFlags::Abrupt);
+        self.core().drop_link(&self.link);
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("id", &self.id()).finish()
+    }
+}
+
+/// A future of the next message; see [`Endpoint::next_message`].
+#[must_use = "futures do nothing unless polled"]
+pub struct NextMessage(Arc<Link>);
+
+impl NextMessage {
+    fn core(&self) -> &Arc<Core> {
+        self.0.core()
+    }
+}
+
+impl Future for NextMessage {
+    type Output = Result<Message>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.0.queue().is_none() {
+            let refused =
+                CoreError::invalid_state(Subtype::NoSubtype).because(Cause::NoSharedReceiveQueue);
+            return Poll::Ready(Err(refused.into()));
+        }
+        self.0.poll_message(context)
+    }
+}
+
+blocking!([] NextMessage);
+
+/// A future of the end of a graceful disconnect; see [`Endpoint::disconnect`].
+#[must_use = "the disconnect has begun, but nobody learns of its end"]
+pub struct Disconnect {
+    link: Arc<Link>,
+    refused: Option<CoreError>,
+}
+
+impl Disconnect {
+    fn core(&self) -> &Arc<Core> {
+        self.link.core()
+    }
+}
+
+impl Future for Disconnect {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.refused {
+            Some(error) => Poll::Ready(Err(error.into())),
+            None => self.link.poll_ended(context).map(|_| Ok(())),
+        }
+    }
+}
+
+blocking!([] Disconnect);
+
+/// A future of the end of a connection; see [`Endpoint::ended`].
+#[must_use = "futures do nothing unless polled"]
+pub struct Ended(Arc<Link>);
+
+impl Ended {
+    fn core(&self) -> &Arc<Core> {
+        self.0.core()
+    }
+}
+
+impl Future for Ended {
+    type Output = dat_core::event::ConnectionEventKind;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_ended(context)
+    }
+}
+
+blocking!([] Ended);
+
+/// Declares `Debug` for futures that have nothing to show.
+macro_rules! opaque {
+    ($($name:ident)*) => {$(
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+opaque!(NextMessage Disconnect Ended);

@@ -1,0 +1,162 @@
+//! Errors of calls and of operations.
+
+use std::fmt;
+
+use dat_core::backend::BackendError;
+use dat_core::event::ConnectionEventKind;
+use dat_core::flags::DtoStatus;
+
+/// Result of the calls of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The error of a call or of an operation.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The core refused the call; names the parameter, and nothing was posted.
+    Refused(dat_core::Error),
+    /// The operation was posted and failed, with this completion status.
+    Failed(DtoStatus),
+    /// The connection was not made, or it ended.
+    Connection(ConnectionEventKind),
+    /// The peer rejected the connection, with this private data.
+    Rejected(Vec<u8>),
+    /// The adapter was closed before the operation completed.
+    Closed,
+    /// A range reaches outside of its memory.
+    OutOfRange {
+        /// First byte of the range after its last.
+        end: u64,
+        /// Length of the memory in bytes.
+        length: u64,
+    },
+    /// Bytes or a text do not have the form that is needed; names the form.
+    Malformed(&'static str),
+    /// No device of an address can be opened by this build; names what is missing.
+    NotBuiltIn {
+        /// Scheme of the address.
+        scheme: String,
+        /// Feature of this crate that adds the scheme; `None` if there is no such scheme.
+        feature: Option<&'static str>,
+    },
+    /// The device of an address cannot be opened.
+    Device {
+        /// Name of the device.
+        name: String,
+        /// Reason; `Device` also stands for a device that does not exist.
+        cause: BackendError,
+    },
+    /// The system refused to start a thread or to resolve a name.
+    System(std::io::Error),
+}
+
+impl Error {
+    /// Returns the error of the core, with the name of the parameter, if the core refused a call.
+    pub const fn core(&self) -> Option<dat_core::Error> {
+        match self {
+            Self::Refused(error) => Some(*error),
+            _ => None,
+        }
+    }
+
+    /// Returns the completion status of a posted operation that failed.
+    pub const fn status(&self) -> Option<DtoStatus> {
+        match self {
+            Self::Failed(status) => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => write!(f, "refused: {error}"),
+            Self::Failed(status) => write!(f, "the operation failed: {status:?}"),
+            Self::Connection(kind) => write!(f, "no connection: {kind:?}"),
+            Self::Rejected(data) => write!(
+                f,
+                "the peer rejected the connection ({} bytes of private data)",
+                data.len()
+            ),
+            Self::Closed => f.write_str("the adapter is closed"),
+            Self::OutOfRange { end, length } => {
+                write!(f, "the range ends at {end}, the memory at {length}")
+            }
+            Self::Malformed(form) => write!(f, "malformed: {form} is needed"),
+            Self::NotBuiltIn {
+                scheme,
+                feature: Some(feature),
+            } => write!(
+                f,
+                "`{scheme}://` needs the feature `{feature}` of `dat-host`, which is off"
+            ),
+            Self::NotBuiltIn { scheme, .. } => write!(f, "`{scheme}://` is no known scheme"),
+            Self::Device { name, cause } => {
+                write!(f, "the device `{name}` cannot be opened: {cause:?}")
+            }
+            Self::System(error) => write!(f, "the system refused: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Refused(error) => Some(error),
+            Self::System(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<dat_core::Error> for Error {
+    fn from(error: dat_core::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// The error of an operation on memory; returns the memory.
+///
+/// `?` in a function that returns an [`Error`] drops the memory and keeps the error.
+pub struct Failed<M> {
+    /// The error.
+    pub error: Error,
+    /// The memory of the operation; its content is undefined if the operation writes it.
+    pub memory: M,
+}
+
+impl<M> Failed<M> {
+    pub(crate) fn new(error: impl Into<Error>, memory: M) -> Self {
+        Self {
+            error: error.into(),
+            memory,
+        }
+    }
+}
+
+impl<M> fmt::Debug for Failed<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failed")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Display for Failed<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<M> std::error::Error for Failed<M> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.error)
+    }
+}
+
+impl<M> From<Failed<M>> for Error {
+    fn from(failed: Failed<M>) -> Self {
+        failed.error
+    }
+}

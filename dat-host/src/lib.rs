@@ -1,0 +1,154 @@
+//! RDMA for host programs: owned memory, futures and blocking calls, on any backend.
+//!
+//! The crate stands on `dat-core`, the Direct Access Transport (uDAPL 1.2), which checks every
+//! request. It adds what a host has: memory that grows, threads, executors.
+//!
+//! ```
+//! use dat_host::{Access, Adapter, Result};
+//!
+//! fn main() -> Result<()> {
+//!     let near = Adapter::open("mock://near")?.zone()?;
+//!     let far = Adapter::open("mock://far")?.zone()?;
+//!     let listener = far.listen(7174)?;
+//!     let client = near.connect("far:7174").start();
+//!     let server = listener.next().wait()?.accept().wait()?;
+//!     let client = client.wait()?;
+//!
+//!     let memory = far.region(vec![0; 64])?;
+//!     let window = memory.expose(.., Access::WRITE).to(&server).wait()?;
+//!     client.write(near.copy(b"hello")?, window.remote()).wait()?;
+//!     let memory = window.revoke().wait();
+//!     assert_eq!(&memory[..5], b"hello");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Every operation is a future as well: replace `.wait()?` by `.await?`.
+//!
+//! # Objects
+//!
+//! | type | DAT | what it is |
+//! |---|---|---|
+//! | [`Adapter`] | IA | a device, opened by address |
+//! | [`Zone`] | PZ | regions and endpoints that may be used together |
+//! | [`Region`] | LMR | registered memory of a `Vec<u8>`, a `Box<[u8]>` or another [`Stable`] value |
+//! | [`SharedRegion`] | LMR | a region that many Sends and RDMA Writes read at the same time |
+//! | [`Buffer`] | LMR | registered memory from the pool of a zone |
+//! | [`Window`] | RMR | a region that peers access, until it is revoked |
+//! | [`RemoteSlice`] | RMR context | a peer's memory, as a value of 24 bytes |
+//! | [`Endpoint`] | EP | one end of a connection: send, receive, write, read |
+//! | [`Listener`], [`Request`] | PSP, CR | connections from peers |
+//! | [`SharedReceive`], [`Message`] | SRQ | receive buffers of many endpoints |
+//!
+//! Each has a method `id` with its handle in the core.
+//!
+//! # Memory
+//! An operation takes its memory over and gives it back:
+//! `let buffer = endpoint.send(buffer).await?`. While it is in flight, a table of the adapter owns
+//! the memory, and not the future. So dropping or forgetting a future changes nothing: the
+//! operation goes on, and the memory is released when it completes. An error returns the memory,
+//! too ([`Failed`]).
+//!
+//! Regions have no remote rights. [`Region::expose`] makes a [`Window`], which has no slices, but
+//! only copies and atomics, since a peer may write at any moment. [`Window::revoke`] gives the
+//! region back when no peer can reach it any longer. All of this holds without `unsafe` in the
+//! program.
+//!
+//! # Who drives
+//! Futures are woken by completions; somebody has to look for them.
+//! - By default the adapter has a thread for it, which sleeps while nothing happens. Any executor
+//!   works, or none.
+//! - [`Options::open_driven`] gives a [`Driver`] instead, a future to spawn.
+//! - `wait` and `wait_timeout` block the calling thread. They drive the adapter if it has no
+//!   thread.
+//!
+//! Wakers run on the thread that drives. They may drop anything, also the last handle of the
+//! adapter. They must not block on operations of the same adapter.
+//!
+//! # Addresses
+//! | address | device | peers |
+//! |---|---|---|
+//! | `mock://NAME` | an adapter in this process, see [`Network`] | `NAME:PORT` |
+//! | `verbs://NAME` (feature `verbs`) | a port of an RDMA device: `rxe0`, `mlx5_0:2` | `HOST:PORT` |
+//!
+//! The `PORT` of a peer is the connection qualifier. Other schemes are refused with an error that
+//! names the feature, if there is one. [`Adapter::from_backend`] opens every other backend; its
+//! peers are `HOST:PORT`.
+//!
+//! # End
+//! An adapter closes when its last acting object (adapter, zone, endpoint, listener, shared receive
+//! queue) is dropped, in any order and on any thread; dropping waits for no completion. What is
+//! still in flight ends with [`Error::Closed`], and returns its memory.
+//!
+//! # Features
+//! None is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `serde` | `Serialize` and `Deserialize` for [`RemoteSlice`] |
+//! | `verbs` | RDMA devices over libibverbs; needs the headers of rdma-core, and libclang |
+//!
+//! # From other crates
+//! | there | here |
+//! |---|---|
+//! | `ibv_reg_mr` of a pointer | [`Zone::region`] of an owner |
+//! | `ibv_post_send`, then `ibv_poll_cq` | [`Endpoint::send`] or `write`, then `await` or `wait` |
+//! | `wr_id` | the future |
+//! | access flags of a memory region | [`Region::expose`] for one peer, [`Window::revoke`] |
+//! | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect` | [`Zone::connect`] |
+//! | libfabric's `fi_cq_sread` | `wait_timeout` |
+//!
+//! # Unsafe code
+//! In one module, `memory/pinned.rs`: owners of memory as slices, atomics and registrations. Others
+//! may implement the `unsafe` trait [`Stable`], register [`Foreign`] memory, and reach the core by
+//! [`Adapter::ia`].
+
+mod adapter;
+mod batch;
+mod bell;
+mod connect;
+mod core;
+mod device;
+mod driver;
+mod endpoint;
+mod error;
+mod interface;
+mod link;
+mod listener;
+mod memory;
+mod message;
+mod network;
+mod peer;
+mod remote;
+mod request;
+mod shared_receive;
+mod table;
+mod timer;
+mod transfer;
+#[cfg(feature = "verbs")]
+mod verbs;
+mod wait;
+mod wakers;
+mod window;
+mod zone;
+
+pub use adapter::{Adapter, Options};
+pub use batch::Batch;
+pub use bell::Bell;
+pub use connect::{Connect, Connecting};
+pub use dat_storage::Limits;
+pub use device::{Activity, Device, Polled};
+pub use driver::Driver;
+pub use endpoint::{Disconnect, Ended, Endpoint, NextMessage};
+pub use error::{Error, Failed, Result};
+pub use listener::{Listener, NextRequest};
+pub use memory::{Buffer, Foreign, Memory, MemoryMut, Region, RegionSlice, SharedRegion, Stable};
+pub use message::Message;
+pub use network::Network;
+pub use peer::Peer;
+pub use remote::{Access, RemoteSlice};
+pub use request::{Accept, Accepting, Request};
+pub use shared_receive::SharedReceive;
+pub use transfer::{Receive, Received, Transfer};
+pub use window::{Expose, Exposing, Revoke, Window};
+pub use zone::Zone;

@@ -1,0 +1,182 @@
+//! The state of an endpoint that its handle, its futures and the driver share.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use dat_core::backend::PRIVATE_DATA_MAX;
+use dat_core::event::ConnectionEventKind;
+use dat_core::id::{EpId, SrqId};
+
+use crate::core::{Core, lock};
+use crate::error::{Error, Result};
+use crate::message::Message;
+use crate::shared_receive::SharedBuffers;
+use crate::wakers::Wakers;
+use crate::zone::Domain;
+
+/// An endpoint as long as anybody knows it.
+pub(crate) struct Link {
+    id: EpId,
+    domain: Arc<Domain>,
+    /// Shared receive queue of the endpoint, which outlives it.
+    queue: Option<Arc<SharedBuffers>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    phase: Phase,
+    messages: VecDeque<Message>,
+    private_data: Vec<u8>,
+    wakers: Wakers,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Pending,
+    Connected,
+    Ended(ConnectionEventKind),
+}
+
+impl Link {
+    pub(crate) fn new(id: EpId, domain: &Arc<Domain>, queue: Option<Arc<SharedBuffers>>) -> Self {
+        Self {
+            id,
+            domain: Arc::clone(domain),
+            queue,
+            state: Mutex::new(State {
+                phase: Phase::Pending,
+                messages: VecDeque::new(),
+                private_data: Vec::new(),
+                wakers: Wakers::default(),
+            }),
+        }
+    }
+
+    pub(crate) const fn id(&self) -> EpId {
+        self.id
+    }
+
+    pub(crate) const fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.domain.core()
+    }
+
+    /// Returns the shared receive queue that messages come from.
+    pub(crate) fn queue(&self) -> Option<SrqId> {
+        self.queue.as_ref().map(|queue| queue.id())
+    }
+
+    /// Returns the private data that came with the connection.
+    pub(crate) fn private_data(&self) -> Vec<u8> {
+        lock(&self.state).private_data.clone()
+    }
+
+    /// Handles a connection event.
+    pub(crate) fn changed(&self, kind: ConnectionEventKind) {
+        let mut data = [0; PRIVATE_DATA_MAX];
+        let length = self
+            .core()
+            .interface()
+            .ep_private_data(self.id, &mut data)
+            .unwrap_or(0)
+            .min(PRIVATE_DATA_MAX);
+        self.update(|state| {
+            if matches!(state.phase, Phase::Pending) {
+                state.private_data = data[..length].to_vec();
+            }
+            state.phase = match kind {
+                ConnectionEventKind::Established => Phase::Connected,
+                kind => Phase::Ended(kind),
+            };
+        });
+    }
+
+    /// Adds a message from the shared receive queue.
+    pub(crate) fn deliver(&self, message: Message) {
+        self.update(|state| state.messages.push_back(message));
+    }
+
+    /// Ends the state: the endpoint is freed, or its adapter is closed.
+    pub(crate) fn end(&self) {
+        let mut messages = VecDeque::new();
+        self.update(|state| {
+            messages = std::mem::take(&mut state.messages);
+            if !matches!(state.phase, Phase::Ended(_)) {
+                state.phase = Phase::Ended(ConnectionEventKind::Disconnected);
+            }
+        });
+        // Outside of the lock: each buffer is posted again.
+        drop(messages);
+    }
+
+    /// Changes the state and wakes all futures.
+    fn update(&self, change: impl FnOnce(&mut State)) {
+        let wakers = {
+            let mut state = lock(&self.state);
+            change(&mut state);
+            state.wakers.take()
+        };
+        wakers.wake();
+    }
+
+    /// Waits for the connection.
+    pub(crate) fn poll_connected(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.poll(context, |state| match state.phase {
+            Phase::Pending => None,
+            Phase::Connected => Some(Ok(())),
+            Phase::Ended(ConnectionEventKind::PeerRejected) => {
+                Some(Err(Error::Rejected(state.private_data.clone())))
+            }
+            Phase::Ended(kind) => Some(Err(self.ended(kind))),
+        })
+    }
+
+    /// Waits for a message; those that arrived before the end of the connection come first.
+    pub(crate) fn poll_message(&self, context: &mut Context<'_>) -> Poll<Result<Message>> {
+        self.poll(context, |state| {
+            match (state.messages.pop_front(), state.phase) {
+                (Some(message), _) => Some(Ok(message)),
+                (None, Phase::Ended(kind)) => Some(Err(self.ended(kind))),
+                (None, _) => None,
+            }
+        })
+    }
+
+    /// Waits for the end of the connection; returns how it ended.
+    pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<ConnectionEventKind> {
+        self.poll(context, |state| match state.phase {
+            Phase::Ended(kind) => Some(kind),
+            _ => None,
+        })
+    }
+
+    /// Returns the result of `ready`, or keeps the waker for the next change.
+    fn poll<T>(
+        &self,
+        context: &mut Context<'_>,
+        ready: impl FnOnce(&mut State) -> Option<T>,
+    ) -> Poll<T> {
+        let displaced = {
+            let mut state = lock(&self.state);
+            match ready(&mut state) {
+                Some(value) => return Poll::Ready(value),
+                None => state.wakers.add(context.waker()),
+            }
+        };
+        if let Some(waker) = displaced {
+            waker.wake();
+        }
+        Poll::Pending
+    }
+
+    fn ended(&self, kind: ConnectionEventKind) -> Error {
+        match self.core().is_closed() {
+            true => Error::Closed,
+            false => Error::Connection(kind),
+        }
+    }
+}

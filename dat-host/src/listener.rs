@@ -1,0 +1,201 @@
+//! Listeners, and the connection requests that they receive.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use dat_core::event::Event;
+use dat_core::flags::{EvdFlags, PspFlags};
+use dat_core::id::{CrId, EvdId, PspId};
+
+use crate::core::{Core, lock};
+use crate::error::{Error, Result};
+use crate::request::Request;
+use crate::wait::blocking;
+use crate::wakers::Wakers;
+use crate::zone::Zone;
+
+/// A listener on a connection qualifier (PSP).
+///
+/// Dropping it refuses the requests that wait. Endpoints of accepted requests stay.
+///
+/// ```
+/// # fn main() -> dat_host::Result<()> {
+/// # let zone = dat_host::Adapter::open("mock://listener")?.zone()?;
+/// let listener = zone.listen(7174)?;
+/// let client = zone.connect("listener:7174").private_data(b"name").start();
+/// let request = listener.next().wait()?;
+/// assert_eq!(&request.private_data()[..4], b"name");
+/// let server = request.accept().wait()?;
+/// let client = client.wait()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Listener {
+    requests: Arc<Requests>,
+    zone: Zone,
+}
+
+impl Listener {
+    pub(crate) fn new(zone: &Zone, qualifier: Option<u64>, backlog: usize) -> Result<Self> {
+        let core = zone.domain.core();
+        let interface = core.interface();
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        let evd = interface.evd_create(backlog, None, EvdFlags::CR)?;
+        let listening = match qualifier {
+            Some(qualifier) => interface
+                .psp_create(qualifier, evd, PspFlags::Consumer)
+                .map(|psp| (psp, qualifier)),
+            None => interface.psp_create_any(evd, PspFlags::Consumer),
+        };
+        let (psp, qualifier) = listening.inspect_err(|_| {
+            // Nothing feeds the dispatcher.
+            let _ = interface.evd_free(evd);
+        })?;
+        let requests = Arc::new(Requests {
+            core: Arc::clone(core),
+            psp,
+            qualifier,
+            evd,
+            waiting: Mutex::default(),
+        });
+        core.add_listener(&requests);
+        Ok(Self {
+            requests,
+            zone: zone.clone(),
+        })
+    }
+
+    /// Returns the public service point of the core.
+    pub fn id(&self) -> PspId {
+        self.requests.psp
+    }
+
+    /// Returns the connection qualifier.
+    pub fn qualifier(&self) -> u64 {
+        self.requests.qualifier
+    }
+
+    /// Returns the next connection request.
+    ///
+    /// Dropping the future loses no request.
+    ///
+    /// # Errors
+    /// [`Closed`](Error::Closed): the adapter was closed.
+    pub fn next(&self) -> NextRequest<'_> {
+        NextRequest(self)
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener")
+            .field("id", &self.id())
+            .field("qualifier", &self.qualifier())
+            .finish()
+    }
+}
+
+/// The requests of a listener that wait in its dispatcher.
+pub(crate) struct Requests {
+    core: Arc<Core>,
+    psp: PspId,
+    qualifier: u64,
+    evd: EvdId,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// A request that the driver took to see that there is one.
+    taken: Option<CrId>,
+    wakers: Wakers,
+}
+
+impl Requests {
+    /// Wakes the futures if a request waits or the adapter is closed.
+    pub(crate) fn offer(&self) {
+        let wakers = {
+            let mut waiting = lock(&self.waiting);
+            if waiting.wakers.is_empty() {
+                return;
+            }
+            waiting.taken = waiting.taken.or_else(|| self.dequeue());
+            if waiting.taken.is_none() && !self.core.is_closed() {
+                return;
+            }
+            waiting.wakers.take()
+        };
+        wakers.wake();
+    }
+
+    fn dequeue(&self) -> Option<CrId> {
+        match self.core.interface().evd_dequeue(self.evd) {
+            Ok(Event::ConnectionRequest { cr, .. }) => Some(cr),
+            _ => None,
+        }
+    }
+
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<CrId>> {
+        let displaced = {
+            let mut waiting = lock(&self.waiting);
+            if let Some(cr) = waiting.taken.take().or_else(|| self.dequeue()) {
+                return Poll::Ready(Ok(cr));
+            }
+            if self.core.is_closed() {
+                return Poll::Ready(Err(Error::Closed));
+            }
+            waiting.wakers.add(context.waker())
+        };
+        if let Some(waker) = displaced {
+            waker.wake();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        let interface = self.core.interface();
+        // These fail only if the adapter is closed.
+        let _ = interface.psp_free(self.psp);
+        if let Some(cr) = lock(&self.waiting).taken.take() {
+            let _ = interface.cr_reject(cr, &[]);
+        }
+        let _ = interface.evd_free(self.evd);
+        self.core.called();
+    }
+}
+
+/// A future of the next connection request; see [`Listener::next`].
+#[must_use = "futures do nothing unless polled"]
+pub struct NextRequest<'a>(&'a Listener);
+
+impl NextRequest<'_> {
+    fn core(&self) -> &Arc<Core> {
+        &self.0.requests.core
+    }
+}
+
+impl Future for NextRequest<'_> {
+    type Output = Result<Request>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self(listener) = *self;
+        match listener.requests.poll(context) {
+            Poll::Ready(Ok(cr)) => Poll::Ready(Request::new(&listener.zone, cr)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+blocking!(['a] NextRequest<'a>);
+
+impl fmt::Debug for NextRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NextRequest").field(&self.0).finish()
+    }
+}

@@ -1,0 +1,169 @@
+//! Memory that stays in place: all of the crate's `unsafe` code.
+
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::AtomicU8;
+
+/// A value that owns memory which stays in place while the value moves.
+///
+/// Implemented for `Vec<u8>`, `Box<[u8]>` and [`Foreign`]. A region takes the value over and gives
+/// it back; meanwhile the value is not touched.
+///
+/// # Safety
+/// From the call of `memory` until the value is used again or dropped:
+/// 1. The range stays allocated, and its bytes are initialised.
+/// 2. It is valid for reads and writes, also from other threads.
+/// 3. Nothing else accesses it, moves of the value included.
+#[expect(unsafe_code)]
+// UNSAFETY: where a value has its memory cannot be checked.
+pub unsafe trait Stable: Send + 'static {
+    /// Returns the first byte and the number of bytes.
+    fn memory(&mut self) -> (NonNull<u8>, usize);
+}
+
+#[expect(unsafe_code)]
+// SAFETY: a vector's bytes are on the heap, initialised up to its length, and owned by it.
+unsafe impl Stable for Vec<u8> {
+    fn memory(&mut self) -> (NonNull<u8>, usize) {
+        (NonNull::from(self.as_mut_slice()).cast(), self.len())
+    }
+}
+
+#[expect(unsafe_code)]
+// SAFETY: a boxed slice is on the heap, initialised, and owned by the box. A region does not move
+// the box while it uses the memory.
+unsafe impl Stable for Box<[u8]> {
+    fn memory(&mut self) -> (NonNull<u8>, usize) {
+        (NonNull::from(&mut **self).cast(), self.len())
+    }
+}
+
+/// Memory that something else owns: a mapping, a device's memory.
+#[derive(Debug)]
+pub struct Foreign {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+#[expect(unsafe_code)]
+// SAFETY: the creator allows accesses from all threads.
+unsafe impl Send for Foreign {}
+
+impl Foreign {
+    /// Creates a value for `length` bytes at `base`.
+    ///
+    /// # Safety
+    /// The conditions of [`Stable`] hold until the value is dropped or forgotten. If it is
+    /// forgotten as part of a region or window, they hold until the adapter is closed.
+    #[expect(unsafe_code)]
+    // UNSAFETY: a promise about memory cannot be checked.
+    pub const unsafe fn new(base: NonNull<u8>, length: usize) -> Self {
+        Self { base, length }
+    }
+}
+
+#[expect(unsafe_code)]
+// SAFETY: promised by the creator of the value.
+unsafe impl Stable for Foreign {
+    fn memory(&mut self) -> (NonNull<u8>, usize) {
+        (self.base, self.length)
+    }
+}
+
+/// Bytes of a [`Stable`] value that is not touched, or a part of them.
+///
+/// At any time there is one owner: user code that has the region or buffer, an operation in flight,
+/// or a window. The first one only calls `bytes` and `bytes_mut`, the second calls nothing, the
+/// third only calls `atomics`. So no slice exists while a device or a peer may write.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+#[expect(unsafe_code)]
+// SAFETY: it is the exclusive owner of its bytes, which any thread may access.
+unsafe impl Send for Pinned {}
+#[expect(unsafe_code)]
+// SAFETY: a shared reference gives shared slices or atomics only.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// No bytes.
+    pub(crate) const EMPTY: Self = Self {
+        base: NonNull::dangling(),
+        length: 0,
+    };
+
+    /// Takes over the memory of a value, which the caller keeps and does not touch.
+    pub(crate) fn of(value: &mut impl Stable) -> Self {
+        let (base, length) = value.memory();
+        Self { base, length }
+    }
+
+    /// Returns the memory as the core registers it.
+    ///
+    /// The caller deregisters it before the value is touched.
+    pub(crate) fn to_register(&self) -> dat_core::memory::Region {
+        #[expect(unsafe_code)]
+        // SAFETY: `Registered`, the only caller, keeps the value until the core has freed the
+        // region, or for ever if it cannot. While a device or a peer may access the bytes, there is
+        // no reference to them, as said above.
+        unsafe {
+            dat_core::memory::Region::from_raw_parts(self.base.as_ptr(), self.length)
+        }
+    }
+
+    /// Splits off the first bytes, or all if there are fewer.
+    pub(crate) fn split_to(&mut self, length: usize) -> Self {
+        let length = length.min(self.length);
+        let first = Self {
+            base: self.base,
+            length,
+        };
+        #[expect(unsafe_code)]
+        // SAFETY: the offset is at most the length of the range.
+        let rest = unsafe { self.base.add(length) };
+        self.base = rest;
+        self.length -= length;
+        first
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.base.addr().get() as u64
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Returns the bytes, for their owner.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        #[expect(unsafe_code)]
+        // SAFETY: the bytes are initialised and stay allocated; the owner is user code, so nothing
+        // writes them while the slice is borrowed.
+        unsafe {
+            slice::from_raw_parts(self.base.as_ptr(), self.length)
+        }
+    }
+
+    /// Returns the bytes, for their owner.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        #[expect(unsafe_code)]
+        // SAFETY: as in `bytes`; the borrow is exclusive.
+        unsafe {
+            slice::from_raw_parts_mut(self.base.as_ptr(), self.length)
+        }
+    }
+
+    /// Returns the bytes as atomics, for a window.
+    pub(crate) fn atomics(&self) -> &[AtomicU8] {
+        #[expect(unsafe_code)]
+        // SAFETY: the bytes stay allocated and have the layout of atomics. A window has no slices
+        // of them, and devices and peers access them only as atomics or from outside of the
+        // language.
+        unsafe {
+            slice::from_raw_parts(self.base.as_ptr().cast(), self.length)
+        }
+    }
+}

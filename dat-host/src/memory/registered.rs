@@ -1,0 +1,105 @@
+//! A value together with the registration of its memory.
+
+use std::sync::Arc;
+
+use dat_core::ErrorKind;
+use dat_core::flags::MemoryPrivileges;
+use dat_core::id::LmrId;
+use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet};
+
+use super::pinned::{Pinned, Stable};
+use crate::error::Failed;
+use crate::zone::Domain;
+
+/// A value and the local region of its memory; both end together.
+///
+/// It is boxed once, so the value does not move while the memory is registered.
+pub(crate) struct Registered<B: Stable> {
+    /// `None` after `into_value`.
+    value: Option<B>,
+    pub(crate) memory: Pinned,
+    /// Null after `deregister`.
+    lmr: LmrId,
+    context: u32,
+    domain: Arc<Domain>,
+}
+
+impl<B: Stable> Registered<B> {
+    /// Registers the memory of a value, without remote rights.
+    pub(crate) fn new(domain: &Arc<Domain>, value: B) -> Result<Box<Self>, Failed<B>> {
+        let mut this = Box::new(Self {
+            value: None,
+            memory: Pinned::EMPTY,
+            lmr: LmrId::NULL,
+            context: 0,
+            domain: Arc::clone(domain),
+        });
+        this.memory = Pinned::of(this.value.insert(value));
+        let request = LmrRequest {
+            memory: LmrMemory::Virtual(this.memory.to_register()),
+            pz: domain.id(),
+            privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
+        };
+        match domain.core().interface().lmr_create(&request) {
+            Ok(made) => {
+                this.lmr = made.lmr;
+                this.context = made.lmr_context;
+                Ok(this)
+            }
+            Err(error) => match this.value.take() {
+                Some(value) => Err(Failed::new(error, value)),
+                None => unreachable!("the value was just stored"),
+            },
+        }
+    }
+
+    pub(crate) const fn id(&self) -> LmrId {
+        self.lmr
+    }
+
+    pub(crate) const fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// Returns the segment of a range, which the caller has checked.
+    pub(crate) fn segment(&self, start: usize, length: usize) -> LmrTriplet {
+        LmrTriplet {
+            context: self.context,
+            address: self.memory.address().wrapping_add(start as u64),
+            length: length as u64,
+        }
+    }
+
+    /// Deregisters the memory; returns the value, or `None` if the memory must stay.
+    #[expect(
+        clippy::boxed_local,
+        reason = "the value stays in place until it is deregistered"
+    )]
+    pub(crate) fn into_value(mut self: Box<Self>) -> Option<B> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<B> {
+        let value = self.value.take()?;
+        let lmr = std::mem::replace(&mut self.lmr, LmrId::NULL);
+        if lmr.is_null() {
+            return Some(value);
+        }
+        match self.domain.core().interface().lmr_free(lmr) {
+            Ok(()) => Some(value),
+            // The close of the adapter has deregistered it.
+            Err(error) if error.kind() == ErrorKind::InvalidHandle => Some(value),
+            // The device may still have access: the memory is never used again.
+            Err(_) => {
+                std::mem::forget(value);
+                None
+            }
+        }
+    }
+}
+
+impl<B: Stable> Drop for Registered<B> {
+    fn drop(&mut self) {
+        drop(self.end());
+    }
+}

@@ -1,0 +1,119 @@
+//! Addresses: of adapters to open, and of peers to connect to.
+
+use std::net::ToSocketAddrs;
+
+use dat_core::attributes::IaAddress;
+
+use crate::error::{Error, Result};
+
+/// Form of the address of an adapter.
+const ADAPTER: &str = "`SCHEME://DEVICE`";
+/// Form of the address of a peer.
+const PEER: &str = "`HOST:PORT`";
+
+/// Scheme of an address, and the name of the device.
+pub(crate) fn parse_adapter(address: &str) -> Result<(&str, &str)> {
+    let (scheme, device) = address.split_once("://").ok_or(Error::Malformed(ADAPTER))?;
+    if scheme.is_empty() || device.is_empty() {
+        return Err(Error::Malformed(ADAPTER));
+    }
+    Ok((scheme, device))
+}
+
+/// Returns the error for a scheme that this build cannot open.
+pub(crate) fn not_built_in(scheme: &str) -> Error {
+    Error::NotBuiltIn {
+        scheme: scheme.to_owned(),
+        feature: (scheme == "verbs").then_some("verbs"),
+    }
+}
+
+/// A peer to connect to: an address of an adapter, and a connection qualifier.
+///
+/// Made from a text `HOST:PORT`, whose port is the connection qualifier, or from a pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer(Form);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    Text(String),
+    Pair(IaAddress, u64),
+}
+
+impl From<&str> for Peer {
+    fn from(text: &str) -> Self {
+        Self(Form::Text(text.to_owned()))
+    }
+}
+
+impl From<&String> for Peer {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<String> for Peer {
+    fn from(text: String) -> Self {
+        Self(Form::Text(text))
+    }
+}
+
+impl From<(IaAddress, u64)> for Peer {
+    fn from((address, qualifier): (IaAddress, u64)) -> Self {
+        Self(Form::Pair(address, qualifier))
+    }
+}
+
+impl Peer {
+    /// Returns address and qualifier; `names` are those of a network in this process.
+    pub(crate) fn resolve(
+        &self,
+        names: Option<&dyn Fn(&str) -> IaAddress>,
+    ) -> Result<(IaAddress, u64)> {
+        let text = match &self.0 {
+            Form::Pair(address, qualifier) => return Ok((*address, *qualifier)),
+            Form::Text(text) => text,
+        };
+        let (host, port) = text.rsplit_once(':').ok_or(Error::Malformed(PEER))?;
+        let qualifier: u64 = port.parse().map_err(|_| Error::Malformed(PEER))?;
+        if host.is_empty() {
+            return Err(Error::Malformed(PEER));
+        }
+        if let Some(names) = names {
+            return Ok((names(host), qualifier));
+        }
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let mut found = (host, 0).to_socket_addrs().map_err(Error::System)?;
+        let address = found.next().ok_or(Error::Malformed(PEER))?;
+        Ok((IaAddress::from(address), qualifier))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_adapters_have_a_scheme_and_a_device() {
+        assert_eq!(parse_adapter("mock://a").unwrap(), ("mock", "a"));
+        for wrong in ["", "mock", "mock:/a", "://a", "mock://"] {
+            assert!(
+                matches!(parse_adapter(wrong), Err(Error::Malformed(_))),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn peers_have_a_host_and_a_port() {
+        let peer = Peer::from("192.0.2.1:7174").resolve(None).unwrap();
+        assert_eq!(peer, (IaAddress::V4([192, 0, 2, 1], 0), 7174));
+        let (address, qualifier) = Peer::from("[::1]:70000").resolve(None).unwrap();
+        assert!(matches!(address, IaAddress::V6(..)));
+        assert_eq!(qualifier, 70_000);
+        for wrong in ["", "7174", ":7174", "host:", "host:x", "host:-1"] {
+            let refused = Peer::from(wrong).resolve(None);
+            assert!(matches!(refused, Err(Error::Malformed(_))), "{wrong}");
+        }
+    }
+}

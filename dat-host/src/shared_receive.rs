@@ -1,0 +1,139 @@
+//! Shared receive queues with their buffers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dat_core::attributes::SrqAttributes;
+use dat_core::flags::DtoStatus;
+use dat_core::id::SrqId;
+
+use crate::core::Guard;
+use crate::error::Result;
+use crate::memory::{Lent, Slot, slots};
+use crate::message::Message;
+use crate::table::{Effects, Outcome, Owner};
+use crate::zone::{Domain, Zone};
+
+/// A shared receive queue (SRQ) with its buffers, for any number of endpoints.
+///
+/// All buffers are posted, except those that the program holds as [`Message`]s. Endpoints that
+/// receive from it are made with [`Connecting::receive`](crate::Connecting::receive) and
+/// [`Accepting::receive`](crate::Accepting::receive). Clones are the same queue, which stays until
+/// its last endpoint and message is dropped.
+///
+/// ```
+/// # fn main() -> dat_host::Result<()> {
+/// let zone = dat_host::Adapter::open("mock://queue")?.zone()?;
+/// let queue = zone.shared_receive(256, 4096)?;
+/// assert_eq!((queue.count(), queue.size()), (256, 4096));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct SharedReceive {
+    pub(crate) buffers: Arc<SharedBuffers>,
+    _guard: Arc<Guard>,
+}
+
+impl SharedReceive {
+    pub(crate) fn new(zone: &Zone, count: usize, size: usize) -> Result<Self> {
+        Ok(Self {
+            buffers: SharedBuffers::new(&zone.domain, count, size)?,
+            _guard: Arc::clone(&zone.guard),
+        })
+    }
+
+    /// Returns the shared receive queue of the core.
+    pub fn id(&self) -> SrqId {
+        self.buffers.id()
+    }
+
+    /// Returns the number of buffers.
+    pub fn count(&self) -> usize {
+        self.buffers.count
+    }
+
+    /// Returns the size of a buffer in bytes, the maximum length of a message.
+    pub fn size(&self) -> usize {
+        self.buffers.size
+    }
+}
+
+impl fmt::Debug for SharedReceive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceive")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The queue itself, which its endpoints and messages keep.
+pub(crate) struct SharedBuffers {
+    domain: Arc<Domain>,
+    srq: SrqId,
+    count: usize,
+    size: usize,
+}
+
+impl SharedBuffers {
+    fn new(domain: &Arc<Domain>, count: usize, size: usize) -> Result<Arc<Self>> {
+        let attributes = SrqAttributes {
+            max_recv_dtos: i32::try_from(count).unwrap_or(i32::MAX),
+            max_recv_iov: 1,
+            low_watermark: 0,
+        };
+        let srq = domain
+            .core()
+            .interface()
+            .srq_create(domain.id(), &attributes)?;
+        // Frees the queue if the rest fails.
+        let this = Arc::new(Self {
+            domain: Arc::clone(domain),
+            srq,
+            count,
+            size,
+        });
+        let slots = slots(domain, count, size)?;
+        domain.core().add_queue(&this);
+        for slot in slots {
+            this.try_post(slot)?;
+        }
+        Ok(this)
+    }
+
+    pub(crate) const fn id(&self) -> SrqId {
+        self.srq
+    }
+
+    /// Posts a buffer; frees it if the adapter is closed or the device refuses.
+    pub(crate) fn post(&self, slot: Box<Slot>) {
+        // The queue is then shorter by one buffer.
+        let _ = self.try_post(slot);
+    }
+
+    fn try_post(&self, slot: Box<Slot>) -> dat_core::Result<()> {
+        let segment = slot.segment(slot.capacity());
+        let posted = self.domain.core().post(
+            Owner::Shared(self.srq),
+            Lent::of_slot(slot),
+            |interface, cookie| interface.srq_post_recv(self.srq, &[segment], cookie),
+        );
+        posted.map(|_| ()).map_err(|(error, _)| error)
+    }
+
+    /// Makes a message of a buffer that has received `length` bytes.
+    pub(crate) fn message(self: &Arc<Self>, slot: Box<Slot>, length: usize) -> Message {
+        Message::new(slot, length, Arc::clone(self))
+    }
+}
+
+impl Drop for SharedBuffers {
+    fn drop(&mut self) {
+        let core = self.domain.core();
+        // Fails only if the adapter is closed: endpoints keep the queue.
+        let _ = core.interface().srq_free(self.srq);
+        let outcome = Outcome::Completed(DtoStatus::Flushed, 0);
+        let owner = Some(Owner::Shared(self.srq));
+        core.table().end_all(owner, outcome, Effects::run);
+    }
+}

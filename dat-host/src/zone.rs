@@ -1,0 +1,171 @@
+//! A protection zone.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dat_core::attributes::IaAddress;
+use dat_core::id::PzId;
+
+use crate::connect::Connecting;
+use crate::core::{Core, Guard};
+use crate::error::{Failed, Result};
+use crate::listener::Listener;
+use crate::memory::{Buffer, Pool, Region, Stable};
+use crate::peer::Peer;
+use crate::shared_receive::SharedReceive;
+
+/// Connection requests that wait at a listener, unless another number is asked for.
+const BACKLOG: usize = 64;
+
+/// A protection zone of the core, which its regions and endpoints keep alive.
+pub(crate) struct Domain {
+    core: Arc<Core>,
+    pz: PzId,
+}
+
+impl Domain {
+    pub(crate) const fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) const fn id(&self) -> PzId {
+        self.pz
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // Fails only if the adapter is closed: nothing else uses the zone.
+        let _ = self.core.interface().pz_free(self.pz);
+    }
+}
+
+/// A protection zone (PZ): regions and endpoints made from one zone may be used together.
+///
+/// Clones are the same zone. The zone stays until its last region and endpoint is dropped.
+///
+/// ```
+/// # fn main() -> dat_host::Result<()> {
+/// let adapter = dat_host::Adapter::open("mock://zone")?;
+/// let zone = adapter.zone()?;
+/// let listener = zone.listen(7174)?;
+/// let region = zone.region(vec![0_u8; 64])?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Zone {
+    pub(crate) domain: Arc<Domain>,
+    pool: Arc<Pool>,
+    pub(crate) guard: Arc<Guard>,
+}
+
+impl Zone {
+    pub(crate) fn new(guard: &Arc<Guard>) -> Result<Self> {
+        let core = Arc::clone(guard.core());
+        let pz = core.interface().pz_create()?;
+        let domain = Arc::new(Domain { core, pz });
+        Ok(Self {
+            pool: Pool::new(&domain),
+            domain,
+            guard: Arc::clone(guard),
+        })
+    }
+
+    /// Returns the zone of the core.
+    pub fn id(&self) -> PzId {
+        self.domain.id()
+    }
+
+    /// Returns the address at which peers reach the adapter.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::Error::Refused) INVALID_HANDLE: the adapter is closed.
+    pub fn address(&self) -> Result<IaAddress> {
+        self.domain.core().address()
+    }
+
+    /// Registers the memory of `value`, which the region owns until it is dropped.
+    ///
+    /// The region has local rights only (Spec: RMB-45).
+    ///
+    /// # Errors
+    /// Returns the value, and
+    /// - [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`memory`): the memory is empty, or
+    ///   too long for the device.
+    /// - INSUFFICIENT_RESOURCES: no region is left, in the limits or in the device.
+    /// - INVALID_HANDLE: the adapter is closed.
+    pub fn region<B: Stable>(&self, value: B) -> Result<Region<B>, Failed<B>> {
+        Region::new(&self.domain, value)
+    }
+
+    /// Returns a buffer of `length` bytes, which may be 0; the bytes are undefined.
+    ///
+    /// The memory comes from the pool of the zone, which grows in blocks of 64 KiB.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES: the pool cannot grow, or
+    /// `length` is above 2 GiB.
+    pub fn buffer(&self, length: usize) -> Result<Buffer> {
+        Ok(Buffer::new(self.pool.take(length)?, length))
+    }
+
+    /// Returns a buffer that holds a copy of `bytes`.
+    ///
+    /// # Errors
+    /// Those of [`buffer`](Self::buffer).
+    pub fn copy(&self, bytes: &[u8]) -> Result<Buffer> {
+        let mut buffer = self.buffer(bytes.len())?;
+        buffer.copy_from_slice(bytes);
+        Ok(buffer)
+    }
+
+    /// Begins a connection to a peer: `HOST:PORT`, or address and connection qualifier.
+    ///
+    /// Nothing happens until the result is awaited or waited for. In a network of this process the
+    /// host is the name of the peer's adapter.
+    pub fn connect(&self, peer: impl Into<Peer>) -> Connecting {
+        Connecting::new(self, peer.into())
+    }
+
+    /// Listens on a connection qualifier, with room for 64 requests that wait.
+    ///
+    /// # Errors
+    /// Those of [`listen_with`](Self::listen_with).
+    pub fn listen(&self, qualifier: u64) -> Result<Listener> {
+        self.listen_with(Some(qualifier), BACKLOG)
+    }
+
+    /// Listens on a connection qualifier, or on a free one; further requests than `backlog` are
+    /// refused while so many wait.
+    ///
+    /// # Errors
+    /// - [`Refused`](crate::Error::Refused) CONN_QUAL_IN_USE: another listener has the qualifier.
+    /// - INVALID_PARAMETER (`qualifier`): the transport cannot express it.
+    /// - INVALID_PARAMETER (`min_qlen`): the backlog is 0.
+    /// - CONN_QUAL_UNAVAILABLE: no qualifier is free.
+    /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
+    /// - INVALID_HANDLE: the adapter is closed.
+    pub fn listen_with(&self, qualifier: Option<u64>, backlog: usize) -> Result<Listener> {
+        Listener::new(self, qualifier, backlog)
+    }
+
+    /// Creates a shared receive queue of `count` posted buffers of `size` bytes.
+    ///
+    /// # Errors
+    /// - [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`attributes`): `count` is 0, or
+    ///   above the limit of the device.
+    /// - INVALID_PARAMETER (`memory`): `size` is 0.
+    /// - MODEL_NOT_SUPPORTED: the device has no shared receive queues.
+    /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
+    /// - INVALID_HANDLE: the adapter is closed.
+    pub fn shared_receive(&self, count: usize, size: usize) -> Result<SharedReceive> {
+        SharedReceive::new(self, count, size)
+    }
+}
+
+impl fmt::Debug for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Zone").field("id", &self.id()).finish()
+    }
+}

@@ -1,0 +1,79 @@
+//! Two connected endpoints, each on an adapter of a network of its own.
+#![allow(dead_code, unreachable_pub, reason = "each test target uses some")]
+
+use std::time::Duration;
+
+use backend_mock::FabricOptions;
+use dat_host::{Adapter, Endpoint, Network, Options, Result, SharedReceive, Zone};
+
+/// Longest time that anything may take, unless the test waits for it on purpose.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// Two adapters in one network, with a zone each.
+pub struct Pair {
+    pub network: Network,
+    pub near: Zone,
+    pub far: Zone,
+    pub near_adapter: Adapter,
+    pub far_adapter: Adapter,
+}
+
+impl Pair {
+    pub fn new() -> Self {
+        Self::with(Network::options())
+    }
+
+    pub fn with(options: FabricOptions) -> Self {
+        let network = Network::new(options);
+        let open = |address| Options::new().network(&network).open(address).unwrap();
+        let (near_adapter, far_adapter) = (open("mock://near"), open("mock://far"));
+        Self {
+            near: near_adapter.zone().unwrap(),
+            far: far_adapter.zone().unwrap(),
+            network,
+            near_adapter,
+            far_adapter,
+        }
+    }
+
+    /// Connects an endpoint of the near adapter with one of the far adapter.
+    pub fn connect(&self) -> (Endpoint, Endpoint) {
+        connect(&self.near, &self.far, None).unwrap()
+    }
+}
+
+/// Connects two zones; the far endpoint receives from `queue`.
+pub fn connect(
+    near: &Zone,
+    far: &Zone,
+    queue: Option<&SharedReceive>,
+) -> Result<(Endpoint, Endpoint)> {
+    let listener = far.listen_with(None, 4)?;
+    let connecting = near.connect((far.address()?, listener.qualifier())).start();
+    let mut accepting = listener.next().wait()?.accept();
+    if let Some(queue) = queue {
+        accepting = accepting.receive(queue);
+    }
+    let accepted = accepting.wait()?;
+    Ok((connecting.wait()?, accepted))
+}
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// If it does not soon.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    eventually_with(what, condition);
+}
+
+/// As `eventually`, for a condition that changes things.
+///
+/// # Panics
+/// If the condition does not hold soon.
+pub fn eventually_with(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + SOON;
+    while !condition() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
