@@ -56,7 +56,15 @@ struct Reference {
     /// The memory after all operations that were posted.
     future: Vec<u8>,
     posted: u64,
+    /// Operations that take a receive, among those posted.
+    arrived: u64,
     fence_next: bool,
+}
+
+/// A part of the written area: the receive with this token completes when it is as it must be.
+fn probe(token: u64) -> std::ops::Range<usize> {
+    let at = AREA + (token as usize * 997) % (AREA - 64);
+    at..at + 64
 }
 
 struct Arrival {
@@ -64,8 +72,8 @@ struct Arrival {
     length: usize,
     immediate: Option<[u8; 4]>,
     solicited: bool,
-    /// A part of the written area as it must be when the receive completes.
-    written: (usize, Vec<u8>),
+    /// The probe as it must be when the receive completes.
+    probe: Vec<u8>,
 }
 
 fn memory(random: &mut Rng) -> Vec<u8> {
@@ -105,6 +113,7 @@ impl Reference {
             open: VecDeque::new(),
             arrivals: VecDeque::new(),
             posted: 0,
+            arrived: 0,
             fence_next: false,
         }
     }
@@ -216,14 +225,14 @@ impl Reference {
             }
         };
         if data.is_some() || immediate.is_some() {
-            let at = AREA + (self.posted as usize * 997) % (AREA - 64);
-            let written = (at, self.future[at..at + 64].to_vec());
+            let probe = self.future[probe(self.arrived)].to_vec();
+            self.arrived += 1;
             self.arrivals.push_back(Arrival {
                 data,
                 length,
                 immediate,
                 solicited,
-                written,
+                probe,
             });
         }
         self.open.push_back((self.posted, expected));
@@ -265,6 +274,7 @@ fn run(options: Options, faults: Faults, seed: u64, operations: u64) -> Outcome 
     let mut network = Network::new(options, faults, seed);
     let mut random = Rng::with_seed(seed ^ 0x5EED);
     let mut references = [0, 1].map(|from: usize| {
+        network.ends[1 - from].probe = probe;
         let exposed = &mut network.ends[1 - from].exposed;
         exposed.bytes = memory(&mut random);
         exposed.grants = grants();
@@ -299,7 +309,7 @@ fn run(options: Options, faults: Faults, seed: u64, operations: u64) -> Outcome 
         if network.now >= next_receives {
             // Now and then there is no receive.
             for (end, token) in network.ends.iter_mut().zip(&mut receive_tokens) {
-                for _ in end.receives.posted.len()..random.usize(..24) {
+                for _ in end.receives.posted.len()..random.usize(..6) {
                     end.post_receive(*token, RECEIVE);
                     *token += 1;
                 }
@@ -315,10 +325,7 @@ fn run(options: Options, faults: Faults, seed: u64, operations: u64) -> Outcome 
         assert!(network.step(Some(next_receives)));
         for (from, reference) in references.iter_mut().enumerate() {
             let there = &mut network.ends[1 - from];
-            // The newest receive was compared with the memory as it is; older ones of this step
-            // may be behind it.
-            let count = there.received.len();
-            for (index, (done, buffer)) in there.received.drain(..).enumerate() {
+            for (done, buffer, probe) in there.received.drain(..) {
                 let arrival = reference.arrivals.pop_front().expect("one that was posted");
                 assert_eq!(
                     (done.status, done.length as usize),
@@ -333,10 +340,7 @@ fn run(options: Options, faults: Faults, seed: u64, operations: u64) -> Outcome 
                     assert_eq!(buffer[..data.len()], data, "bytes sent");
                     assert!(buffer[data.len()..].iter().all(|byte| *byte == 0));
                 }
-                if count == 1 && index == 0 && reference.open.len() == 1 {
-                    let (at, written) = arrival.written;
-                    assert_eq!(there.exposed.bytes[at..at + 64], written, "earlier Writes");
-                }
+                assert_eq!(probe, arrival.probe, "earlier Writes, and no later one");
             }
         }
     }
@@ -398,10 +402,10 @@ fn operations_complete_once_and_in_order_on_a_bad_network() {
         (12, PathMtu::Bytes1024),
         (13, PathMtu::Bytes4096),
     ] {
-        let outcome = run(Options { mtu, ..STUBBORN }, FAULTS, seed, 6_000);
+        let outcome = run(Options { mtu, ..STUBBORN }, FAULTS, seed, 3_000);
         println!("{outcome:?}");
         assert!(outcome.retransmits > 500 && outcome.timeouts > 50);
-        assert!(outcome.duplicates > 500 && outcome.not_ready > 10);
+        assert!(outcome.duplicates > 500 && outcome.not_ready > 0);
     }
 }
 
@@ -415,8 +419,8 @@ fn small_windows_and_depths_complete_too() {
             resources: usize::from(depth),
             ..STUBBORN
         };
-        println!("{:?}", run(options, FAULTS, seed, 2_000));
-        println!("{:?}", run(options, Faults::NONE, seed, 2_000));
+        println!("{:?}", run(options, FAULTS, seed, 800));
+        println!("{:?}", run(options, Faults::NONE, seed, 800));
     }
 }
 

@@ -68,8 +68,10 @@ pub struct End {
     pub buffers: Buffers,
     pub exposed: Exposed,
     pub receives: Receives,
-    /// Receives that completed, with their buffers.
-    pub received: Vec<(ReceiveCompletion, Vec<u8>)>,
+    /// Receives that completed, with their buffers and what was at their probe then.
+    pub received: Vec<(ReceiveCompletion, Vec<u8>, Vec<u8>)>,
+    /// The place in the exposed memory to look at when the receive of a token completes.
+    pub probe: fn(u64) -> std::ops::Range<usize>,
 }
 
 impl End {
@@ -102,6 +104,7 @@ impl End {
             exposed: Exposed::default(),
             receives: Receives::default(),
             received: Vec::new(),
+            probe: |_| 0..0,
         }
     }
 
@@ -124,7 +127,9 @@ impl End {
             .receive(&packet, &mut self.exposed, &mut self.receives);
         if let Some(done) = done {
             let buffer = self.receives.buffers.remove(&done.token);
-            self.received.push((done, buffer.expect("a receive")));
+            let probe = self.exposed.bytes[(self.probe)(done.token)].to_vec();
+            self.received
+                .push((done, buffer.expect("a receive"), probe));
         }
     }
 
