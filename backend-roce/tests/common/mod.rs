@@ -3,6 +3,7 @@
 
 pub mod memory;
 pub mod network;
+pub mod packets;
 
 use backend_roce::proto::icrc::{Addresses, Flow};
 

@@ -119,7 +119,11 @@ impl Requester<'_> {
     fn acknowledge(&mut self, end: Psn) -> Result<(), Psn> {
         let before = self.unacknowledged;
         let outcome = self.acknowledge_open(end);
-        self.repairing &= self.unacknowledged == before;
+        if self.unacknowledged != before {
+            self.repairing = false;
+            self.timeouts_left = self.options.retry_count;
+            self.not_ready_left = self.options.rnr_retry_count;
+        }
         outcome
     }
 
@@ -155,7 +159,7 @@ impl Requester<'_> {
         Ok(())
     }
 
-    /// Restarts counts and timer if there was progress since `before` was the oldest PSN.
+    /// Adjusts cursor, window and timer if there was progress since `before` was the oldest PSN.
     fn note_progress(&mut self, now: Instant, before: Psn) {
         let packets = self.unacknowledged.since(before);
         if packets == 0 || self.ended {
@@ -164,8 +168,6 @@ impl Requester<'_> {
         if self.cursor_psn().is_before(self.unacknowledged) {
             self.cursor = self.find(self.unacknowledged);
         }
-        self.timeouts_left = self.options.retry_count;
-        self.not_ready_left = self.options.rnr_retry_count;
         self.window.grow(packets);
         if self.resume.is_none() {
             self.start_timer(now);
