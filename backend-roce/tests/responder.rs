@@ -654,7 +654,7 @@ fn repeated_reads_and_atomics_are_answered_from_what_is_remembered() {
     assert_eq!(bench.receive(&[add(3, KEY, 1024, 1)]), []);
 }
 
-/// Spec: ROCE-25..26, ROCE-39, ROCE-84, ROCE-100, ROCE-109..110
+/// Spec: ROCE-26, ROCE-39, ROCE-100, ROCE-109..110
 #[test]
 fn any_requests_of_a_hostile_peer_touch_only_what_is_granted() {
     let seed = 110;

@@ -283,8 +283,7 @@ fn run(options: Options, faults: Faults, seed: u64, operations: u64) -> Outcome 
     let mut receive_tokens = [0; 2];
     let mut next_receives = Instant::ZERO;
     loop {
-        for from in 0..2 {
-            let (here, reference) = (&mut network.ends[from], &mut references[from]);
+        for (here, reference) in network.ends.iter_mut().zip(&mut references) {
             while let Some(done) = here.requester.poll() {
                 assert_eq!(done.status, Status::Success, "operation {}", done.token);
                 let buffer = here.buffers.0.remove(&done.token).expect("a buffer");

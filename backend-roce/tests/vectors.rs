@@ -57,8 +57,11 @@ fn aeth(syndrome: Syndrome, msn: u32) -> Extensions {
     }
 }
 
+/// An IP packet with its opcode, acknowledge request, PSN, extension headers and payload.
+type Computed = (&'static str, Opcode, bool, u32, Extensions, &'static [u8]);
+
 /// Packets computed by an independent program, with the headers and payload they are made of.
-fn computed() -> Vec<(&'static str, Opcode, bool, u32, Extensions, &'static [u8])> {
+fn computed() -> Vec<Computed> {
     let remote = |address| RemoteAddress {
         key: 0xABCD,
         address,

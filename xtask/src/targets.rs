@@ -54,7 +54,7 @@ const TARGETS: &[Target] = &[
 /// Debian's compiler, of the package `rustc-web`; the package of its sources has the same version.
 pub(crate) const DISTRIBUTION: &str = "/usr/bin/rustc";
 
-/// Checks that core, RSM and mmio driver compile and assemble for each target.
+/// Checks that core, RSM, mmio driver and RoCEv2 compile and assemble for each target.
 ///
 /// Also checks the instructions of cache maintenance. RSM needs an allocator. The toolchain in use
 /// builds for the targets it has. For others, Debian's compiler first builds `core` and `alloc`
@@ -67,7 +67,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             why,
             maintains,
         } = target;
-        println!("  {triple} ({why}), dat-core with [{features}], dat-rsm and backend-mmio");
+        println!(
+            "  {triple} ({why}), dat-core with [{features}], dat-rsm, backend-mmio, backend-roce"
+        );
         let features: Vec<String> = features
             .split(',')
             .map(|feature| format!("dat-core/{feature}"))
@@ -80,6 +82,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             "dat-rsm",
             "--package",
             "backend-mmio",
+            "--package",
+            "backend-roce",
             "--no-default-features",
             "--features",
             &features,

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use backend_roce::proto::icrc::Verdict;
-use backend_roce::proto::memory::Receive;
 use backend_roce::proto::packet::{OVERHEAD_MAX, Packet, RnrTimer};
 use backend_roce::proto::requester::{RequestSlot, Requester, RequesterOptions};
 use backend_roce::proto::responder::{
@@ -146,11 +145,10 @@ impl End {
     pub fn post_receive(&mut self, token: u64, length: u32) {
         self.receives.post(token, length);
     }
-
-    pub fn next_receive(&self) -> Option<&Receive> {
-        self.receives.posted.front()
-    }
 }
+
+/// A datagram under way: when it arrives, the order of sending, the receiver, and the bytes.
+type UnderWay = (u64, u64, usize, Vec<u8>);
 
 /// Two ends and the datagrams between them.
 pub struct Network {
@@ -158,13 +156,10 @@ pub struct Network {
     pub now: Instant,
     pub faults: Faults,
     pub random: Rng,
-    /// Datagrams under way by time and order of sending: the receiver, and the bytes.
-    under_way: BinaryHeap<Reverse<(u64, u64, usize, Vec<u8>)>>,
+    under_way: BinaryHeap<Reverse<UnderWay>>,
     sent: u64,
     /// Datagrams sent.
     pub datagrams: u64,
-    /// Bytes of every datagram that was sent, if they are recorded.
-    pub record: Option<Vec<(usize, Vec<u8>)>>,
 }
 
 impl Network {
@@ -184,16 +179,12 @@ impl Network {
             under_way: BinaryHeap::new(),
             sent: 0,
             datagrams: 0,
-            record: None,
         }
     }
 
     /// Puts a datagram on the way to `to`.
     pub fn send(&mut self, to: usize, datagram: &[u8]) {
         self.datagrams += 1;
-        if let Some(record) = &mut self.record {
-            record.push((to, datagram.to_vec()));
-        }
         let mut hits = |per_mille: u32| self.random.u32(..1000) < per_mille;
         if hits(self.faults.lost) {
             return;
