@@ -6,4 +6,7 @@
 //! The requirements are numbered in `docs/spec/rocev2.md` (ROCE).
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod proto;

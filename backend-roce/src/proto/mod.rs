@@ -10,6 +10,7 @@
 //! | [`requester`] | the half of a queue pair that sends requests |
 //! | [`responder`] | the half of a queue pair that executes requests of the peer |
 //! | [`connection`] | management datagrams, and both sides of a connection |
+//! | [`keys`] | the keys of regions and windows |
 //! | [`memory`] | what the two halves need of local memory and of keys |
 //!
 //! # Bytes of a peer
@@ -19,6 +20,7 @@
 mod bytes;
 pub mod connection;
 pub mod icrc;
+pub mod keys;
 pub mod memory;
 pub mod packet;
 mod path_mtu;
