@@ -190,7 +190,7 @@ fn messages_are_cut_into_packets() {
 /// Spec: ROCE-64..65
 #[test]
 fn acknowledgements_and_events_are_asked_for_where_they_must() {
-    // 40 packets in a window of 16: each fourth one, the one that fills the window, the last.
+    // 40 packets in a window of 16: each fourth one.
     let mut bench = Bench::new(OPTIONS);
     bench.post(WRITE, 40 * 256);
     let asks: Vec<bool> = std::iter::from_fn(|| bench.transmit())
@@ -333,6 +333,24 @@ fn a_long_read_is_asked_for_in_parts() {
         .map(|index| (index / 256 + 1) as u8)
         .collect();
     assert_eq!(bench.buffers.0[&0], expected);
+}
+
+/// Spec: ROCE-69, ROCE-75
+#[test]
+fn a_repeated_part_of_a_read_ends_where_the_part_ended() {
+    let mut bench = Bench::new(OPTIONS);
+    bench.post(READ, 20 * 256);
+    bench.drain();
+    for index in 0..14 {
+        bench.respond(index, 256);
+    }
+    bench.expire();
+    // The peer remembers a Read of 16 packets: what goes beyond it is no repetition.
+    assert_eq!(bench.requester.window(), 8);
+    let again = bench.transmit().expect("the rest of the part");
+    let reth = again.extensions.reth.expect("RETH");
+    assert_eq!((again.psn, reth.length), (psn(14), 2 * 256));
+    assert_eq!(bench.transmit(), None);
 }
 
 /// Spec: ROCE-70..71

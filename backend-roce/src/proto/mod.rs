@@ -9,6 +9,7 @@
 //! | [`icrc`] | the invariant CRC and the recovery of the IPv4 identification |
 //! | [`requester`] | the half of a queue pair that sends requests |
 //! | [`responder`] | the half of a queue pair that executes requests of the peer |
+//! | [`queue_pair`] | both halves, with what a connection agreed on |
 //! | [`connection`] | management datagrams, and both sides of a connection |
 //! | [`keys`] | the keys of regions and windows |
 //! | [`memory`] | what the two halves need of local memory and of keys |
@@ -25,6 +26,7 @@ pub mod memory;
 pub mod packet;
 mod path_mtu;
 mod psn;
+pub mod queue_pair;
 pub mod requester;
 pub mod responder;
 mod time;

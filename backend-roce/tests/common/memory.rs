@@ -133,3 +133,42 @@ impl ReceiveQueue for Receives {
         Ok(())
     }
 }
+
+/// The memory of a queue pair: that of its requests, and that which its peer may name.
+#[derive(Default)]
+pub struct PairMemory {
+    pub buffers: Buffers,
+    pub exposed: Exposed,
+}
+
+impl RequestMemory for PairMemory {
+    fn gather(&mut self, token: u64, offset: u32, bytes: &mut [u8]) -> Result<(), LocalError> {
+        self.buffers.gather(token, offset, bytes)
+    }
+
+    fn scatter(&mut self, token: u64, offset: u32, bytes: &[u8]) -> Result<(), LocalError> {
+        self.buffers.scatter(token, offset, bytes)
+    }
+}
+
+impl RemoteMemory for PairMemory {
+    fn check(&mut self, at: RemoteAddress, length: u32, right: Right) -> Result<(), AccessError> {
+        self.exposed.check(at, length, right)
+    }
+
+    fn read(&mut self, at: RemoteAddress, bytes: &mut [u8]) -> Result<(), AccessError> {
+        self.exposed.read(at, bytes)
+    }
+
+    fn write(&mut self, at: RemoteAddress, bytes: &[u8]) -> Result<(), AccessError> {
+        self.exposed.write(at, bytes)
+    }
+
+    fn atomic(
+        &mut self,
+        at: RemoteAddress,
+        operation: AtomicOperation,
+    ) -> Result<u64, AccessError> {
+        self.exposed.atomic(at, operation)
+    }
+}

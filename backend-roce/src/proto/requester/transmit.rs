@@ -83,7 +83,7 @@ impl Requester<'_> {
             }
         };
         let next = packet.saturating_add(packets);
-        let acknowledge = self.asks(next == slot.packets, room == packets);
+        let acknowledge = self.asks(next == slot.packets);
         let header = Header {
             bth: Bth {
                 opcode,
@@ -138,10 +138,10 @@ impl Requester<'_> {
     }
 
     /// Whether the packet asks for an acknowledgement (ROCE-64).
-    fn asks(&mut self, ends_message: bool, fills_window: bool) -> bool {
+    fn asks(&mut self, ends_message: bool) -> bool {
         self.unasked = self.unasked.saturating_add(1);
         let often = self.unasked >= self.window.size() / ASKS;
-        let asks = ends_message || fills_window || often;
+        let asks = ends_message || often;
         if asks {
             self.unasked = 0;
         }
