@@ -2,7 +2,7 @@
 
 mod common;
 
-use backend_roce::proto::memory::{AtomicOperation, RemoteAddress};
+use backend_roce::proto::memory::{AtomicOperation, LocalError, RemoteAddress};
 use backend_roce::proto::packet::{NakCode, Opcode, RnrTimer, Syndrome};
 use backend_roce::proto::requester::{
     Completion, Operation, PostError, Request, RequestSlot, Requester, RequesterOptions, Status,
@@ -645,6 +645,62 @@ fn local_memory_that_went_away_fails_its_request() {
     assert_eq!(bench.completions(), [(0, Status::LocalProtection)]);
 }
 
+/// Spec: ROCE-85, ROCE-91
+#[test]
+fn a_local_operation_takes_its_turn() {
+    let mut bench = Bench::new(OPTIONS);
+    for operation in [SEND, READ, Operation::Local, Operation::Local, SEND] {
+        bench.post(operation, 8);
+    }
+    assert_eq!(
+        bench.drain(),
+        [(Opcode::SendOnly, 0), (Opcode::ReadRequest, 1)]
+    );
+    bench.answer(0, ACK);
+    bench.requester.finish_local(Ok(()));
+    assert_eq!(
+        (bench.requester.next_local(), bench.drain()),
+        (None, vec![])
+    );
+    bench.respond(1, 8);
+    assert_eq!(
+        (bench.requester.next_local(), bench.drain()),
+        (Some(2), vec![])
+    );
+    assert_eq!(
+        bench.completions(),
+        [(0, Status::Success), (1, Status::Success)]
+    );
+    bench.requester.finish_local(Ok(()));
+    assert_eq!(
+        (bench.requester.next_local(), bench.drain()),
+        (Some(3), vec![])
+    );
+    bench.requester.finish_local(Ok(()));
+    assert_eq!(bench.requester.next_local(), None);
+    assert_eq!(bench.drain(), [(Opcode::SendOnly, 2)]);
+    bench.answer(2, ACK);
+    let expected = [
+        (2, Status::Success),
+        (3, Status::Success),
+        (4, Status::Success),
+    ];
+    assert_eq!(bench.completions(), expected);
+
+    let mut bench = Bench::new(OPTIONS);
+    bench.post(Operation::Local, 0);
+    bench.post(SEND, 1);
+    bench.requester.finish_local(Err(LocalError));
+    assert_eq!(
+        (bench.requester.next_local(), bench.drain()),
+        (None, vec![])
+    );
+    assert_eq!(
+        bench.completions(),
+        [(0, Status::LocalProtection), (1, Status::Flushed)]
+    );
+}
+
 /// Spec: ROCE-19, ROCE-26, ROCE-84
 #[test]
 fn any_answers_of_a_hostile_peer_end_in_one_completion_each() {
@@ -656,7 +712,7 @@ fn any_answers_of_a_hostile_peer_end_in_one_completion_each() {
         let mut done = Vec::new();
         for _ in 0..100 {
             if random.bool() {
-                let operation = [SEND, WRITE, READ, ATOMIC][random.usize(..4)];
+                let operation = [SEND, WRITE, READ, ATOMIC, Operation::Local][random.usize(..5)];
                 let length = if operation == ATOMIC {
                     8
                 } else {
@@ -664,6 +720,7 @@ fn any_answers_of_a_hostile_peer_end_in_one_completion_each() {
                 };
                 let _ = bench.post_with(operation, length, random.bool(), random.bool());
             }
+            bench.requester.finish_local(Ok(()));
             bench.drain();
             if random.u8(..10) == 0 && bench.requester.deadline().is_some() {
                 bench.expire();

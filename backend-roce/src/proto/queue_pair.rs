@@ -3,7 +3,7 @@
 use dat_core::time::Instant;
 
 use super::connection::{ConnectReply, ConnectRequest};
-use super::memory::{ReceiveQueue, RemoteMemory, RequestMemory};
+use super::memory::{LocalError, ReceiveQueue, RemoteMemory, RequestMemory};
 use super::packet::{Packet, RnrTimer};
 use super::requester::{
     Completion, PostError, Request, RequestSlot, Requester, RequesterCounts, RequesterOptions,
@@ -139,6 +139,16 @@ impl<'s> QueuePair<'s> {
     /// Takes the next completion of a request.
     pub fn poll(&mut self) -> Option<Completion> {
         self.requester.poll()
+    }
+
+    /// Returns the token of a local operation whose turn has come.
+    pub fn next_local(&self) -> Option<u64> {
+        self.requester.next_local().filter(|_| !self.is_failed())
+    }
+
+    /// Completes the local operation whose turn has come; an error fails it.
+    pub fn finish_local(&mut self, outcome: Result<(), LocalError>) {
+        self.requester.finish_local(outcome);
     }
 
     /// Takes a packet; returns the receive that it completes, if any.

@@ -7,6 +7,7 @@ pub use identification::{Identifications, Likelihood};
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+use super::bytes::Writer;
 use super::packet::{Bth, ICRC_LENGTH};
 use rewind::rewind;
 
@@ -108,43 +109,47 @@ impl Flow {
     /// Computes the CRC over the pseudo headers and the packet without its ICRC.
     fn compute(&self, identification: u16, fragment_word: u16, body: &[u8]) -> Option<u32> {
         let (bth, rest) = body.split_first_chunk::<{ Bth::LENGTH }>()?;
-        let mut bth = *bth;
-        if let Some(byte) = bth.get_mut(MASKED) {
-            *byte = 0xFF;
-        }
-        let datagram = UDP_LENGTH + body.len() + ICRC_LENGTH;
-        let mut hasher = crc32fast::Hasher::new_with_initial(ROUTE_HEADER_CRC);
+        let datagram = u16::try_from(UDP_LENGTH + body.len() + ICRC_LENGTH).ok()?;
+        // One run of bytes, since a CRC takes long to begin.
+        let mut headers = [0; IPV6_LENGTH + UDP_LENGTH + Bth::LENGTH];
+        let mut writer = Writer::new(&mut headers);
         match self.addresses {
             Addresses::V4 {
                 source,
                 destination,
             } => {
-                let total = u16::try_from(IPV4_LENGTH + datagram).ok()?;
-                hasher.update(&[0x45, 0xFF]);
-                hasher.update(&total.to_be_bytes());
-                hasher.update(&identification.to_be_bytes());
-                hasher.update(&fragment_word.to_be_bytes());
-                hasher.update(&[0xFF, UDP_PROTOCOL, 0xFF, 0xFF]);
-                hasher.update(&source.octets());
-                hasher.update(&destination.octets());
+                writer.put(&[0x45, 0xFF])?;
+                writer.u16(datagram.checked_add(IPV4_LENGTH as u16)?)?;
+                writer.u16(identification)?;
+                writer.u16(fragment_word)?;
+                writer.put(&[0xFF, UDP_PROTOCOL, 0xFF, 0xFF])?;
+                writer.put(&source.octets())?;
+                writer.put(&destination.octets())?;
             }
             Addresses::V6 {
                 source,
                 destination,
             } => {
-                let payload = u16::try_from(datagram).ok()?;
-                hasher.update(&[0x6F, 0xFF, 0xFF, 0xFF]);
-                hasher.update(&payload.to_be_bytes());
-                hasher.update(&[UDP_PROTOCOL, 0xFF]);
-                hasher.update(&source.octets());
-                hasher.update(&destination.octets());
+                writer.put(&[0x6F, 0xFF, 0xFF, 0xFF])?;
+                writer.u16(datagram)?;
+                writer.put(&[UDP_PROTOCOL, 0xFF])?;
+                writer.put(&source.octets())?;
+                writer.put(&destination.octets())?;
             }
         }
-        hasher.update(&self.source_port.to_be_bytes());
-        hasher.update(&self.destination_port.to_be_bytes());
-        hasher.update(&u16::try_from(datagram).ok()?.to_be_bytes());
-        hasher.update(&[0xFF, 0xFF]);
-        hasher.update(&bth);
+        writer.u16(self.source_port)?;
+        writer.u16(self.destination_port)?;
+        writer.u16(datagram)?;
+        writer.u16(0xFFFF)?;
+        let mut bth = *bth;
+        if let Some(byte) = bth.get_mut(MASKED) {
+            *byte = 0xFF;
+        }
+        writer.put(&bth)?;
+        let unused = writer.into_rest().len();
+        let used = headers.len().checked_sub(unused)?;
+        let mut hasher = crc32fast::Hasher::new_with_initial(ROUTE_HEADER_CRC);
+        hasher.update(headers.get(..used)?);
         hasher.update(rest);
         Some(hasher.finalize())
     }

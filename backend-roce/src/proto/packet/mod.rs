@@ -93,8 +93,7 @@ impl Header {
         let headers = room.checked_sub(rest.len())?;
         let (payload, rest) = rest.split_at_mut_checked(payload)?;
         let mut writer = Writer::new(rest);
-        writer.zeros(pad)?;
-        writer.zeros(ICRC_LENGTH)?;
+        writer.zeros(pad.checked_add(ICRC_LENGTH)?)?;
         let length = headers
             .checked_add(payload.len())?
             .checked_add(pad)?

@@ -14,6 +14,7 @@ pub use slot::RequestSlot;
 
 use dat_core::time::Instant;
 
+use super::memory::LocalError;
 use super::path_mtu::{MESSAGE_MAX, PACKETS_MAX};
 use super::time::later;
 use super::{Earliest, PathMtu, Psn, coded_time};
@@ -176,6 +177,33 @@ impl<'s> Requester<'s> {
         self.taken = self.taken.saturating_add(1);
         self.open = self.open.max(self.taken);
         Some(Completion { token, status })
+    }
+
+    /// Returns the token of a local operation whose turn has come (ROCE-91).
+    ///
+    /// Nothing is sent until [`finish_local`](Self::finish_local) has its outcome.
+    pub fn next_local(&self) -> Option<u64> {
+        let is_due = !self.ended && self.open == self.assigned && self.assigned < self.posted;
+        let slot = self.slot(self.assigned).filter(|_| is_due)?;
+        let is_local = slot.request.operation == Operation::Local;
+        is_local.then_some(slot.request.token)
+    }
+
+    /// Completes the local operation whose turn has come; an error fails it.
+    pub fn finish_local(&mut self, outcome: Result<(), LocalError>) {
+        if self.next_local().is_none() {
+            return;
+        }
+        if outcome.is_err() {
+            self.fail(self.open, Status::LocalProtection);
+            return;
+        }
+        self.open = self.open.saturating_add(1);
+        self.assigned = self.open;
+        self.cursor = Cursor {
+            position: self.open,
+            packet: 0,
+        };
     }
 
     /// Puts the requester in error: requests without an outcome are flushed (ROCE-86).

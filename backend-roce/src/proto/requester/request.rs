@@ -29,6 +29,8 @@ pub enum Operation {
         /// What to do with them.
         operation: AtomicOperation,
     },
+    /// Does something on this side, in order: binds a window (ROCE-91).
+    Local,
 }
 
 impl Operation {
@@ -40,7 +42,7 @@ impl Operation {
     pub(crate) const fn immediate(self) -> Option<[u8; 4]> {
         match self {
             Self::Send { immediate } | Self::Write { immediate, .. } => immediate,
-            Self::Read { .. } | Self::Atomic { .. } => None,
+            Self::Read { .. } | Self::Atomic { .. } | Self::Local => None,
         }
     }
 

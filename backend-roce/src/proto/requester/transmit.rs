@@ -81,6 +81,7 @@ impl Requester<'_> {
                 };
                 (opcode, 1, 0)
             }
+            Operation::Local => return None,
         };
         let next = packet.saturating_add(packets);
         let acknowledge = self.asks(next == slot.packets);
@@ -127,7 +128,11 @@ impl Requester<'_> {
         let Some(slot) = self.slot_mut(position) else {
             return false;
         };
-        let returns_data = slot.request.operation.returns_data();
+        let operation = slot.request.operation;
+        let returns_data = operation.returns_data();
+        if operation == Operation::Local {
+            return false;
+        }
         if slot.request.fence && reading > 0 || returns_data && reading >= depth {
             return false;
         }
