@@ -11,7 +11,7 @@
 //! | [`responder`] | the half of a queue pair that executes requests of the peer |
 //! | [`queue_pair`] | both halves, with what a connection agreed on |
 //! | [`connection`] | management datagrams, and both sides of a connection |
-//! | [`keys`] | the keys of regions and windows |
+//! | [`numbers`] | keys, QPNs and communication ids that no peer can guess |
 //! | [`memory`] | what the two halves need of local memory and of keys |
 //!
 //! # Bytes of a peer
@@ -21,8 +21,8 @@
 mod bytes;
 pub mod connection;
 pub mod icrc;
-pub mod keys;
 pub mod memory;
+pub mod numbers;
 pub mod packet;
 mod path_mtu;
 mod psn;

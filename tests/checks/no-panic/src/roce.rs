@@ -7,6 +7,7 @@ use backend_roce::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
     RequestMemory, Right,
 };
+use backend_roce::proto::numbers::NumberTable;
 use backend_roce::proto::packet::{Malformed, Packet};
 use backend_roce::proto::requester::{Completion, PostError, Request, Requester};
 use backend_roce::proto::responder::{ReceiveCompletion, Responder};
@@ -117,4 +118,12 @@ pub fn entry_roce_connection(
     let event = connection.receive(&mad, now).or(connection.expire(now));
     let answer = connection.transmit().or(answer_unknown(&mad))?;
     Some((event, answer.encode()))
+}
+
+/// Draws a number, looks it up and ends another.
+#[unsafe(no_mangle)]
+pub fn entry_roce_numbers(table: &mut NumberTable<'_, u64>, number: u32) -> Option<(u64, u64)> {
+    let drawn = table.draw(1)?;
+    let found = *table.get(drawn)?;
+    Some((found, table.remove(number)?))
 }

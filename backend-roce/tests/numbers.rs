@@ -1,8 +1,8 @@
-//! Keys: valid ones, ended ones and guesses.
+//! Numbers that peers name: valid ones, ended ones and guesses.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use backend_roce::proto::keys::{KeySlot, KeyTable};
+use backend_roce::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use fastrand::Rng;
 
 /// Spec: ROCE-128
@@ -11,8 +11,8 @@ fn a_key_grants_until_it_ends_and_never_again() {
     let seed = 128;
     println!("seed {seed}");
     let mut random = Rng::with_seed(seed);
-    let mut slots = [KeySlot::EMPTY; 100];
-    let mut table = KeyTable::new([1; 16], &mut slots).expect("a table");
+    let mut slots = [NumberSlot::EMPTY; 100];
+    let mut table = NumberTable::new(NumberKind::Word, [1; 16], &mut slots).expect("a table");
     // 128 slots would be named by 7 bits: 8 are kept in reserve.
     assert_eq!(table.capacity(), 92);
     let mut valid: HashMap<u32, u64> = HashMap::new();
@@ -47,8 +47,8 @@ fn a_key_grants_until_it_ends_and_never_again() {
 #[test]
 fn keys_do_not_repeat_while_one_is_drawn_and_ended_beside_many() {
     // 16 slots: one is kept, 14 are taken for good, one key comes and goes.
-    let mut slots = [KeySlot::EMPTY; 16];
-    let mut table = KeyTable::new([2; 16], &mut slots).expect("a table");
+    let mut slots = [NumberSlot::EMPTY; 16];
+    let mut table = NumberTable::new(NumberKind::Word, [2; 16], &mut slots).expect("a table");
     assert_eq!(table.capacity(), 15);
     let mut seen: HashSet<u32> = (0..14).map(|_| table.draw(()).expect("room")).collect();
     for _ in 0..20_000 {
@@ -64,8 +64,8 @@ fn keys_do_not_repeat_while_one_is_drawn_and_ended_beside_many() {
 #[test]
 fn guesses_hit_as_often_as_keys_are_valid() {
     let mut random = Rng::with_seed(4);
-    let mut slots = vec![KeySlot::EMPTY; 1 << 18];
-    let mut table = KeyTable::new([4; 16], &mut slots).expect("a table");
+    let mut slots = vec![NumberSlot::EMPTY; 1 << 18];
+    let mut table = NumberTable::new(NumberKind::Word, [4; 16], &mut slots).expect("a table");
     for _ in 0..240_000 {
         table.draw(()).expect("room");
     }
@@ -85,12 +85,38 @@ fn guesses_hit_as_often_as_keys_are_valid() {
 /// Spec: ROCE-128
 #[test]
 fn tables_have_sizes_that_keys_can_name() {
-    assert!(KeyTable::<()>::new([0; 16], &mut []).is_none());
-    assert!(KeyTable::<()>::new([0; 16], &mut [KeySlot::EMPTY]).is_none());
-    assert!(KeyTable::<()>::new([0; 16], &mut vec![KeySlot::EMPTY; (1 << 24) + 1]).is_none());
-    let mut two = [KeySlot::EMPTY; 2];
-    let mut table = KeyTable::new([0; 16], &mut two).expect("a table");
+    assert!(NumberTable::<()>::new(NumberKind::Word, [0; 16], &mut []).is_none());
+    assert!(NumberTable::<()>::new(NumberKind::Word, [0; 16], &mut [NumberSlot::EMPTY]).is_none());
+    assert!(
+        NumberTable::<()>::new(
+            NumberKind::Word,
+            [0; 16],
+            &mut vec![NumberSlot::EMPTY; (1 << 24) + 1]
+        )
+        .is_none()
+    );
+    let mut two = [NumberSlot::EMPTY; 2];
+    let mut table = NumberTable::new(NumberKind::Word, [0; 16], &mut two).expect("a table");
     let key = table.draw(5).expect("room");
     assert_eq!((table.capacity(), table.draw(6)), (1, None));
     assert_eq!(table.get(key), Some(&5));
+}
+
+/// Spec: ROCE-56
+#[test]
+fn queue_pairs_have_numbers_of_24_bits_that_are_free() {
+    let mut slots = [NumberSlot::EMPTY; 64];
+    let mut table = NumberTable::new(NumberKind::Qpn, [5; 16], &mut slots).expect("a table");
+    assert_eq!(table.capacity(), 60);
+    let mut seen = HashSet::new();
+    for draw in 0..100_000 {
+        let number = table.draw(draw).expect("room");
+        assert!((2..0xFF_FFFF).contains(&number));
+        assert!(seen.insert(number), "{draw}");
+        assert_eq!(table.get_mut(number), Some(&mut { draw }));
+        assert_eq!(table.get(number | 1 << 24), None);
+        assert_eq!(table.remove(number), Some(draw));
+    }
+    let mut many = vec![NumberSlot::EMPTY; (1 << 16) + 1];
+    assert!(NumberTable::<()>::new(NumberKind::Qpn, [0; 16], &mut many).is_none());
 }
