@@ -317,7 +317,8 @@ fn a_repeated_request_is_answered_by_what_was_decided() {
             ..
         })
     ));
-    // Another REQ is none of this connection.
+    // Another REQ is none of this connection, and the active side has none.
+    assert!(two.is_of(&request()) && !active().is_of(&request()));
     for other in [
         ConnectRequest {
             local_id: 0xA1,

@@ -377,7 +377,7 @@ fn services_private_data_and_times_have_limits() {
     );
 }
 
-/// Spec: ROCE-172..174, ROCE-177
+/// Spec: ROCE-172..173, ROCE-177
 #[test]
 fn messages_of_no_connection_are_answered() {
     let ids = Ids {

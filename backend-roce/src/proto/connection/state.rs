@@ -91,6 +91,7 @@ struct Owed {
 #[derive(Clone, Debug)]
 pub struct Connection {
     options: ConnectionOptions,
+    is_passive: bool,
     state: State,
     /// Transaction id of the REQ, and of the DREQ once one is sent.
     transaction: u64,
@@ -117,6 +118,7 @@ impl Connection {
     ) -> Self {
         let mut connection = Self {
             options,
+            is_passive: false,
             state: State::RequestSent,
             transaction,
             ids: Ids {
@@ -148,6 +150,7 @@ impl Connection {
         };
         Self {
             options,
+            is_passive: true,
             state: State::RequestReceived,
             transaction,
             ids,
@@ -238,9 +241,7 @@ impl Connection {
 
     /// Whether a REQ is a repetition of the one of this connection.
     pub const fn is_of(&self, request: &ConnectRequest) -> bool {
-        self.guid == request.guid
-            && self.ids.remote == request.local_id
-            && self.peer_qpn == request.qpn
+        self.is_passive && self.guid == request.guid && self.ids.remote == request.local_id
     }
 
     /// Returns when [`expire`](Self::expire) has work to do.
