@@ -248,6 +248,15 @@ fn requests_beyond_the_limits_are_refused() {
         assert_eq!(post(&mut bench, WRITE, 1), Ok(()));
     }
     assert_eq!(post(&mut bench, WRITE, 1), Err(PostError::Full));
+    // A power of two of the slots is used; without a slot nothing is posted.
+    for (count, room) in [(7, 4), (1, 1), (0, 0)] {
+        let slots = Box::leak(vec![RequestSlot::EMPTY; count].into_boxed_slice());
+        bench.requester = Requester::new(OPTIONS, slots);
+        for _ in 0..room {
+            assert_eq!(post(&mut bench, WRITE, 1), Ok(()));
+        }
+        assert_eq!(post(&mut bench, WRITE, 1), Err(PostError::Full));
+    }
     let mut bench = Bench::new(RequesterOptions {
         initiator_depth: 0,
         mtu: PathMtu::Bytes512,

@@ -109,7 +109,11 @@ pub struct Requester<'s> {
 
 impl<'s> Requester<'s> {
     /// Makes a requester with room for as many requests as there are slots.
+    ///
+    /// It uses a power of two of them, and leaves the others.
     pub fn new(options: RequesterOptions, slots: &'s mut [RequestSlot]) -> Self {
+        let used = slots.len().checked_ilog2().map_or(0, |bits| 1 << bits);
+        let (slots, _) = slots.split_at_mut(used);
         Self {
             slots,
             taken: 0,
@@ -304,10 +308,10 @@ impl<'s> Requester<'s> {
         }
     }
 
-    fn index(&self, position: u64) -> usize {
-        let index = position.checked_rem(self.slots.len() as u64);
-        // The remainder is below a length, so that it fits.
-        usize::try_from(index.unwrap_or_default()).unwrap_or_default()
+    /// Returns the index of a position; the number of slots is a power of two.
+    const fn index(&self, position: u64) -> usize {
+        // The low bits are the same in any integer.
+        position as usize & self.slots.len().wrapping_sub(1)
     }
 
     fn slot(&self, position: u64) -> Option<&RequestSlot> {
