@@ -12,13 +12,14 @@ use backend_roce::proto::connection::{
 };
 use backend_roce::proto::icrc::Verdict;
 use backend_roce::proto::memory::RemoteAddress;
-use backend_roce::proto::packet::{OVERHEAD_MAX, Packet, RnrTimer};
+use backend_roce::proto::packet::{OVERHEAD_MAX, Opcode, Packet, RnrTimer};
 use backend_roce::proto::queue_pair::{Agreement, QueuePair, QueuePairOptions};
 use backend_roce::proto::requester::{Completion, Operation, Request, RequestSlot, Status};
 use backend_roce::proto::responder::{ReceiveCompletion, ReceiveStatus, ResourceSlot};
 use backend_roce::proto::{Earliest, PathMtu, Psn};
 use common::flow;
 use common::memory::{BASE, Grant, PairMemory, Receives};
+use common::packets::Made;
 use dat_core::time::Instant;
 use fastrand::Rng;
 
@@ -489,4 +490,38 @@ fn a_peer_that_vanished_fails_the_requests_and_stops_the_responder() {
         two.completed.last().map(|done| done.status),
         Some(Status::RetryExceeded)
     );
+}
+
+/// Spec: ROCE-131
+#[test]
+fn a_failed_requester_stops_the_responder_before_the_queue_pair_is_ended() {
+    let mut side = Side::default();
+    side.memory.exposed.bytes = vec![0; SIZE];
+    side.memory.exposed.grants = vec![Grant {
+        key: KEY,
+        address: BASE,
+        length: SIZE as u64,
+        read: true,
+        write: true,
+        atomic: false,
+    }];
+    side.ready(Agreement::active(&request(), &reply()));
+    side.post(Operation::Send { immediate: None }, vec![]);
+    side.memory.buffers.0.clear();
+    side.post(Operation::Send { immediate: None }, vec![1]);
+    side.memory.buffers.0.clear();
+    let pair = side.pair.as_mut().expect("a queue pair");
+    let mut buffer = [0; 600];
+    let (now, memory, receives) = (Instant::ZERO, &mut side.memory, &mut side.receives);
+    assert!(pair.transmit(now, memory, &mut buffer).is_some());
+    assert!(!pair.is_failed());
+    // The memory of the second request is not there.
+    assert_eq!(pair.transmit(now, memory, &mut buffer), None);
+    assert!(pair.is_failed());
+    let write = Made::new(Opcode::WriteOnly, request().starting_psn.value(), &[9; 8]);
+    let write = write.reth(KEY, BASE, 8).asking();
+    assert_eq!(pair.receive(now, &write.packet(), memory, receives), None);
+    assert_eq!(pair.transmit(now, memory, &mut buffer), None);
+    assert_eq!(memory.exposed.bytes[..8], [0; 8]);
+    assert_eq!(pair.next_local(), None);
 }
