@@ -15,6 +15,11 @@ fn a_key_grants_until_it_ends_and_never_again() {
     let mut table = NumberTable::new(NumberKind::Word, [1; 16], &mut slots).expect("a table");
     // 128 slots would be named by 7 bits: 8 are kept in reserve.
     assert_eq!(table.capacity(), 92);
+    let drawn: Vec<u32> = (0..92).map(|_| table.draw(0).expect("room")).collect();
+    assert_eq!(table.draw(0), None);
+    for key in drawn {
+        assert_eq!(table.remove(key), Some(0));
+    }
     let mut valid: HashMap<u32, u64> = HashMap::new();
     let mut ended: VecDeque<u32> = VecDeque::new();
     for step in 0..5_000 {
