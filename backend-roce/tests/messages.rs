@@ -405,9 +405,15 @@ fn messages_of_no_connection_are_answered() {
         _ => None,
     });
     let answered = answer(Message::Reply(reply.expect("one of them")));
-    assert!(
-        matches!(answered, Some((9, Message::Reject(Reject { ids, answered: Answered::Reply, reason: Reason(6), .. }))) if ids == reversed)
-    );
+    let expected = Reject {
+        ids: reversed,
+        answered: Answered::Reply,
+        reason: Reason::INVALID_ID,
+        mtu: None,
+        private_data: PrivateData::NONE,
+    };
+    assert_eq!(answered, Some((9, Message::Reject(expected))));
+    assert_eq!(Reason::INVALID_ID, Reason(6));
     assert_eq!(answer(Message::Ready(ids)), None);
     assert_eq!(answer(Message::DisconnectReply(ids)), None);
 

@@ -375,7 +375,8 @@ const STUBBORN: Options = Options {
     ..Options::USUAL
 };
 
-/// Spec: ROCE-62..63, ROCE-65, ROCE-68, ROCE-71..74, ROCE-85, ROCE-87, ROCE-100, ROCE-113, ROCE-116, ROCE-118, ROCE-124
+/// Spec: ROCE-62..63, ROCE-65, ROCE-68, ROCE-71..74, ROCE-85, ROCE-87, ROCE-100, ROCE-113,
+/// ROCE-116, ROCE-118, ROCE-124
 #[test]
 fn operations_complete_in_order_on_a_good_network() {
     for mtu in PathMtu::ALL {
@@ -393,7 +394,8 @@ fn operations_complete_in_order_on_a_good_network() {
     }
 }
 
-/// Spec: ROCE-34, ROCE-72..75, ROCE-77..78, ROCE-81, ROCE-85, ROCE-88, ROCE-90, ROCE-100..101, ROCE-106..107, ROCE-120..122
+/// Spec: ROCE-34, ROCE-72..75, ROCE-77..78, ROCE-81, ROCE-85, ROCE-88, ROCE-90, ROCE-100..101,
+/// ROCE-106..107, ROCE-120..122
 #[test]
 fn operations_complete_once_and_in_order_on_a_bad_network() {
     for (seed, mtu) in [

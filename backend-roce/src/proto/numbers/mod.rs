@@ -215,4 +215,26 @@ mod tests {
         let bits = 24;
         assert!((1_u64 << bits).div_ceil(16) << (32 - bits) >= 1 << 28);
     }
+
+    /// Spec: ROCE-56, ROCE-128
+    #[test]
+    fn numbers_with_a_meaning_of_their_own_are_passed_over() {
+        for (kind, reserved) in [
+            (NumberKind::Word, 0),
+            (NumberKind::Qpn, 0),
+            (NumberKind::Qpn, 1),
+            (NumberKind::Qpn, 0xFF_FFFF),
+        ] {
+            let mut slots = [NumberSlot::EMPTY; 64];
+            let mut table = NumberTable::new(kind, [6; 16], &mut slots).expect("a table");
+            // The next draw would give the reserved number.
+            let joined = table.permutation.invert(reserved);
+            let index = joined & 63;
+            table.first = index;
+            table.slots[index as usize].generation = (joined >> 6).wrapping_sub(1);
+            let number = table.draw(7).expect("room");
+            assert_ne!(number, reserved);
+            assert_eq!((table.get(number), table.get(reserved)), (Some(&7), None));
+        }
+    }
 }

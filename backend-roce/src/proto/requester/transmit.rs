@@ -13,8 +13,8 @@ const ASKS: u32 = 4;
 impl Requester<'_> {
     /// Writes the next packet into `buffer` and returns its length, with the place of the ICRC.
     ///
-    /// `buffer` must have room for the path MTU and [`OVERHEAD_MAX`](crate::proto::packet::OVERHEAD_MAX)
-    /// bytes. `None` means that nothing is to be sent until a packet or a deadline comes.
+    /// `buffer` must have room for the path MTU and 48 bytes (`packet::OVERHEAD_MAX`).
+    /// `None` means that nothing is to be sent until a packet or a deadline comes.
     pub fn transmit(
         &mut self,
         now: Instant,

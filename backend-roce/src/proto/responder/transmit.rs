@@ -9,8 +9,8 @@ use crate::proto::packet::{Aeth, Bth, Extensions, Header, NakCode, Opcode, Posit
 impl Responder<'_> {
     /// Writes the next packet into `buffer` and returns its length, with the place of the ICRC.
     ///
-    /// `buffer` must have room for the path MTU and [`OVERHEAD_MAX`](crate::proto::packet::OVERHEAD_MAX)
-    /// bytes. Called once after a batch of received packets, it merges their acknowledgements.
+    /// `buffer` must have room for the path MTU and 48 bytes (`packet::OVERHEAD_MAX`).
+    /// Called once after a batch of received packets, it merges their acknowledgements.
     pub fn transmit(&mut self, memory: &mut impl RemoteMemory, buffer: &mut [u8]) -> Option<usize> {
         if let Some(index) = self.oldest_pending() {
             match self.respond(index, memory, buffer)? {
