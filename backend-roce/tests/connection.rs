@@ -404,6 +404,23 @@ fn a_disconnect_without_an_answer_ends_too() {
     );
 }
 
+/// Spec: ROCE-167, ROCE-170
+#[test]
+fn a_disconnect_may_come_before_the_ready() {
+    let (mut one, mut two) = (active(), passive());
+    two.accept(reply(), at(10));
+    one.receive(&sent(&mut two), at(20));
+    assert!(one.disconnect(78, at(30)));
+    // The RTU was lost.
+    let outgoing = std::iter::from_fn(|| one.transmit());
+    let dreq = outgoing.last().expect("the DREQ");
+    let event = two.receive(&dreq, at(40));
+    assert_eq!(event, Some(ConnectionEvent::Disconnected));
+    let drep = sent(&mut two);
+    assert!(matches!(drep.message, Message::DisconnectReply(_)));
+    assert_eq!(two.state(), State::TimeWait);
+}
+
 /// Spec: ROCE-170
 #[test]
 fn a_disconnect_of_another_queue_pair_is_ignored() {
