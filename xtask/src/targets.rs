@@ -54,7 +54,7 @@ const TARGETS: &[Target] = &[
 /// Debian's compiler, of the package `rustc-web`; the package of its sources has the same version.
 pub(crate) const DISTRIBUTION: &str = "/usr/bin/rustc";
 
-/// Checks that core, RSM and mmio driver compile for each target.
+/// Checks that core, RSM, mmio driver and RoCEv2 compile for each target.
 ///
 /// Where the driver has cache maintenance, it is assembled and its instructions are checked. Images
 /// are built for the other targets by the step `firmware`, so that no code is generated here. RSM
@@ -68,7 +68,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             why,
             maintains,
         } = target;
-        println!("  {triple} ({why}), dat-core with [{features}], dat-rsm and backend-mmio");
+        println!(
+            "  {triple} ({why}), dat-core with [{features}], dat-rsm, backend-mmio, backend-roce"
+        );
         let features: Vec<String> = features
             .split(',')
             .map(|feature| format!("dat-core/{feature}"))
@@ -81,6 +83,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             "dat-rsm",
             "--package",
             "backend-mmio",
+            "--package",
+            "backend-roce",
             "--no-default-features",
             "--features",
             &features,

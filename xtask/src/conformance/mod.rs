@@ -22,6 +22,7 @@ const PAGES: &[&str] = &[
     "docs/spec/dat-requirements.md",
     "docs/spec/dat-state-machines.md",
     "docs/spec/rsm-requirements.md",
+    "docs/spec/rocev2.md",
 ];
 const EXCEPTIONS: &str = "docs/spec/exceptions.toml";
 const BACKENDS: &str = "tests/suite/backends.toml";

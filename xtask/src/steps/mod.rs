@@ -102,12 +102,12 @@ const STEPS: &[Step] = &[
     ),
     complete(
         "no-std",
-        "dat-core and backend-mmio build without std and allocator",
+        "dat-core, backend-mmio and backend-roce build without std and allocator",
         features::check_bare,
     ),
     complete(
         "targets",
-        "dat-core, dat-rsm and backend-mmio build for firmware processors",
+        "dat-core, dat-rsm, backend-mmio and backend-roce build for firmware processors",
         targets::check,
     ),
     complete(

@@ -1,4 +1,5 @@
-//! The posting and polling calls on ring device and mmio queues, for the panic check.
+//! The posting and polling calls on ring device and mmio queues, and the protocol of RoCEv2, for
+//! the panic check.
 //!
 //! `cargo xtask no-panic` builds this library with the profile `bare` and walks from every
 //! `entry_*` function along the relocations. It refuses panics, allocation and calls to anything
@@ -9,6 +10,7 @@
 )]
 
 pub mod mmio;
+pub mod roce;
 
 use core::task::{Poll, Waker};
 

@@ -1,4 +1,4 @@
-//! A static library without std around `dat-core` and `backend-mmio`.
+//! A static library without std around `dat-core`, `backend-mmio` and `backend-roce`.
 //!
 //! Under the profile `bare`, which aborts on panic, this crate brings the only panic handler and no
 //! allocator. The build fails if one of the two or a dependency links std (two panic handlers) or
@@ -7,7 +7,7 @@
 #![cfg_attr(panic = "abort", no_std)]
 
 #[cfg(panic = "abort")]
-use {backend_mmio as _, dat_core as _};
+use {backend_mmio as _, backend_roce as _, dat_core as _};
 
 #[cfg(panic = "abort")]
 #[panic_handler]

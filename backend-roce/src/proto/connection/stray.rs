@@ -1,0 +1,66 @@
+//! Answers to messages that belong to no connection.
+
+use super::answer::{Answered, Ids, Reason, Reject};
+use super::message::{Mad, Message};
+use super::private_data::PrivateData;
+use super::request::ConnectRequest;
+
+/// Refuses a REQ: nobody listens, or there is no room (ROCE-173, ROCE-174).
+///
+/// `mtu` is the path MTU that can be carried, with [`Reason::INVALID_MTU`] (ROCE-177).
+pub const fn refuse(
+    transaction: u64,
+    request: &ConnectRequest,
+    reason: Reason,
+    mtu: Option<u8>,
+) -> Mad {
+    let ids = Ids {
+        local: 0,
+        remote: request.local_id,
+    };
+    reject(transaction, ids, Answered::Request, reason, mtu)
+}
+
+/// Answers a message of an unknown connection (ROCE-172); `None` if it needs no answer.
+pub const fn answer_unknown(mad: &Mad) -> Option<Mad> {
+    let transaction = mad.transaction;
+    match &mad.message {
+        Message::DisconnectRequest { ids, .. } => Some(Mad {
+            transaction,
+            message: Message::DisconnectReply(reversed(*ids)),
+        }),
+        Message::Reply(reply) => {
+            let ids = reversed(reply.ids);
+            let (answered, reason) = (Answered::Reply, Reason::INVALID_ID);
+            Some(reject(transaction, ids, answered, reason, None))
+        }
+        _ => None,
+    }
+}
+
+const fn reversed(ids: Ids) -> Ids {
+    Ids {
+        local: ids.remote,
+        remote: ids.local,
+    }
+}
+
+const fn reject(
+    transaction: u64,
+    ids: Ids,
+    answered: Answered,
+    reason: Reason,
+    mtu: Option<u8>,
+) -> Mad {
+    let reject = Reject {
+        ids,
+        answered,
+        reason,
+        mtu,
+        private_data: PrivateData::NONE,
+    };
+    Mad {
+        transaction,
+        message: Message::Reject(reject),
+    }
+}

@@ -1,0 +1,174 @@
+//! The invariant CRC.
+
+mod identification;
+mod rewind;
+
+pub use identification::{Identifications, Likelihood};
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use super::bytes::Writer;
+use super::packet::{Bth, ICRC_LENGTH};
+use rewind::rewind;
+
+/// CRC-32 of the 8 bytes of ones that stand for a local route header (ROCE-30).
+const ROUTE_HEADER_CRC: u32 = 0x2144_DF1C;
+
+const IPV4_LENGTH: usize = 20;
+const IPV6_LENGTH: usize = 40;
+const UDP_LENGTH: usize = 8;
+const UDP_PROTOCOL: u8 = 17;
+const DONT_FRAGMENT: u16 = 0x4000;
+
+/// Covered bytes after the identification, before the packet: the rest of IPv4 and UDP.
+const AFTER_IDENTIFICATION: usize = 14 + UDP_LENGTH;
+
+/// Offset of the byte of the BTH that switches may change (ROCE-33).
+const MASKED: usize = 4;
+
+/// Addresses of both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// IPv4.
+    V4 {
+        /// Address of the sender.
+        source: Ipv4Addr,
+        /// Address of the receiver.
+        destination: Ipv4Addr,
+    },
+    /// IPv6.
+    V6 {
+        /// Address of the sender.
+        source: Ipv6Addr,
+        /// Address of the receiver.
+        destination: Ipv6Addr,
+    },
+}
+
+/// Addresses and ports that the ICRC of a packet covers.
+///
+/// They are those of the wire, or those that both ends agreed on (ROCE-49).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Addresses.
+    pub addresses: Addresses,
+    /// UDP port of the sender.
+    pub source_port: u16,
+    /// UDP port of the receiver.
+    pub destination_port: u16,
+}
+
+/// The outcome of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The ICRC is right with identification 0, or over IPv6.
+    Right,
+    /// The ICRC is right with this identification, which is not 0 (ROCE-35).
+    Recovered(u16),
+    /// The ICRC is wrong: drop the packet.
+    Wrong,
+}
+
+impl Flow {
+    /// Writes the ICRC into the last 4 bytes of a packet; `None` if the packet is too short.
+    ///
+    /// `identification` is 0, or the index of the packet in a segmented send (ROCE-38).
+    pub fn seal(&self, identification: u16, packet: &mut [u8]) -> Option<()> {
+        let (body, place) = packet.split_last_chunk_mut::<ICRC_LENGTH>()?;
+        let crc = self.compute(identification, DONT_FRAGMENT, body)?;
+        *place = crc.to_le_bytes();
+        Some(())
+    }
+
+    /// Checks the last 4 bytes of a packet (ROCE-34 to ROCE-37).
+    pub fn verify(&self, packet: &[u8]) -> Verdict {
+        self.check(packet).unwrap_or(Verdict::Wrong)
+    }
+
+    fn check(&self, packet: &[u8]) -> Option<Verdict> {
+        let (body, received) = packet.split_last_chunk::<ICRC_LENGTH>()?;
+        let received = u32::from_le_bytes(*received);
+        let fragment_words: &[u16] = match self.addresses {
+            Addresses::V4 { .. } => &[DONT_FRAGMENT, 0],
+            Addresses::V6 { .. } => &[0],
+        };
+        for fragment_word in fragment_words {
+            let difference = self.compute(0, *fragment_word, body)? ^ received;
+            if difference == 0 {
+                return Some(Verdict::Right);
+            }
+            if let Addresses::V4 { .. } = self.addresses
+                && let Some(identification) = recover(difference, body.len())
+            {
+                return Some(Verdict::Recovered(identification));
+            }
+        }
+        Some(Verdict::Wrong)
+    }
+
+    /// Computes the CRC over the pseudo headers and the packet without its ICRC.
+    fn compute(&self, identification: u16, fragment_word: u16, body: &[u8]) -> Option<u32> {
+        let (bth, rest) = body.split_first_chunk::<{ Bth::LENGTH }>()?;
+        let datagram = u16::try_from(UDP_LENGTH + body.len() + ICRC_LENGTH).ok()?;
+        // One run of bytes, since a CRC takes long to begin.
+        let mut headers = [0; IPV6_LENGTH + UDP_LENGTH + Bth::LENGTH];
+        let mut writer = Writer::new(&mut headers);
+        match self.addresses {
+            Addresses::V4 {
+                source,
+                destination,
+            } => {
+                writer.put(&[0x45, 0xFF])?;
+                writer.u16(datagram.checked_add(IPV4_LENGTH as u16)?)?;
+                writer.u16(identification)?;
+                writer.u16(fragment_word)?;
+                writer.put(&[0xFF, UDP_PROTOCOL, 0xFF, 0xFF])?;
+                writer.put(&source.octets())?;
+                writer.put(&destination.octets())?;
+            }
+            Addresses::V6 {
+                source,
+                destination,
+            } => {
+                writer.put(&[0x6F, 0xFF, 0xFF, 0xFF])?;
+                writer.u16(datagram)?;
+                writer.put(&[UDP_PROTOCOL, 0xFF])?;
+                writer.put(&source.octets())?;
+                writer.put(&destination.octets())?;
+            }
+        }
+        writer.u16(self.source_port)?;
+        writer.u16(self.destination_port)?;
+        writer.u16(datagram)?;
+        writer.u16(0xFFFF)?;
+        let mut bth = *bth;
+        if let Some(byte) = bth.get_mut(MASKED) {
+            *byte = 0xFF;
+        }
+        writer.put(&bth)?;
+        let unused = writer.into_rest().len();
+        let used = headers.len().checked_sub(unused)?;
+        let mut hasher = crc32fast::Hasher::new_with_initial(ROUTE_HEADER_CRC);
+        hasher.update(headers.get(..used)?);
+        hasher.update(rest);
+        Some(hasher.finalize())
+    }
+
+    /// Returns the length of the headers of IP and UDP.
+    pub const fn header_length(&self) -> usize {
+        match self.addresses {
+            Addresses::V4 { .. } => IPV4_LENGTH + UDP_LENGTH,
+            Addresses::V6 { .. } => IPV6_LENGTH + UDP_LENGTH,
+        }
+    }
+}
+
+/// Finds the identification that explains the difference of two CRCs; `None` if there is none.
+///
+/// The CRC is linear. The difference is what the two bytes of the identification became after all
+/// bytes that follow them.
+fn recover(difference: u32, body: usize) -> Option<u16> {
+    let identification = rewind(difference, AFTER_IDENTIFICATION + body + 2);
+    // The first byte on the wire is in the low bits of the state.
+    u16::try_from(identification).ok().map(u16::swap_bytes)
+}

@@ -1,0 +1,231 @@
+//! A queue pair: requester and responder of one end of a connection.
+
+use dat_core::time::Instant;
+
+use super::connection::{ConnectReply, ConnectRequest};
+use super::memory::{LocalError, ReceiveQueue, RemoteMemory, RequestMemory};
+use super::packet::{Packet, RnrTimer};
+use super::requester::{
+    Completion, PostError, Request, RequestSlot, Requester, RequesterCounts, RequesterOptions,
+};
+use super::responder::{
+    ReceiveCompletion, ResourceSlot, Responder, ResponderCounts, ResponderOptions,
+};
+use super::{PathMtu, Psn};
+
+/// What REQ and REP agreed on, as one side sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    /// QPN of this side.
+    pub qpn: u32,
+    /// QPN of the peer.
+    pub peer_qpn: u32,
+    /// PSN of the first request of this side: the peer named it (ROCE-61).
+    pub sends: Psn,
+    /// PSN of the first request of the peer: this side named it.
+    pub expects: Psn,
+    /// Path MTU of both directions (ROCE-155).
+    pub mtu: PathMtu,
+    /// Reads and Atomics that this side may have under way (ROCE-156).
+    pub initiator_depth: u8,
+    /// Reads and Atomics that this side must be able to answer.
+    pub responder_resources: u8,
+    /// Time-outs without progress that are accepted.
+    pub retry_count: u8,
+    /// RNR NAKs without progress that are accepted, as the peer asks.
+    pub rnr_retry_count: u8,
+}
+
+impl Agreement {
+    /// Returns what the active side agreed on; `None` if the REQ has no path MTU.
+    pub fn active(request: &ConnectRequest, reply: &ConnectReply) -> Option<Self> {
+        Some(Self {
+            qpn: request.qpn,
+            peer_qpn: reply.qpn,
+            sends: reply.starting_psn,
+            expects: request.starting_psn,
+            mtu: request.mtu?,
+            initiator_depth: request.initiator_depth.min(reply.responder_resources),
+            responder_resources: request.responder_resources,
+            retry_count: request.retry_count,
+            rnr_retry_count: reply.rnr_retry_count,
+        })
+    }
+
+    /// Returns what the passive side agreed on; `None` if the REQ has no path MTU.
+    pub fn passive(request: &ConnectRequest, reply: &ConnectReply) -> Option<Self> {
+        Some(Self {
+            qpn: reply.qpn,
+            peer_qpn: request.qpn,
+            sends: request.starting_psn,
+            expects: reply.starting_psn,
+            mtu: request.mtu?,
+            initiator_depth: reply.initiator_depth.min(request.responder_resources),
+            responder_resources: reply.responder_resources,
+            retry_count: request.retry_count,
+            rnr_retry_count: request.rnr_retry_count,
+        })
+    }
+}
+
+/// What a queue pair chooses for itself.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePairOptions {
+    /// Limit of the window, in packets.
+    pub window: u32,
+    /// Code of the time-out of requests.
+    pub timeout: u8,
+    /// The time that a peer waits where there is no receive.
+    pub rnr_timer: RnrTimer,
+    /// Whether the peer may read.
+    pub remote_read: bool,
+    /// Whether the peer may write.
+    pub remote_write: bool,
+    /// Whether the peer may use atomics.
+    pub remote_atomic: bool,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct QueuePair<'s> {
+    qpn: u32,
+    requester: Requester<'s>,
+    responder: Responder<'s>,
+}
+
+impl<'s> QueuePair<'s> {
+    /// Makes a queue pair that is ready to send and to receive.
+    ///
+    /// `resources` are at most those that were agreed on.
+    pub fn new(
+        agreement: &Agreement,
+        options: &QueuePairOptions,
+        slots: &'s mut [RequestSlot],
+        resources: &'s mut [ResourceSlot],
+    ) -> Self {
+        let requester = RequesterOptions {
+            destination: agreement.peer_qpn,
+            first: agreement.sends,
+            mtu: agreement.mtu,
+            initiator_depth: agreement.initiator_depth,
+            window: options.window,
+            timeout: options.timeout,
+            retry_count: agreement.retry_count,
+            rnr_retry_count: agreement.rnr_retry_count,
+        };
+        let responder = ResponderOptions {
+            destination: agreement.peer_qpn,
+            first: agreement.expects,
+            mtu: agreement.mtu,
+            remote_read: options.remote_read,
+            remote_write: options.remote_write,
+            remote_atomic: options.remote_atomic,
+            rnr_timer: options.rnr_timer,
+        };
+        let agreed = usize::from(agreement.responder_resources).min(resources.len());
+        let (resources, _) = resources.split_at_mut(agreed);
+        Self {
+            qpn: agreement.qpn,
+            requester: Requester::new(requester, slots),
+            responder: Responder::new(responder, resources),
+        }
+    }
+
+    /// Posts a request.
+    pub fn post(&mut self, request: Request) -> Result<(), PostError> {
+        self.requester.post(request)
+    }
+
+    /// Takes the next completion of a request.
+    pub fn poll(&mut self) -> Option<Completion> {
+        self.requester.poll()
+    }
+
+    /// Returns the token of a local operation whose turn has come.
+    pub fn next_local(&self) -> Option<u64> {
+        self.requester.next_local().filter(|_| !self.is_failed())
+    }
+
+    /// Completes the local operation whose turn has come; an error fails it.
+    pub fn finish_local(&mut self, outcome: Result<(), LocalError>) {
+        self.requester.finish_local(outcome);
+    }
+
+    /// Takes a packet; returns the receive that it completes, if any.
+    ///
+    /// A packet to another QPN is ignored, and so is every packet in error.
+    pub fn receive<M>(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        memory: &mut M,
+        receives: &mut impl ReceiveQueue,
+    ) -> Option<ReceiveCompletion>
+    where
+        M: RequestMemory + RemoteMemory,
+    {
+        let bth = packet.header.bth;
+        if bth.destination != self.qpn || self.is_failed() {
+            return None;
+        }
+        if bth.opcode.is_response() {
+            self.requester.receive(now, packet, memory);
+            return None;
+        }
+        self.responder.receive(packet, memory, receives)
+    }
+
+    /// Writes the next packet into `buffer` and returns its length, with the place of the ICRC.
+    ///
+    /// A Read of a peer can have as many as 2^23 responses: a caller with other work to do takes a
+    /// bounded number of packets at a time. In error, only what precedes the NAK and the NAK itself
+    /// are sent.
+    pub fn transmit<M>(&mut self, now: Instant, memory: &mut M, buffer: &mut [u8]) -> Option<usize>
+    where
+        M: RequestMemory + RemoteMemory,
+    {
+        if self.requester.is_ended() && self.responder.fault().is_none() {
+            return None;
+        }
+        let response = self.responder.transmit(memory, buffer);
+        if response.is_some() || self.is_failed() {
+            return response;
+        }
+        self.requester.transmit(now, memory, buffer)
+    }
+
+    /// Returns when [`expire`](Self::expire) has work to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.requester.deadline()
+    }
+
+    /// Takes lack of progress for a loss, if its time has come.
+    pub fn expire(&mut self, now: Instant) {
+        if !self.is_failed() {
+            self.requester.expire(now);
+        }
+    }
+
+    /// Whether the queue pair failed or was ended: a half that fails stops the other.
+    pub const fn is_failed(&self) -> bool {
+        self.requester.is_ended() || self.responder.fault().is_some()
+    }
+
+    /// Whether no request is under way.
+    pub const fn is_idle(&self) -> bool {
+        self.requester.is_idle()
+    }
+
+    /// Ends the queue pair: requests are flushed, and the receive of a message under way completes.
+    ///
+    /// After a failure, call it once [`transmit`](Self::transmit) has nothing left.
+    pub fn end(&mut self) -> Option<ReceiveCompletion> {
+        self.requester.end();
+        self.responder.end()
+    }
+
+    /// Returns the counts of both halves.
+    pub const fn counts(&self) -> (RequesterCounts, ResponderCounts) {
+        (self.requester.counts(), self.responder.counts())
+    }
+}

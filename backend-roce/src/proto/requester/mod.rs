@@ -1,0 +1,325 @@
+//! The requester: sends requests, repeats them by go-back-N and completes them in order.
+//!
+//! Positions count posted requests and never wrap: `taken <= open <= assigned <= posted`. A request
+//! gets its PSNs when its first packet is sent.
+
+mod request;
+mod response;
+mod slot;
+mod transmit;
+mod window;
+
+pub use request::{Completion, Operation, PostError, Request, Status};
+pub use slot::RequestSlot;
+
+use dat_core::time::Instant;
+
+use super::memory::LocalError;
+use super::path_mtu::{MESSAGE_MAX, PACKETS_MAX};
+use super::time::later;
+use super::{Earliest, PathMtu, Psn, coded_time};
+use window::Window;
+
+/// A retry count that never ends, for RNR NAKs (ROCE-79).
+const FOREVER: u8 = 7;
+
+/// Length of the memory that an Atomic changes and returns.
+const ATOMIC_LENGTH: u32 = 8;
+
+/// What both ends agreed on when they connected.
+#[derive(Clone, Copy, Debug)]
+pub struct RequesterOptions {
+    /// QPN of the peer.
+    pub destination: u32,
+    /// PSN that the peer expects first (ROCE-61).
+    pub first: Psn,
+    /// Path MTU.
+    pub mtu: PathMtu,
+    /// Reads and Atomics that may be under way (ROCE-70).
+    pub initiator_depth: u8,
+    /// Limit of the window, in packets (ROCE-66).
+    pub window: u32,
+    /// Code of the time-out; 0 means never (ROCE-81).
+    pub timeout: u8,
+    /// Time-outs without progress that are accepted (ROCE-82).
+    pub retry_count: u8,
+    /// RNR NAKs without progress that are accepted; 7 means any number (ROCE-79).
+    pub rnr_retry_count: u8,
+}
+
+/// Counts of a requester since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequesterCounts {
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets sent again.
+    pub retransmits: u64,
+    /// Time-outs.
+    pub timeouts: u64,
+    /// RNR NAKs.
+    pub not_ready: u64,
+    /// NAKs of a missing packet, and lost responses.
+    pub losses: u64,
+}
+
+/// The place of the next packet: a request and a packet of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cursor {
+    position: u64,
+    packet: u32,
+}
+
+/// The half of a queue pair that sends requests.
+#[derive(Debug)]
+pub struct Requester<'s> {
+    options: RequesterOptions,
+    slots: &'s mut [RequestSlot],
+    /// Position of the oldest request whose completion is not taken.
+    taken: u64,
+    /// Position of the oldest request that is not complete.
+    open: u64,
+    /// Position of the oldest request without PSNs.
+    assigned: u64,
+    /// Position of the next request to post.
+    posted: u64,
+    cursor: Cursor,
+    /// Oldest PSN that is not acknowledged.
+    unacknowledged: Psn,
+    /// PSN after the last one that was ever sent.
+    sent: Psn,
+    /// Reads and Atomics among the requests with PSNs that are not complete.
+    reading: u8,
+    /// Packets since the last one that asked for an acknowledgement.
+    unasked: u32,
+    window: Window,
+    /// When no progress becomes a time-out.
+    deadline: Option<Instant>,
+    /// When the wait after an RNR NAK ends.
+    resume: Option<Instant>,
+    timeouts_left: u8,
+    not_ready_left: u8,
+    /// Set from a loss until there is progress, so that one loss is repaired once (ROCE-73).
+    repairing: bool,
+    /// The request that failed, unless the queue pair was ended from outside.
+    failure: Option<(u64, Status)>,
+    /// Set in error.
+    ended: bool,
+    counts: RequesterCounts,
+}
+
+impl<'s> Requester<'s> {
+    /// Makes a requester with room for as many requests as there are slots.
+    ///
+    /// It uses a power of two of them, and leaves the others.
+    pub fn new(options: RequesterOptions, slots: &'s mut [RequestSlot]) -> Self {
+        let used = slots.len().checked_ilog2().map_or(0, |bits| 1 << bits);
+        let (slots, _) = slots.split_at_mut(used);
+        Self {
+            slots,
+            taken: 0,
+            open: 0,
+            assigned: 0,
+            posted: 0,
+            cursor: Cursor {
+                position: 0,
+                packet: 0,
+            },
+            unacknowledged: options.first,
+            sent: options.first,
+            reading: 0,
+            unasked: 0,
+            window: Window::new(options.window),
+            deadline: None,
+            resume: None,
+            timeouts_left: options.retry_count,
+            not_ready_left: options.rnr_retry_count,
+            repairing: false,
+            failure: None,
+            ended: false,
+            counts: RequesterCounts::default(),
+            options,
+        }
+    }
+
+    /// Posts a request; in error it completes as flushed.
+    pub fn post(&mut self, request: Request) -> Result<(), PostError> {
+        let packets = self.options.mtu.packets(request.length);
+        let atomic = matches!(request.operation, Operation::Atomic { .. });
+        if request.length > MESSAGE_MAX
+            || packets > PACKETS_MAX
+            || atomic && request.length != ATOMIC_LENGTH
+        {
+            return Err(PostError::Length);
+        }
+        if request.operation.returns_data() && self.options.initiator_depth == 0 {
+            return Err(PostError::Depth);
+        }
+        let used = self.posted.saturating_sub(self.taken);
+        if used >= self.slots.len() as u64 {
+            return Err(PostError::Full);
+        }
+        let slot = self.slot_mut(self.posted).ok_or(PostError::Full)?;
+        *slot = RequestSlot {
+            request,
+            packets,
+            ..RequestSlot::EMPTY
+        };
+        self.posted = self.posted.saturating_add(1);
+        Ok(())
+    }
+
+    /// Takes the next completion, in the order of posting (ROCE-85).
+    pub fn poll(&mut self) -> Option<Completion> {
+        let position = self.taken;
+        let status = match self.failure {
+            _ if position < self.open => Status::Success,
+            Some((failed, status)) if position == failed => status,
+            _ if self.ended && position < self.posted => Status::Flushed,
+            _ => return None,
+        };
+        let token = self.slot(position)?.request.token;
+        self.taken = self.taken.saturating_add(1);
+        self.open = self.open.max(self.taken);
+        Some(Completion { token, status })
+    }
+
+    /// Returns the token of a local operation whose turn has come (ROCE-91).
+    ///
+    /// Nothing is sent until [`finish_local`](Self::finish_local) has its outcome.
+    pub fn next_local(&self) -> Option<u64> {
+        let is_due = !self.ended && self.open == self.assigned && self.assigned < self.posted;
+        let slot = self.slot(self.assigned).filter(|_| is_due)?;
+        let is_local = slot.request.operation == Operation::Local;
+        is_local.then_some(slot.request.token)
+    }
+
+    /// Completes the local operation whose turn has come; an error fails it.
+    pub fn finish_local(&mut self, outcome: Result<(), LocalError>) {
+        if self.next_local().is_none() {
+            return;
+        }
+        if outcome.is_err() {
+            self.fail(self.open, Status::LocalProtection);
+            return;
+        }
+        self.open = self.open.saturating_add(1);
+        self.assigned = self.open;
+        self.cursor = Cursor {
+            position: self.open,
+            packet: 0,
+        };
+    }
+
+    /// Puts the requester in error: requests without an outcome are flushed (ROCE-86).
+    pub fn end(&mut self) {
+        self.ended = true;
+        self.deadline = None;
+        self.resume = None;
+    }
+
+    /// Whether the requester is in error.
+    pub const fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether every posted request is complete.
+    pub const fn is_idle(&self) -> bool {
+        self.open == self.posted
+    }
+
+    /// Returns the counts.
+    pub const fn counts(&self) -> RequesterCounts {
+        self.counts
+    }
+
+    /// Returns the window, in packets.
+    pub const fn window(&self) -> u32 {
+        self.window.size()
+    }
+
+    /// Returns when [`expire`](Self::expire) has work to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline.earliest(self.resume)
+    }
+
+    /// Ends a wait, or takes lack of progress for a loss, if its time has come (ROCE-81).
+    pub fn expire(&mut self, now: Instant) {
+        if self.resume.is_some_and(|resume| resume <= now) {
+            self.resume = None;
+        }
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        self.counts.timeouts = self.counts.timeouts.saturating_add(1);
+        let Some(left) = self.timeouts_left.checked_sub(1) else {
+            self.fail(self.open, Status::RetryExceeded);
+            return;
+        };
+        self.timeouts_left = left;
+        self.window.shrink();
+        self.repairing = false;
+        self.go_back(self.unacknowledged);
+        self.start_timer(now);
+    }
+
+    /// Restarts the timer, or stops it if nothing is under way.
+    fn start_timer(&mut self, now: Instant) {
+        let never = self.options.timeout == 0 || self.unacknowledged == self.sent;
+        let deadline = later(now, coded_time(self.options.timeout));
+        self.deadline = (!never).then_some(deadline);
+    }
+
+    fn fail(&mut self, position: u64, status: Status) {
+        self.failure = Some((position, status));
+        self.end();
+    }
+
+    /// Makes `psn`, which is under way, the next one to send, unless an earlier one is.
+    fn go_back(&mut self, psn: Psn) {
+        let ahead = self.cursor_psn().since(self.unacknowledged);
+        if psn.since(self.unacknowledged) < ahead {
+            self.cursor = self.find(psn);
+        }
+    }
+
+    /// Returns the PSN of the next packet.
+    fn cursor_psn(&self) -> Psn {
+        let slot = self.slot(self.cursor.position);
+        let assigned = slot.filter(|_| self.cursor.position < self.assigned);
+        assigned.map_or(self.sent, |slot| slot.first.plus(self.cursor.packet))
+    }
+
+    /// Finds a PSN among the requests under way; the first request without PSNs if it is not there.
+    fn find(&self, psn: Psn) -> Cursor {
+        let holds = |position: &u64| {
+            let slot = self.slot(*position);
+            slot.is_some_and(|slot| psn.since(slot.first) < slot.packets)
+        };
+        let Some(position) = (self.open..self.assigned).find(holds) else {
+            return Cursor {
+                position: self.assigned,
+                packet: 0,
+            };
+        };
+        let packet = self.slot(position).map(|slot| psn.since(slot.first));
+        Cursor {
+            position,
+            packet: packet.unwrap_or_default(),
+        }
+    }
+
+    /// Returns the index of a position; the number of slots is a power of two.
+    const fn index(&self, position: u64) -> usize {
+        // The low bits are the same in any integer.
+        position as usize & self.slots.len().wrapping_sub(1)
+    }
+
+    fn slot(&self, position: u64) -> Option<&RequestSlot> {
+        self.slots.get(self.index(position))
+    }
+
+    fn slot_mut(&mut self, position: u64) -> Option<&mut RequestSlot> {
+        let index = self.index(position);
+        self.slots.get_mut(index)
+    }
+}

@@ -1,0 +1,187 @@
+//! The next packet of a requester.
+
+use dat_core::time::Instant;
+
+use super::{Cursor, Operation, Requester, Status};
+use crate::proto::Psn;
+use crate::proto::memory::{AtomicOperation, RequestMemory};
+use crate::proto::packet::{AtomicEth, Bth, Extensions, Header, Opcode, Position, Reth};
+
+/// Acknowledgements are asked for at least this often in a window (ROCE-64).
+const ASKS: u32 = 4;
+
+impl Requester<'_> {
+    /// Writes the next packet into `buffer` and returns its length, with the place of the ICRC.
+    ///
+    /// `buffer` must have room for the path MTU and 48 bytes (`packet::OVERHEAD_MAX`).
+    /// `None` means that nothing is to be sent until a packet or a deadline comes.
+    pub fn transmit(
+        &mut self,
+        now: Instant,
+        memory: &mut impl RequestMemory,
+        buffer: &mut [u8],
+    ) -> Option<usize> {
+        if self.ended || self.resume.is_some_and(|resume| now < resume) {
+            return None;
+        }
+        self.resume = None;
+        let room = self.room();
+        if room == 0 || !self.assign() {
+            return None;
+        }
+        let position = self.cursor.position;
+        let packet = self.cursor.packet;
+        let slot = *self.slot(position)?;
+        let psn = slot.first.plus(packet);
+        let mtu = self.options.mtu;
+        let request = slot.request;
+        let ends = packet.saturating_add(1) == slot.packets;
+        let mut extensions = Extensions::default();
+        // The number of PSNs that the packet takes, and the length of its payload.
+        let (opcode, packets, payload) = match request.operation {
+            Operation::Send { immediate } => {
+                extensions.immediate = immediate.filter(|_| ends);
+                let place = Position::of(packet == 0, ends);
+                let opcode = Opcode::send(place, extensions.immediate.is_some());
+                (opcode, 1, mtu.payload(request.length, packet))
+            }
+            Operation::Write { remote, immediate } => {
+                extensions.immediate = immediate.filter(|_| ends);
+                extensions.reth = Some(Reth {
+                    remote,
+                    length: request.length,
+                });
+                let place = Position::of(packet == 0, ends);
+                let opcode = Opcode::write(place, extensions.immediate.is_some());
+                (opcode, 1, mtu.payload(request.length, packet))
+            }
+            Operation::Read { remote } => {
+                let end = if packet < slot.requested {
+                    slot.requested
+                } else if packet == slot.received {
+                    slot.packets
+                } else {
+                    // The next part is asked for when this one is here (ROCE-69).
+                    return None;
+                };
+                let packets = end.saturating_sub(packet).min(room);
+                let offset = mtu.offset(packet);
+                let until = mtu.offset(packet.saturating_add(packets));
+                extensions.reth = Some(Reth {
+                    remote: remote.advanced(offset),
+                    length: until.min(request.length).saturating_sub(offset),
+                });
+                (Opcode::ReadRequest, packets, 0)
+            }
+            Operation::Atomic { remote, operation } => {
+                extensions.atomic = Some(AtomicEth { remote, operation });
+                let opcode = match operation {
+                    AtomicOperation::CompareSwap { .. } => Opcode::CompareSwap,
+                    AtomicOperation::FetchAdd(_) => Opcode::FetchAdd,
+                };
+                (opcode, 1, 0)
+            }
+            Operation::Local => return None,
+        };
+        let next = packet.saturating_add(packets);
+        let acknowledge = self.asks(next == slot.packets);
+        let header = Header {
+            bth: Bth {
+                opcode,
+                solicited: ends && request.solicited && request.operation.may_solicit(),
+                destination: self.options.destination,
+                acknowledge,
+                psn,
+            },
+            extensions,
+        };
+        let draft = header.encode(usize::try_from(payload).ok()?, buffer)?;
+        if !draft.payload.is_empty() {
+            let copied = memory.gather(request.token, mtu.offset(packet), draft.payload);
+            if copied.is_err() {
+                self.fail(position, Status::LocalProtection);
+                return None;
+            }
+        }
+        let length = draft.length;
+        self.advance(now, psn, packets);
+        Some(length)
+    }
+
+    /// Returns how many more PSNs the window allows.
+    fn room(&self) -> u32 {
+        let used = self.cursor_psn().since(self.unacknowledged);
+        self.window.size().saturating_sub(used)
+    }
+
+    /// Gives PSNs to the request at the cursor if it has none; false if it has to wait.
+    fn assign(&mut self) -> bool {
+        let position = self.cursor.position;
+        if position < self.assigned {
+            return true;
+        }
+        if position == self.posted {
+            return false;
+        }
+        let (first, reading) = (self.sent, self.reading);
+        let depth = self.options.initiator_depth;
+        let Some(slot) = self.slot_mut(position) else {
+            return false;
+        };
+        let operation = slot.request.operation;
+        let returns_data = operation.returns_data();
+        if operation == Operation::Local {
+            return false;
+        }
+        if slot.request.fence && reading > 0 || returns_data && reading >= depth {
+            return false;
+        }
+        slot.first = first;
+        self.reading = reading.saturating_add(u8::from(returns_data));
+        self.assigned = self.assigned.saturating_add(1);
+        true
+    }
+
+    /// Whether the packet asks for an acknowledgement (ROCE-64).
+    fn asks(&mut self, ends_message: bool) -> bool {
+        self.unasked = self.unasked.saturating_add(1);
+        let often = self.unasked >= self.window.size() / ASKS;
+        let asks = ends_message || often;
+        if asks {
+            self.unasked = 0;
+        }
+        asks
+    }
+
+    /// Moves the cursor behind `packets` packets that were sent from `psn` on.
+    fn advance(&mut self, now: Instant, psn: Psn, packets: u32) {
+        let Cursor { position, packet } = self.cursor;
+        let next = packet.saturating_add(packets);
+        let end = psn.plus(packets);
+        let mut complete = false;
+        if let Some(slot) = self.slot_mut(position) {
+            slot.requested = slot.requested.max(next);
+            complete = next == slot.packets;
+        }
+        self.cursor = if complete {
+            Cursor {
+                position: position.saturating_add(1),
+                packet: 0,
+            }
+        } else {
+            Cursor {
+                position,
+                packet: next,
+            }
+        };
+        self.counts.packets = self.counts.packets.saturating_add(1);
+        if end.since(self.unacknowledged) > self.sent.since(self.unacknowledged) {
+            self.sent = end;
+        } else {
+            self.counts.retransmits = self.counts.retransmits.saturating_add(1);
+        }
+        if self.deadline.is_none() {
+            self.start_timer(now);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What a responder reports.
+
+/// The outcome of a receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveStatus {
+    /// The message is placed.
+    Success,
+    /// The message is longer than the receive (ROCE-108).
+    Length,
+    /// The local memory is not accessible any more (ROCE-126).
+    LocalProtection,
+    /// The message failed before its end (ROCE-129).
+    Flushed,
+}
+
+/// A receive that is complete (ROCE-124).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveCompletion {
+    /// The token of the receive.
+    pub token: u64,
+    /// Its outcome.
+    pub status: ReceiveStatus,
+    /// Length of the message; of a Write with Immediate, the length written.
+    pub length: u32,
+    /// Immediate data.
+    pub immediate: Option<[u8; 4]>,
+    /// Whether the message is a Write with Immediate.
+    pub is_write: bool,
+    /// Whether the sender solicits an event.
+    pub solicited: bool,
+}
+
+/// Counts of a responder since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponderCounts {
+    /// Packets executed.
+    pub executed: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Packets ahead of a missing one.
+    pub ahead: u64,
+    /// RNR NAKs.
+    pub not_ready: u64,
+}
