@@ -23,7 +23,7 @@ pub trait Device: Send + Sync + 'static {
         Activity::default()
     }
 
-    /// Whether `act` must be called after a post.
+    /// Returns true if `act` must be called after a post.
     fn acts_after_posts(&self) -> bool {
         false
     }

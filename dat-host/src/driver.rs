@@ -1,4 +1,4 @@
-//! Who drives an adapter: its own thread, or a future.
+//! Drivers of an adapter: its own thread, or a future.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! What the halves of a queue pair need of memory and keys.
+//! Memory and keys, as the halves of a queue pair use them.
 //!
 //! The backend implements these traits for one queue pair, so that keys of another zone are
 //! unknown keys. Each call looks its segments or its key up again and copies under one lock

@@ -33,7 +33,7 @@ impl Psn {
         self.0.wrapping_sub(start.0) % PSNS
     }
 
-    /// Whether this PSN is before `other`: the shorter way round leads forward to `other`.
+    /// Returns true if this PSN is before `other`: the shorter way round leads forward to `other`.
     pub const fn is_before(self, other: Self) -> bool {
         self.since(other) >= PSNS / 2
     }

@@ -13,7 +13,7 @@ use super::responder::{
 };
 use super::{PathMtu, Psn};
 
-/// What REQ and REP agreed on, as one side sees it.
+/// Values that REQ and REP agreed on, as one side sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// QPN of this side.
@@ -68,7 +68,7 @@ impl Agreement {
     }
 }
 
-/// What a queue pair chooses for itself.
+/// Options of a queue pair that its peer does not learn.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePairOptions {
     /// Limit of the window, in packets.
@@ -77,11 +77,11 @@ pub struct QueuePairOptions {
     pub timeout: u8,
     /// The time that a peer waits where there is no receive.
     pub rnr_timer: RnrTimer,
-    /// Whether the peer may read.
+    /// Set if the peer may read.
     pub remote_read: bool,
-    /// Whether the peer may write.
+    /// Set if the peer may write.
     pub remote_write: bool,
-    /// Whether the peer may use atomics.
+    /// Set if the peer may use atomics.
     pub remote_atomic: bool,
 }
 
@@ -206,12 +206,12 @@ impl<'s> QueuePair<'s> {
         }
     }
 
-    /// Whether the queue pair failed or was ended: a half that fails stops the other.
+    /// Returns true if the queue pair failed or was ended: a half that fails stops the other.
     pub const fn is_failed(&self) -> bool {
         self.requester.is_ended() || self.responder.fault().is_some()
     }
 
-    /// Whether no request is under way.
+    /// Returns true if no request is under way.
     pub const fn is_idle(&self) -> bool {
         self.requester.is_idle()
     }

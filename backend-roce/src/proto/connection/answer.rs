@@ -53,7 +53,7 @@ pub struct ConnectReply {
     pub initiator_depth: u8,
     /// RNR NAKs that the passive side asks the active side to accept.
     pub rnr_retry_count: u8,
-    /// Whether the passive side has a shared receive queue.
+    /// Set if the passive side has a shared receive queue.
     pub shared_receive_queue: bool,
     /// GUID of the passive side's adapter.
     pub guid: u64,

@@ -49,7 +49,7 @@ pub struct ConnectRequest {
     pub initiator_depth: u8,
     /// Code of the time in which the passive side answers.
     pub remote_response_timeout: u8,
-    /// Whether the transport is the reliable connection, without end-to-end flow control.
+    /// Set if the transport is the reliable connection, without end-to-end flow control.
     pub is_reliable: bool,
     /// PSN at which the active side receives.
     pub starting_psn: Psn,
@@ -63,7 +63,7 @@ pub struct ConnectRequest {
     pub mtu: Option<PathMtu>,
     /// Repetitions of messages of connection management.
     pub max_retries: u8,
-    /// Whether the active side has a shared receive queue.
+    /// Set if the active side has a shared receive queue.
     pub shared_receive_queue: bool,
     /// Address of the active side.
     pub source: IpAddr,

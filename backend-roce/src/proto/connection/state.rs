@@ -56,7 +56,7 @@ pub enum State {
     Closed,
 }
 
-/// What happened to a connection.
+/// Event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEvent {
     /// Active: accepted; the queue pair must be ready before the next message is sent.
@@ -101,7 +101,7 @@ pub struct Connection {
     /// QPN of this side; 0 until the passive side accepts.
     qpn: u32,
     peer_qpn: u32,
-    /// What [`Owed::repeated`] sends.
+    /// Message that [`Owed::repeated`] sends.
     repeated: Message,
     owed: Owed,
     retries_left: u8,
@@ -239,7 +239,7 @@ impl Connection {
         self.peer_qpn
     }
 
-    /// Whether a REQ is a repetition of the one of this connection.
+    /// Returns true if a REQ is a repetition of the one of this connection.
     pub const fn is_of(&self, request: &ConnectRequest) -> bool {
         self.is_passive && self.guid == request.guid && self.ids.remote == request.local_id
     }

@@ -1,9 +1,9 @@
-//! How likely a recovered identification is.
+//! Plausibility of recovered identifications.
 
 /// Largest step between the identifications of two packets of one sender (ROCE-36).
 const STEP_MAX: u16 = 4095;
 
-/// Whether an identification fits those before it.
+/// Relation of an identification to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Likelihood {
     /// A small step after the last one, or the first one.

@@ -21,7 +21,7 @@ const NONE: u32 = u32::MAX;
 /// A slot of a number; the caller lends a slice of them.
 #[derive(Clone, Copy, Debug)]
 pub struct NumberSlot<T> {
-    /// What the number stands for, while it is valid.
+    /// Object that the number stands for, while it is valid.
     entry: Option<T>,
     generation: u32,
     /// The free slot after this one.
@@ -54,7 +54,7 @@ impl NumberKind {
         }
     }
 
-    /// Whether a number has a meaning of its own.
+    /// Returns true if a number has a meaning of its own.
     const fn is_reserved(self, number: u32) -> bool {
         match self {
             Self::Word => number == 0,

@@ -46,7 +46,7 @@ impl NakCode {
     }
 }
 
-/// What an acknowledgement says (ROCE-19).
+/// Meaning of an acknowledgement (ROCE-19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
     /// Everything up to the PSN was executed.
@@ -82,7 +82,7 @@ impl Syndrome {
 /// Acknowledgement extended transport header (ROCE-12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
-    /// What the acknowledgement says.
+    /// Meaning of the acknowledgement.
     pub syndrome: Syndrome,
     /// Number of messages that the responder executed, 24 bits (ROCE-119).
     pub msn: u32,

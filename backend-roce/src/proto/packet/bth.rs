@@ -24,13 +24,13 @@ const MULTICAST_QPN: u32 = 0xFF_FFFF;
 /// The base transport header: what all packets begin with (ROCE-02).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bth {
-    /// What the packet is.
+    /// Kind of the packet.
     pub opcode: Opcode,
-    /// Whether the message solicits an event at its receiver.
+    /// Set if the message solicits an event at its receiver.
     pub solicited: bool,
     /// QPN of the receiver, 24 bits.
     pub destination: u32,
-    /// Whether the sender asks for an acknowledgement.
+    /// Set if the sender asks for an acknowledgement.
     pub acknowledge: bool,
     /// Sequence number.
     pub psn: Psn,

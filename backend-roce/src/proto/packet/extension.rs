@@ -19,7 +19,7 @@ pub struct Reth {
 pub struct AtomicEth {
     /// Where the 8 bytes are.
     pub remote: RemoteAddress,
-    /// What to do with them.
+    /// Operation on the eight bytes.
     pub operation: AtomicOperation,
 }
 

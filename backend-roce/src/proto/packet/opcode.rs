@@ -24,12 +24,12 @@ impl Position {
         }
     }
 
-    /// Whether the packet begins its message.
+    /// Returns true if the packet begins its message.
     pub const fn begins(self) -> bool {
         matches!(self, Self::First | Self::Only)
     }
 
-    /// Whether the packet ends its message.
+    /// Returns true if the packet ends its message.
     pub const fn ends(self) -> bool {
         matches!(self, Self::Last | Self::Only)
     }
@@ -169,12 +169,12 @@ impl Opcode {
         }
     }
 
-    /// Whether the packet is for the requester: an acknowledgement or a response.
+    /// Returns true if the packet is for the requester: an acknowledgement or a response.
     pub const fn is_response(self) -> bool {
         self.is_read_response() || matches!(self, Self::Acknowledge | Self::AtomicAcknowledge)
     }
 
-    /// Whether the packet is a response of an RDMA Read.
+    /// Returns true if the packet is a response of an RDMA Read.
     pub const fn is_read_response(self) -> bool {
         matches!(
             self,
@@ -185,7 +185,7 @@ impl Opcode {
         )
     }
 
-    /// Whether the packet has a DETH (ROCE-16).
+    /// Returns true if the packet has a DETH (ROCE-16).
     pub const fn has_deth(self) -> bool {
         matches!(
             self,
@@ -193,7 +193,7 @@ impl Opcode {
         )
     }
 
-    /// Whether the packet has a RETH (ROCE-11).
+    /// Returns true if the packet has a RETH (ROCE-11).
     pub const fn has_reth(self) -> bool {
         matches!(
             self,
@@ -201,22 +201,22 @@ impl Opcode {
         )
     }
 
-    /// Whether the packet has an AtomicETH (ROCE-13).
+    /// Returns true if the packet has an AtomicETH (ROCE-13).
     pub const fn has_atomic_eth(self) -> bool {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
-    /// Whether the packet has an AETH (ROCE-12).
+    /// Returns true if the packet has an AETH (ROCE-12).
     pub const fn has_aeth(self) -> bool {
         self.is_response() && !matches!(self, Self::ReadResponseMiddle)
     }
 
-    /// Whether the packet has an AtomicAckETH (ROCE-14).
+    /// Returns true if the packet has an AtomicAckETH (ROCE-14).
     pub const fn has_atomic_ack_eth(self) -> bool {
         matches!(self, Self::AtomicAcknowledge)
     }
 
-    /// Whether the packet has an ImmDt (ROCE-15).
+    /// Returns true if the packet has an ImmDt (ROCE-15).
     pub const fn has_immediate(self) -> bool {
         matches!(
             self,
@@ -228,12 +228,12 @@ impl Opcode {
         )
     }
 
-    /// Whether the packet has an IETH (ROCE-17).
+    /// Returns true if the packet has an IETH (ROCE-17).
     pub const fn has_ieth(self) -> bool {
         matches!(self, Self::SendLastInvalidate | Self::SendOnlyInvalidate)
     }
 
-    /// Whether the packet may have a payload (ROCE-18).
+    /// Returns true if the packet may have a payload (ROCE-18).
     pub const fn has_payload(self) -> bool {
         !matches!(
             self,

@@ -26,7 +26,7 @@ const FOREVER: u8 = 7;
 /// Length of the memory that an Atomic changes and returns.
 const ATOMIC_LENGTH: u32 = 8;
 
-/// What both ends agreed on when they connected.
+/// Values that both ends agreed on when they connected.
 #[derive(Clone, Copy, Debug)]
 pub struct RequesterOptions {
     /// QPN of the peer.
@@ -217,12 +217,12 @@ impl<'s> Requester<'s> {
         self.resume = None;
     }
 
-    /// Whether the requester is in error.
+    /// Returns true if the requester is in error.
     pub const fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether every posted request is complete.
+    /// Returns true if every posted request is complete.
     pub const fn is_idle(&self) -> bool {
         self.open == self.posted
     }

@@ -2,7 +2,7 @@
 
 use crate::proto::memory::{AtomicOperation, RemoteAddress};
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Sends a message into a receive of the peer.
@@ -26,7 +26,7 @@ pub enum Operation {
     Atomic {
         /// Where they are.
         remote: RemoteAddress,
-        /// What to do with them.
+        /// Operation on the eight bytes.
         operation: AtomicOperation,
     },
     /// Does something on this side, in order: binds a window (ROCE-91).
@@ -34,7 +34,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether data of the peer completes the request: a Read or an Atomic.
+    /// Returns true if data of the peer completes the request: a Read or an Atomic.
     pub(crate) const fn returns_data(self) -> bool {
         matches!(self, Self::Read { .. } | Self::Atomic { .. })
     }
@@ -46,7 +46,7 @@ impl Operation {
         }
     }
 
-    /// Whether the peer may be asked for a solicited event (ROCE-65).
+    /// Returns true if the peer may be asked for a solicited event (ROCE-65).
     pub(crate) const fn may_solicit(self) -> bool {
         matches!(self, Self::Send { .. }) || self.immediate().is_some()
     }
@@ -57,13 +57,13 @@ impl Operation {
 pub struct Request {
     /// Names the request, its local segments and its completion.
     pub token: u64,
-    /// What to do.
+    /// Operation.
     pub operation: Operation,
     /// Sum of the lengths of the local segments; 8 for an Atomic.
     pub length: u32,
-    /// Whether to wait for all earlier Reads and Atomics (ROCE-71).
+    /// Set to wait for all earlier Reads and Atomics (ROCE-71).
     pub fence: bool,
-    /// Whether to solicit an event at the peer (ROCE-65).
+    /// Set to solicit an event at the peer (ROCE-65).
     pub solicited: bool,
 }
 

@@ -38,7 +38,7 @@ impl RequestSlot {
         self.first.plus(self.packets)
     }
 
-    /// Whether data of the peer is missing.
+    /// Returns true if data of the peer is missing.
     pub(super) const fn lacks_data(&self) -> bool {
         self.request.operation.returns_data() && self.received < self.packets
     }

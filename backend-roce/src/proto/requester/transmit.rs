@@ -142,7 +142,7 @@ impl Requester<'_> {
         true
     }
 
-    /// Whether the packet asks for an acknowledgement (ROCE-64).
+    /// Returns true if the packet asks for an acknowledgement (ROCE-64).
     fn asks(&mut self, ends_message: bool) -> bool {
         self.unasked = self.unasked.saturating_add(1);
         let often = self.unasked >= self.window.size() / ASKS;

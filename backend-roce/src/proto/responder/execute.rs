@@ -20,14 +20,14 @@ enum Refusal {
 const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 const ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
 
-/// What an executed packet leads to.
+/// Effects of an executed packet.
 struct Executed {
     completion: Option<ReceiveCompletion>,
     /// PSNs that the packet takes.
     packets: u32,
-    /// Whether a message is executed.
+    /// Set if a message is executed.
     ends: bool,
-    /// Whether responses with data answer the packet.
+    /// Set if responses with data answer the packet.
     answers: bool,
 }
 

@@ -12,7 +12,7 @@ use super::memory::{Receive, ReceiveQueue, RemoteAddress, RemoteMemory};
 use super::packet::{NakCode, Opcode, Packet, RnrTimer};
 use super::{PathMtu, Psn};
 
-/// What both ends agreed on when they connected, and what the queue pair permits.
+/// Values that both ends agreed on when they connected, and rights of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponderOptions {
     /// QPN of the peer.
@@ -21,11 +21,11 @@ pub struct ResponderOptions {
     pub first: Psn,
     /// Path MTU.
     pub mtu: PathMtu,
-    /// Whether the peer may read (ROCE-105).
+    /// Set if the peer may read (ROCE-105).
     pub remote_read: bool,
-    /// Whether the peer may write.
+    /// Set if the peer may write.
     pub remote_write: bool,
-    /// Whether the peer may use atomics.
+    /// Set if the peer may use atomics.
     pub remote_atomic: bool,
     /// The time to wait where there is no receive (ROCE-106).
     pub rnr_timer: RnrTimer,

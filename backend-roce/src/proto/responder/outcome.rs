@@ -1,4 +1,4 @@
-//! What a responder reports.
+//! Reports of a responder.
 
 /// The outcome of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub struct ReceiveCompletion {
     pub length: u32,
     /// Immediate data.
     pub immediate: Option<[u8; 4]>,
-    /// Whether the message is a Write with Immediate.
+    /// Set if the message is a Write with Immediate.
     pub is_write: bool,
-    /// Whether the sender solicits an event.
+    /// Set if the sender solicits an event.
     pub solicited: bool,
 }
 

@@ -14,11 +14,11 @@ pub struct ResourceSlot {
     pub(super) packets: u32,
     /// Responses that are to be sent.
     pub(super) pending: Option<Responses>,
-    /// Whether all responses were sent once.
+    /// Set if all responses were sent once.
     pub(super) answered: bool,
 }
 
-/// What a resource remembers.
+/// Operation that a resource remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Nothing yet.

@@ -37,7 +37,7 @@ impl Responder<'_> {
         Some(length)
     }
 
-    /// Whether [`transmit`](Self::transmit) has a packet to send.
+    /// Returns true if [`transmit`](Self::transmit) has a packet to send.
     pub fn has_output(&self) -> bool {
         self.reply != Reply::None || self.oldest_pending().is_some()
     }
