@@ -13,7 +13,7 @@ pub struct PortFull;
 /// Received packets of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Where the packets came from and to.
+    /// Addresses of the packets.
     pub flow: Flow,
     /// Their length in sum.
     pub length: usize,

@@ -188,7 +188,7 @@ pub struct Reject {
     pub ids: Ids,
     /// The message that is refused.
     pub answered: Answered,
-    /// Why it is refused.
+    /// Reason of the refusal.
     pub reason: Reason,
     /// With [`Reason::INVALID_MTU`], the code of the path MTU that can be carried.
     pub mtu: Option<u8>,

@@ -8,7 +8,7 @@ use crate::proto::memory::{AtomicOperation, RemoteAddress};
 /// RDMA extended transport header (ROCE-11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reth {
-    /// Where the operation begins.
+    /// Address of the first byte.
     pub remote: RemoteAddress,
     /// Length of the whole message.
     pub length: u32,
@@ -17,7 +17,7 @@ pub struct Reth {
 /// Atomic extended transport header, with the operation of its opcode (ROCE-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicEth {
-    /// Where the 8 bytes are.
+    /// Address of the 8 bytes.
     pub remote: RemoteAddress,
     /// Operation on the eight bytes.
     pub operation: AtomicOperation,

@@ -92,9 +92,9 @@ pub struct Requester<'s> {
     /// Packets since the last one that asked for an acknowledgement.
     unasked: u32,
     window: Window,
-    /// When no progress becomes a time-out.
+    /// Time at which a lack of progress becomes a time-out.
     deadline: Option<Instant>,
-    /// When the wait after an RNR NAK ends.
+    /// End of the wait after an RNR NAK.
     resume: Option<Instant>,
     timeouts_left: u8,
     not_ready_left: u8,

@@ -12,19 +12,19 @@ pub enum Operation {
     },
     /// Writes into memory of the peer.
     Write {
-        /// Where to.
+        /// Address of the destination.
         remote: RemoteAddress,
         /// Immediate data, which takes a receive of the peer.
         immediate: Option<[u8; 4]>,
     },
     /// Reads memory of the peer.
     Read {
-        /// Where from.
+        /// Address of the source.
         remote: RemoteAddress,
     },
     /// Changes 8 bytes of the peer and returns their value before.
     Atomic {
-        /// Where they are.
+        /// Address of the 8 bytes.
         remote: RemoteAddress,
         /// Operation on the eight bytes.
         operation: AtomicOperation,

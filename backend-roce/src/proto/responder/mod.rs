@@ -39,7 +39,7 @@ enum Message {
         length: u32,
     },
     Write {
-        /// Where the next packet goes.
+        /// Address of the next packet.
         remote: RemoteAddress,
         length: u32,
         done: u32,
