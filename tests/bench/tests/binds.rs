@@ -14,14 +14,14 @@ use dat_core::sync::HostLock;
 
 type Host = World<&'static Sink, HostLock>;
 
-fn bind(world: &Host, piece: &LmrTriplet, cookie: u64, flags: CompletionFlags) -> u32 {
-    bind_of(world, world.rmr, piece, cookie, flags)
+fn bind(world: &Host, segment: &LmrTriplet, cookie: u64, flags: CompletionFlags) -> u32 {
+    bind_of(world, world.rmr, segment, cookie, flags)
 }
 
 fn bind_of(
     world: &Host,
     rmr: RmrId,
-    piece: &LmrTriplet,
+    segment: &LmrTriplet,
     cookie: u64,
     flags: CompletionFlags,
 ) -> u32 {
@@ -33,11 +33,11 @@ fn bind_of(
     };
     let bound = world
         .ia
-        .rmr_bind(rmr, piece, privileges, world.ep, cookie, flags)
+        .rmr_bind(rmr, segment, privileges, world.ep, cookie, flags)
         .expect("it may be bound");
     let told = world.ia.rmr_query(rmr, RmrFields::all());
     let told = told.expect("it lives").binding.expect("it is bound");
-    assert_eq!((told.lmr_triplet, told.privileges), (*piece, privileges));
+    assert_eq!((told.lmr_triplet, told.privileges), (*segment, privileges));
     assert_eq!(told.rmr_context, bound);
     bound
 }
@@ -59,15 +59,15 @@ fn a_window_is_bound_again_and_again() {
             let under_way = turn % 4 + 1;
             for number in 0..under_way {
                 let cookie = 10 * turn + number;
-                let piece = &world.segments[(cookie % 5) as usize];
-                let key = bind(&world, piece, cookie, none);
+                let segment = &world.segments[(cookie % 5) as usize];
+                let key = bind(&world, segment, cookie, none);
                 assert_ne!(key, last);
                 last = key;
             }
             if under_way == 4 {
-                let piece = &world.segments[0];
+                let segment = &world.segments[0];
                 let read = MemoryPrivileges::REMOTE_READ;
-                let more = world.ia.rmr_bind(world.rmr, piece, read, world.ep, 0, none);
+                let more = world.ia.rmr_bind(world.rmr, segment, read, world.ep, 0, none);
                 let refused = more.expect_err("four are under way");
                 assert_eq!(refused.subtype(), Subtype::ResourceMemoryRegion);
             }
@@ -118,8 +118,8 @@ fn no_context_opens_a_window_again() {
             let rmr = [world.rmr, other][turn % 2];
             let under_way = (turn / 2 % 4 + 1) as u64;
             for number in 0..under_way {
-                let piece = &world.segments[turn % 5];
-                let key = bind_of(&world, rmr, piece, number, CompletionFlags::empty());
+                let segment = &world.segments[turn % 5];
+                let key = bind_of(&world, rmr, segment, number, CompletionFlags::empty());
                 assert!(had.insert(key), "{key:#x} in turn {turn}");
             }
             world.device.complete_all();

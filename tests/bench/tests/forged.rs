@@ -40,10 +40,10 @@ fn post(world: &Forged, random: &mut fastrand::Rng, cookie: u64, outstanding: &m
             (posted, true)
         }
         _ => {
-            let piece = &segments[0];
+            let segment = &segments[0];
             let read = MemoryPrivileges::REMOTE_READ;
             if ia
-                .rmr_bind(world.rmr, piece, read, ep, cookie, none)
+                .rmr_bind(world.rmr, segment, read, ep, cookie, none)
                 .is_ok()
             {
                 outstanding.insert(cookie, (0, false));

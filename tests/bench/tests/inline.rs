@@ -13,7 +13,7 @@ use dat_core::sync::HostLock;
 /// The content of memory while it is registered, and while its owner has it.
 const REGISTERED: u8 = 0xA5;
 const OWN: u8 = 0x11;
-/// Bytes of a piece of memory.
+/// Bytes of a memory block.
 const PIECE: usize = 32;
 
 static RIGHT: AtomicU32 = AtomicU32::new(0);
@@ -25,9 +25,9 @@ fn look(data: &[u8]) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// No request carries data of a piece of memory that is not registered.
+/// No request carries data of a block that is not registered.
 ///
-/// Two pieces are registered in turn, while threads post from the last registered one and from
+/// Two blocks are registered in turn, while threads post from the last registered one and from
 /// contexts that they guess.
 ///
 /// Spec: EPS-03, EPW-27, LMF-02
@@ -58,13 +58,13 @@ fn requests_carry_registered_memory_alone() {
                     // generation.
                     let guess = 0x1_0000 * (turn & poster);
                     let context = newest.load(Ordering::Relaxed).wrapping_add(guess);
-                    let piece = LmrTriplet {
+                    let segment = LmrTriplet {
                         context,
                         address: MEMORY[turn as usize % 2].as_ptr() as u64,
                         length: PIECE as u64,
                     };
                     if ia
-                        .post_send(ep, &[piece], 1, CompletionFlags::empty())
+                        .post_send(ep, &[segment], 1, CompletionFlags::empty())
                         .is_ok()
                     {
                         device.complete_all();
@@ -74,11 +74,11 @@ fn requests_carry_registered_memory_alone() {
             });
         }
         for round in 0..ROUNDS {
-            let piece = &MEMORY[round as usize % 2];
-            fill(piece, REGISTERED);
+            let block = &MEMORY[round as usize % 2];
+            fill(block, REGISTERED);
             let made = ia
                 .lmr_create(&LmrRequest {
-                    memory: LmrMemory::Virtual(Region::from_static(piece)),
+                    memory: LmrMemory::Virtual(Region::from_static(block)),
                     pz,
                     privileges: MemoryPrivileges::LOCAL_READ,
                 })
@@ -88,7 +88,7 @@ fn requests_carry_registered_memory_alone() {
                 thread::yield_now();
             }
             ia.lmr_free(made.lmr).expect("nothing is bound to it");
-            fill(piece, OWN);
+            fill(block, OWN);
         }
         over.store(true, Ordering::Relaxed);
     });
@@ -96,8 +96,8 @@ fn requests_carry_registered_memory_alone() {
     assert_eq!(WRONG.load(Ordering::Relaxed), 0);
 }
 
-fn fill(piece: &[AtomicU8], value: u8) {
-    for byte in piece {
+fn fill(block: &[AtomicU8], value: u8) {
+    for byte in block {
         byte.store(value, Ordering::Relaxed);
     }
 }

@@ -8,8 +8,8 @@
 #:     { package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["dat-ffi/libdat/tests/programs/pair.c", "dat-ffi/libdat/tests/programs/alone.c"] }]
 # Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm dtestx dtestsrq mixed check ours libdat); all but the first without
-# any, since `ours` has the same cases. And what takes long: repeated=200, many=20000 (with --timeout), storm. With `full`, groups have everything that
-# `cargo xtask compatibility` runs, and a line for each run that it reads; `via=` says with whose libraries: `packaged` is our provider under Debian's
+# any, since `ours` has the same cases. Long groups: repeated=200, many=20000 (with --timeout), storm. With `full`, groups have everything that
+# `cargo xtask compatibility` runs, and a line for each run that it reads; `via=` selects the libraries: `packaged` is our provider under Debian's
 # libdat2, `ours` the same under ours, `ofa` is OFA's provider. The programs end with 0 when they failed, so they are judged by what they print.
 set -uo pipefail
 groups=()
@@ -54,7 +54,7 @@ echo "50000 60999" > /proc/sys/net/ipv4/ip_local_port_range
 failed=0
 # Whether only failures are told.
 quiet=
-# outcome NAME WORDS: what `cargo xtask compatibility` reads.
+# outcome NAME WORDS: prints a line for `cargo xtask compatibility`.
 outcome() {
     [ -z "$full" ] || printf 'outcome|%s|%s|%s\n' "$via" "$1" "${2//|/ }"
 }
@@ -128,7 +128,7 @@ start_server() {
         failed=$((failed + 1))
     fi
 }
-# Ends the server by request; it says what it thinks of its clients.
+# Ends the server by request; it prints its verdict on its clients.
 stop_server() {
     timeout -k 5 30 dapltest -T Q -s "$host" -D $device > /run/said 2>&1
     if ! wait_until 10 not_running "$server"; then
@@ -181,11 +181,11 @@ functional() {
         done
     done
 }
-# That a call fails is what these look for, so that only their end and their complaints are judged. With several adapters two of them give endpoints
+# These programs go on until a call fails, so only their end and their complaints are judged. With several adapters two of them give endpoints
 # the dispatcher of another adapter for connections, which is refused here and ignored elsewhere.
 limit() {
     local name="dapltest -T L -w $2 -m $3 limit_$4" code
-    # What the packaged dat_strerror says, and what ours does.
+    # The texts of the packaged dat_strerror and of ours.
     local foreign='dat_ep_create #2 fails: (DAT_INVALID_HANDLE DAT_INVALID_HANDLE_EVD_CONN|invalid handle connection event dispatcher handle)'
     timeout -k 5 "$1" dapltest -T L -D $device -w "$2" -m "$3" "limit_$4" > /run/said 2>&1
     code=$?
@@ -372,7 +372,7 @@ mixed() {
         stop_server
     done
     if [ -n "$full" ]; then
-        # The client takes the name of the adapter from what the server sends, and so needs a file of its own.
+        # The client takes the name of the adapter from the server's message, and so needs a file of its own.
         sed 's/^dat-rxe /shared-name /' "$DAT_OVERRIDE" > /run/ours.conf
         sed 's/^ofa-rxe /shared-name /' "$DAT_OVERRIDE" > /run/ofa.conf
         for ends in "ours ofa" "ofa ours"; do
@@ -386,7 +386,7 @@ mixed() {
     fi
     device=$usual
 }
-# repeated TIMES: what fails once in hundreds of runs elsewhere; the runs that pass are not told one by one.
+# repeated TIMES: programs that fail once in hundreds of runs elsewhere; passed runs are counted only.
 repeated() {
     local times=$1 run before transactions=0 reads=0
     quiet=yes
