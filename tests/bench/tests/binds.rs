@@ -67,7 +67,9 @@ fn a_window_is_bound_again_and_again() {
             if under_way == 4 {
                 let segment = &world.segments[0];
                 let read = MemoryPrivileges::REMOTE_READ;
-                let more = world.ia.rmr_bind(world.rmr, segment, read, world.ep, 0, none);
+                let more = world
+                    .ia
+                    .rmr_bind(world.rmr, segment, read, world.ep, 0, none);
                 let refused = more.expect_err("four are under way");
                 assert_eq!(refused.subtype(), Subtype::ResourceMemoryRegion);
             }

@@ -14,7 +14,7 @@ use dat_core::sync::HostLock;
 const REGISTERED: u8 = 0xA5;
 const OWN: u8 = 0x11;
 /// Bytes of a memory block.
-const PIECE: usize = 32;
+const BLOCK: usize = 32;
 
 static RIGHT: AtomicU32 = AtomicU32::new(0);
 static WRONG: AtomicU32 = AtomicU32::new(0);
@@ -34,7 +34,7 @@ fn look(data: &[u8]) {
 #[test]
 fn requests_carry_registered_memory_alone() {
     const ROUNDS: u32 = 10_000;
-    static MEMORY: [[AtomicU8; PIECE]; 2] = [const { [const { AtomicU8::new(OWN) }; PIECE] }; 2];
+    static MEMORY: [[AtomicU8; BLOCK]; 2] = [const { [const { AtomicU8::new(OWN) }; BLOCK] }; 2];
     #[expect(unsafe_code)]
     // SAFETY: only the core posts to the device, and the core knows that it reads at the post.
     let device = unsafe { Sink::reading(look) };
@@ -61,7 +61,7 @@ fn requests_carry_registered_memory_alone() {
                     let segment = LmrTriplet {
                         context,
                         address: MEMORY[turn as usize % 2].as_ptr() as u64,
-                        length: PIECE as u64,
+                        length: BLOCK as u64,
                     };
                     if ia
                         .post_send(ep, &[segment], 1, CompletionFlags::empty())
