@@ -303,10 +303,12 @@ mod tests {
     }
 
     impl Slot {
-        const EMPTY: Self = Self {
-            used: AtomicU32::new(0),
-            words: [const { AtomicU32::new(0) }; 3],
-        };
+        const fn new() -> Self {
+            Self {
+                used: AtomicU32::new(0),
+                words: [const { AtomicU32::new(0) }; 3],
+            }
+        }
 
         /// Marks the slot; the queue that uses it writes into all words.
         fn use_it(&self) {
@@ -360,7 +362,7 @@ mod tests {
 
         fn grow(&mut self, end: usize) {
             let end = end.max(self.slots.len());
-            self.slots.resize_with(end, || Slot::EMPTY);
+            self.slots.resize_with(end, Slot::new);
             self.runs.grow(&self.slots, end as u32);
         }
 
@@ -635,7 +637,7 @@ mod tests {
             }
         }
         const SLOTS: u32 = 100_000;
-        let slots: Vec<Counted> = (0..SLOTS).map(|_| Counted(Slot::EMPTY)).collect();
+        let slots: Vec<Counted> = (0..SLOTS).map(|_| Counted(Slot::new())).collect();
         let runs = FreeRuns::new();
         runs.grow(&slots, SLOTS);
         let mark = |base: u32, count: u32, used| {
