@@ -9,7 +9,7 @@ use backend_roce::proto::connection::{
     Answered, ConnectReply, ConnectRequest, Connection, ConnectionEvent, ConnectionOptions, Ids,
     Mad, Message, PrivateData, Reason, Receipt, Reject, State, service_of,
 };
-use backend_roce::proto::{Earliest, PathMtu};
+use backend_roce::proto::{Earliest, PathMtu, coded_time};
 use dat_core::time::Instant;
 use fastrand::Rng;
 
@@ -575,4 +575,77 @@ fn refusals_arrive_over_a_bad_network() {
     for seed in 0..2_000 {
         run(seed, false);
     }
+}
+
+/// An MRA extends the time to wait, but not without bound, and never shortens it.
+///
+/// Spec: ROCE-163
+#[test]
+fn receipt_extends_the_time_within_bounds() {
+    let receipt = |service_timeout| Mad {
+        transaction: 77,
+        message: Message::Receipt(Receipt {
+            ids: Ids {
+                local: 0xA0,
+                remote: 0xB0,
+            },
+            answered: Answered::Reply,
+            service_timeout,
+        }),
+    };
+    for (code, longest) in [(31, 20 + coded_time(24)), (0, 10 + coded_time(24))] {
+        let mut side = passive();
+        assert!(side.accept(reply(), at(10)));
+        let before = side.deadline();
+        side.receive(&receipt(code), at(20));
+        assert!(
+            side.deadline() >= before && side.deadline() <= Some(at(longest)),
+            "{code}"
+        );
+        assert_eq!(side.deadline() == before, code == 0);
+    }
+}
+
+/// A refusal is kept until the active side would have repeated its REQ.
+///
+/// Spec: ROCE-165, ROCE-168
+#[test]
+fn refusal_is_kept_for_a_slow_peer() {
+    let slow = ConnectRequest {
+        remote_response_timeout: 20,
+        ..request()
+    };
+    let mut side = Connection::incoming(OPTIONS, 77, &slow, 0xB0);
+    let reject = Reject {
+        ids: Ids::default(),
+        answered: Answered::Other,
+        reason: Reason::CONSUMER,
+        mtu: None,
+        private_data: PrivateData::NONE,
+    };
+    assert!(side.reject(reject, at(0)));
+    assert!(matches!(sent(&mut side).message, Message::Reject(_)));
+    assert!(side.deadline() >= Some(at(coded_time(20))));
+    let again = Mad {
+        transaction: 77,
+        message: Message::Request(slow),
+    };
+    side.receive(&again, at(coded_time(20) - 1));
+    assert!(matches!(sent(&mut side).message, Message::Reject(_)));
+}
+
+/// An RTU has the transaction id of its REQ, even if a DREQ follows at once.
+///
+/// Spec: ROCE-143
+#[test]
+fn ready_before_a_disconnect_has_the_id_of_the_request() {
+    let (mut one, mut other) = (active(), passive());
+    other.receive(&sent(&mut one), at(0));
+    assert!(other.accept(reply(), at(0)));
+    one.receive(&sent(&mut other), at(0));
+    assert!(one.disconnect(99, at(0)));
+    let transactions: Vec<_> = std::iter::from_fn(|| one.transmit())
+        .map(|mad| mad.transaction)
+        .collect();
+    assert_eq!(transactions, [77, 99]);
 }

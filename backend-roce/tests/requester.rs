@@ -756,3 +756,21 @@ fn any_answers_of_a_hostile_peer_end_in_one_completion_each() {
         assert_eq!(tokens, expected);
     }
 }
+
+/// A Read that is repeated in a smaller window stays one Read at the responder.
+///
+/// Spec: ROCE-69..70, ROCE-75
+#[test]
+fn repeated_read_is_one_request_in_a_smaller_window() {
+    let mut bench = Bench::new(RequesterOptions {
+        initiator_depth: 1,
+        ..OPTIONS
+    });
+    bench.post(READ, 16 * 256);
+    bench.drain();
+    bench.expire();
+    let again = bench.transmit().expect("the Read");
+    assert_eq!(again.extensions.reth.expect("RETH").length, 16 * 256);
+    bench.respond(0, 256);
+    assert_eq!(bench.transmit(), None, "a second Read");
+}

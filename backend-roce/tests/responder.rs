@@ -726,3 +726,42 @@ fn any_requests_of_a_hostile_peer_touch_only_what_is_granted() {
     }
     assert!(written > 3_000, "{written}");
 }
+
+/// A Read that is repeated while its responses are being sent begins with a first response.
+///
+/// Spec: ROCE-121
+#[test]
+fn repetition_during_the_responses_begins_anew() {
+    let mut bench = Bench::usual();
+    let whole = read(0, KEY, 0, 1024);
+    bench
+        .responder
+        .receive(&whole.packet(), &mut bench.exposed, &mut bench.receives);
+    for _ in 0..3 {
+        bench.transmit().expect("a response");
+    }
+    let sent = bench.receive(&[read(1, KEY, 256, 768)]);
+    let opcodes: Vec<_> = sent.iter().map(|sent| (sent.opcode, sent.psn)).collect();
+    let expected = [
+        (Opcode::ReadResponseFirst, psn(1)),
+        (Opcode::ReadResponseMiddle, psn(2)),
+        (Opcode::ReadResponseLast, psn(3)),
+    ];
+    assert_eq!(opcodes, expected);
+}
+
+/// A repetition of responses that are still to be sent changes nothing.
+///
+/// Spec: ROCE-121
+#[test]
+fn repetition_of_responses_to_come_is_included() {
+    let mut bench = Bench::usual();
+    let whole = read(0, KEY, 0, 1024);
+    bench
+        .responder
+        .receive(&whole.packet(), &mut bench.exposed, &mut bench.receives);
+    bench.transmit().expect("a response");
+    let sent = bench.receive(&[read(2, KEY, 512, 512)]);
+    let psns: Vec<_> = sent.iter().map(|sent| sent.psn).collect();
+    assert_eq!(psns, [1, 2, 3].map(psn));
+}

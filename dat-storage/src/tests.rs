@@ -5,8 +5,14 @@ use std::process::Command;
 use std::sync::atomic::AtomicU8;
 use std::{env, fs, thread};
 
-use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
-use dat_core::flags::{EvdFlags, MemoryPrivileges};
+use backend_mock::{Fabric, FabricOptions, MockBackend, MockWait, NodeOptions};
+use dat_core::attributes::{EpAttributes, SrqAttributes};
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::Event;
+use dat_core::flags::{
+    CompletionFlags, ConnectFlags, EvdFlags, MemoryPrivileges, PspFlags, QualityOfService,
+    TIMEOUT_INFINITE,
+};
 use dat_core::id::PzId;
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
 use dat_core::sync::{HostLock, NoLock};
@@ -422,4 +428,87 @@ fn many_dispatchers_are_created_at_once() {
     }
     assert!(ia.objects_left().is_empty());
     create(0);
+}
+
+/// A message names its endpoint, also one whose index has more than 16 bits.
+///
+/// The completion stays in the device until the dispatcher is resized, and in the dispatcher until
+/// its event is dequeued.
+///
+/// Spec: DTO-01, EVZ-01
+#[test]
+fn message_names_an_endpoint_beyond_65536_others() {
+    let fabric = Fabric::new(FabricOptions::default());
+    let options = |name, address| {
+        let mut options = NodeOptions::new(name, address);
+        options.limits.queue_pairs = 1 << 17;
+        options
+    };
+    let adapter = |options| Adapter::open(fabric.node(options), &Limits::default(), 16).unwrap();
+    let (near, far) = (adapter(options("near", 1)), adapter(options("far", 2)));
+    let address = options("far", 2).address;
+    let none = EpAttributes {
+        max_recv_dtos: 0,
+        max_request_dtos: 0,
+        ..EpAttributes::DEFAULT
+    };
+    for _ in 0..1 << 16 {
+        far.ep_create(None, None, None, None, Some(&none)).unwrap();
+    }
+    let zone = far.pz_create().unwrap();
+    let queue = SrqAttributes {
+        max_recv_dtos: 1,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let queue = far.srq_create(zone, &queue).unwrap();
+    let events = [&near, &far].map(|ia| ia.evd_create(16, None, EvdFlags::DEFAULT).unwrap());
+    let [near_evd, far_evd] = events.map(Some);
+    let messages = far.evd_create(4, None, EvdFlags::DTO).unwrap();
+    let near_zone = near.pz_create().unwrap();
+    let sender = near
+        .ep_create(Some(near_zone), near_evd, near_evd, near_evd, None)
+        .unwrap();
+    let receiver = far
+        .ep_create_with_srq(
+            Some(zone),
+            Some(messages),
+            far_evd,
+            far_evd,
+            queue,
+            &EpAttributes::DEFAULT,
+        )
+        .unwrap();
+    assert!(receiver.handle().index() >= 1 << 16);
+    far.srq_post_recv(queue, &[], 7).unwrap();
+    let next = |ia: &Adapter, evd| {
+        ia.evd_wait_until(evd, 1, None, &mut MockWait::new(&fabric))
+            .unwrap()
+            .event
+    };
+    far.psp_create(9, events[1], PspFlags::Consumer).unwrap();
+    let request = ConnectParam {
+        address,
+        qualifier: 9,
+        timeout: TIMEOUT_INFINITE,
+        private_data: &[],
+        quality: QualityOfService::BEST_EFFORT,
+        flags: ConnectFlags::empty(),
+    };
+    near.ep_connect(sender, &request, fabric.now()).unwrap();
+    let Event::ConnectionRequest { cr, .. } = next(&far, events[1]) else {
+        panic!("no request");
+    };
+    far.cr_accept(cr, Some(receiver), &[]).unwrap();
+    for (ia, evd) in [(&near, events[0]), (&far, events[1])] {
+        assert!(matches!(next(ia, evd), Event::Connection { .. }));
+    }
+    near.post_send(sender, &[], 0, CompletionFlags::empty())
+        .unwrap();
+    assert!(matches!(next(&near, events[0]), Event::Dto(_)));
+    far.evd_resize(messages, 8).unwrap();
+    let Ok(Event::Dto(message)) = far.evd_dequeue(messages) else {
+        panic!("no message");
+    };
+    assert_eq!((message.ep, message.cookie), (receiver, 7));
 }

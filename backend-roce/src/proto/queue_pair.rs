@@ -91,6 +91,8 @@ pub struct QueuePair<'s> {
     qpn: u32,
     requester: Requester<'s>,
     responder: Responder<'s>,
+    /// Set if the requester had the last turn to transmit first.
+    requests_first: bool,
 }
 
 impl<'s> QueuePair<'s> {
@@ -128,6 +130,8 @@ impl<'s> QueuePair<'s> {
             qpn: agreement.qpn,
             requester: Requester::new(requester, slots),
             responder: Responder::new(responder, resources),
+            // The responder begins.
+            requests_first: true,
         }
     }
 
@@ -187,6 +191,14 @@ impl<'s> QueuePair<'s> {
         if self.requester.is_ended() && self.responder.fault().is_none() {
             return None;
         }
+        // In turn, so that neither half waits for the other without bound.
+        self.requests_first = !self.requests_first;
+        if self.requests_first && !self.is_failed() {
+            let request = self.requester.transmit(now, memory, buffer);
+            if request.is_some() || self.is_failed() {
+                return request;
+            }
+        }
         let response = self.responder.transmit(memory, buffer);
         if response.is_some() || self.is_failed() {
             return response;
@@ -196,7 +208,7 @@ impl<'s> QueuePair<'s> {
 
     /// Returns when [`expire`](Self::expire) has work to do.
     pub fn deadline(&self) -> Option<Instant> {
-        self.requester.deadline()
+        self.requester.deadline().filter(|_| !self.is_failed())
     }
 
     /// Takes lack of progress for a loss, if its time has come.

@@ -376,6 +376,14 @@ pub struct ReceiveInfo {
 /// 3. Without a check of keys, the backend reads consumer memory only at post, and only on queue
 ///    pairs with [`may_read_at_post`](QueuePairRequest::may_read_at_post). A backend that forwards
 ///    requests to another backend keeps no segment after the call.
+/// 4. For this side, the device accesses memory only by a request that names it, and only until the
+///    request is complete. It begins with the post. It ends when [`poll`](CompletionQueue::poll) or
+///    [`skip`](CompletionQueue::skip) takes the completion of the request, or of a later request of
+///    the queue if the request reports none. It also ends when
+///    [`destroy_queue_pair`](Self::destroy_queue_pair),
+///    [`reset_queue_pair`](Self::reset_queue_pair) or
+///    [`destroy_shared_receive_queue`](Self::destroy_shared_receive_queue) returns. A request is
+///    reported as complete only when the device no longer accesses its memory.
 #[expect(unsafe_code)]
 // UNSAFETY: the compiler cannot check a device's memory accesses.
 pub unsafe trait Backend {

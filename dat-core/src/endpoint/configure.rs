@@ -290,8 +290,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         prepared: &Prepared,
     ) {
         let owner = endpoint.id;
-        self.undo_ring(Owner::Requests(owner), endpoint.ring, &prepared.requests);
+        // In the reverse order, since the new receives may have records of the former requests.
         self.undo_ring(Owner::Receives(owner), side.ring, &prepared.receives);
+        self.undo_ring(Owner::Requests(owner), endpoint.ring, &prepared.requests);
         // The endpoint is unchanged, so these are the streams from before.
         let old = self.streams_of(endpoint);
         let new = wanted.streams(prepared.capacity);

@@ -136,8 +136,10 @@ impl<Q> SharedReceives<Q> {
     /// Undoes the newest post, which the device did not take.
     #[cold]
     pub(crate) fn rollback(&mut self, records: &Records<'_>) {
-        if let Some(record) = records.get(self.latest as usize) {
-            record.rollback();
+        // A record that a completion has claimed comes back by the list of returned records.
+        if let Some(record) = records.get(self.latest as usize)
+            && record.rollback()
+        {
             self.free_first = self.latest;
         }
     }

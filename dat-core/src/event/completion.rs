@@ -170,7 +170,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 _ => true,
             };
         let extra = match claimed.owner {
-            Owner::Shared(_) => completion.queue_pair as u32 & 0xFFFF,
+            Owner::Shared(_) => Handle::from_raw(completion.queue_pair).slot().get(),
             _ => record.extra(),
         };
         record.make_ready(completion.status, moved(record, completion), extra);

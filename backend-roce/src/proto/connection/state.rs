@@ -95,6 +95,10 @@ pub struct Connection {
     state: State,
     /// Transaction id of the REQ, and of the DREQ once one is sent.
     transaction: u64,
+    /// Transaction id of the REQ.
+    of_request: u64,
+    /// Code of the time after which the active side repeats its REQ; 0 on the active side.
+    peer_timeout: u8,
     ids: Ids,
     /// GUID of the active side's adapter.
     guid: u64,
@@ -121,6 +125,8 @@ impl Connection {
             is_passive: false,
             state: State::RequestSent,
             transaction,
+            of_request: transaction,
+            peer_timeout: 0,
             ids: Ids {
                 local: request.local_id,
                 remote: 0,
@@ -153,6 +159,8 @@ impl Connection {
             is_passive: true,
             state: State::RequestReceived,
             transaction,
+            of_request: transaction,
+            peer_timeout: request.remote_response_timeout.min(DECISION),
             ids,
             guid: request.guid,
             qpn: 0,
@@ -198,7 +206,7 @@ impl Connection {
         });
         self.state = State::Refused;
         self.owed.repeated = true;
-        let time = coded_time(self.options.response_timeout);
+        let time = coded_time(self.options.response_timeout.max(self.peer_timeout));
         self.deadline = Some(later(now, time.saturating_mul(REFUSED_TIMES)));
         true
     }
@@ -255,6 +263,7 @@ impl Connection {
         let ids = self.ids;
         let mut transaction = self.transaction;
         let message = if core::mem::take(&mut owed.ready) {
+            transaction = self.of_request;
             Message::Ready(ids)
         } else if core::mem::take(&mut owed.repeated) {
             self.repeated
@@ -386,7 +395,8 @@ impl Connection {
             Answered::Other => false,
         };
         if waits && receipt.ids.remote == self.ids.local {
-            self.deadline = Some(later(now, coded_time(receipt.service_timeout)));
+            let time = coded_time(receipt.service_timeout.min(DECISION));
+            self.deadline = self.deadline.max(Some(later(now, time)));
         }
         None
     }

@@ -56,15 +56,16 @@ impl Requester<'_> {
                 (opcode, 1, mtu.payload(request.length, packet))
             }
             Operation::Read { remote } => {
-                let end = if packet < slot.requested {
-                    slot.requested
+                let packets = if packet < slot.requested {
+                    // One request, even if the window is smaller now: if the peer has not seen the
+                    // first one, each smaller part would be a Read of its own there.
+                    slot.requested.saturating_sub(packet)
                 } else if packet == slot.received {
-                    slot.packets
+                    slot.packets.saturating_sub(packet).min(room)
                 } else {
                     // The next part is asked for when this one is here (ROCE-69).
                     return None;
                 };
-                let packets = end.saturating_sub(packet).min(room);
                 let offset = mtu.offset(packet);
                 let until = mtu.offset(packet.saturating_add(packets));
                 extensions.reth = Some(Reth {

@@ -85,13 +85,15 @@ impl ResourceSlot {
         if again.remote != remote.advanced(mtu.offset(start)) || again.length != part {
             return false;
         }
-        let again = Responses::new(start, end);
-        let merged = self.pending.map_or(again, |pending| Responses {
-            start: pending.start.min(start),
-            next: pending.next.min(start),
-            end: pending.end.max(end),
+        self.pending = Some(match self.pending {
+            // The responses that are still to be sent include the repeated ones.
+            Some(pending) if start > pending.next => Responses {
+                end: pending.end.max(end),
+                ..pending
+            },
+            Some(pending) => Responses::new(start, pending.end.max(end)),
+            None => Responses::new(start, end),
         });
-        self.pending = Some(merged);
         true
     }
 

@@ -330,3 +330,22 @@ fn a_longer_queue_leaves_no_record_that_it_does_not_use() {
         assert!(has_records(&bench.ia, free), "{posted}");
     }
 }
+
+/// Both queues get their records back after a refused change, whichever had them meanwhile.
+///
+/// Spec: EPM-07, GEN-06
+#[test]
+fn queues_that_failed_to_shrink_keep_all_records() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ep = bench.endpoint();
+    let mut wanted = bench.ia.ep_query(ep, EpFields::all()).unwrap();
+    wanted.attributes.max_recv_dtos = 2;
+    wanted.attributes.max_request_dtos = 2;
+    bench.device.refuse_next(BackendError::Resources);
+    let counts = EpFields::MAX_RECV_DTOS | EpFields::MAX_REQUEST_DTOS;
+    assert!(bench.ia.ep_modify(ep, counts, &wanted).is_err());
+    // Of 256 records, the queues own 8.
+    assert!(!has_records(&bench.ia, 249));
+    assert!(has_records(&bench.ia, 248));
+}
