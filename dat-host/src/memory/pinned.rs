@@ -4,16 +4,20 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::AtomicU8;
 
-/// A value that owns memory which stays in place while the value moves.
+/// A value that owns memory at a fixed address.
 ///
 /// Implemented for `Vec<u8>`, `Box<[u8]>` and [`Foreign`]. A region takes the value over and gives
 /// it back; meanwhile the value is not touched.
 ///
 /// # Safety
-/// From the call of `memory` until the value is used again or dropped:
+/// From the call of `memory` until the crate gives the value back or drops it:
 /// 1. The range stays allocated, and its bytes are initialised.
 /// 2. It is valid for reads and writes, also from other threads.
-/// 3. Nothing else accesses it, moves of the value included.
+/// 3. Nothing else accesses it. A move of the value may count as an access, since the crate moves
+///    no value whose memory is registered.
+///
+/// If the value is not dropped, the promise holds until the adapter is closed. That is so if a
+/// region, window or operation was forgotten, or if the core refused to free the region.
 #[expect(unsafe_code)]
 // UNSAFETY: where a value has its memory cannot be checked.
 pub unsafe trait Stable: Send + 'static {
@@ -53,8 +57,9 @@ impl Foreign {
     /// Creates a value for `length` bytes at `base`.
     ///
     /// # Safety
-    /// The conditions of [`Stable`] hold until the value is dropped or forgotten. If it is
-    /// forgotten as part of a region or window, they hold until the adapter is closed.
+    /// The conditions of [`Stable`] hold until the value is dropped. If it is not dropped, they hold
+    /// until the adapter is closed. That is so if a region, window or operation was forgotten, or if
+    /// the core refused to free the region.
     #[expect(unsafe_code)]
     // UNSAFETY: a promise about memory cannot be checked.
     pub const unsafe fn new(base: NonNull<u8>, length: usize) -> Self {
@@ -108,7 +113,11 @@ impl Pinned {
         #[expect(unsafe_code)]
         // SAFETY: `Registered`, the only caller, keeps the value until the core has freed the
         // region, or for ever if it cannot. While a device or a peer may access the bytes, there is
-        // no reference to them, as said above.
+        // no reference to them: an operation in flight or a window owns them, as said above. An
+        // operation gives them back after its completion, after its endpoint or shared queue is
+        // freed, or after the adapter is closed. From then on the device does not access them
+        // (conditions 4 and 2 of `dat_core::backend::Backend`). A window gives them back after its
+        // remote region is freed. From then on no peer accesses them (condition 1).
         unsafe {
             dat_core::memory::Region::from_raw_parts(self.base.as_ptr(), self.length)
         }

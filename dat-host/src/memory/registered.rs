@@ -80,18 +80,18 @@ impl<B: Stable> Registered<B> {
     }
 
     fn end(&mut self) -> Option<B> {
-        let value = self.value.take()?;
         let lmr = std::mem::replace(&mut self.lmr, LmrId::NULL);
         if lmr.is_null() {
-            return Some(value);
+            return self.value.take();
         }
+        // The value is moved only afterwards, since a move may count as an access.
         match self.domain.core().interface().lmr_free(lmr) {
-            Ok(()) => Some(value),
+            Ok(()) => self.value.take(),
             // The close of the adapter has deregistered it.
-            Err(error) if error.kind() == ErrorKind::InvalidHandle => Some(value),
+            Err(error) if error.kind() == ErrorKind::InvalidHandle => self.value.take(),
             // The device may still have access: the memory is never used again.
             Err(_) => {
-                std::mem::forget(value);
+                std::mem::forget(self.value.take());
                 None
             }
         }
