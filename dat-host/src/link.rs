@@ -12,7 +12,7 @@ use crate::core::{Core, lock};
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::shared_receive::SharedBuffers;
-use crate::wakers::Wakers;
+use crate::wakers::{Wakers, poll_state};
 use crate::zone::Domain;
 
 /// An endpoint as long as anybody knows it.
@@ -124,7 +124,7 @@ impl Link {
     }
 
     /// Waits for the connection.
-    pub(crate) fn poll_connected(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
+    pub(crate) fn poll_connected(self: &Arc<Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         self.poll(context, |state| match state.phase {
             Phase::Pending => None,
             Phase::Connected => Some(Ok(())),
@@ -136,7 +136,10 @@ impl Link {
     }
 
     /// Waits for a message; those that arrived before the end of the connection come first.
-    pub(crate) fn poll_message(&self, context: &mut Context<'_>) -> Poll<Result<Message>> {
+    pub(crate) fn poll_message(
+        self: &Arc<Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Message>> {
         self.poll(context, |state| {
             match (state.messages.pop_front(), state.phase) {
                 (Some(message), _) => Some(Ok(message)),
@@ -147,7 +150,10 @@ impl Link {
     }
 
     /// Waits for the end of the connection; returns how it ended.
-    pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<ConnectionEventKind> {
+    pub(crate) fn poll_ended(
+        self: &Arc<Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<ConnectionEventKind> {
         self.poll(context, |state| match state.phase {
             Phase::Ended(kind) => Some(kind),
             _ => None,
@@ -156,21 +162,19 @@ impl Link {
 
     /// Returns the result of `ready`, or keeps the waker for the next change.
     fn poll<T>(
-        &self,
+        self: &Arc<Self>,
         context: &mut Context<'_>,
-        ready: impl FnOnce(&mut State) -> Option<T>,
+        ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Poll<T> {
-        let displaced = {
-            let mut state = lock(&self.state);
-            match ready(&mut state) {
-                Some(value) => return Poll::Ready(value),
-                None => state.wakers.add(context.waker()),
-            }
-        };
-        if let Some(waker) = displaced {
-            waker.wake();
-        }
-        Poll::Pending
+        // Each future has a reference.
+        let futures = Arc::strong_count(self);
+        poll_state(
+            &self.state,
+            context,
+            futures,
+            |state| &mut state.wakers,
+            ready,
+        )
     }
 
     fn ended(&self, kind: ConnectionEventKind) -> Error {

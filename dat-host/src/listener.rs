@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -14,7 +15,7 @@ use crate::core::{Core, lock};
 use crate::error::{Error, Result};
 use crate::request::Request;
 use crate::wait::blocking;
-use crate::wakers::Wakers;
+use crate::wakers::{Wakers, poll_state};
 use crate::zone::Zone;
 
 /// A listener on a connection qualifier (PSP).
@@ -59,6 +60,7 @@ impl Listener {
             psp,
             qualifier,
             evd,
+            futures: AtomicUsize::new(0),
             waiting: Mutex::default(),
         });
         core.add_listener(&requests);
@@ -85,6 +87,7 @@ impl Listener {
     /// # Errors
     /// [`Closed`](Error::Closed): the adapter was closed.
     pub fn next(&self) -> NextRequest<'_> {
+        self.requests.futures.fetch_add(1, Ordering::Relaxed);
         NextRequest(self)
     }
 }
@@ -104,6 +107,8 @@ pub(crate) struct Requests {
     psp: PspId,
     qualifier: u64,
     evd: EvdId,
+    /// Number of futures of requests.
+    futures: AtomicUsize,
     waiting: Mutex<Waiting>,
 }
 
@@ -139,20 +144,17 @@ impl Requests {
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<CrId>> {
-        let displaced = {
-            let mut waiting = lock(&self.waiting);
-            if let Some(cr) = waiting.taken.take().or_else(|| self.dequeue()) {
-                return Poll::Ready(Ok(cr));
-            }
-            if self.core.is_closed() {
-                return Poll::Ready(Err(Error::Closed));
-            }
-            waiting.wakers.add(context.waker())
-        };
-        if let Some(waker) = displaced {
-            waker.wake();
-        }
-        Poll::Pending
+        let futures = self.futures.load(Ordering::Relaxed);
+        poll_state(
+            &self.waiting,
+            context,
+            futures,
+            |waiting| &mut waiting.wakers,
+            |waiting| match waiting.taken.take().or_else(|| self.dequeue()) {
+                Some(cr) => Some(Ok(cr)),
+                None => self.core.is_closed().then_some(Err(Error::Closed)),
+            },
+        )
     }
 }
 
@@ -179,11 +181,17 @@ impl NextRequest<'_> {
     }
 }
 
+impl Drop for NextRequest<'_> {
+    fn drop(&mut self) {
+        self.0.requests.futures.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Future for NextRequest<'_> {
     type Output = Result<Request>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self(listener) = *self;
+        let listener = self.0;
         match listener.requests.poll(context) {
             Poll::Ready(Ok(cr)) => Poll::Ready(Request::new(&listener.zone, cr)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

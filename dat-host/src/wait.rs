@@ -51,16 +51,21 @@ pub(crate) fn block_on<F: Future + Unpin>(
             return Some(output);
         }
         let pause = match drives {
-            true => match core.pass().pause() {
-                Some(pause) => pause,
-                None => continue,
-            },
-            false => None,
+            true => core.pass().pause(),
+            false => Some(None),
         };
+        // Also while there are events: those of others may never end.
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return None;
+            // The pass may have been the one that ends the operation.
+            return match Pin::new(&mut *future).poll(&mut context) {
+                Poll::Ready(output) => Some(output),
+                Poll::Pending => None,
+            };
         }
+        let Some(pause) = pause else {
+            continue;
+        };
         // Wake-ups since the poll end the pause at once.
         match (pause, left) {
             (Some(pause), Some(left)) => thread::park_timeout(pause.min(left)),

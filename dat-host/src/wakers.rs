@@ -1,8 +1,11 @@
 //! Wakers of the futures that wait for one state.
 
-use std::task::Waker;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
 
-/// Maximum number of wakers.
+use crate::core::lock;
+
+/// Maximum number of wakers for 32 futures or fewer.
 const MOST: usize = 64;
 
 /// A list of wakers, to be woken without locks.
@@ -10,18 +13,24 @@ const MOST: usize = 64;
 pub(crate) struct Wakers(Vec<Waker>);
 
 impl Wakers {
-    /// Adds a waker, unless an equal one is in the list.
+    /// Adds the clone of a waker, unless an equal one is in the list; `None` if it needs the clone.
     ///
-    /// Returns one to wake if there are too many: those of futures that were dropped stay in the
-    /// list, and a future that is woken early adds itself again.
-    #[must_use]
-    pub(crate) fn add(&mut self, waker: &Waker) -> Option<Waker> {
+    /// Returns all others if the list has two wakers for each of the `futures`: those of futures
+    /// that were dropped stay in the list. Wake them; the futures that are left add themselves
+    /// again, and fill at most half of the list.
+    fn add(&mut self, waker: &Waker, clone: &mut Option<Waker>, futures: usize) -> Option<Self> {
         if self.0.iter().any(|known| known.will_wake(waker)) {
-            return None;
+            return Some(Self::default());
         }
-        let oldest = (self.0.len() == MOST).then(|| self.0.remove(0));
-        self.0.push(waker.clone());
-        oldest
+        let clone = clone.take()?;
+        let is_full = self.0.len() >= MOST.max(futures.saturating_mul(2));
+        let displaced = if is_full {
+            self.take()
+        } else {
+            Self::default()
+        };
+        self.0.push(clone);
+        Some(displaced)
     }
 
     /// Takes all wakers out.
@@ -37,6 +46,36 @@ impl Wakers {
     pub(crate) fn wake(self) {
         for waker in self.0 {
             waker.wake();
+        }
+    }
+}
+
+/// Returns the value of `ready`, or keeps the waker in the list of the state.
+///
+/// `futures` is the number of futures that may wait, or more. Cloning, waking and dropping a waker
+/// run code of the executor, so they happen without the lock.
+pub(crate) fn poll_state<S, T>(
+    state: &Mutex<S>,
+    context: &Context<'_>,
+    futures: usize,
+    wakers: impl Fn(&mut S) -> &mut Wakers,
+    mut ready: impl FnMut(&mut S) -> Option<T>,
+) -> Poll<T> {
+    let mut clone = None;
+    loop {
+        let displaced = {
+            let mut state = lock(state);
+            if let Some(value) = ready(&mut state) {
+                return Poll::Ready(value);
+            }
+            wakers(&mut state).add(context.waker(), &mut clone, futures)
+        };
+        match displaced {
+            Some(displaced) => {
+                displaced.wake();
+                return Poll::Pending;
+            }
+            None => clone = Some(context.waker().clone()),
         }
     }
 }

@@ -7,8 +7,13 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
-use dat_host::{Access, Adapter, Driver, Endpoint, Error, Network, Options, Result, Zone};
+use backend_mock::{Fabric, NodeOptions};
+use dat_host::{
+    Access, Activity, Adapter, Bell, Device, Driver, Endpoint, Error, Network, Options, Result,
+    Zone,
+};
 
 /// A waker that counts.
 #[derive(Default)]
@@ -116,9 +121,9 @@ enum End {
     Forget,
 }
 
-/// Polls client and server in turn; the one with the number `victim` only `polls` times.
+/// Polls client and server in turn; ends the task number `victim` after `polls` polls.
 ///
-/// Returns true if the victim had ended before.
+/// Returns true if that task was done before.
 fn run_until(stage: &mut Stage, victim: usize, polls: usize, end: End, qualifier: u64) -> bool {
     let log = Arc::default();
     let client = Box::pin(client(stage.near.clone(), qualifier));
@@ -387,4 +392,148 @@ fn a_driver_future_has_a_timer() {
         }
         Pin::new(&mut connecting).poll(&mut context).is_ready()
     });
+}
+
+/// A device that reports activity for two seconds.
+struct Busy(Instant);
+
+impl Device for Busy {
+    fn attach(&self, _bell: &Bell) {}
+
+    fn act(&self, _now: dat_core::time::Instant) -> Activity {
+        Activity {
+            acted: self.0.elapsed() < Duration::from_secs(2),
+            next: None,
+        }
+    }
+}
+
+#[test]
+fn a_timeout_ends_a_wait_although_the_device_is_busy() {
+    let fabric = Fabric::new(Network::options());
+    let backend = fabric.node(NodeOptions::new("busy", 1));
+    let start = Instant::now();
+    let (adapter, _driver) = Options::new()
+        .open_backend_driven(backend, Busy(start))
+        .unwrap();
+    let listener = adapter.zone().unwrap().listen(1).unwrap();
+    let waited = listener.next().wait_timeout(Duration::from_millis(10));
+    assert!(waited.is_err());
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+/// The one pass of a wait without time completes the Send.
+#[test]
+fn a_wait_polls_after_its_last_pass() {
+    let mut stage = Stage::new();
+    let (near, far) = connected(&mut stage);
+    let receive = far.recv(stage.far.buffer(8).unwrap());
+    stage.drive();
+    let sent = near.send(stage.near.copy(b"hello").unwrap());
+    sent.wait_timeout(Duration::ZERO).unwrap().unwrap();
+    receive.wait_timeout(Duration::ZERO).unwrap().unwrap();
+}
+
+/// A future with its waker, polled only when woken.
+struct Waiter<'a> {
+    future: Pin<Box<dyn Future<Output = ()> + 'a>>,
+    count: Arc<Count>,
+    seen: usize,
+}
+
+impl<'a> Waiter<'a> {
+    fn new(future: impl Future<Output = ()> + 'a) -> Self {
+        Self {
+            future: Box::pin(future),
+            count: Arc::default(),
+            seen: usize::MAX,
+        }
+    }
+
+    /// Polls the future if it was woken; `None` if it was not.
+    fn poll_if_woken(&mut self) -> Option<Poll<()>> {
+        let woken = self.count.0.load(Ordering::Relaxed);
+        (woken != self.seen).then(|| {
+            self.seen = woken;
+            let waker = Waker::from(Arc::clone(&self.count));
+            self.future.as_mut().poll(&mut Context::from_waker(&waker))
+        })
+    }
+}
+
+/// Polls the futures that are woken until none is, or 10,000 polls; returns the number of polls.
+fn settle(waiters: &mut Vec<Waiter<'_>>) -> usize {
+    let mut polls = 0;
+    loop {
+        let before = polls;
+        waiters.retain_mut(|waiter| match waiter.poll_if_woken() {
+            Some(polled) => {
+                polls += 1;
+                polled.is_pending()
+            }
+            None => true,
+        });
+        if polls == before || polls >= 10_000 {
+            return polls;
+        }
+    }
+}
+
+#[test]
+fn many_futures_of_one_state_wait_without_polls() {
+    let mut stage = Stage::new();
+    let (near, far) = connected(&mut stage);
+    let mut ends: Vec<_> = (0..200)
+        .map(|_| {
+            let ended = far.ended();
+            Waiter::new(async {
+                ended.await;
+            })
+        })
+        .collect();
+    let listener = stage.far.listen(2).unwrap();
+    let mut requests: Vec<_> = (0..200)
+        .map(|_| Waiter::new(async { drop(listener.next().await) }))
+        .collect();
+    // The futures of requests are made by their first polls.
+    assert!(settle(&mut ends) <= 400);
+    assert!(settle(&mut requests) <= 400);
+    assert_eq!((settle(&mut ends), settle(&mut requests)), (0, 0));
+    assert_eq!((ends.len(), requests.len()), (200, 200));
+    // All of them are woken by the event that they wait for.
+    drop(near);
+    for _ in 0..4 {
+        stage.drive();
+    }
+    settle(&mut ends);
+    assert!(ends.is_empty());
+    stage.far_adapter.close();
+    settle(&mut requests);
+    assert!(requests.is_empty());
+}
+
+/// Wakers of dropped futures are released, and seldom wake the others.
+#[test]
+fn dropped_futures_leave_few_wakers() {
+    let mut stage = Stage::new();
+    let (_near, far) = connected(&mut stage);
+    let ended = far.ended();
+    let mut waiters = vec![Waiter::new(async {
+        ended.await;
+    })];
+    settle(&mut waiters);
+    let mut polls = 0;
+    let dropped: Vec<_> = (0..10_000)
+        .map(|_| {
+            let mut waiter = Waiter::new(async {
+                far.ended().await;
+            });
+            assert_eq!(waiter.poll_if_woken(), Some(Poll::Pending));
+            polls += settle(&mut waiters);
+            waiter.count
+        })
+        .collect();
+    assert!(polls <= 10_000 / 32, "{polls} polls");
+    let kept = dropped.iter().filter(|count| Arc::strong_count(count) > 1);
+    assert!(kept.count() <= 64);
 }
