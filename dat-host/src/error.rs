@@ -23,8 +23,10 @@ pub enum Error {
     Rejected(Vec<u8>),
     /// The adapter was closed before the operation completed.
     Closed,
-    /// A range reaches outside of its memory.
+    /// A range reaches outside of its memory, or ends before it starts.
     OutOfRange {
+        /// First byte of the range.
+        start: u64,
         /// First byte of the range after its last.
         end: u64,
         /// Length of the memory in bytes.
@@ -80,8 +82,17 @@ impl fmt::Display for Error {
                 data.len()
             ),
             Self::Closed => f.write_str("the adapter is closed"),
-            Self::OutOfRange { end, length } => {
+            Self::OutOfRange { end, length, .. } if end > length => {
                 write!(f, "the range ends at {end}, the memory at {length}")
+            }
+            Self::OutOfRange { start, length, .. } if start > length => {
+                write!(
+                    f,
+                    "the range starts at {start}, the memory ends at {length}"
+                )
+            }
+            Self::OutOfRange { start, end, .. } => {
+                write!(f, "the range starts at {start}, after its end at {end}")
             }
             Self::Malformed(form) => write!(f, "malformed: {form} is needed"),
             Self::NotBuiltIn {

@@ -233,7 +233,8 @@ fn resolve_u64(range: impl RangeBounds<u64>, length: u64) -> Result<(u64, u64)> 
     match (start, end) {
         (Some(start), Some(end)) if start <= end && end <= length => Ok((start, end - start)),
         (start, end) => Err(Error::OutOfRange {
-            end: end.unwrap_or(u64::MAX).max(start.unwrap_or(u64::MAX)),
+            start: start.unwrap_or(u64::MAX),
+            end: end.unwrap_or(u64::MAX),
             length,
         }),
     }
@@ -299,6 +300,24 @@ mod tests {
                 Err(Error::OutOfRange { length: 100, .. })
             ));
         }
+    }
+
+    #[test]
+    fn the_error_of_a_range_names_its_cause() {
+        let text = |range: (Bound<u64>, Bound<u64>)| sample().slice(range).unwrap_err().to_string();
+        let (from, to) = (Bound::Included, Bound::Excluded);
+        assert_eq!(
+            text((from(20), to(10))),
+            "the range starts at 20, after its end at 10"
+        );
+        assert_eq!(
+            text((from(90), to(101))),
+            "the range ends at 101, the memory at 100"
+        );
+        assert_eq!(
+            text((from(101), Bound::Unbounded)),
+            "the range starts at 101, the memory ends at 100"
+        );
     }
 
     #[cfg(feature = "serde")]

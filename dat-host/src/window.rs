@@ -118,6 +118,12 @@ impl<B: Stable> Exposing<B> {
             access,
         } = self;
         let core = link.core();
+        if Access::from_bits(access.bits()).is_none() {
+            let unknown = CoreError::invalid_argument(3)
+                .about(Parameter::Privileges)
+                .because(Cause::UnknownFlags);
+            return Err(Failed::new(unknown, region));
+        }
         let (start, length) = match range {
             Ok(range) => range,
             Err(error) => return Err(Failed::new(error, region)),
@@ -166,7 +172,7 @@ impl<B: Stable> Exposing<B> {
         let operation = Operation::new(Arc::clone(core), key);
         match RemoteSlice::new(context, segment.address, segment.length, access) {
             Ok(remote) => Ok((operation, remote)),
-            // The core has checked range and rights.
+            // The rights are known, and the core has checked the range.
             Err(_) => unreachable!("a bound segment is inside of the address space"),
         }
     }
@@ -187,6 +193,7 @@ impl<B: Stable> fmt::Debug for Exposing<B> {
 /// Returns the region, to which no peer has access, and
 /// - [`OutOfRange`](Error::OutOfRange): the range reaches outside of the region.
 /// - [`Refused`](Error::Refused) INVALID_PARAMETER (`segment`): the range is empty.
+/// - INVALID_PARAMETER (`privileges`): the rights have unknown bits.
 /// - INVALID_STATE: the endpoint is not connected.
 /// - PROTECTION_VIOLATION: region and endpoint are of different zones.
 /// - INVALID_HANDLE: they are of different adapters, or the adapter is closed.
@@ -346,6 +353,7 @@ impl<B: Stable> Window<B> {
         self.atomics()
             .get(offset..end)
             .ok_or_else(|| Error::OutOfRange {
+                start: offset as u64,
                 end: end as u64,
                 length: self.len() as u64,
             })

@@ -157,7 +157,8 @@ impl Zone {
     ///   above the limit of the device.
     /// - INVALID_PARAMETER (`memory`): `size` is 0.
     /// - MODEL_NOT_SUPPORTED: the device has no shared receive queues.
-    /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
+    /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted, there is no memory for the
+    ///   buffers, or they are together longer than the longest region of the device.
     /// - INVALID_HANDLE: the adapter is closed.
     pub fn shared_receive(&self, count: usize, size: usize) -> Result<SharedReceive> {
         SharedReceive::new(self, count, size)

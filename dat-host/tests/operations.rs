@@ -1,4 +1,4 @@
-//! Each operation on the mock, and what it leaves behind.
+//! Each operation on the mock, and its effects.
 
 mod common;
 
@@ -333,6 +333,7 @@ fn refusals_name_the_cause_and_return_the_memory() {
     assert!(matches!(
         remote.slice(8..17),
         Err(Error::OutOfRange {
+            start: 8,
             end: 17,
             length: 16
         })

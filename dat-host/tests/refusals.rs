@@ -136,6 +136,12 @@ fn memory_without_bytes_is_refused_where_it_has_no_meaning() {
     for (count, size) in [(0, 8), (8, 0), (usize::MAX, 8), (8, usize::MAX)] {
         assert!(pair.near.shared_receive(count, size).is_err());
     }
+    // More than the address space has.
+    let refused = pair.near.shared_receive(1, isize::MAX as usize);
+    assert_eq!(
+        kind(&refused.unwrap_err()),
+        ErrorKind::InsufficientResources
+    );
     // A transfer of no bytes is one.
     let (near, far) = pair.connect();
     let region = pair.far.region(vec![1_u8; 8]).unwrap();
@@ -165,6 +171,20 @@ fn windows_check_their_bounds() {
         assert!(matches!(refused, Err(Error::OutOfRange { length: 4, .. })));
     }
     assert_eq!(bytes, [1; 4]);
+}
+
+/// Spec: GEN-10
+#[test]
+fn unknown_rights_are_refused() {
+    let pair = Pair::new();
+    let (_near, far) = pair.connect();
+    let region = pair.far.region(vec![1_u8; 8]).unwrap();
+    let exposing = region.expose(.., Access::from_bits_retain(5));
+    let failed = exposing.to(&far).wait().unwrap_err();
+    assert_eq!(kind(&failed.error), ErrorKind::InvalidParameter);
+    assert_eq!(failed.error.core().unwrap().cause(), Cause::UnknownFlags);
+    assert!(failed.to_string().contains("`privileges`"), "{failed}");
+    assert_eq!(failed.memory.into_inner(), [1; 8]);
 }
 
 #[test]

@@ -21,18 +21,27 @@ pub(crate) struct Slot {
 }
 
 /// Registers a block of memory; returns its `count` slots of `size` bytes.
+///
+/// # Errors
+/// - INSUFFICIENT_RESOURCES (memory): the block is longer than the device allows, or there is no
+///   memory for it.
+/// - Those of [`Registered::new`].
 pub(crate) fn slots(
     domain: &Arc<Domain>,
     count: usize,
     size: usize,
 ) -> Result<impl Iterator<Item = Box<Slot>> + use<>> {
+    let exhausted = dat_core::Error::insufficient_resources(dat_core::Subtype::ResourceMemory);
+    let most = domain.core().interface().limits()?.max_lmr_block_size;
     let bytes = count
         .checked_mul(size)
-        .filter(|&bytes| bytes <= isize::MAX as usize);
-    let bytes = bytes.ok_or(dat_core::Error::insufficient_resources(
-        dat_core::Subtype::ResourceMemory,
-    ))?;
-    let mut block = Registered::new(domain, vec![0; bytes]).map_err(|failed| failed.error)?;
+        .filter(|&bytes| bytes as u64 <= most)
+        .ok_or(exhausted)?;
+    let mut block = Vec::new();
+    // A failure of `vec!` would end the process.
+    block.try_reserve_exact(bytes).map_err(|_| exhausted)?;
+    block.resize(bytes, 0);
+    let mut block = Registered::new(domain, block).map_err(|failed| failed.error)?;
     let mut rest = std::mem::replace(&mut block.memory, Pinned::EMPTY);
     let block = Arc::from(block);
     Ok((0..count).map(move |_| {
