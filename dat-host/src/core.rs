@@ -22,14 +22,14 @@ use crate::memory::Lent;
 use crate::network::Network;
 use crate::shared_receive::SharedBuffers;
 use crate::table::{Effects, Key, Outcome, Owner, Table};
-use crate::timer;
+use crate::timer::{self, Armed};
 
 /// Events of an endpoint that may be queued at a time.
 const EVENTS_OF_ENDPOINT: usize = 4;
 /// Connection events that the dispatcher holds at first.
 const CONNECTION_EVENTS: usize = 64;
 
-/// Values of `Core::turn`: nobody dispatches; a thread does; and has to look once more.
+/// Values of `Core::turn`: no thread dispatches; one does; it must look once more.
 const IDLE: u8 = 0;
 const RUNNING: u8 = 1;
 const AGAIN: u8 = 2;
@@ -38,7 +38,7 @@ const AGAIN: u8 = 2;
 ///
 /// Objects that act (adapter, zone, endpoint, listener, shared receive queue) hold a [`Guard`]; the
 /// last one closes the adapter. Memory and futures only keep this structure.
-pub struct Core {
+pub(crate) struct Core {
     interface: Box<dyn Interface>,
     device: Box<dyn Device>,
     acts_after_posts: bool,
@@ -63,8 +63,8 @@ pub struct Core {
     closed: AtomicBool,
     /// The thread that drives the adapter, if it has one.
     pub(crate) thread: OnceLock<ThreadId>,
-    /// Earliest time at which the timer rings the bell.
-    armed: Mutex<Option<Instant>>,
+    /// Times at which the timer rings the bell.
+    armed: Mutex<Armed>,
 }
 
 /// Result of [`Core::pass`].
@@ -228,13 +228,13 @@ impl Core {
     pub(crate) fn arm_timer(&self, next: Instant) {
         let now = Self::now();
         let mut armed = lock(&self.armed);
-        if armed.is_some_and(|armed| armed > now && armed <= next) {
+        if armed.is_rung_by(next, now) {
             return;
         }
         let pause = next.as_micros().saturating_sub(now.as_micros());
         let at = std::time::Instant::now() + Duration::from_micros(pause);
         if timer::ring_at(&self.bell, at).is_ok() {
-            *armed = Some(next);
+            armed.add(next);
         } else {
             // Without a thread for the timer, the driver polls.
             drop(armed);
@@ -269,7 +269,7 @@ impl Core {
                 }
             }
         }
-        let turn = Turn(&self.turn);
+        let mut turn = Turn(&self.turn);
         let mut found = false;
         loop {
             found |= self.take_completions();
@@ -277,9 +277,10 @@ impl Core {
             found |= self.take_async_events();
             self.offer_requests();
             self.free_dropped();
-            if turn.end() {
-                return found;
-            }
+            turn = match turn.end() {
+                Some(turn) => turn,
+                None => return found,
+            };
         }
     }
 
@@ -389,15 +390,15 @@ impl Core {
 
     /// Wakes listeners for which requests have arrived.
     fn offer_requests(&self) {
-        let mut place = 0;
+        let mut index = 0;
         loop {
-            let listener = lock(&self.listeners).get(place).map(Weak::upgrade);
+            let listener = lock(&self.listeners).get(index).map(Weak::upgrade);
             match listener {
                 None => return,
                 Some(Some(listener)) => listener.offer(),
                 Some(None) => {}
             }
-            place += 1;
+            index += 1;
         }
     }
 
@@ -438,10 +439,18 @@ impl Core {
         (link.id() == ep).then(|| Arc::clone(link))
     }
 
-    /// Frees an endpoint, now or at the end of the dispatch that runs.
+    /// Frees an endpoint at the end of a dispatch.
+    ///
+    /// The thread of the adapter dispatches, if there is one: a drop is then short and runs no
+    /// wakers.
     pub(crate) fn drop_link(&self, link: &Arc<Link>) {
         lock(&self.dropped).push(Arc::clone(link));
-        self.dispatch();
+        // A close after this test takes the endpoint out of the list.
+        if self.is_undriven() || self.is_closed() {
+            self.dispatch();
+        } else {
+            self.bell.ring();
+        }
     }
 
     /// Frees the dropped endpoints; their completions have been taken.
@@ -475,12 +484,12 @@ impl Core {
 
     pub(crate) fn add_listener(&self, listener: &Arc<Requests>) {
         let mut listeners = lock(&self.listeners);
-        // Listeners keep their places, since `offer_requests` may be counting them.
+        // Listeners keep their indices, since `offer_requests` may be counting them.
         let gone = listeners
             .iter_mut()
             .find(|listener| listener.strong_count() == 0);
         match gone {
-            Some(place) => *place = Arc::downgrade(listener),
+            Some(slot) => *slot = Arc::downgrade(listener),
             None => listeners.push(Arc::downgrade(listener)),
         }
     }
@@ -524,30 +533,50 @@ impl Drop for Core {
 struct Turn<'a>(&'a AtomicU8);
 
 impl Turn<'_> {
-    /// Ends the turn unless another call asked to look once more.
-    fn end(&self) -> bool {
+    /// Ends the turn; returns it if another call asked to look once more.
+    fn end(self) -> Option<Self> {
         if self
             .0
             .compare_exchange(RUNNING, IDLE, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
         {
-            return true;
+            // Another thread may have the turn already.
+            std::mem::forget(self);
+            return None;
         }
         self.0.store(RUNNING, Ordering::SeqCst);
-        false
+        Some(self)
     }
 }
 
 impl Drop for Turn<'_> {
     /// Ends the turn if a waker panicked.
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.store(IDLE, Ordering::SeqCst);
-        }
+        self.0.store(IDLE, Ordering::SeqCst);
     }
 }
 
 /// Locks a mutex; a panic of a holder leaves valid values.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_by_a_panic_and_goes_on_if_it_must() {
+        let state = AtomicU8::new(RUNNING);
+        let unwound = std::panic::catch_unwind(|| {
+            let _turn = Turn(&state);
+            std::panic::resume_unwind(Box::new("on purpose"));
+        });
+        assert!(unwound.is_err());
+        assert_eq!(state.load(Ordering::SeqCst), IDLE);
+        state.store(AGAIN, Ordering::SeqCst);
+        let turn = Turn(&state).end();
+        assert!(turn.is_some());
+        assert_eq!(state.load(Ordering::SeqCst), RUNNING);
+    }
 }

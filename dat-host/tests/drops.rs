@@ -257,6 +257,7 @@ impl Wake for Dropping {
 /// The last handle is dropped by a waker, on the thread that drives the adapter.
 #[test]
 fn a_waker_may_drop_the_last_handle() {
+    let mut pending = 0;
     for _ in 0..20 {
         let ([near_adapter, far_adapter], tokens) = backends();
         let (near, far) = (near_adapter.zone().unwrap(), far_adapter.zone().unwrap());
@@ -279,6 +280,7 @@ fn a_waker_may_drop_the_last_handle() {
         let waker = Waker::from(Arc::clone(&dropping));
         let mut context = Context::from_waker(&waker);
         if std::future::Future::poll(receive.as_mut(), &mut context).is_pending() {
+            pending += 1;
             eventually("the receive completes", || {
                 dropping.woken.load(Ordering::SeqCst)
             });
@@ -286,6 +288,34 @@ fn a_waker_may_drop_the_last_handle() {
         drop((receive, send));
         dropping.objects.lock().unwrap().clear();
         assert_gone(tokens);
+    }
+    assert_ne!(pending, 0, "the waker ran in at least one round");
+}
+
+/// A waker that notes its thread.
+#[derive(Default)]
+struct Thread(OnceLock<std::thread::ThreadId>);
+
+impl Wake for Thread {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.set(std::thread::current().id());
+    }
+}
+
+#[test]
+fn a_drop_runs_no_wakers_if_the_adapter_has_a_thread() {
+    let pair = Pair::new();
+    for _ in 0..50 {
+        let (near, _far) = pair.connect();
+        let mut receive = near.recv(pair.near.buffer(8).unwrap());
+        let thread = Arc::<Thread>::default();
+        let waker = Waker::from(Arc::clone(&thread));
+        let mut context = Context::from_waker(&waker);
+        let polled = std::future::Future::poll(std::pin::Pin::new(&mut receive), &mut context);
+        assert!(polled.is_pending());
+        drop(near);
+        eventually("the receive is flushed", || thread.0.get().is_some());
+        assert_ne!(thread.0.get(), Some(&std::thread::current().id()));
     }
 }
 
