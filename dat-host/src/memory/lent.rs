@@ -15,13 +15,25 @@ use crate::core::Core;
 ///
 /// Implemented for [`Region`](crate::Region), [`RegionSlice`](crate::RegionSlice),
 /// [`Buffer`](crate::Buffer) and [`SharedRegion`](crate::SharedRegion).
+///
+/// Other crates cannot implement it, nor take memory apart with it:
+///
+/// ```compile_fail
+/// fn lend<M: dat_host::Memory>(memory: M) {
+///     let _ = memory.lend();
+/// }
+/// ```
+#[expect(
+    private_bounds,
+    reason = "safe code that lends memory twice would break its exclusive ownership"
+)]
 pub trait Memory: Lend {}
 
 /// Memory that an operation may write: all but [`SharedRegion`](crate::SharedRegion).
 pub trait MemoryMut: Memory {}
 
 /// Conversion of memory to a form that does not depend on its type, without an allocation.
-pub trait Lend: Sized + Send + Unpin + 'static {
+pub(crate) trait Lend: Sized + Send + Unpin + 'static {
     /// Returns the segment to post.
     fn segment(&self) -> LmrTriplet;
 
@@ -41,7 +53,7 @@ pub trait Lend: Sized + Send + Unpin + 'static {
 }
 
 /// Memory of an operation in flight.
-pub struct Lent {
+pub(crate) struct Lent {
     /// `None` after `take`.
     object: Option<Held>,
     pub(super) start: usize,
@@ -50,14 +62,14 @@ pub struct Lent {
 
 /// The owner of memory in flight.
 enum Held {
-    Alone(Box<dyn Object>),
+    Exclusive(Box<dyn Object>),
     Shared(Arc<dyn Any + Send + Sync>),
 }
 
 impl Lent {
     pub(crate) fn new(object: Box<dyn Object>, start: usize, length: usize) -> Self {
         Self {
-            object: Some(Held::Alone(object)),
+            object: Some(Held::Exclusive(object)),
             start,
             length,
         }
@@ -77,7 +89,7 @@ impl Lent {
     /// # Panics
     /// If it has another type. The operation that lent it has the type in its own.
     pub(crate) fn take<T: 'static>(mut self) -> Box<T> {
-        if let Some(Held::Alone(object)) = self.object.take()
+        if let Some(Held::Exclusive(object)) = self.object.take()
             && let Ok(object) = object.into_any().downcast()
         {
             return object;
@@ -114,7 +126,7 @@ impl fmt::Debug for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(Held::Alone(object)) = self.object.take() {
+        if let Some(Held::Exclusive(object)) = self.object.take() {
             object.release();
         }
     }
