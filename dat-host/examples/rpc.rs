@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use dat_host::{Adapter, Endpoint, Listener, Result, SharedReceive, Zone};
+use dat_host::{Adapter, Error, Listener, Request, Result, SharedReceive, Zone};
 use futures::executor::{LocalPool, LocalSpawner};
 use futures::task::LocalSpawnExt;
 
@@ -19,20 +19,34 @@ const SIZE: usize = 64;
 /// Buffers of the server, for all its clients together.
 const BUFFERS: usize = 128;
 
-/// Accepts clients and starts a session for each.
+/// Starts a session for each client, until the adapter is closed.
 async fn serve(zone: Zone, listener: Listener, spawner: LocalSpawner) -> Result<()> {
     let queue = zone.shared_receive(BUFFERS, SIZE)?;
     loop {
-        let client = listener.next().await?.accept().receive(&queue).await?;
-        let session = answer(zone.clone(), client);
-        spawner.spawn_local(session).expect("the pool still runs");
+        match listener.next().await {
+            Ok(request) => {
+                let session = answer(zone.clone(), request, queue.clone());
+                spawner.spawn_local(session).expect("the pool still runs");
+            }
+            Err(Error::Closed) => return Ok(()),
+            // The client gave up.
+            Err(_) => {}
+        }
     }
 }
 
-/// Answers each call with the square of its number, until the client disconnects.
-async fn answer(zone: Zone, client: Endpoint) {
+/// Accepts a client; answers each call with the square of its number.
+///
+/// The session ends when the client disconnects, or makes a call of a wrong length. No client ends
+/// the server.
+async fn answer(zone: Zone, request: Request, queue: SharedReceive) {
+    let Ok(client) = request.accept().receive(&queue).await else {
+        return;
+    };
     while let Ok(call) = client.next_message().await {
-        let number = u64::from_le_bytes(call[..].try_into().expect("calls have 8 bytes"));
+        let Ok(number) = call[..].try_into().map(u64::from_le_bytes) else {
+            return;
+        };
         // The buffer goes back to the queue.
         drop(call);
         let square = number.wrapping_mul(number).to_le_bytes();
@@ -58,6 +72,14 @@ async fn call(zone: Zone, queue: SharedReceive, client: u64, right: Rc<Cell<u64>
     server.disconnect().await
 }
 
+/// Makes a call of a wrong length, and waits until the server ends the session.
+async fn wrong_call(zone: Zone) -> Result<()> {
+    let server = zone.connect("server:7174").await?;
+    server.send(zone.copy(b"three")?).await?;
+    server.ended().await;
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let clients = std::env::args().nth(1);
     let clients = clients.map_or(100, |count| count.parse().expect("a number of clients"));
@@ -71,6 +93,7 @@ fn main() -> Result<()> {
     let serving = serve(server, listener, spawner.clone());
     let serving = async { drop(serving.await) };
     spawner.spawn_local(serving).expect("the pool still runs");
+    pool.run_until(wrong_call(near.clone()))?;
     let right = Rc::new(Cell::new(0));
     let calling = futures::future::try_join_all(
         (0..clients).map(|client| call(near.clone(), queue.clone(), client, Rc::clone(&right))),
