@@ -37,6 +37,8 @@ fn a_batch_is_posted_in_order() {
         .into_iter()
         .map(|transfer| transfer.wait().unwrap())
         .collect();
+    // The mock reads in order.
+    assert_eq!(&done[1][..], b"first");
     assert_eq!(&done[3][..], b"done");
     assert_eq!(&receive.wait().unwrap().memory[..], b"done");
     assert_eq!(&window.revoke().wait()[..5], b"after");
