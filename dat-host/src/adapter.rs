@@ -26,9 +26,9 @@ const ASYNC_EVENTS: i32 = 64;
 /// An open adapter (IA). Clones are the same adapter.
 ///
 /// It stays open until the last of these is dropped: adapters, zones, endpoints, listeners, shared
-/// receive queues. Then connections end, and operations end with
-/// [`Error::Closed`](crate::Error::Closed). Regions, windows, messages and futures do not keep it
-/// open. All of them may be dropped in any order, on any thread.
+/// receive queues, requests, connection attempts, accepts. Then connections end, and operations end
+/// with [`Error::Closed`](crate::Error::Closed). Regions, windows, messages and other futures do
+/// not keep it open. All of them may be dropped in any order, on any thread.
 ///
 /// ```
 /// use dat_host::Adapter;
@@ -117,7 +117,7 @@ impl Adapter {
     /// Returns the core's adapter, if its backend is a `B`, for calls that this crate lacks.
     ///
     /// # Safety
-    /// The core would post any region that is named, and hand any event to whoever asks first. On
+    /// The core would post any region that is named, and give any event to the first caller. On
     /// objects that this crate made, make only calls that query. In particular, name no region or
     /// buffer of it in a post, a bind or another registration, and take no events of its
     /// dispatchers.

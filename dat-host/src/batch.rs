@@ -16,6 +16,9 @@ use crate::transfer::{Operation, Posted, Transfer};
 
 /// Operations of an endpoint, posted in order and with one doorbell.
 ///
+/// They act in this order, except that later ones may overtake an RDMA Read. So a batch with a read
+/// has no message that lets the peer reuse the memory.
+///
 /// It saves a part of the cost of each post; over verbs it is one list and one system call at most.
 ///
 /// ```

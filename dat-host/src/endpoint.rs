@@ -33,10 +33,17 @@ const READS: i32 = 16;
 /// An endpoint with a connection (EP).
 ///
 /// Each operation takes its memory and returns a future that gives it back. The operation is posted
-/// at once, and goes on if the future is dropped. Operations of an endpoint act in the order of the
-/// calls; up to 64 may be in flight, unless it was made with other attributes.
+/// at once, and goes on if the future is dropped. Up to 64 operations may be in flight, unless the
+/// endpoint was made with other attributes.
 ///
-/// Dropping the endpoint ends the connection abruptly and flushes its operations.
+/// Operations of an endpoint act in the order of the calls, except that later ones may overtake an
+/// RDMA Read. Await the read before a message that lets the peer reuse the memory.
+///
+/// A peer that vanishes is noticed only by a Send, Write or Read in flight. Without one, receives
+/// wait without limit.
+///
+/// Dropping the endpoint ends the connection abruptly and flushes its operations. The thread of the
+/// adapter frees it shortly afterwards.
 ///
 /// ```
 /// # use dat_host::{Adapter, Endpoint, Result};
@@ -178,6 +185,9 @@ impl Endpoint {
     ///
     /// Post receives before the peer sends: a sender waits for them, but not with every device.
     ///
+    /// A peer that vanishes is noticed only by a Send, Write or Read in flight, so the future may
+    /// wait without limit.
+    ///
     /// # Errors
     /// Those of [`send`](Self::send), and as [`Refused`](crate::Error::Refused) INVALID_STATE
     /// (SRQ_IN_USE): the endpoint receives from a shared queue. Use
@@ -199,6 +209,9 @@ impl Endpoint {
     ///
     /// Nothing is posted: dropping the future loses no message.
     ///
+    /// A peer that vanishes is noticed only by a Send, Write or Read in flight, so the future may
+    /// wait without limit.
+    ///
     /// # Errors
     /// - [`Refused`](crate::Error::Refused) INVALID_STATE: the endpoint has no shared queue.
     /// - [`Connection`](crate::Error::Connection): the connection has ended, and all messages were
@@ -210,7 +223,9 @@ impl Endpoint {
 
     /// Ends the connection after the operations in flight, without receives, which are flushed.
     ///
-    /// Returns at once if the connection has ended. The peer sees `Disconnected`.
+    /// Returns at once if the connection has ended. The peer sees `Disconnected`. If the peer posts
+    /// no receive for a Send in flight, the future may wait without limit; dropping the endpoint
+    /// ends the connection at once.
     ///
     /// # Errors
     /// [`Refused`](crate::Error::Refused) INVALID_HANDLE: the adapter is closed.
@@ -224,7 +239,9 @@ impl Endpoint {
         }
     }
 
-    /// Waits until the connection has ended, by whatever side; returns how.
+    /// Waits until either side has ended the connection; returns how.
+    ///
+    /// A peer that vanishes is noticed only by a Send, Write or Read in flight.
     pub fn ended(&self) -> Ended {
         Ended(Arc::clone(&self.link))
     }

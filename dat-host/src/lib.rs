@@ -45,9 +45,9 @@
 //! # Memory
 //! An operation takes its memory over and gives it back:
 //! `let buffer = endpoint.send(buffer).await?`. While it is in flight, a table of the adapter owns
-//! the memory, and not the future. So dropping or forgetting a future changes nothing: the
-//! operation goes on, and the memory is released when it completes. An error returns the memory,
-//! too ([`Failed`]).
+//! the memory, and not the future. So an operation goes on if its future is dropped, and the
+//! memory is released when it completes. It goes on if its future is forgotten, too, but the memory
+//! is then never released. An error returns the memory ([`Failed`]).
 //!
 //! Regions have no remote rights. [`Region::expose`] makes a [`Window`], which has no slices, but
 //! only copies and atomics, since a peer may write at any moment. [`Window::revoke`] gives the
@@ -55,15 +55,21 @@
 //! program.
 //!
 //! # Who drives
-//! Futures are woken by completions; somebody has to look for them.
+//! Futures are woken by completions; a driver polls for them.
 //! - By default the adapter has a thread for it, which sleeps while nothing happens. Any executor
 //!   works, or none.
 //! - [`Options::open_driven`] gives a [`Driver`] instead, a future to spawn.
 //! - `wait` and `wait_timeout` block the calling thread. They drive the adapter if it has no
 //!   thread.
 //!
-//! Wakers run on the thread that drives. They may drop anything, also the last handle of the
-//! adapter. They must not block on operations of the same adapter.
+//! Wakers run on these threads:
+//! - the one that drives,
+//! - one that closes the adapter,
+//! - one that drops an endpoint of an adapter without a thread,
+//! - one that polls a future of a state that very many dropped futures have waited for.
+//!
+//! They may drop anything, also the last handle of the adapter. They must not block on operations
+//! of the same adapter.
 //!
 //! # Addresses
 //! | address | device | peers |
@@ -76,9 +82,10 @@
 //! peers are `HOST:PORT`.
 //!
 //! # End
-//! An adapter closes when its last acting object (adapter, zone, endpoint, listener, shared receive
-//! queue) is dropped, in any order and on any thread; dropping waits for no completion. What is
-//! still in flight ends with [`Error::Closed`], and returns its memory.
+//! An adapter closes when its last acting object is dropped, in any order and on any thread. These
+//! are adapters, zones, endpoints, listeners, shared receive queues, requests, connection attempts
+//! and accepts. Dropping waits for no completion. Operations in flight end with [`Error::Closed`],
+//! and return their memory.
 //!
 //! # Features
 //! None is on by default.

@@ -21,6 +21,9 @@ use crate::zone::{Domain, Zone};
 /// [`Accepting::receive`](crate::Accepting::receive). Clones are the same queue, which stays until
 /// its last endpoint and message is dropped.
 ///
+/// Unread messages of one endpoint hold buffers that all endpoints share. So take the messages of
+/// each endpoint, or drop it.
+///
 /// ```
 /// # fn main() -> dat_host::Result<()> {
 /// let zone = dat_host::Adapter::open("mock://queue")?.zone()?;

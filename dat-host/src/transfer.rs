@@ -100,7 +100,8 @@ impl<M: Memory> Posted<M> {
 /// A Send, RDMA Write or RDMA Read: a future of the memory that it moves.
 ///
 /// The operation is posted by the call that made the future. Dropping or forgetting the future
-/// changes nothing: the operation owns the memory until it completes.
+/// does not stop the operation, which owns the memory until it completes. Then the memory is
+/// released, but never if the future was forgotten.
 ///
 /// # Errors
 /// Returns the memory, and
