@@ -36,7 +36,7 @@ fn decode(entry: &[u8]) -> Option<(u64, u64)> {
 }
 
 /// Place of a key, if no other key is there.
-fn place(key: u64) -> u64 {
+fn index(key: u64) -> u64 {
     mix(key) >> 32 & (ENTRIES - 1)
 }
 
@@ -46,7 +46,7 @@ struct Table(Window<Vec<u8>>);
 impl Table {
     fn put(&self, key: u64, value: u64) -> Result<()> {
         self.0
-            .store(place(key) as usize * ENTRY, &encode(key, value))
+            .store(index(key) as usize * ENTRY, &encode(key, value))
     }
 }
 
@@ -72,7 +72,7 @@ impl RemoteTable {
     }
 
     fn get(&mut self, key: u64) -> Result<Option<u64>> {
-        let start = place(key) * ENTRY as u64;
+        let start = index(key) * ENTRY as u64;
         let entry = self.table.slice(start..start + ENTRY as u64)?;
         let mut buffer = self.zone.buffer(ENTRY)?;
         loop {

@@ -1,4 +1,4 @@
-//! Wake-up of whoever drives an adapter.
+//! Wake-up of the drivers of an adapter.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,7 @@ use dat_core::time::Instant;
 
 use crate::bell::Bell;
 
-/// The wake-ups and the clock of a device, beside its backend.
+/// The wake-ups and the clock of a device, whose backend has the other calls.
 ///
 /// An adapter that has nothing to do sleeps until its [`Bell`] is rung or a deadline passes.
 /// [`Polled`] serves every backend; a device with interrupts has less delay.
@@ -16,8 +16,7 @@ pub trait Device: Send + Sync + 'static {
 
     /// Lets a device without a thread of its own do what is due at `now`.
     ///
-    /// Called by whoever drives the adapter, before the adapter looks for events, and without
-    /// locks.
+    /// Called by the driver of the adapter, before it polls for events, and without locks.
     fn act(&self, now: Instant) -> Activity {
         let _ = now;
         Activity::default()

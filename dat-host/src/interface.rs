@@ -32,7 +32,7 @@ macro_rules! interface {
             /// Returns the attributes of adapter and provider.
             fn query(&self) -> Result<IaParam>;
 
-            /// Returns the attributes of the adapter alone.
+            /// Returns the attributes of the adapter only.
             fn limits(&self) -> Result<IaAttributes> {
                 self.query().map(|param| param.ia)
             }

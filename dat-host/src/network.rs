@@ -17,7 +17,7 @@ const SPIN: u64 = 50;
 /// A network in this process, of adapters that are named instead of numbered.
 ///
 /// `mock://a` opens the adapter `a` of the process's own network. A network of its own isolates a
-/// test, and gives access to its fabric: options, faults, time. Whoever drives an adapter also
+/// test, and gives access to its fabric: options, faults, time. The driver of an adapter also
 /// performs the actions of the network that are due, by the clock. Clones are the same network.
 ///
 /// ```
@@ -115,9 +115,9 @@ pub(crate) struct NetworkDevice {
 impl Device for NetworkDevice {
     fn attach(&self, bell: &Bell) {
         let mut bells = lock(&self.network.0.bells);
-        // Bells keep their places, since `wake_others` may be counting them.
+        // Bells keep their indices, since `wake_others` may be counting them.
         match bells.iter_mut().find(|bell| bell.is_gone()) {
-            Some(place) => *place = bell.downgrade(),
+            Some(slot) => *slot = bell.downgrade(),
             None => bells.push(bell.downgrade()),
         }
         drop(bells);
@@ -148,17 +148,17 @@ impl Device for NetworkDevice {
 
 impl NetworkDevice {
     fn wake_others(&self) {
-        let mut place = 0;
+        let mut index = 0;
         loop {
             // Ringing runs wakers, so the list is not locked meanwhile.
             let bell = {
                 let bells = lock(&self.network.0.bells);
-                bells.get(place).cloned()
+                bells.get(index).cloned()
             };
             let Some(bell) = bell else {
                 return;
             };
-            place += 1;
+            index += 1;
             if !self.bell.get().is_some_and(|own| own.is(&bell)) {
                 bell.ring();
             }
