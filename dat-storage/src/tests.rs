@@ -434,8 +434,6 @@ fn many_dispatchers_are_created_at_once() {
 ///
 /// The completion stays in the device until the dispatcher is resized, and in the dispatcher until
 /// its event is dequeued.
-///
-/// Spec: DTO-01, EVZ-01
 #[test]
 fn message_names_an_endpoint_beyond_65536_others() {
     let fabric = Fabric::new(FabricOptions::default());
