@@ -16,7 +16,7 @@
 use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::{CompletionFlags, DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, SrqId};
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(loom)))]
 use crate::storage::FreeRun;
 use crate::storage::{RunSlot, Runs};
 use crate::sync::Word64;
@@ -489,7 +489,7 @@ impl RunSlot for RecordSlot {
         self.owner.load() == 0
     }
 
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", not(loom)))]
     fn free_run(&self) -> FreeRun {
         FreeRun {
             next: self.next.load(Ordering::Relaxed),
@@ -498,7 +498,7 @@ impl RunSlot for RecordSlot {
         }
     }
 
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", not(loom)))]
     fn set_free_run(&self, run: FreeRun) {
         self.next.store(run.next, Ordering::Relaxed);
         self.extra.store(run.previous, Ordering::Relaxed);

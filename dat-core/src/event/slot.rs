@@ -3,7 +3,7 @@
 use super::event::{AsyncEventKind, ConnectionEventKind, Event};
 use crate::flags::EvdFlags;
 use crate::id::{CrId, EpId, Handle, PspId};
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(loom)))]
 use crate::storage::FreeRun;
 use crate::storage::{Index, RunSlot, Runs};
 use crate::sync::Word64;
@@ -153,7 +153,7 @@ impl RunSlot for EventSlot {
         self.owner.load(Ordering::Relaxed) == 0
     }
 
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", not(loom)))]
     fn free_run(&self) -> FreeRun {
         let [links, length, ..] = &self.words;
         let (links, length) = (links.load(), length.load());
@@ -164,7 +164,7 @@ impl RunSlot for EventSlot {
         }
     }
 
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", not(loom)))]
     fn set_free_run(&self, run: FreeRun) {
         let [links, length, ..] = &self.words;
         links.store(u64::from(run.previous) << 32 | u64::from(run.next));

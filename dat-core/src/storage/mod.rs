@@ -12,7 +12,7 @@ mod counts;
 mod define;
 #[cfg(feature = "std")]
 mod free_list;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(loom)))]
 mod free_runs;
 mod index;
 mod runs;
@@ -22,7 +22,7 @@ mod table;
 pub use counts::Counts;
 #[cfg(feature = "std")]
 pub use free_list::FreeLink;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(loom)))]
 pub(crate) use free_runs::FreeRun;
 pub(crate) use index::Index;
 pub(crate) use runs::RunSlot;

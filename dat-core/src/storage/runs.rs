@@ -1,8 +1,10 @@
 //! Slots that queues take in runs: records of requests, slots of events.
+//!
+//! Models for loom lend slices, and have small stacks without room for the lists of free runs.
 
 use core::fmt;
 
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(loom)))]
 use super::free_runs::{FreeRun, FreeRuns};
 use crate::sync::Slots;
 
@@ -12,11 +14,11 @@ pub(crate) trait RunSlot {
     fn is_unowned(&self) -> bool;
 
     /// Returns what was stored in the free slot.
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", not(loom)))]
     fn free_run(&self) -> FreeRun;
 
     /// Stores the words of a free run in the free slot, which keeps them until a queue uses it.
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", not(loom)))]
     fn set_free_run(&self, run: FreeRun);
 }
 
@@ -26,7 +28,7 @@ pub(crate) trait RunSlot {
 /// it in constant time.
 pub struct Runs<'s, T> {
     slots: Slots<'s, T>,
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", not(loom)))]
     free: Option<FreeRuns>,
 }
 
@@ -34,13 +36,13 @@ impl<'s, T> From<&'s mut [T]> for Runs<'s, T> {
     fn from(slots: &'s mut [T]) -> Self {
         Self {
             slots: slots.into(),
-            #[cfg(feature = "std")]
+            #[cfg(all(feature = "std", not(loom)))]
             free: None,
         }
     }
 }
 
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(loom)))]
 impl<'s, T> Runs<'s, T> {
     /// Creates runs that grow as far as `slots` can.
     pub const fn growing(slots: Slots<'s, T>) -> Self {
@@ -84,7 +86,7 @@ impl<T> Runs<'_, T> {
     where
         T: RunSlot,
     {
-        #[cfg(feature = "std")]
+        #[cfg(all(feature = "std", not(loom)))]
         if let Some(free) = &self.free {
             return self.take_or_grow(free, count);
         }
@@ -107,7 +109,7 @@ impl<T> Runs<'_, T> {
     }
 
     /// Takes a free run of `count` slots, and makes slots for it if there is none.
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", not(loom)))]
     fn take_or_grow(&self, free: &FreeRuns, count: u32) -> Option<u32>
     where
         T: RunSlot,
@@ -130,7 +132,7 @@ impl<T> Runs<'_, T> {
     where
         T: RunSlot,
     {
-        #[cfg(feature = "std")]
+        #[cfg(all(feature = "std", not(loom)))]
         if let Some(free) = &self.free {
             free.take_at(self.made(), base, count);
         }
@@ -142,7 +144,7 @@ impl<T> Runs<'_, T> {
     where
         T: RunSlot,
     {
-        #[cfg(feature = "std")]
+        #[cfg(all(feature = "std", not(loom)))]
         if let Some(free) = &self.free {
             free.give_back(self.made(), base, count);
         }
