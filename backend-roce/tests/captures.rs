@@ -137,7 +137,7 @@ impl RemoteMemory for Anything {
     }
 }
 
-/// What an answer says: opcode, PSN, AETH and length.
+/// Opcode, PSN, AETH and length of an answer.
 type Answer = (Opcode, Psn, Option<Aeth>, usize);
 
 fn answer(packet: &Packet<'_>) -> Answer {

@@ -129,7 +129,7 @@ fn add(index: u32, key: u32, at: usize, operand: u64) -> Made {
     made.atomic(key, BASE + at as u64, AtomicOperation::FetchAdd(operand))
 }
 
-/// What an acknowledgement says: its index, syndrome and MSN.
+/// Index, syndrome and MSN of an acknowledgement.
 fn said(sent: &Sent) -> (u32, Syndrome, u32) {
     let aeth = sent.extensions.aeth.expect("AETH");
     (

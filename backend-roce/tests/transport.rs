@@ -22,7 +22,7 @@ const COUNTER_KEY: u32 = 0x3333;
 const COUNTERS: usize = 8;
 const RECEIVE: u32 = 12_000;
 
-/// What an operation must bring about.
+/// Expected effect of an operation.
 enum Expected {
     Send {
         data: Vec<u8>,
@@ -257,7 +257,7 @@ impl Reference {
     }
 }
 
-/// What a run counted.
+/// Counts of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     datagrams: u64,

@@ -33,9 +33,9 @@
 //!
 //! # Storage
 //! The caller lends slices of empty slots ([`Storage`]), or a struct of [`define_storage!`] that
-//! bundles them and can be a `static`. The core allocates nothing; a full table is an error value. Handles ([`id`])
-//! carry kind, generation and instance, so the core detects and refuses a handle that is stale,
-//! foreign or of another kind.
+//! bundles them and can be a `static`. The core allocates nothing; a full table is an error value.
+//! Handles ([`id`]) carry kind, generation and instance, so the core detects and refuses a handle
+//! that is stale, foreign or of another kind.
 //!
 //! # Locks and interrupts
 //! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, `SpinLock`,

@@ -134,7 +134,7 @@ async fn connect(near: &Zone, far: &Zone) -> dat_host::Result<(Endpoint, Endpoin
     Ok((near_end, far_end, remote))
 }
 
-/// Writes by so many tasks as may be in flight, each of which reuses its buffer.
+/// Writes by one task for each operation in flight. Each task reuses its buffer.
 async fn write_all(near: Zone, far: Zone, writes: u64, name: &str) -> dat_host::Result<f64> {
     let (near_end, _far_end, remote) = connect(&near, &far).await?;
     let begin = Instant::now();

@@ -114,7 +114,7 @@ async fn client(zone: Zone, qualifier: u64) -> Result<()> {
     endpoint.disconnect().await
 }
 
-/// What happens to the future that is not polled further.
+/// End of the future that is not polled further.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Drop,

@@ -249,7 +249,7 @@ impl<B: Backend + 'static, L: RawLock + 'static> Reservation<B, L> {
     /// The storage and everything that borrows it are dropped or leaked unused before the
     /// reservation is dropped or lent again.
     #[expect(unsafe_code)]
-    // UNSAFETY: what becomes of the result cannot be checked here.
+    // UNSAFETY: the function cannot check how long the caller uses the result.
     pub(crate) unsafe fn lend_unbounded(&self) -> Storage<'static, B, L> {
         #[expect(unsafe_code)]
         // SAFETY: as the caller promises.

@@ -87,8 +87,8 @@ fn check_subsets_of(
 /// features for bare machines.
 ///
 /// The library brings its own panic handler and no allocator. If std were linked, the compiler
-/// would find two handlers; if alloc were linked, it would miss the allocator. A feature that needed
-/// one of them would need it among all features, too.
+/// would find two handlers; if alloc were linked, it would miss the allocator. A feature that
+/// needed one of them would need it among all features, too.
 pub(crate) fn check_bare(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
     let bare = workspace

@@ -74,7 +74,7 @@ pub fn acknowledge(psn: u32, syndrome: Syndrome) -> Made {
     Made::new(Opcode::Acknowledge, psn, &[]).aeth(syndrome)
 }
 
-/// What an engine sent, in short.
+/// Summary of a packet that an engine sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub opcode: Opcode,

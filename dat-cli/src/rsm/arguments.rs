@@ -248,7 +248,8 @@ impl GetArguments {
 
 #[derive(Args)]
 pub(crate) struct BenchArguments {
-    /// Vectors of each kind, rounded up to a multiple of 16 [default: as many as fit into --duration]
+    /// Vectors of each kind, rounded up to a multiple of 16 [default: as many as fit into
+    /// --duration]
     #[arg(long, short = 'n', value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) iterations: Option<u64>,
     /// Time for each kind, 1ms to 1day, such as 500ms or 2s

@@ -146,7 +146,7 @@ impl FreeRuns {
         length.filter(|length| *length <= SLOTS_MAX)
     }
 
-    /// Grows the table to `end` slots, of which the new ones are free.
+    /// Grows the table to `end` slots. The new slots are free.
     ///
     /// `slots` has them. A table that is as long already stays.
     pub(crate) fn grow<T: RunSlot>(&self, slots: &[T], end: u32) {

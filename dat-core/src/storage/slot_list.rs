@@ -31,7 +31,7 @@ impl SlotLink {
         self.0.store(word, Ordering::Relaxed);
     }
 
-    /// Removes the slot from its list, of which it is the first; returns the next one.
+    /// Removes the first slot of a list; returns the next one.
     pub(crate) fn take(&self) -> Option<Index> {
         match self.0.swap(0, Ordering::Relaxed) {
             0 | END => None,

@@ -41,11 +41,11 @@ struct Maker<T> {
     access: Access,
 }
 
-/// Makes the pages of `bytes` bytes from `start` on accessible; returns false if the system refuses.
+/// Makes `bytes` bytes from `start` on accessible; returns false if the system refuses.
 #[cfg(feature = "std")]
 pub type Access = fn(start: *mut u8, bytes: usize) -> bool;
 
-/// Number of bytes that the first growth makes accessible; the next ones double what there is.
+/// Number of bytes that the first growth makes accessible. Each later growth doubles them.
 #[cfg(feature = "std")]
 const FIRST_STEP: usize = 1 << 16;
 /// Maximum number of bytes that one growth makes accessible in advance.

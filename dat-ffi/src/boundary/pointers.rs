@@ -113,8 +113,8 @@ impl<T> Copy for Output<T> {}
 impl<T: Plain> Output<T> {
     /// Stores the value.
     pub(crate) fn put(self, value: T) {
-        // SAFETY: outputs are made only of pointers from C that are not null, so the caller promises
-        // room for a `T`.
+        // SAFETY: outputs are made only of pointers from C that are not null, so the caller
+        // promises room for a `T`.
         unsafe { self.0.write_unaligned(value) }
     }
 }

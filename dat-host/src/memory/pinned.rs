@@ -57,9 +57,9 @@ impl Foreign {
     /// Creates a value for `length` bytes at `base`.
     ///
     /// # Safety
-    /// The conditions of [`Stable`] hold until the value is dropped. If it is not dropped, they hold
-    /// until the adapter is closed. That is so if a region, window or operation was forgotten, or if
-    /// the core refused to free the region.
+    /// The conditions of [`Stable`] hold until the value is dropped. If it is not dropped, they
+    /// hold until the adapter is closed. That is so if a region, window or operation was forgotten,
+    /// or if the core refused to free the region.
     #[expect(unsafe_code)]
     // UNSAFETY: a promise about memory cannot be checked.
     pub const unsafe fn new(base: NonNull<u8>, length: usize) -> Self {

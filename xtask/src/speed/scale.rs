@@ -146,8 +146,8 @@ fn measure(shell: &Shell, program: &Path, folder: &Path, number: usize) -> Resul
         shell,
         "timeout 3600 valgrind --quiet --tool=callgrind --instr-atstart=no --collect-atstart=no --callgrind-out-file={file} {program} {number}"
     )
-    // The C library's heap searches its bins, which many objects fill; so freed memory goes to lists
-    // by size.
+    // Lists by size in place of the bins of the C library's heap: a search of the bins takes longer
+    // beside many objects.
     .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535:glibc.malloc.tcache_max=65536")
     .quiet()
     .read()?;

@@ -20,7 +20,7 @@ pub struct Identifications {
 }
 
 impl Identifications {
-    /// A sender of which no packet has come yet.
+    /// A sender before its first packet.
     pub const NONE: Self = Self {
         last: None,
         unlikely: 0,

@@ -331,7 +331,7 @@ fn a_longer_queue_leaves_no_record_that_it_does_not_use() {
     }
 }
 
-/// Both queues get their records back after a refused change, whichever had them meanwhile.
+/// Both queues get their records back after a refused change.
 ///
 /// Spec: EPM-07, GEN-06
 #[test]
