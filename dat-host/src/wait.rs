@@ -2,35 +2,23 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::{Duration, Instant};
+
+use dat_core::event::{ThreadWait, Wait as _};
 
 use crate::core::Core;
 
-/// Wakes one thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 thread_local! {
-    static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));
+    static WAKER: Waker = ThreadWait::until_woken().waker();
 }
 
 /// Returns a waker that unparks the current thread.
 pub(crate) fn thread_waker() -> Waker {
     WAKER
         .try_with(Waker::clone)
-        .unwrap_or_else(|_| Waker::from(Arc::new(Unpark(thread::current()))))
+        .unwrap_or_else(|_| ThreadWait::until_woken().waker())
 }
 
 /// Polls `future` until it is ready or the deadline has passed; drives the adapter if no thread

@@ -5,20 +5,18 @@ mod call;
 mod doubt;
 mod export;
 mod observed;
+mod wait;
 
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::Waker;
 
 use arbitrary::Arbitrary;
 use backend_mock::{Fabric, FabricOptions, Happened, MockBackend, NodeOptions};
 use dat_core::Ia;
-use dat_core::event::{Wait, WakeReason};
 use dat_core::memory::Region;
 use dat_core::sync::SpinLock;
-use dat_core::time::Instant;
 use dat_rsm::{
     BarrierId, BarrierMode, BarrierScope, ControllerConfig, ControllerId, Credentials, ExportFlags,
     ExportId, GetEntry, Handle, ImportId, ImportState, Limits, LocalAccess, LocalMemoryId,
@@ -29,6 +27,7 @@ use self_cell::{MutBorrow, self_cell};
 
 use arguments::{application_id, node_number, wanted_permission};
 use doubt::Doubt;
+use wait::DrivingWait;
 
 use super::damage::{Damage, Link};
 use super::faults::Faults;
@@ -110,50 +109,6 @@ fn aligned(length: usize) -> &'static [AtomicU8] {
     let bytes: &'static [AtomicU8] = bytes.leak();
     let skip = bytes.as_ptr().align_offset(PAGE);
     &bytes[skip..][..length]
-}
-
-/// Waits by driving the other engine and the fabric.
-struct DrivingWait<'w, 's> {
-    fabric: &'w Fabric,
-    other: &'w Engine<'s>,
-    waits_left: usize,
-    endless: &'w Cell<bool>,
-}
-
-impl Wait for DrivingWait<'_, '_> {
-    fn now(&mut self) -> Instant {
-        self.fabric.now()
-    }
-
-    fn waker(&self) -> Waker {
-        Waker::noop().clone()
-    }
-
-    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
-        let now = self.now();
-        self.waits_left = self.waits_left.saturating_sub(1);
-        if self.waits_left == 0 {
-            self.endless.set(true);
-            return WakeReason::Interrupted;
-        }
-        if self.other.progress(now) != 0 || self.fabric.step() {
-            return WakeReason::Woken;
-        }
-        // The other engine is driven whenever its deadline is due.
-        let other = self.other.next_deadline().filter(|due| *due > now);
-        match (until, other) {
-            (until, Some(other)) if until.is_none_or(|until| other < until) => {
-                self.fabric.run_until(other);
-                WakeReason::Woken
-            }
-            (Some(until), _) => {
-                self.fabric.run_until(until.max(now));
-                WakeReason::TimedOut
-            }
-            // Nothing will ever wake this call.
-            (None, _) => WakeReason::Interrupted,
-        }
-    }
 }
 
 /// Two engines on a fabric, and the oracle of both.
