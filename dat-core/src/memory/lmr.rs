@@ -252,8 +252,8 @@ impl LmrSlot {
 
     /// Writes a region to a free slot without publishing it.
     pub(super) fn fill(&self, generation: u32, region: &Registered) {
-        // A reader that sees any of the new fields also sees the cleared identity.
-        self.identity.clear();
+        // A reader that sees any of the new fields also sees that the identity was cleared.
+        fence(Ordering::Release);
         self.generation.store(generation, Ordering::Relaxed);
         self.base.store(region.base, Ordering::Relaxed);
         self.length.store(region.length, Ordering::Relaxed);
@@ -278,7 +278,8 @@ impl LmrSlot {
     /// The fields of a region, without those that distinguish it from a free slot, have room for
     /// exactly the ten words of a cookie, even if addresses have 32 bits.
     pub(super) fn store_cookie(&self, index: Index, cookie: &[u8; LMR_COOKIE_SIZE]) {
-        self.identity.clear();
+        // As in `fill`.
+        fence(Ordering::Release);
         let mut words = cookie.chunks_exact(4).map(|bytes| {
             bytes
                 .iter()

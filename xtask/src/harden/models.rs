@@ -296,6 +296,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
 fn build(workspace: &Workspace, split: bool) -> Result<PathBuf> {
     let shell = &workspace.shell;
     let _flags = shell.push_env("RUSTFLAGS", "--cfg loom");
+    // The checker gives each thread a small stack, and code without optimization needs a large one.
+    let _optimized = shell.push_env("CARGO_PROFILE_TEST_OPT_LEVEL", "1");
     let target = workspace.target().join("loom");
     let more: &[&str] = if split { &["--cfg", "split64"] } else { &[] };
     let messages = cmd!(

@@ -56,7 +56,7 @@ impl Identity {
         self.context.store(context, Ordering::SeqCst);
     }
 
-    /// Clears the identity; a reader that sees a later write also sees it cleared.
+    /// Clears the identity.
     pub(in crate::memory) fn clear(&self) {
         self.context.store(0, Ordering::SeqCst);
         fence(Ordering::Release);

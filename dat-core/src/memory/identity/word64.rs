@@ -45,24 +45,25 @@ impl Identity {
         self.whole.load(Ordering::Relaxed) as u32
     }
 
-    /// Sets the identity; a reader that sees it also sees all earlier writes.
+    /// Sets the identity; a reader that sees its context also sees all earlier writes.
+    ///
+    /// A post reads the fields before the seal, so no order of the seal would help it.
     pub(in crate::memory) fn set(&self, context: u32, meta: u32) {
         let (read, write) = (MemoryPrivileges::LOCAL_READ, MemoryPrivileges::LOCAL_WRITE);
         self.read
-            .store(seal_with(read, context, meta), Ordering::Release);
+            .store(seal_with(read, context, meta), Ordering::Relaxed);
         self.write
-            .store(seal_with(write, context, meta), Ordering::Release);
+            .store(seal_with(write, context, meta), Ordering::Relaxed);
         let whole = u64::from(context) << 32 | u64::from(meta);
         self.whole.store(whole, Ordering::SeqCst);
     }
 
-    /// Clears the identity; a reader that sees a later write also sees it cleared.
+    /// Clears the identity.
     pub(in crate::memory) fn clear(&self) {
         self.whole.store(0, Ordering::SeqCst);
-        // Cleared after the word: a refused post that saw no seal also sees that the region is
-        // gone.
-        self.read.store(0, Ordering::Release);
-        self.write.store(0, Ordering::Release);
+        // A refused post that saw no seal also sees that the region is gone.
         fence(Ordering::Release);
+        self.read.store(0, Ordering::Relaxed);
+        self.write.store(0, Ordering::Relaxed);
     }
 }
