@@ -17,7 +17,6 @@ use crate::completion_queue::{CompletionRing, MockCompletionQueue};
 use crate::control::Subject;
 use crate::fabric::Fabric;
 use crate::link::usable;
-use crate::memory::Memory;
 use crate::node::Listener;
 use crate::options::{Limits, NodeOptions};
 use crate::queue_pair::{Ending, QueuePair as Pair, State};
@@ -28,6 +27,7 @@ use crate::shared::{Arc, Shared};
 use crate::shared_receive::SharedReceive;
 use crate::window::Window;
 use crate::world::World;
+use dat_core::sync::RegisteredMemory;
 
 /// An adapter of a [`Fabric`].
 ///
@@ -107,6 +107,13 @@ fn room(used: usize, limit: u32) -> Result<(), BackendError> {
     Ok(())
 }
 
+#[expect(unsafe_code, reason = "the device of this backend is its own code")]
+fn registered(registration: &Registration) -> RegisteredMemory {
+    // SAFETY: `deregister` and the drop of the backend remove the region with its memory, under the
+    // lock that every copy holds.
+    unsafe { RegisteredMemory::new(registration) }
+}
+
 fn private_data(bytes: &[u8], limits: &Limits) -> Result<PrivateData, BackendError> {
     if bytes.len() > limits.private_data as usize {
         return Err(BackendError::Resources);
@@ -115,9 +122,9 @@ fn private_data(bytes: &[u8], limits: &Limits) -> Result<PrivateData, BackendErr
 }
 
 #[expect(unsafe_code, reason = "the device of this backend is its own code")]
-// SAFETY: registered memory is touched only through spans of a `Memory`. Each span was found by
-// key, privilege and range (see `region`). `deregister` and the drop of the backend remove the
-// `Memory` under the lock that every copy holds.
+// SAFETY: registered memory is touched only through spans of a `RegisteredMemory`. Each span was
+// found by key, privilege and range (see `region`). `deregister` and the drop of the backend remove
+// the `RegisteredMemory` under the lock that every copy holds.
 unsafe impl Backend for MockBackend {
     type CompletionQueue = MockCompletionQueue;
     type SendQueue = MockSendQueue;
@@ -165,7 +172,7 @@ unsafe impl Backend for MockBackend {
             let remote_rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
             let opens = registration.privileges().intersects(remote_rights);
             let local = memories.regions.insert(Region {
-                memory: Memory::registered(registration),
+                memory: registered(registration),
                 domain: registration.domain().0 as u32,
                 privileges: registration.privileges(),
                 remote: 0,

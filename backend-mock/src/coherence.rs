@@ -31,8 +31,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use dat_core::backend::SyncDirection;
 
-use crate::memory::Span;
 use crate::steps::step;
+use dat_core::sync::RegisteredSpan;
 
 const PAGE: usize = 4096;
 const LINE: u64 = 64;
@@ -97,7 +97,7 @@ impl Coherence {
     }
 
     /// Adds a region; new bytes start with equal views.
-    pub(crate) fn pin(&mut self, region: RegionName, address: u64, memory: Span<'_>) {
+    pub(crate) fn pin(&mut self, region: RegionName, address: u64, memory: RegisteredSpan<'_>) {
         for_each_page(address, memory.len(), |number, range, offset| {
             let page = self.pages.entry(number).or_insert_with(|| {
                 Box::new(Page {
@@ -125,7 +125,7 @@ impl Coherence {
     }
 
     /// Removes a region, after a `sync(RdmaWrite)` over it.
-    pub(crate) fn release(&mut self, region: RegionName, address: u64, memory: Span<'_>) {
+    pub(crate) fn release(&mut self, region: RegionName, address: u64, memory: RegisteredSpan<'_>) {
         self.sync(SyncDirection::RdmaWrite, address, memory);
         for_each_page(address, memory.len(), |number, range, _| {
             if let Some(page) = self.pages.get_mut(&number) {
@@ -162,7 +162,7 @@ impl Coherence {
     }
 
     /// Writes the data of a peer's RDMA Write to the device's view.
-    pub(crate) fn write(&mut self, address: u64, source: Span<'_>) {
+    pub(crate) fn write(&mut self, address: u64, source: RegisteredSpan<'_>) {
         for_each_page(address, source.len(), |number, range, offset| {
             if let (Some(page), Some(part)) = (
                 self.pages.get_mut(&number),
@@ -175,7 +175,7 @@ impl Coherence {
     }
 
     /// Copies the device's view for a peer's RDMA Read.
-    pub(crate) fn read(&self, address: u64, destination: Span<'_>) {
+    pub(crate) fn read(&self, address: u64, destination: RegisteredSpan<'_>) {
         for_each_page(address, destination.len(), |number, range, offset| {
             if let (Some(page), Some(part)) = (
                 self.pages.get(&number),
@@ -206,7 +206,7 @@ impl Coherence {
     }
 
     /// Makes both views agree after the provider placed data in a local buffer.
-    pub(crate) fn agree(&mut self, address: u64, memory: Span<'_>) {
+    pub(crate) fn agree(&mut self, address: u64, memory: RegisteredSpan<'_>) {
         for_each_page(address, memory.len(), |number, range, offset| {
             if let (Some(page), Some(part)) = (
                 self.pages.get_mut(&number),
@@ -221,7 +221,12 @@ impl Coherence {
     }
 
     /// Performs the cache maintenance of `lmr_sync_rdma_read` and `lmr_sync_rdma_write`.
-    pub(crate) fn sync(&mut self, direction: SyncDirection, address: u64, memory: Span<'_>) {
+    pub(crate) fn sync(
+        &mut self,
+        direction: SyncDirection,
+        address: u64,
+        memory: RegisteredSpan<'_>,
+    ) {
         let seed = self.seed;
         for_each_page(address, memory.len(), |number, range, offset| {
             let (Some(page), Some(part)) = (
@@ -268,7 +273,7 @@ impl Coherence {
     }
 }
 
-fn store(memory: Span<'_>, bytes: &[u8], run: core::ops::Range<usize>) {
+fn store(memory: RegisteredSpan<'_>, bytes: &[u8], run: core::ops::Range<usize>) {
     if let Some(part) = memory.part(run.start, run.len()) {
         part.write(&bytes[run]);
     }

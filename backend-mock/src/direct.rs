@@ -5,8 +5,8 @@ use dat_core::backend::{BackendError, DirectAccess, RemoteRange};
 use dat_core::flags::MemoryPrivileges;
 
 use crate::backend::MockBackend;
-use crate::memory::Span;
 use crate::world::World;
+use dat_core::sync::RegisteredSpan;
 
 impl DirectAccess for MockBackend {
     fn load(
@@ -49,7 +49,7 @@ impl World {
         range: RemoteRange,
         length: u64,
         right: MemoryPrivileges,
-    ) -> Result<Span<'_>, BackendError> {
+    ) -> Result<RegisteredSpan<'_>, BackendError> {
         let from = self.adapters[adapter].node;
         let to = self
             .node_at(peer)

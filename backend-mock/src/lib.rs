@@ -90,7 +90,6 @@ mod fault;
 mod join;
 mod key_map;
 mod link;
-mod memory;
 mod node;
 mod options;
 mod qualifiers;

@@ -4,13 +4,13 @@ use dat_core::backend::{RemoteRange, Segment};
 use dat_core::flags::MemoryPrivileges;
 
 use crate::key_map::KeyMap;
-use crate::memory::{Memory, Span};
 use crate::window::Window;
+use dat_core::sync::{RegisteredMemory, RegisteredSpan};
 
 /// A registered region.
 #[derive(Debug)]
 pub(crate) struct Region {
-    pub(crate) memory: Memory,
+    pub(crate) memory: RegisteredMemory,
     pub(crate) domain: u32,
     pub(crate) privileges: MemoryPrivileges,
     /// Remote key; 0 if peers have no privileges.
@@ -55,7 +55,7 @@ impl Memories {
         segment: &Segment,
         domain: u32,
         right: MemoryPrivileges,
-    ) -> Option<Span<'_>> {
+    ) -> Option<RegisteredSpan<'_>> {
         let region = self.regions.get(segment.key)?;
         if region.domain != domain || !region.privileges.contains(right) {
             return None;
@@ -95,7 +95,7 @@ impl Memories {
         length: u64,
         domain: u32,
         right: MemoryPrivileges,
-    ) -> Option<Span<'_>> {
+    ) -> Option<RegisteredSpan<'_>> {
         let (key, domain_of_key, privileges) = match *self.remote_keys.get(range.key)? {
             RemoteKey::Binding => return None,
             RemoteKey::Region(key) => {
@@ -123,9 +123,9 @@ impl Memories {
 pub(crate) fn gather_scatter(
     (from, sources, from_domain): (&Memories, impl Iterator<Item = Segment>, u32),
     (to, mut destinations, to_domain): (&Memories, impl Iterator<Item = Segment>, u32),
-    mut placed: impl FnMut(u64, Span<'_>),
+    mut placed: impl FnMut(u64, RegisteredSpan<'_>),
 ) {
-    let mut room: Option<(u64, Span<'_>)> = None;
+    let mut room: Option<(u64, RegisteredSpan<'_>)> = None;
     for source in sources {
         let Some(mut rest) = from.local(&source, from_domain, MemoryPrivileges::LOCAL_READ) else {
             return;

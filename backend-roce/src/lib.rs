@@ -1,14 +1,43 @@
 //! RoCEv2 for the Direct Access Transport: RDMA in the payload of UDP datagrams.
 //!
 //! [`proto`] is the protocol as state machines, without memory of its own, clock or socket.
-//! [`port`] is the way of its datagrams. The backend over both, with sockets and a thread of the
-//! adapter, is not there yet.
+//! [`port`] is the way of its datagrams. With the feature `std`, [`RoceBackend`] is the backend over
+//! both; with `udp`, it has sockets and a thread.
 //!
 //! The requirements are numbered in `docs/spec/rocev2.md` (ROCE).
 #![no_std]
 
-#[cfg(test)]
+#[cfg(feature = "alloc")]
+extern crate alloc;
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
+#[cfg(feature = "std")]
+mod adapter;
+#[cfg(feature = "std")]
+mod attributes;
+#[cfg(feature = "std")]
+mod backend;
+#[cfg(feature = "std")]
+mod options;
 pub mod port;
 pub mod proto;
+#[cfg(feature = "std")]
+mod queues;
+#[cfg(feature = "std")]
+mod shared;
+#[cfg(feature = "std")]
+mod wait;
+
+#[cfg(feature = "std")]
+pub use adapter::AdapterCounts;
+#[cfg(feature = "std")]
+pub use backend::{RoceBackend, RoceDriver};
+#[cfg(feature = "std")]
+pub use options::RoceOptions;
+#[cfg(feature = "std")]
+pub use queues::{
+    RoceCompletionQueue, RoceReceiveQueue, RoceReceiveSlot, RoceSendQueue, RoceSendSlot,
+};
+#[cfg(feature = "std")]
+pub use wait::RoceWait;

@@ -1,14 +1,15 @@
 //! Datagrams in and out: what the adapter needs of sockets, of a network card or of a simulation.
 
-mod batch;
+#[cfg(feature = "alloc")]
+mod outbox;
 
-pub use batch::{Batch, RUN_BYTES_MAX, RUN_PACKETS_MAX};
+use core::net::SocketAddr;
 
+#[cfg(feature = "alloc")]
+pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};
+
+use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
-
-/// The port takes no more datagrams now; nothing was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortFull;
 
 /// Received packets of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +30,46 @@ impl Arrival {
     }
 }
 
-/// A way for datagrams.
-pub trait Port {
+/// The reason why a UDP port was not claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimError {
+    /// Another socket has it.
+    InUse,
+    /// The system refuses it, or has no room for another socket.
+    Refused,
+}
+
+/// A way for datagrams. All calls return at once.
+pub trait Port: Send + Sync {
+    /// Returns the address, and the UDP port that connections of this side are made from.
+    fn address(&self) -> SocketAddr;
+
+    /// Returns the path MTU to an address; `None` if there is no way to it.
+    fn path_mtu(&self, peer: SocketAddr) -> Option<PathMtu>;
+
+    /// Claims a UDP port of the address, to receive from and to send from (ROCE-44).
+    ///
+    /// # Errors
+    /// [`ClaimError::InUse`], [`ClaimError::Refused`]: nothing was claimed.
+    fn claim(&self, port: u16) -> Result<(), ClaimError>;
+
+    /// Gives a claimed port back.
+    fn release(&self, port: u16);
+
     /// Sends `packets`, of `segment` bytes each but the last, which may be shorter (ROCE-57).
     ///
     /// Packet k leaves with identification k, and its ICRC is right for that (ROCE-38). A datagram
     /// that is lost is no error: the transport repeats it.
-    fn send(&mut self, flow: &Flow, packets: &[u8], segment: usize) -> Result<(), PortFull>;
+    fn send(&self, flow: &Flow, packets: &[u8], segment: usize);
 
     /// Receives packets of one flow into `buffer`; `None` if there are none.
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<Arrival>;
+    fn receive(&self, buffer: &mut [u8]) -> Option<Arrival>;
+
+    /// Writes the beginning of a datagram that the peer's host refused into `buffer`.
+    ///
+    /// Returns its length; `None` if none was refused (ROCE-54).
+    fn refused(&self, buffer: &mut [u8]) -> Option<usize> {
+        let _ = buffer;
+        None
+    }
 }

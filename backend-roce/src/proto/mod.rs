@@ -29,8 +29,10 @@ mod psn;
 pub mod queue_pair;
 pub mod requester;
 pub mod responder;
+mod slots;
 mod time;
 
 pub use path_mtu::PathMtu;
 pub use psn::Psn;
+pub use slots::Slots;
 pub use time::{Earliest, coded_time};

@@ -11,7 +11,7 @@ use super::requester::{
 use super::responder::{
     ReceiveCompletion, ResourceSlot, Responder, ResponderCounts, ResponderOptions,
 };
-use super::{PathMtu, Psn};
+use super::{PathMtu, Psn, Slots};
 
 /// Values that REQ and REP agreed on, as one side sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +102,8 @@ impl<'s> QueuePair<'s> {
     pub fn new(
         agreement: &Agreement,
         options: &QueuePairOptions,
-        slots: &'s mut [RequestSlot],
-        resources: &'s mut [ResourceSlot],
+        slots: impl Into<Slots<'s, RequestSlot>>,
+        resources: impl Into<Slots<'s, ResourceSlot>>,
     ) -> Self {
         let requester = RequesterOptions {
             destination: agreement.peer_qpn,
@@ -124,8 +124,8 @@ impl<'s> QueuePair<'s> {
             remote_atomic: options.remote_atomic,
             rnr_timer: options.rnr_timer,
         };
-        let agreed = usize::from(agreement.responder_resources).min(resources.len());
-        let (resources, _) = resources.split_at_mut(agreed);
+        let mut resources = resources.into();
+        resources.truncate(usize::from(agreement.responder_resources));
         Self {
             qpn: agreement.qpn,
             requester: Requester::new(requester, slots),
@@ -204,6 +204,11 @@ impl<'s> QueuePair<'s> {
             return response;
         }
         self.requester.transmit(now, memory, buffer)
+    }
+
+    /// Writes the next response or acknowledgement, and no request; as [`transmit`](Self::transmit).
+    pub fn answer(&mut self, memory: &mut impl RemoteMemory, buffer: &mut [u8]) -> Option<usize> {
+        self.responder.transmit(memory, buffer)
     }
 
     /// Returns when [`expire`](Self::expire) has work to do.

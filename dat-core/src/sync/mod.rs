@@ -12,6 +12,7 @@ mod lock;
 #[cfg(loom)]
 pub(crate) mod loom_sync;
 mod mutex;
+mod registered;
 mod slot_memory;
 mod slots;
 mod word;
@@ -28,6 +29,7 @@ pub use lock::SpinLock;
 pub use lock::{NoLock, RawLock, SplitLock};
 pub(crate) use mutex::Guard;
 pub use mutex::Mutex;
+pub use registered::{RegisteredMemory, RegisteredSpan};
 pub use slot_memory::SlotMemory;
 #[cfg(feature = "std")]
 pub use slots::Access as MemoryAccess;

@@ -19,6 +19,6 @@ pub use answer::{
 pub use mad::{MAD_LENGTH, MANAGEMENT_QPN, decode_packet, encode_packet};
 pub use message::{Mad, Message};
 pub use private_data::PrivateData;
-pub use request::{ConnectRequest, Mark, REQUEST_PRIVATE, qualifier_of, service_of};
+pub use request::{ConnectRequest, Mark, PRIVATE_TAIL, REQUEST_PRIVATE, qualifier_of, service_of};
 pub use state::{Connection, ConnectionEvent, ConnectionOptions, State};
 pub use stray::{answer_unknown, refuse};

@@ -25,9 +25,16 @@ pub struct Mark {
     pub dialled: u16,
     /// Flags; none are defined yet.
     pub flags: u8,
+    /// Length of private data that the room of rdma_cm cannot hold, plus one; else 0.
+    pub private_length: u8,
     /// A random value of the request.
     pub nonce: [u8; 16],
+    /// Private data beyond the room of rdma_cm.
+    pub private_tail: [u8; PRIVATE_TAIL],
 }
+
+/// Bytes of private data that the mark can hold.
+pub const PRIVATE_TAIL: usize = 8;
 
 const MAGIC: [u8; 8] = *b"DAT-RoCE";
 const MARK_VERSION: u8 = 1;
@@ -174,9 +181,10 @@ impl ConnectRequest {
         writer.u8(mark.flags)?;
         writer.u16(mark.port)?;
         writer.u16(mark.dialled)?;
-        writer.zeros(2)?;
+        writer.u8(mark.private_length)?;
+        writer.u8(0)?;
         writer.put(&mark.nonce)?;
-        writer.zeros(8)
+        writer.put(&mark.private_tail)
     }
 
     /// Reads the body; `None` if rdma_cm's header is not there or contradicts the GIDs.
@@ -245,14 +253,17 @@ impl ConnectRequest {
         let flags = reader.u8()?;
         let port = reader.u16()?;
         let dialled = reader.u16()?;
-        reader.skip(2)?;
+        let private_length = reader.u8()?;
+        reader.skip(1)?;
         let nonce = reader.array()?;
-        reader.skip(8)?;
+        let private_tail = reader.array()?;
         let mark = Mark {
             port,
             dialled,
             flags,
+            private_length,
             nonce,
+            private_tail,
         };
         let is_marked = lids == 0 && magic == MAGIC && version == MARK_VERSION;
         Some(is_marked.then_some(mark))

@@ -70,6 +70,32 @@ pub enum Verdict {
 }
 
 impl Flow {
+    /// Returns the flow in the other direction.
+    #[must_use]
+    pub const fn reversed(&self) -> Self {
+        let addresses = match self.addresses {
+            Addresses::V4 {
+                source,
+                destination,
+            } => Addresses::V4 {
+                source: destination,
+                destination: source,
+            },
+            Addresses::V6 {
+                source,
+                destination,
+            } => Addresses::V6 {
+                source: destination,
+                destination: source,
+            },
+        };
+        Self {
+            addresses,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+        }
+    }
+
     /// Writes the ICRC into the last 4 bytes of a packet; `None` if the packet is too short.
     ///
     /// `identification` is 0, or the index of the packet in a segmented send (ROCE-38).

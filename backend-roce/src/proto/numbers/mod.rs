@@ -7,6 +7,7 @@
 
 mod permutation;
 
+use super::Slots;
 use permutation::Permutation;
 
 /// Free slots of this fraction of the table are kept, so that generations are used up slowly.
@@ -68,7 +69,7 @@ impl NumberKind {
 pub struct NumberTable<'s, T> {
     kind: NumberKind,
     permutation: Permutation,
-    slots: &'s mut [NumberSlot<T>],
+    slots: Slots<'s, NumberSlot<T>>,
     /// Low bits of a number before the permutation that are the slot.
     bits: u32,
     /// The slot that has been free the longest.
@@ -82,7 +83,12 @@ impl<'s, T> NumberTable<'s, T> {
     /// are left for generations.
     ///
     /// `secret` must be random for each adapter.
-    pub fn new(kind: NumberKind, secret: [u8; 16], slots: &'s mut [NumberSlot<T>]) -> Option<Self> {
+    pub fn new(
+        kind: NumberKind,
+        secret: [u8; 16],
+        slots: impl Into<Slots<'s, NumberSlot<T>>>,
+    ) -> Option<Self> {
+        let mut slots = slots.into();
         let count = u32::try_from(slots.len()).ok()?;
         if !(2..=1 << (kind.bits() - GENERATION_BITS)).contains(&count) {
             return None;
@@ -164,6 +170,11 @@ impl<'s, T> NumberTable<'s, T> {
         self.last = index;
         self.free = self.free.saturating_add(1);
         Some(entry)
+    }
+
+    /// Returns what all valid numbers stand for.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.entry.as_ref())
     }
 
     /// Returns the slot of a number that is valid now or was the last one of the slot.

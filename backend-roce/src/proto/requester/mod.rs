@@ -17,7 +17,7 @@ use dat_core::time::Instant;
 use super::memory::LocalError;
 use super::path_mtu::{MESSAGE_MAX, PACKETS_MAX};
 use super::time::later;
-use super::{Earliest, PathMtu, Psn, coded_time};
+use super::{Earliest, PathMtu, Psn, Slots, coded_time};
 use window::Window;
 
 /// A retry count that never ends, for RNR NAKs (ROCE-79).
@@ -73,7 +73,7 @@ struct Cursor {
 #[derive(Debug)]
 pub struct Requester<'s> {
     options: RequesterOptions,
-    slots: &'s mut [RequestSlot],
+    slots: Slots<'s, RequestSlot>,
     /// Position of the oldest request whose completion is not taken.
     taken: u64,
     /// Position of the oldest request that is not complete.
@@ -111,9 +111,10 @@ impl<'s> Requester<'s> {
     /// Makes a requester with room for as many requests as there are slots.
     ///
     /// It uses a power of two of them, and leaves the others.
-    pub fn new(options: RequesterOptions, slots: &'s mut [RequestSlot]) -> Self {
+    pub fn new(options: RequesterOptions, slots: impl Into<Slots<'s, RequestSlot>>) -> Self {
+        let mut slots = slots.into();
         let used = slots.len().checked_ilog2().map_or(0, |bits| 1 << bits);
-        let (slots, _) = slots.split_at_mut(used);
+        slots.truncate(used);
         Self {
             slots,
             taken: 0,
@@ -309,7 +310,7 @@ impl<'s> Requester<'s> {
     }
 
     /// Returns the index of a position; the number of slots is a power of two.
-    const fn index(&self, position: u64) -> usize {
+    fn index(&self, position: u64) -> usize {
         // The low bits are the same in any integer.
         position as usize & self.slots.len().wrapping_sub(1)
     }

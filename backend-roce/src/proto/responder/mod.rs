@@ -10,7 +10,7 @@ pub use resource::ResourceSlot;
 
 use super::memory::{Receive, ReceiveQueue, RemoteAddress, RemoteMemory};
 use super::packet::{NakCode, Opcode, Packet, RnrTimer};
-use super::{PathMtu, Psn};
+use super::{PathMtu, Psn, Slots};
 
 /// Values that both ends agreed on when they connected, and rights of the peer.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ enum Reply {
 #[derive(Debug)]
 pub struct Responder<'s> {
     options: ResponderOptions,
-    resources: &'s mut [ResourceSlot],
+    resources: Slots<'s, ResourceSlot>,
     /// Reads and Atomics accepted so far; the next one takes this slot, modulo their number.
     accepted: u64,
     expected: Psn,
@@ -80,7 +80,8 @@ pub struct Responder<'s> {
 
 impl<'s> Responder<'s> {
     /// Makes a responder that remembers as many Reads and Atomics as there are slots.
-    pub fn new(options: ResponderOptions, resources: &'s mut [ResourceSlot]) -> Self {
+    pub fn new(options: ResponderOptions, resources: impl Into<Slots<'s, ResourceSlot>>) -> Self {
+        let mut resources = resources.into();
         resources.fill(ResourceSlot::EMPTY);
         Self {
             resources,

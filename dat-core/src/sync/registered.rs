@@ -1,47 +1,53 @@
-//! Registered memory, and copies between its pieces.
-//!
-//! All `unsafe` code of the crate is here, except its promise as a backend.
+//! Registered memory, and copies between its pieces, for backends that move data by software.
 //!
 //! # Why this is sound
 //!
-//! - A [`Memory`] is made from a [`Registration`]. The registration's owner promised that the range
-//!   stays accessible until `deregister` returns, or until the adapter is closed, which deregisters
-//!   everything. The fabric drops the `Memory` before `deregister` returns, under the lock that
-//!   every copy holds. A [`Span`] borrows from the `Memory` and cannot outlive it.
-//! - A `Span` lies within its `Memory`: only checked arithmetic makes one, and a part is never
-//!   larger than its span.
-//! - The consumer may read and change its memory while the device does. So the copies are those of
-//!   [`dat_core::sync`], which act on such memory as relaxed atomic byte accesses. No reference to
-//!   registered memory is ever made.
+//! - A [`RegisteredMemory`] is made from a [`Registration`]. The registration's owner promised that
+//!   the range stays accessible until `deregister` returns, or until the backend is dropped, which
+//!   deregisters everything. The backend drops the `RegisteredMemory` before. A [`RegisteredSpan`]
+//!   borrows from it and cannot outlive it.
+//! - A span lies within its memory: only checked arithmetic makes one, and a part is never larger
+//!   than its span.
+//! - The consumer may read and change its memory while the backend does. So the copies act as
+//!   relaxed atomic byte accesses (`bytes`). No reference to registered memory is ever made.
 
 use core::marker::PhantomData;
 
-use dat_core::backend::Registration;
-use dat_core::sync::{copy_from_shared, copy_shared, copy_to_shared};
+use super::{copy_from_shared, copy_shared, copy_to_shared};
+use crate::backend::Registration;
 
-/// A registered range.
+/// A registered range of memory.
+///
+/// Drop it before [`deregister`](crate::backend::Backend::deregister) returns.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub struct RegisteredMemory {
     base: *mut u8,
     length: usize,
 }
 
 // SAFETY: the pointer is only used for the copies below, which may race with any access (see the
 // module documentation). The promise of the registration holds for the process, not for one thread.
-#[expect(unsafe_code, reason = "the fabric is shared between threads")]
-unsafe impl Send for Memory {}
+#[expect(unsafe_code, reason = "adapters are shared between threads")]
+unsafe impl Send for RegisteredMemory {}
 
 /// A piece of a registered range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span<'a> {
+pub struct RegisteredSpan<'a> {
     base: *mut u8,
     length: usize,
-    memory: PhantomData<&'a Memory>,
+    memory: PhantomData<&'a RegisteredMemory>,
 }
 
-impl Memory {
+impl RegisteredMemory {
     /// Returns the memory of a registration.
-    pub(crate) fn registered(registration: &Registration) -> Self {
+    ///
+    /// # Safety
+    /// The backend drops it, under a lock that every copy holds, before its
+    /// [`deregister`](crate::backend::Backend::deregister) of the region returns, and before it is
+    /// dropped itself.
+    #[expect(unsafe_code)]
+    // UNSAFETY: the registration's owner reuses its memory after deregistration.
+    pub unsafe fn new(registration: &Registration) -> Self {
         Self {
             base: registration.base(),
             length: registration.length(),
@@ -49,23 +55,23 @@ impl Memory {
     }
 
     /// Returns the address of its first byte, as the consumer uses it.
-    pub(crate) fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         self.base.addr() as u64
     }
 
     /// Returns its length in bytes.
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.length as u64
     }
 
     /// Returns the piece at this address; `None` if it does not lie within.
-    pub(crate) fn span(&self, address: u64, length: u64) -> Option<Span<'_>> {
+    pub fn span(&self, address: u64, length: u64) -> Option<RegisteredSpan<'_>> {
         let offset = usize::try_from(address.checked_sub(self.address())?).ok()?;
         self.all().part(offset, usize::try_from(length).ok()?)
     }
 
-    fn all(&self) -> Span<'_> {
-        Span {
+    fn all(&self) -> RegisteredSpan<'_> {
+        RegisteredSpan {
             base: self.base,
             length: self.length,
             memory: PhantomData,
@@ -73,18 +79,18 @@ impl Memory {
     }
 }
 
-impl<'a> Span<'a> {
+impl<'a> RegisteredSpan<'a> {
     /// Returns its length in bytes.
-    pub(crate) fn len(self) -> usize {
+    pub fn len(self) -> usize {
         self.length
     }
 
     /// Returns a part of the piece; `None` if it does not lie within.
-    pub(crate) fn part(self, offset: usize, length: usize) -> Option<Span<'a>> {
+    pub fn part(self, offset: usize, length: usize) -> Option<RegisteredSpan<'a>> {
         if offset > self.length || length > self.length - offset {
             return None;
         }
-        Some(Span {
+        Some(RegisteredSpan {
             base: self.base.wrapping_add(offset),
             length,
             memory: PhantomData,
@@ -95,7 +101,7 @@ impl<'a> Span<'a> {
     ///
     /// The two may overlap.
     #[expect(unsafe_code, reason = "device access to registered memory")]
-    pub(crate) fn copy_from(self, source: Span<'_>) {
+    pub fn copy_from(self, source: RegisteredSpan<'_>) {
         let length = self.length.min(source.length);
         // SAFETY: both pieces have `length` bytes and are registered (module documentation).
         unsafe { copy_shared(source.base, self.base, length) }
@@ -103,7 +109,7 @@ impl<'a> Span<'a> {
 
     /// Copies `source` to the start of this piece, as far as it fits.
     #[expect(unsafe_code, reason = "device access to registered memory")]
-    pub(crate) fn write(self, source: &[u8]) {
+    pub fn write(self, source: &[u8]) {
         let length = self.length.min(source.len());
         // SAFETY: the piece has `length` bytes and is registered (module documentation). The slice
         // has `length` bytes too, and is no registered memory.
@@ -112,7 +118,7 @@ impl<'a> Span<'a> {
 
     /// Copies the start of this piece to `destination`, as far as it fits.
     #[expect(unsafe_code, reason = "device access to registered memory")]
-    pub(crate) fn read(self, destination: &mut [u8]) {
+    pub fn read(self, destination: &mut [u8]) {
         let length = self.length.min(destination.len());
         // SAFETY: as in `write`.
         unsafe { copy_from_shared(self.base, destination.as_mut_ptr(), length) }
@@ -122,17 +128,18 @@ impl<'a> Span<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dat_core::backend::DomainKey;
-    use dat_core::flags::MemoryPrivileges;
-    use dat_core::memory::Region;
+    use crate::backend::DomainKey;
+    use crate::flags::MemoryPrivileges;
+    use crate::memory::Region;
 
     #[expect(unsafe_code, reason = "memory of a test, on its stack")]
-    fn memory(bytes: &mut [u8]) -> Memory {
+    fn memory(bytes: &mut [u8]) -> RegisteredMemory {
         // SAFETY: the bytes outlive the memory in each test, which accesses them only through it
         // meanwhile.
         let region = unsafe { Region::from_raw_parts(bytes.as_mut_ptr(), bytes.len()) };
         let privileges = MemoryPrivileges::ALL;
-        Memory::registered(&Registration::new(DomainKey(0), &region, privileges))
+        // SAFETY: there is no backend that could deregister the memory.
+        unsafe { RegisteredMemory::new(&Registration::new(DomainKey(0), &region, privileges)) }
     }
 
     /// Spec: EPW-41, LSW-30
@@ -141,8 +148,8 @@ mod tests {
         let mut bytes = [0u8; 16];
         let memory = memory(&mut bytes);
         let start = memory.address();
-        assert_eq!(memory.span(start, 16).map(Span::len), Some(16));
-        assert_eq!(memory.span(start + 16, 0).map(Span::len), Some(0));
+        assert_eq!(memory.span(start, 16).map(RegisteredSpan::len), Some(16));
+        assert_eq!(memory.span(start + 16, 0).map(RegisteredSpan::len), Some(0));
         assert!(memory.span(start, 17).is_none());
         assert!(memory.span(start - 1, 1).is_none());
         assert!(memory.span(start + 16, 1).is_none());

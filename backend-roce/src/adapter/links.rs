@@ -1,0 +1,822 @@
+//! Connections of an adapter: their messages, and the queue pairs that they make.
+
+use alloc::boxed::Box;
+use core::net::{IpAddr, SocketAddr};
+
+use dat_core::attributes::IaAddress;
+use dat_core::backend::{
+    BackendError, ConnectFailure, ControlEvent, PrivateData as CoreData, RequestKey,
+};
+use dat_core::time::Instant;
+
+use super::{Adapter, ENDED, State, Timer};
+use crate::port::Path;
+use crate::proto::connection::{
+    Answered, ConnectReply, ConnectRequest, Connection, ConnectionEvent, ConnectionOptions, Ids,
+    Mad, Mark, Message, PRIVATE_TAIL, PrivateData, REJECT_PRIVATE, REPLY_PRIVATE, REQUEST_PRIVATE,
+    Reason, Reject, State as LinkState, answer_unknown, decode_packet, encode_packet, refuse,
+    service_of,
+};
+use crate::proto::icrc::{Addresses, Flow, Verdict};
+use crate::proto::packet::{Packet, RnrTimer, UDP_PORT};
+use crate::proto::queue_pair::{Agreement, QueuePair, QueuePairOptions};
+use crate::proto::requester::RequestSlot;
+use crate::proto::responder::ResourceSlot;
+use crate::proto::{PathMtu, Psn};
+
+/// Time-outs without progress that are accepted.
+const RETRIES: u8 = 7;
+/// RNR NAKs without progress that are accepted.
+const NOT_READY_RETRIES: u8 = 6;
+/// The time that a peer waits where there is no receive: 0.64 ms.
+const NOT_READY: RnrTimer = RnrTimer::from_code(12);
+/// Code of the time-out of requests: 268 ms.
+const TIMEOUT: u8 = 16;
+/// First bytes of a GUID of ours (ROCE-48).
+const GUID: u64 = 0x0244_4154;
+
+/// Returns a GUID of ours.
+pub(super) const fn guid(number: u32) -> u64 {
+    GUID << 32 | number as u64
+}
+
+const fn is_ours(guid: u64) -> bool {
+    guid >> 32 == GUID
+}
+
+/// Returns the largest private data of a request, in bytes.
+pub(crate) const fn private_size() -> usize {
+    REQUEST_PRIVATE + PRIVATE_TAIL
+}
+
+/// A service point.
+pub(crate) struct Listener {
+    pub(crate) token: u64,
+    service: u64,
+    port: u16,
+}
+
+/// A connection or an attempt.
+pub(crate) struct Link {
+    connection: Connection,
+    /// Addresses of packets to the peer.
+    pub(super) path: Path,
+    /// Set if the peer is one of ours.
+    pub(super) is_marked: bool,
+    /// The queue pair, while the connection is its own.
+    pair: Option<usize>,
+    /// QPN of this side; 0 before the passive side accepts.
+    qpn: u32,
+    request: ConnectRequest,
+    /// Claimed port that the passive side uses.
+    port: Option<u16>,
+    /// Set while the consumer decides about a request.
+    waits: bool,
+    is_ready: bool,
+    timer: Option<Instant>,
+}
+
+/// Packs private data into the room of a message.
+///
+/// The last byte is the length plus one; other programs leave it 0.
+fn pack<const N: usize>(data: &[u8]) -> Option<PrivateData<N>> {
+    let mut bytes = [0; N];
+    let (last, room) = bytes.split_last_mut()?;
+    room.get_mut(..data.len())?.copy_from_slice(data);
+    *last = u8::try_from(data.len()).ok()?.checked_add(1)?;
+    PrivateData::new(&bytes)
+}
+
+/// Unpacks private data; of other programs, all of the room counts.
+fn unpack(room: &[u8]) -> CoreData {
+    let packed = || {
+        let (last, rest) = room.split_last()?;
+        let length = usize::from(*last).checked_sub(1)?;
+        let (data, padding) = rest.split_at_checked(length)?;
+        padding.iter().all(|byte| *byte == 0).then_some(data)
+    };
+    CoreData::from_slice(packed().unwrap_or(room)).unwrap_or_default()
+}
+
+/// Packs the private data of a request, with the part that the mark carries.
+fn pack_request(data: &[u8]) -> Option<(PrivateData<REQUEST_PRIVATE>, u8, [u8; PRIVATE_TAIL])> {
+    if let Some(packed) = pack(data) {
+        return Some((packed, 0, [0; PRIVATE_TAIL]));
+    }
+    let (head, rest) = data.split_at_checked(REQUEST_PRIVATE)?;
+    let mut tail = [0; PRIVATE_TAIL];
+    tail.get_mut(..rest.len())?.copy_from_slice(rest);
+    let length = u8::try_from(data.len()).ok()?.checked_add(1)?;
+    Some((PrivateData::new(head)?, length, tail))
+}
+
+fn unpack_request(request: &ConnectRequest) -> CoreData {
+    let head = request.private_data.bytes();
+    match request.mark {
+        Some(mark) if mark.private_length > 0 => {
+            let mut data = CoreData::from_slice(head).unwrap_or_default();
+            let _ = data.extend_from_slice(&mark.private_tail);
+            data.truncate(usize::from(mark.private_length) - 1);
+            data
+        }
+        _ => unpack(head),
+    }
+}
+
+/// Returns the service id of a connection qualifier.
+///
+/// Between our own ends, qualifiers beyond those of rdma_cm have ids outside of its range.
+fn service(qualifier: u64) -> u64 {
+    u16::try_from(qualifier).map_or(qualifier ^ 1 << 63, service_of)
+}
+
+/// Returns the UDP port of a connection qualifier (ROCE-44, ROCE-45).
+///
+/// Ports that need a privilege, and qualifiers that are no ports, have one below the range in which
+/// systems choose ports for clients.
+pub(crate) fn port_of(qualifier: u64) -> u16 {
+    const FIRST: u64 = 10_000;
+    const COUNT: u64 = 20_000;
+    match u16::try_from(qualifier) {
+        Ok(port) if port >= 1024 => port,
+        _ => {
+            let mixed = qualifier.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+            // Below 30,000.
+            (FIRST + mixed % COUNT) as u16
+        }
+    }
+}
+
+/// Returns the communication id of the receiver of a message; 0 in a REQ.
+const fn receiver(message: &Message) -> u32 {
+    match message {
+        Message::Request(_) => 0,
+        Message::Receipt(receipt) => receipt.ids.remote,
+        Message::Reject(reject) => reject.ids.remote,
+        Message::Reply(reply) => reply.ids.remote,
+        Message::Ready(ids) | Message::DisconnectReply(ids) => ids.remote,
+        Message::DisconnectRequest { ids, .. } => ids.remote,
+    }
+}
+
+fn source_of(flow: &Flow) -> SocketAddr {
+    let address: IpAddr = match flow.addresses {
+        Addresses::V4 { source, .. } => source.into(),
+        Addresses::V6 { source, .. } => source.into(),
+    };
+    SocketAddr::new(address, flow.source_port)
+}
+
+/// Returns the flow from one socket address to another; `None` if their families differ.
+pub(crate) fn flow_between(source: SocketAddr, destination: SocketAddr) -> Option<Flow> {
+    let addresses = match (source.ip(), destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => Addresses::V4 {
+            source,
+            destination,
+        },
+        (IpAddr::V6(source), IpAddr::V6(destination)) => Addresses::V6 {
+            source,
+            destination,
+        },
+        _ => return None,
+    };
+    Some(Flow {
+        addresses,
+        source_port: source.port(),
+        destination_port: destination.port(),
+    })
+}
+
+impl Adapter {
+    // Service points.
+
+    /// Adds a service point whose port is claimed.
+    ///
+    /// # Errors
+    /// - `QualifierInUse`: this adapter has one with the qualifier.
+    pub(crate) fn listen(&mut self, token: u64, qualifier: u64) -> Result<usize, BackendError> {
+        let service = service(qualifier);
+        if self.services.contains_key(&service) {
+            return Err(BackendError::QualifierInUse);
+        }
+        let port = port_of(qualifier);
+        let key = self.listeners.insert(Listener {
+            token,
+            service,
+            port,
+        });
+        self.services.insert(service, key);
+        *self.ports.entry(port).or_default() += 1;
+        Ok(key)
+    }
+
+    /// Returns true if a port is claimed already.
+    pub(crate) fn has_port(&self, port: u16) -> bool {
+        port == self.address.port() || self.ports.contains_key(&port)
+    }
+
+    pub(crate) fn stop_listening(&mut self, key: usize) {
+        if let Some(listener) = self.listeners.try_remove(key) {
+            self.services.remove(&listener.service);
+            self.leave_port(listener.port);
+        }
+    }
+
+    fn leave_port(&mut self, port: u16) {
+        if let Some(users) = self.ports.get_mut(&port) {
+            *users -= 1;
+            if *users == 0 {
+                self.ports.remove(&port);
+                if port != self.address.port() {
+                    self.unused_ports.push(port);
+                }
+            }
+        }
+    }
+
+    // Calls of the consumer.
+
+    /// Starts a connection.
+    ///
+    /// # Errors
+    /// - `Address`: there is no way to the peer.
+    /// - `Resources`: no QPN or communication id is left, or the private data is too long.
+    pub(crate) fn connect(
+        &mut self,
+        key: usize,
+        peer: IpAddr,
+        qualifier: u64,
+        data: &[u8],
+        mtu: PathMtu,
+    ) -> Result<(), BackendError> {
+        let resources = BackendError::Resources;
+        let (private_data, private_length, private_tail) = pack_request(data).ok_or(resources)?;
+        let dialled = port_of(qualifier);
+        let flow = flow_between(self.address, SocketAddr::new(peer, dialled))
+            .ok_or(BackendError::Address)?;
+        let pair = self.pairs.get(key).ok_or(BackendError::State)?;
+        let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
+        let shared_receive_queue = pair.shared.is_some();
+        let nonce = self.random.secret();
+        let request = ConnectRequest {
+            local_id: 0,
+            service: service(qualifier),
+            guid: self.guid,
+            qpn: 0,
+            responder_resources: reads_in,
+            initiator_depth: reads_out,
+            remote_response_timeout: ConnectionOptions::USUAL.response_timeout,
+            is_reliable: true,
+            starting_psn: Psn::new(self.random.next() as u32),
+            local_response_timeout: ConnectionOptions::USUAL.response_timeout,
+            retry_count: RETRIES,
+            rnr_retry_count: NOT_READY_RETRIES,
+            mtu: Some(mtu),
+            max_retries: ConnectionOptions::USUAL.max_retries,
+            shared_receive_queue,
+            source: self.address.ip(),
+            destination: peer,
+            source_port: self.address.port(),
+            ack_timeout: TIMEOUT,
+            mark: Some(Mark {
+                port: self.address.port(),
+                dialled,
+                flags: 0,
+                private_length,
+                nonce,
+                private_tail,
+            }),
+            private_data,
+        };
+        let qpn = self.qpns.draw(key).ok_or(resources)?;
+        let request = ConnectRequest { qpn, ..request };
+        let transaction = self.random.next();
+        let now = self.now;
+        let link = Link {
+            connection: Connection::connect(ConnectionOptions::USUAL, transaction, request, now),
+            path: flow.into(),
+            is_marked: true,
+            pair: Some(key),
+            qpn,
+            request,
+            port: None,
+            waits: false,
+            is_ready: false,
+            timer: None,
+        };
+        let Some(id) = self.links.draw(Box::new(link)) else {
+            self.qpns.remove(qpn);
+            return Err(resources);
+        };
+        if let Some(link) = self.links.get_mut(id) {
+            link.request.local_id = id;
+            link.connection =
+                Connection::connect(ConnectionOptions::USUAL, transaction, link.request, now);
+        }
+        if let Some(pair) = self.pairs.get_mut(key) {
+            pair.link = Some(id);
+            pair.state = State::Connecting;
+        }
+        self.after_link(id);
+        Ok(())
+    }
+
+    /// Accepts a request with a queue pair.
+    ///
+    /// # Errors
+    /// - `State`: the request is gone.
+    /// - `Resources`: no QPN is left, or the private data is too long.
+    pub(crate) fn accept(&mut self, id: u32, key: usize, data: &[u8]) -> Result<(), BackendError> {
+        let private_data = pack::<REPLY_PRIVATE>(data).ok_or(BackendError::Resources)?;
+        let link = self.links.get(id).filter(|link| link.waits);
+        let request = link.ok_or(BackendError::State)?.request;
+        let pair = self.pairs.get(key).ok_or(BackendError::State)?;
+        let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
+        let shared_receive_queue = pair.shared.is_some();
+        let qpn = self.qpns.draw(key).ok_or(BackendError::Resources)?;
+        let reply = ConnectReply {
+            ids: Ids::default(),
+            qpn,
+            starting_psn: Psn::new(self.random.next() as u32),
+            responder_resources: reads_in.min(request.initiator_depth),
+            initiator_depth: reads_out.min(request.responder_resources),
+            rnr_retry_count: NOT_READY_RETRIES,
+            shared_receive_queue,
+            guid: self.guid,
+            private_data,
+        };
+        let Some(agreement) = Agreement::passive(&request, &reply) else {
+            self.qpns.remove(qpn);
+            return Err(BackendError::State);
+        };
+        self.start_pair(key, id, &agreement, State::Accepting);
+        if let Some(link) = self.links.get_mut(id) {
+            link.waits = false;
+            link.qpn = qpn;
+            link.pair = Some(key);
+            link.connection.accept(reply, self.now);
+        }
+        self.waiting -= 1;
+        self.after_link(id);
+        Ok(())
+    }
+
+    /// Makes the transport of a queue pair.
+    fn start_pair(&mut self, key: usize, id: u32, agreement: &Agreement, state: State) {
+        let options = QueuePairOptions {
+            window: self.options.window,
+            timeout: TIMEOUT,
+            rnr_timer: NOT_READY,
+            remote_read: true,
+            remote_write: true,
+            remote_atomic: true,
+        };
+        if let Some(pair) = self.pairs.get_mut(key) {
+            let slots = pair.request_depth.max(1).next_power_of_two();
+            let slots: Box<[_]> = alloc::vec![RequestSlot::EMPTY; slots].into();
+            let resources = usize::from(agreement.responder_resources);
+            let resources: Box<[_]> = alloc::vec![ResourceSlot::EMPTY; resources].into();
+            pair.transport = Some(QueuePair::new(agreement, &options, slots, resources));
+            pair.link = Some(id);
+            pair.state = state;
+        }
+    }
+
+    /// Rejects a request.
+    pub(crate) fn reject(&mut self, id: u32, by_consumer: bool, data: &[u8]) {
+        let Some(link) = self.links.get_mut(id).filter(|link| link.waits) else {
+            return;
+        };
+        let kept = data.get(..private_size()).unwrap_or(data);
+        let private_data = pack::<REJECT_PRIVATE>(kept).filter(|_| by_consumer);
+        let reject = Reject {
+            ids: Ids::default(),
+            answered: Answered::Request,
+            reason: if by_consumer {
+                Reason::CONSUMER
+            } else {
+                Reason::INVALID_SERVICE
+            },
+            mtu: None,
+            private_data: private_data.unwrap_or(PrivateData::NONE),
+        };
+        link.waits = false;
+        link.connection.reject(reject, self.now);
+        self.waiting -= 1;
+        self.after_link(id);
+    }
+
+    /// Rejects all requests that wait, at the end of the adapter.
+    pub(super) fn refuse_waiting(&mut self) {
+        let incoming: alloc::vec::Vec<u32> = self.incoming.values().copied().collect();
+        for id in incoming {
+            self.reject(id, false, &[]);
+        }
+    }
+
+    /// Ends the connection of a queue pair by a message.
+    pub(super) fn disconnect_link(&mut self, key: usize) {
+        let Some(id) = self.pairs.get(key).and_then(|pair| pair.link) else {
+            return;
+        };
+        let transaction = self.random.next();
+        if let Some(link) = self.links.get_mut(id) {
+            link.connection.disconnect(transaction, self.now);
+        }
+        self.detach(id);
+        self.after_link(id);
+    }
+
+    /// Separates a connection that has ended from its queue pair; packets find it no more.
+    fn detach(&mut self, id: u32) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        link.pair = None;
+        if let Some(pair) = self.qpns.get_mut(link.qpn) {
+            *pair = ENDED;
+        }
+    }
+
+    // Messages.
+
+    /// Takes a message of connection management.
+    pub(super) fn management(&mut self, wire: &Flow, datagram: &[u8], packet: &Packet<'_>) {
+        let Some(mad) = decode_packet(packet).and_then(Mad::decode) else {
+            self.counts.dropped += 1;
+            return;
+        };
+        if let Message::Request(request) = mad.message {
+            self.request_came(wire, datagram, &mad, &request);
+            return;
+        }
+        let id = receiver(&mad.message);
+        let Some(link) = self.links.get_mut(id) else {
+            if wire.verify(datagram) == Verdict::Wrong {
+                self.counts.bad_icrc += 1;
+            } else if let Some(answer) = answer_unknown(&mad) {
+                self.write_mad(&wire.reversed().into(), &answer);
+            }
+            return;
+        };
+        if link.path.view.reversed().verify(datagram) == Verdict::Wrong {
+            // The answer of another program names the addresses of the wire.
+            let connects = link.connection.state() == LinkState::RequestSent;
+            if !connects || wire.verify(datagram) == Verdict::Wrong {
+                self.counts.bad_icrc += 1;
+                return;
+            }
+            link.path = wire.reversed().into();
+        }
+        if let Message::Reply(reply) = mad.message {
+            link.is_marked = is_ours(reply.guid);
+        }
+        let answered = matches!(mad.message, Message::Receipt(_));
+        if answered && let Some(token) = self.token_of(id) {
+            self.raise(ControlEvent::Answered { queue_pair: token });
+        }
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        let event = link.connection.receive(&mad, self.now);
+        self.link_event(id, event);
+    }
+
+    /// Returns the token of a queue pair whose attempt to connect is pending.
+    fn token_of(&self, id: u32) -> Option<u64> {
+        let pair = self.pairs.get(self.links.get(id)?.pair?)?;
+        (pair.state == State::Connecting).then_some(pair.token)
+    }
+
+    fn request_came(&mut self, wire: &Flow, datagram: &[u8], mad: &Mad, request: &ConnectRequest) {
+        let marked = request.mark.and_then(|mark| {
+            let source = SocketAddr::new(request.source, mark.port);
+            let destination = SocketAddr::new(request.destination, mark.dialled);
+            flow_between(source, destination)
+        });
+        let view = marked.unwrap_or(*wire);
+        if view.verify(datagram) == Verdict::Wrong {
+            self.counts.bad_icrc += 1;
+            return;
+        }
+        let known = self.incoming.get(&(request.guid, request.local_id));
+        if let Some(id) = known.copied() {
+            if let Some(link) = self.links.get_mut(id) {
+                let event = link.connection.receive(mad, self.now);
+                self.link_event(id, event);
+            }
+            return;
+        }
+        let mut path = Path {
+            wire: wire.reversed(),
+            view: view.reversed(),
+        };
+        if marked.is_none() {
+            // A kernel sends from any port, and receives at this one only.
+            path.wire.destination_port = UDP_PORT;
+            path.view.destination_port = UDP_PORT;
+        }
+        let listener = self.services.get(&request.service).copied();
+        let listener = listener.and_then(|key| self.listeners.get(key));
+        let token = listener.map(|listener| listener.token);
+        let peer = source_of(wire);
+        let largest = self.options.mtu;
+        let refusal = if !request.is_reliable {
+            Some((Reason::INVALID_TRANSPORT, None))
+        } else if token.is_none() {
+            Some((Reason::INVALID_SERVICE, None))
+        } else if request.mtu.is_none_or(|mtu| mtu > largest) {
+            Some((Reason::INVALID_MTU, Some(largest.code())))
+        } else if self.waiting >= self.options.backlog {
+            Some((Reason::NO_RESOURCES, None))
+        } else {
+            None
+        };
+        let (Some(token), None) = (token, refusal) else {
+            let (reason, mtu) = refusal.unwrap_or((Reason::INVALID_SERVICE, None));
+            self.write_mad(&path, &refuse(mad.transaction, request, reason, mtu));
+            return;
+        };
+        let options = ConnectionOptions::USUAL;
+        let port = path.wire.source_port;
+        let link = Link {
+            connection: Connection::incoming(options, mad.transaction, request, 0),
+            path,
+            is_marked: marked.is_some(),
+            pair: None,
+            qpn: 0,
+            request: *request,
+            port: self.ports.contains_key(&port).then_some(port),
+            waits: true,
+            is_ready: false,
+            timer: None,
+        };
+        let port = link.port;
+        let Some(id) = self.links.draw(Box::new(link)) else {
+            let reason = Reason::NO_RESOURCES;
+            self.write_mad(&path, &refuse(mad.transaction, request, reason, None));
+            return;
+        };
+        if let Some(users) = port.and_then(|port| self.ports.get_mut(&port)) {
+            *users += 1;
+        }
+        self.incoming.insert((request.guid, request.local_id), id);
+        self.waiting += 1;
+        if let Some(link) = self.links.get_mut(id) {
+            link.connection = Connection::incoming(options, mad.transaction, request, id);
+            // The peer learns at once that its request has come.
+            let _ = link.connection.receive(mad, self.now);
+        }
+        self.after_link(id);
+        self.raise(ControlEvent::ConnectionRequest {
+            listener: token,
+            request: RequestKey(id as usize),
+            remote: IaAddress::from(peer),
+            remote_port: peer.port().into(),
+            local: IaAddress::from(self.address),
+            private_data: unpack_request(request),
+        });
+    }
+
+    /// Takes a request on a queue pair for the last message of the handshake (ROCE-167).
+    pub(super) fn note_request(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id)
+            && let Some(event) = link.connection.note_request()
+        {
+            self.link_event(id, Some(event));
+        }
+    }
+
+    pub(super) fn expire_link(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.timer = None;
+            let event = link.connection.expire(self.now);
+            self.link_event(id, event);
+        }
+    }
+
+    /// Fails an attempt whose request was refused by the peer's host, or tries another port.
+    ///
+    /// `datagram` is the beginning of the refused one.
+    pub(crate) fn refused(&mut self, datagram: &[u8]) {
+        // Behind BTH, DETH and the header of the MAD.
+        const OFFSET: usize = 44;
+        let id = datagram.get(OFFSET..).and_then(|rest| rest.first_chunk());
+        let Some(id) = id.map(|bytes| u32::from_be_bytes(*bytes)) else {
+            return;
+        };
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        if link.connection.state() != LinkState::RequestSent {
+            return;
+        }
+        let dialled = link.path.wire.destination_port;
+        let long = link
+            .request
+            .mark
+            .is_some_and(|mark| mark.private_length > 0);
+        let own = link.path.wire.source_port;
+        if dialled == UDP_PORT || own == UDP_PORT || long {
+            let transaction = self.random.next();
+            link.connection.disconnect(transaction, self.now);
+            self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
+            return;
+        }
+        // A kernel, or an adapter of hardware, has its own port.
+        link.path.wire.destination_port = UDP_PORT;
+        link.path.view.destination_port = UDP_PORT;
+        if let Some(mark) = &mut link.request.mark {
+            mark.dialled = UDP_PORT;
+        }
+        let transaction = self.random.next();
+        link.connection = Connection::connect(
+            ConnectionOptions::USUAL,
+            transaction,
+            link.request,
+            self.now,
+        );
+        self.after_link(id);
+    }
+
+    /// Takes over what a connection has done, and its event.
+    fn link_event(&mut self, id: u32, event: Option<ConnectionEvent>) {
+        match event {
+            None => {}
+            Some(ConnectionEvent::Accepted(reply)) => self.accepted(id, &reply),
+            Some(ConnectionEvent::Established) => self.established(id),
+            Some(ConnectionEvent::Rejected(reject)) => {
+                let failure = if reject.reason == Reason::CONSUMER {
+                    ConnectFailure::PeerRejected(unpack(reject.private_data.bytes()))
+                } else {
+                    ConnectFailure::NonPeerRejected
+                };
+                self.attempt_failed(id, failure);
+            }
+            Some(ConnectionEvent::Unreachable) => {
+                let pair = self.links.get(id).and_then(|link| link.pair);
+                let state = pair
+                    .and_then(|key| self.pairs.get(key))
+                    .map(|pair| pair.state);
+                let failure = if state == Some(State::Accepting) {
+                    ConnectFailure::TimedOut
+                } else {
+                    ConnectFailure::Unreachable
+                };
+                self.attempt_failed(id, failure);
+            }
+            Some(ConnectionEvent::Disconnected) => self.disconnected(id),
+            Some(ConnectionEvent::DisconnectDone | ConnectionEvent::Released) => {}
+        }
+        self.after_link(id);
+    }
+
+    /// Active side: makes the queue pair ready.
+    fn accepted(&mut self, id: u32, reply: &ConnectReply) {
+        let Some(link) = self.links.get(id) else {
+            return;
+        };
+        let Some((key, agreement)) = link.pair.zip(Agreement::active(&link.request, reply)) else {
+            return;
+        };
+        self.start_pair(key, id, &agreement, State::Connected);
+        if let Some(queue_pair) = self.pairs.get(key).map(|pair| pair.token) {
+            self.raise(ControlEvent::Established {
+                queue_pair,
+                private_data: unpack(reply.private_data.bytes()),
+            });
+        }
+    }
+
+    /// Passive side: the peer has the acceptance.
+    fn established(&mut self, id: u32) {
+        let Some(key) = self.links.get(id).and_then(|link| link.pair) else {
+            return;
+        };
+        if let Some(pair) = self.pairs.get_mut(key) {
+            pair.state = State::Connected;
+            let queue_pair = pair.token;
+            self.raise(ControlEvent::Established {
+                queue_pair,
+                private_data: CoreData::new(),
+            });
+        }
+    }
+
+    fn attempt_failed(&mut self, id: u32, failure: ConnectFailure) {
+        let pair = self.links.get(id).and_then(|link| link.pair);
+        self.detach(id);
+        self.forget_request(id);
+        if let Some(key) = pair
+            && let Some(pair) = self.pairs.get(key)
+        {
+            let queue_pair = pair.token;
+            self.stop_pair(key);
+            self.raise(ControlEvent::ConnectFailed {
+                queue_pair,
+                failure,
+            });
+        }
+    }
+
+    /// Forgets a request that its peer has taken back.
+    fn forget_request(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id)
+            && core::mem::take(&mut link.waits)
+        {
+            self.waiting -= 1;
+        }
+    }
+
+    fn disconnected(&mut self, id: u32) {
+        let Some(key) = self.links.get(id).and_then(|link| link.pair) else {
+            return;
+        };
+        let Some(pair) = self.pairs.get(key) else {
+            return;
+        };
+        let (queue_pair, state) = (pair.token, pair.state);
+        if state == State::Accepting {
+            // The peer was connected: its last message of the handshake is lost.
+            self.established(id);
+        }
+        self.detach(id);
+        self.stop_pair(key);
+        if matches!(state, State::Accepting | State::Connected) {
+            self.raise(ControlEvent::Disconnected { queue_pair });
+        }
+    }
+
+    /// Sets the timer of a connection, notes its messages, and removes it if it is over.
+    fn after_link(&mut self, id: u32) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        let deadline = link.connection.deadline();
+        let old = core::mem::replace(&mut link.timer, deadline);
+        if !core::mem::replace(&mut link.is_ready, true) {
+            self.ready_links.push_back(id);
+        }
+        self.set_timer(Timer::Link(id), old, deadline);
+    }
+
+    /// Writes the messages of a connection.
+    pub(super) fn transmit_link(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.is_ready = false;
+        }
+        while let Some(link) = self.links.get_mut(id) {
+            let path = link.path;
+            let Some(mad) = link.connection.transmit() else {
+                if link.connection.state() == LinkState::Closed {
+                    self.remove_link(id);
+                }
+                return;
+            };
+            self.write_mad(&path, &mad);
+        }
+    }
+
+    /// Removes a connection that is over; its QPN may be used again.
+    fn remove_link(&mut self, id: u32) {
+        self.detach(id);
+        self.forget_request(id);
+        let Some(link) = self.links.remove(id) else {
+            return;
+        };
+        self.set_timer(Timer::Link(id), link.timer, None);
+        self.qpns.remove(link.qpn);
+        let key = (link.request.guid, link.request.local_id);
+        if self.incoming.get(&key) == Some(&id) {
+            self.incoming.remove(&key);
+        }
+        if let Some(port) = link.port {
+            self.leave_port(port);
+        }
+    }
+
+    fn write_mad(&mut self, path: &Path, mad: &Mad) {
+        let psn = Psn::new(self.random.next() as u32);
+        let bytes = mad.encode();
+        self.outbox
+            .add(path, |buffer| encode_packet(&bytes, psn, buffer));
+    }
+
+    /// Returns true if messages that end connections are still to be answered (ROCE-178).
+    pub(crate) fn is_ending(&self) -> bool {
+        let ending = |link: &Link| matches!(link.connection.state(), LinkState::DisconnectSent);
+        !self.ready_links.is_empty() || self.links.iter().any(|link| ending(link))
+    }
+}
+
+/// The refusal of a host on which nobody listens.
+const NOBODY: Reject = Reject {
+    ids: Ids {
+        local: 0,
+        remote: 0,
+    },
+    answered: Answered::Request,
+    reason: Reason::INVALID_SERVICE,
+    mtu: None,
+    private_data: PrivateData::NONE,
+};

@@ -1,0 +1,306 @@
+//! Regions and windows of an adapter, and the keys that name them.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use dat_core::backend::{BindRequest, RegionKeys, Registration, Segment};
+use dat_core::flags::MemoryPrivileges;
+use dat_core::sync::{RegisteredMemory, RegisteredSpan};
+use slab::Slab;
+
+use crate::proto::memory::{AccessError, LocalError, RemoteAddress, Right};
+use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
+
+/// A registered region.
+struct Region {
+    memory: RegisteredMemory,
+    domain: usize,
+    privileges: MemoryPrivileges,
+}
+
+/// A memory window.
+struct Window {
+    domain: usize,
+    bound: Option<Binding>,
+}
+
+/// The binding of a window to a range of a region.
+#[derive(Clone, Copy)]
+struct Binding {
+    /// Key of the window.
+    key: u32,
+    /// Key of the region.
+    region: u32,
+    address: u64,
+    length: u64,
+    privileges: MemoryPrivileges,
+}
+
+/// Object that a key names.
+#[derive(Clone, Copy)]
+enum Named {
+    Region(usize),
+    Window(usize),
+    /// A window, once a bind is carried out.
+    Binding,
+}
+
+/// Regions and windows; their keys are drawn from one table (ROCE-130).
+pub(crate) struct Memories {
+    regions: Slab<Region>,
+    windows: Slab<Window>,
+    keys: NumberTable<'static, Named>,
+}
+
+impl Memories {
+    /// Makes a table of `keys` slots.
+    ///
+    /// # Panics
+    /// If `keys` is below 2 or above 2^24.
+    pub(crate) fn new(secret: [u8; 16], keys: usize) -> Self {
+        let slots: Vec<_> = (0..keys).map(|_| NumberSlot::EMPTY).collect();
+        let slots: Box<[_]> = slots.into();
+        Self {
+            regions: Slab::new(),
+            windows: Slab::new(),
+            keys: NumberTable::new(NumberKind::Word, secret, slots).expect("a number of keys"),
+        }
+    }
+
+    /// Returns how many keys can be valid at a time.
+    pub(crate) fn capacity(&self) -> usize {
+        self.keys.capacity()
+    }
+
+    /// Registers memory; `None` if all keys are in use.
+    #[expect(unsafe_code, reason = "the device of this backend is its own code")]
+    pub(crate) fn register(&mut self, registration: &Registration) -> Option<RegionKeys> {
+        let object = self.regions.vacant_key();
+        let key = self.keys.draw(Named::Region(object))?;
+        let privileges = registration.privileges();
+        self.regions.insert(Region {
+            // SAFETY: `deregister` and the drop of the backend remove the region under the lock of
+            // the adapter, which every copy holds.
+            memory: unsafe { RegisteredMemory::new(registration) },
+            domain: registration.domain().0,
+            privileges,
+        });
+        let remote_rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+        let is_remote = privileges.intersects(remote_rights);
+        Some(RegionKeys {
+            object,
+            local: key,
+            remote: if is_remote { key } else { 0 },
+        })
+    }
+
+    pub(crate) fn deregister(&mut self, region: RegionKeys) {
+        if let Some(Named::Region(object)) = self.keys.get(region.local).copied() {
+            self.keys.remove(region.local);
+            self.regions.try_remove(object);
+        }
+    }
+
+    pub(crate) fn deregister_all(&mut self) {
+        self.regions.clear();
+        self.windows.clear();
+    }
+
+    pub(crate) fn create_window(&mut self, domain: usize) -> usize {
+        self.windows.insert(Window {
+            domain,
+            bound: None,
+        })
+    }
+
+    pub(crate) fn windows(&self) -> usize {
+        self.windows.len()
+    }
+
+    /// Removes a window; its key is invalid at once.
+    pub(crate) fn destroy_window(&mut self, window: usize) {
+        let removed = self.windows.try_remove(window);
+        if let Some(bound) = removed.and_then(|window| window.bound) {
+            self.keys.remove(bound.key);
+        }
+    }
+
+    /// Draws the key of a window for a bind; `None` if there is no such window or no key left.
+    pub(crate) fn begin_bind(&mut self, window: usize) -> Option<u32> {
+        self.windows.get(window)?;
+        self.keys.draw(Named::Binding)
+    }
+
+    /// Returns the key of a bind that is not carried out.
+    pub(crate) fn cancel_bind(&mut self, key: u32) {
+        self.keys.remove(key);
+    }
+
+    /// Binds a window of `domain` to its new key; the old key becomes invalid.
+    ///
+    /// An empty range only unbinds. After an error the window is unbound.
+    pub(crate) fn bind(
+        &mut self,
+        request: &BindRequest,
+        key: u32,
+        domain: usize,
+    ) -> Result<(), LocalError> {
+        let allowed = self.may_bind(request, domain);
+        let binds = allowed && request.length > 0;
+        let old = self.windows.get_mut(request.window.0).and_then(|window| {
+            let bound = binds.then_some(Binding {
+                key,
+                region: request.region.local,
+                address: request.address,
+                length: request.length,
+                privileges: request.privileges,
+            });
+            core::mem::replace(&mut window.bound, bound)
+        });
+        if let Some(old) = old {
+            self.keys.remove(old.key);
+        }
+        match self.keys.get_mut(key).filter(|_| binds) {
+            Some(named) => *named = Named::Window(request.window.0),
+            None => self.cancel_bind(key),
+        }
+        allowed.then_some(()).ok_or(LocalError)
+    }
+
+    fn may_bind(&self, request: &BindRequest, domain: usize) -> bool {
+        let window = self.windows.get(request.window.0);
+        if window.is_none_or(|window| window.domain != domain) {
+            return false;
+        }
+        if request.length == 0 {
+            return true;
+        }
+        let mut needed = MemoryPrivileges::empty();
+        if request.privileges.contains(MemoryPrivileges::REMOTE_READ) {
+            needed |= MemoryPrivileges::LOCAL_READ;
+        }
+        if request.privileges.contains(MemoryPrivileges::REMOTE_WRITE) {
+            needed |= MemoryPrivileges::LOCAL_WRITE;
+        }
+        self.region(request.region.local, domain, needed)
+            .and_then(|region| region.memory.span(request.address, request.length))
+            .is_some()
+    }
+
+    /// Returns the region of a key, if it is in `domain` and has the privileges.
+    fn region(&self, key: u32, domain: usize, needed: MemoryPrivileges) -> Option<&Region> {
+        let Named::Region(object) = *self.keys.get(key)? else {
+            return None;
+        };
+        let region = self.regions.get(object)?;
+        (region.domain == domain && region.privileges.contains(needed)).then_some(region)
+    }
+
+    /// Returns the memory of a local segment.
+    fn local(
+        &self,
+        segment: &Segment,
+        domain: usize,
+        needed: MemoryPrivileges,
+    ) -> Option<RegisteredSpan<'_>> {
+        let region = self.region(segment.key, domain, needed)?;
+        region
+            .memory
+            .span(segment.address, u64::from(segment.length))
+    }
+
+    /// Returns the memory that a peer names on a queue pair of `domain` (ROCE-109, ROCE-110).
+    pub(crate) fn remote(
+        &self,
+        at: RemoteAddress,
+        length: u32,
+        right: Right,
+        domain: usize,
+    ) -> Result<RegisteredSpan<'_>, AccessError> {
+        let needed = match right {
+            Right::Read => MemoryPrivileges::REMOTE_READ,
+            Right::Write => MemoryPrivileges::REMOTE_WRITE,
+            Right::Atomic => MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE,
+        };
+        self.find_remote(at, u64::from(length), needed, domain)
+            .ok_or(AccessError)
+    }
+
+    fn find_remote(
+        &self,
+        at: RemoteAddress,
+        length: u64,
+        needed: MemoryPrivileges,
+        domain: usize,
+    ) -> Option<RegisteredSpan<'_>> {
+        let region = match *self.keys.get(at.key)? {
+            Named::Binding => return None,
+            Named::Region(_) => self.region(at.key, domain, needed)?,
+            Named::Window(window) => {
+                let window = self.windows.get(window)?;
+                let bound = window.bound.as_ref()?;
+                let start = at.address.checked_sub(bound.address)?;
+                let inside = start <= bound.length && length <= bound.length - start;
+                if !inside || window.domain != domain || !bound.privileges.contains(needed) {
+                    return None;
+                }
+                self.region(bound.region, domain, MemoryPrivileges::empty())?
+            }
+        };
+        region.memory.span(at.address, length)
+    }
+
+    /// Fills `bytes` from the segments, from `offset` of their sequence on.
+    pub(crate) fn gather(
+        &self,
+        segments: &[Segment],
+        domain: usize,
+        offset: u32,
+        bytes: &mut [u8],
+    ) -> Result<(), LocalError> {
+        let mut rest = bytes;
+        for part in parts(segments, offset, rest.len()) {
+            let span = self.local(&part, domain, MemoryPrivileges::LOCAL_READ);
+            let (now, later) = rest.split_at_mut(part.length as usize);
+            span.ok_or(LocalError)?.read(now);
+            rest = later;
+        }
+        rest.is_empty().then_some(()).ok_or(LocalError)
+    }
+
+    /// Copies `bytes` into the segments, from `offset` of their sequence on.
+    pub(crate) fn scatter(
+        &self,
+        segments: &[Segment],
+        domain: usize,
+        offset: u32,
+        bytes: &[u8],
+    ) -> Result<(), LocalError> {
+        let mut rest = bytes;
+        for part in parts(segments, offset, rest.len()) {
+            let span = self.local(&part, domain, MemoryPrivileges::LOCAL_WRITE);
+            let (now, later) = rest.split_at(part.length as usize);
+            span.ok_or(LocalError)?.write(now);
+            rest = later;
+        }
+        rest.is_empty().then_some(()).ok_or(LocalError)
+    }
+}
+
+/// Returns the parts of the segments that `length` bytes from `offset` on take.
+fn parts(segments: &[Segment], offset: u32, length: usize) -> impl Iterator<Item = Segment> + '_ {
+    let mut skip = offset;
+    let mut left = length;
+    segments.iter().filter_map(move |segment| {
+        let skipped = skip.min(segment.length);
+        skip -= skipped;
+        let room = segment.length - skipped;
+        let taken = (room as usize).min(left) as u32;
+        left -= taken as usize;
+        (taken > 0).then_some(Segment {
+            address: segment.address.wrapping_add(u64::from(skipped)),
+            length: taken,
+            key: segment.key,
+        })
+    })
+}

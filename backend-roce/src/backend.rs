@@ -1,0 +1,581 @@
+//! The backend: an adapter for the core.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use dat_core::attributes::{IaAttributes, ProviderAttributes};
+use dat_core::backend::{
+    Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, Extensions,
+    ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration,
+    RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
+};
+use dat_core::time::Instant;
+
+use crate::adapter::{
+    Adapter, AdapterCounts, CompletionRing, Pair, SharedReceives, State, port_of,
+};
+use crate::attributes;
+use crate::options::RoceOptions;
+use crate::port::{ClaimError, Port};
+use crate::queues::{Owner, RoceCompletionQueue, RoceReceiveQueue, RoceSendQueue};
+use crate::shared::Shared;
+
+/// First port that an adapter chooses for a service point, above those of clients.
+const FIRST_CHOSEN: u16 = 61_000;
+
+/// An adapter that speaks RoCEv2 over a port for datagrams.
+///
+/// Dropping it ends its connections and removes its regions.
+pub struct RoceBackend {
+    shared: Arc<Shared>,
+    /// The next port to choose for a service point.
+    next_port: u16,
+}
+
+impl RoceBackend {
+    /// Makes an adapter over `port` that has no thread.
+    ///
+    /// Polls of completion queues take the packets that have come. Timers run in `progress`, whose
+    /// argument is the time.
+    pub fn over(port: impl Port + 'static, options: RoceOptions) -> Self {
+        Self::new(Box::new(port), options, None)
+    }
+
+    pub(crate) fn new(
+        port: Box<dyn Port>,
+        options: RoceOptions,
+        clock: Option<fn() -> Instant>,
+    ) -> Self {
+        let adapter = Adapter::new(options, port.address());
+        Self {
+            shared: Arc::new(Shared::new(adapter, port, clock)),
+            next_port: FIRST_CHOSEN,
+        }
+    }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Returns the counts of the adapter.
+    #[must_use]
+    pub fn counts(&self) -> AdapterCounts {
+        self.shared.enter(|adapter| adapter.counts)
+    }
+
+    /// Returns a handle that moves the packets of the adapter without the core.
+    #[must_use]
+    pub fn driver(&self) -> RoceDriver {
+        RoceDriver(Arc::clone(&self.shared))
+    }
+
+    /// Calls `on_event` after events that `progress` has to handle; only the first call counts.
+    ///
+    /// It is called without locks, by the thread of the adapter or by one that makes a call.
+    pub fn on_event(&self, on_event: impl Fn() + Send + Sync + 'static) {
+        self.shared.set_on_event(Box::new(on_event));
+    }
+}
+
+/// Moves the packets of an adapter that has no thread.
+pub struct RoceDriver(Arc<Shared>);
+
+impl RoceDriver {
+    /// Takes the packets that have come and sends those that are due; returns true if any came.
+    pub fn move_packets(&self) -> bool {
+        let any = self.0.take_packets();
+        self.0.flush();
+        any
+    }
+
+    /// Does what is due by `now`.
+    pub fn drive(&self, now: Instant) {
+        self.0.drive_at(now);
+    }
+
+    /// Returns when [`drive`](Self::drive) has work to do if no packet comes.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.enter(|adapter| adapter.deadline())
+    }
+}
+
+/// Fails if a limit is reached.
+fn room(used: usize, limit: i32) -> Result<(), BackendError> {
+    let limit = usize::try_from(limit).unwrap_or(0);
+    (used < limit).then_some(()).ok_or(BackendError::Resources)
+}
+
+/// Fails if a value is above its limit.
+fn within(value: i32, limit: i32) -> Result<(), BackendError> {
+    (value <= limit)
+        .then_some(())
+        .ok_or(BackendError::Resources)
+}
+
+fn within_unsigned(value: u32, limit: i32) -> Result<(), BackendError> {
+    within(i32::try_from(value).unwrap_or(i32::MAX), limit)
+}
+
+impl Adapter {
+    /// Checks the objects and sizes that a request for a queue pair names.
+    fn check_queue_pair(&mut self, request: &QueuePairRequest) -> Result<(), BackendError> {
+        let queues = [request.request_queue, request.receive_queue];
+        let mut queues = queues.into_iter().flatten();
+        let known = queues.all(|number| self.completion_queue(number).is_some())
+            && request
+                .shared_receive_queue
+                .is_none_or(|key| self.shared_receives.contains(key.0));
+        if !known {
+            return Err(BackendError::State);
+        }
+        let segments = crate::adapter::SEGMENTS as i32;
+        let attributes = &request.attributes;
+        within(attributes.max_request_dtos, attributes::WORK_REQUESTS)?;
+        within(attributes.max_recv_dtos, attributes::WORK_REQUESTS)?;
+        within(attributes.max_request_iov, segments)?;
+        within(attributes.max_recv_iov, segments)?;
+        within(attributes.max_rdma_read_in, attributes::READS)?;
+        within(attributes.max_rdma_read_out, attributes::READS)
+    }
+}
+
+#[expect(unsafe_code, reason = "the device of this backend is its own code")]
+// SAFETY: registered memory is touched only through spans of `Memories`, each found by key, domain,
+// privilege and range under the lock of the adapter. `deregister` and the drop of the backend remove
+// the memory under that lock. A request is complete only when the transport never sends its data
+// again (ROCE-90), and a queue pair that is reset or destroyed has no transport any more.
+unsafe impl Backend for RoceBackend {
+    type CompletionQueue = RoceCompletionQueue;
+    type SendQueue = RoceSendQueue;
+    type ReceiveQueue = RoceReceiveQueue;
+    type SharedReceiveQueue = RoceReceiveQueue;
+
+    fn ia_attributes(&self) -> IaAttributes {
+        self.shared.enter(|adapter| attributes::adapter(adapter))
+    }
+
+    fn provider_attributes(&self) -> ProviderAttributes {
+        attributes::provider()
+    }
+
+    fn extensions(&self) -> Extensions {
+        Extensions::all()
+    }
+
+    fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
+        self.shared.enter(|adapter| {
+            room(adapter.domains.len(), attributes::DOMAINS)?;
+            Ok(DomainKey(adapter.domains.insert(())))
+        })
+    }
+
+    fn destroy_domain(&mut self, domain: DomainKey) {
+        self.shared
+            .enter(|adapter| adapter.domains.try_remove(domain.0));
+    }
+
+    fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
+        self.shared
+            .enter(|adapter| adapter.memories.register(registration))
+            .ok_or(BackendError::Resources)
+    }
+
+    fn deregister(&mut self, region: RegionKeys) {
+        self.shared
+            .enter(|adapter| adapter.memories.deregister(region));
+    }
+
+    fn sync(&mut self, _direction: SyncDirection, _address: u64, _length: u64) {
+        // Orders earlier stores of other threads before this call, and their later loads after it
+        // (LSW-31); the processor moves the data.
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
+        self.shared.enter(|adapter| {
+            let limit = i32::try_from(adapter.memories.capacity()).unwrap_or(i32::MAX);
+            room(adapter.memories.windows(), limit)?;
+            Ok(WindowKey(adapter.memories.create_window(domain.0)))
+        })
+    }
+
+    fn destroy_window(&mut self, window: WindowKey) {
+        self.shared
+            .enter(|adapter| adapter.memories.destroy_window(window.0));
+    }
+
+    fn create_completion_queue(
+        &mut self,
+        number: u32,
+        depth: u32,
+    ) -> Result<RoceCompletionQueue, BackendError> {
+        let ready = Arc::new(AtomicUsize::new(0));
+        self.shared.enter(|adapter| {
+            room(
+                adapter.completion_queue_count,
+                attributes::COMPLETION_QUEUES,
+            )?;
+            within_unsigned(depth, attributes::COMPLETIONS)?;
+            let ring = CompletionRing::new(depth, Arc::clone(&ready));
+            let added = adapter.add_completion_queue(number, ring);
+            added.then_some(()).ok_or(BackendError::State)
+        })?;
+        Ok(RoceCompletionQueue {
+            shared: Arc::clone(&self.shared),
+            number,
+            ready,
+            immediate: None,
+        })
+    }
+
+    fn resize_completion_queue(
+        &mut self,
+        queue: &mut RoceCompletionQueue,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        self.shared.enter(|adapter| {
+            let ring = adapter.completion_queue(queue.number);
+            let ring = ring.ok_or(BackendError::State)?;
+            within_unsigned(depth, attributes::COMPLETIONS)?;
+            ring.resize(depth);
+            Ok(())
+        })
+    }
+
+    fn destroy_completion_queue(&mut self, queue: RoceCompletionQueue) {
+        self.shared
+            .enter(|adapter| adapter.remove_completion_queue(queue.number));
+    }
+
+    fn create_shared_receive_queue(
+        &mut self,
+        token: u64,
+        domain: DomainKey,
+        depth: u32,
+        segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, RoceReceiveQueue), BackendError> {
+        let key = self.shared.enter(|adapter| {
+            room(adapter.shared_receives.len(), attributes::SHARED_QUEUES)?;
+            within_unsigned(depth, attributes::SHARED_RECEIVES)?;
+            within_unsigned(segments, crate::adapter::SEGMENTS as i32)?;
+            Ok(adapter.shared_receives.insert(SharedReceives {
+                token,
+                domain: domain.0,
+                depth: depth as usize,
+                buffers: VecDeque::new(),
+                taken: 0,
+                limit: 0,
+                is_low: false,
+            }))
+        })?;
+        let shared = Arc::clone(&self.shared);
+        let queue = RoceReceiveQueue::new(shared, Owner::Shared(key), depth as usize);
+        Ok((SharedReceiveQueueKey(key), queue))
+    }
+
+    fn resize_shared_receive_queue(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        queue: &mut RoceReceiveQueue,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        self.shared.enter(|adapter| {
+            let state = adapter.shared_receives.get_mut(key.0);
+            let state = state.ok_or(BackendError::State)?;
+            within_unsigned(depth, attributes::SHARED_RECEIVES)?;
+            if state.outstanding() + queue.committed() > depth as usize {
+                return Err(BackendError::State);
+            }
+            Ok(())
+        })?;
+        queue.set_depth(depth as usize);
+        Ok(())
+    }
+
+    fn arm_shared_receive_limit(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        limit: u32,
+    ) -> Result<bool, BackendError> {
+        self.shared.enter(|adapter| {
+            let state = adapter.shared_receives.get_mut(key.0);
+            let state = state.ok_or(BackendError::State)?;
+            state.limit = limit;
+            let token = state.token;
+            let withdrawn = adapter.withdraw(|event| {
+                matches!(*event, ControlEvent::SharedReceiveLimit { queue } if queue == token)
+            });
+            adapter.check_limit(key.0);
+            Ok(withdrawn)
+        })
+    }
+
+    fn shared_receive_available(&self, key: SharedReceiveQueueKey) -> Option<u32> {
+        self.shared
+            .enter(|adapter| Some(adapter.shared_receives.get(key.0)?.buffers.len() as u32))
+    }
+
+    fn destroy_shared_receive_queue(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        _queue: RoceReceiveQueue,
+    ) {
+        self.shared.enter(|adapter| {
+            if let Some(removed) = adapter.shared_receives.try_remove(key.0) {
+                adapter.withdraw(|event| {
+                    matches!(*event, ControlEvent::SharedReceiveLimit { queue }
+                        if queue == removed.token)
+                });
+            }
+        });
+    }
+
+    fn create_queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<RoceSendQueue, RoceReceiveQueue>, BackendError> {
+        let (key, depths, has_own) = self.shared.enter(|adapter| {
+            adapter.check_queue_pair(request)?;
+            let limit = i32::try_from(adapter.options.connections).unwrap_or(i32::MAX);
+            room(adapter.pairs.len(), limit)?;
+            let pair = Pair::new(request);
+            let depths = (pair.request_depth, pair.receive_depth);
+            let has_own = pair.shared.is_none();
+            let key = adapter.pairs.insert(pair);
+            adapter.use_completion_queues(key, true);
+            Ok((key, depths, has_own))
+        })?;
+        let send = RoceSendQueue::new(Arc::clone(&self.shared), key, depths.0);
+        let receive = has_own
+            .then(|| RoceReceiveQueue::new(Arc::clone(&self.shared), Owner::Pair(key), depths.1));
+        Ok(QueuePair {
+            key: QueuePairKey(key),
+            send,
+            receive,
+        })
+    }
+
+    fn modify_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut RoceSendQueue,
+        receive: Option<&mut RoceReceiveQueue>,
+        request: &QueuePairRequest,
+    ) -> Result<(), BackendError> {
+        let depths = self.shared.enter(|adapter| {
+            adapter.check_queue_pair(request)?;
+            let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
+            let posted = i32::try_from(pair.receives.len()).unwrap_or(i32::MAX);
+            let shrinks = pair.shared.is_none() && request.attributes.max_recv_dtos < posted;
+            if pair.state != State::Unconnected || shrinks {
+                return Err(BackendError::State);
+            }
+            if pair.shared != request.shared_receive_queue.map(|shared| shared.0) {
+                return Err(BackendError::NotSupported);
+            }
+            adapter.use_completion_queues(key.0, false);
+            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
+            pair.configure(request);
+            let depths = (pair.request_depth, pair.receive_depth);
+            adapter.use_completion_queues(key.0, true);
+            Ok(depths)
+        })?;
+        send.set_depth(depths.0);
+        if let Some(receive) = receive {
+            receive.set_depth(depths.1);
+        }
+        Ok(())
+    }
+
+    fn reset_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut RoceSendQueue,
+        receive: Option<&mut RoceReceiveQueue>,
+    ) -> Result<(), BackendError> {
+        let was_in_error = self.shared.enter(|adapter| adapter.reset(key.0));
+        was_in_error.then_some(()).ok_or(BackendError::State)?;
+        self.shared.flush();
+        send.clear();
+        if let Some(receive) = receive {
+            receive.clear();
+        }
+        Ok(())
+    }
+
+    fn destroy_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        _send: RoceSendQueue,
+        _receive: Option<RoceReceiveQueue>,
+    ) {
+        self.shared.enter(|adapter| adapter.destroy_pair(key.0));
+        self.shared.flush();
+    }
+
+    fn set_high_watermarks(
+        &mut self,
+        key: QueuePairKey,
+        soft: Option<u32>,
+        hard: Option<u32>,
+    ) -> Result<(), BackendError> {
+        self.shared.enter(|adapter| {
+            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
+            pair.soft_watermark = soft;
+            pair.hard_watermark = hard;
+            adapter.check_watermarks(key.0);
+            Ok(())
+        })
+    }
+
+    fn receive_info(&self, key: QueuePairKey) -> ReceiveInfo {
+        let held = self.shared.enter(|adapter| {
+            let pair = adapter.pairs.get(key.0);
+            pair.map(|pair| u32::from(pair.current.is_some()))
+        });
+        ReceiveInfo {
+            allocated: held,
+            // Messages of a connection arrive in order.
+            span: held,
+        }
+    }
+
+    fn listen(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        let (qualifier, claimed) = match qualifier {
+            Some(qualifier) => (qualifier, self.claim(qualifier)?),
+            None => self.choose_qualifier()?,
+        };
+        let key = self
+            .shared
+            .enter(|adapter| adapter.listen(token, qualifier));
+        if key.is_err() && claimed {
+            self.shared.port.release(port_of(qualifier));
+        }
+        Ok((ListenerKey(key?), qualifier))
+    }
+
+    fn stop_listening(&mut self, listener: ListenerKey) {
+        self.shared
+            .enter(|adapter| adapter.stop_listening(listener.0));
+        self.shared.flush();
+    }
+
+    fn connect(
+        &mut self,
+        key: QueuePairKey,
+        request: &ConnectRequest<'_>,
+    ) -> Result<u64, BackendError> {
+        let peer = request.address.socket_address();
+        let peer = peer.ok_or(BackendError::Address)?;
+        let mtu = self.shared.port.path_mtu(peer);
+        let mtu = mtu.ok_or(BackendError::Address)?;
+        let port = self.shared.enter(|adapter| {
+            let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
+            if pair.state != State::Unconnected {
+                return Err(BackendError::State);
+            }
+            let mtu = mtu.min(adapter.options.mtu);
+            let data = request.private_data;
+            adapter.connect(key.0, peer.ip(), request.qualifier, data, mtu)?;
+            Ok(adapter.address.port())
+        })?;
+        self.shared.flush();
+        Ok(port.into())
+    }
+
+    fn accept(
+        &mut self,
+        request: RequestKey,
+        key: QueuePairKey,
+        private_data: &[u8],
+    ) -> Result<(), BackendError> {
+        let id = u32::try_from(request.0).map_err(|_| BackendError::State)?;
+        self.shared.enter(|adapter| {
+            let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
+            if pair.state != State::Unconnected {
+                return Err(BackendError::State);
+            }
+            adapter.accept(id, key.0, private_data)
+        })?;
+        self.shared.flush();
+        Ok(())
+    }
+
+    fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
+        if let Ok(id) = u32::try_from(request.0) {
+            self.shared
+                .enter(|adapter| adapter.reject(id, by_consumer, private_data));
+            self.shared.flush();
+        }
+    }
+
+    fn disconnect(&mut self, key: QueuePairKey, _mode: DisconnectMode) {
+        // Connection management does not tell the modes apart.
+        self.shared.enter(|adapter| adapter.disconnect(key.0));
+        self.shared.flush();
+    }
+
+    fn poll_control(&mut self, now: Instant) -> Option<ControlEvent> {
+        if let event @ Some(_) = self.shared.enter(Adapter::next_event) {
+            return event;
+        }
+        if self.shared.is_threaded() {
+            return None;
+        }
+        self.shared.drive_at(now);
+        self.shared.enter(Adapter::next_event)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        if self.shared.is_threaded() {
+            return None;
+        }
+        self.shared.enter(|adapter| adapter.deadline())
+    }
+}
+
+impl RoceBackend {
+    /// Claims the port of a qualifier; returns false if the adapter has it already.
+    fn claim(&self, qualifier: u64) -> Result<bool, BackendError> {
+        let port = port_of(qualifier);
+        if self.shared.enter(|adapter| adapter.has_port(port)) {
+            return Ok(false);
+        }
+        match self.shared.port.claim(port) {
+            Ok(()) => Ok(true),
+            Err(ClaimError::InUse) => Err(BackendError::QualifierInUse),
+            Err(ClaimError::Refused) => Err(BackendError::Resources),
+        }
+    }
+
+    /// Chooses a qualifier whose port is free; returns it with true, for a claimed port.
+    fn choose_qualifier(&mut self) -> Result<(u64, bool), BackendError> {
+        for _ in FIRST_CHOSEN..u16::MAX {
+            let port = self.next_port;
+            self.next_port = port.checked_add(1).unwrap_or(FIRST_CHOSEN);
+            if self.shared.enter(|adapter| adapter.has_port(port)) {
+                continue;
+            }
+            match self.shared.port.claim(port) {
+                Ok(()) => return Ok((port.into(), true)),
+                Err(ClaimError::InUse) => {}
+                Err(ClaimError::Refused) => return Err(BackendError::Resources),
+            }
+        }
+        Err(BackendError::QualifierUnavailable)
+    }
+}
+
+impl Drop for RoceBackend {
+    fn drop(&mut self) {
+        self.shared.enter(Adapter::close);
+        self.shared.flush();
+    }
+}

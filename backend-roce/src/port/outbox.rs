@@ -1,0 +1,147 @@
+//! Packets on their way out, in runs that leave in one send each.
+
+use alloc::vec::Vec;
+
+use super::Port;
+use crate::proto::icrc::Flow;
+use crate::proto::packet::{Bth, ICRC_LENGTH};
+
+/// Most packets of a run: what the segmentation of a socket takes.
+pub const RUN_PACKETS_MAX: u16 = 64;
+
+/// Longest run in bytes: the payload of the largest datagram.
+pub const RUN_BYTES_MAX: usize = 65_507;
+
+/// Length of the shortest packet: a BTH and an ICRC.
+const PACKET_MIN: usize = Bth::LENGTH + ICRC_LENGTH;
+
+/// Addresses of a datagram: those on the wire, and those that its ICRC covers (ROCE-49).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Addresses on the wire.
+    pub wire: Flow,
+    /// Addresses that both ends agreed on; the same unless addresses are translated under way.
+    pub view: Flow,
+}
+
+impl From<Flow> for Path {
+    /// Returns a path without translation.
+    fn from(flow: Flow) -> Self {
+        Self {
+            wire: flow,
+            view: flow,
+        }
+    }
+}
+
+/// Packets of one path and one length, but for the last one, which may be shorter.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    path: Path,
+    start: usize,
+    length: usize,
+    /// Length of each packet but the last.
+    segment: usize,
+    packets: u16,
+    /// Set once a shorter packet ended the run.
+    ends: bool,
+}
+
+impl Run {
+    /// Adds a packet; false if it begins another run.
+    fn add(&mut self, path: &Path, length: usize) -> bool {
+        let total = self.length.saturating_add(length);
+        let fits = !self.ends
+            && self.path == *path
+            && length <= self.segment
+            && self.packets < RUN_PACKETS_MAX
+            && total <= RUN_BYTES_MAX;
+        if fits {
+            self.ends = length < self.segment;
+            self.length = total;
+            self.packets = self.packets.saturating_add(1);
+        }
+        fits
+    }
+}
+
+/// Packets that wait to be sent, in order.
+///
+/// Packets of several queue pairs to one peer share a run (ROCE-57).
+#[derive(Debug)]
+pub struct Outbox {
+    buffer: Vec<u8>,
+    runs: Vec<Run>,
+    used: usize,
+}
+
+impl Outbox {
+    /// Makes an empty outbox of `bytes` bytes.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            buffer: alloc::vec![0; bytes],
+            runs: Vec::new(),
+            used: 0,
+        }
+    }
+
+    /// Returns true if no packet waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Returns true if there is room for a packet of `bytes` bytes.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.buffer.len().saturating_sub(self.used) >= bytes
+    }
+
+    /// Adds a packet that `write` writes and whose length it returns.
+    ///
+    /// `write` gets the rest of the buffer. False means that it had nothing to write.
+    pub fn add(&mut self, path: &Path, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        let rest = self.buffer.get_mut(self.used..).unwrap_or_default();
+        let room = rest.len();
+        let Some(length) = write(rest).filter(|length| (PACKET_MIN..=room).contains(length)) else {
+            return false;
+        };
+        let start = self.used;
+        let mut identification = 0;
+        let joins = self.runs.last_mut().is_some_and(|run| {
+            let joins = run.add(path, length);
+            identification = run.packets.saturating_sub(1);
+            joins
+        });
+        if !joins {
+            identification = 0;
+            self.runs.push(Run {
+                path: *path,
+                start,
+                length,
+                segment: length,
+                packets: 1,
+                ends: false,
+            });
+        }
+        self.used = start.saturating_add(length);
+        if let Some(packet) = self.buffer.get_mut(start..self.used) {
+            // Long enough, as was checked.
+            let _ = path.view.seal(identification, packet);
+        }
+        true
+    }
+
+    /// Sends all packets and empties the outbox.
+    ///
+    /// A port that takes no more drops the others, as a network may: the transport repeats them.
+    pub fn send(&mut self, port: &(impl Port + ?Sized)) {
+        for run in self.runs.drain(..) {
+            let end = run.start.saturating_add(run.length);
+            let packets = self.buffer.get(run.start..end).unwrap_or_default();
+            port.send(&run.path.wire, packets, run.segment);
+        }
+        self.used = 0;
+    }
+}

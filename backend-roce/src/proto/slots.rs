@@ -1,0 +1,80 @@
+//! Slots of a state machine: lent by the caller, or its own.
+
+#[cfg(feature = "alloc")]
+use alloc::boxed::Box;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+/// A slice of slots that a state machine uses.
+pub struct Slots<'s, T> {
+    memory: Memory<'s, T>,
+    /// Number of slots in use, from the first one on.
+    used: usize,
+}
+
+enum Memory<'s, T> {
+    Lent(&'s mut [T]),
+    #[cfg(feature = "alloc")]
+    Owned(Box<[T]>),
+}
+
+impl<T> Slots<'_, T> {
+    /// Leaves the slots from `used` on unused.
+    pub(super) fn truncate(&mut self, used: usize) {
+        self.used = self.used.min(used);
+    }
+}
+
+impl<'s, T, M> From<&'s mut M> for Slots<'s, T>
+where
+    M: AsMut<[T]> + ?Sized,
+{
+    fn from(memory: &'s mut M) -> Self {
+        let memory = memory.as_mut();
+        Self {
+            used: memory.len(),
+            memory: Memory::Lent(memory),
+        }
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<T> From<Box<[T]>> for Slots<'_, T> {
+    fn from(memory: Box<[T]>) -> Self {
+        Self {
+            used: memory.len(),
+            memory: Memory::Owned(memory),
+        }
+    }
+}
+
+impl<T> Deref for Slots<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        let all = match &self.memory {
+            Memory::Lent(slots) => slots,
+            #[cfg(feature = "alloc")]
+            Memory::Owned(slots) => &**slots,
+        };
+        all.get(..self.used).unwrap_or_default()
+    }
+}
+
+impl<T> DerefMut for Slots<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        let used = self.used;
+        let all = match &mut self.memory {
+            Memory::Lent(slots) => slots,
+            #[cfg(feature = "alloc")]
+            Memory::Owned(slots) => &mut **slots,
+        };
+        all.get_mut(..used).unwrap_or_default()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Slots<'_, T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}

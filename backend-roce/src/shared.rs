@@ -1,0 +1,224 @@
+//! The lock of an adapter, and the way of its packets.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dat_core::time::Instant;
+
+use crate::adapter::Adapter;
+use crate::port::{Outbox, Port};
+
+/// Longest datagrams that the port gives at once.
+const INPUT: usize = 1 << 16;
+
+/// Bytes of the outbox, which is exchanged for the one of the adapter.
+const OUTBOX: usize = 256 << 10;
+
+/// Datagrams that are taken before the answers are sent.
+const BURST: usize = 16;
+
+/// Bytes of a refused datagram that are looked at.
+const REFUSED: usize = 64;
+
+/// A function that is called after events.
+type OnEvent = Box<dyn Fn() + Send + Sync>;
+
+/// An adapter with its port.
+pub(crate) struct Shared {
+    adapter: Mutex<Adapter>,
+    pub(crate) port: Box<dyn Port>,
+    /// Packets on their way to the port; its holder sends for all.
+    output: Mutex<Outbox>,
+    /// Set to make the holder of `output` look once more.
+    again: AtomicBool,
+    input: Mutex<Vec<u8>>,
+    /// The clock; without one, time passes by calls of `progress` only.
+    clock: Option<fn() -> Instant>,
+    /// Number of control events so far.
+    events: Mutex<u64>,
+    event: Condvar,
+    on_event: OnceLock<OnEvent>,
+    /// Wakes the thread of the adapter, if there is one.
+    pub(crate) on_deadline: OnceLock<OnEvent>,
+    /// Deadline that the thread of the adapter sleeps until.
+    pub(crate) sleeps_until: Mutex<Option<Instant>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(
+        adapter: Adapter,
+        port: Box<dyn Port>,
+        clock: Option<fn() -> Instant>,
+    ) -> Self {
+        Self {
+            adapter: Mutex::new(adapter),
+            port,
+            output: Mutex::new(Outbox::new(OUTBOX)),
+            again: AtomicBool::new(false),
+            input: Mutex::new(alloc::vec![0; INPUT]),
+            clock,
+            events: Mutex::new(0),
+            event: Condvar::new(),
+            on_event: OnceLock::new(),
+            on_deadline: OnceLock::new(),
+            sleeps_until: Mutex::new(None),
+        }
+    }
+
+    /// Returns true if a thread serves the adapter.
+    pub(crate) fn is_threaded(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// Runs `act` on the locked adapter, and tells the consumer of control events.
+    pub(crate) fn enter<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
+        let mut adapter = lock(&self.adapter);
+        if let Some(clock) = self.clock {
+            adapter.now = adapter.now.max(clock());
+        }
+        let result = act(&mut adapter);
+        let raised = core::mem::take(&mut adapter.raised);
+        drop(adapter);
+        if raised {
+            *lock(&self.events) += 1;
+            self.event.notify_all();
+            if let Some(on_event) = self.on_event.get() {
+                on_event();
+            }
+        }
+        result
+    }
+
+    /// Sets the function that is called after control events; only the first one counts.
+    pub(crate) fn set_on_event(&self, on_event: OnEvent) {
+        let _ = self.on_event.set(on_event);
+    }
+
+    /// Sleeps until there are control events since `*seen`, `woken` returns true, or `pause` ends.
+    ///
+    /// Returns false at the end of the pause.
+    pub(crate) fn sleep(
+        &self,
+        seen: &mut u64,
+        pause: Option<core::time::Duration>,
+        woken: impl Fn() -> bool,
+    ) -> bool {
+        let end = pause.and_then(|pause| std::time::Instant::now().checked_add(pause));
+        let mut events = lock(&self.events);
+        loop {
+            if *events != *seen || woken() {
+                *seen = *events;
+                return true;
+            }
+            events = match end {
+                None => self
+                    .event
+                    .wait(events)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(end) => {
+                    let left = end.saturating_duration_since(std::time::Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    let waited = self.event.wait_timeout(events, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Ends all sleeps.
+    pub(crate) fn wake_sleepers(&self) {
+        // Under the lock, so that no thread is between its check and its sleep.
+        let _events = lock(&self.events);
+        self.event.notify_all();
+    }
+
+    /// Sends the packets that are due; no lock of the adapter is held meanwhile.
+    ///
+    /// One thread at a time sends, so that the packets of a queue pair stay in order.
+    pub(crate) fn flush(&self) {
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst) {
+            let Ok(mut output) = self.output.try_lock() else {
+                return;
+            };
+            self.again.store(false, Ordering::SeqCst);
+            while self.enter(|adapter| adapter.transmit(&mut output)) {
+                output.send(&*self.port);
+            }
+            drop(output);
+        }
+        let unused = self.enter(|adapter| core::mem::take(&mut adapter.unused_ports));
+        for port in unused {
+            self.port.release(port);
+        }
+        self.wake_thread();
+    }
+
+    /// Wakes the thread of the adapter if it would sleep past a deadline.
+    fn wake_thread(&self) {
+        let Some(on_deadline) = self.on_deadline.get() else {
+            return;
+        };
+        let Some(deadline) = self.enter(|adapter| adapter.deadline()) else {
+            return;
+        };
+        let mut sleeps_until = lock(&self.sleeps_until);
+        if sleeps_until.is_some_and(|until| deadline < until) {
+            *sleeps_until = None;
+            on_deadline();
+        }
+    }
+
+    /// Takes the datagrams that have come; returns true if there were any.
+    pub(crate) fn take_packets(&self) -> bool {
+        let Ok(mut input) = self.input.try_lock() else {
+            return false;
+        };
+        let mut any = false;
+        loop {
+            let mut burst = 0;
+            while burst < BURST
+                && let Some(arrival) = self.port.receive(&mut input)
+            {
+                burst += 1;
+                self.enter(|adapter| {
+                    for packet in arrival.packets(&input) {
+                        adapter.receive(&arrival.flow, packet);
+                    }
+                });
+            }
+            let mut refused = [0; REFUSED];
+            while let Some(length) = self.port.refused(&mut refused) {
+                let datagram = refused.get(..length).unwrap_or_default();
+                self.enter(|adapter| adapter.refused(datagram));
+                any = true;
+            }
+            if burst == 0 {
+                return any;
+            }
+            any = true;
+            self.flush();
+        }
+    }
+
+    /// Takes the packets that have come, does what is due and sends packets.
+    pub(crate) fn drive(&self) {
+        self.take_packets();
+        self.enter(Adapter::expire);
+        self.flush();
+    }
+
+    /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
+    pub(crate) fn drive_at(&self, now: Instant) {
+        self.enter(|adapter| adapter.now = adapter.now.max(now));
+        self.drive();
+    }
+}

@@ -1,0 +1,230 @@
+//! A network in memory, with virtual time, and the test bed over it.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use backend_roce::port::{Arrival, ClaimError, Port};
+use backend_roce::proto::PathMtu;
+use backend_roce::proto::icrc::{Addresses, Flow};
+use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
+use dat_core::attributes::IaAddress;
+use dat_core::backend::Backend as _;
+use dat_core::sync::HostLock;
+use dat_core::time::Instant;
+use dat_tests::fixture::{ExtendedTestbed, RsmTestbed, Testbed};
+
+/// A run of packets on its way.
+struct Datagrams {
+    flow: Flow,
+    packets: Vec<u8>,
+    segment: usize,
+}
+
+/// The wire: datagrams on their way, and the owner of each socket address.
+#[derive(Default)]
+struct Wire {
+    owners: HashMap<SocketAddr, usize>,
+    under_way: VecDeque<Datagrams>,
+    /// Datagrams that have arrived, and the beginnings of refused ones, by adapter.
+    inboxes: Vec<(VecDeque<Datagrams>, VecDeque<Vec<u8>>)>,
+}
+
+type Shared = Arc<Mutex<Wire>>;
+
+fn lock(wire: &Shared) -> MutexGuard<'_, Wire> {
+    wire.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ends(flow: &Flow) -> (SocketAddr, SocketAddr) {
+    let (source, destination): (IpAddr, IpAddr) = match flow.addresses {
+        Addresses::V4 {
+            source,
+            destination,
+        } => (source.into(), destination.into()),
+        Addresses::V6 {
+            source,
+            destination,
+        } => (source.into(), destination.into()),
+    };
+    (
+        SocketAddr::new(source, flow.source_port),
+        SocketAddr::new(destination, flow.destination_port),
+    )
+}
+
+impl Wire {
+    /// Moves the next datagram to its receiver, or tells its sender that there is none.
+    fn step(&mut self) -> bool {
+        let Some(datagrams) = self.under_way.pop_front() else {
+            return false;
+        };
+        let (source, destination) = ends(&datagrams.flow);
+        if let Some(owner) = self.owners.get(&destination) {
+            self.inboxes[*owner].0.push_back(datagrams);
+        } else if let Some(owner) = self.owners.get(&source) {
+            let quoted = datagrams.packets.len().min(64);
+            let quoted = datagrams.packets[..quoted].to_vec();
+            self.inboxes[*owner].1.push_back(quoted);
+        }
+        true
+    }
+}
+
+/// The socket of an adapter.
+struct SimulatedPort {
+    wire: Shared,
+    number: usize,
+    address: SocketAddr,
+}
+
+impl Port for SimulatedPort {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn path_mtu(&self, peer: SocketAddr) -> Option<PathMtu> {
+        (peer.is_ipv4() == self.address.is_ipv4()).then_some(PathMtu::Bytes1024)
+    }
+
+    fn claim(&self, port: u16) -> Result<(), ClaimError> {
+        let address = SocketAddr::new(self.address.ip(), port);
+        let owners = &mut lock(&self.wire).owners;
+        if owners.contains_key(&address) {
+            return Err(ClaimError::InUse);
+        }
+        owners.insert(address, self.number);
+        Ok(())
+    }
+
+    fn release(&self, port: u16) {
+        let address = SocketAddr::new(self.address.ip(), port);
+        lock(&self.wire).owners.remove(&address);
+    }
+
+    fn send(&self, flow: &Flow, packets: &[u8], segment: usize) {
+        lock(&self.wire).under_way.push_back(Datagrams {
+            flow: *flow,
+            packets: packets.to_vec(),
+            segment,
+        });
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
+        let arrived = lock(&self.wire).inboxes[self.number].0.pop_front()?;
+        let length = arrived.packets.len();
+        buffer[..length].copy_from_slice(&arrived.packets);
+        Some(Arrival {
+            flow: arrived.flow,
+            length,
+            segment: arrived.segment,
+        })
+    }
+
+    fn refused(&self, buffer: &mut [u8]) -> Option<usize> {
+        let quoted = lock(&self.wire).inboxes[self.number].1.pop_front()?;
+        buffer[..quoted.len()].copy_from_slice(&quoted);
+        Some(quoted.len())
+    }
+}
+
+impl Drop for SimulatedPort {
+    fn drop(&mut self) {
+        let number = self.number;
+        lock(&self.wire).owners.retain(|_, owner| *owner != number);
+    }
+}
+
+/// Adapters on a network in memory.
+pub struct RoceBed {
+    wire: Shared,
+    drivers: std::cell::RefCell<Vec<RoceDriver>>,
+    now: Cell<Instant>,
+}
+
+impl RoceBed {
+    pub fn new() -> Self {
+        Self {
+            wire: Shared::default(),
+            drivers: std::cell::RefCell::default(),
+            now: Cell::new(Instant::ZERO),
+        }
+    }
+
+    /// Makes a device at an address, with the first UDP port that is free there.
+    fn device_on(&self, address: IpAddr) -> RoceBackend {
+        let mut drivers = self.drivers.borrow_mut();
+        let number = drivers.len();
+        let mut wire = lock(&self.wire);
+        let mut ports = (4791..).map(|port| SocketAddr::new(address, port));
+        let address = ports.find(|address| !wire.owners.contains_key(address));
+        let address = address.expect("a free port");
+        wire.owners.insert(address, number);
+        wire.inboxes.push(Default::default());
+        drop(wire);
+        let port = SimulatedPort {
+            wire: Arc::clone(&self.wire),
+            number,
+            address,
+        };
+        let mut options = RoceOptions::new([number as u8 + 1; 16]);
+        options.connections = 128;
+        options.keys = 1024;
+        let backend = RoceBackend::over(port, options);
+        drivers.push(backend.driver());
+        backend
+    }
+}
+
+impl Testbed for RoceBed {
+    type Backend = RoceBackend;
+    type Lock = HostLock;
+
+    fn device(&self) -> RoceBackend {
+        let number = self.drivers.borrow().len();
+        let address = Ipv4Addr::new(10, 0, (number >> 8) as u8, number as u8);
+        self.device_on(address.into())
+    }
+    fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    fn step(&self) -> bool {
+        let moved = lock(&self.wire).step();
+        for driver in &*self.drivers.borrow() {
+            driver.drive(self.now.get());
+        }
+        moved
+    }
+
+    fn advance(&self, to: Instant) {
+        loop {
+            while self.step() {}
+            let deadlines = self.drivers.borrow();
+            let next = deadlines.iter().filter_map(RoceDriver::deadline).min();
+            match next.filter(|next| *next <= to) {
+                Some(next) => self.now.set(self.now.get().max(next)),
+                None => break,
+            }
+        }
+        self.now.set(to);
+    }
+}
+
+impl ExtendedTestbed for RoceBed {
+    fn extended_device(&self) -> RoceBackend {
+        self.device()
+    }
+
+    fn extended_non_coherent_device(&self) -> RoceBackend {
+        unreachable!("the suite is told that there is none")
+    }
+}
+
+impl RsmTestbed for RoceBed {
+    fn device_at(&self, address: IaAddress) -> RoceBackend {
+        let address = address.socket_address().expect("an address of this bed");
+        self.device_on(address.ip())
+    }
+}
