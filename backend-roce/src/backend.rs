@@ -21,6 +21,7 @@ use crate::options::RoceOptions;
 use crate::port::{ClaimError, Port};
 use crate::queues::{Owner, RoceCompletionQueue, RoceReceiveQueue, RoceSendQueue};
 use crate::shared::Shared;
+use crate::wait::RoceWait;
 
 /// First port that an adapter chooses for a service point, above those of clients.
 const FIRST_CHOSEN: u16 = 61_000;
@@ -32,6 +33,9 @@ pub struct RoceBackend {
     shared: Arc<Shared>,
     /// The next port to choose for a service point.
     next_port: u16,
+    /// The thread that serves the adapter.
+    #[cfg(feature = "udp")]
+    service: Option<crate::udp::Service>,
 }
 
 impl RoceBackend {
@@ -48,15 +52,29 @@ impl RoceBackend {
         options: RoceOptions,
         clock: Option<fn() -> Instant>,
     ) -> Self {
-        let adapter = Adapter::new(options, port.address());
+        let adapter = Adapter::new(options, port.address(), port.run_packets());
         Self {
             shared: Arc::new(Shared::new(adapter, port, clock)),
             next_port: FIRST_CHOSEN,
+            #[cfg(feature = "udp")]
+            service: None,
         }
     }
 
+    #[cfg(feature = "udp")]
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    #[cfg(feature = "udp")]
+    pub(crate) fn set_service(&mut self, service: crate::udp::Service) {
+        self.service = Some(service);
+    }
+
+    /// Returns a wait of a caller on this adapter, which must have a thread.
+    #[must_use]
+    pub fn wait(&self) -> RoceWait {
+        RoceWait::new(&self.shared)
     }
 
     /// Returns the counts of the adapter.
@@ -264,7 +282,6 @@ unsafe impl Backend for RoceBackend {
             Ok(adapter.shared_receives.insert(SharedReceives {
                 token,
                 domain: domain.0,
-                depth: depth as usize,
                 buffers: VecDeque::new(),
                 taken: 0,
                 limit: 0,
@@ -516,9 +533,10 @@ unsafe impl Backend for RoceBackend {
         }
     }
 
-    fn disconnect(&mut self, key: QueuePairKey, _mode: DisconnectMode) {
-        // Connection management does not tell the modes apart.
-        self.shared.enter(|adapter| adapter.disconnect(key.0));
+    fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {
+        let broken = mode == DisconnectMode::Broken;
+        self.shared
+            .enter(|adapter| adapter.disconnect(key.0, broken));
         self.shared.flush();
     }
 
@@ -576,6 +594,10 @@ impl RoceBackend {
 impl Drop for RoceBackend {
     fn drop(&mut self) {
         self.shared.enter(Adapter::close);
+        self.shared.flush();
+        #[cfg(feature = "udp")]
+        drop(self.service.take());
+        self.shared.enter(Adapter::leave_ports);
         self.shared.flush();
     }
 }

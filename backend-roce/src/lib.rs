@@ -26,6 +26,8 @@ pub mod proto;
 mod queues;
 #[cfg(feature = "std")]
 mod shared;
+#[cfg(feature = "udp")]
+mod udp;
 #[cfg(feature = "std")]
 mod wait;
 

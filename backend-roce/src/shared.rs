@@ -41,9 +41,9 @@ pub(crate) struct Shared {
     event: Condvar,
     on_event: OnceLock<OnEvent>,
     /// Wakes the thread of the adapter, if there is one.
-    pub(crate) on_deadline: OnceLock<OnEvent>,
+    on_deadline: OnceLock<OnEvent>,
     /// Deadline that the thread of the adapter sleeps until.
-    pub(crate) sleeps_until: Mutex<Option<Instant>>,
+    sleeps_until: Mutex<Option<Instant>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -56,10 +56,11 @@ impl Shared {
         port: Box<dyn Port>,
         clock: Option<fn() -> Instant>,
     ) -> Self {
+        let output = Outbox::new(OUTBOX, port.run_packets());
         Self {
             adapter: Mutex::new(adapter),
             port,
-            output: Mutex::new(Outbox::new(OUTBOX)),
+            output: Mutex::new(output),
             again: AtomicBool::new(false),
             input: Mutex::new(alloc::vec![0; INPUT]),
             clock,
@@ -98,6 +99,17 @@ impl Shared {
     /// Sets the function that is called after control events; only the first one counts.
     pub(crate) fn set_on_event(&self, on_event: OnEvent) {
         let _ = self.on_event.set(on_event);
+    }
+
+    /// Sets the function that wakes the thread of the adapter; only the first one counts.
+    #[cfg(feature = "udp")]
+    pub(crate) fn set_on_deadline(&self, on_deadline: OnEvent) {
+        let _ = self.on_deadline.set(on_deadline);
+    }
+
+    /// Locks the time that the thread of the adapter sleeps until; `None` while it is awake.
+    pub(crate) fn sleeps_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        lock(&self.sleeps_until)
     }
 
     /// Sleeps until there are control events since `*seen`, `woken` returns true, or `pause` ends.
@@ -170,7 +182,7 @@ impl Shared {
         let Some(deadline) = self.enter(|adapter| adapter.deadline()) else {
             return;
         };
-        let mut sleeps_until = lock(&self.sleeps_until);
+        let mut sleeps_until = self.sleeps_until();
         if sleeps_until.is_some_and(|until| deadline < until) {
             *sleeps_until = None;
             on_deadline();

@@ -138,7 +138,7 @@ fn expire(side: &mut Connection) -> Option<ConnectionEvent> {
 #[test]
 fn a_connection_is_made_and_ended() {
     let (mut one, mut two) = connected();
-    assert!(one.disconnect(78, at(100)));
+    assert!(one.disconnect(78, false, at(100)));
     let dreq = sent(&mut one);
     let ids = Ids {
         local: 0xA0,
@@ -148,12 +148,16 @@ fn a_connection_is_made_and_ended() {
         dreq,
         Mad {
             transaction: 78,
-            message: Message::DisconnectRequest { ids, qpn: 0x22 }
+            message: Message::DisconnectRequest {
+                ids,
+                qpn: 0x22,
+                broken: false,
+            }
         }
     );
     assert_eq!(
         two.receive(&dreq, at(110)),
-        Some(ConnectionEvent::Disconnected)
+        Some(ConnectionEvent::Disconnected { broken: false })
     );
     let drep = sent(&mut two);
     assert_eq!(drep.transaction, 78);
@@ -188,7 +192,7 @@ fn a_request_is_repeated_and_then_the_peer_is_unreachable() {
 
     let mut one = active();
     sent(&mut one);
-    assert!(one.disconnect(78, at(5)));
+    assert!(one.disconnect(78, false, at(5)));
     let rej = sent(&mut one);
     assert!(matches!(
         rej.message,
@@ -273,7 +277,7 @@ fn a_reply_without_an_answer_is_given_up() {
     one.receive(&rep, at(20));
     assert_eq!(
         one.receive(&rej, at(30)),
-        Some(ConnectionEvent::Disconnected)
+        Some(ConnectionEvent::Disconnected { broken: false })
     );
 }
 
@@ -382,7 +386,7 @@ fn a_refusal_arrives_with_reason_and_private_data() {
 #[test]
 fn a_disconnect_without_an_answer_ends_too() {
     let (mut one, mut two) = connected();
-    one.disconnect(78, at(100));
+    one.disconnect(78, false, at(100));
     let dreq = sent(&mut one);
     for _ in 0..3 {
         assert_eq!(expire(&mut one), None);
@@ -392,8 +396,8 @@ fn a_disconnect_without_an_answer_ends_too() {
     assert_eq!(one.state(), State::TimeWait);
     // Both sides at once.
     let (mut three, _) = connected();
-    two.disconnect(79, at(100));
-    three.disconnect(78, at(100));
+    two.disconnect(79, false, at(100));
+    three.disconnect(78, false, at(100));
     assert_eq!(
         three.receive(&sent(&mut two), at(110)),
         Some(ConnectionEvent::DisconnectDone)
@@ -410,12 +414,12 @@ fn a_disconnect_may_come_before_the_ready() {
     let (mut one, mut two) = (active(), passive());
     two.accept(reply(), at(10));
     one.receive(&sent(&mut two), at(20));
-    assert!(one.disconnect(78, at(30)));
+    assert!(one.disconnect(78, false, at(30)));
     // The RTU was lost.
     let outgoing = std::iter::from_fn(|| one.transmit());
     let dreq = outgoing.last().expect("the DREQ");
     let event = two.receive(&dreq, at(40));
-    assert_eq!(event, Some(ConnectionEvent::Disconnected));
+    assert_eq!(event, Some(ConnectionEvent::Disconnected { broken: false }));
     let drep = sent(&mut two);
     assert!(matches!(drep.message, Message::DisconnectReply(_)));
     assert_eq!(two.state(), State::TimeWait);
@@ -425,14 +429,18 @@ fn a_disconnect_may_come_before_the_ready() {
 #[test]
 fn a_disconnect_of_another_queue_pair_is_ignored() {
     let (mut one, mut two) = connected();
-    one.disconnect(78, at(100));
+    one.disconnect(78, false, at(100));
     let dreq = sent(&mut one);
     let ids = Ids {
         local: 0xA0,
         remote: 0xB0,
     };
     for message in [
-        Message::DisconnectRequest { ids, qpn: 0x23 },
+        Message::DisconnectRequest {
+            ids,
+            qpn: 0x23,
+            broken: false,
+        },
         Message::DisconnectRequest {
             ids: Ids { local: 0xA1, ..ids },
             qpn: 0x22,
@@ -452,7 +460,7 @@ fn a_disconnect_of_another_queue_pair_is_ignored() {
     }
     assert_eq!(
         two.receive(&dreq, at(110)),
-        Some(ConnectionEvent::Disconnected)
+        Some(ConnectionEvent::Disconnected { broken: false })
     );
 }
 
@@ -505,7 +513,7 @@ fn run(seed: u64, accepts: bool) {
                 }
                 Some(ConnectionEvent::Unreachable) => "unreachable",
                 Some(ConnectionEvent::Established) => "established",
-                Some(ConnectionEvent::Disconnected) => "disconnected",
+                Some(ConnectionEvent::Disconnected { broken: false }) => "disconnected",
                 Some(ConnectionEvent::DisconnectDone) => "done",
                 Some(ConnectionEvent::Released) => "released",
             };
@@ -545,7 +553,7 @@ fn run(seed: u64, accepts: bool) {
         if let Some(two) = &mut two {
             seen(1, two.expire(at(now)));
             if one.state() == State::Established && two.state() == State::Established {
-                assert!(two.disconnect(99, at(now)));
+                assert!(two.disconnect(99, false, at(now)));
             }
         }
     }
@@ -643,7 +651,7 @@ fn ready_before_a_disconnect_has_the_id_of_the_request() {
     other.receive(&sent(&mut one), at(0));
     assert!(other.accept(reply(), at(0)));
     one.receive(&sent(&mut other), at(0));
-    assert!(one.disconnect(99, at(0)));
+    assert!(one.disconnect(99, false, at(0)));
     let transactions: Vec<_> = std::iter::from_fn(|| one.transmit())
         .map(|mad| mad.transaction)
         .collect();

@@ -157,7 +157,11 @@ fn captured_messages_say_what_they_said() {
     );
     assert_eq!(
         mad(&captured(DISCONNECT_REQUEST)).message,
-        Message::DisconnectRequest { ids, qpn: 0x377 }
+        Message::DisconnectRequest {
+            ids,
+            qpn: 0x377,
+            broken: false,
+        }
     );
     let ids = Ids {
         local: 0x6411_0AE5,
@@ -396,7 +400,11 @@ fn messages_of_no_connection_are_answered() {
         remote: 5,
     };
     assert_eq!(
-        answer(Message::DisconnectRequest { ids, qpn: 7 }),
+        answer(Message::DisconnectRequest {
+            ids,
+            qpn: 7,
+            broken: false,
+        }),
         Some((9, Message::DisconnectReply(reversed)))
     );
     let mut random = Rng::with_seed(172);

@@ -365,7 +365,7 @@ fn names(events: &[ConnectionEvent]) -> Vec<&'static str> {
     let name = |event: &ConnectionEvent| match event {
         ConnectionEvent::Accepted(_) => "accepted",
         ConnectionEvent::Established => "established",
-        ConnectionEvent::Disconnected => "disconnected",
+        ConnectionEvent::Disconnected { .. } => "disconnected",
         ConnectionEvent::DisconnectDone => "done",
         ConnectionEvent::Released => "released",
         ConnectionEvent::Rejected(_) | ConnectionEvent::Unreachable => "failed",
@@ -386,7 +386,7 @@ fn sessions_run_from_the_request_to_the_release_over_a_bad_network() {
         assert!(
             one.connection
                 .as_mut()
-                .is_some_and(|connection| connection.disconnect(6, now))
+                .is_some_and(|connection| connection.disconnect(6, false, now))
         );
         session.run(|_| false);
         let [one, two] = &session.sides;

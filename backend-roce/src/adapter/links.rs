@@ -415,13 +415,13 @@ impl Adapter {
     }
 
     /// Ends the connection of a queue pair by a message.
-    pub(super) fn disconnect_link(&mut self, key: usize) {
+    pub(super) fn disconnect_link(&mut self, key: usize, broken: bool) {
         let Some(id) = self.pairs.get(key).and_then(|pair| pair.link) else {
             return;
         };
         let transaction = self.random.next();
         if let Some(link) = self.links.get_mut(id) {
-            link.connection.disconnect(transaction, self.now);
+            link.connection.disconnect(transaction, broken, self.now);
         }
         self.detach(id);
         self.after_link(id);
@@ -619,7 +619,7 @@ impl Adapter {
         let own = link.path.wire.source_port;
         if dialled == UDP_PORT || own == UDP_PORT || long {
             let transaction = self.random.next();
-            link.connection.disconnect(transaction, self.now);
+            link.connection.disconnect(transaction, false, self.now);
             self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
             return;
         }
@@ -665,7 +665,7 @@ impl Adapter {
                 };
                 self.attempt_failed(id, failure);
             }
-            Some(ConnectionEvent::Disconnected) => self.disconnected(id),
+            Some(ConnectionEvent::Disconnected { broken }) => self.disconnected(id, broken),
             Some(ConnectionEvent::DisconnectDone | ConnectionEvent::Released) => {}
         }
         self.after_link(id);
@@ -728,7 +728,7 @@ impl Adapter {
         }
     }
 
-    fn disconnected(&mut self, id: u32) {
+    fn disconnected(&mut self, id: u32, broken: bool) {
         let Some(key) = self.links.get(id).and_then(|link| link.pair) else {
             return;
         };
@@ -743,7 +743,11 @@ impl Adapter {
         self.detach(id);
         self.stop_pair(key);
         if matches!(state, State::Accepting | State::Connected) {
-            self.raise(ControlEvent::Disconnected { queue_pair });
+            self.raise(if broken {
+                ControlEvent::Broken { queue_pair }
+            } else {
+                ControlEvent::Disconnected { queue_pair }
+            });
         }
     }
 
@@ -800,6 +804,13 @@ impl Adapter {
         let bytes = mad.encode();
         self.outbox
             .add(path, |buffer| encode_packet(&bytes, psn, buffer));
+    }
+
+    /// Gives all claimed ports back.
+    pub(crate) fn leave_ports(&mut self) {
+        let own = self.address.port();
+        let ports = core::mem::take(&mut self.ports).into_keys();
+        self.unused_ports.extend(ports.filter(|port| *port != own));
     }
 
     /// Returns true if messages that end connections are still to be answered (ROCE-178).

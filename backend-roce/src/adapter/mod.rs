@@ -10,6 +10,8 @@ mod queue_pair;
 mod random;
 
 pub(crate) use completions::CompletionRing;
+#[cfg(feature = "udp")]
+pub(crate) use links::flow_between;
 pub(crate) use links::{port_of, private_size};
 pub(crate) use memories::Memories;
 pub(crate) use queue_pair::{
@@ -119,7 +121,7 @@ fn numbers<T>(kind: NumberKind, secret: [u8; 16], count: usize) -> NumberTable<'
 }
 
 impl Adapter {
-    pub(crate) fn new(options: RoceOptions, address: SocketAddr) -> Self {
+    pub(crate) fn new(options: RoceOptions, address: SocketAddr, run_packets: u16) -> Self {
         let mut random = Random::new(options.secret);
         let connections = options.connections.next_power_of_two().clamp(64, 1 << 15);
         let keys = options.keys.next_power_of_two().clamp(256, 1 << 24);
@@ -145,7 +147,7 @@ impl Adapter {
             timers: BTreeSet::new(),
             ready_pairs: VecDeque::new(),
             ready_links: VecDeque::new(),
-            outbox: Outbox::new(OUTBOX),
+            outbox: Outbox::new(OUTBOX, run_packets),
             control: VecDeque::new(),
             raised: false,
             counts: AdapterCounts::default(),
@@ -380,14 +382,14 @@ impl Adapter {
             return;
         };
         let queue_pair = pair.token;
-        self.end_pair(key);
+        self.end_pair(key, true);
         self.raise(ControlEvent::Broken { queue_pair });
     }
 
     /// Ends a connection or an attempt: tells the peer, and flushes both queues.
-    fn end_pair(&mut self, key: usize) {
+    fn end_pair(&mut self, key: usize, broken: bool) {
         self.send_answers(key);
-        self.disconnect_link(key);
+        self.disconnect_link(key, broken);
         self.stop_pair(key);
     }
 
@@ -577,13 +579,13 @@ impl Adapter {
     }
 
     /// Ends a connection or an attempt by the consumer; no event about it follows.
-    pub(crate) fn disconnect(&mut self, key: usize) {
+    pub(crate) fn disconnect(&mut self, key: usize, broken: bool) {
         let Some(pair) = self.pairs.get(key) else {
             return;
         };
         let token = pair.token;
         if pair.is_open() {
-            self.end_pair(key);
+            self.end_pair(key, broken);
         }
         self.withdraw_connection(token);
     }
@@ -603,7 +605,7 @@ impl Adapter {
 
     pub(crate) fn destroy_pair(&mut self, key: usize) {
         self.finish_failure(key);
-        self.disconnect(key);
+        self.disconnect(key, false);
         self.use_completion_queues(key, false);
         self.clear_pair(key);
         if self.pairs.try_remove(key).is_some_and(|pair| pair.is_ready) {
@@ -822,7 +824,7 @@ impl Adapter {
     /// Ends a queue pair that failed, once its last packet is sent.
     fn finish_failure(&mut self, key: usize) {
         if self.pairs.get(key).is_some_and(|pair| pair.is_failing) {
-            self.end_pair(key);
+            self.end_pair(key, true);
         }
     }
 

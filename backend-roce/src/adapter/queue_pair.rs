@@ -143,7 +143,6 @@ impl ReceiveEntry {
 pub(crate) struct SharedReceives {
     pub(crate) token: u64,
     pub(crate) domain: usize,
-    pub(crate) depth: usize,
     pub(crate) buffers: VecDeque<ReceiveEntry>,
     /// Buffers that messages under way have taken.
     pub(crate) taken: usize,

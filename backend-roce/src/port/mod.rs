@@ -47,6 +47,11 @@ pub trait Port: Send + Sync {
     /// Returns the path MTU to an address; `None` if there is no way to it.
     fn path_mtu(&self, peer: SocketAddr) -> Option<PathMtu>;
 
+    /// Returns how many packets may leave in one send; their identifications count up.
+    fn run_packets(&self) -> u16 {
+        1
+    }
+
     /// Claims a UDP port of the address, to receive from and to send from (ROCE-44).
     ///
     /// # Errors

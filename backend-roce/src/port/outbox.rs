@@ -49,12 +49,12 @@ struct Run {
 
 impl Run {
     /// Adds a packet; false if it begins another run.
-    fn add(&mut self, path: &Path, length: usize) -> bool {
+    fn add(&mut self, path: &Path, length: usize, most: u16) -> bool {
         let total = self.length.saturating_add(length);
         let fits = !self.ends
             && self.path == *path
             && length <= self.segment
-            && self.packets < RUN_PACKETS_MAX
+            && self.packets < most
             && total <= RUN_BYTES_MAX;
         if fits {
             self.ends = length < self.segment;
@@ -73,16 +73,19 @@ pub struct Outbox {
     buffer: Vec<u8>,
     runs: Vec<Run>,
     used: usize,
+    /// Most packets of a run.
+    run_packets: u16,
 }
 
 impl Outbox {
-    /// Makes an empty outbox of `bytes` bytes.
+    /// Makes an empty outbox of `bytes` bytes for runs of at most `run_packets` packets.
     #[must_use]
-    pub fn new(bytes: usize) -> Self {
+    pub fn new(bytes: usize, run_packets: u16) -> Self {
         Self {
             buffer: alloc::vec![0; bytes],
             runs: Vec::new(),
             used: 0,
+            run_packets: run_packets.min(RUN_PACKETS_MAX),
         }
     }
 
@@ -110,7 +113,7 @@ impl Outbox {
         let start = self.used;
         let mut identification = 0;
         let joins = self.runs.last_mut().is_some_and(|run| {
-            let joins = run.add(path, length);
+            let joins = run.add(path, length, self.run_packets);
             identification = run.packets.saturating_sub(1);
             joins
         });

@@ -1,8 +1,12 @@
 //! The conformance suite on RoCEv2 in software, over a network in memory.
+//!
+//! `tests/suite/backends.toml` lists the tests that it cannot pass, with reasons.
 
-use roce_bed::RoceBed;
+use network::RoceBed;
 
-mod roce_bed;
+mod exceptions;
+#[path = "roce_bed/network.rs"]
+mod network;
 
 dat_tests::conformance_suite!(base, RoceBed::new());
 dat_tests::conformance_suite!(extended, RoceBed::new());

@@ -5,6 +5,9 @@ use super::mad::{Attribute, MAD_LENGTH};
 use super::request::ConnectRequest;
 use crate::proto::bytes::{Reader, Writer};
 
+/// Beginning of the private data of a DREQ that tells of a broken connection (ROCE-181).
+const BROKEN: [u8; 8] = *b"DATbroke";
+
 /// A message of connection management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -24,6 +27,8 @@ pub enum Message {
         ids: Ids,
         /// QPN of the receiver of the message.
         qpn: u32,
+        /// Set if the connection broke at the sender (ROCE-181).
+        broken: bool,
     },
     /// DREP.
     DisconnectReply(Ids),
@@ -64,9 +69,11 @@ impl Mad {
             Message::Reject(reject) => reject.encode(writer),
             Message::Reply(reply) => reply.encode(writer),
             Message::Ready(ids) | Message::DisconnectReply(ids) => ids.encode(writer),
-            Message::DisconnectRequest { ids, qpn } => {
+            Message::DisconnectRequest { ids, qpn, broken } => {
                 ids.encode(writer)?;
-                writer.u24(*qpn)
+                writer.u24(*qpn)?;
+                writer.u8(0)?;
+                writer.put(if *broken { &BROKEN } else { &[0; 8] })
             }
         }
     }
@@ -85,6 +92,10 @@ impl Mad {
             Attribute::DisconnectRequest => Message::DisconnectRequest {
                 ids: Ids::decode(reader)?,
                 qpn: reader.u24()?,
+                broken: {
+                    reader.skip(1)?;
+                    reader.array()? == BROKEN
+                },
             },
             Attribute::DisconnectReply => Message::DisconnectReply(Ids::decode(reader)?),
         };

@@ -68,7 +68,10 @@ pub enum ConnectionEvent {
     /// Passive: established.
     Established,
     /// Ended by the peer.
-    Disconnected,
+    Disconnected {
+        /// Set if the peer says that the connection broke there.
+        broken: bool,
+    },
     /// Ended by this side, with or without an answer.
     DisconnectDone,
     /// The QPN may be used again.
@@ -213,14 +216,16 @@ impl Connection {
 
     /// Ends a connection by a DREQ (ROCE-169), or an attempt by a REJ (ROCE-176).
     ///
-    /// False means that there is nothing to end.
-    pub fn disconnect(&mut self, transaction: u64, now: Instant) -> bool {
+    /// With `broken`, the peer is told that the connection broke (ROCE-181). False means that there
+    /// is nothing to end.
+    pub fn disconnect(&mut self, transaction: u64, broken: bool, now: Instant) -> bool {
         match self.state {
             State::Established => {
                 self.transaction = transaction;
                 self.repeated = Message::DisconnectRequest {
                     ids: self.ids,
                     qpn: self.peer_qpn,
+                    broken,
                 };
                 self.state = State::DisconnectSent;
                 self.repeat(now);
@@ -296,8 +301,8 @@ impl Connection {
             Message::Ready(_) => None,
             Message::Receipt(receipt) => self.receipt(receipt, now),
             Message::Reject(reject) => self.rejected(reject, now),
-            Message::DisconnectRequest { ids, qpn } => {
-                self.disconnect_request(mad.transaction, ids, qpn, now)
+            Message::DisconnectRequest { ids, qpn, broken } => {
+                self.disconnect_request(mad.transaction, (ids, qpn), broken, now)
             }
             Message::DisconnectReply(ids) => {
                 if self.state != State::DisconnectSent || !self.is_from_peer(ids) {
@@ -396,6 +401,7 @@ impl Connection {
         };
         if waits && receipt.ids.remote == self.ids.local {
             let time = coded_time(receipt.service_timeout.min(DECISION));
+            self.retries_left = self.options.max_retries;
             self.deadline = self.deadline.max(Some(later(now, time)));
         }
         None
@@ -405,7 +411,7 @@ impl Connection {
         // The passive side gave up: the RTU did not reach it (ROCE-179).
         if self.state == State::Established && self.is_from_peer(reject.ids) {
             self.wait(now);
-            return Some(ConnectionEvent::Disconnected);
+            return Some(ConnectionEvent::Disconnected { broken: false });
         }
         let answers = match self.state {
             State::RequestSent => reject.ids.remote == self.ids.local,
@@ -425,8 +431,8 @@ impl Connection {
     fn disconnect_request(
         &mut self,
         transaction: u64,
-        ids: Ids,
-        qpn: u32,
+        (ids, qpn): (Ids, u32),
+        broken: bool,
         now: Instant,
     ) -> Option<ConnectionEvent> {
         if !self.is_from_peer(ids) || qpn != self.qpn {
@@ -434,7 +440,7 @@ impl Connection {
         }
         let event = match self.state {
             // The RTU and all requests may be lost.
-            State::Established | State::ReplySent => Some(ConnectionEvent::Disconnected),
+            State::Established | State::ReplySent => Some(ConnectionEvent::Disconnected { broken }),
             State::DisconnectSent => Some(ConnectionEvent::DisconnectDone),
             State::TimeWait => None,
             _ => return None,

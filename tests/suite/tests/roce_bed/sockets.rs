@@ -1,0 +1,108 @@
+//! A bed of adapters with sockets on the loop-back interface.
+
+use std::cell::Cell;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use backend_roce::{RoceBackend, RoceOptions};
+use dat_core::attributes::IaAddress;
+use dat_core::event::ThreadWait;
+use dat_core::sync::HostLock;
+use dat_core::time::Instant;
+use dat_tests::fixture::{RsmTestbed, Testbed};
+
+use crate::exceptions::exceptions;
+
+/// Duration of a step.
+const STEP: Duration = Duration::from_micros(500);
+/// Steps without an event after which the bed counts as idle.
+const STEPS_TO_REST: usize = 6;
+
+/// The next address; each adapter has its own, since the tests run at the same time.
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// Adapters in real time.
+pub(crate) struct SocketBed {
+    steps: Cell<usize>,
+}
+
+impl SocketBed {
+    pub(crate) fn new() -> Self {
+        Self {
+            steps: Cell::new(0),
+        }
+    }
+}
+
+fn open(address: SocketAddr) -> RoceBackend {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let mut options = RoceOptions::new(u128::from(number).to_ne_bytes());
+    options.connections = 128;
+    options.keys = 1024;
+    RoceBackend::open(address, options).unwrap_or_else(|error| panic!("{address}: {error}"))
+}
+
+impl Testbed for SocketBed {
+    type Backend = RoceBackend;
+    type Lock = HostLock;
+
+    fn device(&self) -> RoceBackend {
+        let process = std::process::id() % 100;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let [.., high, low] = number.to_be_bytes();
+        let address = Ipv4Addr::new(127, 100 + process as u8, high, low);
+        open(SocketAddr::new(address.into(), 0))
+    }
+
+    fn now(&self) -> Instant {
+        ThreadWait::clock()
+    }
+
+    /// Sleeps for a step; returns false after enough steps without an event.
+    fn step(&self) -> bool {
+        thread::sleep(STEP);
+        self.steps.set(self.steps.get() + 1);
+        if self.steps.get() < STEPS_TO_REST {
+            return true;
+        }
+        self.steps.set(0);
+        false
+    }
+
+    fn advance(&self, to: Instant) {
+        let left = to.as_micros().saturating_sub(self.now().as_micros());
+        thread::sleep(Duration::from_micros(left));
+    }
+
+    fn reset_idle_count(&self) {
+        self.steps.set(0);
+    }
+
+    fn is_stepped(&self) -> bool {
+        false
+    }
+
+    fn skip_reason(&self, test: &str) -> Option<String> {
+        let virtual_time = ["write_post_does_not_wait", "shared_post_does_not_wait"];
+        if virtual_time.contains(&test) {
+            return Some("looks at a virtual clock to see that no time passed".into());
+        }
+        if test == "infinite_timeouts_never_run_out" {
+            return Some("lets more than two hours pass".into());
+        }
+        exceptions("roce").get(test).cloned()
+    }
+
+    fn max_steps(&self) -> usize {
+        10_000
+    }
+}
+
+impl RsmTestbed for SocketBed {
+    fn device_at(&self, address: IaAddress) -> RoceBackend {
+        let address = address.socket_address().expect("an address of this bed");
+        open(SocketAddr::new(address.ip(), 0))
+    }
+}
