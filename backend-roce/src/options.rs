@@ -17,12 +17,35 @@ pub struct RoceOptions {
     pub backlog: usize,
     /// Packets that a queue pair has under way (ROCE-66).
     pub window: u32,
+    /// Code of the time without progress after which a request is repeated (ROCE-81).
+    ///
+    /// 16 is 268 ms.
+    pub timeout: u8,
+    /// Repetitions without progress, at most 7 (ROCE-82).
+    pub retries: u8,
+    /// Repetitions of a message that found no receive: 0 to 6, or 7 for ever (ROCE-79).
+    pub not_ready_retries: u8,
+    /// Wait of a peer whose message found no receive here, as a code (ROCE-22).
+    ///
+    /// 20 is 10.24 ms.
+    pub not_ready_timer: u8,
     /// Largest path MTU.
     pub mtu: PathMtu,
 }
 
 impl RoceOptions {
-    /// Returns the usual options, with random bytes.
+    /// Returns the usual options, with random bytes of the system.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    #[cfg(feature = "udp")]
+    pub fn random() -> std::io::Result<Self> {
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret).map_err(std::io::Error::from)?;
+        Ok(Self::new(secret))
+    }
+
+    /// Returns the usual options.
     #[must_use]
     pub const fn new(secret: [u8; 16]) -> Self {
         Self {
@@ -32,6 +55,10 @@ impl RoceOptions {
             keys: 1 << 16,
             backlog: 1024,
             window: 32,
+            timeout: 16,
+            retries: 6,
+            not_ready_retries: 6,
+            not_ready_timer: 20,
             mtu: PathMtu::Bytes4096,
         }
     }

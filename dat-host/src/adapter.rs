@@ -46,8 +46,9 @@ pub struct Adapter(Arc<Guard>);
 impl Adapter {
     /// Opens the adapter of an address, `SCHEME://DEVICE`, driven by a thread of its own.
     ///
-    /// `mock://NAME` is an adapter in the process's own [`Network`]; `verbs://NAME`, with the
-    /// feature `verbs`, a port of an RDMA device.
+    /// - `mock://NAME`: an adapter in the process's own [`Network`].
+    /// - `roce://IP`, with the feature `roce`: RoCEv2 in software at an address of this host.
+    /// - `verbs://NAME`, with the feature `verbs`: a port of an RDMA device.
     ///
     /// # Errors
     /// Those of [`Options::open`].
@@ -182,12 +183,14 @@ impl Options {
     /// Opens the adapter of an address, driven by a thread of its own.
     ///
     /// # Errors
-    /// - [`Malformed`](crate::Error::Malformed): the address is not `SCHEME://DEVICE`.
+    /// - [`Malformed`](crate::Error::Malformed): the address is not `SCHEME://DEVICE`, or the device
+    ///   of a `roce://` is no IP address.
     /// - [`NotBuiltIn`](crate::Error::NotBuiltIn): the scheme is unknown, or needs a feature.
     /// - [`Device`](crate::Error::Device): there is no such device, or it cannot be opened.
     /// - [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES: there is no address space for
     ///   the limits, or a limit is too low for the adapter itself.
-    /// - [`System`](crate::Error::System): the thread cannot be started.
+    /// - [`System`](crate::Error::System): the thread cannot be started, the host does not have the
+    ///   IP address, or the UDP port is taken.
     pub fn open(self, address: &str) -> Result<Adapter> {
         let guard = self.open_core(address)?;
         driver::spawn(guard.core())?;
@@ -245,6 +248,11 @@ impl Options {
                 let network = self.network.unwrap_or_else(Network::of_process);
                 let (backend, device) = network.join(name);
                 open_on(&self.limits, backend, device, Some(network))
+            }
+            #[cfg(feature = "roce")]
+            ("roce", name) => {
+                let (backend, device) = crate::roce::open(name)?;
+                open_on(&self.limits, backend, device, None)
             }
             #[cfg(feature = "verbs")]
             ("verbs", name) => {

@@ -48,7 +48,7 @@ pub enum Error {
         /// Reason; `Device` also stands for a device that does not exist.
         cause: BackendError,
     },
-    /// The system refused to start a thread or to resolve a name.
+    /// The system refused to start a thread, to resolve a name or to make a socket.
     System(std::io::Error),
 }
 

@@ -75,6 +75,7 @@
 //! | address | device | peers |
 //! |---|---|---|
 //! | `mock://NAME` | an adapter in this process, see [`Network`] | `NAME:PORT` |
+//! | `roce://IP`, `roce://IP?udp=PORT` (feature `roce`) | RoCEv2 in software, at an address of this host | `HOST:PORT` |
 //! | `verbs://NAME` (feature `verbs`) | a port of an RDMA device: `rxe0`, `mlx5_0:2` | `HOST:PORT` |
 //!
 //! The `PORT` of a peer is the connection qualifier. Other schemes are refused with an error that
@@ -88,10 +89,11 @@
 //! and return their memory.
 //!
 //! # Features
-//! None is on by default.
+//! `roce` is on by default.
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `roce` | RDMA between any two processes, over UDP, without a device or a privilege |
 //! | `serde` | `Serialize` and `Deserialize` for [`RemoteSlice`] |
 //! | `verbs` | RDMA devices over libibverbs; needs the headers of rdma-core, and libclang |
 //!
@@ -128,6 +130,10 @@ mod network;
 mod peer;
 mod remote;
 mod request;
+#[cfg(any(feature = "roce", feature = "verbs"))]
+mod ringing;
+#[cfg(feature = "roce")]
+mod roce;
 mod shared_receive;
 mod table;
 mod timer;

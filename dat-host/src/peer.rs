@@ -24,7 +24,7 @@ pub(crate) fn parse_adapter(address: &str) -> Result<(&str, &str)> {
 pub(crate) fn not_built_in(scheme: &str) -> Error {
     Error::NotBuiltIn {
         scheme: scheme.to_owned(),
-        feature: (scheme == "verbs").then_some("verbs"),
+        feature: ["roce", "verbs"].into_iter().find(|known| *known == scheme),
     }
 }
 

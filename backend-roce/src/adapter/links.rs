@@ -24,14 +24,6 @@ use crate::proto::requester::RequestSlot;
 use crate::proto::responder::ResourceSlot;
 use crate::proto::{PathMtu, Psn};
 
-/// Time-outs without progress that are accepted.
-const RETRIES: u8 = 7;
-/// RNR NAKs without progress that are accepted.
-const NOT_READY_RETRIES: u8 = 6;
-/// The time that a peer waits where there is no receive: 0.64 ms.
-const NOT_READY: RnrTimer = RnrTimer::from_code(12);
-/// Code of the time-out of requests: 268 ms.
-const TIMEOUT: u8 = 16;
 /// First bytes of a GUID of ours (ROCE-48).
 const GUID: u64 = 0x0244_4154;
 
@@ -269,15 +261,15 @@ impl Adapter {
             is_reliable: true,
             starting_psn: Psn::new(self.random.next() as u32),
             local_response_timeout: ConnectionOptions::USUAL.response_timeout,
-            retry_count: RETRIES,
-            rnr_retry_count: NOT_READY_RETRIES,
+            retry_count: self.options.retries,
+            rnr_retry_count: self.options.not_ready_retries,
             mtu: Some(mtu),
             max_retries: ConnectionOptions::USUAL.max_retries,
             shared_receive_queue,
             source: self.address.ip(),
             destination: peer,
             source_port: self.address.port(),
-            ack_timeout: TIMEOUT,
+            ack_timeout: self.options.timeout,
             mark: Some(Mark {
                 port: self.address.port(),
                 dialled,
@@ -340,7 +332,7 @@ impl Adapter {
             starting_psn: Psn::new(self.random.next() as u32),
             responder_resources: reads_in.min(request.initiator_depth),
             initiator_depth: reads_out.min(request.responder_resources),
-            rnr_retry_count: NOT_READY_RETRIES,
+            rnr_retry_count: self.options.not_ready_retries,
             shared_receive_queue,
             guid: self.guid,
             private_data,
@@ -365,8 +357,8 @@ impl Adapter {
     fn start_pair(&mut self, key: usize, id: u32, agreement: &Agreement, state: State) {
         let options = QueuePairOptions {
             window: self.options.window,
-            timeout: TIMEOUT,
-            rnr_timer: NOT_READY,
+            timeout: self.options.timeout,
+            rnr_timer: RnrTimer::from_code(self.options.not_ready_timer),
             remote_read: true,
             remote_write: true,
             remote_atomic: true,

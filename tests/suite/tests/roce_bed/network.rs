@@ -152,6 +152,8 @@ pub(crate) struct RoceBed {
     wire: Shared,
     drivers: std::cell::RefCell<Vec<RoceDriver>>,
     now: Cell<Instant>,
+    /// Set if the last step did nothing.
+    was_idle: Cell<bool>,
 }
 
 impl RoceBed {
@@ -160,6 +162,7 @@ impl RoceBed {
             wire: Shared::default(),
             drivers: std::cell::RefCell::default(),
             now: Cell::new(Instant::ZERO),
+            was_idle: Cell::new(false),
         }
     }
 
@@ -182,6 +185,7 @@ impl RoceBed {
         let mut options = RoceOptions::new([number as u8; 16]);
         options.connections = 128;
         options.keys = 1024;
+        options.not_ready_timer = 12;
         let backend = RoceBackend::over(port, options);
         drivers.push(backend.driver());
         backend
@@ -197,6 +201,7 @@ impl Testbed for RoceBed {
         let address = Ipv4Addr::new(10, 0, (number >> 8) as u8, number as u8);
         self.device_on(address.into())
     }
+
     fn now(&self) -> Instant {
         self.now.get()
     }
@@ -224,7 +229,13 @@ impl Testbed for RoceBed {
             lock(&self.wire).step();
             drive();
         }
-        moved
+        // Idle from the second step without an event on.
+        let was_idle = self.was_idle.replace(!moved);
+        moved || !was_idle
+    }
+
+    fn reset_idle_count(&self) {
+        self.was_idle.set(false);
     }
 
     fn skip_reason(&self, test: &str) -> Option<String> {

@@ -16,7 +16,7 @@ use dat_tests::fixture::{RsmTestbed, Testbed};
 use crate::exceptions::exceptions;
 
 /// Duration of a step.
-const STEP: Duration = Duration::from_micros(500);
+const STEP: Duration = Duration::from_micros(1000);
 /// Steps without an event after which the bed counts as idle.
 const STEPS_TO_REST: usize = 6;
 
@@ -41,6 +41,8 @@ fn open(address: SocketAddr) -> RoceBackend {
     let mut options = RoceOptions::new(u128::from(number).to_ne_bytes());
     options.connections = 128;
     options.keys = 1024;
+    // A message without a receive fails after half a second, later than any step tried before.
+    options.not_ready_timer = 26;
     RoceBackend::open(address, options).unwrap_or_else(|error| panic!("{address}: {error}"))
 }
 
@@ -85,6 +87,12 @@ impl Testbed for SocketBed {
     }
 
     fn skip_reason(&self, test: &str) -> Option<String> {
+        if test == "endpoint_is_reused_after_a_reset" {
+            return Some("its disconnect may overtake an acknowledgement".into());
+        }
+        if test == "a_signal_waits_for_data_of_a_connection_that_is_over" {
+            return Some("a message that is under way is flushed with its connection".into());
+        }
         let virtual_time = ["write_post_does_not_wait", "shared_post_does_not_wait"];
         if virtual_time.contains(&test) {
             return Some("looks at a virtual clock to see that no time passed".into());

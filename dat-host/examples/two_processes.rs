@@ -1,0 +1,51 @@
+//! A message, an answer and an RDMA Read between two processes, without an RDMA device.
+//!
+//! In two terminals:
+//!
+//! ```sh
+//! cargo run -p dat-host --example two_processes -- serve
+//! cargo run -p dat-host --example two_processes -- ask 127.0.0.1:7174
+//! ```
+
+use dat_host::{Access, Adapter, Error, RemoteSlice, Result};
+
+/// The connection qualifier of the server.
+const PORT: u64 = 7174;
+
+fn serve(address: &str) -> Result<()> {
+    let adapter = Adapter::open(address)?;
+    let zone = adapter.zone()?;
+    let listener = zone.listen(PORT)?;
+    println!("serving at {}, qualifier {PORT}", adapter.address()?);
+    let client = listener.next().wait()?.accept().wait()?;
+    let text = zone.region(b"memory of the server, read by the client".to_vec())?;
+    let window = text.expose(.., Access::READ).to(&client).wait()?;
+    client
+        .send(zone.copy(&window.remote().to_bytes())?)
+        .wait()?;
+    client.ended().wait();
+    Ok(())
+}
+
+fn ask(peer: &str) -> Result<()> {
+    let zone = Adapter::open("roce://127.0.0.1")?.zone()?;
+    let server = zone.connect(peer).wait()?;
+    let told = server.recv(zone.buffer(RemoteSlice::ENCODED)?).wait()?;
+    let remote = RemoteSlice::from_bytes(&told.memory)?;
+    let bytes = server
+        .read(remote, zone.buffer(remote.len() as usize)?)
+        .wait()?;
+    println!("{}", String::from_utf8_lossy(&bytes));
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["serve"] => serve("roce://127.0.0.1"),
+        ["serve", ip] => serve(&format!("roce://{ip}")),
+        ["ask", peer] => ask(peer),
+        _ => Err(Error::Malformed("`serve [IP]` or `ask HOST:PORT`")),
+    }
+}
