@@ -41,5 +41,7 @@ pub use options::RoceOptions;
 pub use queues::{
     RoceCompletionQueue, RoceReceiveQueue, RoceReceiveSlot, RoceSendQueue, RoceSendSlot,
 };
+#[cfg(feature = "udp")]
+pub use udp::addresses;
 #[cfg(feature = "std")]
 pub use wait::RoceWait;

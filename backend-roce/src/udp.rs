@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{self, IoSliceMut};
@@ -16,6 +16,7 @@ use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
+use nix::net::if_::InterfaceFlags;
 use nix::sys::signal::SigSet;
 use nix::sys::socket::{MsgFlags, recv};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
@@ -267,6 +268,24 @@ fn serve(shared: &Shared, poll: &mut Poll, stops: &AtomicBool) {
             }
         }
     }
+}
+
+/// Returns the IP addresses of this host at which adapters can be opened.
+///
+/// Link-local addresses, which need a scope, are left out.
+pub fn addresses() -> Vec<IpAddr> {
+    let Ok(all) = nix::ifaddrs::getifaddrs() else {
+        return Vec::new();
+    };
+    all.filter(|one| one.flags.contains(InterfaceFlags::IFF_UP))
+        .filter_map(|one| one.address)
+        .filter_map(|address| {
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+            let v6 = address.as_sockaddr_in6().map(|v6| v6.ip());
+            let v6 = v6.filter(|ip| !ip.is_unicast_link_local());
+            v4.or(v6.map(IpAddr::V6))
+        })
+        .collect()
 }
 
 impl RoceBackend {

@@ -205,7 +205,8 @@ pub(crate) fn check_is_outside(device: Option<&str>, command: &str) -> Result<()
         return Ok(());
     }
     let devices = "name an RDMA device that `dat devices` lists";
-    let missing = crate::device::note().map_or_else(String::new, |note| format!(" ({note})"));
+    let missing =
+        crate::remote::device::note().map_or_else(String::new, |note| format!(" ({note})"));
     Err(Failure::usage(
         format!("`dat {command}` cannot use {DEVICE}"),
         "it is a simulated device in this process; only `dat tour`, `dat copy` and `dat perf` support it",

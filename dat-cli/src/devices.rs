@@ -80,7 +80,7 @@ fn as_map<S: Serializer>(
 pub(crate) fn run(output: &mut Output) -> Result<bool> {
     let mut devices = Vec::new();
     let here = [mock(), model_device()];
-    for device in here.into_iter().chain(crate::device::devices()) {
+    for device in here.into_iter().chain(crate::remote::device::devices()) {
         output.line(format_args!(
             "{HEADING}{}{HEADING:#}: {}",
             device.name.as_ref().unwrap_or(&device.backend),
@@ -129,7 +129,7 @@ pub(crate) fn run(output: &mut Output) -> Result<bool> {
         }
         devices.push(device);
     }
-    if let Some(note) = crate::device::note() {
+    if let Some(note) = crate::remote::device::note() {
         output.line(format_args!("{FAINT}{note}{FAINT:#}"));
     }
     output.document(&Report { ok: true, devices });
@@ -165,15 +165,15 @@ fn model_device() -> Device {
 }
 
 /// Describes a port of an RDMA device, with its attributes if it can be opened.
-#[cfg(feature = "verbs")]
 pub(crate) fn rdma_device<B: Backend>(
+    backend_name: &str,
     name: String,
     description: String,
     port: Port,
     backend: Option<&B>,
 ) -> Device {
     Device {
-        backend: "verbs".into(),
+        backend: backend_name.into(),
         name: Some(name),
         description,
         port: Some(port),

@@ -368,7 +368,6 @@ impl Memory {
     }
 
     /// Returns a part of the memory; it is empty if out of range.
-    #[cfg(any(feature = "verbs", test))]
     pub(crate) fn part(self, offset: usize, length: usize) -> Self {
         let bytes = self.bytes.get(offset..).and_then(|rest| rest.get(..length));
         Self {
@@ -382,7 +381,6 @@ impl Memory {
     }
 
     /// Returns the offset in `other` at which this memory starts.
-    #[cfg(any(feature = "verbs", test))]
     pub(crate) fn offset_in(self, other: Self) -> Option<usize> {
         let start = self.bytes.as_ptr().addr();
         start.checked_sub(other.bytes.as_ptr().addr())

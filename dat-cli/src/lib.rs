@@ -12,14 +12,11 @@ mod interrupt;
 mod limits;
 mod model;
 mod names;
-#[cfg(not(feature = "verbs"))]
-mod no_device;
 mod output;
 mod output_file;
 mod peer;
 mod perf;
 mod registry;
-#[cfg(any(feature = "verbs", test))]
 mod remote;
 mod rsm;
 mod size;
@@ -34,11 +31,8 @@ use crate::arguments::{Arguments, Command, Wanted};
 use crate::failure::{Failure, FailureKind};
 use crate::interrupt::Signals;
 use crate::model::Model;
-#[cfg(not(feature = "verbs"))]
-use crate::no_device as device;
 use crate::output::Output;
-#[cfg(feature = "verbs")]
-use crate::remote::verbs as device;
+use crate::remote::device;
 
 /// Returns the command line of the program, for completions and man pages.
 #[must_use]

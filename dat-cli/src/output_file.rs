@@ -103,7 +103,6 @@ impl OutputPath {
     }
 
     /// Returns the path to write; symbolic links are resolved if the file exists.
-    #[cfg(any(not(unix), feature = "verbs", test))]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -241,7 +240,6 @@ impl Part {
     /// - `AlreadyExists`: another file has taken the path; it is untouched.
     /// - Others: the errors of the system. If the directory cannot be written to the disk, the file
     ///   is at its path, but a power failure may undo that.
-    #[cfg(any(feature = "verbs", test))]
     pub(crate) fn store(
         self,
         replace: bool,

@@ -9,7 +9,6 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
-#[cfg(feature = "verbs")]
 pub(crate) use self::load::limits;
 pub(crate) use self::load::{Load, Shape, Sides};
 pub(crate) use self::measure::{Goal, Point};

@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<
     if let Some(file) = &arguments.check {
         return check::run(file.as_deref(), output);
     }
-    let devices = crate::device::devices();
+    let devices = crate::remote::device::devices();
     let ports = devices.iter().filter_map(|device| device.name());
     let named = ports.map(|name| (name.to_owned(), instance_data(name)));
     let mock = ("mock0".to_owned(), "mock".to_owned());
@@ -76,7 +76,10 @@ fn notes(arguments: &RegistryArguments) -> Vec<String> {
             searches, or pass its path with --library"
         )
     });
-    library.into_iter().chain(crate::device::note()).collect()
+    library
+        .into_iter()
+        .chain(crate::remote::device::note())
+        .collect()
 }
 
 /// Returns the instance data that names a port to the provider: device and number.

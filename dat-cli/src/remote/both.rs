@@ -3,15 +3,14 @@
 //! Serves measurements that have no server.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::thread;
 use std::time::Duration;
 
-use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions};
-use dat_core::backend::BackendError;
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
 
-use super::verbs::opening;
+use super::transport::{Carrier, Transport, first_address};
 use crate::failure::{Failure, Result};
 use crate::host::{Ground, Node};
 use crate::perf::{Load, Shape, Sides, limits};
@@ -23,17 +22,18 @@ const STEP: Duration = Duration::from_micros(500);
 /// RDMA Reads under way at once; every device supports one.
 const READS: usize = 1;
 
-/// An RDMA device, which completes operations without steps of this thread.
-pub(crate) struct OneDevice {
+/// A device, which completes operations without steps of this thread.
+pub(crate) struct OneDevice<T> {
     /// Empty polls before the thread yields.
     yield_after: u32,
     looks: Cell<u32>,
     /// The end of the silence; set after the first `yield_after` empty polls.
     deadline: Cell<Option<Instant>>,
+    transport: PhantomData<T>,
 }
 
-impl Ground for OneDevice {
-    type Backend = VerbsBackend;
+impl<T: Transport> Ground for OneDevice<T> {
+    type Backend = T::Backend;
 
     fn now(&self) -> Instant {
         ThreadWait::clock()
@@ -80,23 +80,22 @@ impl Ground for OneDevice {
 /// # Errors
 /// - Operation: the device cannot be opened, has no address, or lacks a feature that the
 ///   measurement needs.
-pub(crate) fn load(
-    device: &VerbsDevice,
+pub(crate) fn load<T: Transport>(
+    device: &Carrier,
     yield_after: u32,
     shape: Shape,
     sides: Sides,
-) -> Result<Load<OneDevice>> {
-    let refused = |error| opening(&device.name, error);
-    let address = device.addresses.first().copied();
-    let address = address.ok_or_else(|| refused(BackendError::Address))?;
+) -> Result<Load<OneDevice<T>>> {
+    let address = first_address::<T>(device)?;
     let node = || {
-        let backend = VerbsBackend::open(&device.name, VerbsOptions::default()).map_err(refused)?;
+        let (backend, _) = T::open(device)?;
         Node::over(backend, address, &limits(shape.depth))
     };
     let ground = OneDevice {
         yield_after,
         looks: Cell::new(0),
         deadline: Cell::new(None),
+        transport: PhantomData,
     };
     Load::over(ground, (node()?, node()?), shape, sides, READS)
 }

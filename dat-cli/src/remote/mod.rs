@@ -7,22 +7,26 @@
 //!
 //! Only the code that opens devices depends on the backend, so tests run both ends on the mock.
 
+mod both;
 mod buffer_pool;
 mod client;
+mod commands;
+pub(crate) mod device;
 mod echo;
 mod file_store;
 mod load;
+#[cfg(not(feature = "verbs"))]
+mod no_verbs;
 mod open_adapter;
 mod protocol;
-mod server;
+mod roce;
+pub(crate) mod server;
 mod session;
 mod token;
 mod transfer;
-
+pub(crate) mod transport;
 #[cfg(feature = "verbs")]
-mod both;
-#[cfg(feature = "verbs")]
-pub(crate) mod verbs;
+mod verbs;
 
 /// A client gets at most the memory that the program's buffers may have.
 const _: () = assert!(protocol::MOST_BYTES == crate::host::MOST_MEMORY);

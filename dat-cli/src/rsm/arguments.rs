@@ -94,6 +94,16 @@ pub(crate) struct SegmentDevice {
 const DEVICES: &str = "RDMA devices";
 
 impl RsmCommand {
+    /// Returns the name of the device that the arguments give.
+    pub(crate) fn device(&self) -> Option<&str> {
+        match self {
+            Self::Export(export) => export.device.as_deref(),
+            Self::Put(put) => put.import.device.device.as_deref(),
+            Self::Get(get) => get.import.device.device.as_deref(),
+            Self::Bench(bench) => bench.import.device.device.as_deref(),
+        }
+    }
+
     /// Returns true if the command is for an RDMA device.
     ///
     /// # Errors

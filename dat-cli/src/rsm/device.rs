@@ -1,4 +1,4 @@
-//! Remote shared memory on an RDMA device, between processes and hosts.
+//! Remote shared memory on a device, between processes and hosts.
 
 use std::cell::Cell;
 use std::fs;
@@ -10,10 +10,8 @@ use std::task::Waker;
 use std::thread;
 use std::time::SystemTime;
 
-use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
 use dat_core::Ia;
 use dat_core::attributes::IaAddress;
-use dat_core::backend::BackendError;
 use dat_core::event::{ThreadWait, Wait, WakeReason};
 use dat_core::flags::{EvdFlags, PspFlags};
 use dat_core::sync::SpinLock;
@@ -39,7 +37,8 @@ use crate::host::{self, Memory};
 use crate::interrupt::Signals;
 use crate::output::{HEADING, Output};
 use crate::peer::Peer;
-use crate::remote::verbs::{addresses, choose, not_listening, opening, own_address, resolve};
+use crate::remote::server::not_listening;
+use crate::remote::transport::{Carrier, Transport, first_address, own_address, resolve};
 use crate::size::size;
 
 /// The node number of the exporter; other nodes are numbered by their addresses.
@@ -60,25 +59,29 @@ const TRIES: u32 = 8;
 /// # Errors
 /// - Those on the mock.
 /// - Operation: no device is usable, or the exporter is missing, refuses, or ends.
-pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
+pub(crate) fn run<T: Transport>(
+    command: &RsmCommand,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
     let done = match command {
-        RsmCommand::Export(arguments) => export(arguments, signals, output),
-        RsmCommand::Put(arguments) => put(arguments, signals, output),
-        RsmCommand::Get(arguments) => get(arguments, signals, output),
-        RsmCommand::Bench(arguments) => measure(arguments, signals, output),
+        RsmCommand::Export(arguments) => export::<T>(arguments, signals, output),
+        RsmCommand::Put(arguments) => put::<T>(arguments, signals, output),
+        RsmCommand::Get(arguments) => get::<T>(arguments, signals, output),
+        RsmCommand::Bench(arguments) => measure::<T>(arguments, signals, output),
     };
     // If a signal interrupted a call, the signal is the better report.
     done.or_else(|failure| signals.check().and(Err(failure)))
 }
 
 /// The way in which a call waits for the device.
-struct DeviceWait {
-    inner: VerbsWait,
+struct DeviceWait<W> {
+    inner: W,
     /// If set, the wait polls instead of sleeping.
     polls: Option<Looks>,
 }
 
-impl Wait for DeviceWait {
+impl<W: Wait> Wait for DeviceWait<W> {
     fn now(&mut self) -> Instant {
         self.inner.now()
     }
@@ -155,21 +158,21 @@ fn entry(node: NodeId, address: IaAddress, qualifier: u64) -> NodeEntry {
 }
 
 /// A node on a device, with an open controller.
-struct Site {
-    engine: Engine<VerbsBackend>,
+struct Site<T: Transport> {
+    engine: Engine<T::Backend>,
     controller: ControllerId,
-    wait: DeviceWait,
+    wait: DeviceWait<T::Wait>,
 }
 
-impl Site {
+impl<T: Transport> Site<T> {
     fn open(
-        device: &str,
+        device: &Carrier,
         waiting: WaitingArguments,
         node: NodeId,
         qualifier: u64,
         nodes: Vec<NodeEntry>,
     ) -> Result<Self> {
-        let (backend, wait) = backend(device)?;
+        let (backend, wait) = T::open(device)?;
         const LINKS: usize = IMPORTERS + 2;
         let limits = Limits {
             endpoints: LINKS,
@@ -232,7 +235,7 @@ fn credentials() -> Credentials {
 ///
 /// # Errors
 /// - Operation: another process listens on the port.
-fn listens(ia: &Ia<'_, VerbsBackend, SpinLock>, qualifier: u64) -> Result<()> {
+fn listens<B: host::HostBackend>(ia: &Ia<'_, B, SpinLock>, qualifier: u64) -> Result<()> {
     let arrivals = ia
         .evd_create(1, None, EvdFlags::CR)
         .during("dat_evd_create")?;
@@ -243,31 +246,22 @@ fn listens(ia: &Ia<'_, VerbsBackend, SpinLock>, qualifier: u64) -> Result<()> {
     ia.evd_free(arrivals).during("dat_evd_free")
 }
 
-fn backend(device: &str) -> Result<(VerbsBackend, VerbsWait)> {
-    let failed = |error| opening(device, error);
-    let backend = VerbsBackend::open(device, VerbsOptions::default()).map_err(failed)?;
-    let wait = backend.wait().map_err(failed)?;
-    Ok((backend, wait))
-}
-
 /// An exporter with its segment.
-struct Exporter {
-    site: Site,
+struct Exporter<T: Transport> {
+    site: Site<T>,
     export: ExportId,
 }
 
-impl Exporter {
+impl<T: Transport> Exporter<T> {
     /// Publishes a segment to processes of this host and of the hosts in `others`.
     fn publish(
-        device: &VerbsDevice,
+        device: &Carrier,
         (waiting, qualifier): (WaitingArguments, u64),
         others: &[IpAddr],
         memory: Memory,
         (id, digits): (SegmentId, u32),
     ) -> Result<Self> {
-        let Some(&own) = device.addresses.first() else {
-            return Err(opening(&device.name, BackendError::Address));
-        };
+        let own = first_address::<T>(device)?;
         let mut nodes = vec![entry(EXPORTER, own, qualifier)];
         let here = device
             .addresses
@@ -286,7 +280,7 @@ impl Exporter {
                 permission: digits,
             })
             .collect();
-        let site = Site::open(&device.name, waiting, EXPORTER, qualifier, nodes)?;
+        let site = Site::open(device, waiting, EXPORTER, qualifier, nodes)?;
         let export = site
             .engine
             .export_create(site.controller, memory.region(), ExportFlags::empty())
@@ -328,11 +322,15 @@ impl Exporter {
     }
 }
 
-fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output) -> Result<bool> {
+fn export<T: Transport>(
+    arguments: &ExportArguments,
+    interrupts: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
     let (memory, _) = contents(arguments)?;
     let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
-    let device = choose(arguments.device.as_deref(), None)?;
-    let mut exporter = Exporter::publish(
+    let device = T::choose(arguments.device.as_deref(), None)?;
+    let mut exporter = Exporter::<T>::publish(
         &device,
         (arguments.waiting, arguments.port.into()),
         &arguments.importer,
@@ -343,7 +341,7 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
     output.line(format_args!(
         "{HEADING}dat rsm export{HEADING:#} on {}: {} port {}, {} as segment {:#x}; interrupt to stop",
         device.name,
-        addresses(&device).join(" "),
+        device.addresses().join(" "),
         arguments.port,
         size(bytes),
         arguments.segment
@@ -359,7 +357,7 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
     report_export(
         &ExportReport {
             ok: true,
-            backend: "verbs",
+            backend: T::NAME,
             device: Some(device.name),
             segment: arguments.segment,
             bytes,
@@ -372,20 +370,20 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
 }
 
 /// The connection of an importer, and its addresses.
-struct Importing<'s> {
-    importer: Importer<'s, VerbsBackend, DeviceWait>,
+struct Importing<'s, T: Transport> {
+    importer: Importer<'s, T::Backend, DeviceWait<T::Wait>>,
     exporter: ExporterAddress,
-    device: String,
+    device: Carrier,
 }
 
 /// Connects to an exporter as a separate node and runs `act`.
-fn import<T>(
-    (device, peer): (&str, SocketAddr),
+fn import<T: Transport, R>(
+    (device, peer): (&Carrier, SocketAddr),
     (arguments, waiting): (&ImportArguments, WaitingArguments),
     permission: Permission,
     shape: Shape,
-    act: impl FnOnce(&mut Importing<'_>) -> Result<T>,
-) -> Result<T> {
+    act: impl FnOnce(&mut Importing<'_, T>) -> Result<R>,
+) -> Result<R> {
     let own = own_address(peer).unwrap_or(peer.ip());
     let node = node_at(own);
     let address = IaAddress::from(peer);
@@ -395,7 +393,7 @@ fn import<T>(
         engine,
         controller,
         wait,
-    } = Site::open(device, waiting, node, NOWHERE, nodes)?;
+    } = Site::<T>::open(device, waiting, node, NOWHERE, nodes)?;
     let whom = (EXPORTER, arguments.segment);
     let importer = Importer::connect((&engine, controller), whom, permission, shape, wait)?;
     let mut importing = Importing {
@@ -406,7 +404,7 @@ fn import<T>(
             node,
             segment: arguments.segment,
         },
-        device: device.to_owned(),
+        device: device.clone(),
     };
     let done = act(&mut importing)?;
     importing.importer.disconnect()?;
@@ -416,28 +414,25 @@ fn import<T>(
 /// Runs `act` as importer of the named exporter, or of one in this process.
 ///
 /// The exporter in this process runs on the same device.
-fn with_exporter<T>(
+fn with_exporter<T: Transport, R>(
     arguments: &ImportArguments,
     waiting: WaitingArguments,
     permission: Permission,
     shape: Shape,
     memory: impl FnOnce() -> Result<Memory>,
-    act: impl FnOnce(&mut Importing<'_>) -> Result<T>,
-) -> Result<T> {
+    act: impl FnOnce(&mut Importing<'_, T>) -> Result<R>,
+) -> Result<R> {
     if let Some(peer) = &arguments.device.connect {
         let peer = resolve(peer)?;
-        let device = choose(arguments.device.device.as_deref(), own_address(peer))?;
-        let whom = (device.name.as_str(), peer);
-        return import(whom, (arguments, waiting), permission, shape, act);
+        let device = T::choose(arguments.device.device.as_deref(), own_address(peer))?;
+        let whom = (&device, peer);
+        return import::<T, _>(whom, (arguments, waiting), permission, shape, act);
     }
-    let device = choose(arguments.device.device.as_deref(), None)?;
+    let device = T::choose(arguments.device.device.as_deref(), None)?;
     let memory = memory()?;
-    let (mut exporter, port) = exporter_here(&device, arguments.segment, memory)?;
-    let address = device
-        .addresses
-        .first()
-        .and_then(|address| address.socket_address());
-    let host = address.ok_or_else(|| opening(&device.name, BackendError::Address))?;
+    let (mut exporter, port) = exporter_here::<T>(&device, arguments.segment, memory)?;
+    let address = first_address::<T>(&device)?.socket_address();
+    let host = address.ok_or_else(|| Failure::operation("no address", "it is no IP address"))?;
     let peer = Peer {
         host: host.ip().to_string(),
         port,
@@ -449,8 +444,8 @@ fn with_exporter<T>(
             exporter.end()
         });
         let result = resolve(&peer).and_then(|peer| {
-            let whom = (device.name.as_str(), peer);
-            import(whom, (arguments, waiting), permission, shape, act)
+            let whom = (&device, peer);
+            import::<T, _>(whom, (arguments, waiting), permission, shape, act)
         });
         stop.store(true, Ordering::Release);
         match serving.join() {
@@ -467,11 +462,11 @@ fn with_exporter<T>(
 /// Publishes a segment on a free port, for an importer in this process.
 ///
 /// After any failure it tries the next port.
-fn exporter_here(
-    device: &VerbsDevice,
+fn exporter_here<T: Transport>(
+    device: &Carrier,
     segment: SegmentId,
     memory: Memory,
-) -> Result<(Exporter, u16)> {
+) -> Result<(Exporter<T>, u16)> {
     let waiting = WaitingArguments {
         wait: None,
         yield_after: 1,
@@ -480,26 +475,34 @@ fn exporter_here(
     loop {
         let port = 49_152 + (process::id().wrapping_mul(TRIES).wrapping_add(tried) % 16_384) as u16;
         let settings = (waiting, port.into());
-        match Exporter::publish(device, settings, &[], memory, (segment, 0o666)) {
+        match Exporter::<T>::publish(device, settings, &[], memory, (segment, 0o666)) {
             Err(_) if tried < TRIES => tried += 1,
             done => return done.map(|exporter| (exporter, port)),
         }
     }
 }
 
-fn put(arguments: &PutArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
+fn put<T: Transport>(
+    arguments: &PutArguments,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
     let length = Source::open(&arguments.file, "put into a segment")?.length();
     let (import, waiting) = (&arguments.import, arguments.import.device.waiting);
     let memory = || Ok(Memory::new(pages(arguments.offset.saturating_add(length))?));
     let all = Permission::all();
-    with_exporter(import, waiting, all, shape, memory, |importing| {
-        let on = ("verbs", Some(importing.device.clone()));
+    with_exporter::<T, _>(import, waiting, all, shape, memory, |importing| {
+        let on = (T::NAME, Some(importing.device.name.clone()));
         put_file(arguments, &mut importing.importer, on, signals, output)
     })
 }
 
-fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
+fn get<T: Transport>(
+    arguments: &GetArguments,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
     let (import, waiting) = (&arguments.import, arguments.import.device.waiting);
     let source = arguments
@@ -522,14 +525,14 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
             "give the content of the segment with --from, or an exporter with --connect",
         )),
     };
-    with_exporter(
+    with_exporter::<T, _>(
         import,
         waiting,
         Permission::READ,
         shape,
         memory,
         |importing| {
-            let on = ("verbs", Some(importing.device.clone()));
+            let on = (T::NAME, Some(importing.device.name.clone()));
             let importer = &mut importing.importer;
             let (length, expected) = match expected {
                 Some((length, expected)) => (length, Some(expected)),
@@ -543,7 +546,11 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
     )
 }
 
-fn measure(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
+fn measure<T: Transport>(
+    arguments: &BenchArguments,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
     let import = &arguments.import;
     // Plain transfers poll, so vectors poll too.
@@ -553,8 +560,8 @@ fn measure(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -
     };
     let memory = || Ok(Memory::new(pages(shape.vector() as u64)?));
     let all = Permission::all();
-    let report = with_exporter(import, waiting, all, shape, memory, |importing| {
-        let (backend, _) = backend(&importing.device)?;
+    let report = with_exporter::<T, _>(import, waiting, all, shape, memory, |importing| {
+        let (backend, _) = T::open(&importing.device)?;
         let limits = Limits {
             records: 2 * shape.entries + 64,
             ..host::LIMITS
@@ -562,7 +569,7 @@ fn measure(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -
         let third = host::open(backend, &limits)?;
         let looks = Looks::new(waiting);
         let mut plain = Plain::connect(third, &looks, importing.exporter, shape)?;
-        let on = ("verbs", Some(importing.device.clone()));
+        let on = (T::NAME, Some(importing.device.name.clone()));
         let report =
             super::bench::run(arguments, on, signals, &mut importing.importer, &mut plain)?;
         plain.disconnect()?;

@@ -130,7 +130,6 @@ impl Contents {
     }
 
     /// Returns the checksum.
-    #[cfg(feature = "verbs")]
     pub(super) fn checksum(&self) -> u128 {
         self.0
     }

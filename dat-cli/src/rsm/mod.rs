@@ -2,7 +2,6 @@
 
 pub(crate) mod arguments;
 mod bench;
-#[cfg(feature = "verbs")]
 pub(crate) mod device;
 mod file;
 mod importer;
@@ -73,7 +72,7 @@ struct ExportReport {
 /// - Interrupted: a signal came.
 pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
     if command.wants_device()? {
-        return crate::device::rsm(command, signals, output);
+        return crate::remote::device::rsm(command, signals, output);
     }
     match command {
         RsmCommand::Export(arguments) => export(arguments, signals, output),

@@ -192,6 +192,8 @@ fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32
         },
         origin: Origin::Virtual,
     };
+    // As the end of the region before does.
+    slot.identity.clear();
     slot.fill(generation, &region);
     slot.publish(generation << INDEX_BITS, &region);
 }

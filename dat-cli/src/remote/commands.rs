@@ -1,0 +1,522 @@
+//! The commands on devices that reach other processes.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat_core::attributes::IaAddress;
+use serde::Serialize;
+
+use super::both;
+use super::client::ServerAddress;
+use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
+use super::load::RemoteLoad;
+use super::open_adapter::{OpenAdapter, Waiting};
+use super::protocol::{MOST_DEPTH, Refusal, is_plain_name};
+use super::server::{MOST_CLIENTS, Notice, Server, Terms};
+use super::token::{Guard, Token};
+use super::transfer::{Outcome, Shape, send_file};
+use super::transport::{Carrier, Transport, first_address, no_device, own_address, resolve};
+use crate::arguments::{
+    CopyArguments, DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName,
+    WaitingArguments,
+};
+use crate::copy::target::{Target, irregular};
+use crate::copy::{fill, fitted, geometry, per_second, progress_bar, rate, smaller};
+use crate::failure::{Failure, Result};
+use crate::host::{self, Memory};
+use crate::interrupt::Signals;
+use crate::output::{FAINT, GOOD, HEADING, Output};
+use crate::perf::{self, Goal, Point, measure};
+use crate::size::{argument, counted, size};
+
+type DeviceAdapter<T> = OpenAdapter<<T as Transport>::Backend, <T as Transport>::Wait>;
+
+/// Requests and receives of all clients of a server.
+const SERVER_ROOM: usize = 16384;
+
+fn waiting(arguments: WaitingArguments) -> Waiting {
+    match arguments.wait {
+        Some(WaitName::Poll) => Waiting::Poll {
+            looks: arguments.yield_after,
+        },
+        Some(WaitName::Block) | None => Waiting::Block,
+    }
+}
+
+fn adapter<T: Transport>(
+    device: &Carrier,
+    waiting: Waiting,
+    endpoints: usize,
+    room: usize,
+) -> Result<DeviceAdapter<T>> {
+    let (backend, wait) = T::open(device)?;
+    OpenAdapter::open(backend, wait, waiting, endpoints, room)
+}
+
+/// Runs `act` as the client of the named server, or of one in this process.
+///
+/// The server in this process runs on the same device and stores the file in `local`. With `once`
+/// set, it ends when its client has gone.
+fn with_server<T: Transport, R>(
+    arguments: &DeviceArguments,
+    room: usize,
+    (memory, once): (u64, bool),
+    mut local: Single,
+    act: impl FnOnce(&mut DeviceAdapter<T>, ServerAddress<'_>, &str) -> Result<R>,
+) -> Result<R> {
+    let waiting = waiting(arguments.waiting);
+    if let Some(peer) = &arguments.connect {
+        let token = arguments.token_file.as_deref().map(Token::read);
+        let token = token.transpose()?;
+        let peer = resolve(peer)?;
+        let device = T::choose(arguments.device.as_deref(), own_address(peer))?;
+        let mut adapter = adapter::<T>(&device, waiting, 2, room)?;
+        let server = ServerAddress {
+            address: IaAddress::from(peer),
+            qualifier: peer.port().into(),
+            token: token.as_ref(),
+        };
+        return act(&mut adapter, server, &device.name);
+    }
+    let device = T::choose(arguments.device.as_deref(), None)?;
+    let address = first_address::<T>(&device)?;
+    let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+    let station_of_server = adapter::<T>(&device, waiting, 2, 2 * room)?;
+    let mut server = Server::new(station_of_server, memory, Terms::default());
+    let qualifier = server.listen(None, None)?;
+    let mut client = adapter::<T>(&device, waiting, 2, room)?;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let ended = || stop.load(Ordering::Acquire);
+            server.run(&mut local, &ended, &mut |notice| {
+                if once && notice == Notice::Gone {
+                    stop.store(true, Ordering::Release);
+                }
+            })
+        });
+        let server = ServerAddress {
+            address,
+            qualifier,
+            token: None,
+        };
+        let result = act(&mut client, server, &device.name);
+        stop.store(true, Ordering::Release);
+        match serving.join() {
+            // The client's error is the more specific one.
+            Ok(served) => result.and_then(|result| served.map(|()| result)),
+            Err(_) => Err(Failure::operation("serving failed", "its thread panicked")),
+        }
+    })
+}
+
+#[derive(Serialize)]
+struct CopyReport {
+    ok: bool,
+    backend: &'static str,
+    device: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    source: String,
+    target: String,
+    bytes: u64,
+    writes: u64,
+    segments: u64,
+    depth: u16,
+    chunk: u64,
+    /// All of it: connecting, reading, moving, writing, checking.
+    seconds: f64,
+    bytes_per_second: Option<f64>,
+    /// From the first write to the last slot that was emptied.
+    transfer_seconds: f64,
+    transfer_bytes_per_second: Option<f64>,
+    checksum: String,
+}
+
+/// Returns the name of the copy at the server.
+fn remote_name(source: &Path, target: &Path) -> Result<String> {
+    let name = if target == Path::new(".") {
+        source.file_name().map(Path::new).unwrap_or(target)
+    } else {
+        target
+    };
+    name.to_str()
+        .filter(|name| is_plain_name(name))
+        .map(str::to_owned)
+        .ok_or_else(|| {
+            Failure::usage(
+                format!("a server cannot store a file as {}", name.display()),
+                Refusal::BadName.why(),
+                "with --connect, DST must be a name without a directory and without a leading dot, or `.`",
+            )
+        })
+}
+
+/// Copies a file over a device, to a server or on this host.
+///
+/// # Errors
+/// - Usage: source and target cannot be used together.
+/// - File: one of them cannot be read or written.
+/// - Memory: the system lacks the memory for the buffers.
+/// - Operation: no device or server is usable, the transfer failed, or the copy differs.
+/// - Interrupted: a signal came.
+pub(crate) fn copy<T: Transport>(
+    arguments: &CopyArguments,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
+    let geometry = geometry(arguments)?;
+    let begin = Instant::now();
+    let source = &arguments.source;
+    let unreadable = |error| Failure::file("read", source, &error);
+    let server = arguments.device.connect.as_ref();
+    let (target, name, files) = match server {
+        Some(_) => {
+            let name = remote_name(source, &arguments.target)?;
+            (name.clone(), name, Single(None))
+        }
+        None => {
+            let part = Target::choose(source, &arguments.target)?.begin()?;
+            let target = part.target().name().display().to_string();
+            (target, "copy".into(), Single(Some(part)))
+        }
+    };
+    let mut file = File::open(source).map_err(unreadable)?;
+    let about = file.metadata().map_err(unreadable)?;
+    if !about.is_file() {
+        return Err(irregular(source, &about, "copied"));
+    }
+    let length = about.len();
+    let fit = fitted(geometry, length);
+    let shape = Shape {
+        depth: u16::try_from(fit.depth).unwrap_or(MOST_DEPTH),
+        segments: fit.segments,
+        chunk: fit.chunk,
+    };
+    // A server in this process needs memory for messages in addition.
+    let memory = fit.bytes() + (4 << 20);
+    // The slots here and at a server in this process, and one buffer to read into.
+    host::room(2 * fit.bytes() + fit.slot() as u64, |room| {
+        smaller(geometry, room / 3)
+    })?;
+    let progress = progress_bar(length, output);
+    let room = 6 * fit.depth + 64;
+    let (outcome, device) = with_server::<T, _>(
+        &arguments.device,
+        room,
+        (memory, true),
+        files,
+        |adapter, server, device| {
+            let read = |buffer: &mut [u8]| {
+                let count = fill(&mut file, buffer).map_err(unreadable)?;
+                progress.inc(count as u64);
+                Ok(count)
+            };
+            let check = || signals.check();
+            let outcome = send_file(adapter, server, &name, length, shape, read, &check)?;
+            Ok((outcome, device.to_owned()))
+        },
+    )?;
+    progress.finish_and_clear();
+    let Outcome {
+        bytes,
+        writes,
+        segments,
+        checksum,
+        moving,
+    } = outcome;
+    let seconds = begin.elapsed().as_secs_f64();
+    let moving = moving.as_secs_f64();
+    let report = CopyReport {
+        ok: true,
+        backend: T::NAME,
+        device,
+        server: server.map(|peer| peer.host.clone()),
+        source: source.display().to_string(),
+        target,
+        bytes,
+        writes,
+        segments,
+        depth: arguments.depth,
+        chunk: arguments.chunk,
+        seconds,
+        bytes_per_second: rate(bytes, seconds),
+        transfer_seconds: moving,
+        transfer_bytes_per_second: rate(bytes, moving),
+        checksum: format!("{checksum:032x}"),
+    };
+    print_copy(&report, output);
+    Ok(true)
+}
+
+fn print_copy(report: &CopyReport, output: &mut Output) {
+    let at = match &report.server {
+        Some(server) => format!(" at {server}"),
+        None => String::new(),
+    };
+    output.line(format_args!(
+        "{GOOD}{} copied{GOOD:#} over {} to {}{at}",
+        size(report.bytes),
+        report.device,
+        report.target
+    ));
+    output.line(format_args!(
+        "  RDMA Writes {}, {} of at most {} each, up to {} outstanding",
+        report.writes,
+        counted(report.segments, "segment"),
+        size(report.chunk),
+        report.depth
+    ));
+    output.line(format_args!(
+        "  transfer    {}, with reading and writing the files",
+        per_second(report.transfer_bytes_per_second)
+    ));
+    output.line(format_args!(
+        "  total       {} in {:.3} s, including connection setup and verification",
+        per_second(report.bytes_per_second),
+        report.seconds
+    ));
+    output.line(format_args!(
+        "  checksum    {} (XXH3-128, read back at the other end)",
+        report.checksum
+    ));
+    output.document(report);
+}
+
+/// Measures on a device.
+///
+/// # Errors
+/// - Those of a measurement on the mock.
+/// - Operation: no device or server is usable, or the server refused the request.
+pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+    if matches!(arguments.operation, Operation::Bind | Operation::Srq) {
+        return perf_both::<T>(arguments, output);
+    }
+    if arguments.depth > MOST_DEPTH {
+        return Err(Failure::usage(
+            "--depth is too large for a device",
+            format!("a server supports up to {MOST_DEPTH}"),
+            "use a smaller --depth",
+        ));
+    }
+    let depth = u64::from(arguments.depth);
+    // Checks the arguments before any memory is allocated.
+    let largest = perf::sizes(arguments)?.into_iter().max().unwrap_or(0);
+    // For echoes the server needs twice the memory of a side and four buffers more.
+    let memory = largest
+        .saturating_mul(2 * depth + 4)
+        .saturating_add(4 << 20);
+    // A server in this process needs up to six times the memory of a side.
+    let sides = if arguments.device.connect.is_some() {
+        2
+    } else {
+        8
+    };
+    perf::room(
+        sides,
+        usize::try_from(largest).unwrap_or(usize::MAX),
+        usize::from(arguments.depth),
+    )?;
+    let room = 4 * usize::from(arguments.depth) + 128;
+    with_server::<T, _>(
+        &arguments.device,
+        room,
+        (memory, false),
+        Single(None),
+        |adapter, server, _| {
+            let mut both = None;
+            perf::run_on(T::NAME, arguments, output, |shape, largest, goal, clock| {
+                let memory = *both.get_or_insert_with(|| Memory::new(2 * largest * shape.depth));
+                measure_one::<T>(adapter, server, shape, memory, (goal, clock))
+            })
+        },
+    )
+}
+
+/// Measures an operation without a server: one thread drives both ends on one device.
+fn perf_both<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+    if arguments.device.connect.is_some() {
+        return Err(Failure::usage(
+            format!(
+                "{} cannot be measured against a server",
+                arguments.operation.name()
+            ),
+            "with --connect, only write, read and send can be measured",
+            "remove --connect: --device NAME has both ends on that device",
+        ));
+    }
+    let device = T::choose(arguments.device.device.as_deref(), None)?;
+    let yield_after = arguments.device.waiting.yield_after;
+    let mut both = None;
+    perf::run_on(T::NAME, arguments, output, |shape, largest, goal, clock| {
+        let sides = match both {
+            Some(sides) => sides,
+            None => {
+                perf::room(2, largest, shape.depth)?;
+                *both.insert(perf::Sides::new(largest, shape.depth))
+            }
+        };
+        let mut load = both::load::<T>(&device, yield_after, shape, sides)?;
+        measure::run(&mut load, goal, clock)
+    })
+}
+
+fn measure_one<T: Transport>(
+    adapter: &mut DeviceAdapter<T>,
+    server: ServerAddress<'_>,
+    shape: perf::Shape,
+    memory: Memory,
+    (goal, clock): (Goal, Duration),
+) -> Result<Point> {
+    let mut load = RemoteLoad::open(adapter, server, shape, memory)?;
+    let point = measure::run(&mut load, goal, clock)?;
+    load.close()?;
+    Ok(point)
+}
+
+#[derive(Serialize, Default)]
+struct ServeReport {
+    ok: bool,
+    device: String,
+    port: u16,
+    /// Accepted clients.
+    clients: u64,
+    /// Rejected connection requests.
+    rejected: u64,
+    /// Refused requests of accepted clients.
+    refused: u64,
+    /// Files stored; `bytes` is their total length.
+    files: u64,
+    bytes: u64,
+}
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// - Usage: the directory does not exist, or the token file holds no token.
+/// - File: the directory or the token file cannot be used.
+/// - Memory: the system lacks the memory for the clients.
+/// - Operation: no device is usable, or another process listens on the port.
+pub(crate) fn serve<T: Transport>(
+    arguments: &ServeArguments,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
+    let device = T::choose(arguments.device.as_deref(), arguments.listen)?;
+    if let Some(address) = arguments.listen {
+        let known = device
+            .addresses
+            .iter()
+            .filter_map(|own| own.socket_address());
+        if !known.into_iter().any(|own| own.ip() == address) {
+            return Err(no_device::<T>(
+                format!("cannot listen on {address}"),
+                "the selected device does not have that address",
+            ));
+        }
+    }
+    let mut files: Box<dyn FileStore> = match &arguments.into {
+        None => Box::new(NoFiles),
+        Some(path) if path.is_dir() => {
+            let quotas = Quotas {
+                host: arguments.client_quota.min(arguments.quota),
+                all: arguments.quota,
+            };
+            let folder = Folder::new(path, arguments.force, quotas);
+            Box::new(folder.map_err(|error| Failure::file("store files in", path, &error))?)
+        }
+        Some(path) => {
+            return Err(Failure::usage(
+                format!("cannot store files in {}", path.display()),
+                "it is not a directory",
+                "create it, or name another directory",
+            ));
+        }
+    };
+    let token = arguments.token_file.as_deref().map(Token::read);
+    let terms = Terms {
+        idle: arguments.idle,
+        guard: token.transpose()?.map(Guard::new),
+        ..Terms::default()
+    };
+    host::room(arguments.memory, |room| {
+        format!(
+            "free some memory, or use less --memory; --memory {} fits",
+            argument(room.max(1))
+        )
+    })?;
+    let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
+    let adapter = adapter::<T>(
+        &device,
+        waiting(arguments.waiting),
+        MOST_CLIENTS + 1,
+        SERVER_ROOM,
+    )?;
+    let mut server = Server::new(adapter, memory, terms);
+    server.listen(Some(arguments.port.into()), arguments.listen)?;
+    let addresses: Vec<String> = match arguments.listen {
+        Some(address) => vec![address.to_string()],
+        None => device.addresses(),
+    };
+    output.line(format_args!(
+        "{HEADING}dat serve{HEADING:#} on {}: {} port {}{}",
+        device.name,
+        addresses.join(" "),
+        arguments.port,
+        match &arguments.into {
+            Some(path) => format!(", storing files in {}", path.display()),
+            None => ", storing no files (see --into)".into(),
+        }
+    ));
+    let mut report = ServeReport {
+        ok: true,
+        device: device.name.clone(),
+        port: arguments.port,
+        ..ServeReport::default()
+    };
+    let stop = || signals.check().is_err();
+    server.run(files.as_mut(), &stop, &mut |notice| {
+        match &notice {
+            Notice::Accepted(_) => report.clients += 1,
+            Notice::Rejected(_) => report.rejected += 1,
+            Notice::Refused(_) => report.refused += 1,
+            Notice::Stored(_, length) => {
+                report.files += 1;
+                report.bytes += length;
+            }
+            Notice::Gone => {}
+        }
+        say(&notice, output);
+    })?;
+    output.line(format_args!(
+        "{} served, {} stored, {} rejected",
+        counted(report.clients, "client"),
+        counted(report.files, "file"),
+        report.rejected
+    ));
+    output.document(&report);
+    Ok(true)
+}
+
+fn say(notice: &Notice, output: &mut Output) {
+    match notice {
+        Notice::Accepted(request) => output.line(format_args!(
+            "{FAINT}a client: {:?}, {} of {}{FAINT:#}",
+            request.work,
+            counted(request.depth.into(), "slot"),
+            size(request.size.into())
+        )),
+        Notice::Rejected(refusal) => output.line(format_args!("rejected: {}", refusal.why())),
+        Notice::Refused(refusal) => output.line(format_args!("refused: {}", refusal.why())),
+        Notice::Stored(name, length) => {
+            output.line(format_args!(
+                "{GOOD}stored{GOOD:#} {name}, {}",
+                size(*length)
+            ));
+        }
+        Notice::Gone => output.line(format_args!("{FAINT}client disconnected{FAINT:#}")),
+    }
+}

@@ -1,0 +1,88 @@
+//! RoCEv2 in software, which needs no device.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use backend_roce::{RoceBackend, RoceOptions, RoceWait};
+use dat_core::attributes::IaAddress;
+
+use super::transport::{Carrier, Transport, no_device};
+use crate::devices::{Device, Port, rdma_device};
+use crate::failure::{Failure, Result};
+
+/// The name of the device, which may be followed by `://` and an address of this host.
+pub(crate) const DEVICE: &str = "roce";
+
+/// Returns true if a name is one of these devices.
+pub(crate) fn is_named(name: &str) -> bool {
+    name == DEVICE || name.starts_with("roce://")
+}
+
+/// RoCEv2 in software.
+pub(crate) enum Roce {}
+
+impl Transport for Roce {
+    type Backend = RoceBackend;
+    type Wait = RoceWait;
+
+    const NAME: &'static str = "roce";
+    const REMEDY: &'static str = "name an IP address of this host, such as `roce://127.0.0.1`; \
+    `dat devices` lists them";
+
+    fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Carrier> {
+        let named = name.and_then(|name| name.strip_prefix("roce://"));
+        let named = named.map(str::parse::<IpAddr>).transpose();
+        let named = named.map_err(|error| {
+            let name = name.unwrap_or_default();
+            no_device::<Self>(format!("cannot open the device {name}"), &error.to_string())
+        })?;
+        let address = named.or(address).unwrap_or(Ipv4Addr::LOCALHOST.into());
+        Ok(Carrier {
+            name: format!("roce://{address}"),
+            addresses: vec![IaAddress::from(SocketAddr::new(address, 0))],
+        })
+    }
+
+    fn open(device: &Carrier) -> Result<(RoceBackend, RoceWait)> {
+        let failed = |error: io::Error| {
+            let why = match error.kind() {
+                io::ErrorKind::AddrNotAvailable => "this host does not have the address".into(),
+                _ => error.to_string(),
+            };
+            no_device::<Self>(format!("cannot open the device {}", device.name), &why)
+        };
+        let address = device.addresses.iter().find_map(|own| own.socket_address());
+        let address = address.ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
+        let options = RoceOptions::random().map_err(failed)?;
+        let backend = RoceBackend::open(address, options).map_err(failed)?;
+        let wait = backend.wait();
+        Ok((backend, wait))
+    }
+}
+
+/// Returns one device for all addresses of this host.
+pub(crate) fn devices() -> Vec<Device> {
+    let loopback = Roce::choose(None, None);
+    let opened = loopback.and_then(|device| Roce::open(&device));
+    let closed = opened
+        .as_ref()
+        .err()
+        .map(|failure: &Failure| failure.why.clone());
+    let addresses = backend_roce::addresses();
+    let port = Port {
+        active: true,
+        addresses: addresses.iter().map(IpAddr::to_string).collect(),
+        closed,
+    };
+    let description = "RDMA over UDP between any two processes, without a device; \
+    `roce://ADDRESS` selects an address"
+        .into();
+    let backend = opened.as_ref().ok().map(|(backend, _)| backend);
+    vec![rdma_device(
+        Roce::NAME,
+        DEVICE.into(),
+        description,
+        port,
+        backend,
+    )]
+}

@@ -1,0 +1,110 @@
+//! Devices that reach other processes.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+use dat_core::attributes::IaAddress;
+use dat_core::event::Wait;
+
+use crate::failure::{Failure, FailureKind, Result};
+use crate::host::HostBackend;
+use crate::peer::Peer;
+
+/// A device to open.
+#[derive(Clone, Debug)]
+pub(crate) struct Carrier {
+    pub(crate) name: String,
+    /// Addresses of this host that it has.
+    pub(crate) addresses: Vec<IaAddress>,
+}
+
+impl Carrier {
+    /// Returns the IP addresses as text.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.addresses
+            .iter()
+            .filter_map(|own| own.socket_address())
+            .map(|own| own.ip().to_string())
+            .collect()
+    }
+}
+
+/// A kind of devices that reach other processes.
+pub(crate) trait Transport: 'static {
+    /// The backend.
+    type Backend: HostBackend<
+            CompletionQueue: Send,
+            SendQueue: Send,
+            ReceiveQueue: Send,
+            SharedReceiveQueue: Send,
+        > + Send;
+    /// The wait of a thread for events.
+    type Wait: Wait + Send;
+
+    /// The name of the backend in reports.
+    const NAME: &'static str;
+    /// What to do if there is no device.
+    const REMEDY: &'static str;
+
+    /// Returns the named device, else the one with an address, else a usable one.
+    ///
+    /// # Errors
+    /// - Operation: there is no such device.
+    fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Carrier>;
+
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// - Operation: the device cannot be opened.
+    fn open(device: &Carrier) -> Result<(Self::Backend, Self::Wait)>;
+}
+
+/// Returns the failure of a device.
+pub(crate) fn no_device<T: Transport>(what: String, why: &str) -> Failure {
+    Failure {
+        kind: FailureKind::Operation,
+        what,
+        why: why.into(),
+        remedy: T::REMEDY.into(),
+    }
+}
+
+/// Returns the first address of a device.
+///
+/// # Errors
+/// - Operation: it has none.
+pub(crate) fn first_address<T: Transport>(device: &Carrier) -> Result<IaAddress> {
+    device.addresses.first().copied().ok_or_else(|| {
+        no_device::<T>(
+            format!("cannot open the device {}", device.name),
+            "its network interface has no address",
+        )
+    })
+}
+
+/// Resolves a host; returns its first address.
+pub(crate) fn resolve(peer: &Peer) -> Result<SocketAddr> {
+    let failed = |why: String| Failure {
+        kind: FailureKind::Operation,
+        what: format!("cannot find the host {}", peer.host),
+        why,
+        remedy: "check the spelling, or use its IP address".into(),
+    };
+    (peer.host.as_str(), peer.port)
+        .to_socket_addrs()
+        .map_err(|error| failed(error.to_string()))?
+        .next()
+        .ok_or_else(|| failed("it has no address".into()))
+}
+
+/// Returns the local address of this host on the route to a peer.
+pub(crate) fn own_address(peer: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if peer.is_ipv4() {
+        ([0; 4], 0).into()
+    } else {
+        ([0; 16], 0).into()
+    };
+    // Connecting a UDP socket sends nothing; it only selects the route.
+    let socket = std::net::UdpSocket::bind(any).ok()?;
+    socket.connect(peer).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
