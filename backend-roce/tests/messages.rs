@@ -192,7 +192,9 @@ fn request(random: &mut Rng) -> ConnectRequest {
         port: random.u16(..),
         dialled: random.u16(..),
         flags: random.u8(..),
+        private_length: random.u8(..),
         nonce: random.u128(..).to_be_bytes(),
+        private_tail: random.u64(..).to_be_bytes(),
     };
     ConnectRequest {
         local_id: random.u32(..),
@@ -263,6 +265,7 @@ fn message(random: &mut Rng) -> Message {
         5 => Message::DisconnectRequest {
             ids,
             qpn: random.u32(..1 << 24),
+            broken: random.bool(),
         },
         _ => Message::DisconnectReply(ids),
     }
