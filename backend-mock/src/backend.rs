@@ -183,7 +183,7 @@ unsafe impl Backend for MockBackend {
             }
             if let Some(region) = memories.regions.get_mut(local) {
                 region.remote = remote;
-                let (start, length) = (region.memory.address(), region.memory.len());
+                let (start, length) = (region.memory.address(), region.memory.length());
                 if let (Some(coherence), Some(span)) = (
                     &mut nodes[adapter.node].coherence,
                     region.memory.span(start, length),
@@ -708,7 +708,7 @@ impl World {
             return;
         };
         adapter.memories.remote_keys.remove(region.remote);
-        let (start, length) = (region.memory.address(), region.memory.len());
+        let (start, length) = (region.memory.address(), region.memory.length());
         if let (Some(coherence), Some(span)) = (
             &mut nodes[adapter.node].coherence,
             region.memory.span(start, length),

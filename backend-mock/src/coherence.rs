@@ -98,7 +98,7 @@ impl Coherence {
 
     /// Adds a region; new bytes start with equal views.
     pub(crate) fn pin(&mut self, region: RegionName, address: u64, memory: RegisteredSpan<'_>) {
-        for_each_page(address, memory.len(), |number, range, offset| {
+        for_each_page(address, memory.length(), |number, range, offset| {
             let page = self.pages.entry(number).or_insert_with(|| {
                 Box::new(Page {
                     device: [0; PAGE],
@@ -127,7 +127,7 @@ impl Coherence {
     /// Removes a region, after a `sync(RdmaWrite)` over it.
     pub(crate) fn release(&mut self, region: RegionName, address: u64, memory: RegisteredSpan<'_>) {
         self.sync(SyncDirection::RdmaWrite, address, memory);
-        for_each_page(address, memory.len(), |number, range, _| {
+        for_each_page(address, memory.length(), |number, range, _| {
             if let Some(page) = self.pages.get_mut(&number) {
                 page.regions.remove(&part_of_page(&range, region));
                 for pins in &mut page.pins[range] {
@@ -163,7 +163,7 @@ impl Coherence {
 
     /// Writes the data of a peer's RDMA Write to the device's view.
     pub(crate) fn write(&mut self, address: u64, source: RegisteredSpan<'_>) {
-        for_each_page(address, source.len(), |number, range, offset| {
+        for_each_page(address, source.length(), |number, range, offset| {
             if let (Some(page), Some(part)) = (
                 self.pages.get_mut(&number),
                 source.part(offset, range.len()),
@@ -176,7 +176,7 @@ impl Coherence {
 
     /// Copies the device's view for a peer's RDMA Read.
     pub(crate) fn read(&self, address: u64, destination: RegisteredSpan<'_>) {
-        for_each_page(address, destination.len(), |number, range, offset| {
+        for_each_page(address, destination.length(), |number, range, offset| {
             if let (Some(page), Some(part)) = (
                 self.pages.get(&number),
                 destination.part(offset, range.len()),
@@ -207,7 +207,7 @@ impl Coherence {
 
     /// Makes both views agree after the provider placed data in a local buffer.
     pub(crate) fn agree(&mut self, address: u64, memory: RegisteredSpan<'_>) {
-        for_each_page(address, memory.len(), |number, range, offset| {
+        for_each_page(address, memory.length(), |number, range, offset| {
             if let (Some(page), Some(part)) = (
                 self.pages.get_mut(&number),
                 memory.part(offset, range.len()),
@@ -228,7 +228,7 @@ impl Coherence {
         memory: RegisteredSpan<'_>,
     ) {
         let seed = self.seed;
-        for_each_page(address, memory.len(), |number, range, offset| {
+        for_each_page(address, memory.length(), |number, range, offset| {
             let (Some(page), Some(part)) = (
                 self.pages.get_mut(&number),
                 memory.part(offset, range.len()),

@@ -303,7 +303,7 @@ impl World {
             let Some(chunk) = from.local(&segment, source.domain, right) else {
                 return Some(DtoStatus::LocalProtection);
             };
-            let Some(target_span) = space.part(offset, chunk.len()) else {
+            let Some(target_span) = space.part(offset, chunk.length()) else {
                 return Some(DtoStatus::RemoteAccess);
             };
             match &mut coherence {
@@ -312,7 +312,7 @@ impl World {
                 }
                 None => target_span.copy_from(chunk),
             }
-            offset += chunk.len();
+            offset += chunk.length();
         }
         entry.moved = entry.moved.saturating_add(count).min(entry.length);
         (entry.moved == entry.length).then_some(DtoStatus::Success)
@@ -420,7 +420,7 @@ impl World {
                     coherence.read(range.address.wrapping_add(offset as u64), target_span);
                 }
                 None => {
-                    if let Some(chunk) = data.part(offset, target_span.len()) {
+                    if let Some(chunk) = data.part(offset, target_span.length()) {
                         target_span.copy_from(chunk);
                     }
                 }
@@ -428,7 +428,7 @@ impl World {
             if let Some(coherence) = &mut nodes[to.node].coherence {
                 coherence.agree(segment.address, target_span);
             }
-            offset += target_span.len();
+            offset += target_span.length();
         }
         entry.moved = entry.moved.saturating_add(count).min(entry.length);
         entry.moved < entry.length

@@ -130,7 +130,7 @@ pub(crate) fn gather_scatter(
         let Some(mut rest) = from.local(&source, from_domain, MemoryPrivileges::LOCAL_READ) else {
             return;
         };
-        while rest.len() > 0 {
+        while rest.length() > 0 {
             let (address, space) = match room.take() {
                 Some(space) => space,
                 None => {
@@ -143,17 +143,17 @@ pub(crate) fn gather_scatter(
                     }
                 }
             };
-            let count = rest.len().min(space.len());
+            let count = rest.length().min(space.length());
             let (Some(chunk), Some(target)) = (rest.part(0, count), space.part(0, count)) else {
                 return;
             };
             target.copy_from(chunk);
             placed(address, target);
             room = space
-                .part(count, space.len() - count)
-                .filter(|left| left.len() > 0)
+                .part(count, space.length() - count)
+                .filter(|left| left.length() > 0)
                 .map(|left| (address.wrapping_add(count as u64), left));
-            match rest.part(count, rest.len() - count) {
+            match rest.part(count, rest.length() - count) {
                 Some(left) => rest = left,
                 None => return,
             }

@@ -207,18 +207,24 @@ impl Shared {
                     }
                 });
             }
-            let mut refused = [0; REFUSED];
-            while let Some(length) = self.port.refused(&mut refused) {
-                let datagram = refused.get(..length).unwrap_or_default();
-                self.enter(|adapter| adapter.refused(datagram));
-                any = true;
-            }
             if burst == 0 {
-                return any;
+                return any | self.take_refusals();
             }
             any = true;
             self.flush();
         }
+    }
+
+    /// Takes the datagrams that hosts of peers refused; returns true if there were any.
+    fn take_refusals(&self) -> bool {
+        let mut any = false;
+        let mut refused = [0; REFUSED];
+        while let Some(length) = self.port.refused(&mut refused) {
+            let datagram = refused.get(..length).unwrap_or_default();
+            self.enter(|adapter| adapter.refused(datagram));
+            any = true;
+        }
+        any
     }
 
     /// Takes the packets that have come, does what is due and sends packets.

@@ -288,6 +288,20 @@ pub fn addresses() -> Vec<IpAddr> {
         .collect()
 }
 
+/// Explains why a port cannot be had (ROCE-55).
+fn taken(address: SocketAddr, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return error;
+    }
+    let text = alloc::format!(
+        "UDP port {} of {} is taken: by soft-RoCE (rdma_rxe) in this network namespace, or by another \
+        process; stop that one, use another address, or let the adapter choose a port",
+        address.port(),
+        address.ip(),
+    );
+    io::Error::new(io::ErrorKind::AddrInUse, text)
+}
+
 impl RoceBackend {
     /// Opens an adapter at an address of this host, with a thread that serves it.
     ///
@@ -308,7 +322,8 @@ impl RoceBackend {
         let first = match address.port() {
             0 => wanted(UDP_PORT).or_else(|_| wanted(0)),
             port => wanted(port),
-        }?;
+        }
+        .map_err(|error| taken(address, error))?;
         let mut poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let port = UdpPort {

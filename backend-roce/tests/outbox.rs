@@ -6,9 +6,7 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-use backend_roce::port::{
-    Arrival, ClaimError, Outbox, Path, Port, RUN_BYTES_MAX, RUN_PACKETS_MAX,
-};
+use backend_roce::port::{Arrival, ClaimError, Outbox, Path, Port, RUN_BYTES_MAX, RUN_PACKETS_MAX};
 use backend_roce::proto::PathMtu;
 use backend_roce::proto::icrc::{Flow, Verdict};
 use common::flow;

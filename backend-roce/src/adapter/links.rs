@@ -428,6 +428,15 @@ impl Adapter {
         if let Some(pair) = self.qpns.get_mut(link.qpn) {
             *pair = ENDED;
         }
+        let peer = (link.request.guid, link.request.qpn);
+        self.forget_peer(id, peer);
+    }
+
+    /// Lets a peer use a QPN for another connection.
+    fn forget_peer(&mut self, id: u32, peer: (u64, u32)) {
+        if self.peers.get(&peer) == Some(&id) {
+            self.peers.remove(&peer);
+        }
     }
 
     // Messages.
@@ -474,6 +483,17 @@ impl Adapter {
         self.link_event(id, event);
     }
 
+    /// Ends a connection that its peer has forgotten (ROCE-180).
+    fn end_stale(&mut self, id: u32) {
+        let event = self.links.get_mut(id).and_then(|link| {
+            let is_open = link.connection.state() == LinkState::Established;
+            let transaction = self.random.next();
+            link.connection.disconnect(transaction, false, self.now);
+            is_open.then_some(ConnectionEvent::Disconnected { broken: false })
+        });
+        self.link_event(id, event);
+    }
+
     /// Returns the token of a queue pair whose attempt to connect is pending.
     fn token_of(&self, id: u32) -> Option<u64> {
         let pair = self.pairs.get(self.links.get(id)?.pair?)?;
@@ -499,6 +519,7 @@ impl Adapter {
             }
             return;
         }
+        let stale = self.peers.get(&(request.guid, request.qpn)).copied();
         let mut path = Path {
             wire: wire.reversed(),
             view: view.reversed(),
@@ -513,7 +534,11 @@ impl Adapter {
         let token = listener.map(|listener| listener.token);
         let peer = source_of(wire);
         let largest = self.options.mtu;
-        let refusal = if !request.is_reliable {
+        let refusal = if let Some(stale) = stale {
+            // The peer has begun again: nothing of the earlier connection is there any more.
+            self.end_stale(stale);
+            Some((Reason::STALE, None))
+        } else if !request.is_reliable {
             Some((Reason::INVALID_TRANSPORT, None))
         } else if token.is_none() {
             Some((Reason::INVALID_SERVICE, None))
@@ -553,6 +578,7 @@ impl Adapter {
             *users += 1;
         }
         self.incoming.insert((request.guid, request.local_id), id);
+        self.peers.insert((request.guid, request.qpn), id);
         self.waiting += 1;
         if let Some(link) = self.links.get_mut(id) {
             link.connection = Connection::incoming(options, mad.transaction, request, id);
@@ -608,8 +634,7 @@ impl Adapter {
             .request
             .mark
             .is_some_and(|mark| mark.private_length > 0);
-        let own = link.path.wire.source_port;
-        if dialled == UDP_PORT || own == UDP_PORT || long {
+        if dialled == UDP_PORT || long {
             let transaction = self.random.next();
             link.connection.disconnect(transaction, false, self.now);
             self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
@@ -782,10 +807,12 @@ impl Adapter {
         };
         self.set_timer(Timer::Link(id), link.timer, None);
         self.qpns.remove(link.qpn);
-        let key = (link.request.guid, link.request.local_id);
+        let request = &link.request;
+        let key = (request.guid, request.local_id);
         if self.incoming.get(&key) == Some(&id) {
             self.incoming.remove(&key);
         }
+        self.forget_peer(id, (request.guid, request.qpn));
         if let Some(port) = link.port {
             self.leave_port(port);
         }

@@ -98,6 +98,8 @@ pub(crate) struct Adapter {
     links: NumberTable<'static, Box<Link>>,
     /// Communication ids of incoming requests, by GUID and communication id of the peer.
     incoming: BTreeMap<(u64, u32), u32>,
+    /// Communication ids of incoming connections, by GUID and QPN of the peer.
+    peers: BTreeMap<(u64, u32), u32>,
     /// Connection requests that the consumer has not answered.
     waiting: usize,
     /// Claimed UDP ports with the number of their users.
@@ -141,6 +143,7 @@ impl Adapter {
             services: BTreeMap::new(),
             links: numbers(NumberKind::Word, random.secret(), connections),
             incoming: BTreeMap::new(),
+            peers: BTreeMap::new(),
             waiting: 0,
             ports: BTreeMap::new(),
             unused_ports: Vec::new(),

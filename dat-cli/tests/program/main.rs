@@ -1,5 +1,7 @@
 //! Tests that run the program as its users do.
 
+#[cfg(unix)]
+mod between;
 mod copy;
 mod devices;
 mod model;

@@ -60,7 +60,7 @@ impl RegisteredMemory {
     }
 
     /// Returns its length in bytes.
-    pub fn len(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.length as u64
     }
 
@@ -81,7 +81,7 @@ impl RegisteredMemory {
 
 impl<'a> RegisteredSpan<'a> {
     /// Returns its length in bytes.
-    pub fn len(self) -> usize {
+    pub fn length(self) -> usize {
         self.length
     }
 
@@ -148,8 +148,8 @@ mod tests {
         let mut bytes = [0u8; 16];
         let memory = memory(&mut bytes);
         let start = memory.address();
-        assert_eq!(memory.span(start, 16).map(RegisteredSpan::len), Some(16));
-        assert_eq!(memory.span(start + 16, 0).map(RegisteredSpan::len), Some(0));
+        assert_eq!(memory.span(start, 16).map(RegisteredSpan::length), Some(16));
+        assert_eq!(memory.span(start + 16, 0).map(RegisteredSpan::length), Some(0));
         assert!(memory.span(start, 17).is_none());
         assert!(memory.span(start - 1, 1).is_none());
         assert!(memory.span(start + 16, 1).is_none());

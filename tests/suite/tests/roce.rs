@@ -4,6 +4,8 @@
 
 use network::RoceBed;
 
+#[path = "roce_bed/adapters.rs"]
+mod adapters;
 mod exceptions;
 #[path = "roce_bed/network.rs"]
 mod network;

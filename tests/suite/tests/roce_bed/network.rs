@@ -33,6 +33,10 @@ struct Datagrams {
 struct Wire {
     owners: HashMap<SocketAddr, usize>,
     under_way: VecDeque<Datagrams>,
+    /// All packets that were sent.
+    log: Vec<(Flow, Vec<u8>)>,
+    /// An address that others see as another one.
+    translated: Option<(SocketAddr, SocketAddr)>,
     /// Datagrams that have arrived, and the beginnings of refused ones, by adapter.
     inboxes: Vec<(VecDeque<Datagrams>, VecDeque<Vec<u8>>)>,
 }
@@ -61,6 +65,31 @@ fn ends(flow: &Flow) -> (SocketAddr, SocketAddr) {
 }
 
 impl Wire {
+    /// Returns the addresses that the receiver sees.
+    fn translate(&self, flow: Flow) -> Flow {
+        let Some((inside, outside)) = self.translated else {
+            return flow;
+        };
+        let change = |from: SocketAddr, to: SocketAddr, one: SocketAddr| {
+            if one == from { to } else { one }
+        };
+        let (source, destination) = ends(&flow);
+        let source = change(inside, outside, source);
+        let destination = change(outside, inside, destination);
+        let (IpAddr::V4(source_ip), IpAddr::V4(destination_ip)) = (source.ip(), destination.ip())
+        else {
+            return flow;
+        };
+        Flow {
+            addresses: Addresses::V4 {
+                source: source_ip,
+                destination: destination_ip,
+            },
+            source_port: source.port(),
+            destination_port: destination.port(),
+        }
+    }
+
     /// Returns the length of the next run of packets.
     fn next_length(&self) -> Option<usize> {
         Some(self.under_way.front()?.packets.len())
@@ -68,9 +97,10 @@ impl Wire {
 
     /// Moves the next datagram to its receiver, or tells its sender that there is none.
     fn step(&mut self) -> bool {
-        let Some(datagrams) = self.under_way.pop_front() else {
+        let Some(mut datagrams) = self.under_way.pop_front() else {
             return false;
         };
+        datagrams.flow = self.translate(datagrams.flow);
         let (source, destination) = ends(&datagrams.flow);
         if let Some(owner) = self.owners.get(&destination) {
             self.inboxes[*owner].0.push_back(datagrams);
@@ -115,7 +145,12 @@ impl Port for SimulatedPort {
     }
 
     fn send(&self, flow: &Flow, packets: &[u8], segment: usize) {
-        lock(&self.wire).under_way.push_back(Datagrams {
+        let mut wire = lock(&self.wire);
+        let sent = packets
+            .chunks(segment)
+            .map(|packet| (*flow, packet.to_vec()));
+        wire.log.extend(sent);
+        wire.under_way.push_back(Datagrams {
             flow: *flow,
             packets: packets.to_vec(),
             segment,
@@ -166,8 +201,37 @@ impl RoceBed {
         }
     }
 
+    /// Connection requests that may wait at a device.
+    pub(crate) const BACKLOG: usize = 40;
+
+    /// Returns the ports that are claimed at an address.
+    pub(crate) fn ports(&self, address: IpAddr) -> Vec<u16> {
+        let wire = lock(&self.wire);
+        let here = wire.owners.keys().filter(|owned| owned.ip() == address);
+        here.map(SocketAddr::port).collect()
+    }
+
+    /// Returns all packets that were sent.
+    pub(crate) fn log(&self) -> Vec<(Flow, Vec<u8>)> {
+        lock(&self.wire).log.clone()
+    }
+
+    /// Lets others see an address as another one.
+    pub(crate) fn translate(&self, inside: SocketAddr, outside: SocketAddr) {
+        lock(&self.wire).translated = Some((inside, outside));
+    }
+
+    /// Puts a packet on the wire.
+    pub(crate) fn inject(&self, flow: &Flow, packet: &[u8]) {
+        lock(&self.wire).under_way.push_back(Datagrams {
+            flow: *flow,
+            packets: packet.to_vec(),
+            segment: packet.len().max(1),
+        });
+    }
+
     /// Makes a device at an address, with the first UDP port that is free there.
-    fn device_on(&self, address: IpAddr) -> RoceBackend {
+    pub(crate) fn device_on(&self, address: IpAddr) -> RoceBackend {
         let mut drivers = self.drivers.borrow_mut();
         let number = drivers.len();
         let mut wire = lock(&self.wire);
@@ -185,6 +249,7 @@ impl RoceBed {
         let mut options = RoceOptions::new([number as u8; 16]);
         options.connections = 128;
         options.keys = 1024;
+        options.backlog = Self::BACKLOG;
         options.not_ready_timer = 12;
         let backend = RoceBackend::over(port, options);
         drivers.push(backend.driver());

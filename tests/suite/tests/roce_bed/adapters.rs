@@ -1,0 +1,473 @@
+//! Tests of adapters below the core: ports, marks, translated paths, damaged packets.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use backend_roce::RoceBackend;
+use backend_roce::proto::connection::{Mad, Message, decode_packet};
+use backend_roce::proto::packet::Packet;
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::backend::{
+    Backend, BackendError, CompletionQueue, ConnectFailure, ConnectRequest, ControlEvent,
+    DisconnectMode, DomainKey, QueuePair, QueuePairRequest, ReceiveRequest, Registration,
+    RequestKey, Segment, SendFlags, SendOperation, SendRequest, WorkQueue,
+};
+use dat_core::flags::{DtoStatus, MemoryPrivileges, QualityOfService};
+use dat_core::memory::Region;
+use dat_tests::fixture::Testbed as _;
+
+use crate::network::RoceBed;
+
+/// Most steps until an awaited event.
+const STEPS: usize = 10_000;
+
+/// A device with one completion queue and one queue pair.
+struct Node {
+    device: RoceBackend,
+    queue: backend_roce::RoceCompletionQueue,
+    domain: DomainKey,
+    pair: QueuePair<backend_roce::RoceSendQueue, backend_roce::RoceReceiveQueue>,
+}
+
+const TOKEN: u64 = 7;
+
+impl Node {
+    fn over(mut device: RoceBackend) -> Self {
+        let domain = device.create_domain().unwrap();
+        let queue = device.create_completion_queue(0, 64).unwrap();
+        let mut request = QueuePairRequest::new(TOKEN, domain, EpAttributes::DEFAULT);
+        request.request_queue = Some(0);
+        request.receive_queue = Some(0);
+        let pair = device.create_queue_pair(&request).unwrap();
+        Self {
+            device,
+            queue,
+            domain,
+            pair,
+        }
+    }
+
+    fn new(bed: &RoceBed) -> Self {
+        Self::over(bed.device())
+    }
+
+    fn address(&self) -> IaAddress {
+        self.device.ia_attributes().ia_address
+    }
+
+    fn connect(&mut self, address: IaAddress, qualifier: u64, data: &[u8]) {
+        let request = ConnectRequest {
+            address,
+            qualifier,
+            private_data: data,
+            quality: QualityOfService::BEST_EFFORT,
+        };
+        self.device.connect(self.pair.key, &request).unwrap();
+    }
+
+    /// Steps the bed until the device has an event that `wanted` takes.
+    fn until<R>(&mut self, bed: &RoceBed, mut wanted: impl FnMut(ControlEvent) -> Option<R>) -> R {
+        for _ in 0..STEPS {
+            while let Some(event) = self.device.poll_control(bed.now()) {
+                if let Some(found) = wanted(event) {
+                    return found;
+                }
+            }
+            bed.step();
+        }
+        panic!("an event never came");
+    }
+
+    fn request(&mut self, bed: &RoceBed) -> (RequestKey, Vec<u8>) {
+        self.until(bed, |event| match event {
+            ControlEvent::ConnectionRequest {
+                request,
+                private_data,
+                ..
+            } => Some((request, private_data.to_vec())),
+            _ => None,
+        })
+    }
+
+    fn established(&mut self, bed: &RoceBed) {
+        self.until(bed, |event| {
+            matches!(event, ControlEvent::Established { .. }).then_some(())
+        });
+    }
+
+    fn failure(&mut self, bed: &RoceBed) -> ConnectFailure {
+        self.until(bed, |event| match event {
+            ControlEvent::ConnectFailed { failure, .. } => Some(failure),
+            _ => None,
+        })
+    }
+
+    /// Registers memory that lives until the end of the process.
+    fn memory(&mut self, bytes: Vec<u8>) -> (&'static mut [u8], Segment, u32) {
+        let bytes = bytes.leak();
+        #[expect(unsafe_code, reason = "memory of a test, which is leaked")]
+        // SAFETY: the memory is never freed. The test looks at it only while nothing is under way.
+        let region = unsafe { Region::from_raw_parts(bytes.as_mut_ptr(), bytes.len()) };
+        let registration = Registration::new(self.domain, &region, MemoryPrivileges::ALL);
+        let keys = self.device.register(&registration).unwrap();
+        let segment = Segment {
+            address: bytes.as_ptr().addr() as u64,
+            length: bytes.len() as u32,
+            key: keys.local,
+        };
+        (bytes, segment, keys.remote)
+    }
+
+    fn status(&mut self, bed: &RoceBed) -> DtoStatus {
+        for _ in 0..STEPS {
+            if let Some(completion) = self.queue.poll().unwrap() {
+                return completion.status;
+            }
+            bed.step();
+        }
+        panic!("a completion never came");
+    }
+}
+
+/// Connects two nodes; the second one listens.
+fn connect(bed: &RoceBed, qualifier: u64) -> (Node, Node) {
+    let (mut left, mut right) = (Node::new(bed), Node::new(bed));
+    right.device.listen(1, Some(qualifier)).unwrap();
+    left.connect(right.address(), qualifier, b"hello");
+    let (request, data) = right.request(bed);
+    assert_eq!(data, b"hello");
+    right.device.accept(request, right.pair.key, &[]).unwrap();
+    left.established(bed);
+    right.established(bed);
+    (left, right)
+}
+
+/// Sends a message and checks its bytes.
+fn check_message(bed: &RoceBed, left: &mut Node, right: &mut Node) {
+    let sent: Vec<u8> = (0..5000).map(|at| (at % 249) as u8).collect();
+    let (_, source, _) = left.memory(sent.clone());
+    let (received, target, _) = right.memory(vec![0; 5000]);
+    let receives = right.pair.receive.as_mut().unwrap();
+    receives
+        .post(&ReceiveRequest { token: 2 }, &[target])
+        .unwrap();
+    let request = SendRequest {
+        token: 1,
+        operation: SendOperation::Send,
+        flags: SendFlags::empty(),
+    };
+    left.pair.send.post(&request, &[source]).unwrap();
+    assert_eq!(right.status(bed), DtoStatus::Success);
+    assert_eq!(left.status(bed), DtoStatus::Success);
+    assert!(received == sent);
+}
+
+/// A qualifier is a UDP port; those that need a privilege or are too large have another one.
+///
+/// Spec: ROCE-44, ROCE-45
+#[test]
+fn a_service_point_claims_a_port() {
+    for qualifier in [1024, 7174, 65_535, 0, 80, 1023, 65_536, 1 << 40, u64::MAX] {
+        let bed = RoceBed::new();
+        let (mut left, mut right) = connect(&bed, qualifier);
+        check_message(&bed, &mut left, &mut right);
+        let ports: Vec<u16> = bed.ports(right.address().socket_address().unwrap().ip());
+        let port = ports.into_iter().find(|port| *port != 4791).unwrap();
+        match u16::try_from(qualifier) {
+            Ok(same) if same >= 1024 => assert_eq!(port, same),
+            _ => assert!((10_000..30_000).contains(&port), "{qualifier}: {port}"),
+        }
+        // Another adapter at the address cannot have it meanwhile.
+        let mut other = bed.device_on(right.address().socket_address().unwrap().ip());
+        assert_eq!(
+            other.listen(1, Some(qualifier)).err(),
+            Some(BackendError::QualifierInUse)
+        );
+        assert_eq!(
+            right.device.listen(2, Some(qualifier)).err(),
+            Some(BackendError::QualifierInUse)
+        );
+        drop(right);
+        other.listen(1, Some(qualifier)).unwrap();
+    }
+}
+
+/// A request goes to the port of the qualifier, then to 4791, whose owner answers.
+///
+/// Spec: ROCE-46, ROCE-54, ROCE-164, ROCE-173
+#[test]
+fn a_refused_port_is_followed_by_the_common_one() {
+    let bed = RoceBed::new();
+    let (mut left, right) = (Node::new(&bed), Node::new(&bed));
+    left.connect(right.address(), 7174, &[]);
+    assert_eq!(left.failure(&bed), ConnectFailure::NonPeerRejected);
+    let dialled: Vec<u16> = bed
+        .log()
+        .iter()
+        .filter_map(|(flow, packet)| Some((flow, mad(packet)?)))
+        .filter(|(_, mad)| matches!(mad.message, Message::Request(_)))
+        .map(|(flow, _)| flow.destination_port)
+        .collect();
+    assert_eq!(dialled, [7174, 4791]);
+
+    // Nobody has that one either.
+    let mut alone = Node::new(&bed);
+    let nobody = SocketAddr::new(Ipv4Addr::new(10, 9, 9, 9).into(), 0);
+    alone.connect(nobody.into(), 7174, &[]);
+    assert_eq!(alone.failure(&bed), ConnectFailure::NonPeerRejected);
+}
+
+fn mad(packet: &[u8]) -> Option<Mad> {
+    Mad::decode(decode_packet(&Packet::decode(packet).ok()?)?)
+}
+
+/// The numbers of an adapter are of its own secret, and its messages are marked.
+///
+/// Spec: ROCE-47, ROCE-48, ROCE-56, ROCE-175
+#[test]
+fn messages_are_marked_and_numbers_are_random() {
+    let bed = RoceBed::new();
+    let _ = connect(&bed, 7174);
+    let _ = connect(&bed, 7175);
+    let (mut guids, mut numbers, mut psns) = (Vec::new(), Vec::new(), Vec::new());
+    for mad in bed.log().iter().filter_map(|(_, packet)| mad(packet)) {
+        let (guid, qpn, id, psn) = match mad.message {
+            Message::Request(request) => {
+                let mark = request.mark.expect("a mark");
+                assert_eq!(mark.port, 4791);
+                assert!([7174, 7175].contains(&mark.dialled));
+                let psn = request.starting_psn;
+                (request.guid, request.qpn, request.local_id, psn)
+            }
+            Message::Reply(reply) => (reply.guid, reply.qpn, reply.ids.local, reply.starting_psn),
+            _ => continue,
+        };
+        assert_eq!(guid >> 32, 0x0244_4154, "02 `DAT`");
+        assert!(guid & 2 << 56 != 0, "locally administered");
+        guids.push(guid);
+        numbers.extend([qpn, id]);
+        psns.push(psn.value());
+    }
+    assert_eq!(guids.len(), 4);
+    for list in [&mut numbers, &mut psns] {
+        let count = list.len();
+        list.sort_unstable();
+        list.dedup();
+        assert_eq!(list.len(), count);
+    }
+    guids.sort_unstable();
+    guids.dedup();
+    assert_eq!(guids.len(), 4);
+}
+
+/// Private data of each length arrives as it was sent.
+///
+/// Spec: ROCE-47, ROCE-149, ROCE-152, GEN-10
+#[test]
+fn private_data_of_every_length_arrives() {
+    for length in 0..=64 {
+        let bed = RoceBed::new();
+        let data: Vec<u8> = (0..length).map(|at| 0xFF - at as u8).collect();
+        let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+        right.device.listen(1, Some(7174)).unwrap();
+        left.connect(right.address(), 7174, &data);
+        let (request, received) = right.request(&bed);
+        assert_eq!(received, data);
+        if length % 2 == 0 {
+            right.device.reject(request, true, &data);
+            let failure = left.failure(&bed);
+            let ConnectFailure::PeerRejected(received) = failure else {
+                panic!("{failure:?}");
+            };
+            assert_eq!(received.as_slice(), data);
+            continue;
+        }
+        right.device.accept(request, right.pair.key, &data).unwrap();
+        let received = left.until(&bed, |event| match event {
+            ControlEvent::Established { private_data, .. } => Some(private_data),
+            _ => None,
+        });
+        assert_eq!(received.as_slice(), data);
+    }
+    let bed = RoceBed::new();
+    let mut node = Node::new(&bed);
+    let request = ConnectRequest {
+        address: node.address(),
+        qualifier: 7174,
+        private_data: &[1; 65],
+        quality: QualityOfService::BEST_EFFORT,
+    };
+    let refused = node.device.connect(node.pair.key, &request);
+    assert_eq!(refused.err(), Some(BackendError::Resources));
+}
+
+/// Addresses may be translated on the way: between our own ends the ICRC covers those of the mark.
+///
+/// Spec: ROCE-49, ROCE-50, ROCE-51
+#[test]
+fn a_translated_path_carries_a_connection() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+    let outside = SocketAddr::new(Ipv4Addr::new(198, 51, 100, 7).into(), 40_007);
+    bed.translate(left.address().socket_address().unwrap(), outside);
+    right.device.listen(1, Some(7174)).unwrap();
+    left.connect(right.address(), 7174, &[]);
+    let remote = right.until(&bed, |event| match event {
+        ControlEvent::ConnectionRequest {
+            request, remote, ..
+        } => Some((request, remote)),
+        _ => None,
+    });
+    assert_eq!(remote.1, IaAddress::from(outside));
+    right.device.accept(remote.0, right.pair.key, &[]).unwrap();
+    left.established(&bed);
+    right.established(&bed);
+    check_message(&bed, &mut left, &mut right);
+    check_message(&bed, &mut right, &mut left);
+    left.device
+        .disconnect(left.pair.key, DisconnectMode::Graceful);
+    right.until(&bed, |event| {
+        matches!(event, ControlEvent::Disconnected { .. }).then_some(())
+    });
+    assert_eq!(left.device.counts().bad_icrc, 0);
+    assert_eq!(right.device.counts().bad_icrc, 0);
+}
+
+/// Requests that nobody answers take no room without bound.
+///
+/// Spec: ROCE-174
+#[test]
+fn waiting_requests_are_bounded() {
+    let bed = RoceBed::new();
+    let mut right = Node::new(&bed);
+    right.device.listen(1, Some(7174)).unwrap();
+    let address = right.address();
+    let mut clients: Vec<Node> = (0..=RoceBed::BACKLOG).map(|_| Node::new(&bed)).collect();
+    for client in &mut clients {
+        client.connect(address, 7174, &[]);
+    }
+    let last = clients.last_mut().unwrap();
+    assert_eq!(last.failure(&bed), ConnectFailure::NonPeerRejected);
+    // Each answer makes room for another one.
+    let (request, _) = right.request(&bed);
+    right.device.reject(request, true, &[]);
+    let mut late = Node::new(&bed);
+    late.connect(address, 7174, &[]);
+    for _ in 0..RoceBed::BACKLOG {
+        right.request(&bed);
+    }
+}
+
+/// A peer that begins again ends what it has forgotten.
+///
+/// Spec: ROCE-180
+#[test]
+fn a_queue_pair_that_connects_again_ends_the_connection_before() {
+    let bed = RoceBed::new();
+    let (_left, mut right) = connect(&bed, 7174);
+    let log = bed.log();
+    let (flow, packet) = log
+        .iter()
+        .find(|(_, packet)| {
+            matches!(
+                mad(packet),
+                Some(Mad {
+                    message: Message::Request(_),
+                    ..
+                })
+            )
+        })
+        .unwrap();
+    // The same request under another communication id.
+    let mut again = packet.clone();
+    again[20 + 24] ^= 0x55;
+    flow.seal(0, &mut again).unwrap();
+    bed.inject(flow, &again);
+    right.until(&bed, |event| {
+        matches!(event, ControlEvent::Disconnected { .. }).then_some(())
+    });
+    let refused = bed
+        .log()
+        .iter()
+        .filter_map(|(_, packet)| mad(packet))
+        .any(|mad| matches!(mad.message, Message::Reject(reject) if reject.reason.0 == 10));
+    assert!(refused);
+}
+
+/// Damaged packets, and packets of strangers, change nothing; congestion is counted.
+///
+/// Spec: ROCE-25, ROCE-26, ROCE-34, ROCE-39
+#[test]
+fn damaged_and_foreign_packets_change_nothing() {
+    let seed = 34;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let bed = RoceBed::new();
+    let (mut left, mut right) = connect(&bed, 7174);
+    check_message(&bed, &mut left, &mut right);
+    let log = bed.log();
+    let before = right.device.counts();
+    for _ in 0..3_000 {
+        let (flow, packet) = &log[random.usize(..log.len())];
+        let mut bytes = packet.clone();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(..bytes.len());
+            bytes[at] ^= random.u8(1..);
+        }
+        bytes.truncate(random.usize(bytes.len() / 2..=bytes.len()));
+        bed.inject(flow, &bytes);
+    }
+    while bed.step() {}
+    let after = right.device.counts();
+    let came = after.packets - before.packets;
+    let refused = after.bad_icrc + after.dropped - before.bad_icrc - before.dropped;
+    // One byte in hundreds is not covered by the ICRC, since switches may change it.
+    assert!(came > 1_000 && refused > came * 9 / 10, "{after:?}");
+    assert!(after.bad_icrc > before.bad_icrc, "{after:?}");
+    check_message(&bed, &mut left, &mut right);
+
+    // A congestion notification of the peer: its opcode, and 16 bytes.
+    let (flow, packet) = log
+        .iter()
+        .rev()
+        .find(|(flow, _)| flow.destination_port == 7174)
+        .unwrap();
+    let mut notification = packet[..12].to_vec();
+    notification.resize(32, 0);
+    notification[0] = 0x81;
+    flow.seal(0, &mut notification).unwrap();
+    bed.inject(flow, &notification);
+    while bed.step() {}
+    assert_eq!(right.device.counts().congestion, 1);
+    check_message(&bed, &mut left, &mut right);
+}
+
+/// A wrong key ends the connection, so that a peer has one guess.
+///
+/// Spec: ROCE-109, ROCE-123, ROCE-128
+#[test]
+fn a_guessed_key_ends_the_connection() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = connect(&bed, 7174);
+    let (_, source, _) = left.memory(vec![1; 64]);
+    let (bytes, target, key) = right.memory(vec![0; 64]);
+    let write = |node: &mut Node, key: u32| {
+        let remote = dat_core::backend::RemoteRange {
+            address: target.address,
+            key,
+        };
+        let request = SendRequest {
+            token: 3,
+            operation: SendOperation::RdmaWrite(remote),
+            flags: SendFlags::empty(),
+        };
+        node.pair.send.post(&request, &[source]).unwrap();
+        node.status(&bed)
+    };
+    assert_eq!(write(&mut left, key), DtoStatus::Success);
+    assert!(bytes.iter().all(|byte| *byte == 1));
+    assert_eq!(write(&mut left, key ^ 1), DtoStatus::RemoteAccess);
+    assert_eq!(write(&mut left, key), DtoStatus::Flushed);
+    right.until(&bed, |event| {
+        matches!(event, ControlEvent::Broken { .. }).then_some(())
+    });
+}
