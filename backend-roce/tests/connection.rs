@@ -127,6 +127,26 @@ fn connected() -> (Connection, Connection) {
     (one, two)
 }
 
+/// A DREQ tells whether the connection broke at its sender.
+///
+/// Spec: ROCE-181
+#[test]
+fn a_broken_end_is_told() {
+    for broken in [false, true] {
+        let (mut one, mut two) = connected();
+        assert!(one.disconnect(78, broken, at(100)));
+        let bytes = sent(&mut one).encode();
+        let dreq = Mad::decode(&bytes).expect("a message");
+        assert_eq!(
+            two.receive(&dreq, at(110)),
+            Some(ConnectionEvent::Disconnected { broken })
+        );
+        // Behind the header of the MAD, the ids and the QPN.
+        let told = bytes[24 + 12..].starts_with(b"DATbroke");
+        assert_eq!(told, broken);
+    }
+}
+
 /// Passes the time of one repetition.
 fn expire(side: &mut Connection) -> Option<ConnectionEvent> {
     let deadline = side.deadline().expect("a deadline");

@@ -216,6 +216,21 @@ fn a_refused_port_is_followed_by_the_common_one() {
     assert_eq!(alone.failure(&bed), ConnectFailure::NonPeerRejected);
 }
 
+/// A request is repeated until its retries are used up; then the peer is unreachable.
+///
+/// Spec: EPK-09, ROCE-160
+#[test]
+fn a_silent_peer_is_unreachable() {
+    let bed = RoceBed::new();
+    let mut left = Node::new(&bed);
+    let nobody = SocketAddr::new(Ipv4Addr::new(10, 9, 9, 9).into(), 0);
+    bed.silence(nobody.ip());
+    left.connect(nobody.into(), 7174, &[]);
+    bed.advance(bed.now().after(10_000_000).unwrap());
+    assert_eq!(left.failure(&bed), ConnectFailure::Unreachable);
+    assert_eq!(bed.log().len(), 16);
+}
+
 fn mad(packet: &[u8]) -> Option<Mad> {
     Mad::decode(decode_packet(&Packet::decode(packet).ok()?)?)
 }

@@ -37,6 +37,8 @@ struct Wire {
     log: Vec<(Flow, Vec<u8>)>,
     /// An address that others see as another one.
     translated: Option<(SocketAddr, SocketAddr)>,
+    /// An address that nothing arrives at.
+    silent: Option<IpAddr>,
     /// Datagrams that have arrived, and the beginnings of refused ones, by adapter.
     inboxes: Vec<(VecDeque<Datagrams>, VecDeque<Vec<u8>>)>,
 }
@@ -102,6 +104,9 @@ impl Wire {
         };
         datagrams.flow = self.translate(datagrams.flow);
         let (source, destination) = ends(&datagrams.flow);
+        if self.silent == Some(destination.ip()) {
+            return true;
+        }
         if let Some(owner) = self.owners.get(&destination) {
             self.inboxes[*owner].0.push_back(datagrams);
         } else if let Some(owner) = self.owners.get(&source) {
@@ -219,6 +224,11 @@ impl RoceBed {
     /// Lets others see an address as another one.
     pub(crate) fn translate(&self, inside: SocketAddr, outside: SocketAddr) {
         lock(&self.wire).translated = Some((inside, outside));
+    }
+
+    /// Lets nothing arrive at an address.
+    pub(crate) fn silence(&self, address: IpAddr) {
+        lock(&self.wire).silent = Some(address);
     }
 
     /// Puts a packet on the wire.
