@@ -42,6 +42,6 @@ pub use queues::{
     RoceCompletionQueue, RoceReceiveQueue, RoceReceiveSlot, RoceSendQueue, RoceSendSlot,
 };
 #[cfg(feature = "udp")]
-pub use udp::addresses;
+pub use udp::{addresses, parse_address};
 #[cfg(feature = "std")]
 pub use wait::RoceWait;

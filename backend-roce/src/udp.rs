@@ -56,10 +56,40 @@ struct Socket {
     state: UdpSocketState,
 }
 
+/// Accepts datagrams over IPv6 without a UDP checksum, as soft-RoCE sends them (ROCE-41).
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "an option that no crate has a function for")]
+fn accept_without_checksum(io: &UdpSocket) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the descriptor is open, and the value has the length that is given.
+    let code = unsafe {
+        libc::setsockopt(
+            io.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_NO_CHECK6_RX,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn accept_without_checksum(_: &UdpSocket) -> io::Result<()> {
+    Ok(())
+}
+
 impl Socket {
     fn bind(address: SocketAddr) -> io::Result<Self> {
         let io = UdpSocket::bind(address)?;
         let state = UdpSocketState::new((&io).into())?;
+        if address.is_ipv6() {
+            accept_without_checksum(&io)?;
+        }
         state.enable_transport_errors((&io).into())?;
         // The system grants what it allows.
         let _ = state.set_recv_buffer_size((&io).into(), RECEIVE_BUFFER);
@@ -270,6 +300,23 @@ fn serve(shared: &Shared, poll: &mut Poll, stops: &AtomicBool) {
     }
 }
 
+/// Parses the address of an adapter: `IP`, `[IPv6]` or `localhost`, each with `?udp=PORT` or not.
+///
+/// Without a port, it is 0.
+#[must_use]
+pub fn parse_address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = match text.split_once('?') {
+        Some((host, option)) => (host, option.strip_prefix("udp=")?.parse().ok()?),
+        None => (text, 0),
+    };
+    let host = match host {
+        "localhost" => "127.0.0.1",
+        host => host.trim_start_matches('[').trim_end_matches(']'),
+    };
+    let address: IpAddr = host.parse().ok()?;
+    Some(SocketAddr::new(address, port))
+}
+
 /// Returns the IP addresses of this host at which adapters can be opened.
 ///
 /// Link-local addresses, which need a scope, are left out.
@@ -354,5 +401,32 @@ impl RoceBackend {
             thread: Some(thread),
         });
         Ok(backend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString as _;
+
+    #[test]
+    fn addresses_of_adapters_are_ip_addresses_with_a_port() {
+        let parsed = |text| parse_address(text).map(|address| address.to_string());
+        assert_eq!(parsed("10.0.0.1").as_deref(), Some("10.0.0.1:0"));
+        assert_eq!(
+            parsed("localhost?udp=4791").as_deref(),
+            Some("127.0.0.1:4791")
+        );
+        assert_eq!(parsed("[::1]?udp=5").as_deref(), Some("[::1]:5"));
+        for wrong in [
+            "",
+            "eth",
+            "10.0.0.1:5",
+            "::1?tcp=5",
+            "::1?udp=",
+            "::1?udp=70000",
+        ] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
     }
 }

@@ -33,6 +33,11 @@ pub(crate) struct Device {
 }
 
 impl Device {
+    /// Returns true for a port of an RDMA device.
+    pub(crate) fn is_rdma(&self) -> bool {
+        self.backend == "verbs"
+    }
+
     /// Returns the name of the device for `--device`.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()

@@ -6,6 +6,8 @@
 //! cargo run -p dat-host --example two_processes -- serve
 //! cargo run -p dat-host --example two_processes -- ask 127.0.0.1:7174
 //! ```
+//!
+//! Without arguments, both are threads of one process.
 
 use dat_host::{Access, Adapter, Error, RemoteSlice, Result};
 
@@ -43,6 +45,12 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
+        [] => {
+            let server = std::thread::spawn(|| serve("roce://127.0.0.2"));
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            ask("127.0.0.2:7174")?;
+            server.join().map_err(|_| Error::Closed)?
+        }
         ["serve"] => serve("roce://127.0.0.1"),
         ["serve", ip] => serve(&format!("roce://{ip}")),
         ["ask", peer] => ask(peer),

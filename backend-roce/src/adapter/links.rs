@@ -68,6 +68,19 @@ pub(crate) struct Link {
     timer: Option<Instant>,
 }
 
+impl Link {
+    /// Returns the addresses that the ICRC of a packet with these addresses covers.
+    ///
+    /// A kernel sends from any port; only our own ends agree on addresses.
+    pub(super) fn view(&self, wire: &Flow) -> Flow {
+        if self.is_marked {
+            self.path.view.reversed()
+        } else {
+            *wire
+        }
+    }
+}
+
 /// Packs private data into the room of a message.
 ///
 /// The last byte is the length plus one; other programs leave it 0.
@@ -460,14 +473,13 @@ impl Adapter {
             }
             return;
         };
-        if link.path.view.reversed().verify(datagram) == Verdict::Wrong {
+        if link.view(wire).verify(datagram) == Verdict::Wrong {
             // The answer of another program names the addresses of the wire.
             let connects = link.connection.state() == LinkState::RequestSent;
             if !connects || wire.verify(datagram) == Verdict::Wrong {
                 self.counts.bad_icrc += 1;
                 return;
             }
-            link.path = wire.reversed().into();
         }
         if let Message::Reply(reply) = mad.message {
             link.is_marked = is_ours(reply.guid);

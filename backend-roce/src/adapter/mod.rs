@@ -671,7 +671,7 @@ impl Adapter {
         let Some((view, is_marked)) = self
             .links
             .get(link)
-            .map(|link| (link.path.view.reversed(), link.is_marked))
+            .map(|link| (link.view(wire), link.is_marked))
         else {
             return;
         };

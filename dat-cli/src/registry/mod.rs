@@ -45,7 +45,9 @@ pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<
         return check::run(file.as_deref(), output);
     }
     let devices = crate::remote::device::devices();
-    let ports = devices.iter().filter_map(|device| device.name());
+    // The provider opens ports of RDMA devices only.
+    let ports = devices.iter().filter(|device| device.is_rdma());
+    let ports = ports.filter_map(|device| device.name());
     let named = ports.map(|name| (name.to_owned(), instance_data(name)));
     let mock = ("mock0".to_owned(), "mock".to_owned());
     let lines: Vec<Line> = std::iter::once(mock)

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use backend_roce::{RoceBackend, RoceOptions, RoceWait};
+use backend_roce::{RoceBackend, RoceOptions, RoceWait, parse_address};
 use dat_core::attributes::IaAddress;
 
 use super::transport::{Carrier, Transport, no_device};
@@ -31,15 +31,18 @@ impl Transport for Roce {
 
     fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Carrier> {
         let named = name.and_then(|name| name.strip_prefix("roce://"));
-        let named = named.map(str::parse::<IpAddr>).transpose();
-        let named = named.map_err(|error| {
-            let name = name.unwrap_or_default();
-            no_device::<Self>(format!("cannot open the device {name}"), &error.to_string())
-        })?;
-        let address = named.or(address).unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let address = match named {
+            Some(text) => parse_address(text).ok_or_else(|| {
+                no_device::<Self>(
+                    format!("cannot open the device roce://{text}"),
+                    "it is not an IP address, with `?udp=PORT` or not",
+                )
+            })?,
+            None => SocketAddr::new(address.unwrap_or(Ipv4Addr::LOCALHOST.into()), 0),
+        };
         Ok(Carrier {
-            name: format!("roce://{address}"),
-            addresses: vec![IaAddress::from(SocketAddr::new(address, 0))],
+            name: format!("roce://{}", address.ip()),
+            addresses: vec![IaAddress::from(address)],
         })
     }
 

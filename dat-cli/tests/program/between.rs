@@ -174,7 +174,7 @@ fn a_port_in_use_and_a_foreign_address_are_refused() {
     refused(
         &["serve", "--device", "roce://nonsense"],
         1,
-        &["invalid IP address"],
+        &["it is not an IP address"],
     );
     refused(
         &["serve", "--device", &device, "--listen", "127.0.0.9"],

@@ -149,7 +149,10 @@ mod tests {
         let memory = memory(&mut bytes);
         let start = memory.address();
         assert_eq!(memory.span(start, 16).map(RegisteredSpan::length), Some(16));
-        assert_eq!(memory.span(start + 16, 0).map(RegisteredSpan::length), Some(0));
+        assert_eq!(
+            memory.span(start + 16, 0).map(RegisteredSpan::length),
+            Some(0)
+        );
         assert!(memory.span(start, 17).is_none());
         assert!(memory.span(start - 1, 1).is_none());
         assert!(memory.span(start + 16, 1).is_none());

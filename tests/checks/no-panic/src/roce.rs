@@ -1,6 +1,5 @@
 //! The protocol of RoCEv2 on bytes of a peer, as a backend calls it.
 
-use backend_roce::port::{Arrival, Batch, Port, PortFull};
 use backend_roce::proto::connection::{Connection, ConnectionEvent, Mad, answer_unknown};
 use backend_roce::proto::connection::{MAD_LENGTH, decode_packet};
 use backend_roce::proto::icrc::{Flow, Verdict};
@@ -127,28 +126,4 @@ pub fn entry_roce_numbers(table: &mut NumberTable<'_, u64>, number: u32) -> Opti
     let drawn = table.draw(1)?;
     let found = *table.get(drawn)?;
     Some((found, table.remove(number)?))
-}
-
-/// A port that takes everything.
-impl Port for Nothing {
-    fn send(&mut self, _: &Flow, _: &[u8], _: usize) -> Result<(), PortFull> {
-        core::hint::black_box(Ok(()))
-    }
-
-    fn receive(&mut self, _: &mut [u8]) -> Option<Arrival> {
-        None
-    }
-}
-
-/// Adds the next packet of a requester to a run.
-#[unsafe(no_mangle)]
-pub fn entry_roce_batch(
-    batch: &mut Batch<'_>,
-    requester: &mut Requester<'_>,
-    flow: &Flow,
-    now: Instant,
-) -> Result<bool, PortFull> {
-    batch.add(&mut Nothing, flow, 4200, |room| {
-        requester.transmit(now, &mut Nothing, room)
-    })
 }
