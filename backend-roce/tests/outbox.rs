@@ -132,6 +132,7 @@ fn packets_of_a_translated_path_are_sealed_for_the_view() {
     let path = Path {
         wire: to(40_000),
         view: to(7_174),
+        single: false,
     };
     outbox.add(&path, |room| {
         room[..40].fill(0);
@@ -143,6 +144,29 @@ fn packets_of_a_translated_path_are_sealed_for_the_view() {
     assert_eq!(*wire, path.wire);
     assert_eq!(path.view.verify(packet), Verdict::Right);
     assert_ne!(path.wire.verify(packet), Verdict::Right);
+}
+
+/// Spec: ROCE-38
+#[test]
+fn packets_to_a_kernel_leave_one_by_one() {
+    let mut outbox = Outbox::new(1_000, 64);
+    let port = Kept::default();
+    let path = Path {
+        single: true,
+        ..Path::from(flow())
+    };
+    for _ in 0..3 {
+        outbox.add(&path, |room| {
+            room[..40].fill(0);
+            Some(40)
+        });
+    }
+    outbox.send(&port);
+    let sends = port.0.lock().unwrap();
+    assert_eq!(sends.len(), 3);
+    for (flow, packet, _) in &*sends {
+        assert_eq!(flow.verify(packet), Verdict::Right);
+    }
 }
 
 /// Spec: ROCE-57

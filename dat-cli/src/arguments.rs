@@ -137,8 +137,9 @@ pub(crate) struct CopyArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "RDMA devices")]
 pub(crate) struct DeviceArguments {
-    /// Use this device: an RDMA device of this host (see `dat devices`), or model-mlx5, a simulated
-    /// device in this process; without --connect, both ends use it
+    /// Use this device: roce (RDMA over UDP, without a device) or roce://IP, an RDMA device of this
+    /// host (see `dat devices`), or model-mlx5, a simulated device in this process; without
+    /// --connect, both ends use it
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Connect to `dat serve` in another process or on another host
@@ -252,8 +253,8 @@ pub(crate) struct ServeArguments {
     /// Listen on this port, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, value_parser = up_to::<u16, 65535>, allow_negative_numbers = true)]
     pub(crate) port: u16,
-    /// Use this RDMA device (see `dat devices`) [default: the device with the --listen address, or
-    /// the first that is up]
+    /// Use this device: roce, roce://IP or an RDMA device (see `dat devices`) [default: an RDMA
+    /// device that is up, if this build and host have one, else roce]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Store received files in this directory; without it, copies are refused

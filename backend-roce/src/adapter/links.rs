@@ -24,6 +24,8 @@ use crate::proto::requester::RequestSlot;
 use crate::proto::responder::ResourceSlot;
 use crate::proto::{PathMtu, Psn};
 
+/// Repetitions of a request without an answer after which port 4791 is tried: 0.8 s.
+const SILENT_REPEATS: u32 = 3;
 /// First bytes of a GUID of ours (ROCE-48).
 const GUID: u64 = 0x0244_4154;
 
@@ -64,6 +66,10 @@ pub(crate) struct Link {
     port: Option<u16>,
     /// Set while the consumer decides about a request.
     waits: bool,
+    /// Set once the peer has received the request.
+    is_answered: bool,
+    /// Times that the timer has expired.
+    repeats: u32,
     is_ready: bool,
     timer: Option<Instant>,
 }
@@ -306,6 +312,8 @@ impl Adapter {
             request,
             port: None,
             waits: false,
+            is_answered: false,
+            repeats: 0,
             is_ready: false,
             timer: None,
         };
@@ -483,8 +491,10 @@ impl Adapter {
         }
         if let Message::Reply(reply) = mad.message {
             link.is_marked = is_ours(reply.guid);
+            link.path.single = !link.is_marked;
         }
         let answered = matches!(mad.message, Message::Receipt(_));
+        link.is_answered |= answered;
         if answered && let Some(token) = self.token_of(id) {
             self.raise(ControlEvent::Answered { queue_pair: token });
         }
@@ -535,6 +545,7 @@ impl Adapter {
         let mut path = Path {
             wire: wire.reversed(),
             view: view.reversed(),
+            single: marked.is_none(),
         };
         if marked.is_none() {
             // A kernel sends from any port, and receives at this one only.
@@ -577,6 +588,8 @@ impl Adapter {
             request: *request,
             port: self.ports.contains_key(&port).then_some(port),
             waits: true,
+            is_answered: false,
+            repeats: 0,
             is_ready: false,
             timer: None,
         };
@@ -621,6 +634,12 @@ impl Adapter {
         if let Some(link) = self.links.get_mut(id) {
             link.timer = None;
             let event = link.connection.expire(self.now);
+            link.repeats = link.repeats.saturating_add(1);
+            let connects = link.connection.state() == LinkState::RequestSent;
+            // Hosts refuse only so many datagrams in a second: silence may be a refusal, too.
+            if connects && !link.is_answered && link.repeats == SILENT_REPEATS {
+                self.try_common_port(id);
+            }
             self.link_event(id, event);
         }
     }
@@ -641,18 +660,30 @@ impl Adapter {
         if link.connection.state() != LinkState::RequestSent {
             return;
         }
+        if !self.try_common_port(id) {
+            let transaction = self.random.next();
+            if let Some(link) = self.links.get_mut(id) {
+                link.connection.disconnect(transaction, false, self.now);
+            }
+            self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
+        }
+    }
+
+    /// Sends the request of an attempt to port 4791; false if it has been sent there.
+    ///
+    /// A kernel, or an adapter of hardware, has that port alone.
+    fn try_common_port(&mut self, id: u32) -> bool {
+        let Some(link) = self.links.get_mut(id) else {
+            return false;
+        };
         let dialled = link.path.wire.destination_port;
         let long = link
             .request
             .mark
             .is_some_and(|mark| mark.private_length > 0);
         if dialled == UDP_PORT || long {
-            let transaction = self.random.next();
-            link.connection.disconnect(transaction, false, self.now);
-            self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
-            return;
+            return false;
         }
-        // A kernel, or an adapter of hardware, has its own port.
         link.path.wire.destination_port = UDP_PORT;
         link.path.view.destination_port = UDP_PORT;
         if let Some(mark) = &mut link.request.mark {
@@ -666,6 +697,7 @@ impl Adapter {
             self.now,
         );
         self.after_link(id);
+        true
     }
 
     /// Takes over what a connection has done, and its event.

@@ -22,6 +22,10 @@ pub struct Path {
     pub wire: Flow,
     /// Addresses that both ends agreed on; the same unless addresses are translated under way.
     pub view: Flow,
+    /// Set if each packet leaves in a send of its own, with identification 0.
+    ///
+    /// For kernels, which do not recover the identification of segments.
+    pub single: bool,
 }
 
 impl From<Flow> for Path {
@@ -30,6 +34,7 @@ impl From<Flow> for Path {
         Self {
             wire: flow,
             view: flow,
+            single: false,
         }
     }
 }
@@ -52,6 +57,7 @@ impl Run {
     fn add(&mut self, path: &Path, length: usize, most: u16) -> bool {
         let total = self.length.saturating_add(length);
         let fits = !self.ends
+            && !path.single
             && self.path == *path
             && length <= self.segment
             && self.packets < most

@@ -15,9 +15,12 @@ use crate::rsm;
 use crate::rsm::arguments::RsmCommand;
 
 /// Returns true if the device is RoCEv2 in software: by its name, or because there is no other.
+///
+/// Without free descriptors, RDMA devices cannot be seen; their failure names the limit.
 #[cfg(feature = "verbs")]
 fn is_roce(name: Option<&str>) -> bool {
-    name.map_or_else(|| !verbs::is_there(), roce::is_named)
+    let without_name = || !verbs::is_there() && crate::limits::descriptors().is_none();
+    name.map_or_else(without_name, roce::is_named)
 }
 
 /// Calls a generic function for the kind of device that a name selects.

@@ -277,13 +277,14 @@ fn format(workspace: &Workspace) -> Result<()> {
 
 /// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long. Their seeds are the same each time.
 fn check_in_guests(workspace: &Workspace) -> Result<()> {
-    const JOBS: [&str; 14] = [
+    const JOBS: [&str; 15] = [
         "smoke",
         "copy",
         "perf",
         "kill -- 2 7",
         "rsm -- 1 7",
         "hosts",
+        "roce",
         "conformance",
         "dapl",
         "processes -- 1",

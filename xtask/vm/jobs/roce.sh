@@ -11,7 +11,7 @@ trap 'echo "line $LINENO ended with $?"' ERR
 rounds=${1:-1}
 mkdir -p /run/roce /run/into
 cd /run/roce
-head -c 4194304 /dev/urandom > file
+head -c 1048577 /dev/urandom > file
 wait_until 60 peer true
 peer_before=$(peer device_objects)
 peer 'mkdir -p /run/into'
@@ -33,8 +33,8 @@ peer_ends() {
 measures() {
     local operation size
     for operation in write read send; do
-        for size in 1 4K 100000; do
-            timeout 60 dat perf "$operation" --device "$1" --connect "$2" --size "$size" -n 100 --json > measured
+        for size in 1 20000; do
+            timeout 60 dat perf "$operation" --device "$1" --connect "$2" --size "$size" -n 30 --json > measured
             grep -q '"verified": true' measured
         done
     done
@@ -50,8 +50,7 @@ for ((round = 0; round < rounds; round++)); do
         echo "-- round $round: the other host serves over IPv$family ($(now))"
         peer_begins served "dat serve --device $RDMA_DEVICE --into /run/into --force --json"
         peer 'wait_until 20 listens 7471'
-        for op in write send read; do for s in 1 1000 2000 8000 65536; do timeout 60 dat perf $op --device "roce://$own" --connect "[$other]:7471" --size $s -n 20 --quiet && echo "ok $op $s ($(now))" || echo "bad $op $s ($(now))"; done; done
-        dat copy file . --device "roce://$own" --connect "[$other]:7471" || true; peer "cat /run/roce/served; ls -la /run/into; dmesg | tail -5"
+        timeout 60 dat copy file . --device "roce://$own" --connect "[$other]:7471"
         [ "$(sha256sum < file)" = "$(peer 'sha256sum < /run/into/file')" ]
         measures "roce://$own" "[$other]:7471"
         if timeout 60 dat copy file . --device "roce://$own" --connect "[$other]:7999" > refusal 2>&1; then exit 1; fi
@@ -63,7 +62,7 @@ for ((round = 0; round < rounds; round++)); do
         dat serve --device "roce://$own" --into /run/into --force --json > served 2>&1 &
         server=$!
         sleep 1
-        peer "cd /run/roce; head -c 3000001 /dev/urandom > file; timeout 60 dat copy file . --device $RDMA_DEVICE --connect [$own]:7471"
+        peer "cd /run/roce; head -c 300001 /dev/urandom > file; timeout 60 dat copy file . --device $RDMA_DEVICE --connect [$own]:7471"
         [ "$(sha256sum < /run/into/file)" = "$(peer 'sha256sum < /run/roce/file')" ]
         for operation in write read send; do
             peer "timeout 60 dat perf $operation --device $RDMA_DEVICE --connect [$own]:7471 --size 20000 --segments 3 -n 50 --json" > measured

@@ -218,7 +218,7 @@ fn a_refused_port_is_followed_by_the_common_one() {
 
 /// A request is repeated until its retries are used up; then the peer is unreachable.
 ///
-/// Spec: EPK-09, ROCE-160
+/// Spec: EPK-09, ROCE-46, ROCE-160
 #[test]
 fn a_silent_peer_is_unreachable() {
     let bed = RoceBed::new();
@@ -228,7 +228,14 @@ fn a_silent_peer_is_unreachable() {
     left.connect(nobody.into(), 7174, &[]);
     bed.advance(bed.now().after(10_000_000).unwrap());
     assert_eq!(left.failure(&bed), ConnectFailure::Unreachable);
-    assert_eq!(bed.log().len(), 16);
+    let ports: Vec<u16> = bed
+        .log()
+        .iter()
+        .map(|(flow, _)| flow.destination_port)
+        .collect();
+    // First to the port of the qualifier, then to the common one, with all repetitions.
+    assert_eq!(ports[..3], [7174; 3]);
+    assert_eq!(ports[3..], [4791; 16]);
 }
 
 fn mad(packet: &[u8]) -> Option<Mad> {
