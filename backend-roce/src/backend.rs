@@ -91,7 +91,8 @@ impl RoceBackend {
 
     /// Calls `on_event` after events that `progress` has to handle; only the first call counts.
     ///
-    /// It is called without locks, by the thread of the adapter or by one that makes a call.
+    /// It is called without the lock of the adapter, by the thread of the adapter or by one that makes
+    /// a call.
     pub fn on_event(&self, on_event: impl Fn() + Send + Sync + 'static) {
         self.shared.set_on_event(Box::new(on_event));
     }

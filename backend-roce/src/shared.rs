@@ -16,6 +16,9 @@ const INPUT: usize = 1 << 16;
 /// Bytes of the outbox, which is exchanged for the one of the adapter.
 const OUTBOX: usize = 256 << 10;
 
+/// Turns in which a caller sends packets, each of at most an outbox.
+const ROUNDS: usize = 16;
+
 /// Datagrams that are taken before the answers are sent.
 const BURST: usize = 16;
 
@@ -154,24 +157,44 @@ impl Shared {
 
     /// Sends the packets that are due; no lock of the adapter is held meanwhile.
     ///
-    /// One thread at a time sends, so that the packets of a queue pair stay in order.
+    /// One thread at a time sends, so that the packets of a queue pair stay in order. A caller that
+    /// finds no end of the packets of others leaves the rest to the thread of the adapter.
     pub(crate) fn flush(&self) {
-        self.again.store(true, Ordering::SeqCst);
-        while self.again.load(Ordering::SeqCst) {
-            let Ok(mut output) = self.output.try_lock() else {
-                return;
-            };
-            self.again.store(false, Ordering::SeqCst);
-            while self.enter(|adapter| adapter.transmit(&mut output)) {
-                output.send(&*self.port);
-            }
-            drop(output);
+        let rounds = if self.on_deadline.get().is_some() {
+            ROUNDS
+        } else {
+            usize::MAX
+        };
+        if !self.flush_rounds(rounds)
+            && let Some(wake) = self.on_deadline.get()
+        {
+            wake();
         }
         let unused = self.enter(|adapter| core::mem::take(&mut adapter.unused_ports));
         for port in unused {
             self.port.release(port);
         }
         self.wake_thread();
+    }
+
+    /// Sends the packets that are due, in at most `rounds` turns; false if some are left.
+    fn flush_rounds(&self, mut rounds: usize) -> bool {
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst) {
+            let Ok(mut output) = self.output.try_lock() else {
+                return true;
+            };
+            self.again.store(false, Ordering::SeqCst);
+            while self.enter(|adapter| adapter.transmit(&mut output)) {
+                output.send(&*self.port);
+                rounds = rounds.saturating_sub(1);
+                if rounds == 0 {
+                    return false;
+                }
+            }
+            drop(output);
+        }
+        true
     }
 
     /// Wakes the thread of the adapter if it would sleep past a deadline.
@@ -231,6 +254,7 @@ impl Shared {
     pub(crate) fn drive(&self) {
         self.take_packets();
         self.enter(Adapter::expire);
+        self.flush_rounds(usize::MAX);
         self.flush();
     }
 

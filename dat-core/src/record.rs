@@ -316,8 +316,8 @@ impl RecordSlot {
     #[inline(always)]
     pub(crate) fn plain(&self, token: u64) -> Option<Plain> {
         let tag = self.tag.load(Ordering::Acquire);
-        // The tag of a plain transfer has none of these bits. They are cleared in the token, so one
-        // compare fails for any tag that has one.
+        // The tag of a plain transfer has none of these bits. The expected tag is the token without
+        // them, so a tag with one of them differs.
         let unusual = FREE | READY | BIND | Report::SUPPRESS.0 | Report::CONSUMING_ENDPOINT.0;
         if tag != (token >> 32) as u32 & !unusual {
             return None;

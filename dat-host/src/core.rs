@@ -115,7 +115,8 @@ impl Core {
         device: Box<dyn Device>,
         network: Option<Network>,
     ) -> Result<Arc<Self>> {
-        // The object has no waiters. It is attached so that the dispatcher arms the device.
+        // Only a dispatcher with a notification object arms its completion queue. Nobody waits on
+        // this object.
         let arming = interface.cno_create(None)?;
         let completions = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let completions = interface.evd_create(1, Some(arming), completions)?;
@@ -209,7 +210,7 @@ impl Core {
     /// Looks for events of the device once and runs their effects.
     pub(crate) fn pass(&self) -> Pass {
         let activity = self.device.act(Self::now());
-        // Completions that are taken before `progress` polls them take a shorter way.
+        // Before `progress`, which would copy the completions into the queue of the dispatcher.
         let completed = self.dispatch();
         let progressed = self.interface.progress(Self::now()) != 0 && {
             self.dispatch();

@@ -54,7 +54,7 @@ pub(crate) fn block_on<F: Future + Unpin>(
         let Some(pause) = pause else {
             continue;
         };
-        // Wake-ups since the poll end the pause at once.
+        // A wake-up between the poll and this call ends the pause at once.
         match (pause, left) {
             (Some(pause), Some(left)) => thread::park_timeout(pause.min(left)),
             (Some(pause), None) | (None, Some(pause)) => thread::park_timeout(pause),

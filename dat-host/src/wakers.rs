@@ -15,9 +15,9 @@ pub(crate) struct Wakers(Vec<Waker>);
 impl Wakers {
     /// Adds the clone of a waker, unless an equal one is in the list; `None` if it needs the clone.
     ///
-    /// Returns all others if the list has two wakers for each of the `futures`: those of futures
-    /// that were dropped stay in the list. Wake them; the futures that are left add themselves
-    /// again, and fill at most half of the list.
+    /// Wakers of dropped futures stay in the list. If it has two wakers for each of the `futures`,
+    /// all of them are returned, and the list starts anew. The caller wakes them. Futures that still
+    /// wait then add themselves again, which fills at most half of the list.
     fn add(&mut self, waker: &Waker, clone: &mut Option<Waker>, futures: usize) -> Option<Self> {
         if self.0.iter().any(|known| known.will_wake(waker)) {
             return Some(Self::default());

@@ -153,7 +153,7 @@ fn a_rejection_carries_private_data() {
 
 /// Spec: EPK-08, PSF-01
 #[test]
-fn nobody_listens() {
+fn connect_without_a_listener_is_refused() {
     let pair = Pair::new();
     let refused = pair.near.connect("far:9").wait().unwrap_err();
     assert!(matches!(

@@ -271,45 +271,38 @@ impl Adapter {
         key: usize,
         entries: impl Iterator<Item = SendEntry>,
     ) -> bool {
-        let Some(pair) = self.pairs.get_mut(key) else {
-            return false;
-        };
-        if !matches!(pair.state, State::Connected | State::Error) {
+        let takes = |pair: &Pair| matches!(pair.state, State::Connected | State::Error);
+        if !self.pairs.get(key).is_some_and(takes) {
             return false;
         }
         for entry in entries {
-            let position = pair.first + pair.sends.len() as u64;
-            if let Some(transport) = &mut pair.transport
-                && transport.post(entry.request(position)).is_err()
-            {
-                // The core has checked all but the depth of Reads, of which the peer allows none.
-                let completion = Completion {
-                    token: entry.token,
-                    status: DtoStatus::LocalEndpoint,
-                    length: 0,
-                    queue_pair: pair.token,
-                    solicited: false,
-                };
-                let queue = pair.request_queue;
-                self.complete(
-                    queue,
-                    Entry {
-                        owner: key,
-                        completion,
-                        immediate: None,
-                    },
-                );
-                self.break_pair(key);
-                return true;
-            }
-            pair.sends.push_back(entry);
+            self.post_request(key, entry);
         }
-        if pair.state == State::Error {
+        if self.pairs.get(key).map(|pair| pair.state) == Some(State::Error) {
             self.flush_requests(key);
         } else {
             self.set_ready(key);
         }
         true
+    }
+
+    fn post_request(&mut self, key: usize, entry: SendEntry) {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        let position = pair.first + pair.sends.len() as u64;
+        let refused = match &mut pair.transport {
+            Some(transport) => transport.post(entry.request(position)).is_err(),
+            None => false,
+        };
+        if !refused {
+            pair.sends.push_back(entry);
+            return;
+        }
+        // The core has checked all but the depth of Reads, of which the peer allows none. Earlier
+        // requests end first.
+        self.break_pair(key);
+        self.complete_request(key, &entry, DtoStatus::LocalEndpoint);
     }
 
     /// Takes the receives of a queue pair; false if there is no such queue pair.

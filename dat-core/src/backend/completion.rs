@@ -81,9 +81,10 @@ pub trait CompletionQueue {
 
     /// Returns the head of the queue without taking it.
     ///
-    /// This is the common way of a dequeue. A backend without it uses the default, and the core
-    /// calls `poll`. The caller does not wait for solicited completions, so it treats all successes
-    /// alike.
+    /// The core calls it first in each dequeue, and takes a plain success by `skip`. It calls `poll`
+    /// for anything else. With this default it calls `poll` for all completions, which costs more
+    /// instructions and has the same results. A caller that waits for solicited completions calls
+    /// `poll` only.
     #[inline(always)]
     fn peek(&mut self) -> Peek {
         Peek::Other

@@ -174,7 +174,7 @@ fn reserved_service_points_do_not_share_a_place() {
 ///
 /// Spec: IAQ-08, PSC-04, RSC-02
 #[test]
-fn who_makes_endpoints_is_the_providers_choice() {
+fn provider_decides_which_service_points_make_endpoints() {
     for (ep_creator, good, bad) in [
         (EpCreator::Never, PspFlags::Consumer, PspFlags::Provider),
         (EpCreator::Always, PspFlags::Provider, PspFlags::Consumer),

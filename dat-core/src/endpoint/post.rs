@@ -176,7 +176,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Err(Refusal::Invalid | Refusal::Full) => {}
             }
         }
-        // The block copies `request`, so that only the slow way needs it in memory.
+        // The braces copy `request`. Without the copy the compiler keeps it in memory on the common
+        // way, too.
         self.post_slow(&{ request })
     }
 

@@ -188,7 +188,7 @@ fn codes_are_those_of_the_headers() {
 
 /// Spec: GEN-01
 #[test]
-fn what_only_2_0_knows_is_translated_for_1_2() {
+fn codes_of_2_0_are_translated_for_1_2() {
     let cases = [
         (
             Error::invalid_handle(Subtype::InvalidHandleCsp),

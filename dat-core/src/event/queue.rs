@@ -78,9 +78,9 @@ pub(crate) enum Head {
 pub(crate) struct EvdQueue<C> {
     /// The handle if there is no waiter and no failure, else a value that never matches it.
     ///
-    /// So one compare admits the common way of a dequeue. In a free slot it is null and matches the
-    /// null handle: a caller that finds no events, no completion queue and no flags must call
-    /// `check`.
+    /// A dequeue compares it with the handle that it was given. In a free slot it is null, and so it
+    /// matches the null handle. Such a slot has no events, no completion queue and no flags. A caller
+    /// that finds none of these must call `check`.
     pub(crate) open: EvdId,
     pub(crate) completions: Option<C>,
     /// First slot of the ring of events other than completions.

@@ -82,7 +82,7 @@ fn a_refusal_says_what_the_handle_is_instead() {
 
 /// The never-matching value differs from the handle, and applying it twice gives the handle back.
 #[test]
-fn what_nobody_can_ask_for_is_no_handle_of_anybody() {
+fn never_matching_value_is_no_handle() {
     for index in [0, 1, 6, 7] {
         let ep = EpId::new(1, 1, index.into());
         assert_ne!(ep.never_matching(), ep);

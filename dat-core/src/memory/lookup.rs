@@ -15,9 +15,9 @@ use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 /// expected one, no later registration has changed the fields. Fields of an earlier registration
 /// cannot be seen either, because the consumer got the context after they were replaced.
 ///
-/// A context that was guessed, or passed to another processor without synchronisation, may find
-/// fields of the previous registration: its dead device key, or its range with the new key, which
-/// reaches only the new region. The device refuses both. If the processor may read a request's data
+/// A consumer may guess a context, or pass it to another processor without synchronisation. Then a
+/// post may find fields of the previous registration: its device key, which is invalid, or its range
+/// with the new key, which reaches only the new region. The device refuses both. If the processor may read a request's data
 /// at post, no such post is in progress when a region is created or freed.
 #[derive(Debug)]
 #[repr(C)]

@@ -68,7 +68,7 @@ fn a_completion_ends_a_wait() {
 ///
 /// Spec: EVW-01, EVW-05
 #[test]
-fn who_leaves_hands_the_device_over() {
+fn leaving_driver_hands_the_device_over() {
     prove(Some(3), || {
         let bench = Arc::new(Bench::new());
         let [first, second] = [(); 2].map(|()| {

@@ -24,7 +24,7 @@ fn two_holders_exclude_each_other() {
 
 /// Of three threads none sleeps forever, in any order of going to sleep.
 #[test]
-fn nobody_sleeps_on() {
+fn no_thread_sleeps_forever() {
     prove(Some(3), || {
         let counted = Arc::new(Mutex::<HostLock, _>::new(0_u32));
         counted.with(|_| ());

@@ -74,7 +74,7 @@ fn the_published_sizes_are_right() {
 }
 
 #[test]
-fn what_there_is_many_of_is_small() {
+fn sizes_of_numerous_types_are_bounded() {
     assert!(size_of::<LmrSlot>() <= 128);
     assert!(size_of::<RecordSlot>() <= 32);
     assert!(size_of::<Event>() <= 64);

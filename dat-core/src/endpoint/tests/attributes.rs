@@ -22,7 +22,7 @@ const BAD: EpAttributes = EpAttributes {
 ///
 /// Spec: EPC-03, PSC-03
 #[test]
-fn what_is_not_asked_for_is_no_more_than_the_adapter_can_do() {
+fn default_attributes_stay_within_the_adapters_limits() {
     let adapter = IaAttributes {
         max_dto_per_ep: 8,
         max_iov_segments_per_dto: 2,

@@ -221,7 +221,7 @@ fn a_batch_makes_room_for_itself() {
 
 /// Spec: DTO-07
 #[test]
-fn what_the_device_refuses_is_not_posted_and_nothing_is_lost() {
+fn refused_posts_of_a_batch_lose_nothing() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ep = bench.connected();

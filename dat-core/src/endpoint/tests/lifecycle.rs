@@ -465,7 +465,7 @@ fn a_failed_completion_breaks_the_connection() {
 ///
 /// Spec: EPR-01, EPF-02, DTO-13
 #[test]
-fn what_an_earlier_life_left_does_not_overrun_the_queue() {
+fn flushed_receives_free_their_queue_entries_with_a_reset() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let receives = bench.ia.evd_create(1, None, EvdFlags::DTO).unwrap();

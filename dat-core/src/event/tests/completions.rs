@@ -425,7 +425,7 @@ fn a_shared_buffer_that_only_a_number_came_for_is_no_message() {
 ///
 /// Spec: EVW-01, EVW-03, EVW-04
 #[test]
-fn what_only_a_wait_can_tell_stays() {
+fn polled_device_gives_nothing_to_a_wait_now() {
     let device = TestBackend::default();
     let mut storage = TestStorage::new();
     let ia = open(&mut storage, &device);

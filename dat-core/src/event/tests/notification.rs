@@ -278,7 +278,7 @@ fn the_last_dispatcher_releases_everybody() {
 ///
 /// Spec: CNW-01, CNW-02, CNW-03, EVF-04
 #[test]
-fn what_one_dispatcher_told_outlives_another() {
+fn notification_survives_the_free_of_another_dispatcher() {
     let device = TestBackend::default();
     let mut storage = TestStorage::new();
     let ia = open(&mut storage, &device);

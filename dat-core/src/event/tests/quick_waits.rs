@@ -45,7 +45,7 @@ fn cookie(waited: Option<Waited>) -> Option<(u64, u32)> {
 
 /// Spec: EVW-01, EVW-05
 #[test]
-fn what_the_device_has_is_there_at_once() {
+fn wait_now_takes_a_completion_of_the_device() {
     for peeks in WAYS {
         let mut storage = TestStorage::new();
         let bench = bench(&mut storage, peeks);
@@ -143,7 +143,7 @@ fn nothing_is_taken_at_once_where_it_takes_a_wait_to_tell() {
 
 /// Spec: EVW-01, EVW-05, RMB-30
 #[test]
-fn what_is_no_transfer_waits_in_the_queue() {
+fn bind_completions_go_through_the_queue() {
     for peeks in WAYS {
         let mut storage = TestStorage::new();
         let bench = bench(&mut storage, peeks);

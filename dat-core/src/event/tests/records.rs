@@ -150,7 +150,7 @@ fn no_token_completes_what_the_device_has_not() {
 ///
 /// Spec: EPF-02, EVW-09
 #[test]
-fn what_was_withdrawn_completes_no_more() {
+fn rolled_back_requests_give_no_events() {
     let device = TestBackend::default();
     let mut storage = TestStorage::new();
     let ia = open(&mut storage, &device);

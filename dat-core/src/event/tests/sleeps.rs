@@ -50,7 +50,7 @@ impl Wait for Untimed<'_> {
 
 /// Spec: EVW-01, EVW-05
 #[test]
-fn who_is_woken_for_a_completion_takes_it_and_leaves() {
+fn woken_waiter_takes_the_completion() {
     let device = TestBackend::default();
     let mut storage = TestStorage::new();
     let ia = open(&mut storage, &device);
@@ -79,7 +79,7 @@ fn who_is_woken_for_a_completion_takes_it_and_leaves() {
 ///
 /// Spec: EVW-01, DTO-04
 #[test]
-fn who_finds_no_event_sleeps_on() {
+fn completion_without_an_event_ends_no_wait() {
     use crate::flags::CompletionFlags;
 
     let device = TestBackend::default();

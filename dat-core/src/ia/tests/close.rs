@@ -18,7 +18,7 @@ use super::{SHORT, region};
 ///
 /// Spec: IAC-03
 #[test]
-fn what_holds_nothing_else_keeps_an_adapter_open() {
+fn objects_without_users_keep_the_adapter_open() {
     for with_request in [false, true] {
         let mut storage = TestStorage::new();
         let bench = Bench::new(&mut storage);
@@ -51,7 +51,7 @@ fn what_holds_nothing_else_keeps_an_adapter_open() {
 ///
 /// Spec: IAC-03, IAC-05
 #[test]
-fn what_was_freed_keeps_no_adapter_open() {
+fn freed_objects_do_not_keep_the_adapter_open() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ia = &bench.ia;

@@ -354,7 +354,7 @@ fn a_region_is_in_use_from_accept_until_it_is_replaced() {
 ///
 /// Spec: RMB-42, LMF-01
 #[test]
-fn who_ends_takes_no_bind_of_others_along() {
+fn freed_endpoint_ends_no_bind_of_another() {
     for sends in [0, 8] {
         with_setting(|on| {
             let before = TestEndpoint::new(on.ia, 1, on.pz);

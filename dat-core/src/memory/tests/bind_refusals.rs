@@ -297,7 +297,7 @@ fn binds_need_a_connection_or_one_that_is_over() {
 
 /// Spec: RMB-34, GEN-06
 #[test]
-fn what_the_device_refuses_leaves_no_trace() {
+fn calls_refused_by_the_device_change_nothing() {
     with_setting(|on| {
         for part in [on.whole(), LmrTriplet::default()] {
             on.backend

@@ -512,7 +512,7 @@ fn a_cookie_takes_a_slot_and_gives_it_back() {
 
 /// Spec: LMC-10, GEN-06
 #[test]
-fn what_the_device_refuses_leaves_no_trace() {
+fn calls_refused_by_the_device_change_nothing() {
     with_ia(|ia, backend| {
         let pz = ia.pz_create().unwrap();
         for (error, kind) in [

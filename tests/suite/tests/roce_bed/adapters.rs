@@ -4,12 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use backend_roce::RoceBackend;
 use backend_roce::proto::connection::{Mad, Message, decode_packet};
+use backend_roce::proto::icrc::Addresses;
 use backend_roce::proto::packet::Packet;
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend, BackendError, CompletionQueue, ConnectFailure, ConnectRequest, ControlEvent,
     DisconnectMode, DomainKey, QueuePair, QueuePairRequest, ReceiveRequest, Registration,
-    RequestKey, Segment, SendFlags, SendOperation, SendRequest, WorkQueue,
+    RequestKey, Segment, SendFlags, SendOperation, SendRequest, WorkQueue, WorkSlot,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges, QualityOfService};
 use dat_core::memory::Region;
@@ -31,10 +32,22 @@ struct Node {
 const TOKEN: u64 = 7;
 
 impl Node {
-    fn over(mut device: RoceBackend) -> Self {
+    fn over(device: RoceBackend) -> Self {
+        Self::with_attributes(device, EpAttributes::DEFAULT)
+    }
+
+    fn without_reads(bed: &RoceBed) -> Self {
+        let attributes = EpAttributes {
+            max_rdma_read_in: 0,
+            ..EpAttributes::DEFAULT
+        };
+        Self::with_attributes(bed.device(), attributes)
+    }
+
+    fn with_attributes(mut device: RoceBackend, attributes: EpAttributes) -> Self {
         let domain = device.create_domain().unwrap();
         let queue = device.create_completion_queue(0, 64).unwrap();
-        let mut request = QueuePairRequest::new(TOKEN, domain, EpAttributes::DEFAULT);
+        let mut request = QueuePairRequest::new(TOKEN, domain, attributes);
         request.request_queue = Some(0);
         request.receive_queue = Some(0);
         let pair = device.create_queue_pair(&request).unwrap();
@@ -131,6 +144,11 @@ impl Node {
 /// Connects two nodes; the second one listens.
 fn connect(bed: &RoceBed, qualifier: u64) -> (Node, Node) {
     let (mut left, mut right) = (Node::new(bed), Node::new(bed));
+    join(bed, &mut left, &mut right, qualifier);
+    (left, right)
+}
+
+fn join(bed: &RoceBed, left: &mut Node, right: &mut Node, qualifier: u64) {
     right.device.listen(1, Some(qualifier)).unwrap();
     left.connect(right.address(), qualifier, b"hello");
     let (request, data) = right.request(bed);
@@ -138,7 +156,6 @@ fn connect(bed: &RoceBed, qualifier: u64) -> (Node, Node) {
     right.device.accept(request, right.pair.key, &[]).unwrap();
     left.established(bed);
     right.established(bed);
-    (left, right)
 }
 
 /// Sends a message and checks its bytes.
@@ -461,6 +478,160 @@ fn damaged_and_foreign_packets_change_nothing() {
     while bed.step() {}
     assert_eq!(right.device.counts().congestion, 1);
     check_message(&bed, &mut left, &mut right);
+}
+
+/// A peer that sends anything, with a right ICRC, reaches nothing that was not granted to it.
+///
+/// Each receive completes once, and the adapter serves others.
+///
+/// Spec: ROCE-26, ROCE-39, ROCE-109, ROCE-112, ROCE-124, ROCE-125
+#[test]
+fn a_hostile_peer_reaches_what_was_granted_only() {
+    const GUARD: usize = 4096;
+    let seed = 109;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut reached = 0;
+    for _ in 0..150 {
+        let bed = RoceBed::new();
+        let (mut left, mut right) = connect(&bed, 7174);
+        let guarded = vec![0x5A; 3 * GUARD].leak();
+        let address = guarded[GUARD..].as_ptr().addr() as u64;
+        #[expect(unsafe_code, reason = "memory of a test, which is leaked")]
+        // SAFETY: as in `Node::memory`.
+        let region = unsafe { Region::from_raw_parts(guarded[GUARD..].as_mut_ptr(), GUARD) };
+        let registration = Registration::new(right.domain, &region, MemoryPrivileges::ALL);
+        let keys = right.device.register(&registration).unwrap();
+        let target = Segment {
+            address,
+            length: GUARD as u32,
+            key: keys.local,
+        };
+        let posted = random.u64(..4);
+        for token in 0..posted {
+            let receives = right.pair.receive.as_mut().unwrap();
+            receives.post(&ReceiveRequest { token }, &[target]).unwrap();
+        }
+        // Operations of an honest peer, whose packets are then bent.
+        let (_, source, _) = left.memory(vec![0xC3; 3000]);
+        let remote = dat_core::backend::RemoteRange {
+            address,
+            key: keys.remote,
+        };
+        for (token, operation) in [
+            SendOperation::RdmaWrite(remote),
+            SendOperation::RdmaRead(remote),
+            SendOperation::Send,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let request = SendRequest {
+                token: token as u64,
+                operation,
+                flags: SendFlags::empty(),
+            };
+            left.pair.send.post(&request, &[source]).unwrap();
+        }
+        let log = bed.log();
+        let to_right = right.address().socket_address().unwrap();
+        let sent: Vec<_> = log
+            .iter()
+            .filter(|(flow, packet)| {
+                let Addresses::V4 { destination, .. } = flow.addresses else {
+                    return false;
+                };
+                to_right.ip() == destination && packet.len() >= 16
+            })
+            .collect();
+        for _ in 0..40 {
+            let (flow, packet) = sent[random.usize(..sent.len())];
+            let mut bytes = packet.clone();
+            for _ in 0..random.usize(..4) {
+                // Headers more often than data.
+                let end = if random.bool() { 44 } else { bytes.len() };
+                let at = random.usize(..end.min(bytes.len()));
+                bytes[at] = match random.u8(..4) {
+                    0 => random.u8(..),
+                    1 => bytes[at].wrapping_add(1),
+                    2 => bytes[at].wrapping_sub(1),
+                    _ => bytes[at] ^ 1 << random.u8(..8),
+                };
+            }
+            // A right opcode and queue pair, with the next PSN or one near it.
+            if random.bool() {
+                bytes[5..8].copy_from_slice(&packet[5..8]);
+                bytes[11] = packet[11].wrapping_add(random.u8(..6));
+            }
+            if flow.seal(0, &mut bytes).is_some() {
+                bed.inject(flow, &bytes);
+            }
+            if random.bool() {
+                bed.step();
+            }
+        }
+        while bed.step() {}
+        if random.bool() {
+            right.device.deregister(keys);
+        }
+        let mut completed = Vec::new();
+        while let Some(completion) = right.queue.poll().unwrap() {
+            completed.push(completion.token);
+        }
+        right
+            .device
+            .disconnect(right.pair.key, DisconnectMode::Abrupt);
+        while let Some(completion) = right.queue.poll().unwrap() {
+            completed.push(completion.token);
+        }
+        assert_eq!(completed, (0..posted).collect::<Vec<_>>());
+        let outside = guarded[..GUARD].iter().chain(&guarded[2 * GUARD..]);
+        assert!(outside.into_iter().all(|byte| *byte == 0x5A));
+        reached += usize::from(guarded[GUARD..2 * GUARD].iter().any(|byte| *byte != 0x5A));
+        // Others are served.
+        let (mut near, mut far) = (Node::new(&bed), Node::new(&bed));
+        join(&bed, &mut near, &mut far, 7175);
+        check_message(&bed, &mut near, &mut far);
+    }
+    assert!(reached > 50, "{reached}: the packets are refused too early");
+}
+
+/// A Read that the peer does not allow fails, after all earlier requests and before all later ones.
+///
+/// Spec: DTO-11, ROCE-70, ROCE-85
+#[test]
+fn requests_end_in_order_where_one_is_not_allowed() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = (Node::new(&bed), Node::without_reads(&bed));
+    join(&bed, &mut left, &mut right, 7174);
+    let (_, source, _) = left.memory(vec![1; 64]);
+    let remote = dat_core::backend::RemoteRange {
+        address: source.address,
+        key: source.key,
+    };
+    for token in 0..5 {
+        let operation = match token {
+            2 => SendOperation::RdmaRead(remote),
+            _ => SendOperation::Send,
+        };
+        let request = SendRequest {
+            token,
+            operation,
+            flags: SendFlags::empty(),
+        };
+        let mut slot = left.pair.send.reserve(&request, 1).unwrap();
+        slot.segment(source);
+        slot.commit(64).unwrap();
+    }
+    left.pair.send.ring().unwrap();
+    for token in 0..5 {
+        let completion = left.queue.poll().unwrap().expect("a completion");
+        let status = match token {
+            2 => DtoStatus::LocalEndpoint,
+            _ => DtoStatus::Flushed,
+        };
+        assert_eq!((completion.token, completion.status), (token, status));
+    }
 }
 
 /// A wrong key ends the connection, so that a peer has one guess.

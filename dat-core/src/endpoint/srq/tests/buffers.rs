@@ -307,7 +307,7 @@ fn the_device_tells_what_can_be_taken() {
 ///
 /// Spec: SRY-02
 #[test]
-fn what_completed_cannot_be_taken_any_more() {
+fn completed_buffers_are_not_available() {
     with_setting(|on| {
         on.backend.count_no_shared();
         for cookie in 0..3 {

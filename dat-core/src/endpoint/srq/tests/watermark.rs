@@ -201,7 +201,7 @@ fn a_device_that_cannot_count_is_armed_first() {
 ///
 /// Spec: SRL-02, SRL-05
 #[test]
-fn what_no_setting_waits_for_is_told_by_nobody() {
+fn device_events_without_an_armed_setting_are_ignored() {
     with_setting(|on| {
         let limit = ControlEvent::SharedReceiveLimit {
             queue: on.srq.handle().to_raw(),
