@@ -25,11 +25,11 @@ impl Other {
         Self(child)
     }
 
-    /// Interrupts the program and expects success; returns the rest of its output.
-    fn interrupt(mut self) -> String {
+    /// Ends the program by a signal and expects success; returns the rest of its output.
+    fn end(mut self) -> String {
         let mut output = self.0.stdout.take().unwrap();
         let killed = Command::new("kill")
-            .args(["-INT", &self.0.id().to_string()])
+            .args(["-TERM", &self.0.id().to_string()])
             .status()
             .unwrap();
         assert!(killed.success());
@@ -81,7 +81,7 @@ fn files_are_copied_to_another_process() {
         1,
         &["exists"],
     );
-    let said = server.interrupt();
+    let said = server.end();
     assert!(said.contains("2 files stored"), "{said}");
     refused(
         &["copy", name(&source), "late", "--connect", &address],
@@ -153,7 +153,7 @@ fn segments_are_read_and_written_by_another_process() {
     let changed = get("second");
     assert_eq!(changed[..1000], [7; 1000]);
     assert!(changed[1000..] == content[1000..]);
-    exporter.interrupt();
+    exporter.end();
 }
 
 #[test]
