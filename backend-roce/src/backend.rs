@@ -98,7 +98,7 @@ impl RoceBackend {
     }
 }
 
-/// Moves the packets of an adapter that has no thread.
+/// Moves the packets of an adapter that has no thread, and tells if it is idle.
 pub struct RoceDriver(Arc<Shared>);
 
 impl RoceDriver {
@@ -112,6 +112,20 @@ impl RoceDriver {
     /// Does what is due by `now`.
     pub fn drive(&self, now: Instant) {
         self.0.drive_at(now);
+    }
+
+    /// Returns the counts of the adapter.
+    #[must_use]
+    pub fn counts(&self) -> AdapterCounts {
+        self.0.enter(|adapter| adapter.counts)
+    }
+
+    /// Returns true if requests or messages wait for an answer of a peer.
+    ///
+    /// A peer whose consumer has yet to decide about a connection request does not count.
+    #[must_use]
+    pub fn waits_for_peers(&self) -> bool {
+        self.0.enter(|adapter| adapter.waits_for_peers())
     }
 
     /// Returns when [`drive`](Self::drive) has work to do if no packet comes.

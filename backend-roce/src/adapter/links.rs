@@ -869,6 +869,19 @@ impl Adapter {
             .add(path, |buffer| encode_packet(&bytes, psn, buffer));
     }
 
+    /// Returns true if requests or messages wait for an answer of a peer.
+    pub(crate) fn waits_for_peers(&self) -> bool {
+        let waits = |timer: &Timer| match timer {
+            Timer::Pair(_) => true,
+            Timer::Link(id) => self.links.get(*id).is_some_and(|link| {
+                let state = link.connection.state();
+                let unanswered = state == LinkState::RequestSent && !link.is_answered;
+                unanswered || matches!(state, LinkState::ReplySent | LinkState::DisconnectSent)
+            }),
+        };
+        self.timers.iter().any(|(_, timer)| waits(timer))
+    }
+
     /// Gives all claimed ports back.
     pub(crate) fn leave_ports(&mut self) {
         let own = self.address.port();

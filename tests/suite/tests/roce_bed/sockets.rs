@@ -1,12 +1,12 @@
 //! A bed of adapters with sockets on the loop-back interface.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use backend_roce::{RoceBackend, RoceOptions};
+use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
 use dat_core::attributes::IaAddress;
 use dat_core::event::ThreadWait;
 use dat_core::sync::HostLock;
@@ -24,15 +24,28 @@ const STEPS_TO_REST: usize = 6;
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// Adapters in real time.
+///
+/// They are idle only if none waits for a peer, however long a busy machine makes it wait.
 pub(crate) struct SocketBed {
     steps: Cell<usize>,
+    /// Packets that all adapters had received at the last step.
+    packets: Cell<u64>,
+    drivers: RefCell<Vec<RoceDriver>>,
 }
 
 impl SocketBed {
     pub(crate) fn new() -> Self {
         Self {
             steps: Cell::new(0),
+            packets: Cell::new(0),
+            drivers: RefCell::default(),
         }
+    }
+
+    fn open(&self, address: SocketAddr) -> RoceBackend {
+        let backend = open(address);
+        self.drivers.borrow_mut().push(backend.driver());
+        backend
     }
 }
 
@@ -55,7 +68,7 @@ impl Testbed for SocketBed {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let [.., high, low] = number.to_be_bytes();
         let address = Ipv4Addr::new(127, 100 + process as u8, high, low);
-        open(SocketAddr::new(address.into(), 0))
+        self.open(SocketAddr::new(address.into(), 0))
     }
 
     fn now(&self) -> Instant {
@@ -65,8 +78,13 @@ impl Testbed for SocketBed {
     /// Sleeps for a step; returns false after enough steps without an event.
     fn step(&self) -> bool {
         thread::sleep(STEP);
+        let drivers = self.drivers.borrow();
+        let packets = drivers.iter().map(|driver| driver.counts().packets).sum();
+        if self.packets.replace(packets) != packets {
+            self.steps.set(0);
+        }
         self.steps.set(self.steps.get() + 1);
-        if self.steps.get() < STEPS_TO_REST {
+        if self.steps.get() < STEPS_TO_REST || drivers.iter().any(RoceDriver::waits_for_peers) {
             return true;
         }
         self.steps.set(0);
@@ -93,6 +111,15 @@ impl Testbed for SocketBed {
         if test == "a_signal_waits_for_data_of_a_connection_that_is_over" {
             return Some("a message that is under way is flushed with its connection".into());
         }
+        let unfinished = [
+            "graceful_disconnect_drains_the_requests",
+            "freeing_waits_for_entries_that_are_not_begun",
+        ];
+        if unfinished.contains(&test) {
+            return Some(
+                "needs requests that are not carried out yet when the next call comes".into(),
+            );
+        }
         let virtual_time = ["write_post_does_not_wait", "shared_post_does_not_wait"];
         if virtual_time.contains(&test) {
             return Some("looks at a virtual clock to see that no time passed".into());
@@ -111,6 +138,6 @@ impl Testbed for SocketBed {
 impl RsmTestbed for SocketBed {
     fn device_at(&self, address: IaAddress) -> RoceBackend {
         let address = address.socket_address().expect("an address of this bed");
-        open(SocketAddr::new(address.ip(), 0))
+        self.open(SocketAddr::new(address.ip(), 0))
     }
 }
