@@ -30,7 +30,7 @@ fn count(limit: usize) -> i32 {
 
 /// Returns the attributes of an adapter (`Spec: IAQ-03, IAQ-04`).
 pub(crate) fn adapter(adapter: &Adapter) -> IaAttributes {
-    let connections = count(adapter.options.connections);
+    let connections = count(adapter.connection_capacity());
     let keys = count(adapter.memories.capacity());
     let segments = count(SEGMENTS);
     IaAttributes {

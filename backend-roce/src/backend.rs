@@ -458,9 +458,12 @@ unsafe impl Backend for RoceBackend {
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             pair.soft_watermark = soft;
             pair.hard_watermark = hard;
-            adapter.check_watermarks(key.0);
+            let held = u32::from(pair_holds(adapter, key.0));
+            adapter.check_watermarks(key.0, held);
             Ok(())
-        })
+        })?;
+        self.shared.flush();
+        Ok(())
     }
 
     fn receive_info(&self, key: QueuePairKey) -> ReceiveInfo {
@@ -570,8 +573,16 @@ unsafe impl Backend for RoceBackend {
         if self.shared.is_threaded() {
             return None;
         }
-        self.shared.enter(|adapter| adapter.deadline())
+        self.shared.enter(|adapter| {
+            let now = adapter.has_output().then_some(adapter.now);
+            now.or_else(|| adapter.deadline())
+        })
     }
+}
+
+fn pair_holds(adapter: &Adapter, key: usize) -> bool {
+    let pair = adapter.pairs.get(key);
+    pair.is_some_and(|pair| pair.current.is_some())
 }
 
 impl RoceBackend {
@@ -611,7 +622,13 @@ impl Drop for RoceBackend {
         self.shared.enter(Adapter::close);
         self.shared.flush();
         #[cfg(feature = "udp")]
-        drop(self.service.take());
+        if let Some(service) = self.service.take() {
+            // The thread gives the ports back when it ends.
+            if service.is_current() {
+                return;
+            }
+            drop(service);
+        }
         self.shared.enter(Adapter::leave_ports);
         self.shared.flush();
     }

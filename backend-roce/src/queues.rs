@@ -309,6 +309,10 @@ impl WorkQueue for RoceReceiveQueue {
             return Err(count as u32);
         }
         self.known = self.known.saturating_add(count);
+        if self.shared.enter(|adapter| adapter.has_output()) {
+            // Flushed receives can overrun a queue, which ends other connections.
+            self.shared.flush();
+        }
         Ok(())
     }
 }
@@ -328,14 +332,17 @@ impl RoceCompletionQueue {
         if self.ready.load(Ordering::Acquire) > 0 {
             return true;
         }
-        !self.shared.is_threaded()
-            && self.shared.take_packets()
-            && self.ready.load(Ordering::Acquire) > 0
+        !self.shared.is_threaded() && {
+            self.shared.take_packets();
+            self.shared.flush();
+            self.ready.load(Ordering::Acquire) > 0
+        }
     }
 }
 
 impl CompletionQueue for RoceCompletionQueue {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        self.immediate = None;
         if !self.is_ready() {
             return Ok(None);
         }

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use dat_core::time::Instant;
 
@@ -21,6 +21,20 @@ const ROUNDS: usize = 16;
 
 /// Datagrams that are taken before the answers are sent.
 const BURST: usize = 16;
+
+/// Bursts that are taken before timers are looked at.
+const BURSTS: usize = 64;
+
+/// The bursts of datagrams that were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bursts {
+    /// There were none.
+    None,
+    /// All that had come.
+    All,
+    /// Some; more may have come.
+    Some,
+}
 
 /// Bytes of a refused datagram that are looked at.
 const REFUSED: usize = 64;
@@ -160,12 +174,7 @@ impl Shared {
     /// One thread at a time sends, so that the packets of a queue pair stay in order. A caller that
     /// finds no end of the packets of others leaves the rest to the thread of the adapter.
     pub(crate) fn flush(&self) {
-        let rounds = if self.on_deadline.get().is_some() {
-            ROUNDS
-        } else {
-            usize::MAX
-        };
-        if !self.flush_rounds(rounds)
+        if !self.flush_rounds(ROUNDS)
             && let Some(wake) = self.on_deadline.get()
         {
             wake();
@@ -181,8 +190,10 @@ impl Shared {
     fn flush_rounds(&self, mut rounds: usize) -> bool {
         self.again.store(true, Ordering::SeqCst);
         while self.again.load(Ordering::SeqCst) {
-            let Ok(mut output) = self.output.try_lock() else {
-                return true;
+            let mut output = match self.output.try_lock() {
+                Ok(output) => output,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return true,
             };
             self.again.store(false, Ordering::SeqCst);
             while self.enter(|adapter| adapter.transmit(&mut output)) {
@@ -212,13 +223,19 @@ impl Shared {
         }
     }
 
-    /// Takes the datagrams that have come; returns true if there were any.
+    /// Takes the datagrams that have come, and sends the answers; returns true if there were any.
     pub(crate) fn take_packets(&self) -> bool {
-        let Ok(mut input) = self.input.try_lock() else {
-            return false;
+        self.take_bursts() != Bursts::None
+    }
+
+    fn take_bursts(&self) -> Bursts {
+        let mut input = match self.input.try_lock() {
+            Ok(input) => input,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Bursts::None,
         };
-        let mut any = false;
-        loop {
+        let mut taken = Bursts::None;
+        for _ in 0..BURSTS {
             let mut burst = 0;
             while burst < BURST
                 && let Some(arrival) = self.port.receive(&mut input)
@@ -231,36 +248,41 @@ impl Shared {
                 });
             }
             if burst == 0 {
-                return any | self.take_refusals();
+                return taken;
             }
-            any = true;
+            taken = Bursts::All;
             self.flush();
         }
+        Bursts::Some
     }
 
-    /// Takes the datagrams that hosts of peers refused; returns true if there were any.
-    fn take_refusals(&self) -> bool {
-        let mut any = false;
+    /// Takes the datagrams that hosts of peers refused.
+    fn take_refusals(&self) {
         let mut refused = [0; REFUSED];
-        while let Some(length) = self.port.refused(&mut refused) {
+        for _ in 0..BURSTS {
+            let Some(length) = self.port.refused(&mut refused) else {
+                return;
+            };
             let datagram = refused.get(..length).unwrap_or_default();
             self.enter(|adapter| adapter.refused(datagram));
-            any = true;
         }
-        any
     }
 
     /// Takes the packets that have come, does what is due and sends packets.
-    pub(crate) fn drive(&self) {
-        self.take_packets();
+    ///
+    /// Returns true if more is to be done at once.
+    pub(crate) fn drive(&self) -> bool {
+        let bursts = self.take_bursts();
+        self.take_refusals();
         self.enter(Adapter::expire);
-        self.flush_rounds(usize::MAX);
+        let all_sent = self.flush_rounds(ROUNDS);
         self.flush();
+        bursts == Bursts::Some || !all_sent
     }
 
     /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
     pub(crate) fn drive_at(&self, now: Instant) {
         self.enter(|adapter| adapter.now = adapter.now.max(now));
-        self.drive();
+        let _more = self.drive();
     }
 }

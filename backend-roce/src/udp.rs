@@ -46,6 +46,9 @@ const LOOPBACK_MTU: i32 = 65_536;
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
 
+/// Empty datagrams and reports that are skipped for one that is not.
+const SKIPPED: usize = 1 << 16;
+
 /// Attempts to send after refusals of earlier datagrams, which the system reports first.
 const ATTEMPTS: usize = 8;
 
@@ -122,6 +125,16 @@ impl UdpPort {
     }
 }
 
+/// Returns true if an error is the report of an earlier datagram.
+fn is_report(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}
+
 fn destination(flow: &Flow) -> SocketAddr {
     match flow.addresses {
         Addresses::V4 { destination, .. } => {
@@ -173,8 +186,8 @@ impl Port for UdpPort {
             io::ErrorKind::AddrInUse => ClaimError::InUse,
             _ => ClaimError::Refused,
         })?;
-        self.register(&socket).map_err(|_| ClaimError::Refused)?;
         let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
+        self.register(&socket).map_err(|_| ClaimError::Refused)?;
         sockets.push(socket);
         Ok(())
     }
@@ -200,11 +213,24 @@ impl Port for UdpPort {
             src_ip: None,
         };
         for _ in 0..ATTEMPTS {
-            let sent = socket.state.try_send((&socket.io).into(), &transmit);
-            // An earlier datagram was refused, and this one was not sent.
-            let refused = sent.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-            if !refused {
-                return;
+            match socket.state.try_send((&socket.io).into(), &transmit) {
+                Ok(()) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // A device without segmentation, or an address that it cannot be used with.
+                Err(error) if transmit.segment_size.is_some() && !is_report(&error) => {
+                    for packet in packets.chunks(segment.max(1)) {
+                        let single = Transmit {
+                            contents: packet,
+                            segment_size: None,
+                            ..transmit.clone()
+                        };
+                        // A packet that is lost is repeated.
+                        let _ = socket.state.try_send((&socket.io).into(), &single);
+                    }
+                    return;
+                }
+                // An earlier datagram was refused, and this one was not sent.
+                Err(_) => {}
             }
         }
     }
@@ -214,19 +240,29 @@ impl Port for UdpPort {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         for offset in 0..sockets.len() {
             let socket = sockets.get(first.wrapping_add(offset) % sockets.len())?;
-            let mut meta = [RecvMeta::default()];
-            let mut slices = [IoSliceMut::new(buffer)];
-            let received = socket
-                .state
-                .recv((&socket.io).into(), &mut slices, &mut meta);
-            let [meta] = meta;
-            if received.is_ok_and(|count| count == 1) && meta.len > 0 {
+            for _ in 0..SKIPPED {
+                let mut meta = [RecvMeta::default()];
+                let mut slices = [IoSliceMut::new(buffer)];
+                let received = socket
+                    .state
+                    .recv((&socket.io).into(), &mut slices, &mut meta);
+                let [meta] = meta;
                 let own = SocketAddr::new(self.address.ip(), socket.port);
-                return Some(Arrival {
-                    flow: flow_between(meta.addr, own)?,
-                    length: meta.len,
-                    segment: meta.stride,
-                });
+                match received {
+                    // An edge is told once, so all that has come must be read.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Ok(1) if meta.len > 0 => {
+                        if let Some(flow) = flow_between(meta.addr, own) {
+                            return Some(Arrival {
+                                flow,
+                                length: meta.len,
+                                segment: meta.stride,
+                            });
+                        }
+                    }
+                    // An empty datagram, or the report of a refused one.
+                    _ => {}
+                }
             }
         }
         None
@@ -248,6 +284,14 @@ pub(crate) struct Service {
     thread: Option<JoinHandle<()>>,
 }
 
+impl Service {
+    /// Returns true on the thread itself.
+    pub(crate) fn is_current(&self) -> bool {
+        let current = std::thread::current().id();
+        self.thread.as_ref().map(|thread| thread.thread().id()) == Some(current)
+    }
+}
+
 impl Drop for Service {
     fn drop(&mut self) {
         self.stops.store(true, Ordering::Release);
@@ -267,6 +311,7 @@ fn serve(shared: &Shared, poll: &mut Poll, stops: &AtomicBool) {
     let _ = SigSet::all().thread_block();
     let mut events = Events::with_capacity(16);
     let mut end = None;
+    let mut more = false;
     loop {
         let pause = {
             let mut sleeps_until = shared.sleeps_until();
@@ -284,10 +329,11 @@ fn serve(shared: &Shared, poll: &mut Poll, stops: &AtomicBool) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
+        let pause = if more { Some(Duration::ZERO) } else { pause };
         // Interrupted by nothing: signals are blocked.
         let _ = poll.poll(&mut events, pause);
         *shared.sleeps_until() = None;
-        shared.drive();
+        more = shared.drive();
         if stops.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;

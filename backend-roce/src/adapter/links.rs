@@ -62,6 +62,8 @@ pub(crate) struct Link {
     /// QPN of this side; 0 before the passive side accepts.
     qpn: u32,
     request: ConnectRequest,
+    /// Transaction id of the request.
+    transaction: u64,
     /// Claimed port that the passive side uses.
     port: Option<u16>,
     /// Set while the consumer decides about a request.
@@ -218,6 +220,7 @@ impl Adapter {
         });
         self.services.insert(service, key);
         *self.ports.entry(port).or_default() += 1;
+        self.unused_ports.retain(|unused| *unused != port);
         Ok(key)
     }
 
@@ -310,6 +313,7 @@ impl Adapter {
             pair: Some(key),
             qpn,
             request,
+            transaction,
             port: None,
             waits: false,
             is_answered: false,
@@ -415,7 +419,9 @@ impl Adapter {
         };
         link.waits = false;
         link.connection.reject(reject, self.now);
+        let peer = (link.request.guid, link.request.qpn);
         self.waiting -= 1;
+        self.forget_peer(id, peer);
         self.after_link(id);
     }
 
@@ -488,13 +494,21 @@ impl Adapter {
                 self.counts.bad_icrc += 1;
                 return;
             }
+            if let Message::Reply(reply) = mad.message
+                && is_ours(reply.guid)
+            {
+                // The answer to a request before the one to the common port.
+                link.path = wire.reversed().into();
+            }
         }
-        if let Message::Reply(reply) = mad.message {
+        if let Message::Reply(reply) = mad.message
+            && link.connection.state() == LinkState::RequestSent
+        {
             link.is_marked = is_ours(reply.guid);
             link.path.single = !link.is_marked;
         }
-        let answered = matches!(mad.message, Message::Receipt(_));
-        link.is_answered |= answered;
+        let is_receipt = matches!(mad.message, Message::Receipt(_));
+        let answered = is_receipt && !core::mem::replace(&mut link.is_answered, is_receipt);
         if answered && let Some(token) = self.token_of(id) {
             self.raise(ControlEvent::Answered { queue_pair: token });
         }
@@ -506,13 +520,25 @@ impl Adapter {
     }
 
     /// Ends a connection that its peer has forgotten (ROCE-180).
-    fn end_stale(&mut self, id: u32) {
-        let event = self.links.get_mut(id).and_then(|link| {
-            let is_open = link.connection.state() == LinkState::Established;
-            let transaction = self.random.next();
-            link.connection.disconnect(transaction, false, self.now);
-            is_open.then_some(ConnectionEvent::Disconnected { broken: false })
-        });
+    fn end_stale(&mut self, id: u32, source: IpAddr) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        // Others may know the numbers of the peer.
+        if source_of(&link.path.wire.reversed()).ip() != source {
+            return;
+        }
+        let event = match link.connection.state() {
+            LinkState::RequestReceived => {
+                self.reject(id, false, &[]);
+                return;
+            }
+            LinkState::ReplySent => Some(ConnectionEvent::Unreachable),
+            LinkState::Established => Some(ConnectionEvent::Disconnected { broken: false }),
+            _ => None,
+        };
+        let transaction = self.random.next();
+        link.connection.disconnect(transaction, false, self.now);
         self.link_event(id, event);
     }
 
@@ -559,7 +585,7 @@ impl Adapter {
         let largest = self.options.mtu;
         let refusal = if let Some(stale) = stale {
             // The peer has begun again: nothing of the earlier connection is there any more.
-            self.end_stale(stale);
+            self.end_stale(stale, peer.ip());
             Some((Reason::STALE, None))
         } else if !request.is_reliable {
             Some((Reason::INVALID_TRANSPORT, None))
@@ -586,6 +612,7 @@ impl Adapter {
             pair: None,
             qpn: 0,
             request: *request,
+            transaction: mad.transaction,
             port: self.ports.contains_key(&port).then_some(port),
             waits: true,
             is_answered: false,
@@ -648,8 +675,9 @@ impl Adapter {
     ///
     /// `datagram` is the beginning of the refused one.
     pub(crate) fn refused(&mut self, datagram: &[u8]) {
-        // Behind BTH, DETH and the header of the MAD.
+        // Behind BTH, DETH and the header of the MAD, which has the transaction id.
         const OFFSET: usize = 44;
+        const TRANSACTION: usize = 28;
         let id = datagram.get(OFFSET..).and_then(|rest| rest.first_chunk());
         let Some(id) = id.map(|bytes| u32::from_be_bytes(*bytes)) else {
             return;
@@ -657,7 +685,13 @@ impl Adapter {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
-        if link.connection.state() != LinkState::RequestSent {
+        // An earlier request may be refused late, or somebody may only say so.
+        let named = datagram
+            .get(TRANSACTION..)
+            .and_then(|rest| rest.first_chunk());
+        let is_current = named == Some(&link.transaction.to_be_bytes());
+        let connects = link.connection.state() == LinkState::RequestSent;
+        if !connects || !is_current || link.is_answered {
             return;
         }
         if !self.try_common_port(id) {
@@ -690,6 +724,7 @@ impl Adapter {
             mark.dialled = UDP_PORT;
         }
         let transaction = self.random.next();
+        link.transaction = transaction;
         link.connection = Connection::connect(
             ConnectionOptions::USUAL,
             transaction,
@@ -786,6 +821,10 @@ impl Adapter {
             && core::mem::take(&mut link.waits)
         {
             self.waiting -= 1;
+            self.withdraw(|event| {
+                matches!(event, ControlEvent::ConnectionRequest { request, .. }
+                    if request.0 == id as usize)
+            });
         }
     }
 

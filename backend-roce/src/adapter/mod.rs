@@ -125,8 +125,8 @@ fn numbers<T>(kind: NumberKind, secret: [u8; 16], count: usize) -> NumberTable<'
 impl Adapter {
     pub(crate) fn new(options: RoceOptions, address: SocketAddr, run_packets: u16) -> Self {
         let mut random = Random::new(options.secret);
-        let connections = options.connections.next_power_of_two().clamp(64, 1 << 15);
-        let keys = options.keys.next_power_of_two().clamp(256, 1 << 24);
+        let connections = options.connections.clamp(64, 1 << 15).next_power_of_two();
+        let keys = options.keys.clamp(256, 1 << 24).next_power_of_two();
         Self {
             address,
             now: Instant::ZERO,
@@ -299,10 +299,18 @@ impl Adapter {
             pair.sends.push_back(entry);
             return;
         }
-        // The core has checked all but the depth of Reads, of which the peer allows none. Earlier
+        // The core does not know what the peer allows: no Read at all, or too few packets. Earlier
         // requests end first.
+        let was_open = pair.is_open();
         self.break_pair(key);
-        self.complete_request(key, &entry, DtoStatus::LocalEndpoint);
+        self.finish_failure(key);
+        self.flush_requests(key);
+        let status = if was_open {
+            DtoStatus::LocalEndpoint
+        } else {
+            DtoStatus::Flushed
+        };
+        self.complete_request(key, &entry, status);
     }
 
     /// Takes the receives of a queue pair; false if there is no such queue pair.
@@ -360,15 +368,13 @@ impl Adapter {
         }
     }
 
-    /// Reports a failure of the transport; its last packet is still to be sent.
+    /// Notes a failure of the transport, which is reported once its last packet is sent.
     fn begin_failure(&mut self, key: usize) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
         pair.state = State::Error;
         pair.is_failing = true;
-        let queue_pair = pair.token;
-        self.raise(ControlEvent::Broken { queue_pair });
         self.set_ready(key);
     }
 
@@ -580,7 +586,7 @@ impl Adapter {
             return;
         };
         let token = pair.token;
-        if pair.is_open() {
+        if pair.is_open() || pair.is_failing {
             self.end_pair(key, broken);
         }
         self.withdraw_connection(token);
@@ -609,12 +615,11 @@ impl Adapter {
         }
     }
 
-    /// Returns the limits of receive buffers that a queue pair exceeds, and acts on them.
-    pub(crate) fn check_watermarks(&mut self, key: usize) {
+    /// Acts on the limits of receive buffers that a queue pair exceeds with `held` of them.
+    pub(crate) fn check_watermarks(&mut self, key: usize, held: u32) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        let held = u32::from(pair.current.is_some());
         let queue_pair = pair.token;
         let hard = pair.hard_watermark.is_some_and(|limit| held > limit);
         if pair.soft_watermark.is_some_and(|limit| held > limit) {
@@ -681,7 +686,7 @@ impl Adapter {
             self.counts.congestion += 1;
             return;
         }
-        if !bth.opcode.is_response() {
+        if !bth.opcode.is_response() && !bth.opcode.has_deth() {
             self.note_request(link);
         }
         let Some(pair) = self.pairs.get_mut(key) else {
@@ -715,14 +720,14 @@ impl Adapter {
         let had_current = queue.current.is_some();
         let done = transport.receive(self.now, &packet, &mut access, &mut queue);
         let takes = !had_current && queue.current.is_some();
+        if let Some(done) = done {
+            self.complete_receive(key, &done);
+        }
         if takes {
-            self.check_watermarks(key);
+            self.check_watermarks(key, 1);
             if let Some(shared) = shared_key {
                 self.check_limit(shared);
             }
-        }
-        if let Some(done) = done {
-            self.complete_receive(key, &done);
         }
         self.after_transport(key);
         self.set_ready(key);
@@ -749,6 +754,16 @@ impl Adapter {
                 }
             }
         }
+    }
+
+    /// Returns true if packets are due.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.ready_pairs.is_empty() || !self.ready_links.is_empty()
+    }
+
+    /// Returns how many connections can be there at a time.
+    pub(crate) fn connection_capacity(&self) -> usize {
+        self.qpns.capacity()
     }
 
     /// Returns when [`expire`](Self::expire) has work to do.
@@ -817,10 +832,13 @@ impl Adapter {
         self.set_ready(key);
     }
 
-    /// Ends a queue pair that failed, once its last packet is sent.
+    /// Ends a queue pair that failed, once its last packet is sent, and reports it.
     fn finish_failure(&mut self, key: usize) {
-        if self.pairs.get(key).is_some_and(|pair| pair.is_failing) {
+        if let Some(pair) = self.pairs.get(key).filter(|pair| pair.is_failing) {
+            let queue_pair = pair.token;
             self.end_pair(key, true);
+            // After the completions, so that a consumer that it wakes finds them.
+            self.raise(ControlEvent::Broken { queue_pair });
         }
     }
 

@@ -12,6 +12,9 @@ use crate::proto::time::later;
 /// Code of the time that a consumer may take to decide about a request: 69 s.
 const DECISION: u8 = 24;
 
+/// Longest response timeout of a peer that counts for a refusal, as a code: 1 s.
+const REFUSED_TIMEOUT: u8 = 18;
+
 /// Response timeouts during which a refusal is remembered for repeated REQs.
 const REFUSED_TIMES: u64 = 4;
 
@@ -209,7 +212,8 @@ impl Connection {
         });
         self.state = State::Refused;
         self.owed.repeated = true;
-        let time = coded_time(self.options.response_timeout.max(self.peer_timeout));
+        let timeout = self.options.response_timeout.max(self.peer_timeout);
+        let time = coded_time(timeout.min(REFUSED_TIMEOUT));
         self.deadline = Some(later(now, time.saturating_mul(REFUSED_TIMES)));
         true
     }
