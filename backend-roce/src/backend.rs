@@ -102,13 +102,6 @@ impl RoceBackend {
 pub struct RoceDriver(Arc<Shared>);
 
 impl RoceDriver {
-    /// Takes the packets that have come and sends those that are due; returns true if any came.
-    pub fn move_packets(&self) -> bool {
-        let any = self.0.take_packets();
-        self.0.flush();
-        any
-    }
-
     /// Does what is due by `now`.
     pub fn drive(&self, now: Instant) {
         self.0.drive_at(now);

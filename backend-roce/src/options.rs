@@ -10,7 +10,7 @@ pub struct RoceOptions {
     /// Random bytes, other ones for each adapter (ROCE-175).
     pub secret: [u8; 16],
     /// Most connections, with those that ended a moment ago: 64 to 32,768, rounded up to a power of
-    /// two, of which a sixteenth stays unused.
+    /// two. A sixteenth stays unused.
     pub connections: usize,
     /// Most regions and bound windows; rounded up to a power of two.
     pub keys: usize,

@@ -7,14 +7,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError}
 
 use dat_core::time::Instant;
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, OUTBOX};
 use crate::port::{Outbox, Port};
 
 /// Longest datagrams that the port gives at once.
 const INPUT: usize = 1 << 16;
-
-/// Bytes of the outbox, which is exchanged for the one of the adapter.
-const OUTBOX: usize = 256 << 10;
 
 /// Turns in which a caller sends packets, each of at most an outbox.
 const ROUNDS: usize = 16;
@@ -27,7 +24,7 @@ const BURSTS: usize = 64;
 
 /// The bursts of datagrams that were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bursts {
+pub(crate) enum Bursts {
     /// There were none.
     None,
     /// All that had come.
@@ -73,6 +70,7 @@ impl Shared {
         port: Box<dyn Port>,
         clock: Option<fn() -> Instant>,
     ) -> Self {
+        // Exchanged for the one of the adapter.
         let output = Outbox::new(OUTBOX, port.run_packets());
         Self {
             adapter: Mutex::new(adapter),
@@ -173,17 +171,22 @@ impl Shared {
     ///
     /// One thread at a time sends, so that the packets of a queue pair stay in order. A caller that
     /// finds no end of the packets of others leaves the rest to the thread of the adapter.
-    pub(crate) fn flush(&self) {
-        if !self.flush_rounds(ROUNDS)
-            && let Some(wake) = self.on_deadline.get()
-        {
+    ///
+    /// Returns false if some are left.
+    pub(crate) fn flush(&self) -> bool {
+        let all_sent = self.flush_rounds(ROUNDS);
+        if !all_sent && let Some(wake) = self.on_deadline.get() {
             wake();
         }
-        let unused = self.enter(|adapter| core::mem::take(&mut adapter.unused_ports));
+        let (unused, deadline) = self.enter(|adapter| {
+            let unused = core::mem::take(&mut adapter.unused_ports);
+            (unused, adapter.deadline())
+        });
         for port in unused {
             self.port.release(port);
         }
-        self.wake_thread();
+        self.wake_thread(deadline);
+        all_sent
     }
 
     /// Sends the packets that are due, in at most `rounds` turns; false if some are left.
@@ -209,11 +212,8 @@ impl Shared {
     }
 
     /// Wakes the thread of the adapter if it would sleep past a deadline.
-    fn wake_thread(&self) {
-        let Some(on_deadline) = self.on_deadline.get() else {
-            return;
-        };
-        let Some(deadline) = self.enter(|adapter| adapter.deadline()) else {
+    fn wake_thread(&self, deadline: Option<Instant>) {
+        let Some((on_deadline, deadline)) = self.on_deadline.get().zip(deadline) else {
             return;
         };
         let mut sleeps_until = self.sleeps_until();
@@ -223,12 +223,8 @@ impl Shared {
         }
     }
 
-    /// Takes the datagrams that have come, and sends the answers; returns true if there were any.
-    pub(crate) fn take_packets(&self) -> bool {
-        self.take_bursts() != Bursts::None
-    }
-
-    fn take_bursts(&self) -> Bursts {
+    /// Takes the datagrams that have come, and sends the answers.
+    pub(crate) fn take_packets(&self) -> Bursts {
         let mut input = match self.input.try_lock() {
             Ok(input) => input,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -272,11 +268,10 @@ impl Shared {
     ///
     /// Returns true if more is to be done at once.
     pub(crate) fn drive(&self) -> bool {
-        let bursts = self.take_bursts();
+        let bursts = self.take_packets();
         self.take_refusals();
         self.enter(Adapter::expire);
-        let all_sent = self.flush_rounds(ROUNDS);
-        self.flush();
+        let all_sent = self.flush();
         bursts == Bursts::Some || !all_sent
     }
 

@@ -21,12 +21,12 @@ use nix::sys::signal::SigSet;
 use nix::sys::socket::{MsgFlags, recv};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
-use crate::adapter::{Adapter, flow_between};
+use crate::adapter::Adapter;
 use crate::backend::RoceBackend;
 use crate::options::RoceOptions;
 use crate::port::{Arrival, ClaimError, Port, RUN_PACKETS_MAX};
 use crate::proto::PathMtu;
-use crate::proto::icrc::{Addresses, Flow};
+use crate::proto::icrc::Flow;
 use crate::proto::packet::UDP_PORT;
 use crate::shared::Shared;
 
@@ -104,7 +104,7 @@ impl Socket {
     }
 }
 
-/// The sockets of an adapter, the first of which makes its connections.
+/// The sockets of an adapter. The first one makes its connections.
 struct UdpPort {
     address: SocketAddr,
     sockets: RwLock<Vec<Socket>>,
@@ -133,17 +133,6 @@ fn is_report(error: &io::Error) -> bool {
             | io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
     )
-}
-
-fn destination(flow: &Flow) -> SocketAddr {
-    match flow.addresses {
-        Addresses::V4 { destination, .. } => {
-            SocketAddr::new(destination.into(), flow.destination_port)
-        }
-        Addresses::V6 { destination, .. } => {
-            SocketAddr::new(destination.into(), flow.destination_port)
-        }
-    }
 }
 
 impl Port for UdpPort {
@@ -206,7 +195,7 @@ impl Port for UdpPort {
             return;
         };
         let transmit = Transmit {
-            destination: destination(flow),
+            destination: flow.destination(),
             ecn: None,
             contents: packets,
             segment_size: (packets.len() > segment).then_some(segment),
@@ -249,10 +238,10 @@ impl Port for UdpPort {
                 let [meta] = meta;
                 let own = SocketAddr::new(self.address.ip(), socket.port);
                 match received {
-                    // An edge is told once, so all that has come must be read.
+                    // The poller reports new data once, so the socket is read until it is empty.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Ok(1) if meta.len > 0 => {
-                        if let Some(flow) = flow_between(meta.addr, own) {
+                        if let Some(flow) = Flow::between(meta.addr, own) {
                             return Some(Arrival {
                                 flow,
                                 length: meta.len,

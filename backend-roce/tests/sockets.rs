@@ -60,7 +60,7 @@ fn addresses_are_those_of_the_host() {
     }
 }
 
-/// The kernel grants a service point its port; whoever has it already keeps it.
+/// The kernel grants a service point its port; an earlier owner keeps it.
 ///
 /// Spec: ROCE-44
 #[test]

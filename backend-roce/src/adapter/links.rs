@@ -17,7 +17,7 @@ use crate::proto::connection::{
     Reason, Reject, State as LinkState, answer_unknown, decode_packet, encode_packet, refuse,
     service_of,
 };
-use crate::proto::icrc::{Addresses, Flow, Verdict};
+use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::{Packet, RnrTimer, UDP_PORT};
 use crate::proto::queue_pair::{Agreement, QueuePair, QueuePairOptions};
 use crate::proto::requester::RequestSlot;
@@ -55,15 +55,11 @@ pub(crate) struct Link {
     connection: Connection,
     /// Addresses of packets to the peer.
     pub(super) path: Path,
-    /// Set if the peer is one of ours.
-    pub(super) is_marked: bool,
     /// The queue pair, while the connection is its own.
     pair: Option<usize>,
     /// QPN of this side; 0 before the passive side accepts.
     qpn: u32,
     request: ConnectRequest,
-    /// Transaction id of the request.
-    transaction: u64,
     /// Claimed port that the passive side uses.
     port: Option<u16>,
     /// Set while the consumer decides about a request.
@@ -77,11 +73,16 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Returns true if the peer is one of ours.
+    pub(super) const fn is_marked(&self) -> bool {
+        !self.path.single
+    }
+
     /// Returns the addresses that the ICRC of a packet with these addresses covers.
     ///
     /// A kernel sends from any port; only our own ends agree on addresses.
     pub(super) fn view(&self, wire: &Flow) -> Flow {
-        if self.is_marked {
+        if self.is_marked() {
             self.path.view.reversed()
         } else {
             *wire
@@ -172,34 +173,6 @@ const fn receiver(message: &Message) -> u32 {
     }
 }
 
-fn source_of(flow: &Flow) -> SocketAddr {
-    let address: IpAddr = match flow.addresses {
-        Addresses::V4 { source, .. } => source.into(),
-        Addresses::V6 { source, .. } => source.into(),
-    };
-    SocketAddr::new(address, flow.source_port)
-}
-
-/// Returns the flow from one socket address to another; `None` if their families differ.
-pub(crate) fn flow_between(source: SocketAddr, destination: SocketAddr) -> Option<Flow> {
-    let addresses = match (source.ip(), destination.ip()) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => Addresses::V4 {
-            source,
-            destination,
-        },
-        (IpAddr::V6(source), IpAddr::V6(destination)) => Addresses::V6 {
-            source,
-            destination,
-        },
-        _ => return None,
-    };
-    Some(Flow {
-        addresses,
-        source_port: source.port(),
-        destination_port: destination.port(),
-    })
-}
-
 impl Adapter {
     // Service points.
 
@@ -266,13 +239,13 @@ impl Adapter {
         let resources = BackendError::Resources;
         let (private_data, private_length, private_tail) = pack_request(data).ok_or(resources)?;
         let dialled = port_of(qualifier);
-        let flow = flow_between(self.address, SocketAddr::new(peer, dialled))
+        let flow = Flow::between(self.address, SocketAddr::new(peer, dialled))
             .ok_or(BackendError::Address)?;
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
         let shared_receive_queue = pair.shared.is_some();
         let nonce = self.random.secret();
-        let request = ConnectRequest {
+        let mut request = ConnectRequest {
             local_id: 0,
             service: service(qualifier),
             guid: self.guid,
@@ -303,33 +276,30 @@ impl Adapter {
             private_data,
         };
         let qpn = self.qpns.draw(key).ok_or(resources)?;
-        let request = ConnectRequest { qpn, ..request };
         let transaction = self.random.next();
         let now = self.now;
-        let link = Link {
-            connection: Connection::connect(ConnectionOptions::USUAL, transaction, request, now),
-            path: flow.into(),
-            is_marked: true,
-            pair: Some(key),
-            qpn,
-            request,
-            transaction,
-            port: None,
-            waits: false,
-            is_answered: false,
-            repeats: 0,
-            is_ready: false,
-            timer: None,
-        };
-        let Some(id) = self.links.draw(Box::new(link)) else {
+        request.qpn = qpn;
+        let drawn = self.links.draw_with(|local_id| {
+            request.local_id = local_id;
+            let options = ConnectionOptions::USUAL;
+            Box::new(Link {
+                connection: Connection::connect(options, transaction, request, now),
+                path: flow.into(),
+                pair: Some(key),
+                qpn,
+                request,
+                port: None,
+                waits: false,
+                is_answered: false,
+                repeats: 0,
+                is_ready: false,
+                timer: None,
+            })
+        });
+        let Some(id) = drawn else {
             self.qpns.remove(qpn);
             return Err(resources);
         };
-        if let Some(link) = self.links.get_mut(id) {
-            link.request.local_id = id;
-            link.connection =
-                Connection::connect(ConnectionOptions::USUAL, transaction, link.request, now);
-        }
         if let Some(pair) = self.pairs.get_mut(key) {
             pair.link = Some(id);
             pair.state = State::Connecting;
@@ -504,11 +474,10 @@ impl Adapter {
         if let Message::Reply(reply) = mad.message
             && link.connection.state() == LinkState::RequestSent
         {
-            link.is_marked = is_ours(reply.guid);
-            link.path.single = !link.is_marked;
+            link.path.single = !is_ours(reply.guid);
         }
         let is_receipt = matches!(mad.message, Message::Receipt(_));
-        let answered = is_receipt && !core::mem::replace(&mut link.is_answered, is_receipt);
+        let answered = is_receipt && !core::mem::replace(&mut link.is_answered, true);
         if answered && let Some(token) = self.token_of(id) {
             self.raise(ControlEvent::Answered { queue_pair: token });
         }
@@ -525,7 +494,7 @@ impl Adapter {
             return;
         };
         // Others may know the numbers of the peer.
-        if source_of(&link.path.wire.reversed()).ip() != source {
+        if link.path.wire.destination().ip() != source {
             return;
         }
         let event = match link.connection.state() {
@@ -552,7 +521,7 @@ impl Adapter {
         let marked = request.mark.and_then(|mark| {
             let source = SocketAddr::new(request.source, mark.port);
             let destination = SocketAddr::new(request.destination, mark.dialled);
-            flow_between(source, destination)
+            Flow::between(source, destination)
         });
         let view = marked.unwrap_or(*wire);
         if view.verify(datagram) == Verdict::Wrong {
@@ -581,7 +550,7 @@ impl Adapter {
         let listener = self.services.get(&request.service).copied();
         let listener = listener.and_then(|key| self.listeners.get(key));
         let token = listener.map(|listener| listener.token);
-        let peer = source_of(wire);
+        let peer = wire.source();
         let largest = self.options.mtu;
         let refusal = if let Some(stale) = stale {
             // The peer has begun again: nothing of the earlier connection is there any more.
@@ -605,23 +574,26 @@ impl Adapter {
         };
         let options = ConnectionOptions::USUAL;
         let port = path.wire.source_port;
-        let link = Link {
-            connection: Connection::incoming(options, mad.transaction, request, 0),
-            path,
-            is_marked: marked.is_some(),
-            pair: None,
-            qpn: 0,
-            request: *request,
-            transaction: mad.transaction,
-            port: self.ports.contains_key(&port).then_some(port),
-            waits: true,
-            is_answered: false,
-            repeats: 0,
-            is_ready: false,
-            timer: None,
-        };
-        let port = link.port;
-        let Some(id) = self.links.draw(Box::new(link)) else {
+        let port = self.ports.contains_key(&port).then_some(port);
+        let drawn = self.links.draw_with(|id| {
+            let mut connection = Connection::incoming(options, mad.transaction, request, id);
+            // The peer learns at once that its request has come.
+            let _ = connection.receive(mad, self.now);
+            Box::new(Link {
+                connection,
+                path,
+                pair: None,
+                qpn: 0,
+                request: *request,
+                port,
+                waits: true,
+                is_answered: false,
+                repeats: 0,
+                is_ready: false,
+                timer: None,
+            })
+        });
+        let Some(id) = drawn else {
             let reason = Reason::NO_RESOURCES;
             self.write_mad(&path, &refuse(mad.transaction, request, reason, None));
             return;
@@ -632,11 +604,6 @@ impl Adapter {
         self.incoming.insert((request.guid, request.local_id), id);
         self.peers.insert((request.guid, request.qpn), id);
         self.waiting += 1;
-        if let Some(link) = self.links.get_mut(id) {
-            link.connection = Connection::incoming(options, mad.transaction, request, id);
-            // The peer learns at once that its request has come.
-            let _ = link.connection.receive(mad, self.now);
-        }
         self.after_link(id);
         self.raise(ControlEvent::ConnectionRequest {
             listener: token,
@@ -689,7 +656,7 @@ impl Adapter {
         let named = datagram
             .get(TRANSACTION..)
             .and_then(|rest| rest.first_chunk());
-        let is_current = named == Some(&link.transaction.to_be_bytes());
+        let is_current = named == Some(&link.connection.request_transaction().to_be_bytes());
         let connects = link.connection.state() == LinkState::RequestSent;
         if !connects || !is_current || link.is_answered {
             return;
@@ -724,7 +691,6 @@ impl Adapter {
             mark.dialled = UDP_PORT;
         }
         let transaction = self.random.next();
-        link.transaction = transaction;
         link.connection = Connection::connect(
             ConnectionOptions::USUAL,
             transaction,

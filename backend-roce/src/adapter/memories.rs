@@ -1,15 +1,13 @@
 //! Regions and windows of an adapter, and the keys that name them.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
 use dat_core::backend::{BindRequest, RegionKeys, Registration, Segment};
 use dat_core::flags::MemoryPrivileges;
 use dat_core::sync::{RegisteredMemory, RegisteredSpan};
 use slab::Slab;
 
+use super::numbers;
 use crate::proto::memory::{AccessError, LocalError, RemoteAddress, Right};
-use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
+use crate::proto::numbers::{NumberKind, NumberTable};
 
 /// A registered region.
 struct Region {
@@ -58,12 +56,10 @@ impl Memories {
     /// # Panics
     /// If `keys` is below 2 or above 2^24.
     pub(crate) fn new(secret: [u8; 16], keys: usize) -> Self {
-        let slots: Vec<_> = (0..keys).map(|_| NumberSlot::EMPTY).collect();
-        let slots: Box<[_]> = slots.into();
         Self {
             regions: Slab::new(),
             windows: Slab::new(),
-            keys: NumberTable::new(NumberKind::Word, secret, slots).expect("a number of keys"),
+            keys: numbers(NumberKind::Word, secret, keys),
         }
     }
 

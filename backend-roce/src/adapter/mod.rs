@@ -10,8 +10,6 @@ mod queue_pair;
 mod random;
 
 pub(crate) use completions::CompletionRing;
-#[cfg(feature = "udp")]
-pub(crate) use links::flow_between;
 pub(crate) use links::{port_of, private_size};
 pub(crate) use memories::Memories;
 pub(crate) use queue_pair::{
@@ -42,7 +40,7 @@ use queue_pair::{Access, Receives, receive_status};
 use random::Random;
 
 /// Bytes of the outbox.
-const OUTBOX: usize = 256 << 10;
+pub(crate) const OUTBOX: usize = 256 << 10;
 
 /// Room for the largest packet.
 const PACKET_MAX: usize = 4096 + OVERHEAD_MAX;
@@ -236,7 +234,18 @@ impl Adapter {
         }
     }
 
-    fn complete(&mut self, queue: Option<u32>, entry: Entry) {
+    fn complete(
+        &mut self,
+        queue: Option<u32>,
+        owner: usize,
+        completion: Completion,
+        immediate: Option<u32>,
+    ) {
+        let entry = Entry {
+            owner,
+            completion,
+            immediate,
+        };
         let Some((number, ring)) =
             queue.and_then(|number| Some((number, self.completion_queue(number)?)))
         else {
@@ -417,19 +426,13 @@ impl Adapter {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return;
             };
-            let Some((transport, link)) = pair.transport.as_mut().zip(pair.link) else {
+            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
                 return;
-            };
-            let Some(link) = self.links.get(link) else {
-                return;
-            };
-            let mut access = Access {
-                memories: &self.memories,
-                domain: pair.domain,
-                sends: &pair.sends,
-                first: pair.first,
             };
             let path = link.path;
+            let Some((transport, mut access)) = pair.access(&self.memories) else {
+                return;
+            };
             let sent = self
                 .outbox
                 .add(&path, |buffer| transport.answer(&mut access, buffer));
@@ -463,22 +466,8 @@ impl Adapter {
         let Some(pair) = self.pairs.get(key) else {
             return;
         };
-        let completion = Completion {
-            token: entry.token,
-            status,
-            length: entry.length,
-            queue_pair: pair.token,
-            solicited: false,
-        };
-        let queue = pair.request_queue;
-        self.complete(
-            queue,
-            Entry {
-                owner: key,
-                completion,
-                immediate: None,
-            },
-        );
+        let completion = pair.completion(entry.token, status, entry.length);
+        self.complete(pair.request_queue, key, completion, None);
     }
 
     fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
@@ -486,25 +475,17 @@ impl Adapter {
             return;
         };
         let taken = pair.current.take().is_some();
+        let status = receive_status(done.status);
         let completion = Completion {
-            token: done.token,
-            status: receive_status(done.status),
-            length: done.length,
-            queue_pair: pair.token,
             solicited: done.solicited,
+            ..pair.completion(done.token, status, done.length)
         };
         let (queue, shared) = (pair.receive_queue, pair.shared);
         if let Some(shared) = shared.and_then(|shared| self.shared_receives.get_mut(shared)) {
             shared.taken -= usize::from(taken);
         }
-        self.complete(
-            queue,
-            Entry {
-                owner: key,
-                completion,
-                immediate: done.immediate.map(u32::from_ne_bytes),
-            },
-        );
+        let immediate = done.immediate.map(u32::from_ne_bytes);
+        self.complete(queue, key, completion, immediate);
     }
 
     /// Completes all posted requests of a queue pair in error.
@@ -512,8 +493,10 @@ impl Adapter {
         self.take_completions(key);
         while let Some(pair) = self.pairs.get_mut(key) {
             // The transport gives the outcomes, in its own time, if there is one.
-            let waits = pair.transport.is_some();
-            let Some(entry) = (!waits).then(|| pair.sends.pop_front()).flatten() else {
+            if pair.transport.is_some() {
+                return;
+            }
+            let Some(entry) = pair.sends.pop_front() else {
                 return;
             };
             pair.first += 1;
@@ -524,28 +507,15 @@ impl Adapter {
     /// Completes all posted receives of a queue pair in error.
     fn flush_receives(&mut self, key: usize) {
         while let Some(pair) = self.pairs.get_mut(key) {
-            let Some(entry) = (!pair.is_failing)
-                .then(|| pair.receives.pop_front())
-                .flatten()
-            else {
+            if pair.is_failing {
+                return;
+            }
+            let Some(entry) = pair.receives.pop_front() else {
                 return;
             };
-            let completion = Completion {
-                token: entry.token,
-                status: DtoStatus::Flushed,
-                length: 0,
-                queue_pair: pair.token,
-                solicited: false,
-            };
+            let completion = pair.completion(entry.token, DtoStatus::Flushed, 0);
             let queue = pair.receive_queue;
-            self.complete(
-                queue,
-                Entry {
-                    owner: key,
-                    completion,
-                    immediate: None,
-                },
-            );
+            self.complete(queue, key, completion, None);
         }
     }
 
@@ -669,7 +639,7 @@ impl Adapter {
         let Some((view, is_marked)) = self
             .links
             .get(link)
-            .map(|link| (link.view(wire), link.is_marked))
+            .map(|link| (link.view(wire), link.is_marked()))
         else {
             return;
         };
@@ -805,18 +775,12 @@ impl Adapter {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return;
             };
-            let path = pair
-                .link
-                .and_then(|link| self.links.get(link))
-                .map(|link| link.path);
-            let Some((transport, path)) = pair.transport.as_mut().zip(path) else {
+            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
                 return;
             };
-            let mut access = Access {
-                memories: &self.memories,
-                domain: pair.domain,
-                sends: &pair.sends,
-                first: pair.first,
+            let path = link.path;
+            let Some((transport, mut access)) = pair.access(&self.memories) else {
+                return;
             };
             let now = self.now;
             let sent = self

@@ -2,7 +2,9 @@
 
 use alloc::collections::VecDeque;
 
-use dat_core::backend::{BindRequest, QueuePairRequest, RemoteRange, Segment, SendFlags};
+use dat_core::backend::{
+    BindRequest, Completion, QueuePairRequest, RemoteRange, Segment, SendFlags,
+};
 use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
 
@@ -258,6 +260,36 @@ impl Pair {
             .receive_queue
             .filter(|_| self.receive_queue != self.request_queue);
         self.request_queue.into_iter().chain(other)
+    }
+
+    /// Returns the completion of a request or receive.
+    pub(crate) const fn completion(
+        &self,
+        token: u64,
+        status: DtoStatus,
+        length: u32,
+    ) -> Completion {
+        Completion {
+            token,
+            status,
+            length,
+            queue_pair: self.token,
+            solicited: false,
+        }
+    }
+
+    /// Returns the transport, with the memory that its halves may access.
+    pub(crate) fn access<'a>(
+        &'a mut self,
+        memories: &'a Memories,
+    ) -> Option<(&'a mut QueuePair<'static>, Access<'a>)> {
+        let access = Access {
+            memories,
+            domain: self.domain,
+            sends: &self.sends,
+            first: self.first,
+        };
+        Some((self.transport.as_mut()?, access))
     }
 
     /// Returns true if the queue pair has a connection or an attempt.

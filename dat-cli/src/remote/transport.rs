@@ -42,7 +42,7 @@ pub(crate) trait Transport: 'static {
 
     /// The name of the backend in reports.
     const NAME: &'static str;
-    /// What to do if there is no device.
+    /// The remedy if there is no device.
     const REMEDY: &'static str;
 
     /// Returns the named device, else the one with an address, else a usable one.

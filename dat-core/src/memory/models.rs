@@ -79,7 +79,7 @@ impl Bench {
 /// A post gets the key of the region that it names, or is refused.
 ///
 /// It gets the key for addresses inside the region only. This holds while the region is freed and
-/// another one takes its slot, and for reading and writing, each of which has its own seal.
+/// another one takes its slot, and for reading and writing, which have a seal each.
 ///
 /// Spec: LMF-03, DTO-07
 #[test]

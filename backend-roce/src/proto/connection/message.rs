@@ -5,7 +5,7 @@ use super::mad::{Attribute, MAD_LENGTH};
 use super::request::ConnectRequest;
 use crate::proto::bytes::{Reader, Writer};
 
-/// Beginning of the private data of a DREQ that tells of a broken connection (ROCE-181).
+/// First bytes of the private data of a DREQ after a broken connection (ROCE-181).
 const BROKEN: [u8; 8] = *b"DATbroke";
 
 /// A message of connection management.

@@ -220,8 +220,8 @@ impl Connection {
 
     /// Ends a connection by a DREQ (ROCE-169), or an attempt by a REJ (ROCE-176).
     ///
-    /// With `broken`, the peer is told that the connection broke (ROCE-181). False means that there
-    /// is nothing to end.
+    /// With `broken`, the DREQ says that the connection broke (ROCE-181). Returns false if there is
+    /// nothing to end.
     pub fn disconnect(&mut self, transaction: u64, broken: bool, now: Instant) -> bool {
         match self.state {
             State::Established => {
@@ -249,6 +249,11 @@ impl Connection {
     /// Returns the communication ids of this side.
     pub const fn ids(&self) -> Ids {
         self.ids
+    }
+
+    /// Returns the transaction id of the REQ.
+    pub const fn request_transaction(&self) -> u64 {
+        self.of_request
     }
 
     /// Returns the QPN of the peer; 0 until it is known.

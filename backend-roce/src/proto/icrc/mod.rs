@@ -5,7 +5,7 @@ mod rewind;
 
 pub use identification::{Identifications, Likelihood};
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::bytes::Writer;
 use super::packet::{Bth, ICRC_LENGTH};
@@ -70,6 +70,43 @@ pub enum Verdict {
 }
 
 impl Flow {
+    /// Returns the flow from one socket address to another; `None` if their families differ.
+    #[must_use]
+    pub const fn between(source: SocketAddr, destination: SocketAddr) -> Option<Self> {
+        let addresses = match (source.ip(), destination.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => Addresses::V4 {
+                source,
+                destination,
+            },
+            (IpAddr::V6(source), IpAddr::V6(destination)) => Addresses::V6 {
+                source,
+                destination,
+            },
+            _ => return None,
+        };
+        Some(Self {
+            addresses,
+            source_port: source.port(),
+            destination_port: destination.port(),
+        })
+    }
+
+    /// Returns the socket address of the sender.
+    #[must_use]
+    pub const fn source(&self) -> SocketAddr {
+        let address = match self.addresses {
+            Addresses::V4 { source, .. } => IpAddr::V4(source),
+            Addresses::V6 { source, .. } => IpAddr::V6(source),
+        };
+        SocketAddr::new(address, self.source_port)
+    }
+
+    /// Returns the socket address of the receiver.
+    #[must_use]
+    pub const fn destination(&self) -> SocketAddr {
+        self.reversed().source()
+    }
+
     /// Returns the flow in the other direction.
     #[must_use]
     pub const fn reversed(&self) -> Self {

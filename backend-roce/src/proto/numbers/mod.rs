@@ -124,6 +124,11 @@ impl<'s, T> NumberTable<'s, T> {
     /// free, so that no number of 32 bits repeats before 2^28 are drawn (ROCE-130), and none of 24
     /// bits before 2^20.
     pub fn draw(&mut self, entry: T) -> Option<u32> {
+        self.draw_with(|_| entry)
+    }
+
+    /// As [`draw`](Self::draw), for an entry that is made with its number.
+    pub fn draw_with(&mut self, entry: impl FnOnce(u32) -> T) -> Option<u32> {
         if self.free <= self.reserve() {
             return None;
         }
@@ -138,7 +143,7 @@ impl<'s, T> NumberTable<'s, T> {
         })?;
         let slot = self.slots.get_mut(position)?;
         slot.generation = generation;
-        slot.entry = Some(entry);
+        slot.entry = Some(entry(number));
         self.first = slot.next;
         self.free = self.free.saturating_sub(1);
         Some(number)

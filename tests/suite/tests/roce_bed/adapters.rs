@@ -4,7 +4,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use backend_roce::RoceBackend;
 use backend_roce::proto::connection::{Mad, Message, decode_packet};
-use backend_roce::proto::icrc::Addresses;
 use backend_roce::proto::packet::Packet;
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
@@ -537,12 +536,7 @@ fn a_hostile_peer_reaches_what_was_granted_only() {
         let to_right = right.address().socket_address().unwrap();
         let sent: Vec<_> = log
             .iter()
-            .filter(|(flow, packet)| {
-                let Addresses::V4 { destination, .. } = flow.addresses else {
-                    return false;
-                };
-                to_right.ip() == destination && packet.len() >= 16
-            })
+            .filter(|(flow, packet)| to_right.ip() == flow.destination().ip() && packet.len() >= 16)
             .collect();
         for _ in 0..40 {
             let (flow, packet) = sent[random.usize(..sent.len())];

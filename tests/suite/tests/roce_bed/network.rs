@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::exceptions::exceptions;
 use backend_roce::port::{Arrival, ClaimError, Port};
 use backend_roce::proto::PathMtu;
-use backend_roce::proto::icrc::{Addresses, Flow};
+use backend_roce::proto::icrc::Flow;
 use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
 use dat_core::attributes::IaAddress;
 use dat_core::sync::HostLock;
@@ -49,23 +49,6 @@ fn lock(wire: &Shared) -> MutexGuard<'_, Wire> {
     wire.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn ends(flow: &Flow) -> (SocketAddr, SocketAddr) {
-    let (source, destination): (IpAddr, IpAddr) = match flow.addresses {
-        Addresses::V4 {
-            source,
-            destination,
-        } => (source.into(), destination.into()),
-        Addresses::V6 {
-            source,
-            destination,
-        } => (source.into(), destination.into()),
-    };
-    (
-        SocketAddr::new(source, flow.source_port),
-        SocketAddr::new(destination, flow.destination_port),
-    )
-}
-
 impl Wire {
     /// Returns the addresses that the receiver sees.
     fn translate(&self, flow: Flow) -> Flow {
@@ -75,21 +58,10 @@ impl Wire {
         let change = |from: SocketAddr, to: SocketAddr, one: SocketAddr| {
             if one == from { to } else { one }
         };
-        let (source, destination) = ends(&flow);
+        let (source, destination) = (flow.source(), flow.destination());
         let source = change(inside, outside, source);
         let destination = change(outside, inside, destination);
-        let (IpAddr::V4(source_ip), IpAddr::V4(destination_ip)) = (source.ip(), destination.ip())
-        else {
-            return flow;
-        };
-        Flow {
-            addresses: Addresses::V4 {
-                source: source_ip,
-                destination: destination_ip,
-            },
-            source_port: source.port(),
-            destination_port: destination.port(),
-        }
+        Flow::between(source, destination).expect("addresses of one family")
     }
 
     /// Returns the length of the next run of packets.
@@ -97,13 +69,14 @@ impl Wire {
         Some(self.under_way.front()?.packets.len())
     }
 
-    /// Moves the next datagram to its receiver, or tells its sender that there is none.
+    /// Moves the next datagram to its receiver; without one, reports a refusal to its sender.
     fn step(&mut self) -> bool {
         let Some(mut datagrams) = self.under_way.pop_front() else {
             return false;
         };
         datagrams.flow = self.translate(datagrams.flow);
-        let (source, destination) = ends(&datagrams.flow);
+        let flow = &datagrams.flow;
+        let (source, destination) = (flow.source(), flow.destination());
         if self.silent == Some(destination.ip()) {
             return true;
         }
