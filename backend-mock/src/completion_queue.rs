@@ -179,7 +179,7 @@ impl CompletionRing {
 
 impl World {
     /// Delivers a completion, or applies the planned fault to it.
-    pub(crate) fn complete(
+    pub(crate) fn add_completion(
         &mut self,
         adapter: usize,
         queue: Option<u32>,
@@ -211,11 +211,11 @@ impl World {
             self.faults.note_connection(end);
         }
         match fault {
-            None => self.deliver(adapter, number, entry),
+            None => self.queue_entry(adapter, number, entry),
             Some(CompletionFault::Drop) => {}
             Some(CompletionFault::Duplicate) => {
-                self.deliver(adapter, number, entry);
-                self.deliver(adapter, number, extra);
+                self.queue_entry(adapter, number, entry);
+                self.queue_entry(adapter, number, extra);
             }
             Some(CompletionFault::Delay(by)) => {
                 let action = Action::Deliver {
@@ -242,12 +242,12 @@ impl World {
                 self.schedule
                     .add(self.now.saturating_add(KEPT_BACK), 0, action);
             }
-            _ => self.deliver(adapter, number, entry),
+            _ => self.queue_entry(adapter, number, entry),
         }
     }
 
     /// Queues a completion and the one kept back, and raises the notification if armed.
-    pub(crate) fn deliver(&mut self, adapter: usize, number: u32, entry: Entry) {
+    pub(crate) fn queue_entry(&mut self, adapter: usize, number: u32, entry: Entry) {
         let World {
             adapters,
             queue_pairs,
@@ -293,7 +293,7 @@ impl World {
             .completion_queue(number)
             .and_then(|ring| ring.kept_back.take());
         if let Some(entry) = kept {
-            self.deliver(adapter, number, entry);
+            self.queue_entry(adapter, number, entry);
         }
     }
 

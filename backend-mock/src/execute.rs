@@ -132,7 +132,7 @@ impl World {
     /// Handles a request that ended when it started.
     fn ended(&mut self, key: u32, number: u64, status: DtoStatus) {
         self.mark_started(key);
-        self.outcome(key, number, status);
+        self.answer_later(key, number, status);
     }
 
     /// Schedules a retry; returns false if the retries are used up.
@@ -539,7 +539,7 @@ impl World {
     }
 
     /// Ends a request at the target, and sends the answer to the sender.
-    fn outcome(&mut self, key: u32, number: u64, status: DtoStatus) {
+    fn answer_later(&mut self, key: u32, number: u64, status: DtoStatus) {
         let latency = self.draw(&self.options.latency.clone());
         if latency == 0 {
             self.end(key, number, status);

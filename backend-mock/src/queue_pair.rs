@@ -286,7 +286,7 @@ impl World {
                 solicited: false,
             };
             let (adapter, queue) = (queue_pair.adapter, queue_pair.request_queue);
-            self.complete(adapter, queue, key, completion, None);
+            self.add_completion(adapter, queue, key, completion, None);
         }
     }
 
@@ -315,7 +315,7 @@ impl World {
             None => queue_pair.recycle(buffer.segments),
             Some(shared) => self.give_back_shared(adapter, shared, buffer.segments),
         }
-        self.complete(adapter, queue, key, completion, immediate);
+        self.add_completion(adapter, queue, key, completion, immediate);
     }
 
     /// Completes the ended requests at the head, in posting order (`Spec: DTO-11`).

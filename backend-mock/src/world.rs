@@ -357,7 +357,7 @@ impl World {
                 adapter,
                 number,
                 entry,
-            } => self.deliver(adapter, number, entry),
+            } => self.queue_entry(adapter, number, entry),
             Action::Release { adapter, number } => self.release_kept(adapter, number),
             Action::Overrun { adapter, number } => self.break_users(adapter, number),
             Action::Message(message) => self.message(message),

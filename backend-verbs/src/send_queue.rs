@@ -29,12 +29,12 @@ pub struct VerbsSendQueue {
 pub struct VerbsSendSlot<'a>(SendSlot<'a>);
 
 impl WorkSlot for VerbsSendSlot<'_> {
-    #[inline(always)]
+    #[inline]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
-    #[inline(always)]
+    #[inline]
     fn commit(self, length: u32) -> Result<(), Rejected> {
         self.0.commit(length);
         Ok(())
@@ -45,12 +45,12 @@ impl WorkQueue for VerbsSendQueue {
     type Request = SendRequest;
     type Slot<'a> = VerbsSendSlot<'a>;
 
-    #[inline(always)]
+    #[inline]
     fn reserve(&mut self, request: &SendRequest, segments: usize) -> Option<VerbsSendSlot<'_>> {
         self.list.begin(request, segments).map(VerbsSendSlot)
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring(&mut self) -> Result<(), u32> {
         self.list.ring()
     }

@@ -466,7 +466,6 @@ impl Registered {
 }
 
 /// Takes the next event of a dispatcher, if one is queued.
-#[inline(always)]
 pub(crate) fn dequeue<B: HostBackend>(ia: &Adapter<B>, evd: EvdId) -> Result<Option<Event>> {
     match ia.evd_dequeue(evd) {
         Ok(event) => Ok(Some(event)),

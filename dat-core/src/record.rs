@@ -94,7 +94,7 @@ impl Report {
     ///
     /// SUPPRESS and UNSIGNALLED, shifted, are the bits of `SUPPRESS` and `QUIET`. If both are set,
     /// SUPPRESS applies to successes. A failure always notifies.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn of_request(flags: CompletionFlags) -> Self {
         let told = CompletionFlags::SUPPRESS.union(CompletionFlags::UNSIGNALLED);
         Self(flags.intersection(told).bits() << REPORT_SHIFT)
@@ -135,7 +135,7 @@ impl RecordKind {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     const fn from_bits(tag: u32) -> Self {
         if tag & BIND != 0 {
             Self::special(tag)
@@ -157,7 +157,7 @@ impl RecordKind {
     }
 }
 
-#[inline(always)]
+#[inline]
 const fn operation(tag: u32) -> DtoOperation {
     match tag & OPERATION {
         0 => DtoOperation::Send,
@@ -173,7 +173,7 @@ pub(crate) struct Posting(u32);
 
 impl Posting {
     /// Creates the number for a request of this kind and report mode.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new(kind: RecordKind, report: Report) -> Self {
         // Below the sequence number, the tag of a free record has no bits other than `FREE` and
         // `RECEIVES`.
@@ -185,7 +185,7 @@ impl Posting {
     ///
     /// An endpoint refuses all other flags. If it reports solicited completions, it refuses this
     /// flag too.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn and_quiet(self, flags: CompletionFlags) -> Self {
         Self(self.0.wrapping_add(flags.bits() << REPORT_SHIFT))
     }
@@ -244,7 +244,7 @@ pub(crate) struct Finished {
 
 impl FreeRecord<'_> {
     /// Prepares the record for a request; it stays free. Returns the token for the device.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin(self, posting: Posting, cookie: u64) -> u64 {
         self.record.cookie.store(cookie);
         let tag = self.tag.wrapping_add(posting.0);
@@ -254,7 +254,7 @@ impl FreeRecord<'_> {
     /// Posts the prepared request of `length` bytes; `token` is that of `begin`.
     ///
     /// Before this call, a completion with the token names no posted request.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn publish(self, token: u64, length: u32) {
         self.record.length.store(length, Ordering::Relaxed);
         let tag = (token >> 32) as u32;
@@ -262,7 +262,7 @@ impl FreeRecord<'_> {
     }
 
     /// Prepares and posts a request; returns its token for the device.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
         let token = self.begin(posting, cookie);
         self.publish(token, length);
@@ -292,7 +292,7 @@ impl RecordSlot {
     };
 
     /// Returns the record if it is free; only its work queue calls this.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn free(&self, index: u32) -> Option<FreeRecord<'_>> {
         let tag = self.tag.load(Ordering::Acquire);
         (tag & FREE != 0).then_some(FreeRecord {
@@ -313,7 +313,7 @@ impl RecordSlot {
     }
 
     /// Returns the posted record of `token` if it is a plain data transfer.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn plain(&self, token: u64) -> Option<Plain> {
         let tag = self.tag.load(Ordering::Acquire);
         // The tag of a plain transfer has none of these bits. The expected tag is the token without
@@ -330,7 +330,7 @@ impl RecordSlot {
     }
 
     /// Frees the record of a plain data transfer.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn release_plain(&self, plain: Plain) {
         self.tag.store(plain.tag & KEPT | FREE, Ordering::Release);
     }
@@ -354,7 +354,7 @@ impl RecordSlot {
     }
 
     /// Returns the mode of reporting the completion.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn report(&self) -> Report {
         Report::from_word(self.tag.load(Ordering::Relaxed))
     }
@@ -384,17 +384,17 @@ impl RecordSlot {
             .store(sequence | owner.side() | FREE, Ordering::Release);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn cookie(&self) -> u64 {
         self.cookie.load()
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn kind(&self) -> RecordKind {
         RecordKind::from_bits(self.tag.load(Ordering::Relaxed))
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn length(&self) -> u32 {
         self.length.load(Ordering::Relaxed)
     }

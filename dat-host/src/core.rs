@@ -324,7 +324,7 @@ impl Core {
         };
         match self.link(ep) {
             Some(link) if status == DtoStatus::Success => {
-                link.deliver(queue.message(memory.into_slot(), length));
+                link.add_message(queue.message(memory.into_slot(), length));
             }
             _ => queue.post(memory.into_slot()),
         }

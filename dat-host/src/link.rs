@@ -96,7 +96,7 @@ impl Link {
     }
 
     /// Adds a message from the shared receive queue.
-    pub(crate) fn deliver(&self, message: Message) {
+    pub(crate) fn add_message(&self, message: Message) {
         self.update(|state| state.messages.push_back(message));
     }
 

@@ -276,7 +276,6 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
     ///
     /// After the first window was given back, each call creates windows ahead in all free slots and
     /// takes one of the earliest batch: a device may reissue an index at once.
-    #[inline(never)]
     fn take_window(&mut self, domain: u32) -> Result<usize, BackendError> {
         if self.windows_made != 0 {
             let free = self.windows.iter().filter(|window| window.is_free());
@@ -443,7 +442,6 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
         }
     }
 
-    #[inline(never)]
     fn create_completion_queue(
         &mut self,
         number: u32,
@@ -527,7 +525,6 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
         self.allocator.give_back(queue.moved);
     }
 
-    #[inline(never)]
     fn create_shared_receive_queue(
         &mut self,
         token: u64,

@@ -219,7 +219,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         let status = match entry.status {
             // Not a message, although it took a buffer. DAT peers do not send it.
             status::SUCCESS if entry.opcode == RECEIVED_WRITE => DtoStatus::BadResponse,
-            status => outcome(status),
+            status => dto_status(status),
         };
         let queue = if received {
             &generation.receives
@@ -357,7 +357,7 @@ const fn shared_key(token: u64) -> usize {
 }
 
 /// Converts a completion status.
-fn outcome(status: u32) -> DtoStatus {
+fn dto_status(status: u32) -> DtoStatus {
     match status {
         status::SUCCESS => DtoStatus::Success,
         status::LOCAL_LENGTH => DtoStatus::LocalLength,

@@ -72,7 +72,7 @@ impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSharedReceiveSlot<'_, '_, H, W
         let slot = queue.slots.get(index as usize).ok_or(Rejected)?;
         slot.put(token, length);
         slot.set_location(Location::Posted);
-        queue.ring.complete(&Receive {
+        queue.ring.put_header(&Receive {
             token: queue.name | u64::from(index),
             segments,
             length,

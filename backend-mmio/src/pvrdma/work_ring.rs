@@ -51,7 +51,7 @@ impl Ring<'_> {
 
     /// Writes the header of the next descriptor, which completes it.
     #[inline]
-    pub(crate) fn complete(&mut self, header: &impl Words) {
+    pub(crate) fn put_header(&mut self, header: &impl Words) {
         self.descriptors.put(self.next(), header);
         self.head = self.head.wrapping_add(1);
     }
@@ -132,7 +132,7 @@ impl<H: Hal, W: RegisterWords> WorkRing<'_, H, W> {
     #[inline]
     pub(crate) fn post(&mut self, header: &impl Words, token: u64, length: u32) {
         let (index, entries) = (self.ring.head, self.ring.entries);
-        self.ring.complete(header);
+        self.ring.put_header(header);
         self.posted.record(index, entries, token, length);
     }
 

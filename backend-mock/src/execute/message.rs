@@ -210,11 +210,11 @@ impl World {
                 let solicited = arrival.solicited;
                 let success = DtoStatus::Success;
                 self.complete_receive(key, arrival.buffer, success, length, solicited, immediate);
-                self.outcome(sender, number, DtoStatus::Success);
+                self.answer_later(sender, number, DtoStatus::Success);
             }
             Some(failure) => {
                 self.complete_receive(key, arrival.buffer, failure, 0, false, None);
-                self.outcome(sender, number, DtoStatus::RemoteResponder);
+                self.answer_later(sender, number, DtoStatus::RemoteResponder);
                 self.break_connection(key);
             }
         }

@@ -234,7 +234,7 @@ impl Adapter {
         }
     }
 
-    fn complete(
+    fn add_completion(
         &mut self,
         queue: Option<u32>,
         owner: usize,
@@ -467,7 +467,7 @@ impl Adapter {
             return;
         };
         let completion = pair.completion(entry.token, status, entry.length);
-        self.complete(pair.request_queue, key, completion, None);
+        self.add_completion(pair.request_queue, key, completion, None);
     }
 
     fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
@@ -485,7 +485,7 @@ impl Adapter {
             shared.taken -= usize::from(taken);
         }
         let immediate = done.immediate.map(u32::from_ne_bytes);
-        self.complete(queue, key, completion, immediate);
+        self.add_completion(queue, key, completion, immediate);
     }
 
     /// Completes all posted requests of a queue pair in error.
@@ -515,7 +515,7 @@ impl Adapter {
             };
             let completion = pair.completion(entry.token, DtoStatus::Flushed, 0);
             let queue = pair.receive_queue;
-            self.complete(queue, key, completion, None);
+            self.add_completion(queue, key, completion, None);
         }
     }
 

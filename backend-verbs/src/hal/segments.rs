@@ -25,7 +25,7 @@ impl SegmentCursor {
     ///
     /// # Safety
     /// `first` points to `room` segments, and nothing else refers to them while the cursor lives.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn new(first: NonNull<ibv_sge>, room: usize) -> Self {
         Self {
             next: first,
@@ -35,7 +35,7 @@ impl SegmentCursor {
     }
 
     /// Adds a segment if there is room.
-    #[inline(always)]
+    #[inline]
     pub(super) fn add(&mut self, segment: Segment) {
         let Some(left) = self.left.checked_sub(1) else {
             return;
@@ -53,7 +53,7 @@ impl SegmentCursor {
     }
 
     /// Returns the number of added segments, in the type of a work request.
-    #[inline(always)]
+    #[inline]
     pub(super) fn count(&self) -> i32 {
         self.room.wrapping_sub(self.left) as i32
     }

@@ -188,7 +188,6 @@ impl Choice {
         true
     }
 
-    #[inline(never)]
     fn choose(&mut self) {
         self.state = self
             .state
@@ -218,14 +217,12 @@ impl Watch {
     }
 
     /// Records the time of a call that posted this many operations.
-    #[inline(never)]
     fn posted(&mut self, taken: Duration, operations: usize) -> Result<()> {
         let taken = taken.saturating_sub(self.clock);
         let each = taken / u32::try_from(operations.max(1)).unwrap_or(u32::MAX);
         record(&mut self.posts, each)
     }
 
-    #[inline(never)]
     fn completed(&mut self, taken: Duration) -> Result<()> {
         record(&mut self.latencies, taken)
     }

@@ -319,7 +319,6 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// - Operation: the connection is lost, the server refused the request, or it is silent for too
     ///   long.
     /// - Those of `check`.
-    #[inline(never)]
     pub(crate) fn arrival(
         &mut self,
         wait: bool,
@@ -348,7 +347,6 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     }
 
     /// Converts an event of the adapter to an arrival for the caller.
-    #[inline(never)]
     pub(crate) fn arrived(&mut self, event: &Event) -> Result<Option<Arrival>> {
         match event {
             Event::Dto(done) => self.completion(*done),

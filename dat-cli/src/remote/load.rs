@@ -160,7 +160,6 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     }
 
     /// Returns the slot whose operation an event completes, if any.
-    #[inline(never)]
     fn came(&mut self, event: &Event, wait: bool) -> Result<Option<usize>> {
         match self.client.arrived(event)? {
             Some(Arrival::Done(done)) => match self.completed(&done)? {
@@ -172,7 +171,6 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     }
 
     /// Waits for an event that completes an operation; returns its slot.
-    #[inline(never)]
     fn awaited(&mut self, wait: bool) -> Result<Option<usize>> {
         while let Some(Arrival::Done(done)) = self.client.arrival(wait, &|| Ok(()))? {
             if let Some(slot) = self.completed(&done)? {

@@ -145,7 +145,6 @@ impl<B: HostBackend, W: Wait> OpenAdapter<B, W> {
     }
 
     /// Polls the dispatcher; every [`BETWEEN`] polls it also handles connection events.
-    #[inline(always)]
     pub(crate) fn look(&mut self) -> dat_core::Result<Event> {
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(BETWEEN) {

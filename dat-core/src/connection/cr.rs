@@ -44,7 +44,6 @@ impl CrSlot {
     };
 
     /// Clears the slot and keeps its generation.
-    #[inline(never)]
     pub(crate) fn clear_slot(&mut self) {
         *self = Self {
             generation: self.generation,

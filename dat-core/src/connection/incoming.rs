@@ -42,7 +42,6 @@ impl Target {
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Delivers an incoming request, or refuses it as without a listener (PSC-02).
-    #[inline(never)]
     pub(crate) fn request_arrived(
         &self,
         control: &mut Control<'_, B>,
@@ -93,7 +92,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns the endpoint for a request, and true if this call made it.
-    #[inline(never)]
     fn endpoint_for(
         &self,
         control: &mut Control<'_, B>,
@@ -117,7 +115,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Writes the request with its endpoint `ep`, and queues its event.
-    #[inline(never)]
     fn announce(
         &self,
         control: &mut Control<'_, B>,
@@ -232,9 +229,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 /// Writes a connection request over a slot.
-///
-/// Not inlined: request and slot are large.
-#[inline(never)]
 fn write_request(
     slot: &mut CrSlot,
     cr: CrId,

@@ -114,7 +114,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Checks requested attributes against the limits of the adapter and the provider.
-    #[inline(never)]
     pub(super) fn check_asked(
         &self,
         control: &mut Control<'_, B>,
@@ -130,7 +129,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates the endpoint of a connection request at a public service point (PSC-03).
     ///
     /// It has no zone and no dispatchers, so it needs neither device objects nor records.
-    #[inline(never)]
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
         let (index, slot) = self.free_slot(control)?;
         slot.main.with(|endpoint| {
@@ -153,7 +151,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Frees an endpoint that was created for a request and never reported to the consumer.
     #[cold]
-    #[inline(never)]
     pub(crate) fn forget_tentative_endpoint(&self, ep: EpId) {
         if let Some(slot) = self.shared.endpoints.get(ep.index()) {
             slot.handle.store(0);
@@ -167,8 +164,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Creates an endpoint with default attributes. Outlined: the attributes take much stack.
-    #[inline(never)]
+    /// Creates an endpoint with default attributes.
     fn new_default_endpoint(
         &self,
         control: &mut Control<'_, B>,
@@ -185,10 +181,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Writes the default attributes.
-    ///
-    /// Outlined: the adapter's attributes take more stack still, which is free again when the
-    /// endpoint is created.
-    #[inline(never)]
     fn default_attributes(
         &self,
         control: &mut Control<'_, B>,
@@ -266,7 +258,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns a free slot and its index.
-    #[inline(never)]
     fn free_slot(&self, control: &mut Control<'_, B>) -> Result<(Index, &SlotOf<B, L>)> {
         control.check_open()?;
         let full = || Error::insufficient_resources(Subtype::ResourceTep).because(Cause::TableFull);

@@ -120,7 +120,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Frees all records of a queue; it keeps its run of records and gives back the others.
-    #[inline(never)]
     fn renew_ring(&self, owner: Owner, ring: &mut WorkRing, reach: &mut Reach) {
         let records = &self.shared.records;
         for record in records.run(ring.base, ring.capacity) {
@@ -225,9 +224,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Clears an endpoint's slot, destroys its queue pair and returns its other resources.
-    ///
-    /// Outlined, so that the queues, which are large, leave the stack on return.
-    #[inline(never)]
     fn clear_slot(control: &mut Control<'_, B>, slot: &SlotOf<B, L>) -> Option<Left> {
         let (left, queue_pair, send, receive) = slot.main.with(|endpoint| {
             slot.receive.with(|side| {
@@ -262,7 +258,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Polling returns the buffers of a shared queue while the endpoint still exists. A bind that
     /// the device carried out counts as carried out, although its completion is dropped.
-    #[inline(never)]
     fn end_quietly(
         &self,
         control: &mut Control<'_, B>,

@@ -43,8 +43,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f(slot, &mut endpoint)
     }
 
-    /// Locks a live endpoint. Outlined: many calls begin with it.
-    #[inline(never)]
+    /// Locks a live endpoint.
     fn lock_endpoint(&self, ep: EpId) -> Result<LockedEndpoint<'_, B, L>> {
         if let Some(slot) = self.shared.endpoints.get(ep.index()) {
             let endpoint = slot.main.lock();

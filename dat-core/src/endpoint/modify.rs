@@ -125,7 +125,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns the attributes with the selected ones replaced, after checking them.
-    #[inline(never)]
     fn merged(
         &self,
         control: &mut Control<'_, B>,

@@ -94,7 +94,11 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// Turns a completion into its event; `None` if it has none.
     ///
     /// `immediate` is the immediate value of a receive.
-    pub(crate) fn deliver(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
+    pub(crate) fn event_of(
+        &self,
+        completion: &Completion,
+        immediate: Option<u32>,
+    ) -> Option<Event> {
         if completion.status == DtoStatus::Success
             && immediate.is_none()
             && let Some((record, plain)) = self.plain(completion.token)
@@ -102,7 +106,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             let length = moved(record, completion);
             return Some(Event::Dto(self.finish_plain(record, plain, length)));
         }
-        self.deliver_slow(completion, immediate)
+        self.event_of_slow(completion, immediate)
     }
 
     /// Corrects a completion: an immediate value in a shared buffer is BadResponse.
@@ -123,7 +127,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 
     /// Delivers failed and suppressed completions, binds, shared buffers and made-up completions.
-    fn deliver_slow(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
+    fn event_of_slow(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         let completion = &self.understood(completion, immediate);
         let claimed = self.claim(completion, immediate)?;
         let record = claimed.record;

@@ -78,8 +78,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.make_checked_evd(length, cno, flags)
     }
 
-    /// Creates a dispatcher from checked arguments. Outlined: a backend's attributes take much
-    /// stack.
+    /// Creates a dispatcher from checked arguments.
     #[inline(never)]
     fn make_checked_evd(&self, length: u32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId> {
         let mut deferred = Deferred::default();
@@ -371,7 +370,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f(&mut *self.lock_evd(evd)?, deferred)
     }
 
-    #[inline(never)]
     fn lock_evd(&self, evd: EvdId) -> Result<Guard<'_, L, EvdQueue<B::CompletionQueue>>> {
         if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
             let queue = slot.queue.lock();
@@ -444,14 +442,13 @@ fn make_completions<B: Backend>(
 }
 
 /// Returns true if these streams may share a dispatcher.
-///
-/// Outlined, as `longest` is: the backend's attributes are large.
-#[inline(never)]
 fn merges<B: Backend>(backend: &B, streams: EvdFlags) -> bool {
     backend.provider_attributes().may_merge(streams)
 }
 
 /// Returns the device's limit for the number of events in a dispatcher.
+///
+/// Outlined: the backend's attributes are large, and leave the stack on return.
 #[inline(never)]
 fn longest<B: Backend>(backend: &B) -> i32 {
     backend.ia_attributes().max_evd_qlen

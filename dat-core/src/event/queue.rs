@@ -397,7 +397,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             }
             match queue.poll().transpose() {
                 Some(Ok(completion)) => {
-                    if let Some(event) = shared.deliver(&completion, queue.immediate()) {
+                    if let Some(event) = shared.event_of(&completion, queue.immediate()) {
                         return Ok(event);
                     }
                 }

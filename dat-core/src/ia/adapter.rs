@@ -99,7 +99,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Builds an adapter without a dispatcher, unless too many adapters are open.
-    #[inline(never)]
     fn assemble(
         backend: B,
         storage: Storage<'s, B, L>,

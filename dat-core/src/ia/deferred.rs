@@ -11,7 +11,6 @@ use crate::sync::atomic::Ordering;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Runs all deferred effects; no lock may be held.
-    #[inline(never)]
     pub(crate) fn run_deferred(&self, deferred: &mut Deferred) {
         self.run_deferred_once(deferred);
         while core::mem::take(&mut deferred.any_pending) {

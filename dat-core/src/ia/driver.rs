@@ -54,7 +54,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Wakes the driver of `progress` for an earlier deadline or for immediate work.
-    #[inline(never)]
     pub(crate) fn wake_progress(&self) {
         self.progress_waker.wake();
         self.driver.waker.wake();

@@ -84,7 +84,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Handles one control event; returns false if there is none.
     ///
     /// `own` is the caller's wait on a dispatcher, if it polls that dispatcher next.
-    #[inline(never)]
     pub(crate) fn handle_next(&self, now: Instant, own: Option<OwnWait>) -> bool {
         let mut deferred = None;
         let rest = self.control.with(|control| {
@@ -119,7 +118,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Handles an event other than completions; ignores tokens of stale objects.
-    #[inline(never)]
     fn handle_event(
         &self,
         control: &mut Control<'_, B>,
@@ -197,7 +195,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Rest::Nothing
     }
 
-    #[inline(never)]
     fn established(&self, token: u64, private_data: &PrivateData, deferred: &mut Deferred) {
         self.with_token(token, |_, endpoint| {
             let active = endpoint.state == EndpointState::ActiveConnectionPending;
@@ -213,7 +210,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
     }
 
-    #[inline(never)]
     fn attempt_failed(
         &self,
         control: &mut Control<'_, B>,
@@ -247,7 +243,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Handles the end of a connection; the end of an attempt counts as its failure.
-    #[inline(never)]
     fn connection_over(
         &self,
         control: &mut Control<'_, B>,
@@ -270,7 +265,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Reports the failure of the device and breaks all connections and attempts.
-    #[inline(never)]
     fn device_failed(&self) {
         let mut deferred = Deferred::default();
         self.report_catastrophe(&mut deferred);
@@ -295,7 +289,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Drains endpoints and, with `now`, ends attempts whose deadline has passed.
-    #[inline(never)]
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
         let endpoints = &self.shared.endpoints;
         let Some(mut scan) = self.control.with(|control| control.watch.begin_scan()) else {

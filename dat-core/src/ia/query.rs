@@ -45,7 +45,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns the attributes as a query reports them; calls refuse values above these limits.
-    #[inline(never)]
     pub(crate) fn limits(&self, control: &mut Control<'_, B>) -> Result<IaAttributes> {
         let zones = control.protection_zones.len();
         let mut limits = control.backend()?.ia_attributes();

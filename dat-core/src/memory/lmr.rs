@@ -430,7 +430,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Registers a checked range of memory.
-    #[inline(never)]
     fn register(
         &self,
         control: &mut Control<'_, B>,

@@ -272,7 +272,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(f(&mut *self.lock_remote_region(rmr)?))
     }
 
-    #[inline(never)]
     fn lock_remote_region(&self, rmr: RmrId) -> Result<Guard<'_, L, RemoteRegion>> {
         if let Some(slot) = self.shared.remote_regions.get(rmr.index()) {
             let region = slot.main.lock();
@@ -288,7 +287,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 ///
 /// A device may keep windows beyond its `max_rmrs`, to replace those whose keys are used up. One
 /// without windows refuses to make one.
-#[inline(never)]
 fn serves_window<B: Backend>(backend: &B, index: Index) -> bool {
     let most = backend.ia_attributes().max_rmrs;
     most == 0 || i32::try_from(index.get()).is_ok_and(|index| index < most)
