@@ -501,17 +501,15 @@ unsafe impl Backend for RoceBackend {
         request: &ConnectRequest<'_>,
     ) -> Result<u64, BackendError> {
         let peer = request.address.socket_address();
-        let peer = peer.ok_or(BackendError::Address)?;
-        let mtu = self.shared.port.path_mtu(peer);
-        let mtu = mtu.ok_or(BackendError::Address)?;
+        // An IPv4 address may have the form of an IPv6 one.
+        let peer = peer.ok_or(BackendError::Address)?.ip().to_canonical();
+        let route = self.shared.port.route(peer).ok_or(BackendError::Address)?;
         let port = self.shared.enter(|adapter| {
             let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
             if pair.state != State::Unconnected {
                 return Err(BackendError::State);
             }
-            let mtu = mtu.min(adapter.options.mtu);
-            let data = request.private_data;
-            adapter.connect(key.0, peer.ip(), request.qualifier, data, mtu)?;
+            adapter.connect(key.0, route, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
         })?;
         self.shared.flush();

@@ -14,6 +14,8 @@ extern crate std;
 
 #[cfg(feature = "std")]
 mod adapter;
+#[cfg(feature = "udp")]
+mod address;
 #[cfg(feature = "std")]
 mod attributes;
 #[cfg(feature = "std")]
@@ -33,6 +35,8 @@ mod wait;
 
 #[cfg(feature = "std")]
 pub use adapter::AdapterCounts;
+#[cfg(feature = "udp")]
+pub use address::{addresses, parse_address};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]
@@ -41,7 +45,5 @@ pub use options::RoceOptions;
 pub use queues::{
     RoceCompletionQueue, RoceReceiveQueue, RoceReceiveSlot, RoceSendQueue, RoceSendSlot,
 };
-#[cfg(feature = "udp")]
-pub use udp::{addresses, parse_address};
 #[cfg(feature = "std")]
 pub use wait::RoceWait;

@@ -16,15 +16,15 @@ use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
-use nix::net::if_::InterfaceFlags;
 use nix::sys::signal::SigSet;
 use nix::sys::socket::{MsgFlags, recv};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
 use crate::adapter::Adapter;
+use crate::address::representative;
 use crate::backend::RoceBackend;
 use crate::options::RoceOptions;
-use crate::port::{Arrival, ClaimError, Port, RUN_PACKETS_MAX};
+use crate::port::{Arrival, ClaimError, Port, RUN_PACKETS_MAX, Route};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
 use crate::proto::packet::UDP_PORT;
@@ -106,7 +106,10 @@ impl Socket {
 
 /// The sockets of an adapter. The first one makes its connections.
 struct UdpPort {
-    address: SocketAddr,
+    /// Address of all sockets, with the port of the first one.
+    bound: SocketAddr,
+    /// The address that is told to others; not `bound` if that is a wildcard.
+    told: IpAddr,
     sockets: RwLock<Vec<Socket>>,
     registry: Registry,
     /// The socket to read first.
@@ -118,6 +121,25 @@ impl UdpPort {
         let fd = socket.io.as_raw_fd();
         self.registry
             .register(&mut SourceFd(&fd), SOCKETS, Interest::READABLE)
+    }
+
+    /// Returns the address of the socket with a port.
+    fn at(&self, port: u16) -> SocketAddr {
+        let mut address = self.bound;
+        address.set_port(port);
+        address
+    }
+
+    /// Returns the form of a peer's address that sockets of this address take.
+    ///
+    /// A socket for all addresses of both families takes IPv4 addresses in the form of IPv6.
+    fn to_peer(&self, peer: SocketAddr) -> SocketAddr {
+        match peer.ip() {
+            IpAddr::V4(ip) if self.bound.is_ipv6() => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), peer.port())
+            }
+            _ => peer,
+        }
     }
 
     fn sockets(&self) -> std::sync::RwLockReadGuard<'_, Vec<Socket>> {
@@ -137,26 +159,26 @@ fn is_report(error: &io::Error) -> bool {
 
 impl Port for UdpPort {
     fn address(&self) -> SocketAddr {
-        self.address
+        SocketAddr::new(self.told, self.bound.port())
     }
 
-    fn path_mtu(&self, peer: SocketAddr) -> Option<PathMtu> {
-        if peer.is_ipv4() != self.address.is_ipv4() {
-            return None;
-        }
-        // Connecting sends nothing; it selects the route.
-        let probe = UdpSocket::bind(SocketAddr::new(self.address.ip(), 0)).ok()?;
-        probe.connect(SocketAddr::new(peer.ip(), UDP_PORT)).ok()?;
-        let mtu = if peer.ip().is_loopback() {
+    fn route(&self, peer: IpAddr) -> Option<Route> {
+        // Connecting sends nothing; it selects the way.
+        let probe = UdpSocket::bind(self.at(0)).ok()?;
+        let far = self.to_peer(SocketAddr::new(peer, UDP_PORT));
+        probe.connect(far).ok()?;
+        let source = probe.local_addr().ok()?.ip().to_canonical();
+        let mtu = if peer.is_loopback() {
             Some(LOOPBACK_MTU)
-        } else if peer.is_ipv4() {
+        } else if far.is_ipv4() {
             nix::sys::socket::getsockopt(&probe, nix::sys::socket::sockopt::IpMtu).ok()
         } else {
             None
         };
         // Without an answer, the MTU of Ethernet.
         let mtu = mtu.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(1500);
-        PathMtu::for_interface(mtu)
+        let mtu = PathMtu::for_interface(mtu)?;
+        (source.is_ipv4() == peer.is_ipv4()).then_some(Route { source, mtu })
     }
 
     fn run_packets(&self) -> u16 {
@@ -170,7 +192,7 @@ impl Port for UdpPort {
     }
 
     fn claim(&self, port: u16) -> Result<(), ClaimError> {
-        let socket = Socket::bind(SocketAddr::new(self.address.ip(), port));
+        let socket = Socket::bind(self.at(port));
         let socket = socket.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => ClaimError::InUse,
             _ => ClaimError::Refused,
@@ -183,7 +205,7 @@ impl Port for UdpPort {
 
     fn release(&self, port: u16) {
         let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
-        sockets.retain(|socket| socket.port != port || port == self.address.port());
+        sockets.retain(|socket| socket.port != port || port == self.bound.port());
     }
 
     fn send(&self, flow: &Flow, packets: &[u8], segment: usize) {
@@ -195,11 +217,11 @@ impl Port for UdpPort {
             return;
         };
         let transmit = Transmit {
-            destination: flow.destination(),
+            destination: self.to_peer(flow.destination()),
             ecn: None,
             contents: packets,
             segment_size: (packets.len() > segment).then_some(segment),
-            src_ip: None,
+            src_ip: self.bound.ip().is_unspecified().then(|| flow.source().ip()),
         };
         for _ in 0..ATTEMPTS {
             match socket.state.try_send((&socket.io).into(), &transmit) {
@@ -236,12 +258,15 @@ impl Port for UdpPort {
                     .state
                     .recv((&socket.io).into(), &mut slices, &mut meta);
                 let [meta] = meta;
-                let own = SocketAddr::new(self.address.ip(), socket.port);
                 match received {
                     // The poller reports new data once, so the socket is read until it is empty.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Ok(1) if meta.len > 0 => {
-                        if let Some(flow) = Flow::between(meta.addr, own) {
+                        let own = meta.dst_ip.unwrap_or(self.bound.ip()).to_canonical();
+                        let own = SocketAddr::new(own, socket.port);
+                        let peer = meta.addr;
+                        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+                        if let Some(flow) = Flow::between(peer, own) {
                             return Some(Arrival {
                                 flow,
                                 length: meta.len,
@@ -335,41 +360,6 @@ fn serve(shared: &Shared, poll: &mut Poll, stops: &AtomicBool) {
     }
 }
 
-/// Parses the address of an adapter: `IP`, `[IPv6]` or `localhost`, each with `?udp=PORT` or not.
-///
-/// Without a port, it is 0.
-#[must_use]
-pub fn parse_address(text: &str) -> Option<SocketAddr> {
-    let (host, port) = match text.split_once('?') {
-        Some((host, option)) => (host, option.strip_prefix("udp=")?.parse().ok()?),
-        None => (text, 0),
-    };
-    let host = match host {
-        "localhost" => "127.0.0.1",
-        host => host.trim_start_matches('[').trim_end_matches(']'),
-    };
-    let address: IpAddr = host.parse().ok()?;
-    Some(SocketAddr::new(address, port))
-}
-
-/// Returns the IP addresses of this host at which adapters can be opened.
-///
-/// Link-local addresses, which need a scope, are left out.
-pub fn addresses() -> Vec<IpAddr> {
-    let Ok(all) = nix::ifaddrs::getifaddrs() else {
-        return Vec::new();
-    };
-    all.filter(|one| one.flags.contains(InterfaceFlags::IFF_UP))
-        .filter_map(|one| one.address)
-        .filter_map(|address| {
-            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-            let v6 = address.as_sockaddr_in6().map(|v6| v6.ip());
-            let v6 = v6.filter(|ip| !ip.is_unicast_link_local());
-            v4.or(v6.map(IpAddr::V6))
-        })
-        .collect()
-}
-
 /// Explains why a port cannot be had (ROCE-55).
 fn taken(address: SocketAddr, error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::AddrInUse {
@@ -388,19 +378,18 @@ impl RoceBackend {
     /// Opens an adapter at an address of this host, with a thread that serves it.
     ///
     /// The port of `address` is the UDP port of the connections that the adapter makes. If it is 0,
-    /// the port is 4791, or a free one if that is taken.
+    /// the port is 4791, or a free one if that is taken. `0.0.0.0` stands for all IPv4 addresses of
+    /// this host, `::` for all addresses; the adapter then names itself by one of them.
     ///
     /// # Errors
     /// Those of the system: the host does not have the address (`AddrNotAvailable`), another program
     /// or soft-RoCE has the port (`AddrInUse`), no thread or descriptor is left.
     pub fn open(address: SocketAddr, options: RoceOptions) -> io::Result<Self> {
-        if address.ip().is_unspecified() {
-            return Err(io::Error::new(
-                io::ErrorKind::AddrNotAvailable,
-                "an adapter needs an address of this host",
-            ));
-        }
-        let wanted = |port| Socket::bind(SocketAddr::new(address.ip(), port));
+        let wanted = |port| {
+            let mut address = address;
+            address.set_port(port);
+            Socket::bind(address)
+        };
         let first = match address.port() {
             0 => wanted(UDP_PORT).or_else(|_| wanted(0)),
             port => wanted(port),
@@ -409,7 +398,12 @@ impl RoceBackend {
         let mut poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let port = UdpPort {
-            address: first.io.local_addr()?,
+            bound: first.io.local_addr()?,
+            told: if address.ip().is_unspecified() {
+                representative(address.ip())
+            } else {
+                address.ip()
+            },
             sockets: RwLock::default(),
             registry: poll.registry().try_clone()?,
             next: AtomicUsize::new(0),
@@ -436,32 +430,5 @@ impl RoceBackend {
             thread: Some(thread),
         });
         Ok(backend)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::string::ToString as _;
-
-    #[test]
-    fn addresses_of_adapters_are_ip_addresses_with_a_port() {
-        let parsed = |text| parse_address(text).map(|address| address.to_string());
-        assert_eq!(parsed("10.0.0.1").as_deref(), Some("10.0.0.1:0"));
-        assert_eq!(
-            parsed("localhost?udp=4791").as_deref(),
-            Some("127.0.0.1:4791")
-        );
-        assert_eq!(parsed("[::1]?udp=5").as_deref(), Some("[::1]:5"));
-        for wrong in [
-            "",
-            "eth",
-            "10.0.0.1:5",
-            "::1?tcp=5",
-            "::1?udp=",
-            "::1?udp=70000",
-        ] {
-            assert_eq!(parsed(wrong), None, "{wrong}");
-        }
     }
 }

@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 
-use backend_roce::port::{Arrival, ClaimError, Outbox, Path, Port, RUN_BYTES_MAX, RUN_PACKETS_MAX};
-use backend_roce::proto::PathMtu;
+use backend_roce::port::{
+    Arrival, ClaimError, Outbox, Path, Port, RUN_BYTES_MAX, RUN_PACKETS_MAX, Route,
+};
 use backend_roce::proto::icrc::{Flow, Verdict};
 use common::flow;
 use fastrand::Rng;
@@ -21,7 +22,7 @@ impl Port for Kept {
         ([127, 0, 0, 1], 4791).into()
     }
 
-    fn path_mtu(&self, _: SocketAddr) -> Option<PathMtu> {
+    fn route(&self, _: IpAddr) -> Option<Route> {
         None
     }
 

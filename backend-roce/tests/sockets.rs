@@ -48,12 +48,9 @@ fn a_port_has_one_owner() {
 
 #[test]
 fn addresses_are_those_of_the_host() {
-    let unspecified = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
     let foreign = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 0);
-    for wrong in [unspecified, foreign] {
-        let error = open(wrong).err().expect("a refusal");
-        assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
-    }
+    let error = open(foreign).err().expect("a refusal");
+    assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
     assert!(addresses().contains(&Ipv4Addr::LOCALHOST.into()));
     for own in addresses() {
         open(SocketAddr::new(own, 0)).unwrap_or_else(|error| panic!("{own}: {error}"));

@@ -184,13 +184,13 @@ impl Options {
     ///
     /// # Errors
     /// - [`Malformed`](crate::Error::Malformed): the address is not `SCHEME://DEVICE`, or the device
-    ///   of a `roce://` is no IP address.
+    ///   of a `roce://` has another form than an address.
     /// - [`NotBuiltIn`](crate::Error::NotBuiltIn): the scheme is unknown, or needs a feature.
     /// - [`Device`](crate::Error::Device): there is no such device, or it cannot be opened.
     /// - [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES: there is no address space for
     ///   the limits, or a limit is too low for the adapter itself.
-    /// - [`System`](crate::Error::System): the thread cannot be started, the host does not have the
-    ///   IP address, or the UDP port is taken.
+    /// - [`System`](crate::Error::System): the thread cannot be started, the host has no such
+    ///   address or interface, or the UDP port is taken.
     pub fn open(self, address: &str) -> Result<Adapter> {
         let guard = self.open_core(address)?;
         driver::spawn(guard.core())?;

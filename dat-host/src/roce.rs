@@ -6,15 +6,18 @@ use crate::error::{Error, Result};
 use crate::ringing::Ringing;
 
 /// Form of the device in an address.
-const FORM: &str = "`roce://IP` or `roce://IP?udp=PORT`";
+const FORM: &str = "`roce://IP` or `roce://INTERFACE`, with `?udp=PORT` or not";
 
 /// Opens an adapter at an address of this host.
 ///
 /// # Errors
-/// - [`Error::Malformed`]: `name` is no IP address.
-/// - [`Error::System`]: the host does not have the address, or the UDP port is taken.
+/// - [`Error::Malformed`]: `name` has another form than an address.
+/// - [`Error::System`]: the host has no such address or interface, or the UDP port is taken.
 pub(crate) fn open(name: &str) -> Result<(RoceBackend, Ringing)> {
-    let address = parse_address(name).ok_or(Error::Malformed(FORM))?;
+    let address = parse_address(name).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => Error::Malformed(FORM),
+        _ => Error::System(error),
+    })?;
     let options = RoceOptions::random().map_err(Error::System)?;
     let backend = RoceBackend::open(address, options).map_err(Error::System)?;
     let device = Ringing::default();

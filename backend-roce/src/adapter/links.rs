@@ -10,7 +10,8 @@ use dat_core::backend::{
 use dat_core::time::Instant;
 
 use super::{Adapter, ENDED, State, Timer};
-use crate::port::Path;
+use crate::port::{Path, Route};
+use crate::proto::Psn;
 use crate::proto::connection::{
     Answered, ConnectReply, ConnectRequest, Connection, ConnectionEvent, ConnectionOptions, Ids,
     Mad, Mark, Message, PRIVATE_TAIL, PrivateData, REJECT_PRIVATE, REPLY_PRIVATE, REQUEST_PRIVATE,
@@ -22,7 +23,6 @@ use crate::proto::packet::{Packet, RnrTimer, UDP_PORT};
 use crate::proto::queue_pair::{Agreement, QueuePair, QueuePairOptions};
 use crate::proto::requester::RequestSlot;
 use crate::proto::responder::ResourceSlot;
-use crate::proto::{PathMtu, Psn};
 
 /// Repetitions of a request without an answer after which port 4791 is tried: 0.8 s.
 const SILENT_REPEATS: u32 = 3;
@@ -231,16 +231,17 @@ impl Adapter {
     pub(crate) fn connect(
         &mut self,
         key: usize,
+        route: Route,
         peer: IpAddr,
         qualifier: u64,
         data: &[u8],
-        mtu: PathMtu,
     ) -> Result<(), BackendError> {
         let resources = BackendError::Resources;
         let (private_data, private_length, private_tail) = pack_request(data).ok_or(resources)?;
         let dialled = port_of(qualifier);
-        let flow = Flow::between(self.address, SocketAddr::new(peer, dialled))
-            .ok_or(BackendError::Address)?;
+        let source = SocketAddr::new(route.source, self.address.port());
+        let flow = Flow::between(source, SocketAddr::new(peer, dialled));
+        let flow = flow.ok_or(BackendError::Address)?;
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
         let shared_receive_queue = pair.shared.is_some();
@@ -258,15 +259,15 @@ impl Adapter {
             local_response_timeout: ConnectionOptions::USUAL.response_timeout,
             retry_count: self.options.retries,
             rnr_retry_count: self.options.not_ready_retries,
-            mtu: Some(mtu),
+            mtu: Some(route.mtu.min(self.options.mtu)),
             max_retries: ConnectionOptions::USUAL.max_retries,
             shared_receive_queue,
-            source: self.address.ip(),
+            source: route.source,
             destination: peer,
-            source_port: self.address.port(),
+            source_port: source.port(),
             ack_timeout: self.options.timeout,
             mark: Some(Mark {
-                port: self.address.port(),
+                port: source.port(),
                 dialled,
                 flags: 0,
                 private_length,
@@ -550,7 +551,7 @@ impl Adapter {
         let listener = self.services.get(&request.service).copied();
         let listener = listener.and_then(|key| self.listeners.get(key));
         let token = listener.map(|listener| listener.token);
-        let peer = wire.source();
+        let (peer, local) = (wire.source(), wire.destination().ip());
         let largest = self.options.mtu;
         let refusal = if let Some(stale) = stale {
             // The peer has begun again: nothing of the earlier connection is there any more.
@@ -610,7 +611,7 @@ impl Adapter {
             request: RequestKey(id as usize),
             remote: IaAddress::from(peer),
             remote_port: peer.port().into(),
-            local: IaAddress::from(self.address),
+            local: IaAddress::from(SocketAddr::new(local, self.address.port())),
             private_data: unpack_request(request),
         });
     }

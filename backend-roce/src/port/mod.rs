@@ -3,7 +3,7 @@
 #[cfg(feature = "alloc")]
 mod outbox;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 #[cfg(feature = "alloc")]
 pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};
@@ -39,13 +39,24 @@ pub enum ClaimError {
     Refused,
 }
 
+/// The way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Address of this side that packets to the peer have as their source.
+    pub source: IpAddr,
+    /// Path MTU.
+    pub mtu: PathMtu,
+}
+
 /// A way for datagrams. All calls return at once.
 pub trait Port: Send + Sync {
     /// Returns the address, and the UDP port that connections of this side are made from.
+    ///
+    /// A port that serves all addresses of its host returns the one that it tells to others.
     fn address(&self) -> SocketAddr;
 
-    /// Returns the path MTU to an address; `None` if there is no way to it.
-    fn path_mtu(&self, peer: SocketAddr) -> Option<PathMtu>;
+    /// Returns the way to an address; `None` if there is none.
+    fn route(&self, peer: IpAddr) -> Option<Route>;
 
     /// Returns how many packets may leave in one send; their identifications count up.
     fn run_packets(&self) -> u16 {
@@ -68,6 +79,9 @@ pub trait Port: Send + Sync {
     fn send(&self, flow: &Flow, packets: &[u8], segment: usize);
 
     /// Receives packets of one flow into `buffer`; `None` if there are none.
+    ///
+    /// The receiver's address in the flow is the one of the packets, which peers expect in answers
+    /// (ROCE-42).
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival>;
 
     /// Writes the beginning of a datagram that the peer's host refused into `buffer`.

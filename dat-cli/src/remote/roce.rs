@@ -32,16 +32,17 @@ impl Transport for Roce {
     fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Carrier> {
         let named = name.and_then(|name| name.strip_prefix("roce://"));
         let address = match named {
-            Some(text) => parse_address(text).ok_or_else(|| {
-                no_device::<Self>(
-                    format!("cannot open the device roce://{text}"),
-                    "it is not an IP address, with `?udp=PORT` or not",
-                )
+            Some(text) => parse_address(text).map_err(|error| {
+                let what = format!("cannot open the device roce://{text}");
+                no_device::<Self>(what, &error.to_string())
             })?,
             None => SocketAddr::new(address.unwrap_or(Ipv4Addr::LOCALHOST.into()), 0),
         };
         Ok(Carrier {
-            name: format!("roce://{}", address.ip()),
+            name: named.map_or_else(
+                || format!("roce://{}", address.ip()),
+                |named| format!("roce://{named}"),
+            ),
             addresses: vec![IaAddress::from(address)],
         })
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::exceptions::exceptions;
-use backend_roce::port::{Arrival, ClaimError, Port};
+use backend_roce::port::{Arrival, ClaimError, Port, Route};
 use backend_roce::proto::PathMtu;
 use backend_roce::proto::icrc::Flow;
 use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
@@ -103,8 +103,11 @@ impl Port for SimulatedPort {
         self.address
     }
 
-    fn path_mtu(&self, peer: SocketAddr) -> Option<PathMtu> {
-        (peer.is_ipv4() == self.address.is_ipv4()).then_some(PathMtu::Bytes1024)
+    fn route(&self, peer: IpAddr) -> Option<Route> {
+        (peer.is_ipv4() == self.address.is_ipv4()).then_some(Route {
+            source: self.address.ip(),
+            mtu: PathMtu::Bytes1024,
+        })
     }
 
     fn claim(&self, port: u16) -> Result<(), ClaimError> {

@@ -1,0 +1,198 @@
+//! Addresses of this host, and their text.
+
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::io;
+
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+
+/// Returns the IP addresses of this host at which adapters can be opened.
+///
+/// Link-local addresses, which need a scope, are left out.
+pub fn addresses() -> Vec<IpAddr> {
+    let Ok(all) = getifaddrs() else {
+        return Vec::new();
+    };
+    all.filter_map(|one| address_of(&one))
+        .map(|address| address.ip())
+        .filter(|ip| !is_link_local(*ip))
+        .collect()
+}
+
+/// Returns the address that an adapter with all addresses of this host tells to others.
+///
+/// It is the first one of an interface that is not the loop-back interface. `family` is the
+/// wildcard address of the adapter; the one of IPv6 stands for both families, IPv4 first.
+pub(crate) fn representative(family: IpAddr) -> IpAddr {
+    let all = addresses();
+    let v4 = all.iter().find(|ip| ip.is_ipv4() && !ip.is_loopback());
+    let v6 = all.iter().find(|ip| ip.is_ipv6() && !ip.is_loopback());
+    match family {
+        IpAddr::V4(_) => v4.copied().unwrap_or(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(_) => v4.or(v6).copied().unwrap_or_else(|| {
+            let v4 = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            if all.contains(&v4) {
+                v4
+            } else {
+                Ipv6Addr::LOCALHOST.into()
+            }
+        }),
+    }
+}
+
+/// Parses the address of an adapter.
+///
+/// The forms are `IP`, `[IPv6]`, `IPv6%INTERFACE` for a link-local address, `localhost`, or the name
+/// of an interface. `?udp=PORT` may follow; without it, the port is 0. `0.0.0.0` stands for all IPv4
+/// addresses of this host, `::` for all addresses.
+///
+/// # Errors
+/// - `InvalidInput`: the text has another form.
+/// - `AddrNotAvailable`: no interface has the name, or it has no address.
+pub fn parse_address(text: &str) -> io::Result<SocketAddr> {
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_string());
+    let (host, port) = match text.split_once('?') {
+        Some((host, option)) => {
+            let port = option.strip_prefix("udp=").map(str::parse);
+            let Some(Ok(port)) = port else {
+                return Err(invalid("the option of an address is `?udp=PORT`"));
+            };
+            (host, port)
+        }
+        None => (text, 0),
+    };
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    if host == "localhost" {
+        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    }
+    let (host, scope) = match host.split_once('%') {
+        Some((host, interface)) => (host, Some(index(interface)?)),
+        None => (host, None),
+    };
+    match (host.parse(), scope) {
+        (Ok(IpAddr::V6(ip)), Some(scope)) => Ok(SocketAddrV6::new(ip, port, 0, scope).into()),
+        (Ok(ip), None) if is_link_local(ip) => Err(invalid(
+            "a link-local address needs its interface, as in `fe80::1%eth0`",
+        )),
+        (Ok(ip), None) => Ok(SocketAddr::new(ip, port)),
+        (Err(_), None) => {
+            let mut address = address_of_interface(host)?;
+            address.set_port(port);
+            Ok(address)
+        }
+        (_, Some(_)) => Err(invalid("only an IPv6 address has an interface after `%`")),
+    }
+}
+
+const fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
+/// Returns the number of an interface, which may be named by its number.
+fn index(interface: &str) -> io::Result<u32> {
+    match interface.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => if_nametoindex(interface).map_err(|_| no_interface(interface)),
+    }
+}
+
+fn no_interface(name: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::AddrNotAvailable,
+        alloc::format!("{name:?} is neither an IP address nor an interface of this host"),
+    )
+}
+
+/// Returns the address of an interface that is up, with its scope if it is link-local.
+fn address_of(interface: &InterfaceAddress) -> Option<SocketAddr> {
+    if !interface.flags.contains(InterfaceFlags::IFF_UP) {
+        return None;
+    }
+    let address = interface.address.as_ref()?;
+    let v4 = address
+        .as_sockaddr_in()
+        .map(|v4| SocketAddr::new(v4.ip().into(), 0));
+    let v6 = || {
+        let v6 = address.as_sockaddr_in6()?;
+        Some(SocketAddrV6::new(v6.ip(), 0, 0, v6.scope_id()).into())
+    };
+    v4.or_else(v6)
+}
+
+/// Returns an address of an interface: IPv4 first, a link-local one last.
+fn address_of_interface(name: &str) -> io::Result<SocketAddr> {
+    let order = |address: &SocketAddr| (address.is_ipv6(), is_link_local(address.ip()));
+    let mut found = false;
+    let all = getifaddrs()?
+        .filter(|one| one.interface_name == name)
+        .inspect(|_| found = true)
+        .filter_map(|one| address_of(&one))
+        .min_by_key(order);
+    match all {
+        Some(address) => Ok(address),
+        None if found => Err(io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            alloc::format!("the interface {name:?} is down or has no IP address"),
+        )),
+        None => Err(no_interface(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_adapters_are_ip_addresses_with_a_port() {
+        let parsed = |text| parse_address(text).map(|address| address.to_string()).ok();
+        assert_eq!(parsed("10.0.0.1").as_deref(), Some("10.0.0.1:0"));
+        assert_eq!(
+            parsed("localhost?udp=4791").as_deref(),
+            Some("127.0.0.1:4791")
+        );
+        assert_eq!(parsed("[::1]?udp=5").as_deref(), Some("[::1]:5"));
+        assert_eq!(parsed("::").as_deref(), Some("[::]:0"));
+        assert_eq!(parsed("fe80::1%7?udp=5").as_deref(), Some("[fe80::1%7]:5"));
+        let refused = |text| parse_address(text).err().map(|error| error.kind());
+        for wrong in [
+            "10.0.0.1:5?",
+            "::1?tcp=5",
+            "::1?udp=",
+            "::1?udp=70000",
+            "fe80::1",
+            "10.0.0.1%1",
+        ] {
+            assert_eq!(refused(wrong), Some(io::ErrorKind::InvalidInput), "{wrong}");
+        }
+        for wrong in ["", "no-such-interface", "10.0.0.1:5", "fe80::1%none"] {
+            let kind = Some(io::ErrorKind::AddrNotAvailable);
+            assert_eq!(refused(wrong), kind, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_interface_stands_for_its_address() {
+        let loopback = getifaddrs()
+            .expect("interfaces")
+            .find(|one| one.flags.contains(InterfaceFlags::IFF_LOOPBACK))
+            .expect("a loop-back interface");
+        let address = parse_address(&alloc::format!("{}?udp=9", loopback.interface_name));
+        assert_eq!(address.expect("an address").to_string(), "127.0.0.1:9");
+    }
+
+    #[test]
+    fn a_wildcard_tells_an_address_of_its_family() {
+        let v4 = representative(Ipv4Addr::UNSPECIFIED.into());
+        assert!(v4.is_ipv4() && addresses().contains(&v4), "{v4}");
+        let any = representative(Ipv6Addr::UNSPECIFIED.into());
+        assert!(addresses().contains(&any), "{any}");
+    }
+}

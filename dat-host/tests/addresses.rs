@@ -1,0 +1,148 @@
+//! Adapters of `roce://` at one address, at all addresses, and by an interface's name.
+#![cfg(feature = "roce")]
+
+use dat_host::{Access, Adapter, Error, Listener, RemoteSlice, Result, Zone};
+
+/// Connection qualifiers of this test program; others use other ones.
+fn qualifier(number: u64) -> u64 {
+    40_000 + u64::from(std::process::id() % 1000) * 16 + number
+}
+
+/// Serves one client: sends it the window of a text, and waits until it has left.
+fn serve_one(zone: &Zone, listener: &Listener, text: &[u8]) -> Result<()> {
+    let client = listener.next().wait()?.accept().wait()?;
+    let region = zone.region(text.to_vec())?;
+    let window = region.expose(.., Access::READ).to(&client).wait()?;
+    client
+        .send(zone.copy(&window.remote().to_bytes())?)
+        .wait()?;
+    client.ended().wait();
+    Ok(())
+}
+
+/// Reads the text of a server.
+fn ask(adapter: &Adapter, peer: &str) -> Result<Vec<u8>> {
+    let zone = adapter.zone()?;
+    let server = zone.connect(peer).wait()?;
+    let told = server.recv(zone.buffer(RemoteSlice::ENCODED)?).wait()?;
+    let remote = RemoteSlice::from_bytes(&told.memory)?;
+    let length = usize::try_from(remote.len()).expect("a short text");
+    let bytes = server.read(remote, zone.buffer(length)?).wait()?;
+    Ok(bytes.to_vec())
+}
+
+/// Serves at one address, and asks from another one at each of `peers`.
+fn exchange(at: &str, from: &str, number: u64, peers: &[&str]) {
+    let qualifier = qualifier(number);
+    let server = Adapter::open(at).expect("a server's adapter");
+    let zone = server.zone().expect("a zone");
+    let listener = zone.listen(qualifier).expect("a service point");
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| {
+            for _ in peers {
+                serve_one(&zone, &listener, at.as_bytes())?;
+            }
+            Ok::<_, Error>(())
+        });
+        let client = Adapter::open(from).expect("a client's adapter");
+        for peer in peers {
+            let text = ask(&client, &format!("{peer}:{qualifier}"));
+            assert_eq!(text.expect(peer), at.as_bytes(), "{at} asked at {peer}");
+        }
+        served.join().expect("no panic").expect("served");
+    });
+}
+
+/// An adapter with all addresses is reached at each, and answers from the one that was asked.
+///
+/// Spec: ROCE-42
+#[test]
+fn a_wildcard_is_reached_at_each_address() {
+    let peers = ["127.0.0.1", "127.0.0.9", "127.1.2.3"];
+    exchange("roce://0.0.0.0", "roce://127.0.0.1", 0, &peers);
+    exchange("roce://0.0.0.0", "roce://0.0.0.0", 1, &peers);
+}
+
+/// A wildcard asks from the address from which the system reaches the peer.
+///
+/// Spec: ROCE-42
+#[test]
+fn a_wildcard_asks_from_an_address_of_its_own() {
+    exchange("roce://127.0.0.7", "roce://0.0.0.0", 2, &["127.0.0.7"]);
+}
+
+/// The wildcard of IPv6 has the addresses of both families.
+///
+/// Spec: ROCE-42
+#[test]
+fn the_wildcard_of_ipv6_has_both_families() {
+    let peers = ["127.0.0.1", "[::1]", "127.0.0.9"];
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        // A host without IPv6 refuses the adapter by the address.
+        let refused = Adapter::open("roce://::");
+        assert!(matches!(refused, Err(Error::System(_))), "{refused:?}");
+        return;
+    }
+    exchange("roce://::", "roce://::", 3, &peers);
+    exchange("roce://::", "roce://[::1]", 4, &["[::1]"]);
+    exchange("roce://::", "roce://127.0.0.1", 5, &["127.0.0.5"]);
+}
+
+/// A qualifier is taken for a wildcard and for an address of it, in both orders.
+///
+/// Spec: ROCE-44
+#[test]
+fn a_wildcard_and_an_address_exclude_each_other() {
+    for (number, [first, second]) in [
+        ["roce://0.0.0.0", "roce://127.0.0.1"],
+        ["roce://127.0.0.1", "roce://0.0.0.0"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let qualifier = qualifier(6 + number as u64);
+        let (first, second) = (Adapter::open(first), Adapter::open(second));
+        let zones = [first, second].map(|adapter| adapter.expect("an adapter").zone());
+        let [first, second] = zones.map(|zone| zone.expect("a zone"));
+        let kept = first.listen(qualifier).expect("a service point");
+        let refused = second.listen(qualifier).expect_err("the port is taken");
+        assert!(refused.to_string().contains("in use"), "{refused}");
+        drop(kept);
+    }
+}
+
+/// The name of an interface stands for its address; another word is refused with the cause.
+#[test]
+fn an_interface_is_an_address() {
+    exchange("roce://lo", "roce://lo", 8, &["127.0.0.1"]);
+    let refused = Adapter::open("roce://no-such-interface").expect_err("no interface");
+    assert!(
+        refused.to_string().contains("no-such-interface"),
+        "{refused}"
+    );
+    let refused = Adapter::open("roce://fe80::1").expect_err("no scope");
+    assert!(matches!(refused, Error::Malformed(_)), "{refused}");
+}
+
+/// A link-local address works with its interface.
+#[test]
+fn a_link_local_address_has_an_interface() {
+    let interfaces = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let link_local = interfaces.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [address, _, _, scope, _, interface] = words[..] else {
+            return None;
+        };
+        let address = u128::from_str_radix(address, 16).ok()?;
+        let address = std::net::Ipv6Addr::from_bits(address);
+        (scope == "20").then(|| (address, interface.to_owned()))
+    });
+    let Some((address, interface)) = link_local else {
+        // A host without one refuses the interface by its name.
+        let refused = Adapter::open("roce://fe80::1%none").expect_err("no interface");
+        assert!(refused.to_string().contains("none"), "{refused}");
+        return;
+    };
+    let device = format!("roce://{address}%{interface}");
+    exchange(&device, &device, 9, &[&format!("[{address}]")]);
+}
