@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
@@ -13,10 +14,9 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-use crate::adapter::{
-    Adapter, AdapterCounts, CompletionRing, Pair, SharedReceives, State, port_of,
-};
+use crate::adapter::{Adapter, CompletionRing, Pair, SharedReceives, State, port_of};
 use crate::attributes;
+use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
 use crate::port::{ClaimError, Port};
 use crate::queues::{Owner, RoceCompletionQueue, RoceReceiveQueue, RoceSendQueue};
@@ -80,7 +80,7 @@ impl RoceBackend {
     /// Returns the counts of the adapter.
     #[must_use]
     pub fn counts(&self) -> AdapterCounts {
-        self.shared.enter(|adapter| adapter.counts)
+        self.shared.enter(|adapter| adapter.counts())
     }
 
     /// Returns a handle that moves the packets of the adapter without the core.
@@ -98,7 +98,7 @@ impl RoceBackend {
     }
 }
 
-/// Moves the packets of an adapter that has no thread, and tells if it is idle.
+/// Moves the packets of an adapter that has no thread, and tells its counts.
 pub struct RoceDriver(Arc<Shared>);
 
 impl RoceDriver {
@@ -110,7 +110,14 @@ impl RoceDriver {
     /// Returns the counts of the adapter.
     #[must_use]
     pub fn counts(&self) -> AdapterCounts {
-        self.0.enter(|adapter| adapter.counts)
+        self.0.enter(|adapter| adapter.counts())
+    }
+
+    /// Returns the counts of each connection that has not ended.
+    #[must_use]
+    pub fn connection_counts(&self) -> Vec<ConnectionCounts> {
+        self.0
+            .enter(|adapter| adapter.connection_counts().collect())
     }
 
     /// Returns true if requests or messages wait for an answer of a peer.

@@ -21,6 +21,8 @@ mod attributes;
 #[cfg(feature = "std")]
 mod backend;
 #[cfg(feature = "std")]
+mod counts;
+#[cfg(feature = "std")]
 mod options;
 pub mod port;
 pub mod proto;
@@ -33,12 +35,12 @@ mod udp;
 #[cfg(feature = "std")]
 mod wait;
 
-#[cfg(feature = "std")]
-pub use adapter::AdapterCounts;
 #[cfg(feature = "udp")]
 pub use address::{addresses, parse_address};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
+#[cfg(feature = "std")]
+pub use counts::{AdapterCounts, ConnectionCounts};
 #[cfg(feature = "std")]
 pub use options::RoceOptions;
 #[cfg(feature = "std")]

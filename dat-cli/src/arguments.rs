@@ -278,6 +278,10 @@ pub(crate) struct ServeArguments {
     /// Bytes that the clients of one host may store until the server restarts
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_quota, allow_negative_numbers = true)]
     pub(crate) client_quota: u64,
+    /// Print the counts of packets, retransmits and errors when a client has left and at the end;
+    /// only on roce
+    #[arg(long)]
+    pub(crate) stats: bool,
     #[command(flatten)]
     pub(crate) waiting: WaitingArguments,
 }
@@ -318,6 +322,10 @@ pub(crate) struct PerfArguments {
     /// Measurement time per size, 1ms to 1day, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
+    /// Print the counts of packets, retransmits and errors at the end; only on roce, for write, read
+    /// and send
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// Write a plot of the results to this new file; the name must end in .svg
     #[arg(long, value_name = "FILE.svg", value_parser = local_path())]
     pub(crate) plot: Option<PathBuf>,

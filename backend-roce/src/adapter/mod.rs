@@ -26,6 +26,7 @@ use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
 use slab::Slab;
 
+use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
 use crate::port::Outbox;
 use crate::proto::connection;
@@ -53,19 +54,6 @@ const SEGMENT_MAX: u16 = 128;
 
 /// Stands in the table of QPNs for a queue pair whose connection has ended.
 const ENDED: usize = usize::MAX;
-
-/// Counts of an adapter since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AdapterCounts {
-    /// Packets received.
-    pub packets: u64,
-    /// Packets with a wrong ICRC.
-    pub bad_icrc: u64,
-    /// Packets that no decoder takes, or that name no queue pair.
-    pub dropped: u64,
-    /// Congestion notifications (ROCE-25).
-    pub congestion: u64,
-}
 
 /// Owner of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -524,7 +512,11 @@ impl Adapter {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        pair.transport = None;
+        if let Some(transport) = pair.transport.take() {
+            let (requester, responder) = transport.counts();
+            self.counts.requester += requester;
+            self.counts.responder += responder;
+        }
         pair.link = None;
         let sends = core::mem::take(&mut pair.sends);
         pair.first = 0;
@@ -618,6 +610,7 @@ impl Adapter {
     /// Takes a received packet; `wire` has the addresses of the datagram.
     pub(crate) fn receive(&mut self, wire: &Flow, datagram: &[u8]) {
         self.counts.packets += 1;
+        self.counts.bytes += datagram.len() as u64;
         let Ok(packet) = Packet::decode(datagram) else {
             self.counts.dropped += 1;
             return;
@@ -760,6 +753,9 @@ impl Adapter {
             };
             self.transmit_link(id);
         }
+        let (packets, bytes) = self.outbox.totals();
+        self.counts.packets_sent += packets;
+        self.counts.bytes_sent += bytes;
         core::mem::swap(&mut self.outbox, out);
         !out.is_empty()
     }
@@ -825,6 +821,34 @@ impl Adapter {
             }
             self.after_transport(key);
         }
+    }
+
+    // Counts.
+
+    /// Returns the counts of the adapter and of all its connections.
+    pub(crate) fn counts(&self) -> AdapterCounts {
+        let mut counts = self.counts;
+        let transports = self
+            .pairs
+            .iter()
+            .filter_map(|(_, pair)| pair.transport.as_ref());
+        for (requester, responder) in transports.map(QueuePair::counts) {
+            counts.requester += requester;
+            counts.responder += responder;
+        }
+        counts
+    }
+
+    /// Returns the counts of each connection that has not ended.
+    pub(crate) fn connection_counts(&self) -> impl Iterator<Item = ConnectionCounts> {
+        self.pairs.iter().filter_map(|(_, pair)| {
+            let (requester, responder) = pair.transport.as_ref()?.counts();
+            Some(ConnectionCounts {
+                peer: self.links.get(pair.link?)?.path.wire.destination(),
+                requester,
+                responder,
+            })
+        })
     }
 
     // The end.

@@ -101,6 +101,13 @@ impl Outbox {
         self.runs.is_empty()
     }
 
+    /// Returns the numbers of waiting packets and of their bytes.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64) {
+        let packets = self.runs.iter().map(|run| u64::from(run.packets)).sum();
+        (packets, self.used as u64)
+    }
+
     /// Returns true if there is room for a packet of `bytes` bytes.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {

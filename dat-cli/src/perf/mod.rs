@@ -4,6 +4,7 @@ mod load;
 pub(crate) mod measure;
 mod plot;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
@@ -31,6 +32,9 @@ struct Report<'a> {
     points: &'a [Point],
     #[serde(skip_serializing_if = "Option::is_none")]
     plot: Option<String>,
+    /// Counts of the device, with `--verbose`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<BTreeMap<&'static str, u64>>,
 }
 
 /// The note below a table in which not all operations were timed.
@@ -46,18 +50,58 @@ bandwidth, not in max";
 /// - Operation: an operation failed, or data did not arrive.
 pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     N::admit(arguments.depth, arguments.segments)?;
+    refuse_verbose(arguments)?;
     let mut sides = None;
-    run_on(N::NAME, arguments, output, |shape, largest, goal, clock| {
-        let sides = match sides {
-            Some(sides) => sides,
-            None => {
-                room(2, largest, shape.depth)?;
-                *sides.insert(Sides::new(largest, shape.depth))
-            }
-        };
-        let mut load = Load::<N>::open(shape, sides)?;
-        measure::run(&mut load, goal, clock)
-    })
+    run_on(
+        N::NAME,
+        arguments,
+        output,
+        None,
+        |shape, largest, goal, clock| {
+            let sides = match sides {
+                Some(sides) => sides,
+                None => {
+                    room(2, largest, shape.depth)?;
+                    *sides.insert(Sides::new(largest, shape.depth))
+                }
+            };
+            let mut load = Load::<N>::open(shape, sides)?;
+            measure::run(&mut load, goal, clock)
+        },
+    )
+}
+
+/// Reads the named counts of a device.
+pub(crate) type Counters = dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync;
+
+/// Returns the failure of an argument that prints the counts of a device that has none.
+pub(crate) fn without_counters(argument: &str) -> Failure {
+    Failure::usage(
+        format!("{argument} cannot be used here"),
+        "packets are counted only by RDMA in software (`--device roce` or --connect) in write, read and send",
+        format!("remove {argument}"),
+    )
+}
+
+/// Refuses `--verbose` for a measurement without counts.
+///
+/// # Errors
+/// - Usage: the argument is given.
+pub(crate) fn refuse_verbose(arguments: &PerfArguments) -> Result<()> {
+    if arguments.verbose {
+        return Err(without_counters("--verbose"));
+    }
+    Ok(())
+}
+
+/// Prints the counts of a device that are not 0.
+pub(crate) fn say_counts(counts: &[(&'static str, u64)], output: &mut Output) {
+    let named: Vec<String> = counts
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{} {count}", name.replace('_', " ")))
+        .collect();
+    output.line(format_args!("{FAINT}{}{FAINT:#}", named.join(", ")));
 }
 
 /// Checks that `times` the slots of one side can be allocated.
@@ -76,7 +120,8 @@ pub(crate) fn room(times: u64, size: usize, depth: usize) -> Result<()> {
 
 /// Runs `measure` for each size and reports.
 ///
-/// `measure` gets the shape, the largest size, the goal and the cost of reading the clock.
+/// `measure` gets the shape, the largest size, the goal and the cost of reading the clock. The counts
+/// that `counters` reads are reported at the end.
 ///
 /// # Errors
 /// - Those of [`run`], and those of `measure`.
@@ -84,6 +129,7 @@ pub(crate) fn run_on(
     backend: &'static str,
     arguments: &PerfArguments,
     output: &mut Output,
+    counters: Option<&Counters>,
     mut measure: impl FnMut(Shape, usize, Goal, Duration) -> Result<Point>,
 ) -> Result<bool> {
     let sizes = sizes(arguments)?;
@@ -155,6 +201,10 @@ pub(crate) fn run_on(
         }
         None => None,
     };
+    let counts = counters.map(|counters| counters());
+    if let Some(counts) = &counts {
+        say_counts(counts, output);
+    }
     output.document(&Report {
         ok: true,
         backend,
@@ -165,6 +215,7 @@ pub(crate) fn run_on(
         clock_ns: clock.as_nanos() as f64,
         points: &points,
         plot,
+        counters: counts.map(|counts| counts.into_iter().collect()),
     });
     Ok(true)
 }

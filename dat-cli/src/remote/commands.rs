@@ -1,7 +1,9 @@
 //! The commands on devices that reach other processes.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,7 +31,7 @@ use crate::failure::{Failure, Result};
 use crate::host::{self, Memory};
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
-use crate::perf::{self, Goal, Point, measure};
+use crate::perf::{self, Counters, Goal, Point, measure, say_counts, without_counters};
 use crate::size::{argument, counted, size};
 
 type DeviceAdapter<T> = OpenAdapter<<T as Transport>::Backend, <T as Transport>::Wait>;
@@ -53,7 +55,19 @@ fn adapter<T: Transport>(
     room: usize,
 ) -> Result<DeviceAdapter<T>> {
     let (backend, wait) = T::open(device)?;
-    OpenAdapter::open(backend, wait, waiting, endpoints, room)
+    let counters = T::counters(&backend);
+    let mut adapter = OpenAdapter::open(backend, wait, waiting, endpoints, room)?;
+    adapter.counters = counters;
+    Ok(adapter)
+}
+
+/// Returns the reader of the counts of an adapter's device.
+///
+/// # Errors
+/// - Usage: the device has none.
+fn counters<T: Transport>(adapter: &DeviceAdapter<T>, argument: &str) -> Result<Arc<Counters>> {
+    let counters = adapter.counters.clone();
+    counters.ok_or_else(|| without_counters(argument))
 }
 
 /// Runs `act` as the client of the named server, or of one in this process.
@@ -327,11 +341,23 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
         (memory, false),
         Single(None),
         |adapter, server, _| {
+            let counters = arguments
+                .verbose
+                .then(|| counters::<T>(adapter, "--verbose"))
+                .transpose()?;
+            let counters = counters.as_deref();
             let mut both = None;
-            perf::run_on(T::NAME, arguments, output, |shape, largest, goal, clock| {
-                let memory = *both.get_or_insert_with(|| Memory::new(2 * largest * shape.depth));
-                measure_one::<T>(adapter, server, shape, memory, (goal, clock))
-            })
+            perf::run_on(
+                T::NAME,
+                arguments,
+                output,
+                counters,
+                |shape, largest, goal, clock| {
+                    let memory =
+                        *both.get_or_insert_with(|| Memory::new(2 * largest * shape.depth));
+                    measure_one::<T>(adapter, server, shape, memory, (goal, clock))
+                },
+            )
         },
     )
 }
@@ -348,20 +374,27 @@ fn perf_both<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Re
             "remove --connect: --device NAME has both ends on that device",
         ));
     }
+    perf::refuse_verbose(arguments)?;
     let device = T::choose(arguments.device.device.as_deref(), None)?;
     let yield_after = arguments.device.waiting.yield_after;
     let mut both = None;
-    perf::run_on(T::NAME, arguments, output, |shape, largest, goal, clock| {
-        let sides = match both {
-            Some(sides) => sides,
-            None => {
-                perf::room(2, largest, shape.depth)?;
-                *both.insert(perf::Sides::new(largest, shape.depth))
-            }
-        };
-        let mut load = both::load::<T>(&device, yield_after, shape, sides)?;
-        measure::run(&mut load, goal, clock)
-    })
+    perf::run_on(
+        T::NAME,
+        arguments,
+        output,
+        None,
+        |shape, largest, goal, clock| {
+            let sides = match both {
+                Some(sides) => sides,
+                None => {
+                    perf::room(2, largest, shape.depth)?;
+                    *both.insert(perf::Sides::new(largest, shape.depth))
+                }
+            };
+            let mut load = both::load::<T>(&device, yield_after, shape, sides)?;
+            measure::run(&mut load, goal, clock)
+        },
+    )
 }
 
 fn measure_one<T: Transport>(
@@ -391,6 +424,9 @@ struct ServeReport {
     /// Files stored; `bytes` is their total length.
     files: u64,
     bytes: u64,
+    /// Counts of the device, with `--stats`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<BTreeMap<&'static str, u64>>,
 }
 
 /// Serves until a signal comes.
@@ -455,6 +491,10 @@ pub(crate) fn serve<T: Transport>(
         MOST_CLIENTS + 1,
         SERVER_ROOM,
     )?;
+    let counters = arguments
+        .stats
+        .then(|| counters::<T>(&adapter, "--stats"))
+        .transpose()?;
     let mut server = Server::new(adapter, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
     let addresses: Vec<String> = match arguments.listen {
@@ -490,6 +530,11 @@ pub(crate) fn serve<T: Transport>(
             Notice::Gone => {}
         }
         say(&notice, output);
+        if notice == Notice::Gone
+            && let Some(counters) = &counters
+        {
+            say_counts(&counters(), output);
+        }
     })?;
     output.line(format_args!(
         "{} served, {} stored, {} rejected",
@@ -497,6 +542,11 @@ pub(crate) fn serve<T: Transport>(
         counted(report.files, "file"),
         report.rejected
     ));
+    if let Some(counters) = &counters {
+        let counts = counters();
+        say_counts(&counts, output);
+        report.counters = Some(counts.into_iter().collect());
+    }
     output.document(&report);
     Ok(true)
 }

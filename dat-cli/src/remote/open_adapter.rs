@@ -1,5 +1,6 @@
 //! An open adapter for connections to other processes: one event dispatcher, one thread.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use dat_storage::Limits;
 use super::protocol::{MESSAGE, Message};
 use crate::failure::{During, Failure, Result};
 use crate::host::{self, Adapter, HostBackend, Memory, PAGE, Registered};
+use crate::perf::Counters;
 
 /// The way to wait for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(crate) struct OpenAdapter<B: HostBackend, W> {
     wait: W,
     waiting: Waiting,
     looks: u32,
+    /// Reader of the counts of the device.
+    pub(crate) counters: Option<Arc<Counters>>,
 }
 
 impl<B: HostBackend, W: Wait> OpenAdapter<B, W> {
@@ -86,6 +90,7 @@ impl<B: HostBackend, W: Wait> OpenAdapter<B, W> {
             wait,
             waiting,
             looks: 0,
+            counters: None,
         })
     }
 

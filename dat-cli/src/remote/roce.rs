@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use backend_roce::{RoceBackend, RoceOptions, RoceWait, parse_address};
 use dat_core::attributes::IaAddress;
@@ -9,6 +10,7 @@ use dat_core::attributes::IaAddress;
 use super::transport::{Carrier, Transport, no_device};
 use crate::devices::{Device, Port, rdma_device};
 use crate::failure::{Failure, Result};
+use crate::perf::Counters;
 
 /// The name of the device, which may be followed by `://` and an address of this host.
 pub(crate) const DEVICE: &str = "roce";
@@ -61,6 +63,11 @@ impl Transport for Roce {
         let backend = RoceBackend::open(address, options).map_err(failed)?;
         let wait = backend.wait();
         Ok((backend, wait))
+    }
+
+    fn counters(backend: &RoceBackend) -> Option<Arc<Counters>> {
+        let driver = backend.driver();
+        Some(Arc::new(move || driver.counts().named().to_vec()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Devices that reach other processes.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 use dat_core::attributes::IaAddress;
 use dat_core::event::Wait;
@@ -8,6 +9,7 @@ use dat_core::event::Wait;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::host::HostBackend;
 use crate::peer::Peer;
+use crate::perf::Counters;
 
 /// A device to open.
 #[derive(Clone, Debug)]
@@ -56,6 +58,12 @@ pub(crate) trait Transport: 'static {
     /// # Errors
     /// - Operation: the device cannot be opened.
     fn open(device: &Carrier) -> Result<(Self::Backend, Self::Wait)>;
+
+    /// Returns a reader of the counts of an open device; `None` if it has none.
+    fn counters(backend: &Self::Backend) -> Option<Arc<Counters>> {
+        let _ = backend;
+        None
+    }
 }
 
 /// Returns the failure of a device.

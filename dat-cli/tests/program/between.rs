@@ -118,6 +118,52 @@ fn transfers_to_another_process_are_measured() {
 }
 
 #[test]
+fn packets_are_counted() {
+    let address = address(4);
+    let device = format!("roce://{address}");
+    let server = Other::start(&["serve", "--device", &device, "--stats"]);
+    let arguments = ["perf", "write", "-n", "50", "--connect", &address, "-v"];
+    let report = json(&arguments, 0);
+    let counters = &report["counters"];
+    let count = |name: &str| counters[name].as_u64().unwrap();
+    // Verification adds operations of its own.
+    assert!(count("posts") >= 50, "{report}");
+    assert!(count("posted_bytes") >= 50 * 4096, "{report}");
+    assert!(
+        count("packets_sent") >= count("request_packets"),
+        "{report}"
+    );
+    assert_eq!(count("wrong_icrc"), 0, "{report}");
+    let without = json(&arguments[..6], 0);
+    assert!(without.get("counters").is_none(), "{without}");
+    let said = server.end();
+    for word in ["packets received", "packets sent", "executed"] {
+        assert!(said.contains(word), "{said}");
+    }
+    refused(
+        &["perf", "write", "-n", "50", "-v"],
+        2,
+        &["--verbose", "--device roce"],
+    );
+    refused(
+        &["perf", "bind", "--device", &device, "-v"],
+        2,
+        &["--verbose"],
+    );
+}
+
+#[test]
+fn a_server_at_all_addresses_is_reached_at_each() {
+    let port = (20_000 + std::process::id() % 9_000).to_string();
+    let _server = Other::start(&["serve", "--device", "roce://0.0.0.0", "--port", &port]);
+    for address in [address(5), address(6)] {
+        let peer = format!("{address}:{port}");
+        let report = json(&["perf", "read", "-n", "10", "--connect", &peer], 0);
+        assert_eq!(report["points"][0]["verified"], true, "{report}");
+    }
+}
+
+#[test]
 fn segments_are_read_and_written_by_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -174,7 +220,7 @@ fn a_port_in_use_and_a_foreign_address_are_refused() {
     refused(
         &["serve", "--device", "roce://nonsense"],
         1,
-        &["it is not an IP address"],
+        &["neither an IP address nor an interface"],
     );
     refused(
         &["serve", "--device", &device, "--listen", "127.0.0.9"],

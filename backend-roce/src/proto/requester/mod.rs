@@ -50,6 +50,10 @@ pub struct RequesterOptions {
 /// Counts of a requester since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequesterCounts {
+    /// Requests posted.
+    pub posts: u64,
+    /// Bytes of the requests posted.
+    pub bytes: u64,
     /// Packets sent.
     pub packets: u64,
     /// Packets sent again.
@@ -60,6 +64,18 @@ pub struct RequesterCounts {
     pub not_ready: u64,
     /// NAKs of a missing packet, and lost responses.
     pub losses: u64,
+}
+
+impl core::ops::AddAssign for RequesterCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.posts = self.posts.saturating_add(other.posts);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.packets = self.packets.saturating_add(other.packets);
+        self.retransmits = self.retransmits.saturating_add(other.retransmits);
+        self.timeouts = self.timeouts.saturating_add(other.timeouts);
+        self.not_ready = self.not_ready.saturating_add(other.not_ready);
+        self.losses = self.losses.saturating_add(other.losses);
+    }
 }
 
 /// The place of the next packet: a request and a packet of it.
@@ -166,6 +182,8 @@ impl<'s> Requester<'s> {
             ..RequestSlot::EMPTY
         };
         self.posted = self.posted.saturating_add(1);
+        self.counts.posts = self.counts.posts.saturating_add(1);
+        self.counts.bytes = self.counts.bytes.saturating_add(request.length.into());
         Ok(())
     }
 

@@ -42,3 +42,12 @@ pub struct ResponderCounts {
     /// RNR NAKs.
     pub not_ready: u64,
 }
+
+impl core::ops::AddAssign for ResponderCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.executed = self.executed.saturating_add(other.executed);
+        self.duplicates = self.duplicates.saturating_add(other.duplicates);
+        self.ahead = self.ahead.saturating_add(other.ahead);
+        self.not_ready = self.not_ready.saturating_add(other.not_ready);
+    }
+}

@@ -658,3 +658,46 @@ fn a_guessed_key_ends_the_connection() {
         matches!(event, ControlEvent::Broken { .. }).then_some(())
     });
 }
+
+/// Counts tell the requests, packets and bytes of a connection, and outlive it.
+#[test]
+fn counts_tell_what_each_side_did() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = connect(&bed, 7174);
+    check_message(&bed, &mut left, &mut right);
+    while bed.step() {}
+    let [connection] = left.device.driver().connection_counts()[..] else {
+        panic!("not one connection");
+    };
+    let ip = |address: IaAddress| address.socket_address().unwrap().ip();
+    assert_eq!(connection.peer.ip(), ip(right.address()));
+    let requester = connection.requester;
+    assert_eq!((requester.posts, requester.bytes), (1, 5000));
+    // The path MTU is 1024.
+    assert_eq!((requester.packets, requester.retransmits), (5, 0));
+    let counts = left.device.counts();
+    assert_eq!(counts.requester, requester);
+    assert_eq!(right.device.counts().responder.executed, 5);
+    let from = |address: IaAddress| {
+        let log = bed.log();
+        let sent = log
+            .iter()
+            .filter(|(flow, _)| flow.source().ip() == ip(address));
+        let lengths: Vec<u64> = sent.map(|(_, packet)| packet.len() as u64).collect();
+        (lengths.len() as u64, lengths.iter().sum::<u64>())
+    };
+    let sent = (counts.packets_sent, counts.bytes_sent);
+    assert_eq!(sent, from(left.address()));
+    assert_eq!((counts.packets, counts.bytes), from(right.address()));
+    let named = counts.named();
+    assert!(named.contains(&("posted_bytes", 5000)) && named.contains(&("request_packets", 5)));
+    left.device
+        .disconnect(left.pair.key, DisconnectMode::Graceful);
+    let pair = &mut left.pair;
+    let reset = left
+        .device
+        .reset_queue_pair(pair.key, &mut pair.send, pair.receive.as_mut());
+    reset.unwrap();
+    assert!(left.device.driver().connection_counts().is_empty());
+    assert_eq!(left.device.counts().requester, requester);
+}
