@@ -20,7 +20,7 @@ pub struct RoceSendQueue {
     key: usize,
     committed: Vec<SendEntry>,
     depth: usize,
-    /// Requests in the adapter at the last check.
+    /// Upper bound of the requests in the adapter.
     known: usize,
 }
 
@@ -310,7 +310,8 @@ impl WorkQueue for RoceReceiveQueue {
         }
         self.known = self.known.saturating_add(count);
         if self.shared.enter(|adapter| adapter.has_output()) {
-            // Flushed receives can overrun a queue, which ends other connections.
+            // The completions of an ended queue pair can overrun their queue, which ends the other
+            // connections of that queue: their peers are told.
             self.shared.flush();
         }
         Ok(())
@@ -327,8 +328,8 @@ pub struct RoceCompletionQueue {
 }
 
 impl RoceCompletionQueue {
-    /// Returns true if a poll finds an entry; without a thread, takes the packets that have come.
-    fn is_ready(&self) -> bool {
+    /// Returns true if a poll finds an entry; without a thread, moves the packets that are due.
+    fn look(&self) -> bool {
         if self.ready.load(Ordering::Acquire) > 0 {
             return true;
         }
@@ -343,7 +344,7 @@ impl RoceCompletionQueue {
 impl CompletionQueue for RoceCompletionQueue {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         self.immediate = None;
-        if !self.is_ready() {
+        if !self.look() {
             return Ok(None);
         }
         let number = self.number;

@@ -167,12 +167,11 @@ impl Shared {
         self.event.notify_all();
     }
 
-    /// Sends the packets that are due; no lock of the adapter is held meanwhile.
+    /// Sends the packets that are due, without the adapter's lock.
     ///
-    /// One thread at a time sends, so that the packets of a queue pair stay in order. A caller that
-    /// finds no end of the packets of others leaves the rest to the thread of the adapter.
-    ///
-    /// Returns false if some are left.
+    /// One thread sends at a time, so that the packets of a queue pair stay in order. A second caller
+    /// makes it look again, and returns true. After [`ROUNDS`] outboxes the sender wakes the adapter's
+    /// thread, if any, and returns false.
     pub(crate) fn flush(&self) -> bool {
         let all_sent = self.flush_rounds(ROUNDS);
         if !all_sent && let Some(wake) = self.on_deadline.get() {

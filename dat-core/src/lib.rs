@@ -69,7 +69,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `std` | `HostLock`, blocking waits on host threads |
-//! | `compact` | less memory: no common ways, 64 B private data, 1 pending bind per window |
+//! | `compact` | less memory: no common ways of posts and dequeues, 64 B private data, 1 pending bind per window |
 //! | `spin` | `SpinLock` |
 //! | `critical-section` | `CriticalSectionLock`, and atomics for cores without compare-and-swap |
 //! | `defmt` | `defmt::Format` on public types, notices to defmt |

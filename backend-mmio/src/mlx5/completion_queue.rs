@@ -30,9 +30,9 @@ pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) record: &'s Record,
     pub(crate) tables: DeviceSlots<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
-    /// Number of the core.
+    /// Number of this queue in the core.
     pub(crate) name: u16,
-    /// Number of the device.
+    /// Number of this queue in the device.
     pub(crate) number: u32,
     /// Index of the next entry; wraps at 2^32.
     pub(crate) next: u32,
@@ -124,8 +124,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
 
     /// Checks a plain success against what is posted, reading it once.
     ///
-    /// Returns token, length and the step past its descriptor; `None` if anything is wrong with it
-    /// or if it is of a shared queue.
+    /// Returns token, length, the work queue and the index after its descriptor. `None` if anything is
+    /// wrong with it or if it is of a shared queue.
     #[inline]
     fn check<const RECEIVED: bool>(
         &self,
@@ -175,7 +175,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         })
     }
 
-    /// Takes the oldest entry of any kind; reads it again, once.
+    /// Takes the oldest entry of any kind, which it reads again.
     #[cold]
     fn examine(&mut self) -> Result<Option<Examined>, DeviceFault> {
         let Some((entry, tail)) = self.written(self.next) else {

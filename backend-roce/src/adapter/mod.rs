@@ -296,8 +296,8 @@ impl Adapter {
             pair.sends.push_back(entry);
             return;
         }
-        // The core does not know what the peer allows: no Read at all, or too few packets. Earlier
-        // requests end first.
+        // The core does not know the limits of the peer: it may take no Reads, or packets so short
+        // that the message has too many. Earlier requests end first.
         let was_open = pair.is_open();
         self.break_pair(key);
         self.finish_failure(key);
@@ -387,7 +387,7 @@ impl Adapter {
 
     /// Ends a connection or an attempt: tells the peer, and flushes both queues.
     fn end_pair(&mut self, key: usize, broken: bool) {
-        self.send_answers(key);
+        self.write_answers(key);
         self.disconnect_link(key, broken);
         self.stop_pair(key);
     }
@@ -409,7 +409,7 @@ impl Adapter {
     }
 
     /// Writes the responses and acknowledgements that a queue pair owes.
-    fn send_answers(&mut self, key: usize) {
+    fn write_answers(&mut self, key: usize) {
         while self.outbox.has_room(PACKET_MAX) {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return;
@@ -476,7 +476,9 @@ impl Adapter {
         self.add_completion(queue, key, completion, immediate);
     }
 
-    /// Completes all posted requests of a queue pair in error.
+    /// Completes the posted requests of a queue pair in error.
+    ///
+    /// With a transport, completes those whose outcome the transport has decided.
     fn flush_requests(&mut self, key: usize) {
         self.take_completions(key);
         while let Some(pair) = self.pairs.get_mut(key) {
@@ -492,7 +494,7 @@ impl Adapter {
         }
     }
 
-    /// Completes all posted receives of a queue pair in error.
+    /// Completes the posted receives of a queue pair in error, unless its failure is still to be sent.
     fn flush_receives(&mut self, key: usize) {
         while let Some(pair) = self.pairs.get_mut(key) {
             if pair.is_failing {
@@ -734,7 +736,7 @@ impl Adapter {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Writes packets that are due into `out`, which is empty; false if nothing is left to do.
+    /// Writes packets that are due into `out`, which is empty; returns false if there are none.
     pub(crate) fn transmit(&mut self, out: &mut Outbox) -> bool {
         let mut turns = self.ready_pairs.len();
         while turns > 0 && self.outbox.has_room(PACKET_MAX) {

@@ -157,7 +157,7 @@ impl<'s> QueuePair<'s> {
 
     /// Takes a packet; returns the receive that it completes, if any.
     ///
-    /// A packet to another QPN is ignored, and so is every packet in error.
+    /// Ignores packets to another QPN. A queue pair that failed ignores all packets.
     pub fn receive<M>(
         &mut self,
         now: Instant,
@@ -179,7 +179,9 @@ impl<'s> QueuePair<'s> {
         self.responder.receive(packet, memory, receives)
     }
 
-    /// Writes the next packet into `buffer` and returns its length, with the place of the ICRC.
+    /// Writes the next packet into `buffer` and returns its length.
+    ///
+    /// The length includes 4 bytes for the ICRC, which the caller fills in.
     ///
     /// A Read of a peer can have as many as 2^23 responses: a caller with other work to do takes a
     /// bounded number of packets at a time. In error, only what precedes the NAK and the NAK itself
@@ -216,7 +218,10 @@ impl<'s> QueuePair<'s> {
         self.requester.deadline().filter(|_| !self.is_failed())
     }
 
-    /// Takes lack of progress for a loss, if its time has come.
+    /// Handles the timers that have expired by `now`.
+    ///
+    /// Ends the pause after an RNR NAK. After a time-out, goes back to the oldest packet that is not
+    /// acknowledged; without a retry left, the request fails. A queue pair that failed does nothing.
     pub fn expire(&mut self, now: Instant) {
         if !self.is_failed() {
             self.requester.expire(now);

@@ -40,7 +40,7 @@ pub(crate) struct SendList {
     next: NonNull<ibv_send_wr>,
     /// End of the slots.
     end: NonNull<ibv_send_wr>,
-    /// Number of posted and refused requests that were not reported yet.
+    /// Number of refused requests that were not reported yet.
     refused: u32,
     /// Sends and Writes of fewer bytes go inline: the device's function copies their data.
     inline_below: u32,
@@ -267,9 +267,9 @@ impl SendList {
         }
     }
 
-    /// Posts the committed requests before a bind; after a refusal, the bind is refused too.
+    /// Posts the committed requests, before a request that is posted by another call.
     #[inline(always)]
-    fn clear(&mut self) {
+    fn post_committed(&mut self) {
         if !self.newest.is_null() {
             self.hand_over();
         }
@@ -344,7 +344,7 @@ impl SendList {
         request: &ExtendedRequest,
         segments: &[Segment],
     ) -> Result<(), Rejected> {
-        self.clear();
+        self.post_committed();
         let mut sges = [NO_SEGMENT; MOST_SEGMENTS];
         if segments.len() > sges.len().min(self.stride.get()) {
             return Err(Rejected);
@@ -399,7 +399,7 @@ impl SendList {
         request: &BindRequest,
         region: &Region,
     ) -> Result<u32, Rejected> {
-        self.clear();
+        self.post_committed();
         let mut bind = ibv_mw_bind {
             wr_id: request.token,
             send_flags: bind_flags(request),
@@ -426,7 +426,7 @@ impl SendList {
         request: &BindRequest,
         opened: Option<(&Region, u32)>,
     ) -> Result<(), NotBound> {
-        self.clear();
+        self.post_committed();
         // SAFETY: made by `over`, and nothing else refers to them: the device copied the earlier
         // posts.
         let [close, open, nothing] = self.binds.map(|mut bind| unsafe { bind.as_mut() });

@@ -18,10 +18,10 @@ pub struct Completion {
     pub queue_pair: u64,
     /// Set if the peer requested a solicited completion; for receives only.
     ///
-    /// A device may lack this information. While it is armed for solicited completions, it then
-    /// reports false, and raises
-    /// [`SolicitedCompletions`](super::ControlEvent::SolicitedCompletions) if that was wrong. At
-    /// all other times, and for completions that `arm` missed, it reports true.
+    /// Some devices cannot tell. While armed for solicited completions only, their backend reports
+    /// false. If the device then notifies, the backend raises
+    /// [`SolicitedCompletions`](super::ControlEvent::SolicitedCompletions). In all other cases it
+    /// reports true, also for completions that `arm` missed.
     pub solicited: bool,
 }
 
@@ -81,10 +81,10 @@ pub trait CompletionQueue {
 
     /// Returns the head of the queue without taking it.
     ///
-    /// The core calls it first in each dequeue, and takes a plain success by `skip`. It calls `poll`
-    /// for anything else. With this default it calls `poll` for all completions, which costs more
-    /// instructions and has the same results. A caller that waits for solicited completions calls
-    /// `poll` only.
+    /// A dequeue on the common way calls it first, and takes a plain success by `skip`. For anything
+    /// else, or where events are queued, the core calls `poll`. With this default it calls `poll` for
+    /// all completions, which costs more instructions and has the same results. A caller that waits
+    /// for solicited completions calls `poll` only.
     #[inline(always)]
     fn peek(&mut self) -> Peek {
         Peek::Other

@@ -2,7 +2,7 @@
 //!
 //! The core validates each call; a backend only executes it. A backend never sees an invalid work
 //! request and never calls back into the core. An error that it returns means that it consumed
-//! nothing. `docs/backends.md` describes how the three backends implement these traits.
+//! nothing. `docs/backends.md` describes how backends implement these traits.
 
 mod completion;
 mod control;

@@ -87,8 +87,8 @@ pub struct BindRequest {
     pub flags: SendFlags,
     /// Set if no other bind of the window is pending.
     ///
-    /// The core renews a window only before such a bind. If its `length` is not 0, the queue
-    /// therefore rejects it when the window has keys left for fewer than [`BINDS_UNDER_WAY`] binds.
+    /// The core replaces a window only in this state. The queue then rejects a bind of a `length`
+    /// above 0 if fewer than [`BINDS_UNDER_WAY`] keys are left.
     pub is_only: bool,
 }
 

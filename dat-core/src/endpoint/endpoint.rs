@@ -266,10 +266,10 @@ impl RequestLimits {
 /// Endpoint, protected by its main lock; a post of a request needs only the first fields.
 #[derive(Debug)]
 pub(crate) struct Endpoint<S> {
-    /// The handle while requests may be posted and the endpoint is in the list of those that may
-    /// be posting, else a value that never matches it.
+    /// The handle if the common way may post, else a value that never matches it.
     ///
-    /// So one compare checks both state and identity.
+    /// One compare checks both state and identity. With `READS_AT_POST`, the endpoint is then in the
+    /// list of those that may be posting.
     pub(crate) postable: EpId,
     /// The handle while binds may be posted, else a value that never matches it.
     pub(crate) bindable: EpId,
@@ -284,7 +284,7 @@ pub(crate) struct Endpoint<S> {
     pub(crate) id: EpId,
     pub(crate) generation: u32,
     pub(crate) state: EndpointState,
-    /// Set while requests may be posted: `postable` is the handle after the next post.
+    /// Set while requests may be posted. `postable` may be unset; the slow way sets it.
     pub(crate) may_post: bool,
     pub(crate) zone: Option<u16>,
     pub(crate) receive_evd: Option<Index>,
@@ -391,6 +391,8 @@ impl<S> Endpoint<S> {
     }
 
     /// Updates `may_post` and `bindable` after a change of state, send queue or dispatcher.
+    ///
+    /// Unsets `postable`: the next post takes the slow way, which sets it.
     pub(crate) fn refresh_postable(&mut self) {
         self.may_post =
             legal(Call::PostRequest, self.state) != Legal::Invalid && self.send.is_some();

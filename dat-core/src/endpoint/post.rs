@@ -1,6 +1,6 @@
 //! Posting requests: validate into a reserved slot, publish, ring the doorbell.
 //!
-//! [`enqueue`](Ia::enqueue) implements every post. The common way inlines it for each operation,
+//! [`enqueue`](Ia::enqueue) implements Send, RDMA Write and RDMA Read. The common way inlines it for each operation,
 //! once for one segment and once for a list. `post_slow` handles all other cases with the same
 //! code: it skips empty segments, makes room in a full queue, and returns errors in the order of
 //! DTO-07. A request that fails a check changes nothing.
@@ -232,7 +232,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         endpoint.postable = endpoint.id;
     }
 
-    /// Commits a request whose `segments` are not empty; rings if `rings`.
+    /// Commits a request, of which no segment is empty; rings if `rings`.
     #[inline(always)]
     fn enqueue<'a>(
         &self,

@@ -126,7 +126,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         *completion
     }
 
-    /// Delivers failed and suppressed completions, binds, shared buffers and made-up completions.
+    /// Returns the event of a failure, a bind or a shared buffer; frees its record.
+    ///
+    /// Suppressed completions, and completions of nothing that was posted, have no event.
     fn event_of_slow(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         let completion = &self.understood(completion, immediate);
         let claimed = self.claim(completion, immediate)?;

@@ -78,9 +78,8 @@ pub(crate) enum Head {
 pub(crate) struct EvdQueue<C> {
     /// The handle if there is no waiter and no failure, else a value that never matches it.
     ///
-    /// A dequeue compares it with the handle that it was given. In a free slot it is null, and so it
-    /// matches the null handle. Such a slot has no events, no completion queue and no flags. A caller
-    /// that finds none of these must call `check`.
+    /// A free slot has the null handle, which a null argument matches. It has no events, completion
+    /// queue or flags. A caller that finds none of these must call `check`.
     pub(crate) open: EvdId,
     pub(crate) completions: Option<C>,
     /// First slot of the ring of events other than completions.
@@ -92,7 +91,10 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) ready_first: u32,
     pub(crate) ready_last: u32,
     pub(crate) ready_length: u32,
-    /// Numbers of completions that ever joined and left that list; they order other events.
+    /// Counts of completions that joined and left that list; they order the events of the ring.
+    ///
+    /// An event stores `ready_joined` when it is queued, and is next when `ready_left` has reached
+    /// that number. Forgetting an endpoint lowers the stored numbers and `ready_joined`.
     pub(crate) ready_joined: u32,
     pub(crate) ready_left: u32,
     pub(crate) id: EvdId,

@@ -179,7 +179,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// As `completions_arrived`, for the wait `own`, which polls its dispatcher next.
     ///
-    /// If `own` is a quick wait on this queue, it polls the device itself. So this only marks the
+    /// A wait for one event on this queue takes the next completion itself. So this only marks the
     /// queue unarmed and removes the waker.
     pub(crate) fn completions_arrived_for(&self, own: OwnWait, queue: Index, solicited: bool) {
         let slot = self.shared.event_dispatchers.get(usize::from(queue));

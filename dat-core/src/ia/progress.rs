@@ -55,11 +55,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         handled.saturating_add(self.watch_endpoints(quiet.then_some(now)))
     }
 
-    /// Returns true if `progress` would do nothing at any time.
+    /// Returns true if `progress` has nothing to do, for any `now`.
     ///
-    /// The device then has no event, and no endpoint is watched. Always false if the backend cannot
-    /// tell. Ignores completions for which a waiter armed a queue: if a wait uses a waker, call
-    /// `progress` without this test.
+    /// Notifications of armed completion queues do not count: where a wait uses a waker, call
+    /// `progress` without this test. A backend that cannot tell returns false.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.control.with(|control| {

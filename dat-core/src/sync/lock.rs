@@ -5,9 +5,10 @@ use core::marker::PhantomData;
 
 /// Mutual exclusion.
 ///
-/// The core never holds a lock across a call out of the core. It takes locks in the order interface
-/// adapter < endpoint < receive queue < event dispatcher < notification object < remote region, and
-/// releases them in the opposite order. It never takes a lock twice in one context; an
+/// The core calls the backend's control functions under the adapter's lock, and a queue's functions
+/// under the lock of its owner. It takes locks in the order interface adapter < endpoint < receive
+/// queue < event dispatcher < notification object < remote region, and releases them in the opposite
+/// order. It never takes a lock twice in one context; an
 /// implementation may deadlock then.
 ///
 /// # Safety

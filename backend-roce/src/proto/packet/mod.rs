@@ -113,7 +113,7 @@ impl Header {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a datagram whose ICRC was checked.
+    /// Reads a datagram, whose ICRC the caller checks before it acts on the packet.
     pub fn decode(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let length = datagram.len().checked_sub(ICRC_LENGTH);
         let body = length.and_then(|length| datagram.get(..length));

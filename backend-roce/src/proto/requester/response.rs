@@ -182,7 +182,7 @@ impl Requester<'_> {
         }
     }
 
-    /// Counts a loss and shrinks the window, once until there is progress.
+    /// Counts a loss; shrinks the window unless it was shrunk since the last progress.
     fn lose(&mut self) {
         self.counts.losses = self.counts.losses.saturating_add(1);
         if !self.repairing {

@@ -11,7 +11,9 @@ use crate::proto::packet::{AtomicEth, Bth, Extensions, Header, Opcode, Position,
 const ASKS: u32 = 4;
 
 impl Requester<'_> {
-    /// Writes the next packet into `buffer` and returns its length, with the place of the ICRC.
+    /// Writes the next packet into `buffer` and returns its length.
+    ///
+    /// The length includes 4 bytes for the ICRC, which the caller fills in.
     ///
     /// `buffer` must have room for the path MTU and 48 bytes (`packet::OVERHEAD_MAX`).
     /// `None` means that nothing is to be sent until a packet or a deadline comes.

@@ -172,7 +172,7 @@ impl<'s> Responder<'s> {
                 let mut resources = self.resources.iter_mut();
                 resources.any(|resource| resource.repeat_atomic(psn));
             }
-            // A NAK acknowledges as much, and more is to be learnt from it.
+            // A NAK that waits acknowledges the same packets, and also names the missing one.
             _ if self.reply == Reply::None => self.reply = Reply::Acknowledge,
             _ => {}
         }

@@ -7,7 +7,9 @@ use crate::proto::memory::RemoteMemory;
 use crate::proto::packet::{Aeth, Bth, Extensions, Header, NakCode, Opcode, Position, Syndrome};
 
 impl Responder<'_> {
-    /// Writes the next packet into `buffer` and returns its length, with the place of the ICRC.
+    /// Writes the next packet into `buffer` and returns its length.
+    ///
+    /// The length includes 4 bytes for the ICRC, which the caller fills in.
     ///
     /// `buffer` must have room for the path MTU and 48 bytes (`packet::OVERHEAD_MAX`).
     /// Called once after a batch of received packets, it merges their acknowledgements.
