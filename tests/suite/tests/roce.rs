@@ -7,6 +7,8 @@ use network::RoceBed;
 #[path = "roce_bed/adapters.rs"]
 mod adapters;
 mod exceptions;
+#[path = "roce_bed/lossy.rs"]
+mod lossy;
 #[path = "roce_bed/network.rs"]
 mod network;
 

@@ -14,10 +14,10 @@ impl Responder<'_> {
     /// `buffer` must have room for the path MTU and 48 bytes (`packet::OVERHEAD_MAX`).
     /// Called once after a batch of received packets, it merges their acknowledgements.
     pub fn transmit(&mut self, memory: &mut impl RemoteMemory, buffer: &mut [u8]) -> Option<usize> {
-        if let Some(index) = self.oldest_pending() {
+        while let Some(index) = self.oldest_pending() {
             match self.respond(index, memory, buffer)? {
                 Ok(length) => return Some(length),
-                Err(psn) => self.refuse_response(psn),
+                Err(psn) => self.response_failed(index, psn),
             }
         }
         let (psn, syndrome) = match self.reply {
@@ -104,7 +104,16 @@ impl Responder<'_> {
     }
 
     /// Ends the connection: the memory of a Read went away (ROCE-112).
-    fn refuse_response(&mut self, psn: Psn) {
+    ///
+    /// A Read that was answered in full before is dropped: the peer may have freed the memory since it
+    /// completed, and this repetition may be a late one (ROCE-121).
+    fn response_failed(&mut self, index: usize, psn: Psn) {
+        if let Some(slot) = self.resources.get_mut(index)
+            && slot.answered
+        {
+            slot.pending = None;
+            return;
+        }
         self.clear_responses();
         self.fault = Some(NakCode::RemoteAccess);
         self.ended = true;

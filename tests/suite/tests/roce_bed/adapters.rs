@@ -21,11 +21,11 @@ use crate::network::RoceBed;
 const STEPS: usize = 10_000;
 
 /// A device with one completion queue and one queue pair.
-struct Node {
-    device: RoceBackend,
-    queue: backend_roce::RoceCompletionQueue,
-    domain: DomainKey,
-    pair: QueuePair<backend_roce::RoceSendQueue, backend_roce::RoceReceiveQueue>,
+pub(crate) struct Node {
+    pub(crate) device: RoceBackend,
+    pub(crate) queue: backend_roce::RoceCompletionQueue,
+    pub(crate) domain: DomainKey,
+    pub(crate) pair: QueuePair<backend_roce::RoceSendQueue, backend_roce::RoceReceiveQueue>,
 }
 
 const TOKEN: u64 = 7;
@@ -43,7 +43,7 @@ impl Node {
         Self::with_attributes(bed.device(), attributes)
     }
 
-    fn with_attributes(mut device: RoceBackend, attributes: EpAttributes) -> Self {
+    pub(crate) fn with_attributes(mut device: RoceBackend, attributes: EpAttributes) -> Self {
         let domain = device.create_domain().unwrap();
         let queue = device.create_completion_queue(0, 64).unwrap();
         let mut request = QueuePairRequest::new(TOKEN, domain, attributes);
@@ -84,7 +84,7 @@ impl Node {
                     return found;
                 }
             }
-            bed.step();
+            bed.go_on();
         }
         panic!("an event never came");
     }
@@ -147,7 +147,7 @@ fn connect(bed: &RoceBed, qualifier: u64) -> (Node, Node) {
     (left, right)
 }
 
-fn join(bed: &RoceBed, left: &mut Node, right: &mut Node, qualifier: u64) {
+pub(crate) fn join(bed: &RoceBed, left: &mut Node, right: &mut Node, qualifier: u64) {
     right.device.listen(1, Some(qualifier)).unwrap();
     left.connect(right.address(), qualifier, b"hello");
     let (request, data) = right.request(bed);

@@ -39,8 +39,52 @@ struct Wire {
     translated: Option<(SocketAddr, SocketAddr)>,
     /// An address that nothing arrives at.
     silent: Option<IpAddr>,
+    /// Loses, repeats, reorders and damages packets; they are then not in the log.
+    faults: Option<Faults>,
     /// Datagrams that have arrived, and the beginnings of refused ones, by adapter.
     inboxes: Vec<(VecDeque<Datagrams>, VecDeque<Vec<u8>>)>,
+}
+
+/// Faults of a network, in parts of 1,000 packets.
+pub(crate) struct Faults {
+    pub(crate) random: fastrand::Rng,
+    pub(crate) lost: u32,
+    pub(crate) repeated: u32,
+    pub(crate) reordered: u32,
+    pub(crate) damaged: u32,
+}
+
+impl Faults {
+    /// Puts the packets of a run on the wire, some of them twice, elsewhere or not at all.
+    fn apply(&mut self, run: &Datagrams, under_way: &mut VecDeque<Datagrams>) {
+        for packet in run.packets.chunks(run.segment) {
+            let mut hits = |parts| self.random.u32(..1000) < parts;
+            let (lost, repeated) = (hits(self.lost), hits(self.repeated));
+            let (reordered, damaged) = (hits(self.reordered), hits(self.damaged));
+            if lost {
+                continue;
+            }
+            let mut packets = packet.to_vec();
+            if damaged {
+                let at = self.random.usize(..packets.len());
+                packets[at] ^= self.random.u8(1..);
+            }
+            for _ in 0..=u32::from(repeated) {
+                let end = under_way.len();
+                let place = if reordered {
+                    self.random.usize(..=end)
+                } else {
+                    end
+                };
+                let datagrams = Datagrams {
+                    flow: run.flow,
+                    packets: packets.clone(),
+                    segment: packets.len(),
+                };
+                under_way.insert(place, datagrams);
+            }
+        }
+    }
 }
 
 type Shared = Arc<Mutex<Wire>>;
@@ -127,15 +171,26 @@ impl Port for SimulatedPort {
 
     fn send(&self, flow: &Flow, packets: &[u8], segment: usize) {
         let mut wire = lock(&self.wire);
-        let sent = packets
-            .chunks(segment)
-            .map(|packet| (*flow, packet.to_vec()));
-        wire.log.extend(sent);
-        wire.under_way.push_back(Datagrams {
+        let Wire {
+            under_way,
+            log,
+            faults,
+            ..
+        } = &mut *wire;
+        let run = Datagrams {
             flow: *flow,
             packets: packets.to_vec(),
             segment,
-        });
+        };
+        if let Some(faults) = faults {
+            faults.apply(&run, under_way);
+            return;
+        }
+        let sent = packets
+            .chunks(segment)
+            .map(|packet| (*flow, packet.to_vec()));
+        log.extend(sent);
+        under_way.push_back(run);
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
@@ -205,6 +260,22 @@ impl RoceBed {
     /// Lets nothing arrive at an address.
     pub(crate) fn silence(&self, address: IpAddr) {
         lock(&self.wire).silent = Some(address);
+    }
+
+    /// Lets the network have faults from now on.
+    pub(crate) fn disturb(&self, faults: Faults) {
+        lock(&self.wire).faults = Some(faults);
+    }
+
+    /// Moves packets, or the time to the next timer; false if there is neither.
+    pub(crate) fn go_on(&self) -> bool {
+        if self.step() {
+            return true;
+        }
+        let drivers = self.drivers.borrow();
+        let next = drivers.iter().filter_map(RoceDriver::deadline).min();
+        next.inspect(|next| self.now.set(self.now.get().max(*next)))
+            .is_some()
     }
 
     /// Puts a packet on the wire.
