@@ -1,5 +1,7 @@
 //! Options of an adapter.
 
+use core::time::Duration;
+
 use crate::proto::PathMtu;
 
 /// Options of an adapter.
@@ -30,6 +32,10 @@ pub struct RoceOptions {
     ///
     /// 20 is 10.24 ms.
     pub not_ready_timer: u8,
+    /// Silence of a peer after which an idle connection is probed; `None` for never (ROCE-53).
+    ///
+    /// A peer that does not answer the probe breaks the connection, as it would break a request.
+    pub keep_alive: Option<Duration>,
     /// Largest path MTU.
     pub mtu: PathMtu,
 }
@@ -60,6 +66,7 @@ impl RoceOptions {
             retries: 6,
             not_ready_retries: 6,
             not_ready_timer: 20,
+            keep_alive: None,
             mtu: PathMtu::Bytes4096,
         }
     }

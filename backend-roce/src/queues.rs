@@ -10,7 +10,7 @@ use dat_core::backend::{
     WorkSlot,
 };
 
-use crate::adapter::{ReceiveEntry, Segments, SendEntry, Work};
+use crate::adapter::{Pair, ReceiveEntry, Segments, SendEntry, Work};
 use crate::proto::memory::AtomicOperation;
 use crate::shared::Shared;
 
@@ -54,7 +54,7 @@ impl RoceSendQueue {
         let key = self.key;
         let used = self
             .shared
-            .enter(|adapter| adapter.pairs.get(key).map(|pair| pair.sends.len()));
+            .enter(|adapter| adapter.pairs.get(key).map(Pair::posted));
         self.known = used.unwrap_or(self.depth);
         self.known + self.committed.len() < self.depth
     }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
@@ -31,8 +32,14 @@ const GUID: u64 = 0x0244_4154;
 
 /// Returns a GUID of ours.
 pub(super) const fn guid(number: u32) -> u64 {
-    GUID << 32 | number as u64
+    GUID << 32 | (number as u64 & !TRANSLATED)
 }
+
+/// Set in the GUID of an acceptance if the addresses of the connection are translated (ROCE-48).
+const TRANSLATED: u64 = 1;
+
+/// Silence after which a translated connection is probed, before a translator forgets it (ROCE-53).
+const TRANSLATED_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const fn is_ours(guid: u64) -> bool {
     guid >> 32 == GUID
@@ -66,6 +73,8 @@ pub(crate) struct Link {
     waits: bool,
     /// Set once the peer has received the request.
     is_answered: bool,
+    /// Set if this is the passive side.
+    is_passive: bool,
     /// Times that the timer has expired.
     repeats: u32,
     is_ready: bool,
@@ -76,6 +85,13 @@ impl Link {
     /// Returns true if the peer is one of ours.
     pub(super) const fn is_marked(&self) -> bool {
         !self.path.single
+    }
+
+    /// Returns true if a packet comes from another address than the peer's, and may be followed.
+    ///
+    /// The active side sends to the address that it dialled, whatever its peer's packets come from.
+    pub(super) fn has_moved(&self, wire: &Flow) -> bool {
+        self.is_passive && self.is_marked() && wire.source() != self.path.wire.destination()
     }
 
     /// Returns the addresses that the ICRC of a packet with these addresses covers.
@@ -292,6 +308,7 @@ impl Adapter {
                 port: None,
                 waits: false,
                 is_answered: false,
+                is_passive: false,
                 repeats: 0,
                 is_ready: false,
                 timer: None,
@@ -317,7 +334,8 @@ impl Adapter {
     pub(crate) fn accept(&mut self, id: u32, key: usize, data: &[u8]) -> Result<(), BackendError> {
         let private_data = pack::<REPLY_PRIVATE>(data).ok_or(BackendError::Resources)?;
         let link = self.links.get(id).filter(|link| link.waits);
-        let request = link.ok_or(BackendError::State)?.request;
+        let link = link.ok_or(BackendError::State)?;
+        let (request, translated) = (link.request, link.path.wire != link.path.view);
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
         let shared_receive_queue = pair.shared.is_some();
@@ -330,14 +348,20 @@ impl Adapter {
             initiator_depth: reads_out.min(request.responder_resources),
             rnr_retry_count: self.options.not_ready_retries,
             shared_receive_queue,
-            guid: self.guid,
+            guid: self.guid | if translated { TRANSLATED } else { 0 },
             private_data,
         };
         let Some(agreement) = Agreement::passive(&request, &reply) else {
             self.qpns.remove(qpn);
             return Err(BackendError::State);
         };
-        self.start_pair(key, id, &agreement, State::Accepting);
+        self.start_pair(
+            key,
+            id,
+            &agreement,
+            State::Accepting,
+            self.options.keep_alive,
+        );
         if let Some(link) = self.links.get_mut(id) {
             link.waits = false;
             link.qpn = qpn;
@@ -350,7 +374,14 @@ impl Adapter {
     }
 
     /// Makes the transport of a queue pair.
-    fn start_pair(&mut self, key: usize, id: u32, agreement: &Agreement, state: State) {
+    fn start_pair(
+        &mut self,
+        key: usize,
+        id: u32,
+        agreement: &Agreement,
+        state: State,
+        keep_alive: Option<Duration>,
+    ) {
         let options = QueuePairOptions {
             window: self.options.window,
             timeout: self.options.timeout,
@@ -360,13 +391,24 @@ impl Adapter {
             remote_atomic: true,
         };
         if let Some(pair) = self.pairs.get_mut(key) {
-            let slots = pair.request_depth.max(1).next_power_of_two();
+            let probes = usize::from(keep_alive.is_some());
+            let slots = (pair.request_depth + probes).max(1).next_power_of_two();
             let slots: Box<[_]> = alloc::vec![RequestSlot::EMPTY; slots].into();
             let resources = usize::from(agreement.responder_resources);
             let resources: Box<[_]> = alloc::vec![ResourceSlot::EMPTY; resources].into();
             pair.transport = Some(QueuePair::new(agreement, &options, slots, resources));
             pair.link = Some(id);
             pair.state = state;
+            pair.keep_alive = keep_alive;
+            pair.heard = self.now;
+            self.probe(key);
+        }
+    }
+
+    /// Follows the peer of a connection to another address (ROCE-52).
+    pub(super) fn follow(&mut self, id: u32, wire: &Flow) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.path.wire = wire.reversed();
         }
     }
 
@@ -485,6 +527,9 @@ impl Adapter {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
+        if matches!(mad.message, Message::DisconnectRequest { .. }) && link.has_moved(wire) {
+            link.path.wire = wire.reversed();
+        }
         let event = link.connection.receive(&mad, self.now);
         self.link_event(id, event);
     }
@@ -532,6 +577,9 @@ impl Adapter {
         let known = self.incoming.get(&(request.guid, request.local_id));
         if let Some(id) = known.copied() {
             if let Some(link) = self.links.get_mut(id) {
+                if link.has_moved(wire) {
+                    link.path.wire = wire.reversed();
+                }
                 let event = link.connection.receive(mad, self.now);
                 self.link_event(id, event);
             }
@@ -589,6 +637,7 @@ impl Adapter {
                 port,
                 waits: true,
                 is_answered: false,
+                is_passive: true,
                 repeats: 0,
                 is_ready: false,
                 timer: None,
@@ -742,7 +791,14 @@ impl Adapter {
         let Some((key, agreement)) = link.pair.zip(Agreement::active(&link.request, reply)) else {
             return;
         };
-        self.start_pair(key, id, &agreement, State::Connected);
+        let is_translated = is_ours(reply.guid) && reply.guid & TRANSLATED != 0;
+        let asked = self.options.keep_alive;
+        let keep_alive = match asked {
+            _ if !is_translated => asked,
+            Some(asked) => Some(asked.min(TRANSLATED_KEEP_ALIVE)),
+            None => Some(TRANSLATED_KEEP_ALIVE),
+        };
+        self.start_pair(key, id, &agreement, State::Connected, keep_alive);
         if let Some(queue_pair) = self.pairs.get(key).map(|pair| pair.token) {
             self.raise(ControlEvent::Established {
                 queue_pair,
@@ -879,6 +935,7 @@ impl Adapter {
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: &Timer| match timer {
             Timer::Pair(_) => true,
+            Timer::Probe(_) => false,
             Timer::Link(id) => self.links.get(*id).is_some_and(|link| {
                 let state = link.connection.state();
                 let unanswered = state == LinkState::RequestSent && !link.is_answered;

@@ -20,6 +20,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::time::Duration;
 
 use dat_core::backend::{Completion, ControlEvent};
 use dat_core::flags::DtoStatus;
@@ -59,6 +60,8 @@ const ENDED: usize = usize::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Pair(usize),
+    /// A probe of the peer of a queue pair.
+    Probe(usize),
     Link(u32),
 }
 
@@ -100,6 +103,11 @@ pub(crate) struct Adapter {
     /// Set by a control event, until its caller has told the consumer.
     pub(crate) raised: bool,
     pub(crate) counts: AdapterCounts,
+}
+
+fn after(start: Instant, period: Duration) -> Instant {
+    let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+    Instant::from_micros(start.as_micros().saturating_add(period))
 }
 
 fn numbers<T>(kind: NumberKind, secret: [u8; 16], count: usize) -> NumberTable<'static, T> {
@@ -451,11 +459,16 @@ impl Adapter {
         {
             self.memories.cancel_bind(window_key);
         }
-        let Some(pair) = self.pairs.get(key) else {
+        let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
+        if matches!(entry.work, Work::Probe) {
+            pair.probes -= 1;
+            return;
+        }
         let completion = pair.completion(entry.token, status, entry.length);
-        self.add_completion(pair.request_queue, key, completion, None);
+        let queue = pair.request_queue;
+        self.add_completion(queue, key, completion, None);
     }
 
     fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
@@ -522,12 +535,15 @@ impl Adapter {
         pair.link = None;
         let sends = core::mem::take(&mut pair.sends);
         pair.first = 0;
+        pair.probes = 0;
+        let probe_at = pair.probe_at.take();
         pair.receives.clear();
         let taken = pair.current.take().is_some();
         let timer = pair.timer.take();
         let (shared, token) = (pair.shared, pair.token);
         let queues = pair.completion_queues();
         self.set_timer(Timer::Pair(key), timer, None);
+        self.set_timer(Timer::Probe(key), probe_at, None);
         for entry in sends {
             if let Work::Bind(_, window_key) = entry.work {
                 self.memories.cancel_bind(window_key);
@@ -631,10 +647,10 @@ impl Adapter {
             self.counts.dropped += 1;
             return;
         };
-        let Some((view, is_marked)) = self
+        let Some((view, is_marked, has_moved)) = self
             .links
             .get(link)
-            .map(|link| (link.view(wire), link.is_marked()))
+            .map(|link| (link.view(wire), link.is_marked(), link.has_moved(wire)))
         else {
             return;
         };
@@ -673,6 +689,8 @@ impl Adapter {
             sends,
             first: pair.first,
         };
+        pair.heard = self.now;
+        let before = transport.progress();
         let shared_key = pair.shared;
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
         let mut queue = Receives {
@@ -685,6 +703,11 @@ impl Adapter {
         let had_current = queue.current.is_some();
         let done = transport.receive(self.now, &packet, &mut access, &mut queue);
         let takes = !had_current && queue.current.is_some();
+        // An old packet, or a forged one, may come from anywhere (ROCE-52).
+        let follows = has_moved && transport.progress() != before;
+        if follows {
+            self.follow(link, wire);
+        }
         if let Some(done) = done {
             self.complete_receive(key, &done);
         }
@@ -707,6 +730,7 @@ impl Adapter {
             self.timers.pop_first();
             match timer {
                 Timer::Link(id) => self.expire_link(id),
+                Timer::Probe(key) => self.probe(key),
                 Timer::Pair(key) => {
                     if let Some(pair) = self.pairs.get_mut(key) {
                         pair.timer = None;
@@ -718,6 +742,34 @@ impl Adapter {
                     }
                 }
             }
+        }
+    }
+
+    /// Probes the peer of an idle connection that has been silent, or sets the timer again.
+    ///
+    /// Packets do not set the timer, so that it costs them nothing.
+    fn probe(&mut self, key: usize) {
+        let now = self.now;
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        pair.probe_at = None;
+        let Some(period) = pair.keep_alive.filter(|_| pair.is_open()) else {
+            return;
+        };
+        let mut next = after(pair.heard, period);
+        if next <= now {
+            next = after(now, period);
+            // A request under way finds out by itself.
+            if pair.state == State::Connected && pair.sends.is_empty() {
+                pair.probes += 1;
+                self.post_request(key, SendEntry::PROBE);
+                self.set_ready(key);
+            }
+        }
+        if let Some(pair) = self.pairs.get_mut(key) {
+            pair.probe_at = Some(next);
+            self.set_timer(Timer::Probe(key), None, Some(next));
         }
     }
 

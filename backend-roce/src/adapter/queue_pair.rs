@@ -1,6 +1,7 @@
 //! Queue pairs of an adapter.
 
 use alloc::collections::VecDeque;
+use core::time::Duration;
 
 use dat_core::backend::{
     BindRequest, Completion, QueuePairRequest, RemoteRange, Segment, SendFlags,
@@ -48,6 +49,8 @@ pub(crate) enum Work {
     Atomic(RemoteRange, AtomicOperation),
     /// A bind, with the new key of the window.
     Bind(BindRequest, u32),
+    /// A probe of the peer, which has no completion.
+    Probe,
 }
 
 impl Work {
@@ -72,6 +75,11 @@ impl Work {
                 operation,
             },
             Self::Bind(..) => Operation::Local,
+            // A Write of 0 bytes needs no key (ROCE-111).
+            Self::Probe => Operation::Write {
+                remote: RemoteAddress { key: 0, address: 0 },
+                immediate: None,
+            },
         }
     }
 }
@@ -87,6 +95,15 @@ pub(crate) struct SendEntry {
 }
 
 impl SendEntry {
+    /// A probe of the peer.
+    pub(crate) const PROBE: Self = Self {
+        token: 0,
+        work: Work::Probe,
+        length: 0,
+        flags: SendFlags::empty(),
+        segments: Segments::new(),
+    };
+
     /// Returns the request of the transport; `position` names it.
     pub(crate) fn request(&self, position: u64) -> Request {
         Request {
@@ -186,8 +203,16 @@ pub(crate) struct Pair {
     pub(crate) transport: Option<QueuePair<'static>>,
     /// Communication id of the connection.
     pub(crate) link: Option<u32>,
-    /// Posted requests that are not complete.
+    /// Posted requests that are not complete, and probes.
     pub(crate) sends: VecDeque<SendEntry>,
+    /// Number of probes among them.
+    pub(crate) probes: usize,
+    /// Silence of the peer after which it is probed.
+    pub(crate) keep_alive: Option<Duration>,
+    /// Time of the last packet of the peer.
+    pub(crate) heard: Instant,
+    /// Timer of the next probe.
+    pub(crate) probe_at: Option<Instant>,
     /// Position of the oldest one.
     pub(crate) first: u64,
     pub(crate) receives: VecDeque<ReceiveEntry>,
@@ -208,6 +233,11 @@ fn count(value: i32) -> usize {
 }
 
 impl Pair {
+    /// Returns the number of the consumer's requests that are not complete.
+    pub(crate) fn posted(&self) -> usize {
+        self.sends.len() - self.probes
+    }
+
     pub(crate) fn new(request: &QueuePairRequest) -> Self {
         let mut pair = Self {
             token: 0,
@@ -223,6 +253,10 @@ impl Pair {
             transport: None,
             link: None,
             sends: VecDeque::new(),
+            probes: 0,
+            keep_alive: None,
+            heard: Instant::ZERO,
+            probe_at: None,
             first: 0,
             receives: VecDeque::new(),
             current: None,

@@ -246,6 +246,13 @@ impl<'s> QueuePair<'s> {
         self.responder.end()
     }
 
+    /// Returns the expected PSN and the oldest unacknowledged one.
+    ///
+    /// Only valid packets of the peer that are in order change them.
+    pub const fn progress(&self) -> (Psn, Psn) {
+        (self.responder.expected(), self.requester.unacknowledged())
+    }
+
     /// Returns the counts of both halves.
     pub const fn counts(&self) -> (RequesterCounts, ResponderCounts) {
         (self.requester.counts(), self.responder.counts())

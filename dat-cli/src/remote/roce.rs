@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use backend_roce::{RoceBackend, RoceOptions, RoceWait, parse_address};
 use dat_core::attributes::IaAddress;
@@ -14,6 +15,9 @@ use crate::perf::Counters;
 
 /// The name of the device, which may be followed by `://` and an address of this host.
 pub(crate) const DEVICE: &str = "roce";
+
+/// Silence of a peer after which its connection is probed, so that a peer that is gone is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Returns true if a name is one of these devices.
 pub(crate) fn is_named(name: &str) -> bool {
@@ -59,7 +63,8 @@ impl Transport for Roce {
         };
         let address = device.addresses.iter().find_map(|own| own.socket_address());
         let address = address.ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
-        let options = RoceOptions::random().map_err(failed)?;
+        let mut options = RoceOptions::random().map_err(failed)?;
+        options.keep_alive = Some(KEEP_ALIVE);
         let backend = RoceBackend::open(address, options).map_err(failed)?;
         let wait = backend.wait();
         Ok((backend, wait))

@@ -241,6 +241,11 @@ impl<'s> Requester<'s> {
         self.ended
     }
 
+    /// Returns the PSN of the oldest packet that is not acknowledged.
+    pub const fn unacknowledged(&self) -> Psn {
+        self.unacknowledged
+    }
+
     /// Returns true if every posted request is complete.
     pub const fn is_idle(&self) -> bool {
         self.open == self.posted

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use backend_roce::RoceBackend;
 use backend_roce::proto::connection::{Mad, Message, decode_packet};
+use backend_roce::proto::icrc::Flow;
 use backend_roce::proto::packet::Packet;
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
@@ -700,4 +701,128 @@ fn counts_tell_what_each_side_did() {
     reset.unwrap();
     assert!(left.device.driver().connection_counts().is_empty());
     assert_eq!(left.device.counts().requester, requester);
+}
+
+/// Moves the time on by seconds.
+fn pass(bed: &RoceBed, seconds: u32) {
+    bed.advance(bed.now().after(seconds * 1_000_000).unwrap());
+}
+
+fn is_broken(node: &mut Node, bed: &RoceBed) -> bool {
+    let event = node.device.poll_control(bed.now());
+    matches!(event, Some(ControlEvent::Broken { .. }))
+}
+
+/// An idle connection is probed if its adapter is asked to; the consumer sees nothing of it.
+///
+/// Spec: ROCE-53
+#[test]
+fn an_idle_connection_is_probed_if_that_is_asked_for() {
+    let bed = RoceBed::new();
+    let (left, right) = connect(&bed, 7174);
+    let packets = bed.log().len();
+    pass(&bed, 3600);
+    assert_eq!(bed.log().len(), packets, "an idle connection says nothing");
+    assert_eq!(left.device.counts().requester.posts, 0);
+    drop((left, right));
+
+    let bed = RoceBed::new();
+    bed.keep_alive(std::time::Duration::from_secs(10));
+    let (mut left, mut right) = connect(&bed, 7174);
+    pass(&bed, 100);
+    let probes = left.device.counts().requester.posts + right.device.counts().requester.posts;
+    // Each probe is heard by the other side, whose time begins anew.
+    assert!((5..=20).contains(&probes), "{probes}");
+    assert_eq!(left.queue.poll(), Ok(None));
+    assert_eq!(right.queue.poll(), Ok(None));
+    check_message(&bed, &mut left, &mut right);
+    check_message(&bed, &mut right, &mut left);
+    // All requests of the queue are the consumer's.
+    let depth = EpAttributes::DEFAULT.max_request_dtos;
+    let (_, source, _) = left.memory(vec![0; 8]);
+    bed.silence(right.address().socket_address().unwrap().ip());
+    pass(&bed, 12);
+    for _ in 0..depth {
+        let request = SendRequest {
+            token: 9,
+            operation: SendOperation::Send,
+            flags: SendFlags::empty(),
+        };
+        left.pair.send.post(&request, &[source]).unwrap();
+    }
+    // The peer has gone: what was posted is flushed, and the probe is not told.
+    pass(&bed, 60);
+    let mut statuses = Vec::new();
+    while let Some(completion) = left.queue.poll().unwrap() {
+        assert_eq!(completion.token, 9);
+        statuses.push(completion.status);
+    }
+    assert_eq!(statuses, vec![DtoStatus::Flushed; depth as usize]);
+    assert!(is_broken(&mut left, &bed));
+    assert!(!is_broken(&mut left, &bed));
+}
+
+/// A peer that went silent breaks an idle connection that is probed, and no other one.
+///
+/// Spec: ROCE-53
+#[test]
+fn a_probe_without_an_answer_breaks_the_connection() {
+    for asked in [false, true] {
+        let bed = RoceBed::new();
+        if asked {
+            bed.keep_alive(std::time::Duration::from_secs(10));
+        }
+        let (mut left, right) = connect(&bed, 7174);
+        bed.silence(right.address().socket_address().unwrap().ip());
+        pass(&bed, 60);
+        assert_eq!(is_broken(&mut left, &bed), asked);
+        assert_eq!(left.queue.poll(), Ok(None));
+    }
+}
+
+/// The passive side follows a peer whose address changes, and no old packet from elsewhere.
+///
+/// Spec: ROCE-48, ROCE-52, ROCE-53
+#[test]
+fn a_peer_whose_address_changes_is_followed() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+    let inside = left.address().socket_address().unwrap();
+    let outside = |port| SocketAddr::new(Ipv4Addr::new(198, 51, 100, 7).into(), port);
+    bed.translate(inside, outside(40_007));
+    join(&bed, &mut left, &mut right, 7174);
+    check_message(&bed, &mut left, &mut right);
+    // The translator has forgotten the connection: what the passive side sends is refused.
+    bed.translate(inside, outside(40_008));
+    // An old packet of the peer, from somebody else.
+    let old = bed.log().into_iter().rfind(|(flow, packet)| {
+        flow.source() == inside && packet.len() > 64 && mad(packet).is_none()
+    });
+    let (mut flow, packet) = old.unwrap();
+    let stranger = SocketAddr::new(Ipv4Addr::new(203, 0, 113, 9).into(), 5);
+    flow = Flow::between(stranger, flow.destination()).unwrap();
+    bed.inject(&flow, &packet);
+    while bed.step() {}
+    let to = |address: SocketAddr| {
+        let log = bed.log();
+        log.iter()
+            .filter(|(flow, _)| flow.destination() == address)
+            .count()
+    };
+    assert_eq!(to(stranger), 0);
+    // The active side was told that it is translated, and probes before long.
+    let before = to(outside(40_008));
+    pass(&bed, 16);
+    assert!(to(outside(40_008)) > before);
+    check_message(&bed, &mut right, &mut left);
+    check_message(&bed, &mut left, &mut right);
+    // A disconnect from yet another address is answered there.
+    bed.translate(inside, outside(40_009));
+    left.device
+        .disconnect(left.pair.key, DisconnectMode::Graceful);
+    right.until(&bed, |event| {
+        matches!(event, ControlEvent::Disconnected { .. }).then_some(())
+    });
+    while bed.step() {}
+    assert!(to(outside(40_009)) > 0);
 }

@@ -230,14 +230,13 @@ fn run(seed: u64, operations: usize) -> Outcome {
     let mut sides = [Side::new(left, right), Side::new(right, left)];
     let (mut posted, mut done, mut idle) = (0, 0, 0);
     while done < operations {
-        for at in 0..2 {
+        for (at, side) in sides.iter_mut().enumerate() {
             let [left, right] = &mut nodes;
             let (here, there) = if at == 0 {
                 (left, right)
             } else {
                 (right, left)
             };
-            let side = &mut sides[at];
             if random.u32(..4) > 0 {
                 side.post_late(there);
             }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::exceptions::exceptions;
 use backend_roce::port::{Arrival, ClaimError, Port, Route};
@@ -225,6 +226,8 @@ pub(crate) struct RoceBed {
     now: Cell<Instant>,
     /// Set if the last step did nothing.
     was_idle: Cell<bool>,
+    /// Option of the devices that are made next.
+    keep_alive: Cell<Option<Duration>>,
 }
 
 impl RoceBed {
@@ -234,7 +237,13 @@ impl RoceBed {
             drivers: std::cell::RefCell::default(),
             now: Cell::new(Instant::ZERO),
             was_idle: Cell::new(false),
+            keep_alive: Cell::new(None),
         }
+    }
+
+    /// Lets the devices that are made next probe their peers.
+    pub(crate) fn keep_alive(&self, period: Duration) {
+        self.keep_alive.set(Some(period));
     }
 
     /// Connection requests that may wait at a device.
@@ -308,6 +317,7 @@ impl RoceBed {
         options.keys = 1024;
         options.backlog = Self::BACKLOG;
         options.not_ready_timer = 12;
+        options.keep_alive = self.keep_alive.get();
         let backend = RoceBackend::over(port, options);
         drivers.push(backend.driver());
         backend
