@@ -116,7 +116,7 @@ pub mod time;
 
 pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
-pub use ia::{CloseError, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
+pub use ia::{CloseError, First, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
 pub use record::RecordSlot;
 #[cfg(feature = "std")]
 pub use storage::FreeLink;

@@ -13,18 +13,16 @@ use dat_core::backend::{Backend, BackendError, PRIVATE_DATA_MAX};
 use dat_core::event::{Wait, WakeReason};
 use dat_core::flags::{CloseFlags, HandleKind, IaFields, LMR_COOKIE_SIZE, ProviderFields};
 use dat_core::id::Handle;
-use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_core::{Error, Result, Subtype};
-use dat_storage::{Limits, OwnedIa};
 
 use crate::agents;
 use crate::backoff::Backoff;
 use crate::boundary::{
-    Entered, NamedAttributes, PerProcess, Slot, SocketAddress, detects_forks, has_memory,
-    keep_small, start_thread,
+    Entered, Kept, NamedAttributes, Numbered, PerProcess, Placed, Shut, Slot, SocketAddress,
+    detects_forks, has_memory, keep_small, start_thread,
 };
-use crate::handles::{self, CHandle, Cells, reserve};
+use crate::handles::{self, CHandle, Cells, Reserved, reserve};
 
 /// A backend that the C libraries can open.
 pub(crate) trait Host:
@@ -33,7 +31,9 @@ pub(crate) trait Host:
         SendQueue: 'static,
         ReceiveQueue: 'static,
         SharedReceiveQueue: 'static,
-    > + 'static
+    > + Numbered
+    + Sized
+    + 'static
 {
     /// The object that a thread sleeps on.
     type Wait: Wait + Send;
@@ -55,6 +55,12 @@ pub(crate) trait Host:
 
     /// Returns the current time.
     fn now(ground: &Self::Ground) -> Instant;
+
+    /// Returns the adapters that are shut.
+    fn shut() -> &'static Shut<Self>;
+
+    /// Returns the adapter's data of this backend, if it is one of this backend.
+    fn of(adapter: &Adapter) -> Option<&Opened<Self>>;
 }
 
 impl Host for MockBackend {
@@ -73,6 +79,20 @@ impl Host for MockBackend {
 
     fn now(fabric: &Fabric) -> Instant {
         fabric.now()
+    }
+
+    fn shut() -> &'static Shut<Self> {
+        static SHUT: Shut<MockBackend> = PerProcess::new();
+        &SHUT
+    }
+
+    #[inline(always)]
+    fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
+        match &adapter.device {
+            Device::Mock(opened) => Some(opened),
+            #[cfg(feature = "verbs")]
+            Device::Verbs(_) => None,
+        }
     }
 }
 
@@ -94,6 +114,19 @@ impl Host for backend_verbs::VerbsBackend {
     fn now(_: &Self::Ground) -> Instant {
         dat_core::event::ThreadWait::clock()
     }
+
+    fn shut() -> &'static Shut<Self> {
+        static SHUT: Shut<backend_verbs::VerbsBackend> = PerProcess::new();
+        &SHUT
+    }
+
+    #[inline(always)]
+    fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
+        match &adapter.device {
+            Device::Verbs(opened) => Some(opened),
+            Device::Mock(_) => None,
+        }
+    }
 }
 
 /// Longest sleep, in microseconds, between two checks whether the thread was cancelled.
@@ -101,7 +134,7 @@ const SLICE_MICROS: u64 = 100_000;
 
 /// An open adapter of one backend.
 pub(crate) struct Opened<B: Host> {
-    pub(crate) ia: OwnedIa<B, HostLock>,
+    pub(crate) ia: Kept<B>,
     ground: B::Ground,
     /// Sleepers that no thread uses.
     sleepers: Mutex<Vec<B::Wait>>,
@@ -113,29 +146,21 @@ impl<B: Host> Opened<B> {
     /// Its tables start small, and grow.
     ///
     /// # Errors
-    /// Those of `OwnedIa::open`.
+    /// Those of `Kept::open`.
     pub(crate) fn open(backend: B, ground: B::Ground, async_evd_min_qlen: i32) -> Result<Self> {
-        let ia = OwnedIa::open(backend, &Limits::default(), async_evd_min_qlen);
         Ok(Self {
-            ia: ia.map_err(|refused| refused.error)?,
+            ia: Kept::open(backend, async_evd_min_qlen)?,
             ground,
             sleepers: Mutex::new(Vec::new()),
         })
-    }
-
-    /// Returns true if there is memory for the allocations of a post.
-    #[inline(always)]
-    pub(crate) fn may_post(&self) -> bool {
-        !B::POSTS_ALLOCATE || has_memory()
     }
 
     /// Checks that there is memory for the allocations of a post.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted.
-    #[inline(always)]
     pub(crate) fn check_post(&self) -> Result<()> {
-        if self.may_post() {
+        if !B::POSTS_ALLOCATE || has_memory() {
             return Ok(());
         }
         Err(Error::insufficient_resources(Subtype::ResourceMemory))
@@ -335,6 +360,7 @@ pub(crate) fn abandon_all() {
     }
     FIRST.store(reached, Ordering::Relaxed);
     OPEN.store(0, Ordering::Relaxed);
+    handles::abandon_all();
 }
 
 /// A device that can be opened.
@@ -385,9 +411,9 @@ impl Adapter {
         let device = opening.open(async_evd_min_qlen)?;
         let slot_number = u32::try_from(index).map_err(|_| full)?;
         let limits = match &device {
-            Device::Mock(opened) => *OwnedIa::limits(&opened.ia),
+            Device::Mock(opened) => opened.ia.limits(),
             #[cfg(feature = "verbs")]
-            Device::Verbs(opened) => *OwnedIa::limits(&opened.ia),
+            Device::Verbs(opened) => opened.ia.limits(),
         };
         let cells = Cells::new(registered.provider, slot_number, |kind| limits.of(kind))?;
         cells.make_room(HandleKind::Ia)?;
@@ -526,6 +552,16 @@ impl Adapter {
         if count.is_multiple_of(EMPTY_DEQUEUES) {
             thread::yield_now();
         }
+    }
+
+    /// Returns the handle of an endpoint or a queue that was just made.
+    pub(crate) fn publish(
+        entered: &Entered<'static, Self>,
+        cell: Reserved,
+        made: Handle,
+    ) -> CHandle {
+        let placed = Placed::of(entered, made);
+        entered.cells.publish_at(cell, placed)
     }
 
     /// Retires the handle of an object that is gone, and drops its attachment.

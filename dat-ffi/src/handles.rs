@@ -19,7 +19,9 @@ use dat_core::id::{EpId, Handle};
 use dat_core::{Error, Result, Subtype};
 use dat_storage::Words;
 
-use crate::boundary::{self, PerProcess, has_memory};
+#[cfg(feature = "verbs")]
+use crate::adapter::Host;
+use crate::boundary::{self, PerProcess, Place, Placed, has_memory};
 
 /// Maximum number of objects of this process, including the cells in quarantine.
 const CELLS: usize = 1 << 18;
@@ -80,14 +82,16 @@ impl CHandle {
         (object.kind() == Some(kind)).then(|| (object, cell.slot()))
     }
 
+    /// Returns true if posts and dequeues of the object are those of this backend.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn is_of<B: Host>(self) -> bool {
+        self.cell().is_some_and(|cell| cell.place.is_of::<B>())
+    }
+
     /// Returns the cell at this address.
     #[inline]
     pub(crate) fn cell(self) -> Option<&'static Cell> {
-        let offset = self.0.wrapping_sub(ptr::from_ref(&ARENA).addr());
-        if !offset.is_multiple_of(size_of::<Cell>()) {
-            return None;
-        }
-        ARENA.get(offset / size_of::<Cell>())
+        boundary::element_at(&ARENA, self.0)
     }
 }
 
@@ -96,15 +100,15 @@ const NOTHING: Handle = Handle::from_raw(u64::MAX);
 
 /// Memory that a handle points to; all zero until it is first used.
 #[derive(Debug)]
-#[repr(C, align(32))]
+#[repr(C, align(64))]
 pub(crate) struct Cell {
     /// Address of the table that a registry calls through. It stays when the object is gone, so
     /// that a call with a stale handle still reaches this library.
     provider: AtomicUsize,
     /// The core's handle of the object; null if there is none.
     object: AtomicU64,
-    /// The core's handle of the object or else the former one, for late events.
-    latest: AtomicU64,
+    /// The object or else the former one, also for late events.
+    place: Place,
     /// Slot of the object's adapter.
     slot: AtomicU32,
     /// Value set by the creator of the object; 0 at first.
@@ -115,7 +119,7 @@ static ARENA: [Cell; CELLS] = [const {
     Cell {
         provider: AtomicUsize::new(0),
         object: AtomicU64::new(0),
-        latest: AtomicU64::new(0),
+        place: Place::EMPTY,
         slot: AtomicU32::new(0),
         mark: AtomicU32::new(0),
     }
@@ -141,6 +145,12 @@ impl Cell {
     #[inline]
     pub(crate) fn slot(&self) -> usize {
         self.slot.load(Ordering::Relaxed) as usize
+    }
+
+    /// Returns the place of the object or else the former one.
+    #[inline(always)]
+    pub(crate) const fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Sets the mark of the object, until the object is gone.
@@ -188,6 +198,16 @@ type Free = VecDeque<u32>;
 fn free_cells() -> MutexGuard<'static, Free> {
     static FREE: PerProcess<Mutex<Free>> = PerProcess::new();
     FREE.this().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the cells of the parent useless in a process that was just forked.
+///
+/// Takes no lock: the thread that had it may not be in this process.
+pub(crate) fn abandon_all() {
+    let used = FRESH.load(Ordering::Relaxed) as usize;
+    for cell in ARENA.iter().take(used) {
+        cell.place.abandon();
+    }
 }
 
 /// Keeps the cells on small pages, so that they take memory as they are used.
@@ -330,15 +350,21 @@ impl Cells {
 
     /// Returns the handle of an object that was just made.
     pub(crate) fn publish(&self, cell: Reserved, object: Handle) -> CHandle {
+        self.publish_at(cell, Placed::nowhere(object))
+    }
+
+    /// Returns the handle of an object that was just made, for calls that use its place.
+    pub(crate) fn publish_at(&self, cell: Reserved, placed: Placed) -> CHandle {
         let _turn = self.turn();
         // An event may have named the object already, so that it has a cell. It may even be gone
         // again.
-        self.known(object)
-            .unwrap_or_else(|| self.assign(cell, object))
+        self.known(placed.object())
+            .unwrap_or_else(|| self.assign(cell, placed))
     }
 
     /// Puts an object into a cell; the caller holds `turn`.
-    fn assign(&self, cell: Reserved, object: Handle) -> CHandle {
+    fn assign(&self, cell: Reserved, placed: Placed) -> CHandle {
+        let object = placed.object();
         let entry = object
             .kind()
             .and_then(|kind| self.table(kind)?.make(object.index()));
@@ -347,8 +373,10 @@ impl Cells {
             return CHandle::NULL;
         };
         let before = cell_of(entry.load(Ordering::Relaxed));
-        if let Some(before) = before.filter(|before| self.is_at(before, &before.latest, entry)) {
-            if before.latest.load(Ordering::Relaxed) > object.to_raw() {
+        if let Some(before) =
+            before.filter(|before| self.is_at(before, before.place.object(), entry))
+        {
+            if before.place.object().load(Ordering::Relaxed) > object.to_raw() {
                 // Generations grow: a later object has this index by now.
                 return CHandle::NULL;
             }
@@ -363,7 +391,7 @@ impl Cells {
         made.provider.store(self.provider, Ordering::Relaxed);
         made.slot.store(self.slot, Ordering::Relaxed);
         made.mark.store(0, Ordering::Relaxed);
-        made.latest.store(object.to_raw(), Ordering::Relaxed);
+        made.place.set(placed);
         made.object.store(object.to_raw(), Ordering::Release);
         entry.store(index.saturating_add(1), Ordering::Release);
         let kind = object.kind().map(|kind| kind.value() as usize);
@@ -417,7 +445,7 @@ impl Cells {
     #[inline]
     fn known_at(&self, entry: Option<&AtomicU32>, object: Handle) -> Option<CHandle> {
         let cell = cell_of(entry?.load(Ordering::Acquire))?;
-        (cell.latest.load(Ordering::Relaxed) == object.to_raw()).then(|| cell.c_handle())
+        (cell.place.object().load(Ordering::Relaxed) == object.to_raw()).then(|| cell.c_handle())
     }
 
     #[cold]
@@ -428,7 +456,7 @@ impl Cells {
         let _turn = self.turn();
         match (self.known(object), take_cell()) {
             (Some(handle), _) => handle,
-            (None, Some(cell)) => self.assign(cell, object),
+            (None, Some(cell)) => self.assign(cell, Placed::nowhere(object)),
             (None, None) => CHandle::NULL,
         }
     }

@@ -56,6 +56,18 @@ impl<B: Backend + 'static, L: RawLock + 'static> OwnedIa<B, L> {
         Ok(Self { ia, reservation })
     }
 
+    /// Opens an adapter that was shut again, in the same storage, as [`Ia::reopen`].
+    ///
+    /// # Errors
+    /// Those of [`Ia::reopen`].
+    pub fn reopen(
+        this: &mut Self,
+        backend: B,
+        async_evd_min_qlen: i32,
+    ) -> Result<(), OpenError<B>> {
+        this.ia.reopen(backend, async_evd_min_qlen)
+    }
+
     /// Returns the sizes up to which the tables grow.
     pub const fn limits(this: &Self) -> &Limits {
         this.reservation.limits()

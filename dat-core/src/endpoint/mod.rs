@@ -30,9 +30,10 @@ pub(crate) use endpoint::Limit;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 pub use extended::Extended;
 pub(crate) use link::Ending;
-pub(crate) use post::send_flags;
+pub(crate) use post::{Refusal, Request, send_flags};
 pub use query::{EpParam, EpStatus, RecvQuery};
-pub(crate) use refuse::{not_ready, refused_flags};
+pub(crate) use receive::Receive;
+pub(crate) use refuse::{not_ready, refused_by_device, refused_flags};
 pub(crate) use srq::SharedReceives;
 pub use srq::{SrqParam, SrqSlot};
 #[cfg(test)]

@@ -32,13 +32,13 @@ pub(super) const NO_REMOTE: RmrTriplet = RmrTriplet {
 
 /// A request as the consumer posts it.
 #[derive(Clone, Copy)]
-pub(super) struct Request<'a> {
-    pub(super) ep: EpId,
-    pub(super) segments: &'a [LmrTriplet],
-    pub(super) cookie: u64,
-    pub(super) remote: &'a RmrTriplet,
-    pub(super) flags: CompletionFlags,
-    pub(super) operation: DtoOperation,
+pub(crate) struct Request<'a> {
+    pub(crate) ep: EpId,
+    pub(crate) segments: &'a [LmrTriplet],
+    pub(crate) cookie: u64,
+    pub(crate) remote: &'a RmrTriplet,
+    pub(crate) flags: CompletionFlags,
+    pub(crate) operation: DtoOperation,
 }
 
 /// Reason for a refused post; `refuse.rs` converts it to an error.
@@ -234,7 +234,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Commits a request, of which no segment is empty; rings if `rings`.
     #[inline(always)]
-    fn enqueue<'a>(
+    pub(crate) fn enqueue<'a>(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         request: Request<'a>,

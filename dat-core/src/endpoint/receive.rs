@@ -22,11 +22,11 @@ const FOR_CONSUMING_ENDPOINT: Posting = Posting::new(RECEIVE, Report::CONSUMING_
 
 /// A receive as the consumer posts it.
 #[derive(Clone, Copy)]
-pub(super) struct Receive<'a> {
-    pub(super) ep: EpId,
-    pub(super) segments: &'a [LmrTriplet],
-    pub(super) cookie: u64,
-    pub(super) flags: CompletionFlags,
+pub(crate) struct Receive<'a> {
+    pub(crate) ep: EpId,
+    pub(crate) segments: &'a [LmrTriplet],
+    pub(crate) cookie: u64,
+    pub(crate) flags: CompletionFlags,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
@@ -108,7 +108,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Commits a receive whose `segments` are not empty; rings if `rings`.
     #[inline(always)]
-    fn enqueue_receive<'a>(
+    pub(crate) fn enqueue_receive<'a>(
         &self,
         side: &mut ReceiveSide<B::ReceiveQueue>,
         receive: Receive<'a>,
@@ -195,7 +195,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Posts a buffer whose `segments` are not empty.
     #[inline(always)]
-    fn enqueue_shared_receive<'a>(
+    pub(crate) fn enqueue_shared_receive<'a>(
         &self,
         slot: &SrqSlot<B::SharedReceiveQueue, L>,
         shared: &mut SharedReceives<B::SharedReceiveQueue>,

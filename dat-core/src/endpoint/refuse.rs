@@ -207,7 +207,7 @@ pub(crate) fn out_of_room(refusal: &Refusal, subtype: Subtype) -> Error {
 
 /// As `out_of_room`, for a refusal by the device.
 #[cold]
-pub(super) fn refused_by_device(subtype: Subtype) -> Error {
+pub(crate) fn refused_by_device(subtype: Subtype) -> Error {
     out_of_room(&Refusal::Device, subtype)
 }
 

@@ -28,8 +28,8 @@ pub use event::{
     ExtendedOperation, REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK,
     RmrBindCompletion,
 };
-pub(crate) use queue::EvdConfig;
 pub use queue::EvdSlot;
+pub(crate) use queue::{EvdConfig, Head};
 pub use slot::EventSlot;
 pub(crate) use stream::OwnWait;
 #[cfg(feature = "std")]

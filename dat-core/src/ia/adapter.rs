@@ -153,6 +153,63 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         })
     }
 
+    /// Opens a shut adapter again, on another backend, with the tables that it has.
+    ///
+    /// Slots stay where they are, and generations go on: handles from before stay stale. Other
+    /// threads may hold addresses of slots meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open): the adapter stays shut. INVALID_STATE (IA_IN_USE): it was open.
+    pub fn reopen(
+        &mut self,
+        backend: B,
+        async_evd_min_qlen: i32,
+    ) -> core::result::Result<(), OpenError<B>> {
+        let refused = |error, backend| Err(OpenError { error, backend });
+        if self.control.with(|control| control.backend.is_some()) {
+            return refused(Error::invalid_state(Subtype::InvalidStateIaInUse), backend);
+        }
+        let Some(tag) = InstanceTag::take() else {
+            let full = Error::insufficient_resources(Subtype::ResourceMemory);
+            return refused(full.because(Cause::TableFull), backend);
+        };
+        let instance = tag.get();
+        self.shared.instance = instance;
+        self.shared.coherent = !backend.provider_attributes().lmr_sync_req;
+        self.shared.extensions = backend.extensions();
+        self.shared.tells_shared_ends = AtomicBool::new(false);
+        self.shared.posting = VisitList::new();
+        self.shared.waited_dispatchers = VisitList::new();
+        self.shared.waited_objects = VisitList::new();
+        self.control.with(|control| {
+            control.backend = Some(backend);
+            control.instance = instance;
+            control.cookies = 0;
+            control.sharing = VisitList::new();
+            control.closing = false;
+            control.context = 0;
+            control.watch = Watch::new();
+        });
+        self.async_evd = EvdId::NULL;
+        self.interrupts = AtomicU32::new(0);
+        self.progress_waker = AtomicWaker::new();
+        self.driver = Driver::new();
+        self.catastrophe = AtomicBool::new(false);
+        self._tag = tag;
+        self.forget_leftovers();
+        match self.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {
+            Ok(evd) => {
+                self.async_evd = evd;
+                Ok(())
+            }
+            Err(error) => match self.control.with(|control| control.backend.take()) {
+                Some(backend) => refused(error, backend),
+                // It was stored above, and only a shut takes it.
+                None => Ok(()),
+            },
+        }
+    }
+
     /// Returns the dispatcher of asynchronous events.
     pub fn async_evd(&self) -> EvdId {
         self.async_evd

@@ -121,6 +121,13 @@ impl<A> Slot<A> {
     }
 }
 
+impl<A> Entered<'_, A> {
+    /// Returns the address of the adapter.
+    pub(super) const fn address(&self) -> *mut A {
+        self.adapter.as_ptr()
+    }
+}
+
 impl<A: Sync> Entered<'_, A> {
     /// Takes the adapter out of the slot; returns false if another thread did.
     ///

@@ -153,7 +153,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         let made = with_device!(adapter, opened => {
             opened.ia.ep_create(pz, receive, request, connect, Some(&attributes))
         })?;
-        output.put(adapter.cells.publish(cell, made.into()));
+        output.put(Adapter::publish(&adapter, cell, made.into()));
         Ok(())
     })
 }
@@ -181,7 +181,7 @@ pub(crate) extern "C-unwind" fn create_with_srq<E: Edition>(
         let made = with_device!(adapter, opened => {
             opened.ia.ep_create_with_srq(pz, receive, request, connect, srq, &attributes)
         })?;
-        output.put(adapter.cells.publish(cell, made.into()));
+        output.put(Adapter::publish(&adapter, cell, made.into()));
         Ok(())
     })
 }

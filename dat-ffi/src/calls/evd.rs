@@ -3,13 +3,13 @@
 use dat_core::event::{Event, Waited};
 use dat_core::flags::{EvdFields, EvdFlags, HandleKind, TIMEOUT_INFINITE};
 use dat_core::id::{CnoId, EvdId};
-use dat_core::{Error, Result};
+use dat_core::{Error, First};
 
 use super::edition::Edition;
 use super::event;
-use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of, sheltered};
-use crate::adapter::{Adapter, with_device};
-use crate::boundary::{self, EvdParam, In, Out, Output, guarded, in_steps, uncancelled};
+use super::result::{Code, adapter, adapter_of, check_mask, code, named_of, sheltered};
+use crate::adapter::{Adapter, Host, with_device};
+use crate::boundary::{self, EvdParam, In, Out, guarded, in_steps, uncancelled};
 use crate::handles::CHandle;
 
 /// Mark of dispatchers that can get completions.
@@ -36,7 +36,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         let flags = EvdFlags::from_bits_retain(flags);
         let made =
             with_device!(adapter, opened => opened.ia.evd_create(min_qlen, cno_of(cno), flags))?;
-        let made = adapter.cells.publish(cell, made.into());
+        let made = Adapter::publish(&adapter, cell, made.into());
         if let Some(cell) = made.cell()
             && flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND)
         {
@@ -134,45 +134,54 @@ pub(crate) extern "C-unwind" fn post_software_event<E: Edition>(
 /// from OFA's provider: programs that poll, `dtest` among them, compare with the type only.
 ///
 /// Spec: EVG-01..04
-pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
-    if let Some((adapter, object)) = found(evd)
+pub(crate) extern "C" fn dequeue<E: Edition, B: Host>(
+    evd: CHandle,
+    event: Out<boundary::Event<E>>,
+) -> Code {
+    let mut is_empty = false;
+    if let Some(cell) = evd.cell()
         && let Ok(output) = event.required(2)
     {
-        let id = EvdId::from_handle(object);
-        let dequeued = with_device!(adapter, opened => opened.ia.evd_dequeue(id));
-        if let Ok(Event::Dto(completion)) = dequeued {
-            event::put_transfer(output, &completion, &adapter, evd);
-            return 0;
+        let taken = cell.place().dequeue::<B, _>(|cells, completion| {
+            event::put_transfer(output, event::transfer_of(cells, completion), evd);
+        });
+        match taken {
+            Some(First::Transfer(())) => return 0,
+            Some(First::Nothing) => is_empty = true,
+            None => {}
         }
-        return dequeue_slow(&{ dequeued }, &adapter, evd, output);
     }
-    // It is an error even if the handle has become valid meanwhile.
-    let invalid = Error::invalid_handle(HandleKind::Evd.subtype());
-    let refusal = named_of(evd, HandleKind::Evd).and_then(|_| event.required(2));
-    code::<E>(Err(refusal.err().unwrap_or(invalid)))
+    dequeue_slow::<E>(evd, event, is_empty)
 }
 
-/// Completes a dequeue that found no transfer; checks the device if the queue was empty.
+/// Dequeues any event, with all checks of the arguments.
+///
+/// Checks the device if the queue is empty; it was just found to be so if `is_empty` is set.
 #[inline(never)]
-fn dequeue_slow<E: Edition>(
-    dequeued: &Result<Event>,
-    adapter: &Adapter,
-    evd: CHandle,
-    output: Output<boundary::Event<E>>,
-) -> Code {
-    let mut dequeued = *dequeued;
+fn dequeue_slow<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>, is_empty: bool) -> Code {
+    let (adapter, object, output) = match named_of(evd, HandleKind::Evd)
+        .and_then(|(adapter, object)| Ok((adapter, object, event.required(2)?)))
+    {
+        Ok(found) => found,
+        Err(error) => return code::<E>(Err(error)),
+    };
+    let id = EvdId::from_handle(object);
+    let mut dequeued = match is_empty {
+        true => Err(Error::queue_empty()),
+        false => with_device!(adapter, opened => opened.ia.evd_dequeue(id)),
+    };
     if dequeued == Err(Error::queue_empty()) {
         with_device!(adapter, opened => if !opened.ia.is_quiet() {
             // `progress` may make system calls.
             dequeued = uncancelled(|| {
                 opened.ia.progress(opened.now());
-                opened.ia.evd_dequeue(EvdId::from_handle(evd.named()))
+                opened.ia.evd_dequeue(id)
             });
         });
     }
     match dequeued {
         Ok(event) => {
-            output.put(event::made_of(&event, adapter, evd));
+            output.put(event::made_of(&event, &adapter, evd));
             0
         }
         Err(error) if error == Error::queue_empty() => {
@@ -230,7 +239,8 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
         }) = ready
         {
             more.put(count(left));
-            event::put_transfer(output, &completion, &adapter, evd);
+            let transfer = event::transfer_of(&adapter.cells, &completion);
+            event::put_transfer(output, transfer, evd);
             return Ok(None);
         }
         Ok(Some((adapter, output, more, deadline)))

@@ -9,7 +9,7 @@ use crate::adapter::{Adapter, with_device};
 use crate::boundary::{
     self, ArrivalData, AsyncData, BindData, ConnectionData, EventData, Output, TransferData, lent,
 };
-use crate::handles::CHandle;
+use crate::handles::{CHandle, Cells};
 use crate::v2::extension::event_fields;
 
 /// Number of a software event.
@@ -71,17 +71,20 @@ fn extended<E: Edition>(
 #[inline(always)]
 pub(crate) fn put_transfer<E: Edition>(
     output: Output<boundary::Event<E>>,
-    completion: &DtoCompletion,
-    adapter: &Adapter,
+    transfer: TransferData<E>,
     evd: CHandle,
 ) {
-    output.put_transfer(TRANSFER, evd, transfer_of(completion, adapter));
+    output.put_transfer(TRANSFER, evd, transfer);
 }
 
+/// Converts a completed transfer.
 #[inline(always)]
-fn transfer_of<E: Edition>(completion: &DtoCompletion, adapter: &Adapter) -> TransferData<E> {
+pub(crate) fn transfer_of<E: Edition>(
+    cells: &Cells,
+    completion: &DtoCompletion,
+) -> TransferData<E> {
     TransferData {
-        ep: adapter.cells.of_endpoint(completion.ep),
+        ep: cells.of_endpoint(completion.ep),
         cookie: completion.cookie,
         status: completion.status.value(),
         transferred_length: E::Length::of(completion.transferred_length),
@@ -94,7 +97,7 @@ fn transfer_of<E: Edition>(completion: &DtoCompletion, adapter: &Adapter) -> Tra
 fn data_of<E: Edition>(event: &Event, adapter: &Adapter) -> EventData<E> {
     match event {
         Event::Dto(completion) => EventData {
-            transfer: transfer_of(completion, adapter),
+            transfer: transfer_of(&adapter.cells, completion),
         },
         other => other_data_of(other, adapter),
     }

@@ -2,14 +2,15 @@
 
 use dat_core::Error;
 use dat_core::Result;
+use dat_core::event::DtoOperation;
 use dat_core::flags::{CompletionFlags, HandleKind};
 use dat_core::id::{EpId, Handle, SrqId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 
 use super::edition::{Edition, Triplet};
-use super::result::{Code, code, found, named_of};
+use super::result::{Code, code, named_of};
 use crate::adapter::{Host, Opened, with_device};
-use crate::boundary::{In, List};
+use crate::boundary::{In, List, Place, has_memory};
 use crate::handles::CHandle;
 
 /// Argument positions of the number of segments and their list, in posts.
@@ -61,6 +62,28 @@ impl<E: Edition> Request<E> {
         }
     }
 
+    /// Posts one segment at a place; `None` if nothing was posted.
+    #[inline(always)]
+    fn post_at<B: Host>(
+        &self,
+        place: &Place,
+        segment: &LmrTriplet,
+        remote: &RmrTriplet,
+    ) -> Option<Result<()>> {
+        if B::POSTS_ALLOCATE && !has_memory() {
+            return None;
+        }
+        let (cookie, flags) = (self.cookie, self.flags);
+        let operation = match self.operation {
+            Operation::Send => DtoOperation::Send,
+            Operation::RdmaWrite(_) => DtoOperation::RdmaWrite,
+            Operation::RdmaRead(_) => DtoOperation::RdmaRead,
+            Operation::Receive => return place.receive::<B>(segment, cookie, flags),
+            Operation::SharedReceive => return place.receive_shared::<B>(segment, cookie),
+        };
+        place.post::<B>(operation, segment, cookie, remote, flags)
+    }
+
     /// Posts the request with its converted segments.
     #[inline(always)]
     fn post<B: Host>(
@@ -83,18 +106,15 @@ impl<E: Edition> Request<E> {
     }
 }
 
-/// Posts one segment; leaves other numbers and invalid arguments to `post_slow`.
+/// Posts one segment at the place of the queue; leaves all else to `post_slow`.
 #[inline(always)]
-fn post<E: Edition>(request: Request<E>) -> Code {
-    if let Some((adapter, queue)) = found(request.queue)
+fn post<E: Edition, B: Host>(request: Request<E>) -> Code {
+    if let Some(cell) = request.queue.cell()
         && let Some(only) = request.list.only(request.count)
         && let Ok(remote) = request.remote()
-        && with_device!(adapter, opened => opened.may_post())
+        && let Some(posted) = request.post_at::<B>(cell.place(), &only.local(), &remote)
     {
-        let segments = &[only.local()];
-        return code::<E>(with_device!(adapter, opened => {
-            request.post(opened, queue, segments, &remote)
-        }));
+        return code::<E>(posted);
     }
     // The block copies `request`, so that only the slow way needs it in memory.
     post_slow(&{ request })
@@ -122,14 +142,14 @@ fn post_slow<E: Edition>(request: &Request<E>) -> Code {
 }
 
 /// Spec: EPS-01..05
-pub(crate) extern "C" fn send<E: Edition>(
+pub(crate) extern "C" fn send<E: Edition, B: Host>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
     cookie: u64,
     flags: u32,
 ) -> Code {
-    post::<E>(Request {
+    post::<E, B>(Request {
         operation: Operation::Send,
         queue: ep,
         count,
@@ -140,14 +160,14 @@ pub(crate) extern "C" fn send<E: Edition>(
 }
 
 /// Spec: EPV-01..06
-pub(crate) extern "C" fn receive<E: Edition>(
+pub(crate) extern "C" fn receive<E: Edition, B: Host>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
     cookie: u64,
     flags: u32,
 ) -> Code {
-    post::<E>(Request {
+    post::<E, B>(Request {
         operation: Operation::Receive,
         queue: ep,
         count,
@@ -158,7 +178,7 @@ pub(crate) extern "C" fn receive<E: Edition>(
 }
 
 /// Spec: EPB-01..07
-pub(crate) extern "C" fn rdma_read<E: Edition>(
+pub(crate) extern "C" fn rdma_read<E: Edition, B: Host>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -166,7 +186,7 @@ pub(crate) extern "C" fn rdma_read<E: Edition>(
     segment: In<E::Triplet>,
     flags: u32,
 ) -> Code {
-    post::<E>(Request {
+    post::<E, B>(Request {
         operation: Operation::RdmaRead(segment),
         queue: ep,
         count,
@@ -177,7 +197,7 @@ pub(crate) extern "C" fn rdma_read<E: Edition>(
 }
 
 /// Spec: EPW-01..43
-pub(crate) extern "C" fn rdma_write<E: Edition>(
+pub(crate) extern "C" fn rdma_write<E: Edition, B: Host>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -185,7 +205,7 @@ pub(crate) extern "C" fn rdma_write<E: Edition>(
     segment: In<E::Triplet>,
     flags: u32,
 ) -> Code {
-    post::<E>(Request {
+    post::<E, B>(Request {
         operation: Operation::RdmaWrite(segment),
         queue: ep,
         count,
@@ -196,13 +216,13 @@ pub(crate) extern "C" fn rdma_write<E: Edition>(
 }
 
 /// Spec: SRQR-01..43
-pub(crate) extern "C" fn receive_shared<E: Edition>(
+pub(crate) extern "C" fn receive_shared<E: Edition, B: Host>(
     srq: CHandle,
     count: i32,
     list: List<E::Triplet>,
     cookie: u64,
 ) -> Code {
-    post::<E>(Request {
+    post::<E, B>(Request {
         operation: Operation::SharedReceive,
         queue: srq,
         count,

@@ -55,17 +55,6 @@ pub(crate) fn named_of(
         .ok_or(Error::invalid_handle(kind.subtype()))
 }
 
-/// Returns the adapter and the core's handle of an object of any kind.
-///
-/// `None` if the handle is not one, or if the adapter is closed. For posts and dequeues: the core
-/// refuses a handle of another kind as `named_of` does.
-#[inline(always)]
-pub(crate) fn found(handle: CHandle) -> Option<(Entered<'static, Adapter>, Handle)> {
-    let cell = handle.cell()?;
-    let object = cell.object();
-    Some((Adapter::at(cell.slot())?, object))
-}
-
 /// Returns the adapter of an object of any kind.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use dat_core::id::{PzId, SrqId};
 
 use super::edition::Edition;
 use super::result::{Code, adapter, adapter_of, sheltered};
-use crate::adapter::with_device;
+use crate::adapter::{Adapter, with_device};
 use crate::boundary::{self, In, Out, SrqParam};
 use crate::handles::CHandle;
 
@@ -30,7 +30,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         };
         let pz = PzId::from_handle(pz.named());
         let made = with_device!(adapter, opened => opened.ia.srq_create(pz, &attributes))?;
-        output.put(adapter.cells.publish(cell, made.into()));
+        output.put(Adapter::publish(&adapter, cell, made.into()));
         Ok(())
     })
 }

@@ -5,7 +5,7 @@
 use dat_core::Error;
 
 use super::types::*;
-use super::{foreign, forms, registry};
+use super::{by_backend, foreign, forms, registry};
 use crate::calls::result::code;
 use crate::calls::{
     cno, connect, context, cr, ep, evd, ia, lmr, post, psp, pz, rmr, rsp, srq, text,

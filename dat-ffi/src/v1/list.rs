@@ -30,7 +30,7 @@ macro_rules! calls_of_dat_1_2 {
             dat_evd_wait(evd: CHandle, timeout: u32, threshold: i32, event: Out<Event>, more: Out<i32>) 20 = evd::wait::<V1>;
             dat_evd_resize(evd: CHandle, min_qlen: i32) 21 = evd::resize::<V1>;
             dat_evd_post_se(evd: CHandle, event: In<Event>) 22 = evd::post_software_event::<V1>;
-            dat_evd_dequeue(evd: CHandle, event: Out<Event>) 23 = evd::dequeue::<V1>;
+            dat_evd_dequeue(evd: CHandle, event: Out<Event>) 23 = by_backend::dequeue;
             dat_evd_free(evd: CHandle) 24 = evd::free::<V1>;
             dat_ep_create(ia: CHandle, pz: CHandle, receive: CHandle, request: CHandle, connect: CHandle, attributes: In<EpAttributes>, ep: Out<CHandle>) 25 = ep::create::<V1>;
             dat_ep_query(ep: CHandle, mask: u64, param: Out<EpParam>) 26 = ep::query::<V1>;
@@ -38,10 +38,10 @@ macro_rules! calls_of_dat_1_2 {
             dat_ep_connect(ep: CHandle, address: Address, qualifier: u64, timeout: u32, private_data_size: i32, private_data: List<u8>, quality: u32, flags: u32) 28 = connect::connect::<V1>;
             dat_ep_dup_connect(ep: CHandle, model: CHandle, timeout: u32, private_data_size: i32, private_data: List<u8>, quality: u32) 29 = connect::duplicate::<V1>;
             dat_ep_disconnect(ep: CHandle, flags: u32) 30 = connect::disconnect::<V1>;
-            dat_ep_post_send(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, flags: u32) 31 = post::send::<V1>;
-            dat_ep_post_recv(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, flags: u32) 32 = post::receive::<V1>;
-            dat_ep_post_rdma_read(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, remote: In<LongTriplet>, flags: u32) 33 = post::rdma_read::<V1>;
-            dat_ep_post_rdma_write(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, remote: In<LongTriplet>, flags: u32) 34 = post::rdma_write::<V1>;
+            dat_ep_post_send(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, flags: u32) 31 = by_backend::send;
+            dat_ep_post_recv(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, flags: u32) 32 = by_backend::receive;
+            dat_ep_post_rdma_read(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, remote: In<LongTriplet>, flags: u32) 33 = by_backend::rdma_read;
+            dat_ep_post_rdma_write(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, remote: In<LongTriplet>, flags: u32) 34 = by_backend::rdma_write;
             dat_ep_get_status(ep: CHandle, state: Out<u32>, recv_idle: Out<u32>, request_idle: Out<u32>) 35 = ep::get_status::<V1>;
             dat_ep_free(ep: CHandle) 36 = ep::free::<V1>;
             dat_lmr_create(ia: CHandle, memory_type: u32, description: RegionDescription, length: u64, pz: CHandle, privileges: u32, lmr: Out<CHandle>, lmr_context: Out<u32>, rmr_context: Out<u32>, registered_size: Out<u64>, registered_address: Out<u64>) 37 = forms::lmr_create;
@@ -71,7 +71,7 @@ macro_rules! calls_of_dat_1_2 {
             dat_ep_set_watermark(ep: CHandle, soft: i32, hard: i32) 61 = ep::set_watermark::<V1>;
             dat_srq_create(ia: CHandle, pz: CHandle, attributes: In<SrqAttributes>, srq: Out<CHandle>) 62 = srq::create::<V1>;
             dat_srq_free(srq: CHandle) 63 = srq::free::<V1>;
-            dat_srq_post_recv(srq: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64) 64 = post::receive_shared::<V1>;
+            dat_srq_post_recv(srq: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64) 64 = by_backend::receive_shared;
             dat_srq_query(srq: CHandle, mask: u32, param: Out<SrqParam>) 65 = srq::query::<V1>;
             dat_srq_resize(srq: CHandle, max_recv_dtos: i32) 66 = srq::resize::<V1>;
             dat_srq_set_lw(srq: CHandle, low_watermark: i32) 67 = srq::set_low_watermark::<V1>;

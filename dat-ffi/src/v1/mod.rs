@@ -5,6 +5,7 @@
 //! while no other provider is registered. A stale handle of another provider goes to that provider
 //! if it still begins with its table.
 
+mod by_backend;
 pub(crate) mod calls;
 mod edition;
 mod foreign;

@@ -6,17 +6,21 @@ use std::ptr;
 use super::edition::V2;
 use super::unsupported::{model_not_supported, not_implemented};
 use super::{extension, forms};
+use crate::adapter::Host;
 use crate::boundary::{FUNCTIONS, FunctionTable};
 use crate::calls::{cno, connect, context, cr, ep, evd, ia, lmr, post, psp, pz, rmr, rsp, srq};
+use crate::devices::Named;
 
 /// Casts functions of any signature to addresses, in the order of `DAT_PROVIDER`.
+///
+/// `B` is the backend.
 macro_rules! functions {
     ($($slot:ident = $function:expr,)*) => {
         /// Names of the slots in the headers, without `_func`.
         #[cfg(test)]
         pub(crate) const NAMES: [&str; FUNCTIONS] = [$(stringify!($slot)),*];
 
-        fn functions(is_thread_safe: bool) -> [*const (); FUNCTIONS] {
+        fn functions<B: Host>(is_thread_safe: bool) -> [*const (); FUNCTIONS] {
             let ia_open = if is_thread_safe {
                 forms::open_thread_safe
             } else {
@@ -55,7 +59,7 @@ functions! {
     evd_wait = evd::wait::<V2>,
     evd_resize = evd::resize::<V2>,
     evd_post_se = evd::post_software_event::<V2>,
-    evd_dequeue = evd::dequeue::<V2>,
+    evd_dequeue = evd::dequeue::<V2, B>,
     evd_free = evd::free::<V2>,
     ep_create = ep::create::<V2>,
     ep_query = ep::query::<V2>,
@@ -63,10 +67,10 @@ functions! {
     ep_connect = connect::connect::<V2>,
     ep_dup_connect = connect::duplicate::<V2>,
     ep_disconnect = connect::disconnect::<V2>,
-    ep_post_send = post::send::<V2>,
-    ep_post_recv = post::receive::<V2>,
-    ep_post_rdma_read = post::rdma_read::<V2>,
-    ep_post_rdma_write = post::rdma_write::<V2>,
+    ep_post_send = post::send::<V2, B>,
+    ep_post_recv = post::receive::<V2, B>,
+    ep_post_rdma_read = post::rdma_read::<V2, B>,
+    ep_post_rdma_write = post::rdma_write::<V2, B>,
     ep_get_status = ep::get_status::<V2>,
     ep_free = ep::free::<V2>,
     lmr_create = forms::lmr_create,
@@ -96,7 +100,7 @@ functions! {
     ep_set_watermark = ep::set_watermark::<V2>,
     srq_create = srq::create::<V2>,
     srq_free = srq::free::<V2>,
-    srq_post_recv = post::receive_shared::<V2>,
+    srq_post_recv = post::receive_shared::<V2, B>,
     srq_query = srq::query::<V2>,
     srq_resize = srq::resize::<V2>,
     srq_set_lw = srq::set_low_watermark::<V2>,
@@ -114,10 +118,21 @@ functions! {
 }
 
 /// Makes the table of a provider; it stays as long as the process, because handles lead to it.
-pub(super) fn make(device_name: CString, is_thread_safe: bool) -> &'static FunctionTable {
+///
+/// Its posts and dequeues are those of the device's backend. They take objects of another one too,
+/// but slowly.
+pub(super) fn make(
+    device_name: CString,
+    is_thread_safe: bool,
+    device: &Named,
+) -> &'static FunctionTable {
     Box::leak(Box::new(FunctionTable {
         device_name: device_name.into_raw(),
         extension: ptr::null_mut(),
-        functions: functions(is_thread_safe),
+        functions: match device {
+            #[cfg(feature = "verbs")]
+            Named::Verbs(_) => functions::<backend_verbs::VerbsBackend>(is_thread_safe),
+            _ => functions::<backend_mock::MockBackend>(is_thread_safe),
+        },
     }))
 }

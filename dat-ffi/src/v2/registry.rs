@@ -62,7 +62,8 @@ pub fn register(info: In<ProviderInfo>, instance_data: Text) {
             entry.table
         }
         None => {
-            let table = function_table::make(name.clone(), info.is_thread_safe != 0);
+            let is_thread_safe = info.is_thread_safe != 0;
+            let table = function_table::make(name.clone(), is_thread_safe, &device);
             entries.push(Entry {
                 name,
                 info,

@@ -1,0 +1,177 @@
+//! Posts and dequeues at the slot of an object, for callers that keep its address.
+//!
+//! Such a caller finds an object without the tables of its adapter, and does not count the calls
+//! that use the adapter. It passes a function that returns the adapter. The function is called
+//! under the lock of the slot, and only if the slot holds the live object of the handle. No thread
+//! ends that object before the slot is unlocked, so [`Ia::shut`] does not return before. The
+//! adapter is not used after the unlock.
+//!
+//! All of these take the common way only. `None` means that nothing was done: the call of the
+//! adapter does it, or returns the error.
+
+use core::{iter, slice};
+
+use super::Ia;
+use crate::backend::Backend;
+use crate::endpoint::{EndpointSlot, Receive, Refusal, Request, SrqSlot, refused_by_device};
+use crate::error::{Result, Subtype};
+use crate::event::{DtoCompletion, DtoOperation, EvdSlot, Head};
+use crate::flags::CompletionFlags;
+use crate::id::{EpId, EvdId, SrqId};
+use crate::memory::{LmrTriplet, RmrTriplet};
+use crate::sync::RawLock;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Posts a request with one segment; `operation` is not a receive.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES (TEP): the device refused.
+    #[inline(always)]
+    pub fn post_at<'a>(
+        slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
+        ep: EpId,
+        adapter: impl FnOnce() -> Option<&'a Self>,
+        operation: DtoOperation,
+        segment: &LmrTriplet,
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Option<Result<()>>
+    where
+        Self: 'a,
+    {
+        let request = Request {
+            ep,
+            segments: slice::from_ref(segment),
+            cookie,
+            remote,
+            flags,
+            operation,
+        };
+        let endpoint = &mut slot.main.lock();
+        if endpoint.postable != ep {
+            return None;
+        }
+        let posted = adapter()?.enqueue(endpoint, request, iter::once(segment), true);
+        answer(posted, Subtype::ResourceTep)
+    }
+
+    /// Posts a receive with one segment.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES (TEP): the device refused.
+    #[inline(always)]
+    pub fn post_recv_at<'a>(
+        slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
+        ep: EpId,
+        adapter: impl FnOnce() -> Option<&'a Self>,
+        segment: &LmrTriplet,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Option<Result<()>>
+    where
+        Self: 'a,
+    {
+        let receive = Receive {
+            ep,
+            segments: slice::from_ref(segment),
+            cookie,
+            flags,
+        };
+        let side = &mut slot.receive.lock();
+        if side.postable != ep {
+            return None;
+        }
+        let posted = adapter()?.enqueue_receive(side, receive, iter::once(segment), true);
+        answer(posted, Subtype::ResourceTep)
+    }
+
+    /// Posts a buffer of one segment.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES (SRQ): the device refused.
+    #[inline(always)]
+    pub fn srq_post_recv_at<'a>(
+        slot: &SrqSlot<B::SharedReceiveQueue, L>,
+        srq: SrqId,
+        adapter: impl FnOnce() -> Option<&'a Self>,
+        segment: &LmrTriplet,
+        cookie: u64,
+    ) -> Option<Result<()>>
+    where
+        Self: 'a,
+    {
+        let shared = &mut slot.main.lock();
+        if shared.id != srq {
+            return None;
+        }
+        let segments = iter::once(segment);
+        let posted = adapter()?.enqueue_shared_receive(slot, shared, srq, segments, 1, cookie);
+        answer(posted, Subtype::ResourceSrq)
+    }
+
+    /// Takes the first event if it is a successful plain transfer, and converts it.
+    ///
+    /// `convert` is called under the dispatcher's lock. `evd` is not the null handle, which a free
+    /// slot would match.
+    #[inline(always)]
+    pub fn evd_dequeue_at<'a, T>(
+        slot: &EvdSlot<B::CompletionQueue, L>,
+        evd: EvdId,
+        adapter: impl FnOnce() -> Option<&'a Self>,
+        convert: impl FnOnce(&DtoCompletion) -> T,
+    ) -> Option<First<T>>
+    where
+        Self: 'a,
+    {
+        let queue = &mut slot.queue.lock();
+        if queue.open != evd {
+            return None;
+        }
+        match queue.take_success(&adapter()?.shared) {
+            Head::Success(completion) => Some(First::Transfer(convert(&completion))),
+            Head::Empty => {
+                queue.overflowed = false;
+                Some(First::Nothing)
+            }
+            Head::Other => None,
+        }
+    }
+
+    /// Returns the slot of an endpoint, which may hold another one by now.
+    pub fn slot_of_endpoint(
+        &self,
+        ep: EpId,
+    ) -> Option<&EndpointSlot<B::SendQueue, B::ReceiveQueue, L>> {
+        self.shared.endpoints.get(ep.index())
+    }
+
+    /// Returns the slot of an event dispatcher, which may hold another one by now.
+    pub fn slot_of_evd(&self, evd: EvdId) -> Option<&EvdSlot<B::CompletionQueue, L>> {
+        self.shared.event_dispatchers.get(evd.index())
+    }
+
+    /// Returns the slot of a shared receive queue, which may hold another one by now.
+    pub fn slot_of_srq(&self, srq: SrqId) -> Option<&SrqSlot<B::SharedReceiveQueue, L>> {
+        self.shared.shared_receive_queues.get(srq.index())
+    }
+}
+
+/// Returns the result of a post; `None` if it has to be repeated on the slow way.
+#[inline(always)]
+fn answer(posted: core::result::Result<(), Refusal>, device: Subtype) -> Option<Result<()>> {
+    match posted {
+        Ok(()) => Some(Ok(())),
+        Err(Refusal::Device) => Some(Err(refused_by_device(device))),
+        Err(Refusal::Invalid | Refusal::Full) => None,
+    }
+}
+
+/// First event of a dispatcher, which was taken.
+#[derive(Debug)]
+pub enum First<T> {
+    /// A successful plain transfer, converted.
+    Transfer(T),
+    /// No event is queued.
+    Nothing,
+}

@@ -1,0 +1,346 @@
+//! Objects by the addresses of their slots, for posts and dequeues.
+//!
+//! # Why a call needs no count of the calls in its adapter
+//!
+//! A place has the address of a slot of the core, the handle of the object in it, and the address
+//! of its adapter. It may be out of date: the object is freed, the adapter is closed, the cell has
+//! another object by now, all while a call reads it. Four rules make its use sound:
+//!
+//! 1. Slots that a place names stay: the tables of a [`Kept`] adapter are never unmapped, and the
+//!    next adapter with them goes on with the same slots. A slot is changed under its lock only.
+//! 2. The low bits of a slot's address say which type the slot has, so one load tells both.
+//! 3. A call locks the slot, and the core compares the object there with the handle. If they are
+//!    the same, the object is live, and it stays so until the call unlocks: only the holder of the
+//!    lock ends an object, and no handle is given twice while a cell has it.
+//! 4. An adapter is dropped after `Ia::shut`, which ends all of its objects. So an adapter with a
+//!    live object stays until the slot is unlocked.
+//!
+//! The address of the adapter is read under the lock, after the comparison, and is that of the live
+//! object's adapter. It is not older, since it is stored before the handle that was read (release
+//! and acquire). It is not newer: a cell gets another object after the former one has ended, which
+//! happens under the lock, and that comes after this call has unlocked.
+
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use backend_mock::MockBackend;
+use dat_core::endpoint::{EndpointSlot, SrqSlot};
+use dat_core::event::{DtoCompletion, DtoOperation, EvdSlot};
+use dat_core::flags::{CloseFlags, CompletionFlags, HandleKind};
+use dat_core::id::{EpId, EvdId, Handle, SrqId};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::sync::HostLock;
+use dat_core::{First, Ia, Result};
+use dat_storage::{Limits, OwnedIa};
+
+use super::{Entered, PerProcess};
+use crate::adapter::{Adapter, Host, with_device};
+use crate::handles::Cells;
+
+type Core<B> = Ia<'static, B, HostLock>;
+type EndpointOf<B> = EndpointSlot<
+    <B as dat_core::backend::Backend>::SendQueue,
+    <B as dat_core::backend::Backend>::ReceiveQueue,
+    HostLock,
+>;
+type EvdOf<B> = EvdSlot<<B as dat_core::backend::Backend>::CompletionQueue, HostLock>;
+type SrqOf<B> = SrqSlot<<B as dat_core::backend::Backend>::SharedReceiveQueue, HostLock>;
+
+/// A backend with a number of its own.
+///
+/// # Safety
+/// No other backend has this number; it is 0 or 1.
+pub(crate) unsafe trait Numbered {
+    const NUMBER: usize;
+}
+
+// SAFETY: the other backend has 1.
+unsafe impl Numbered for MockBackend {
+    const NUMBER: usize = 0;
+}
+
+#[cfg(feature = "verbs")]
+// SAFETY: the other backend has 0.
+unsafe impl Numbered for backend_verbs::VerbsBackend {
+    const NUMBER: usize = 1;
+}
+
+/// The type of a slot, in the low bits of its address: one of these, and the number of the backend.
+const ENDPOINT: usize = 2;
+const EVD: usize = 4;
+const SRQ: usize = 6;
+/// Alignment of slots, at least.
+const ALIGNMENT: usize = 8;
+
+/// The adapters of a backend that are shut, for the next ones that are opened.
+pub(crate) type Shut<B> = PerProcess<Mutex<Vec<OwnedIa<B, HostLock>>>>;
+
+/// An adapter of the core whose slots stay where they are as long as the process.
+///
+/// Dropping it shuts the adapter and keeps its tables for the next one.
+#[derive(Debug)]
+pub(crate) struct Kept<B: Host>(ManuallyDrop<OwnedIa<B, HostLock>>);
+
+impl<B: Host> Kept<B> {
+    /// Opens an adapter, with the tables of one that is shut if there is one.
+    ///
+    /// # Errors
+    /// Those of `OwnedIa::open`.
+    pub(crate) fn open(backend: B, async_evd_min_qlen: i32) -> Result<Self> {
+        let shut = shut::<B>().pop();
+        let Some(ia) = shut else {
+            let ia = OwnedIa::open(backend, &Limits::default(), async_evd_min_qlen);
+            return Ok(Self(ManuallyDrop::new(
+                ia.map_err(|refused| refused.error)?,
+            )));
+        };
+        let mut kept = Self(ManuallyDrop::new(ia));
+        match OwnedIa::reopen(&mut kept.0, backend, async_evd_min_qlen) {
+            Ok(()) => Ok(kept),
+            Err(refused) => Err(refused.error),
+        }
+    }
+
+    /// Returns the sizes up to which the tables grow.
+    pub(crate) fn limits(&self) -> Limits {
+        *OwnedIa::limits(&self.0)
+    }
+
+    /// Returns the address of an object's slot with its type; null if no call uses the address.
+    fn slot_of(&self, object: Handle) -> *mut () {
+        fn address<T>(slot: Option<&T>, kind: usize, backend: usize) -> *mut () {
+            const { assert!(align_of::<T>() >= ALIGNMENT) };
+            slot.map_or(ptr::null_mut(), |slot| {
+                let address = ptr::from_ref(slot).cast_mut().cast::<()>();
+                address.map_addr(|address| address | kind | backend)
+            })
+        }
+        let backend = B::NUMBER;
+        match object.kind() {
+            Some(HandleKind::Ep) => {
+                let slot = self.slot_of_endpoint(EpId::from_handle(object));
+                address(slot, ENDPOINT, backend)
+            }
+            Some(HandleKind::Evd) => {
+                address(self.slot_of_evd(EvdId::from_handle(object)), EVD, backend)
+            }
+            Some(HandleKind::Srq) => {
+                address(self.slot_of_srq(SrqId::from_handle(object)), SRQ, backend)
+            }
+            _ => ptr::null_mut(),
+        }
+    }
+}
+
+fn shut<B: Host>() -> std::sync::MutexGuard<'static, Vec<OwnedIa<B, HostLock>>> {
+    let shut = B::shut().this().lock();
+    shut.unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<B: Host> Deref for Kept<B> {
+    type Target = Core<B>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<B: Host> Drop for Kept<B> {
+    fn drop(&mut self) {
+        // Fails if it was shut before, as a rule.
+        let _shut_before = self.0.shut(CloseFlags::Abrupt);
+        // SAFETY: it is taken once, as this value is dropped.
+        let ia = unsafe { ManuallyDrop::take(&mut self.0) };
+        shut::<B>().push(ia);
+    }
+}
+
+/// An object, and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    object: Handle,
+    /// Null if no call uses the address.
+    slot: *mut (),
+    /// Null if `slot` is.
+    adapter: *mut Adapter,
+}
+
+impl Placed {
+    /// Returns an object by its handle only.
+    pub(crate) const fn nowhere(object: Handle) -> Self {
+        Self {
+            object,
+            slot: ptr::null_mut(),
+            adapter: ptr::null_mut(),
+        }
+    }
+
+    /// Returns an object of an adapter.
+    pub(crate) fn of(adapter: &Entered<'static, Adapter>, object: Handle) -> Self {
+        Self {
+            object,
+            slot: with_device!(adapter, opened => opened.ia.slot_of(object)),
+            adapter: adapter.address(),
+        }
+    }
+
+    /// Returns the handle of the object.
+    pub(crate) const fn object(&self) -> Handle {
+        self.object
+    }
+}
+
+/// The object of a cell or else the former one, and where it is; all zero at first.
+#[derive(Debug)]
+pub(crate) struct Place {
+    object: AtomicU64,
+    /// Address of the slot with its type, or null.
+    slot: AtomicPtr<()>,
+    adapter: AtomicPtr<Adapter>,
+}
+
+impl Place {
+    /// The place of no object.
+    #[expect(
+        clippy::declare_interior_mutable_const,
+        reason = "a value to build cells from"
+    )]
+    pub(crate) const EMPTY: Self = Self {
+        object: AtomicU64::new(0),
+        slot: AtomicPtr::new(ptr::null_mut()),
+        adapter: AtomicPtr::new(ptr::null_mut()),
+    };
+
+    /// Replaces an object that has ended.
+    pub(crate) fn set(&self, placed: Placed) {
+        self.adapter.store(placed.adapter, Ordering::Relaxed);
+        self.object.store(placed.object.to_raw(), Ordering::Release);
+        self.slot.store(placed.slot, Ordering::Release);
+    }
+
+    /// Forgets where the object is, in a forked process: its slot is the parent's.
+    pub(crate) fn abandon(&self) {
+        self.slot.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Returns the word with the handle of the object.
+    #[inline]
+    pub(crate) const fn object(&self) -> &AtomicU64 {
+        &self.object
+    }
+
+    /// Returns true if the object has an address, and is of this backend.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn is_of<B: Host>(&self) -> bool {
+        let kind = self.slot.load(Ordering::Relaxed).addr() % ALIGNMENT;
+        kind >= ENDPOINT && kind % ENDPOINT == B::NUMBER
+    }
+
+    /// Returns the slot of an object and its handle, which is not null; `None` for another kind.
+    ///
+    /// # Safety
+    /// `T` is the type of slots of `kind`, which includes the backend.
+    #[inline(always)]
+    unsafe fn find<T>(&self, kind: usize) -> Option<(&'static T, Handle)> {
+        let slot = self.slot.load(Ordering::Acquire);
+        if slot.addr() % ALIGNMENT != kind {
+            return None;
+        }
+        let object = Handle::from_raw(self.object.load(Ordering::Acquire));
+        // SAFETY: `slot_of` stored the address of a slot of this type, by rule 2, and added `kind`.
+        // By rule 1 the slot is there, and shared access is all that anybody has.
+        Some((unsafe { &*slot.byte_sub(kind).cast::<T>() }, object))
+    }
+
+    /// Returns the adapter of an object.
+    ///
+    /// # Safety
+    /// The caller has the lock of the object's slot, and the slot holds the object that `find`
+    /// returned. It uses the result only as long as it has the lock.
+    #[inline(always)]
+    unsafe fn adapter<'a, B: Host>(&self) -> Option<&'a Core<B>> {
+        // SAFETY: by rule 4, and since the address is that of the object's adapter, as the head of
+        // this file shows.
+        let adapter: &'a Adapter = unsafe { &*self.adapter.load(Ordering::Relaxed) };
+        Some(&B::of(adapter)?.ia)
+    }
+
+    /// Posts a request with one segment to an endpoint; `None` if nothing was posted.
+    #[inline(always)]
+    pub(crate) fn post<B: Host>(
+        &self,
+        operation: DtoOperation,
+        segment: &LmrTriplet,
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Option<Result<()>> {
+        // SAFETY: it is the type.
+        let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
+        // SAFETY: it is called under the lock, while the slot holds the object.
+        let adapter = || unsafe { self.adapter::<B>() };
+        let ep = EpId::from_handle(object);
+        Core::<B>::post_at(slot, ep, adapter, operation, segment, cookie, remote, flags)
+    }
+
+    /// Posts a receive with one segment to an endpoint; `None` if nothing was posted.
+    #[inline(always)]
+    pub(crate) fn receive<B: Host>(
+        &self,
+        segment: &LmrTriplet,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Option<Result<()>> {
+        // SAFETY: it is the type.
+        let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
+        // SAFETY: it is called under a lock without which no endpoint ends, while the slot holds
+        // the object.
+        let adapter = || unsafe { self.adapter::<B>() };
+        Core::<B>::post_recv_at(
+            slot,
+            EpId::from_handle(object),
+            adapter,
+            segment,
+            cookie,
+            flags,
+        )
+    }
+
+    /// Posts a buffer of one segment to a shared queue; `None` if nothing was posted.
+    #[inline(always)]
+    pub(crate) fn receive_shared<B: Host>(
+        &self,
+        segment: &LmrTriplet,
+        cookie: u64,
+    ) -> Option<Result<()>> {
+        // SAFETY: it is the type.
+        let (slot, object) = unsafe { self.find::<SrqOf<B>>(SRQ | B::NUMBER)? };
+        // SAFETY: it is called under the lock, while the slot holds the object.
+        let adapter = || unsafe { self.adapter::<B>() };
+        Core::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), adapter, segment, cookie)
+    }
+
+    /// Takes the first event of a dispatcher if it is a successful plain transfer.
+    ///
+    /// `convert` is called under the dispatcher's lock. `None` if the dispatcher may have another
+    /// event, or is gone.
+    #[inline(always)]
+    pub(crate) fn dequeue<B: Host, T>(
+        &self,
+        convert: impl FnOnce(&Cells, &DtoCompletion) -> T,
+    ) -> Option<First<T>> {
+        // SAFETY: it is the type.
+        let (slot, object) = unsafe { self.find::<EvdOf<B>>(EVD | B::NUMBER)? };
+        // SAFETY: it is called under the lock, while the slot holds the object.
+        let adapter = || unsafe { self.adapter::<B>() };
+        // SAFETY: as above.
+        let cells = || unsafe { &(*self.adapter.load(Ordering::Relaxed)).cells };
+        Core::<B>::evd_dequeue_at(slot, EvdId::from_handle(object), adapter, |completion| {
+            convert(cells(), completion)
+        })
+    }
+}
