@@ -1,7 +1,7 @@
 //! Posts and dequeues at the slot of an object, for callers that keep its address.
 //!
 //! Such a caller finds an object without the tables of its adapter, and does not count the calls
-//! that use the adapter. It passes a function that returns the adapter. The function is called
+//! that use the adapter. It passes a function that returns the adapter. This function is called
 //! under the lock of the slot, and only if the slot holds the live object of the handle. No thread
 //! ends that object before the slot is unlocked, so [`Ia::shut`] does not return before. The
 //! adapter is not used after the unlock.
@@ -19,10 +19,12 @@ use crate::event::{DtoCompletion, DtoOperation, EvdSlot, Head};
 use crate::flags::CompletionFlags;
 use crate::id::{EpId, EvdId, SrqId};
 use crate::memory::{LmrTriplet, RmrTriplet};
-use crate::sync::RawLock;
+use crate::sync::{Guard, RawLock};
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts a request with one segment; `operation` is not a receive.
+    ///
+    /// `found` also returns the segment and the remote range.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES (TEP): the device refused.
@@ -30,33 +32,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn post_at<'a>(
         slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
         ep: EpId,
-        adapter: impl FnOnce() -> Option<&'a Self>,
         operation: DtoOperation,
-        segment: &LmrTriplet,
         cookie: u64,
-        remote: &RmrTriplet,
         flags: CompletionFlags,
+        found: impl FnOnce() -> Option<(&'a Self, LmrTriplet, RmrTriplet)>,
     ) -> Option<Result<()>>
     where
         Self: 'a,
     {
-        let request = Request {
-            ep,
-            segments: slice::from_ref(segment),
-            cookie,
-            remote,
-            flags,
-            operation,
-        };
-        let endpoint = &mut slot.main.lock();
+        let mut endpoint = slot.main.lock();
         if endpoint.postable != ep {
             return None;
         }
-        let posted = adapter()?.enqueue(endpoint, request, iter::once(segment), true);
-        answer(posted, Subtype::ResourceTep)
+        let (ia, segment, remote) = found()?;
+        let request = Request {
+            ep,
+            segments: slice::from_ref(&segment),
+            cookie,
+            remote: &remote,
+            flags,
+            operation,
+        };
+        let posted = ia.enqueue(&mut endpoint, request, iter::once(&segment), true);
+        answer(endpoint, posted, Subtype::ResourceTep)
     }
 
     /// Posts a receive with one segment.
+    ///
+    /// `found` also returns the segment.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES (TEP): the device refused.
@@ -64,29 +67,31 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn post_recv_at<'a>(
         slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
         ep: EpId,
-        adapter: impl FnOnce() -> Option<&'a Self>,
-        segment: &LmrTriplet,
         cookie: u64,
         flags: CompletionFlags,
+        found: impl FnOnce() -> Option<(&'a Self, LmrTriplet)>,
     ) -> Option<Result<()>>
     where
         Self: 'a,
     {
-        let receive = Receive {
-            ep,
-            segments: slice::from_ref(segment),
-            cookie,
-            flags,
-        };
-        let side = &mut slot.receive.lock();
+        let mut side = slot.receive.lock();
         if side.postable != ep {
             return None;
         }
-        let posted = adapter()?.enqueue_receive(side, receive, iter::once(segment), true);
-        answer(posted, Subtype::ResourceTep)
+        let (ia, segment) = found()?;
+        let receive = Receive {
+            ep,
+            segments: slice::from_ref(&segment),
+            cookie,
+            flags,
+        };
+        let posted = ia.enqueue_receive(&mut side, receive, iter::once(&segment), true);
+        answer(side, posted, Subtype::ResourceTep)
     }
 
-    /// Posts a buffer of one segment.
+    /// Posts a buffer of one segment to a shared receive queue.
+    ///
+    /// `found` also returns the segment.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES (SRQ): the device refused.
@@ -94,20 +99,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn srq_post_recv_at<'a>(
         slot: &SrqSlot<B::SharedReceiveQueue, L>,
         srq: SrqId,
-        adapter: impl FnOnce() -> Option<&'a Self>,
-        segment: &LmrTriplet,
         cookie: u64,
+        found: impl FnOnce() -> Option<(&'a Self, LmrTriplet)>,
     ) -> Option<Result<()>>
     where
         Self: 'a,
     {
-        let shared = &mut slot.main.lock();
+        let mut shared = slot.main.lock();
         if shared.id != srq {
             return None;
         }
-        let segments = iter::once(segment);
-        let posted = adapter()?.enqueue_shared_receive(slot, shared, srq, segments, 1, cookie);
-        answer(posted, Subtype::ResourceSrq)
+        let (ia, segment) = found()?;
+        let segments = iter::once(&segment);
+        let posted = ia.enqueue_shared_receive(slot, &mut shared, srq, segments, 1, cookie);
+        answer(shared, posted, Subtype::ResourceSrq)
     }
 
     /// Takes the first event if it is a successful plain transfer, and converts it.
@@ -118,18 +123,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn evd_dequeue_at<'a, T>(
         slot: &EvdSlot<B::CompletionQueue, L>,
         evd: EvdId,
-        adapter: impl FnOnce() -> Option<&'a Self>,
+        found: impl FnOnce() -> Option<&'a Self>,
         convert: impl FnOnce(&DtoCompletion) -> T,
     ) -> Option<First<T>>
     where
         Self: 'a,
     {
-        let queue = &mut slot.queue.lock();
+        let mut queue = slot.queue.lock();
         if queue.open != evd {
             return None;
         }
-        match queue.take_success(&adapter()?.shared) {
-            Head::Success(completion) => Some(First::Transfer(convert(&completion))),
+        match queue.take_success(&found()?.shared) {
+            Head::Success(completion) => {
+                let converted = convert(&completion);
+                drop(queue);
+                Some(First::Transfer(converted))
+            }
             Head::Empty => {
                 queue.overflowed = false;
                 Some(First::Nothing)
@@ -157,11 +166,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Returns the result of a post; `None` if it has to be repeated on the slow way.
+/// Unlocks and returns the result of a post; `None` if it has to be repeated on the slow way.
 #[inline(always)]
-fn answer(posted: core::result::Result<(), Refusal>, device: Subtype) -> Option<Result<()>> {
+fn answer<L: RawLock, T>(
+    locked: Guard<'_, L, T>,
+    posted: core::result::Result<(), Refusal>,
+    device: Subtype,
+) -> Option<Result<()>> {
     match posted {
-        Ok(()) => Some(Ok(())),
+        Ok(()) => {
+            // On its own, so that the common way has no branches after it.
+            drop(locked);
+            Some(Ok(()))
+        }
         Err(Refusal::Device) => Some(Err(refused_by_device(device))),
         Err(Refusal::Invalid | Refusal::Full) => None,
     }

@@ -118,8 +118,8 @@ pub(crate) fn element_at<T>(table: &'static [T], address: usize) -> Option<&'sta
     let offset = address.wrapping_sub(table.as_ptr().addr());
     // An offset between two elements becomes a large number.
     let index = offset.rotate_right(size_of::<T>().trailing_zeros());
-    // SAFETY: `index` is that of an element, and `address` is the address of it.
-    (index < table.len()).then(|| unsafe { &*table.as_ptr().with_addr(address) })
+    // SAFETY: `index` is that of an element, and `offset` the offset of it.
+    (index < table.len()).then(|| unsafe { &*table.as_ptr().byte_add(offset) })
 }
 
 /// Returns the error number of this thread's last system call.

@@ -270,58 +270,58 @@ impl Place {
     }
 
     /// Posts a request with one segment to an endpoint; `None` if nothing was posted.
+    ///
+    /// `arguments` is called under the lock, late, since its results fill many registers.
     #[inline(always)]
     pub(crate) fn post<B: Host>(
         &self,
         operation: DtoOperation,
-        segment: &LmrTriplet,
         cookie: u64,
-        remote: &RmrTriplet,
         flags: CompletionFlags,
+        arguments: impl FnOnce() -> Option<(LmrTriplet, RmrTriplet)>,
     ) -> Option<Result<()>> {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
-        // SAFETY: it is called under the lock, while the slot holds the object.
-        let adapter = || unsafe { self.adapter::<B>() };
         let ep = EpId::from_handle(object);
-        Core::<B>::post_at(slot, ep, adapter, operation, segment, cookie, remote, flags)
+        Core::<B>::post_at(slot, ep, operation, cookie, flags, || {
+            let (segment, remote) = arguments()?;
+            // SAFETY: this is called under the lock, while the slot holds the object.
+            Some((unsafe { self.adapter::<B>()? }, segment, remote))
+        })
     }
 
-    /// Posts a receive with one segment to an endpoint; `None` if nothing was posted.
+    /// Posts a receive with one segment to an endpoint, as `post`.
     #[inline(always)]
     pub(crate) fn receive<B: Host>(
         &self,
-        segment: &LmrTriplet,
         cookie: u64,
         flags: CompletionFlags,
+        argument: impl FnOnce() -> Option<LmrTriplet>,
     ) -> Option<Result<()>> {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
-        // SAFETY: it is called under a lock without which no endpoint ends, while the slot holds
-        // the object.
-        let adapter = || unsafe { self.adapter::<B>() };
-        Core::<B>::post_recv_at(
-            slot,
-            EpId::from_handle(object),
-            adapter,
-            segment,
-            cookie,
-            flags,
-        )
+        Core::<B>::post_recv_at(slot, EpId::from_handle(object), cookie, flags, || {
+            let segment = argument()?;
+            // SAFETY: this is called under a lock without which no endpoint ends, while the slot
+            // holds the object.
+            Some((unsafe { self.adapter::<B>()? }, segment))
+        })
     }
 
-    /// Posts a buffer of one segment to a shared queue; `None` if nothing was posted.
+    /// Posts a buffer of one segment to a shared queue, as `post`.
     #[inline(always)]
     pub(crate) fn receive_shared<B: Host>(
         &self,
-        segment: &LmrTriplet,
         cookie: u64,
+        argument: impl FnOnce() -> Option<LmrTriplet>,
     ) -> Option<Result<()>> {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<SrqOf<B>>(SRQ | B::NUMBER)? };
-        // SAFETY: it is called under the lock, while the slot holds the object.
-        let adapter = || unsafe { self.adapter::<B>() };
-        Core::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), adapter, segment, cookie)
+        Core::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), cookie, || {
+            let segment = argument()?;
+            // SAFETY: this is called under the lock, while the slot holds the object.
+            Some((unsafe { self.adapter::<B>()? }, segment))
+        })
     }
 
     /// Takes the first event of a dispatcher if it is a successful plain transfer.

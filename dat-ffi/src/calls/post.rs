@@ -64,24 +64,22 @@ impl<E: Edition> Request<E> {
 
     /// Posts one segment at a place; `None` if nothing was posted.
     #[inline(always)]
-    fn post_at<B: Host>(
-        &self,
-        place: &Place,
-        segment: &LmrTriplet,
-        remote: &RmrTriplet,
-    ) -> Option<Result<()>> {
+    fn post_at<B: Host>(&self, place: &Place) -> Option<Result<()>> {
         if B::POSTS_ALLOCATE && !has_memory() {
             return None;
         }
         let (cookie, flags) = (self.cookie, self.flags);
+        let segment = || Some(self.list.only(self.count)?.local());
         let operation = match self.operation {
             Operation::Send => DtoOperation::Send,
             Operation::RdmaWrite(_) => DtoOperation::RdmaWrite,
             Operation::RdmaRead(_) => DtoOperation::RdmaRead,
-            Operation::Receive => return place.receive::<B>(segment, cookie, flags),
-            Operation::SharedReceive => return place.receive_shared::<B>(segment, cookie),
+            Operation::Receive => return place.receive::<B>(cookie, flags, segment),
+            Operation::SharedReceive => return place.receive_shared::<B>(cookie, segment),
         };
-        place.post::<B>(operation, segment, cookie, remote, flags)
+        place.post::<B>(operation, cookie, flags, || {
+            Some((segment()?, self.remote().ok()?))
+        })
     }
 
     /// Posts the request with its converted segments.
@@ -109,10 +107,9 @@ impl<E: Edition> Request<E> {
 /// Posts one segment at the place of the queue; leaves all else to `post_slow`.
 #[inline(always)]
 fn post<E: Edition, B: Host>(request: Request<E>) -> Code {
-    if let Some(cell) = request.queue.cell()
-        && let Some(only) = request.list.only(request.count)
-        && let Ok(remote) = request.remote()
-        && let Some(posted) = request.post_at::<B>(cell.place(), &only.local(), &remote)
+    if request.count == 1
+        && let Some(cell) = request.queue.cell()
+        && let Some(posted) = request.post_at::<B>(cell.place())
     {
         return code::<E>(posted);
     }
