@@ -394,7 +394,6 @@ impl Adapter {
         let _turn = TURN.this().lock().unwrap_or_else(PoisonError::into_inner);
         if !SMALL.swap(true, Ordering::Relaxed) {
             keep_small(&ADAPTERS);
-            handles::keep_small();
         }
         let (index, slot) = ADAPTERS
             .iter()

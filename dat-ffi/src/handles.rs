@@ -21,7 +21,7 @@ use dat_storage::Words;
 
 #[cfg(feature = "verbs")]
 use crate::adapter::Host;
-use crate::boundary::{self, PerProcess, Place, Placed, has_memory};
+use crate::boundary::{Arena, PerProcess, Place, Placed, ToCell, has_memory};
 
 /// Maximum number of objects of this process, including the cells in quarantine.
 const CELLS: usize = 1 << 18;
@@ -91,7 +91,7 @@ impl CHandle {
     /// Returns the cell at this address.
     #[inline]
     pub(crate) fn cell(self) -> Option<&'static Cell> {
-        boundary::element_at(&ARENA, self.0)
+        ARENA.at(self.0)
     }
 }
 
@@ -115,15 +115,7 @@ pub(crate) struct Cell {
     mark: AtomicU32,
 }
 
-static ARENA: [Cell; CELLS] = [const {
-    Cell {
-        provider: AtomicUsize::new(0),
-        object: AtomicU64::new(0),
-        place: Place::EMPTY,
-        slot: AtomicU32::new(0),
-        mark: AtomicU32::new(0),
-    }
-}; CELLS];
+static ARENA: Arena<Cell> = Arena::new(CELLS);
 
 impl Cell {
     /// Returns the core's handle of the object; if it is gone, one that names nothing.
@@ -169,10 +161,7 @@ impl Cell {
     }
 
     fn index(&self) -> Option<u32> {
-        let offset = ptr::from_ref(self)
-            .addr()
-            .wrapping_sub(ptr::from_ref(&ARENA).addr());
-        u32::try_from(offset / size_of::<Cell>()).ok()
+        u32::try_from(ARENA.index_of(self)).ok()
     }
 
     fn give_back(&self) {
@@ -204,15 +193,9 @@ fn free_cells() -> MutexGuard<'static, Free> {
 ///
 /// Takes no lock: the thread that had it may not be in this process.
 pub(crate) fn abandon_all() {
-    let used = FRESH.load(Ordering::Relaxed) as usize;
-    for cell in ARENA.iter().take(used) {
+    for cell in ARENA.made() {
         cell.place.abandon();
     }
-}
-
-/// Keeps the cells on small pages, so that they take memory as they are used.
-pub(crate) fn keep_small() {
-    boundary::keep_small(&ARENA);
 }
 
 /// A cell for an object that is about to be made; freed if it is dropped.
@@ -241,19 +224,15 @@ pub(crate) fn reserve() -> Result<Reserved> {
 fn take_cell() -> Option<Reserved> {
     let mut free = free_cells();
     let fresh = FRESH.load(Ordering::Relaxed);
-    let index = if free.len() <= QUARANTINE && (fresh as usize) < CELLS {
+    if free.len() <= QUARANTINE
+        && let Some(cell) = ARENA.make(fresh as usize)
+    {
         FRESH.store(fresh + 1, Ordering::Relaxed);
-        Some(fresh)
-    } else {
-        free.pop_front()
-    };
-    index
-        .and_then(|index| ARENA.get(index as usize))
-        .map(Reserved)
+        return Some(Reserved(cell));
+    }
+    let index = free.pop_front()?;
+    ARENA.get(index as usize).map(Reserved)
 }
-
-/// Value of a table entry without a cell.
-const NO_CELL: u32 = 0;
 
 /// Number of entries that are made in advance.
 const SPARE: usize = 64;
@@ -264,9 +243,9 @@ pub(crate) struct Cells {
     /// Address of the provider's table.
     provider: usize,
     slot: u32,
-    /// By kind and index of the core's handle: 1 + index of the cell of the latest object there,
-    /// which may be gone, or `NO_CELL`.
-    tables: [Words; HandleKind::ALL.len()],
+    /// By kind and index of the core's handle: the cell of the latest object there, which may be
+    /// gone.
+    tables: [Words<ToCell>; HandleKind::ALL.len()],
     /// Held while an object gets its cell or loses it. A call that makes an object and an event
     /// that names it may run at the same time.
     turn: Mutex<()>,
@@ -299,7 +278,7 @@ impl Cells {
     }
 
     #[inline]
-    fn table(&self, kind: HandleKind) -> Option<&Words> {
+    fn table(&self, kind: HandleKind) -> Option<&Words<ToCell>> {
         self.tables.get(kind.value() as usize)
     }
 
@@ -334,13 +313,13 @@ impl Cells {
     }
 
     #[inline]
-    fn entry(&self, object: Handle) -> Option<&AtomicU32> {
+    fn entry(&self, object: Handle) -> Option<&ToCell> {
         self.entry_of(object.kind()?, object)
     }
 
     /// Returns the entry of an object whose kind is known.
     #[inline]
-    fn entry_of(&self, kind: HandleKind, object: Handle) -> Option<&AtomicU32> {
+    fn entry_of(&self, kind: HandleKind, object: Handle) -> Option<&ToCell> {
         self.table(kind)?.get(object.index())
     }
 
@@ -368,13 +347,13 @@ impl Cells {
         let entry = object
             .kind()
             .and_then(|kind| self.table(kind)?.make(object.index()));
-        let Some((entry, index)) = entry.zip(cell.0.index()) else {
+        let Some(entry) = entry else {
             // The core makes no more objects than it has slots; the system refuses memory.
             return CHandle::NULL;
         };
-        let before = cell_of(entry.load(Ordering::Relaxed));
-        if let Some(before) =
-            before.filter(|before| self.is_at(before, before.place.object(), entry))
+        if let Some(before) = entry
+            .get()
+            .filter(|before| self.is_at(before, before.place.object(), entry))
         {
             if before.place.object().load(Ordering::Relaxed) > object.to_raw() {
                 // Generations grow: a later object has this index by now.
@@ -393,7 +372,7 @@ impl Cells {
         made.mark.store(0, Ordering::Relaxed);
         made.place.set(placed);
         made.object.store(object.to_raw(), Ordering::Release);
-        entry.store(index.saturating_add(1), Ordering::Release);
+        entry.set(Some(made));
         let kind = object.kind().map(|kind| kind.value() as usize);
         if let Some(reached) = kind.and_then(|kind| self.reached.get(kind)) {
             reached.fetch_max(object.index() + 1, Ordering::Relaxed);
@@ -404,7 +383,7 @@ impl Cells {
     /// Returns true if `word` of a cell, names an object with this entry.
     ///
     /// The cell may belong to another adapter by now; then the result is false.
-    fn is_at(&self, cell: &Cell, word: &AtomicU64, entry: &AtomicU32) -> bool {
+    fn is_at(&self, cell: &Cell, word: &AtomicU64, entry: &ToCell) -> bool {
         let object = Handle::from_raw(word.load(Ordering::Acquire));
         let at = self.entry(object);
         at.is_some_and(|at| ptr::eq(at, entry)) && cell.slot.load(Ordering::Relaxed) == self.slot
@@ -443,8 +422,8 @@ impl Cells {
     }
 
     #[inline]
-    fn known_at(&self, entry: Option<&AtomicU32>, object: Handle) -> Option<CHandle> {
-        let cell = cell_of(entry?.load(Ordering::Acquire))?;
+    fn known_at(&self, entry: Option<&ToCell>, object: Handle) -> Option<CHandle> {
+        let cell = entry?.get()?;
         (cell.place.object().load(Ordering::Relaxed) == object.to_raw()).then(|| cell.c_handle())
     }
 
@@ -464,9 +443,7 @@ impl Cells {
     /// Retires the handle of an object that is gone.
     pub(crate) fn retire(&self, object: Handle) {
         let _turn = self.turn();
-        let cell = self
-            .entry(object)
-            .and_then(|entry| cell_of(entry.load(Ordering::Relaxed)));
+        let cell = self.entry(object).and_then(ToCell::get);
         if let Some(cell) = cell.filter(|cell| cell.handle() == object) {
             cell.retire();
         }
@@ -480,19 +457,12 @@ impl Cells {
         for entry in
             tables.flat_map(|(table, reached)| (0..reached).map_while(|index| table.get(index)))
         {
-            let cell = cell_of(entry.swap(NO_CELL, Ordering::Relaxed));
+            let cell = entry.set(None);
             if let Some(cell) = cell.filter(|cell| self.is_at(cell, &cell.object, entry)) {
                 cell.retire();
             }
         }
     }
-}
-
-/// Returns the cell that a table entry names.
-#[inline]
-fn cell_of(entry: u32) -> Option<&'static Cell> {
-    // That of `NO_CELL` would be beyond the end.
-    ARENA.get(entry.wrapping_sub(1) as usize)
 }
 
 #[cfg(test)]
@@ -517,13 +487,13 @@ mod tests {
             let between = CHandle(made.0 + offset);
             assert_eq!(between.named(), NOTHING);
         }
-        let start = ptr::from_ref(&ARENA).addr();
+        let first = ptr::from_ref(ARENA.get(0).expect("is made")).addr();
         for outside in [
             1,
             2,
             usize::MAX,
-            start - size_of::<Cell>(),
-            start + size_of_val(&ARENA),
+            first - size_of::<Cell>(),
+            first + CELLS * size_of::<Cell>(),
         ] {
             assert_eq!(CHandle(outside).named(), NOTHING);
         }

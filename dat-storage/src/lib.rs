@@ -39,4 +39,4 @@ mod words;
 pub use limits::Limits;
 pub use owned::OwnedIa;
 pub use reservation::Reservation;
-pub use words::Words;
+pub use words::{Words, Zeroed};

@@ -1,6 +1,7 @@
-//! Array of words in reserved address space.
+//! Array of values in reserved address space.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::{Error, Result, Subtype};
 
@@ -10,28 +11,38 @@ use crate::memory::{Memory, access};
 /// Number of words that become accessible at a time.
 const STEP: usize = 1 << 12;
 
+/// A type whose values may be made of zero bytes.
+///
+/// # Safety
+/// All bytes zero are a value, and it needs no drop. The alignment is at most that of a page.
+#[expect(unsafe_code)]
+// UNSAFETY: `Words` makes values of the type from the system's memory.
+pub unsafe trait Zeroed: Sync {}
+
 /// An array of words that grows, for tables beside those of the core. A new word is 0.
 #[derive(Debug)]
-pub struct Words {
+pub struct Words<T> {
     memory: Memory,
     length: usize,
     /// Number of words at the start that are accessible.
     made: AtomicUsize,
+    _words: PhantomData<T>,
 }
 
-impl Words {
+impl<T: Zeroed> Words<T> {
     /// Reserves address space for `length` words.
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (MEMORY), above limit: there are fewer addresses.
     /// - INSUFFICIENT_RESOURCES (MEMORY): the system refuses the address space.
     pub fn new(length: usize) -> Result<Self> {
-        let bytes = length.checked_mul(size_of::<AtomicU32>());
+        let bytes = length.checked_mul(size_of::<T>());
         let memory = Memory::reserve(bytes.ok_or(above_limit())?);
         Ok(Self {
             memory: memory.ok_or(Error::insufficient_resources(Subtype::ResourceMemory))?,
             length,
             made: AtomicUsize::new(0),
+            _words: PhantomData,
         })
     }
 
@@ -47,20 +58,20 @@ impl Words {
 
     /// Returns a word, if it was made.
     #[inline]
-    pub fn get(&self, index: usize) -> Option<&AtomicU32> {
+    pub fn get(&self, index: usize) -> Option<&T> {
         if index >= self.made.load(Ordering::Acquire) {
             return None;
         }
         #[expect(unsafe_code)]
-        // SAFETY: the word is accessible, and memory of the system is 0 at first. It is aligned,
-        // since the memory starts with a page; all access to it is atomic.
-        Some(unsafe { self.memory.start().cast::<AtomicU32>().add(index).as_ref() })
+        // SAFETY: the word is accessible, and memory of the system is 0 at first, which is a value.
+        // It is aligned, since the memory starts with a page. All references to it are shared.
+        Some(unsafe { self.memory.start().cast::<T>().add(index).as_ref() })
     }
 
     /// Returns a word, and makes it first if it is new.
     ///
     /// `None` if `index` is not below the length, or if the system refuses memory.
-    pub fn make(&self, index: usize) -> Option<&AtomicU32> {
+    pub fn make(&self, index: usize) -> Option<&T> {
         let made = self.made.load(Ordering::Acquire);
         if index < made {
             return self.get(index);
@@ -69,10 +80,8 @@ impl Words {
             return None;
         }
         let end = index.saturating_add(STEP).min(self.length);
-        let words = self.memory.start().as_ptr().cast::<AtomicU32>();
-        let bytes = end
-            .saturating_sub(made)
-            .saturating_mul(size_of::<AtomicU32>());
+        let words = self.memory.start().as_ptr().cast::<T>();
+        let bytes = end.saturating_sub(made).saturating_mul(size_of::<T>());
         if !access(words.wrapping_add(made).cast(), bytes) {
             return None;
         }
@@ -84,7 +93,14 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
     use super::*;
+
+    #[expect(unsafe_code)]
+    // SAFETY: it is an integer.
+    unsafe impl Zeroed for AtomicU32 {}
+    type Words = super::Words<AtomicU32>;
 
     #[test]
     fn words_are_made_on_demand() {

@@ -117,14 +117,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Takes the first event if it is a successful plain transfer, and converts it.
     ///
-    /// `convert` is called under the dispatcher's lock. `evd` is not the null handle, which a free
+    /// `convert` is called under the dispatcher's lock, with what `found` returned. `evd` is not the null handle, which a free
     /// slot would match.
     #[inline(always)]
-    pub fn evd_dequeue_at<'a, T>(
+    pub fn evd_dequeue_at<'a, C, T>(
         slot: &EvdSlot<B::CompletionQueue, L>,
         evd: EvdId,
-        found: impl FnOnce() -> Option<&'a Self>,
-        convert: impl FnOnce(&DtoCompletion) -> T,
+        found: impl FnOnce() -> Option<(&'a Self, C)>,
+        convert: impl FnOnce(C, &DtoCompletion) -> T,
     ) -> Option<First<T>>
     where
         Self: 'a,
@@ -133,9 +133,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if queue.open != evd {
             return None;
         }
-        match queue.take_success(&found()?.shared) {
+        let (ia, context) = found()?;
+        match queue.take_success(&ia.shared) {
             Head::Success(completion) => {
-                let converted = convert(&completion);
+                let converted = convert(context, &completion);
                 drop(queue);
                 Some(First::Transfer(converted))
             }

@@ -109,19 +109,6 @@ pub(crate) fn keep_small<T>(table: &'static [T]) {
     let _failed = advise(table.as_ptr().addr(), size_of_val(table), MADV_NOHUGEPAGE);
 }
 
-/// Returns the element of a table at an address; `None` if the address is not that of an element.
-///
-/// The size of an element is a power of two.
-#[inline(always)]
-pub(crate) fn element_at<T>(table: &'static [T], address: usize) -> Option<&'static T> {
-    const { assert!(size_of::<T>().is_power_of_two()) };
-    let offset = address.wrapping_sub(table.as_ptr().addr());
-    // An offset between two elements becomes a large number.
-    let index = offset.rotate_right(size_of::<T>().trailing_zeros());
-    // SAFETY: `index` is that of an element, and `offset` the offset of it.
-    (index < table.len()).then(|| unsafe { &*table.as_ptr().byte_add(offset) })
-}
-
 /// Returns the error number of this thread's last system call.
 pub(crate) fn last_error() -> i32 {
     std::io::Error::last_os_error()

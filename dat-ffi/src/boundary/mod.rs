@@ -8,6 +8,7 @@
 //! never followed.
 
 mod address;
+mod arena;
 mod cancel;
 mod consumer;
 mod descriptors;
@@ -51,8 +52,9 @@ pub use rsm_layout::{AccessEntry, BarrierStorage, ControllerAttributes, IoVector
 pub use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
+pub(crate) use arena::{Arena, Zeroed};
 pub(crate) use cancel::{guarded, in_steps, uncancelled};
-pub(crate) use consumer::{Access, access_to, element_at, keep_small, page_size};
+pub(crate) use consumer::{Access, access_to, keep_small, page_size};
 pub(crate) use descriptors::{Flag, poll, say, wait_for};
 pub(crate) use engine::engine_of;
 pub(crate) use foreign::{begin, close, end, explanation, first_word, open};
@@ -67,7 +69,7 @@ pub(crate) use library::trusted_variable;
 pub(crate) use mappings::allows;
 pub(crate) use memory::region;
 pub(crate) use named::NamedAttributes;
-pub(crate) use place::{Kept, Numbered, Place, Placed, Shut};
+pub(crate) use place::{Kept, Numbered, Place, Placed, Shut, ToCell};
 pub(crate) use pointers::Output;
 pub(crate) use provider::{AtomicProvider, Passed};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};

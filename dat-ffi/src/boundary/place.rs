@@ -36,9 +36,9 @@ use dat_core::sync::HostLock;
 use dat_core::{First, Ia, Result};
 use dat_storage::{Limits, OwnedIa};
 
-use super::{Entered, PerProcess};
+use super::{Entered, PerProcess, Zeroed};
 use crate::adapter::{Adapter, Host, with_device};
-use crate::handles::Cells;
+use crate::handles::{Cell, Cells};
 
 type Core<B> = Ia<'static, B, HostLock>;
 type EndpointOf<B> = EndpointSlot<
@@ -194,6 +194,33 @@ impl Placed {
     }
 }
 
+// SAFETY: it has atomic integers and pointers, which may all be zero; the size is checked by `Arena`.
+unsafe impl Zeroed for Cell {}
+
+/// A word that leads to a cell, or to none if it is zero.
+#[derive(Debug)]
+pub(crate) struct ToCell(AtomicPtr<Cell>);
+
+// SAFETY: it is an address, and null is a value.
+unsafe impl dat_storage::Zeroed for ToCell {}
+
+impl ToCell {
+    /// Returns the cell.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<&'static Cell> {
+        // SAFETY: it is null, or `set` stored a reference for ever.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Changes the cell; returns the former one.
+    pub(crate) fn set(&self, cell: Option<&'static Cell>) -> Option<&'static Cell> {
+        let cell = cell.map_or(ptr::null_mut(), |cell| ptr::from_ref(cell).cast_mut());
+        let former = self.0.swap(cell, Ordering::AcqRel);
+        // SAFETY: as in `get`.
+        unsafe { former.as_ref() }
+    }
+}
+
 /// The object of a cell or else the former one, and where it is; all zero at first.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -204,17 +231,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place of no object.
-    #[expect(
-        clippy::declare_interior_mutable_const,
-        reason = "a value to build cells from"
-    )]
-    pub(crate) const EMPTY: Self = Self {
-        object: AtomicU64::new(0),
-        slot: AtomicPtr::new(ptr::null_mut()),
-        adapter: AtomicPtr::new(ptr::null_mut()),
-    };
-
     /// Replaces an object that has ended.
     pub(crate) fn set(&self, placed: Placed) {
         self.adapter.store(placed.adapter, Ordering::Relaxed);
@@ -224,7 +240,10 @@ impl Place {
 
     /// Forgets where the object is, in a forked process: its slot is the parent's.
     pub(crate) fn abandon(&self) {
-        self.slot.store(ptr::null_mut(), Ordering::Relaxed);
+        // Most cells have none: their pages stay shared with the parent.
+        if !self.slot.load(Ordering::Relaxed).is_null() {
+            self.slot.store(ptr::null_mut(), Ordering::Relaxed);
+        }
     }
 
     /// Returns the word with the handle of the object.
@@ -260,13 +279,13 @@ impl Place {
     ///
     /// # Safety
     /// The caller has the lock of the object's slot, and the slot holds the object that `find`
-    /// returned. It uses the result only as long as it has the lock.
+    /// returned for this backend. It uses the result only as long as it has the lock.
     #[inline(always)]
-    unsafe fn adapter<'a, B: Host>(&self) -> Option<&'a Core<B>> {
+    unsafe fn adapter<'a, B: Host>(&self) -> Option<(&'a Core<B>, &'a Cells)> {
         // SAFETY: by rule 4, and since the address is that of the object's adapter, as the head of
         // this file shows.
         let adapter: &'a Adapter = unsafe { &*self.adapter.load(Ordering::Relaxed) };
-        Some(&B::of(adapter)?.ia)
+        Some((&B::of(adapter)?.ia, &adapter.cells))
     }
 
     /// Posts a request with one segment to an endpoint; `None` if nothing was posted.
@@ -286,7 +305,7 @@ impl Place {
         Core::<B>::post_at(slot, ep, operation, cookie, flags, || {
             let (segment, remote) = arguments()?;
             // SAFETY: this is called under the lock, while the slot holds the object.
-            Some((unsafe { self.adapter::<B>()? }, segment, remote))
+            Some((unsafe { self.adapter::<B>()?.0 }, segment, remote))
         })
     }
 
@@ -304,7 +323,7 @@ impl Place {
             let segment = argument()?;
             // SAFETY: this is called under a lock without which no endpoint ends, while the slot
             // holds the object.
-            Some((unsafe { self.adapter::<B>()? }, segment))
+            Some((unsafe { self.adapter::<B>()?.0 }, segment))
         })
     }
 
@@ -320,7 +339,7 @@ impl Place {
         Core::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), cookie, || {
             let segment = argument()?;
             // SAFETY: this is called under the lock, while the slot holds the object.
-            Some((unsafe { self.adapter::<B>()? }, segment))
+            Some((unsafe { self.adapter::<B>()?.0 }, segment))
         })
     }
 
@@ -337,10 +356,7 @@ impl Place {
         let (slot, object) = unsafe { self.find::<EvdOf<B>>(EVD | B::NUMBER)? };
         // SAFETY: it is called under the lock, while the slot holds the object.
         let adapter = || unsafe { self.adapter::<B>() };
-        // SAFETY: as above.
-        let cells = || unsafe { &(*self.adapter.load(Ordering::Relaxed)).cells };
-        Core::<B>::evd_dequeue_at(slot, EvdId::from_handle(object), adapter, |completion| {
-            convert(cells(), completion)
-        })
+        let evd = EvdId::from_handle(object);
+        Core::<B>::evd_dequeue_at(slot, evd, adapter, convert)
     }
 }

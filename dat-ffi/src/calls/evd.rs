@@ -138,20 +138,17 @@ pub(crate) extern "C" fn dequeue<E: Edition, B: Host>(
     evd: CHandle,
     event: Out<boundary::Event<E>>,
 ) -> Code {
-    let mut is_empty = false;
-    if let Some(cell) = evd.cell()
-        && let Ok(output) = event.required(2)
-    {
-        let taken = cell.place().dequeue::<B, _>(|cells, completion| {
+    let taken = match (evd.cell(), event.required(2)) {
+        (Some(cell), Ok(output)) => cell.place().dequeue::<B, _>(|cells, completion| {
             event::put_transfer(output, event::transfer_of(cells, completion), evd);
-        });
-        match taken {
-            Some(First::Transfer(())) => return 0,
-            Some(First::Nothing) => is_empty = true,
-            None => {}
-        }
+        }),
+        _ => None,
+    };
+    match taken {
+        Some(First::Transfer(())) => 0,
+        Some(First::Nothing) => dequeue_slow::<E>(evd, event, true),
+        None => dequeue_slow::<E>(evd, event, false),
     }
-    dequeue_slow::<E>(evd, event, is_empty)
 }
 
 /// Dequeues any event, with all checks of the arguments.
