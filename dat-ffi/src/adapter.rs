@@ -19,8 +19,8 @@ use dat_core::{Error, Result, Subtype};
 use crate::agents;
 use crate::backoff::Backoff;
 use crate::boundary::{
-    Entered, Kept, NamedAttributes, Numbered, PerProcess, Placed, Shut, Slot, SocketAddress,
-    detects_forks, has_memory, keep_small, start_thread,
+    Entered, Kept, NamedAttributes, Numbered, PerProcess, Placed, STACK_FOR_AGENTS, Shut, Slot,
+    SocketAddress, detects_forks, has_memory, keep_small, start_thread, start_thread_with,
 };
 use crate::handles::{self, CHandle, Cells, Reserved, reserve};
 
@@ -490,7 +490,11 @@ impl Adapter {
                 with_device!(adapter, opened => opened.keep(care, &adapter.care, &adapter.keeper));
             }
         };
-        start_thread(c"dat", Box::new(keep)).map_err(|_| {
+        let started = match care {
+            KEPT => start_thread_with(STACK_FOR_AGENTS, c"dat", Box::new(keep)),
+            _ => start_thread(c"dat", Box::new(keep)),
+        };
+        started.map_err(|_| {
             let _closed =
                 self.care
                     .compare_exchange(care, ALONE, Ordering::AcqRel, Ordering::Acquire);

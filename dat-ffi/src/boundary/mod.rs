@@ -75,5 +75,5 @@ pub(crate) use provider::{AtomicProvider, Passed};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
 pub(crate) use slots::{Entered, Slot};
 pub(crate) use symbols::Registry;
-pub(crate) use threads::{Thread, start_thread, this_thread};
+pub(crate) use threads::{STACK_FOR_AGENTS, Thread, start_thread, start_thread_with, this_thread};
 pub(crate) use window::Window;

@@ -19,8 +19,11 @@ use libc::{
 /// The function of a thread.
 type Body = Box<dyn FnOnce() + Send>;
 
-/// Bytes of a stack, as many as the standard library's default.
-const STACK: usize = 2 << 20;
+/// Bytes of the stack of a thread that calls functions of the consumer: the standard library's
+/// default.
+pub(crate) const STACK_FOR_AGENTS: usize = 2 << 20;
+/// Bytes of other stacks. A process that locks its memory gets all pages of a stack at once.
+const STACK: usize = 512 << 10;
 
 /// A thread; equal to no other thread that runs at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +35,15 @@ pub(crate) fn this_thread() -> Thread {
     Thread(unsafe { pthread_self() })
 }
 
-/// Starts a thread that gets no signals.
+/// Starts a thread that gets no signals, and calls no functions of the consumer.
+///
+/// # Errors
+/// As `start_thread_with`.
+pub(crate) fn start_thread(name: &'static CStr, body: Body) -> io::Result<()> {
+    start_thread_with(STACK, name, body)
+}
+
+/// Starts a thread that gets no signals, with a stack of this size.
 ///
 /// A program that waits for a signal with all its own threads does not know of this one, and the
 /// system could deliver the signal to it. The program's handlers must not run while the library
@@ -40,9 +51,9 @@ pub(crate) fn this_thread() -> Thread {
 ///
 /// # Errors
 /// The error of the system, also for lack of memory.
-pub(crate) fn start_thread(name: &'static CStr, body: Body) -> io::Result<()> {
+pub(crate) fn start_thread_with(stack: usize, name: &'static CStr, body: Body) -> io::Result<()> {
     let begun = Box::into_raw(Box::new((name, body)));
-    match without_signals(|| create(begun.cast())) {
+    match without_signals(|| create(stack, begun.cast())) {
         0 => Ok(()),
         code => {
             // SAFETY: it was made above, and no thread got it.
@@ -53,7 +64,7 @@ pub(crate) fn start_thread(name: &'static CStr, body: Body) -> io::Result<()> {
 }
 
 /// Starts a detached thread that runs the body from `start_thread`.
-fn create(begun: *mut c_void) -> i32 {
+fn create(stack: usize, begun: *mut c_void) -> i32 {
     let mut attributes = MaybeUninit::<pthread_attr_t>::uninit();
     let mut thread = MaybeUninit::<pthread_t>::uninit();
     // SAFETY: the first call makes the attributes, and the others use them only if it succeeds.
@@ -63,7 +74,7 @@ fn create(begun: *mut c_void) -> i32 {
         if code != 0 {
             return code;
         }
-        pthread_attr_setstacksize(attributes, STACK);
+        pthread_attr_setstacksize(attributes, stack);
         pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
         let code = pthread_create(thread.as_mut_ptr(), attributes, run, begun);
         pthread_attr_destroy(attributes);
