@@ -447,6 +447,58 @@ mod tests {
         Adapter::close(&adapter, CloseFlags::Abrupt).expect("closes");
     }
 
+    /// Rule 3: the adapter of an object that has ended is not asked for, since it may be gone.
+    #[test]
+    fn the_adapter_of_an_ended_object_is_not_used() {
+        type Mock = Core<MockBackend>;
+        let adapter = open(c"ended");
+        let (ep, evd) = objects(&adapter);
+        let (ep, evd) = (
+            EpId::from_handle(ep.named()),
+            EvdId::from_handle(evd.named()),
+        );
+        let opened = MockBackend::of(&adapter).expect("a mock");
+        let endpoint = opened.ia.slot_of_endpoint(ep).expect("its slot");
+        let dispatcher = opened.ia.slot_of_evd(evd).expect("its slot");
+        let asked = |post: &dyn Fn(&AtomicBool)| {
+            let asked = AtomicBool::new(false);
+            post(&asked);
+            asked.into_inner()
+        };
+        let receive = |asked: &AtomicBool| {
+            let none = CompletionFlags::empty();
+            let posted = Mock::post_recv_at(endpoint, ep, 0, none, || {
+                asked.store(true, Ordering::Relaxed);
+                None
+            });
+            assert!(posted.is_none());
+        };
+        let send = |asked: &AtomicBool| {
+            let none = CompletionFlags::empty();
+            let posted = Mock::post_at(endpoint, ep, DtoOperation::Send, 0, none, || {
+                asked.store(true, Ordering::Relaxed);
+                None
+            });
+            assert!(posted.is_none());
+        };
+        let dequeue = |asked: &AtomicBool| {
+            let find = || {
+                asked.store(true, Ordering::Relaxed);
+                None::<(&Mock, ())>
+            };
+            assert!(Mock::evd_dequeue_at(dispatcher, evd, find, |(), _| ()).is_none());
+        };
+        // The endpoint is not connected.
+        let calls: [&dyn Fn(&AtomicBool); 3] = [&receive, &dequeue, &send];
+        assert_eq!(calls.map(asked), [true, true, false]);
+        opened.ia.ep_free(ep).expect("is freed");
+        opened.ia.evd_free(evd).expect("is freed");
+        assert_eq!(calls.map(asked), [false; 3]);
+        objects(&adapter);
+        assert_eq!(calls.map(asked), [false; 3]);
+        Adapter::close(&adapter, CloseFlags::Abrupt).expect("closes");
+    }
+
     /// Objects of other types are not taken for endpoints and dispatchers.
     ///
     /// Spec: GEN-03
@@ -465,8 +517,7 @@ mod tests {
 
     /// Threads post and dequeue while their adapter is closed and another takes its tables.
     ///
-    /// Without a rule at the head of this file the test crashes: if the tables are unmapped, or if
-    /// the handle is not compared.
+    /// The test crashes if the tables of a closed adapter are unmapped.
     ///
     /// Spec: GEN-03, IAC-01
     #[test]
