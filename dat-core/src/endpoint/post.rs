@@ -21,7 +21,6 @@ use crate::ia::Ia;
 use crate::id::EpId;
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess, RmrTriplet};
 use crate::record::{FreeRecord, Posting, RecordKind, Report};
-use crate::storage::Table;
 use crate::sync::RawLock;
 
 /// The remote range of a Send.
@@ -257,8 +256,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(record) = endpoint.ring.next(&self.shared.records) else {
             return Err(Refusal::Full);
         };
-        let (regions, limits) = (&self.shared.local_regions, &endpoint.limits);
-        let zone_seal = &endpoint.zone_seal;
+        let regions = self.shared.local_regions.made();
+        let (zone_seal, limits) = (endpoint.zone_seal, &endpoint.limits);
         fill(
             queue, record, &request, segments, regions, zone_seal, limits,
         )?;
@@ -296,11 +295,15 @@ fn fill<'a>(
     record: FreeRecord<'_>,
     request: &Request<'a>,
     segments: impl Iterator<Item = &'a LmrTriplet>,
-    regions: &Table<'_, LmrSlot>,
-    zone_seal: &u64,
+    regions: &[LmrSlot],
+    zone_seal: u64,
     limits: &RequestLimits,
 ) -> Posted {
     let is_read = request.operation == RdmaRead;
+    let access = LocalAccess {
+        zone_seal,
+        writes: is_read,
+    };
     // A read moves the whole remote range; longer segments stay unchanged after it.
     let room = is_read.then_some(request.remote.length);
     let kind = RecordKind::Dto(request.operation);
@@ -308,12 +311,7 @@ fn fill<'a>(
     let token = record.begin(posting, request.cookie);
     let slot = queue.reserve(&begin(token, request), request.segments.len());
     let mut slot = slot.ok_or(Refusal::Full)?;
-    // Read late: few registers are free before.
-    let access = LocalAccess {
-        zone_seal: *zone_seal,
-        writes: is_read,
-    };
-    let total = add_segments(&mut slot, segments, regions.made(), access, room)?;
+    let total = add_segments(&mut slot, segments, regions, access, room)?;
     let length = limits.extent(request.operation, total, request.remote);
     let length = length.ok_or(Refusal::Invalid)?;
     record.publish(token, length);

@@ -15,7 +15,6 @@ use crate::ia::Ia;
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess};
 use crate::record::{FreeRecord, Posting, Report};
-use crate::storage::Table;
 use crate::sync::RawLock;
 
 /// Tag change for a buffer of a shared queue.
@@ -131,7 +130,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let posting = side.posting.and_quiet(receive.flags);
         let token = record.begin(posting, receive.cookie);
-        let (regions, zone_seal) = (&self.shared.local_regions, &side.zone_seal);
+        let (regions, zone_seal) = (self.shared.local_regions.made(), side.zone_seal);
         fill(queue, record, token, segments, count, regions, zone_seal)?;
         side.ring.advance();
         if rings && let Err(refused) = queue.ring() {
@@ -217,7 +216,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let following = record.record.next();
         let token = record.begin(FOR_CONSUMING_ENDPOINT, cookie);
-        let (regions, zone_seal) = (&self.shared.local_regions, &shared.zone_seal);
+        let (regions, zone_seal) = (self.shared.local_regions.made(), shared.zone_seal);
         fill(queue, record, token, segments, count, regions, zone_seal)?;
         (shared.latest, shared.free_first) = (record.index, following);
         if queue.ring().is_err() {
@@ -236,16 +235,16 @@ fn fill<'a>(
     token: u64,
     segments: impl Iterator<Item = &'a LmrTriplet>,
     count: usize,
-    regions: &Table<'_, LmrSlot>,
-    zone_seal: &u64,
+    regions: &[LmrSlot],
+    zone_seal: u64,
 ) -> Posted {
-    let slot = queue.reserve(&ReceiveRequest { token }, count);
-    let mut slot = slot.ok_or(Refusal::Full)?;
     let access = LocalAccess {
-        zone_seal: *zone_seal,
+        zone_seal,
         writes: true,
     };
-    let total = add_segments(&mut slot, segments, regions.made(), access, None)?;
+    let slot = queue.reserve(&ReceiveRequest { token }, count);
+    let mut slot = slot.ok_or(Refusal::Full)?;
+    let total = add_segments(&mut slot, segments, regions, access, None)?;
     let length = u32::try_from(total).map_err(|_| Refusal::Invalid)?;
     record.publish(token, length);
     slot.commit(length).map_err(|Rejected| {
