@@ -21,6 +21,16 @@ pub fn addresses() -> Vec<IpAddr> {
         .collect()
 }
 
+/// Returns the wildcard address: of both families, or of IPv4 on a host without IPv6.
+#[must_use]
+pub fn wildcard() -> SocketAddr {
+    let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+    match std::net::UdpSocket::bind(both) {
+        Ok(_) => both,
+        Err(_) => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+    }
+}
+
 /// Returns the address that an adapter with all addresses of this host tells to others.
 ///
 /// It is the first one of an interface that is not the loop-back interface. `family` is the

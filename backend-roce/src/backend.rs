@@ -98,13 +98,19 @@ impl RoceBackend {
     }
 }
 
-/// Moves the packets of an adapter that has no thread, and tells its counts.
+/// Moves the packets of an adapter that has no thread, makes waits, and tells its counts.
 pub struct RoceDriver(Arc<Shared>);
 
 impl RoceDriver {
     /// Does what is due by `now`.
     pub fn drive(&self, now: Instant) {
         self.0.drive_at(now);
+    }
+
+    /// Returns a wait of a caller on the adapter, which must have a thread.
+    #[must_use]
+    pub fn wait(&self) -> RoceWait {
+        RoceWait::new(&self.0)
     }
 
     /// Returns the counts of the adapter.

@@ -36,7 +36,7 @@ mod udp;
 mod wait;
 
 #[cfg(feature = "udp")]
-pub use address::{addresses, parse_address};
+pub use address::{addresses, parse_address, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]

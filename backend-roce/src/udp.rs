@@ -16,7 +16,7 @@ use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::socket::{MsgFlags, recv};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
@@ -321,8 +321,6 @@ impl Drop for Service {
 
 /// Serves an adapter until it is closed and its peers have answered.
 fn serve(shared: &Shared, poll: &mut Poll, stops: &AtomicBool) {
-    // Signals are for the threads of the program.
-    let _ = SigSet::all().thread_block();
     let mut events = Events::with_capacity(16);
     let mut end = None;
     let mut more = false;
@@ -421,9 +419,13 @@ impl RoceBackend {
         }));
         let stops = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stops);
+        // The thread begins with the mask of this one: signals are for the threads of the program.
+        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let thread = std::thread::Builder::new()
             .name("roce".into())
-            .spawn(move || serve(&shared, &mut poll, &stopped))?;
+            .spawn(move || serve(&shared, &mut poll, &stopped));
+        mask.thread_set_mask()?;
+        let thread = thread?;
         backend.set_service(Service {
             waker,
             stops,

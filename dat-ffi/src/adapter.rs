@@ -8,9 +8,10 @@ use std::task::Waker;
 use std::thread;
 
 use backend_mock::{Fabric, MockBackend, MockWait};
+use backend_roce::{RoceBackend, RoceDriver, RoceWait};
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{Backend, BackendError, PRIVATE_DATA_MAX};
-use dat_core::event::{Wait, WakeReason};
+use dat_core::event::{ThreadWait, Wait, WakeReason};
 use dat_core::flags::{CloseFlags, HandleKind, IaFields, LMR_COOKIE_SIZE, ProviderFields};
 use dat_core::id::Handle;
 use dat_core::time::Instant;
@@ -90,8 +91,39 @@ impl Host for MockBackend {
     fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
         match &adapter.device {
             Device::Mock(opened) => Some(opened),
-            #[cfg(feature = "verbs")]
-            Device::Verbs(_) => None,
+            _ => None,
+        }
+    }
+}
+
+impl Host for RoceBackend {
+    type Wait = RoceWait;
+    type Ground = RoceDriver;
+
+    const POSTS_ALLOCATE: bool = true;
+
+    fn sleeper(driver: &RoceDriver) -> std::result::Result<RoceWait, BackendError> {
+        Ok(driver.wait())
+    }
+
+    fn attendant(driver: &RoceDriver) -> Option<RoceWait> {
+        Some(driver.wait())
+    }
+
+    fn now(_: &RoceDriver) -> Instant {
+        ThreadWait::clock()
+    }
+
+    fn shut() -> &'static Shut<Self> {
+        static SHUT: Shut<RoceBackend> = PerProcess::new();
+        &SHUT
+    }
+
+    #[inline(always)]
+    fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
+        match &adapter.device {
+            Device::Roce(opened) => Some(opened),
+            _ => None,
         }
     }
 }
@@ -112,7 +144,7 @@ impl Host for backend_verbs::VerbsBackend {
     }
 
     fn now(_: &Self::Ground) -> Instant {
-        dat_core::event::ThreadWait::clock()
+        ThreadWait::clock()
     }
 
     fn shut() -> &'static Shut<Self> {
@@ -124,7 +156,7 @@ impl Host for backend_verbs::VerbsBackend {
     fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
         match &adapter.device {
             Device::Verbs(opened) => Some(opened),
-            Device::Mock(_) => None,
+            _ => None,
         }
     }
 }
@@ -258,6 +290,7 @@ impl<B: Host> Drop for Sleeper<'_, B> {
 )]
 pub(crate) enum Device {
     Mock(Opened<MockBackend>),
+    Roce(Opened<RoceBackend>),
     #[cfg(feature = "verbs")]
     Verbs(Opened<backend_verbs::VerbsBackend>),
 }
@@ -267,6 +300,7 @@ macro_rules! with_device {
     ($adapter:expr, $opened:ident => $result:expr) => {
         match &$adapter.device {
             $crate::adapter::Device::Mock($opened) => $result,
+            $crate::adapter::Device::Roce($opened) => $result,
             #[cfg(feature = "verbs")]
             $crate::adapter::Device::Verbs($opened) => $result,
         }
@@ -411,6 +445,7 @@ impl Adapter {
         let slot_number = u32::try_from(index).map_err(|_| full)?;
         let limits = match &device {
             Device::Mock(opened) => opened.ia.limits(),
+            Device::Roce(opened) => opened.ia.limits(),
             #[cfg(feature = "verbs")]
             Device::Verbs(opened) => opened.ia.limits(),
         };
@@ -467,6 +502,7 @@ impl Adapter {
     fn attend(&self) {
         let is_for_us = match &self.device {
             Device::Mock(_) => false,
+            Device::Roce(_) => true,
             #[cfg(feature = "verbs")]
             Device::Verbs(_) => true,
         };

@@ -3,9 +3,11 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use backend_mock::{Fabric, FabricOptions, FabricThread, NodeOptions};
+use backend_roce::{RoceBackend, RoceOptions};
 use dat_core::attributes::IaAddress;
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
@@ -18,6 +20,8 @@ use crate::diagnostic::report;
 pub(crate) enum Named {
     /// A host of the fabric in this process.
     Mock(Host),
+    /// RoCEv2 in software, at an address or interface of this host; empty for all addresses.
+    Roce(String),
     /// An RDMA device: its name, its network interface's name or an address, with an optional port.
     Verbs(String),
 }
@@ -60,12 +64,17 @@ impl Host {
 impl Named {
     /// Parses the instance data of a line, or its name if the data is empty.
     ///
-    /// Examples: `mock`, `mock 7`, `mock 7 extended`, `mock 7 non-coherent`, `rxe0`, `mlx5_0 2`,
-    /// `eth2 0`, `10.9.0.1`.
+    /// Examples: `mock`, `mock 7`, `mock 7 extended`, `mock 7 non-coherent`, `roce`, `roce eth0`,
+    /// `roce 10.9.0.1?udp=5000`, `rxe0`, `mlx5_0 2`, `eth2 0`, `10.9.0.1`.
     pub(crate) fn parse(instance_data: &str, ia_name: &str) -> Self {
         let mut words = instance_data.split_whitespace();
         let device = words.next().unwrap_or(ia_name);
         let number = words.next();
+        if let "roce" | "roce0" = device
+            && words.next().is_none()
+        {
+            return Self::Roce(number.unwrap_or_default().to_owned());
+        }
         if let ("mock", Ok(host @ 1..=254)) = (device, number.unwrap_or("1").parse())
             && let Some(host) = Host::new(host).with(words)
         {
@@ -104,8 +113,17 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
     let name = info.name()?;
     match Named::parse(&instance_data.to_string_lossy(), &name.to_string_lossy()) {
         Named::Mock(_) => None,
+        Named::Roce(address) => roce_address(&address).err().map(|why| why.to_string()),
         Named::Verbs(name) => unknown(&name),
     }
+}
+
+/// Returns the address of an adapter; that of none stands for all addresses.
+fn roce_address(text: &str) -> io::Result<SocketAddr> {
+    if text.is_empty() {
+        return Ok(backend_roce::wildcard());
+    }
+    backend_roce::parse_address(text)
 }
 
 /// Explains why no RDMA device has a name; `None` if one has.
@@ -175,7 +193,8 @@ pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Lists the devices of this host by names that open them: RDMA devices, then the mock.
+/// Lists the devices of this host by names that open them: RDMA devices, RoCEv2 in software, then
+/// the mock.
 ///
 /// # Errors
 /// INSUFFICIENT_RESOURCES (DEVICE): there are no descriptors to list the devices with.
@@ -185,7 +204,10 @@ pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
 )]
 pub(crate) fn found() -> Result<Vec<(String, Named)>> {
     let first = Named::Mock(Host::new(1));
-    let mock = std::iter::once(("mock0".to_owned(), first));
+    let software = [
+        ("roce0".to_owned(), Named::Roce(String::new())),
+        ("mock0".to_owned(), first),
+    ];
     #[cfg(feature = "verbs")]
     let rdma = {
         let unknown = |_| Error::insufficient_resources(Subtype::ResourceDevice);
@@ -194,13 +216,14 @@ pub(crate) fn found() -> Result<Vec<(String, Named)>> {
     };
     #[cfg(not(feature = "verbs"))]
     let rdma = std::iter::empty();
-    Ok(rdma.chain(mock).collect())
+    Ok(rdma.chain(software).collect())
 }
 
 impl Opening for Named {
     fn open(&self, async_evd_min_qlen: i32) -> Result<Device> {
         match self {
             Self::Mock(host) => mock(*host, async_evd_min_qlen),
+            Self::Roce(address) => roce(address, async_evd_min_qlen),
             Self::Verbs(name) => verbs(name, async_evd_min_qlen).inspect_err(|error| {
                 if error.kind() == ErrorKind::ProviderNotFound
                     && let Some(why) = unknown(name)
@@ -250,6 +273,25 @@ fn mock(host: Host, async_evd_min_qlen: i32) -> Result<Device> {
     }
     let backend = fabric.node(options);
     Opened::open(backend, fabric, async_evd_min_qlen).map(Device::Mock)
+}
+
+fn roce(address: &str, async_evd_min_qlen: i32) -> Result<Device> {
+    let not_there = |error: io::Error| {
+        report("dat", format_args!("roce {address}: {error}"));
+        match error.kind() {
+            io::ErrorKind::InvalidInput
+            | io::ErrorKind::AddrNotAvailable
+            | io::ErrorKind::AddrInUse => {
+                Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered)
+            }
+            _ => Error::insufficient_resources(Subtype::ResourceDevice),
+        }
+    };
+    let at = roce_address(address).map_err(not_there)?;
+    let options = RoceOptions::random().map_err(not_there)?;
+    let backend = RoceBackend::open(at, options).map_err(not_there)?;
+    let driver = backend.driver();
+    Opened::open(backend, driver, async_evd_min_qlen).map(Device::Roce)
 }
 
 #[cfg(feature = "verbs")]
@@ -327,6 +369,7 @@ mod tests {
     #[test]
     fn instance_data_names_devices() {
         let verbs = |name: &str| Named::Verbs(name.to_owned());
+        let roce = |address: &str| Named::Roce(address.to_owned());
         let mock = |host| Named::Mock(Host::new(host));
         let host = Host::new(7);
         let extended = Host {
@@ -353,6 +396,11 @@ mod tests {
             ("mock 7 more", "x", verbs("mock:7")),
             ("mock 0", "x", verbs("mock")),
             ("mock 255", "x", verbs("mock:255")),
+            ("", "roce0", roce("")),
+            ("roce", "x", roce("")),
+            ("roce eth0", "x", roce("eth0")),
+            ("roce ::1?udp=5", "x", roce("::1?udp=5")),
+            ("roce eth0 1", "x", verbs("roce:eth0")),
             ("", "rxe0", verbs("rxe0")),
             (" rxe0 ", "x", verbs("rxe0")),
             ("eth2 0", "x", verbs("eth2")),

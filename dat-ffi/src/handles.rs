@@ -19,7 +19,6 @@ use dat_core::id::{EpId, Handle};
 use dat_core::{Error, Result, Subtype};
 use dat_storage::Words;
 
-#[cfg(feature = "verbs")]
 use crate::adapter::Host;
 use crate::boundary::{Arena, PerProcess, Place, Placed, ToCell, has_memory};
 
@@ -83,7 +82,6 @@ impl CHandle {
     }
 
     /// Returns true if posts and dequeues of the object are those of this backend.
-    #[cfg(feature = "verbs")]
     pub(crate) fn is_of<B: Host>(self) -> bool {
         self.cell().is_some_and(|cell| cell.place.is_of::<B>())
     }

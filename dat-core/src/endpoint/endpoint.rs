@@ -18,7 +18,10 @@ use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
 
 /// Slot for one endpoint.
+///
+/// On hosts its address has four spare bits, in which the C libraries name kind and backend.
 #[repr(C)]
+#[cfg_attr(feature = "std", repr(align(16)))]
 pub struct EndpointSlot<S, R, L> {
     pub(crate) main: Mutex<L, Endpoint<S>>,
     /// Handle of the endpoint, or 0; for completions, which take no endpoint lock.

@@ -18,6 +18,9 @@ use crate::sync::{Mutex, RawLock};
 const ARMING_ROUNDS: u32 = 16;
 
 /// Slot for one event dispatcher.
+///
+/// On hosts its address has four spare bits, in which the C libraries name kind and backend.
+#[cfg_attr(feature = "std", repr(align(16)))]
 pub struct EvdSlot<C, L> {
     pub(crate) queue: Mutex<L, EvdQueue<C>>,
     /// Link in the list of dispatchers with a waker.

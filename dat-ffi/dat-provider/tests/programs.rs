@@ -167,6 +167,27 @@ fn with_device(name: &'static str, options: &[&str], device: &str) -> Built {
     built
 }
 
+/// Builds a program whose device `mock0` is RoCEv2 in software, at an address of its own.
+fn on_roce(name: &'static str, number: u8, options: &[&str]) -> Built {
+    let built = build(name, options);
+    let file = built.folder.path().join("dat.conf");
+    let line = fs::read_to_string(&file).expect("dat.conf");
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let device = format!("\"roce 127.{}.{high}.{low}\"", 96 + number);
+    fs::write(&file, line.replace("\"mock\"", &device)).expect("dat.conf");
+    built
+}
+
+/// The programs that move data run on RoCEv2 in software, too.
+///
+/// Spec: IAO-01, EPC-03, EPS-01, EPV-01, EPW-01, EPB-01, RMB-01, EPD-02, SRC-01, CNW-01, GEN-03
+#[test]
+fn programs_run_on_roce_in_software() {
+    for (number, name) in (0..).zip(["transfer", "shared", "waits", "late", "handles", "agents"]) {
+        run_built(&on_roce(name, number, SANITIZED));
+    }
+}
+
 /// Spec: SRC-01, SRF-01, SRQR-01, EPX-01, RSC-03, CRR-01, CRR-02, PSC-02, PSA-01
 #[test]
 fn buffers_are_shared_and_requests_answered() {

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use backend_mock::MockBackend;
+use backend_roce::RoceBackend;
 use dat_core::endpoint::{EndpointSlot, SrqSlot};
 use dat_core::event::{DtoCompletion, DtoOperation, EvdSlot};
 use dat_core::flags::{CloseFlags, CompletionFlags, HandleKind};
@@ -52,28 +53,33 @@ type SrqOf<B> = SrqSlot<<B as dat_core::backend::Backend>::SharedReceiveQueue, H
 /// A backend with a number of its own.
 ///
 /// # Safety
-/// No other backend has this number; it is 0 or 1.
+/// No other backend has this number, which is below [`ENDPOINT`].
 pub(crate) unsafe trait Numbered {
     const NUMBER: usize;
 }
 
-// SAFETY: the other backend has 1.
+// SAFETY: the others have 1 and 2.
 unsafe impl Numbered for MockBackend {
     const NUMBER: usize = 0;
 }
 
+// SAFETY: the others have 0 and 1.
+unsafe impl Numbered for RoceBackend {
+    const NUMBER: usize = 2;
+}
+
 #[cfg(feature = "verbs")]
-// SAFETY: the other backend has 0.
+// SAFETY: the others have 0 and 2.
 unsafe impl Numbered for backend_verbs::VerbsBackend {
     const NUMBER: usize = 1;
 }
 
 /// The type of a slot, in the low bits of its address: one of these, and the number of the backend.
-const ENDPOINT: usize = 2;
-const EVD: usize = 4;
-const SRQ: usize = 6;
+const ENDPOINT: usize = 4;
+const EVD: usize = 8;
+const SRQ: usize = 12;
 /// Alignment of slots, at least.
-const ALIGNMENT: usize = 8;
+const ALIGNMENT: usize = 16;
 
 /// The adapters of a backend that are shut, for the next ones that are opened.
 pub(crate) type Shut<B> = PerProcess<Mutex<Vec<OwnedIa<B, HostLock>>>>;
@@ -253,7 +259,6 @@ impl Place {
     }
 
     /// Returns true if the object has an address, and is of this backend.
-    #[cfg(feature = "verbs")]
     pub(crate) fn is_of<B: Host>(&self) -> bool {
         let kind = self.slot.load(Ordering::Relaxed).addr() % ALIGNMENT;
         kind >= ENDPOINT && kind % ENDPOINT == B::NUMBER

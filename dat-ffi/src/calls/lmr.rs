@@ -81,7 +81,8 @@ pub(crate) fn create<E: Edition>(arguments: Arguments, results: Results) -> Resu
     )?;
     // A device of verbs checks this when it pins the memory, after all other errors.
     let pinned = match adapter.device {
-        Device::Mock(_) => checked(),
+        // These copy by instructions of this process.
+        Device::Mock(_) | Device::Roce(_) => checked(),
         #[cfg(feature = "verbs")]
         Device::Verbs(_) => Ok(()),
     };

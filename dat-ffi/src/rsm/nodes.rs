@@ -22,6 +22,9 @@ const CUSTOMARY: &str = "/etc/rsm/rsm.nodes";
 /// Number of a node without a file or variable.
 const ALONE: u32 = 1;
 
+/// Begin of the names of devices that are RoCEv2 in software at an address of this host.
+pub(super) const ROCE: &str = "roce://";
+
 /// A device of this host that is a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
@@ -126,13 +129,16 @@ impl Nodes {
         })
     }
 
-    /// Makes nodes without a file: each device reaches this node only.
+    /// Makes nodes without a file: each RDMA device reaches this node only.
     fn of_devices(own: u32, devices: &[Device]) -> Self {
         let mut controllers = Vec::new();
         for device in devices {
             let Some(address) = device.addresses.first() else {
                 continue;
             };
+            if device.name.starts_with(ROCE) {
+                continue;
+            }
             let known = Known {
                 controller: lasting(&format!("verbs{}", controllers.len())),
                 name: device.name.clone(),
@@ -250,8 +256,19 @@ fn lasting(name: &str) -> &'static str {
     name.to_owned().leak()
 }
 
-#[cfg(feature = "verbs")]
+/// Returns the RDMA devices, then RoCEv2 in software at each address of this host.
 fn devices() -> Result<Vec<Device>> {
+    let mut all = rdma_devices()?;
+    all.extend(backend_roce::addresses().into_iter().map(|address| Device {
+        name: format!("{ROCE}{address}"),
+        addresses: vec![address],
+        active: true,
+    }));
+    Ok(all)
+}
+
+#[cfg(feature = "verbs")]
+fn rdma_devices() -> Result<Vec<Device>> {
     let ip = |address: &IaAddress| Some(address.socket_address()?.ip());
     let unknown = |_| RsmError::InsufficientResources;
     let devices = backend_verbs::find_devices().map_err(unknown)?;
@@ -266,7 +283,7 @@ fn devices() -> Result<Vec<Device>> {
 
 #[cfg(not(feature = "verbs"))]
 #[expect(clippy::unnecessary_wraps, reason = "it fails only with RDMA devices")]
-fn devices() -> Result<Vec<Device>> {
+fn rdma_devices() -> Result<Vec<Device>> {
     Ok(Vec::new())
 }
 

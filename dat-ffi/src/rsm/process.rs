@@ -5,11 +5,12 @@ use std::time::SystemTime;
 use std::{fs, process};
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use backend_roce::{RoceBackend, RoceOptions};
 use dat_core::attributes::IaAddress;
 use dat_rsm::{Credentials, Handle, NodeEntry, Options, Result, RsmError, is_same_controller};
 use std::os::unix::fs::MetadataExt;
 
-use super::nodes::{Known, Nodes};
+use super::nodes::{Known, Nodes, ROCE};
 use super::nodes_problem::Problem;
 use super::site::{Shape, Site};
 use crate::boundary::{forks, page_size, start_thread};
@@ -29,6 +30,7 @@ const REVOCATION_GRACE: u32 = 1_000_000;
 /// An open controller of one of the backends.
 pub(super) enum Opened {
     Loopback(Box<Site<MockBackend>>),
+    Roce(Box<Site<RoceBackend>>),
     #[cfg(feature = "verbs")]
     Verbs(Box<Site<backend_verbs::VerbsBackend>>),
 }
@@ -38,6 +40,7 @@ macro_rules! with_site {
     ($opened:expr, $site:ident => $result:expr) => {
         match $opened {
             $crate::rsm::process::Opened::Loopback($site) => $result,
+            $crate::rsm::process::Opened::Roce($site) => $result,
             #[cfg(feature = "verbs")]
             $crate::rsm::process::Opened::Verbs($site) => $result,
         }
@@ -79,19 +82,59 @@ impl Controller {
         Ok(self.opened.get_or_init(|| opened))
     }
 
-    #[cfg(not(feature = "verbs"))]
     fn make(&self, node: u32) -> Result<Opened> {
-        loopback(self.name, node, &self.nodes)
+        match &self.device {
+            None => loopback(self.name, node, &self.nodes),
+            Some(device) => match device.name.strip_prefix(ROCE) {
+                Some(address) => self.roce(device, address, node),
+                None => self.verbs(device, node),
+            },
+        }
+    }
+
+    /// Opens RoCEv2 in software at an address of this host.
+    fn roce(&self, device: &Known, address: &str, node: u32) -> Result<Opened> {
+        let failed = |error: std::io::Error| {
+            report(LIBRARY, format_args!("the device {}: {error}", device.name));
+            match error.kind() {
+                std::io::ErrorKind::AddrNotAvailable => RsmError::ControllerNotPresent,
+                _ => RsmError::InsufficientResources,
+            }
+        };
+        let address = backend_roce::parse_address(address).map_err(failed)?;
+        let roce = RoceOptions::random().map_err(failed)?;
+        let backend = RoceBackend::open(address, roce).map_err(failed)?;
+        let driver = backend.driver();
+        let site = Site::open(backend, driver, options(node), self.shape(device))?;
+        Ok(Opened::Roce(Box::new(site)))
+    }
+
+    fn shape(&self, device: &Known) -> Shape {
+        Shape {
+            name: self.name,
+            qualifier: device.qualifier,
+            nodes: self.nodes.clone(),
+            loopback: false,
+        }
+    }
+
+    #[cfg(not(feature = "verbs"))]
+    fn verbs(&self, device: &Known, _node: u32) -> Result<Opened> {
+        report(
+            LIBRARY,
+            format_args!(
+                "the device {}: this library has no RDMA devices",
+                device.name
+            ),
+        );
+        Err(RsmError::ControllerNotPresent)
     }
 
     #[cfg(feature = "verbs")]
-    fn make(&self, node: u32) -> Result<Opened> {
+    fn verbs(&self, device: &Known, node: u32) -> Result<Opened> {
         use backend_verbs::{VerbsBackend, VerbsOptions};
         use dat_core::backend::BackendError;
 
-        let Some(device) = &self.device else {
-            return loopback(self.name, node, &self.nodes);
-        };
         let gone = |error| {
             let (code, why) = match error {
                 BackendError::Resources => (
@@ -114,13 +157,7 @@ impl Controller {
         verbs.start_thread = start_thread;
         let backend = VerbsBackend::open(&device.name, verbs).map_err(gone)?;
         let waits = backend.waits();
-        let shape = Shape {
-            name: self.name,
-            qualifier: device.qualifier,
-            nodes: self.nodes.clone(),
-            loopback: false,
-        };
-        let site = Site::open(backend, waits, options(node), shape)?;
+        let site = Site::open(backend, waits, options(node), self.shape(device))?;
         Ok(Opened::Verbs(Box::new(site)))
     }
 }
@@ -261,12 +298,7 @@ impl Process {
         let known: Vec<&str> = self.controllers.iter().map(|known| known.name).collect();
         let devices = match self.controllers.iter().any(|known| known.device.is_some()) {
             true => "",
-            false if cfg!(feature = "verbs") => {
-                "; an RDMA device needs an address and, if there is a nodes file, a line with that address"
-            }
-            false => {
-                "; this library was built without the feature `verbs`, so it has no RDMA devices"
-            }
+            false => "; a nodes file with a line for an address of this host makes a controller",
         };
         let known = known.join(", ");
         report(

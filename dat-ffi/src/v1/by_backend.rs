@@ -15,6 +15,9 @@ macro_rules! by_backend {
             if $first.is_of::<backend_verbs::VerbsBackend>() {
                 return $module::$name::<V1, backend_verbs::VerbsBackend>($first $(, $argument)*);
             }
+            if $first.is_of::<backend_roce::RoceBackend>() {
+                return $module::$name::<V1, backend_roce::RoceBackend>($first $(, $argument)*);
+            }
             $module::$name::<V1, backend_mock::MockBackend>($first $(, $argument)*)
         }
     )*};

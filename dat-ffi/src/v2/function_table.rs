@@ -132,6 +132,7 @@ pub(super) fn make(
         functions: match device {
             #[cfg(feature = "verbs")]
             Named::Verbs(_) => functions::<backend_verbs::VerbsBackend>(is_thread_safe),
+            Named::Roce(_) => functions::<backend_roce::RoceBackend>(is_thread_safe),
             _ => functions::<backend_mock::MockBackend>(is_thread_safe),
         },
     }))

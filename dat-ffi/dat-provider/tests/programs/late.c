@@ -139,7 +139,8 @@ static void threads_of_closed_adapters(void)
     }
     for (round = 0; round < 2000 && threads() > before; round++)
         usleep(10000);
-    CHECK(threads() == before);
+    /* Threads of adapters that were closed before may have been counted, and have ended since. */
+    CHECK(threads() <= before);
 }
 
 /* A signal that all threads of the program block must not reach a thread of the library, where
