@@ -45,6 +45,11 @@ pub(crate) trait Host:
     /// True if posts may allocate.
     const POSTS_ALLOCATE: bool;
 
+    /// True if a device pins registered memory, and so checks that it exists.
+    ///
+    /// Other backends copy by instructions of this process.
+    const PINS_MEMORY: bool;
+
     /// Makes a sleeper for one more thread.
     fn sleeper(ground: &Self::Ground) -> std::result::Result<Self::Wait, BackendError>;
 
@@ -69,6 +74,7 @@ impl Host for MockBackend {
     type Ground = Fabric;
 
     const POSTS_ALLOCATE: bool = true;
+    const PINS_MEMORY: bool = false;
 
     fn sleeper(fabric: &Fabric) -> std::result::Result<MockWait, BackendError> {
         Ok(MockWait::new(fabric))
@@ -101,6 +107,7 @@ impl Host for RoceBackend {
     type Ground = RoceDriver;
 
     const POSTS_ALLOCATE: bool = true;
+    const PINS_MEMORY: bool = false;
 
     fn sleeper(driver: &RoceDriver) -> std::result::Result<RoceWait, BackendError> {
         Ok(driver.wait())
@@ -134,6 +141,7 @@ impl Host for backend_verbs::VerbsBackend {
     type Ground = backend_verbs::VerbsWaits;
 
     const POSTS_ALLOCATE: bool = false;
+    const PINS_MEMORY: bool = true;
 
     fn sleeper(waits: &Self::Ground) -> std::result::Result<Self::Wait, BackendError> {
         waits.wait()

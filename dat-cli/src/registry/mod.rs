@@ -45,12 +45,13 @@ pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<
         return check::run(file.as_deref(), output);
     }
     let devices = crate::remote::device::devices();
-    // The provider opens ports of RDMA devices only.
+    // The provider opens the others by names of their own.
     let ports = devices.iter().filter(|device| device.is_rdma());
     let ports = ports.filter_map(|device| device.name());
     let named = ports.map(|name| (name.to_owned(), instance_data(name)));
-    let mock = ("mock0".to_owned(), "mock".to_owned());
-    let lines: Vec<Line> = std::iter::once(mock)
+    let software = ["mock", "roce"].map(|device| (format!("{device}0"), device.to_owned()));
+    let lines: Vec<Line> = software
+        .into_iter()
         .chain(named)
         .map(|(name, device)| line(name, device, arguments))
         .collect();

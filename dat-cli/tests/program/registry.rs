@@ -10,6 +10,9 @@ fn lines_for_the_registry_name_the_provider() {
     let report = json(&["registry"], 0);
     assert_eq!(report["lines"][0]["line"], line);
     assert_eq!(report["lines"][0]["name"], "mock0");
+    assert_eq!(report["lines"][1]["name"], "roce0");
+    let roce = "roce0 u2.0 nonthreadsafe default libdat_provider.so.2 dat.0.1 \"roce\" \"\"";
+    assert_eq!(report["lines"][1]["line"], roce);
     let out = text(&dat(&["registry"]).stdout);
     assert_eq!(out.lines().next(), Some(line));
     let other = text(&dat(&["registry", "--library", "./a.so", "--thread-safe"]).stdout);

@@ -97,6 +97,44 @@ fn objects_are_created_and_bytes_move() {
     run(&build("life", &[]));
 }
 
+/// A process of a test, which is ended with it.
+struct Other(std::process::Child);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // It has ended if the test succeeded.
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// Two nodes export and import over RoCEv2 in software, each in a process of its own.
+///
+/// A third process belongs to the first node.
+///
+/// Spec: RSMGEN-08, RSMGEN-09, RSMCT-01, RSMIM-01, RSMPV-40, RSMPB-01
+#[test]
+fn processes_reach_each_other_by_roce_in_software() {
+    let built = build("nodes", &[]);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let nodes = built.folder.path().join("nodes.conf");
+    let address = format!("127.110.{high}.{low}");
+    let lines = format!("1 verbs0 {address} 21077\n2 verbs0 {address} 21078\n");
+    fs::write(&nodes, lines).expect("the file of nodes");
+    let start = |node: &str, what: &[&str]| {
+        let mut command = command(&built, &[]);
+        command
+            .args(what)
+            .env("RSM_NODES", &nodes)
+            .env("RSM_NODE", node);
+        command
+    };
+    let first = start("1", &["talk", "5"]).spawn().expect("a process");
+    let mut first = Other(first);
+    finish(&built, &mut start("2", &["talk", "5"]));
+    assert!(first.0.wait().expect("a status").success());
+}
+
 /// Makes each call as the first one of a thread, with failing allocations.
 ///
 /// Every allocation from the nth on fails, for all n.

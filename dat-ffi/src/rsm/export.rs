@@ -76,7 +76,7 @@ pub fn export_create(
             if !address.is_multiple_of(page_size()) || !length.is_multiple_of(page_size()) {
                 return Err(RsmError::BadMemoryAlignment);
             }
-            if site.loopback {
+            if !site.pins_memory() {
                 // A device checks this when it pins the memory.
                 check_memory(address, length)?;
             }
@@ -123,7 +123,7 @@ pub fn export_rebind(segment: CHandle, memory: Consumer, _offset: i64, length: u
                 return Err(RsmError::BadAddress);
             }
             let address = memory.address();
-            let usable = if site.loopback {
+            let usable = if !site.pins_memory() {
                 check_memory(address, length)
             } else {
                 Ok(())

@@ -57,10 +57,22 @@ impl Default for Nodes {
 }
 
 /// A device of this host.
+#[derive(Clone)]
 struct Device {
     name: String,
     addresses: Vec<IpAddr>,
     active: bool,
+}
+
+impl Device {
+    /// Returns RoCEv2 in software at an address.
+    fn roce(address: IpAddr) -> Self {
+        Self {
+            name: format!("{ROCE}{address}"),
+            addresses: vec![address],
+            active: true,
+        }
+    }
 }
 
 /// A line of the file: a node, and the address of one of its controllers.
@@ -168,7 +180,13 @@ impl Nodes {
             Err(reason) => Err(of_line(number, reason)),
         });
         let lines: Vec<(usize, NodeLine<'_>)> = lines.collect::<Outcome<_, _>>()?;
-        let device_at = |address| devices.iter().find(|it| it.addresses.contains(&address));
+        let device_at = |address: IpAddr| {
+            let known = devices.iter().find(|it| it.addresses.contains(&address));
+            // All loop-back addresses are this host's, listed or not.
+            known
+                .cloned()
+                .or_else(|| address.is_loopback().then(|| Device::roce(address)))
+        };
         let own = match own {
             Some(own) if lines.iter().any(|(_, line)| line.node == own) => own,
             Some(own) => return Err(Problem::of_file(file, Reason::NoSuchNode(own))),
@@ -259,11 +277,7 @@ fn lasting(name: &str) -> &'static str {
 /// Returns the RDMA devices, then RoCEv2 in software at each address of this host.
 fn devices() -> Result<Vec<Device>> {
     let mut all = rdma_devices()?;
-    all.extend(backend_roce::addresses().into_iter().map(|address| Device {
-        name: format!("{ROCE}{address}"),
-        addresses: vec![address],
-        active: true,
-    }));
+    all.extend(backend_roce::addresses().into_iter().map(Device::roce));
     Ok(all)
 }
 

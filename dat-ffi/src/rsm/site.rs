@@ -59,7 +59,6 @@ pub(super) struct Shape {
 pub(super) struct Site<B: Host> {
     pub(super) engine: Rsm<'static, B, HostLock>,
     pub(super) name: &'static str,
-    pub(super) loopback: bool,
     /// Connection qualifier for importers.
     pub(super) qualifier: u64,
     /// Number of nodes that it reaches.
@@ -77,6 +76,15 @@ pub(super) struct Site<B: Host> {
 }
 
 impl<B: Host> Site<B> {
+    /// Returns true if the device checks that registered memory exists.
+    #[expect(
+        clippy::unused_self,
+        reason = "the type of the site is known where it is called only"
+    )]
+    pub(super) const fn pins_memory(&self) -> bool {
+        B::PINS_MEMORY
+    }
+
     /// Opens an adapter and makes an engine on it.
     ///
     /// # Errors
@@ -103,7 +111,6 @@ impl<B: Host> Site<B> {
         Ok(Self {
             engine: engine_of(backend, &LIMITS, 16, options, config)?,
             name: shape.name,
-            loopback: shape.loopback,
             qualifier: shape.qualifier,
             nodes,
             ground,

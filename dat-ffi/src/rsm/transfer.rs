@@ -94,7 +94,7 @@ pub fn put(import: CHandle, offset: i64, source: Consumer, length: usize) -> Cod
         let offset = offset as u64;
         with_site!(opened, site => site.sleeping(|wait| {
             let parts = (&site.engine, import, &mut *wait);
-            let bytes = buffer(parts, offset, &source, Some(length), Access::Read, site.loopback)?;
+            let bytes = buffer(parts, offset, &source, Some(length), Access::Read, !site.pins_memory())?;
             let put = site.engine.put_shared(import, offset, bytes, wait);
             put.map_err(|error| refused(error, source, (0, length), Access::Read))
         }))
@@ -112,7 +112,7 @@ pub fn get(import: CHandle, offset: i64, target: Consumer, length: usize) -> Cod
         let offset = offset as u64;
         with_site!(opened, site => site.sleeping(|wait| {
             let parts = (&site.engine, import, &mut *wait);
-            let bytes = buffer(parts, offset, &target, Some(length), Access::Write, site.loopback)?;
+            let bytes = buffer(parts, offset, &target, Some(length), Access::Write, !site.pins_memory())?;
             let got = site.engine.get_shared(import, offset, bytes, wait);
             got.map_err(|error| refused(error, target, (0, length), Access::Write))
         }))

@@ -42,7 +42,7 @@ impl<'m> Entry<'m> {
     /// - BAD_SGIO: there is no such type.
     /// - BAD_ADDR: the memory does not exist, or does not allow the access.
     /// - BAD_LENGTH: the range does not fit in the address space.
-    fn new(given: &'m IoVector, loopback: bool, needed: Access) -> Result<Self> {
+    fn new(given: &'m IoVector, looked_at: bool, needed: Access) -> Result<Self> {
         let (offset, length) = (given.local_offset, given.length);
         let remote_offset = given.remote_offset as u64;
         match given.kind {
@@ -63,7 +63,7 @@ impl<'m> Entry<'m> {
                 if !fits {
                     return Err(RsmError::BadLength);
                 }
-                if !usable(loopback, given.local, (offset, length), needed) {
+                if !usable(looked_at, given.local, (offset, length), needed) {
                     return Err(RsmError::BadAddress);
                 }
                 let bytes = given.local.bytes(offset, length);
@@ -182,7 +182,7 @@ fn moved(io: &ScatterGather, direction: Direction) -> std::result::Result<(), (R
         let mut entries = Vec::with_capacity(length);
         let mut refused = None;
         for given in &given {
-            match Entry::new(given, site.loopback, needed) {
+            match Entry::new(given, !site.pins_memory(), needed) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => {
                     refused = Some(error);
