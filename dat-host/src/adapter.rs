@@ -12,6 +12,8 @@ use dat_core::{Ia, IaParam};
 use dat_storage::{Limits, OwnedIa};
 
 use crate::core::{Core, Guard};
+#[cfg(feature = "fd")]
+use crate::descriptor::DescriptorDriver;
 use crate::device::Device;
 use crate::driver::{self, Driver};
 use crate::error::Result;
@@ -207,6 +209,53 @@ impl Options {
         Ok((Adapter(guard), driver))
     }
 
+    /// Opens the adapter of an address, driven by a file descriptor.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and [`System`](crate::Error::System): no descriptor is left.
+    #[cfg(feature = "fd")]
+    pub fn open_descriptor(self, address: &str) -> Result<(Adapter, DescriptorDriver)> {
+        let guard = self.open_core(address)?;
+        let driver = DescriptorDriver::new(guard.core())?;
+        Ok((Adapter(guard), driver))
+    }
+
+    /// Opens the adapter of an address, driven by a task of the current tokio runtime.
+    ///
+    /// The adapter has no thread of its own. The task ends when the adapter is closed; the end of
+    /// the runtime closes the adapter. Blocking waits drive the adapter, too.
+    ///
+    /// ```
+    /// use dat_host::{Options, Result};
+    ///
+    /// #[tokio::main(flavor = "current_thread")]
+    /// async fn main() -> Result<()> {
+    ///     let zone = Options::new().open_tokio("mock://task")?.zone()?;
+    ///     let listener = zone.listen(7174)?;
+    ///     let (client, request) = tokio::join!(
+    ///         async { zone.connect("task:7174").await },
+    ///         async { listener.next().await?.accept().await },
+    ///     );
+    ///     # (client?, request?);
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`open_descriptor`](Self::open_descriptor), and
+    /// [`System`](crate::Error::System): the caller is not in a tokio runtime.
+    ///
+    /// # Panics
+    /// In its task, if the runtime has no I/O (`enable_io`); the adapter is then closed.
+    #[cfg(feature = "tokio")]
+    pub fn open_tokio(self, address: &str) -> Result<Adapter> {
+        let runtime = tokio::runtime::Handle::try_current()
+            .map_err(|outside| crate::Error::System(std::io::Error::other(outside)))?;
+        let (adapter, driver) = self.open_descriptor(address)?;
+        runtime.spawn(driver.run_tokio());
+        Ok(adapter)
+    }
+
     /// Opens an adapter on any backend, driven by a thread of its own.
     ///
     /// # Errors
@@ -239,6 +288,25 @@ impl Options {
     {
         let guard = open_on(&self.limits, backend, device, None)?;
         let driver = Driver::new(guard.core());
+        Ok((Adapter(guard), driver))
+    }
+
+    /// Opens an adapter on any backend, driven by a file descriptor.
+    ///
+    /// # Errors
+    /// Those of [`open_backend`](Self::open_backend), and [`System`](crate::Error::System): no
+    /// descriptor is left.
+    #[cfg(feature = "fd")]
+    pub fn open_backend_descriptor<B: Backend + 'static>(
+        self,
+        backend: B,
+        device: impl Device,
+    ) -> Result<(Adapter, DescriptorDriver)>
+    where
+        OwnedIa<B, HostLock>: Send + Sync,
+    {
+        let guard = open_on(&self.limits, backend, device, None)?;
+        let driver = DescriptorDriver::new(guard.core())?;
         Ok((Adapter(guard), driver))
     }
 

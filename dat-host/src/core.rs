@@ -199,6 +199,11 @@ impl Core {
         }
     }
 
+    /// Wakes the driver for an event that the core made in a call.
+    pub(crate) fn wake_driver(&self) {
+        self.bell.ring();
+    }
+
     // Driving.
 
     /// Registers a sleeper; call `pass` once more before sleeping.

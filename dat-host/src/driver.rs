@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::wait::thread_waker;
 
 /// Passes of a poll before the driver lets other tasks run.
-const PASSES: usize = 64;
+pub(crate) const PASSES: usize = 64;
 
 impl Core {
     /// Returns true if no thread drives the adapter, or the current one does.
@@ -40,7 +40,7 @@ pub(crate) fn spawn(core: &Arc<Core>) -> Result<()> {
 }
 
 /// Closes the adapter at the end of its driver, so that nobody waits for it in vain.
-struct Closing(Arc<Core>);
+pub(crate) struct Closing(pub(crate) Arc<Core>);
 
 impl Drop for Closing {
     fn drop(&mut self) {

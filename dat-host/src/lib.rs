@@ -59,6 +59,9 @@
 //! - By default the adapter has a thread for it, which sleeps while nothing happens. Any executor
 //!   works, or none.
 //! - [`Options::open_driven`] gives a [`Driver`] instead, a future to spawn.
+//! - With the feature `fd`, `Options::open_descriptor` gives a `DescriptorDriver`, a file descriptor
+//!   for the event loop of the program. `Options::open_tokio` (feature `tokio`) spawns it on tokio,
+//!   `DescriptorDriver::run_async_io` (feature `async-io`) runs it on async-io.
 //! - `wait` and `wait_timeout` block the calling thread. They drive the adapter if it has no
 //!   thread.
 //!
@@ -93,8 +96,11 @@
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `async-io` | a driver on the reactor of async-io; includes `fd` |
+//! | `fd` | a driver that is a file descriptor (Linux) |
 //! | `roce` | RDMA between any two processes, over UDP, without a device or a privilege |
 //! | `serde` | `Serialize` and `Deserialize` for [`RemoteSlice`] |
+//! | `tokio` | a driver that is a task of tokio; includes `fd` |
 //! | `verbs` | RDMA devices over libibverbs; needs the headers of rdma-core, and libclang |
 //!
 //! # From other crates
@@ -108,8 +114,8 @@
 //! | libfabric's `fi_cq_sread` | `wait_timeout` |
 //!
 //! # Unsafe code
-//! In one module, `memory/pinned.rs`: owners of memory as slices, atomics and registrations. Others
-//! may implement the `unsafe` trait [`Stable`], register [`Foreign`] memory, and reach the core by
+//! In `memory/pinned.rs`: owners of memory as slices, atomics and registrations. The feature
+//! `tokio` has one line of it, which gives a descriptor to the reactor. Others may implement the `unsafe` trait [`Stable`], register [`Foreign`] memory, and reach the core by
 //! [`Adapter::ia`].
 
 mod adapter;
@@ -117,6 +123,8 @@ mod batch;
 mod bell;
 mod connect;
 mod core;
+#[cfg(feature = "fd")]
+mod descriptor;
 mod device;
 mod driver;
 mod endpoint;
@@ -150,6 +158,8 @@ pub use batch::Batch;
 pub use bell::Bell;
 pub use connect::{Connect, Connecting};
 pub use dat_storage::Limits;
+#[cfg(feature = "fd")]
+pub use descriptor::DescriptorDriver;
 pub use device::{Activity, Device, Polled};
 pub use driver::Driver;
 pub use endpoint::{Disconnect, Ended, Endpoint, NextMessage};
