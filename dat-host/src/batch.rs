@@ -120,6 +120,7 @@ impl<'a, M: Memory> Batch<'a, M> {
     pub fn post(self) -> Vec<Transfer<M>> {
         let core = self.endpoint.link().core();
         let ep = self.endpoint.id();
+        let (owner, span) = (Owner::Endpoint(ep), self.endpoint.link().span());
         // Foreign memory is refused before the core could take its context for one of its own.
         let foreign = self
             .requests
@@ -135,7 +136,11 @@ impl<'a, M: Memory> Batch<'a, M> {
             requests.iter().map(|(operation, _)| *operation).collect();
         let keys: Vec<_> = requests
             .into_iter()
-            .map(|(_, memory)| core.table().insert(Owner::Endpoint(ep), memory.lend()))
+            .zip(&segments)
+            .map(|((operation, memory), [segment])| {
+                let span = span.operation(kind(operation), segment.length);
+                core.table().insert(owner, memory.lend(), span)
+            })
             .collect();
         let posts: Vec<_> = operations
             .iter()
@@ -157,7 +162,7 @@ impl<'a, M: Memory> Batch<'a, M> {
         for (number, key) in keys.into_iter().enumerate() {
             transfers.push(Transfer::new(match error {
                 Some(error) if number >= posted => {
-                    let Some(lent) = core.table().remove(key) else {
+                    let Some(lent) = core.table().refuse(key, error) else {
                         unreachable!("the table keeps memory until it is taken");
                     };
                     let failed = Failed::new(error, M::take_back(lent));
@@ -177,6 +182,15 @@ impl<'a, M: Memory> Batch<'a, M> {
             transfers.push(Transfer::new(Posted::Refused(Arc::clone(core), failed)));
         }
         transfers
+    }
+}
+
+/// Returns the name of an operation in its span.
+const fn kind(operation: BatchOperation) -> &'static str {
+    match operation {
+        BatchOperation::Send => "send",
+        BatchOperation::RdmaWrite(_) => "write",
+        BatchOperation::RdmaRead(_) => "read",
     }
 }
 

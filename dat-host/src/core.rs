@@ -23,6 +23,7 @@ use crate::network::Network;
 use crate::shared_receive::SharedBuffers;
 use crate::table::{Effects, Key, Outcome, Owner, Table};
 use crate::timer::{self, Armed};
+use crate::trace::Span;
 
 /// Events of an endpoint that may be queued at a time.
 const EVENTS_OF_ENDPOINT: usize = 4;
@@ -178,9 +179,10 @@ impl Core {
         &self,
         owner: Owner,
         memory: Lent,
+        span: Span,
         post: impl FnOnce(&dyn Interface, u64) -> dat_core::Result<()>,
     ) -> std::result::Result<Key, (dat_core::Error, Option<Lent>)> {
-        let key = self.table.insert(owner, memory);
+        let key = self.table.insert(owner, memory, span);
         match post(self.interface(), key.to_cookie()) {
             Ok(()) => {
                 if self.acts_after_posts {
@@ -188,7 +190,7 @@ impl Core {
                 }
                 Ok(key)
             }
-            Err(error) => Err((error, self.table.remove(key))),
+            Err(error) => Err((error, self.table.refuse(key, error))),
         }
     }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use dat_core::attributes::EpAttributes;
 use dat_core::flags::{CloseFlags, CompletionFlags};
 use dat_core::id::EpId;
+use dat_core::memory::LmrTriplet;
 use dat_core::{Cause, Error as CoreError, ErrorKind, Parameter, Subtype};
 
 use crate::batch::Batch;
@@ -137,10 +138,10 @@ impl Endpoint {
     /// - INVALID_HANDLE: the memory is of another adapter, or the adapter is closed.
     /// - INSUFFICIENT_RESOURCES: as many operations as the endpoint may have are in flight.
     pub fn send<M: Memory>(&self, memory: M) -> Transfer<M> {
-        let segment = [memory.segment()];
+        let segment = memory.segment();
         let ep = self.id();
-        Transfer::new(self.post(memory, |interface, cookie| {
-            interface.post_send(ep, &segment, cookie, CompletionFlags::empty())
+        Transfer::new(self.post("send", segment, memory, |interface, cookie| {
+            interface.post_send(ep, &[segment], cookie, CompletionFlags::empty())
         }))
     }
 
@@ -153,12 +154,12 @@ impl Endpoint {
     ///
     /// A window that the peer has revoked fails with the status `RemoteAccess`.
     pub fn write<M: Memory>(&self, memory: M, remote: RemoteSlice) -> Transfer<M> {
-        let segment = [memory.segment()];
+        let segment = memory.segment();
         let ep = self.id();
-        Transfer::new(self.post(memory, |interface, cookie| {
+        Transfer::new(self.post("write", segment, memory, |interface, cookie| {
             check_write(remote)?;
             let flags = CompletionFlags::empty();
-            interface.post_rdma_write(ep, &segment, cookie, &remote.triplet(), flags)
+            interface.post_rdma_write(ep, &[segment], cookie, &remote.triplet(), flags)
         }))
     }
 
@@ -172,12 +173,12 @@ impl Endpoint {
     ///
     /// A window that the peer has revoked fails with the status `RemoteAccess`.
     pub fn read<M: MemoryMut>(&self, remote: RemoteSlice, memory: M) -> Transfer<M> {
-        let segment = [memory.segment()];
+        let segment = memory.segment();
         let ep = self.id();
-        Transfer::new(self.post(memory, |interface, cookie| {
+        Transfer::new(self.post("read", segment, memory, |interface, cookie| {
             check_read(remote)?;
             let flags = CompletionFlags::empty();
-            interface.post_rdma_read(ep, &segment, cookie, &remote.triplet(), flags)
+            interface.post_rdma_read(ep, &[segment], cookie, &remote.triplet(), flags)
         }))
     }
 
@@ -193,10 +194,10 @@ impl Endpoint {
     /// (SRQ_IN_USE): the endpoint receives from a shared queue. Use
     /// [`next_message`](Self::next_message).
     pub fn recv<M: MemoryMut>(&self, memory: M) -> Receive<M> {
-        let segment = [memory.segment()];
+        let segment = memory.segment();
         let ep = self.id();
-        Receive::new(self.post(memory, |interface, cookie| {
-            interface.post_recv(ep, &segment, cookie, CompletionFlags::empty())
+        Receive::new(self.post("receive", segment, memory, |interface, cookie| {
+            interface.post_recv(ep, &[segment], cookie, CompletionFlags::empty())
         }))
     }
 
@@ -251,6 +252,8 @@ impl Endpoint {
     #[inline]
     fn post<M: Memory>(
         &self,
+        kind: &'static str,
+        segment: LmrTriplet,
         memory: M,
         post: impl FnOnce(&dyn Interface, u64) -> dat_core::Result<()>,
     ) -> Posted<M> {
@@ -258,7 +261,8 @@ impl Endpoint {
         if let Err(foreign) = check_adapter(core, &memory) {
             return Posted::Refused(Arc::clone(core), Some(Failed::new(foreign, memory)));
         }
-        match core.post(Owner::Endpoint(self.id()), memory.lend(), post) {
+        let span = self.link.span().operation(kind, segment.length);
+        match core.post(Owner::Endpoint(self.id()), memory.lend(), span, post) {
             Ok(key) => Posted::InFlight(Operation::new(Arc::clone(core), key)),
             Err((error, Some(lent))) => {
                 let failed = Failed::new(error, M::take_back(lent));
@@ -274,7 +278,15 @@ impl Endpoint {
 /// # Errors
 /// INVALID_HANDLE (LMR): it is of another one.
 pub(crate) fn check_adapter<M: Lend>(core: &Arc<Core>, memory: &M) -> dat_core::Result<()> {
-    match Arc::ptr_eq(core, memory.core()) {
+    check_core(core, memory.core())
+}
+
+/// As `check_adapter`, for the adapter of the memory.
+///
+/// # Errors
+/// Those of `check_adapter`.
+pub(crate) fn check_core(core: &Arc<Core>, other: &Arc<Core>) -> dat_core::Result<()> {
+    match Arc::ptr_eq(core, other) {
         true => Ok(()),
         false => Err(CoreError::invalid_handle(Subtype::InvalidHandleLmr).because(Cause::Foreign)),
     }

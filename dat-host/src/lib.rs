@@ -33,8 +33,10 @@
 //! | [`Zone`] | PZ | regions and endpoints that may be used together |
 //! | [`Region`] | LMR | registered memory of a `Vec<u8>`, a `Box<[u8]>` or another [`Stable`] value |
 //! | [`SharedRegion`] | LMR | a region that many Sends and RDMA Writes read at the same time |
+//! | [`ReadRegion`] | LMR | bytes that nobody writes: `Bytes`, `Arc<[u8]>` or another [`StableRead`] value |
 //! | [`Buffer`] | LMR | registered memory from the pool of a zone |
 //! | [`Window`] | RMR | a region that peers access, until it is revoked |
+//! | [`ReadWindow`] | RMR | a region that peers read, until it is revoked |
 //! | [`RemoteSlice`] | RMR context | a peer's memory, as a value of 24 bytes |
 //! | [`Endpoint`] | EP | one end of a connection: send, receive, write, read |
 //! | [`Listener`], [`Request`] | PSP, CR | connections from peers |
@@ -97,10 +99,13 @@
 //! | feature | adds |
 //! |---|---|
 //! | `async-io` | a driver on the reactor of async-io; includes `fd` |
+//! | `bytes` | [`StableRead`] for `bytes::Bytes` |
 //! | `fd` | a driver that is a file descriptor (Linux) |
+//! | `pages` | `Pages`, anonymous and huge pages of the system, and mapped files |
 //! | `roce` | RDMA between any two processes, over UDP, without a device or a privilege |
 //! | `serde` | `Serialize` and `Deserialize` for [`RemoteSlice`] |
 //! | `tokio` | a driver that is a task of tokio; includes `fd` |
+//! | `tracing` | a span of each connection (level DEBUG) and operation (TRACE), target `dat_host` |
 //! | `verbs` | RDMA devices over libibverbs; needs the headers of rdma-core, and libclang |
 //!
 //! # From other crates
@@ -114,13 +119,15 @@
 //! | libfabric's `fi_cq_sread` | `wait_timeout` |
 //!
 //! # Unsafe code
-//! In `memory/pinned.rs`: owners of memory as slices, atomics and registrations. The feature
+//! In `memory/pinned.rs` and `memory/pages.rs`: owners of memory as slices, atomics and
+//! registrations. The feature
 //! `tokio` has one line of it, which gives a descriptor to the reactor. Others may implement the `unsafe` trait [`Stable`], register [`Foreign`] memory, and reach the core by
 //! [`Adapter::ia`].
 
 mod adapter;
 mod batch;
 mod bell;
+mod bind;
 mod connect;
 mod core;
 #[cfg(feature = "fd")]
@@ -136,6 +143,7 @@ mod memory;
 mod message;
 mod network;
 mod peer;
+mod read_window;
 mod remote;
 mod request;
 #[cfg(any(feature = "roce", feature = "verbs"))]
@@ -145,6 +153,7 @@ mod roce;
 mod shared_receive;
 mod table;
 mod timer;
+mod trace;
 mod transfer;
 #[cfg(feature = "verbs")]
 mod verbs;
@@ -165,10 +174,16 @@ pub use driver::Driver;
 pub use endpoint::{Disconnect, Ended, Endpoint, NextMessage};
 pub use error::{Error, Failed, Result};
 pub use listener::{Listener, NextRequest};
-pub use memory::{Buffer, Foreign, Memory, MemoryMut, Region, RegionSlice, SharedRegion, Stable};
+pub use memory::{
+    Buffer, Foreign, Memory, MemoryMut, ReadRegion, Region, RegionSlice, SharedRegion, Stable,
+    StableRead,
+};
+#[cfg(feature = "pages")]
+pub use memory::{MappedFile, Pages};
 pub use message::Message;
 pub use network::Network;
 pub use peer::Peer;
+pub use read_window::{ExposeRead, ExposingRead, ReadWindow, RevokeRead};
 pub use remote::{Access, RemoteSlice};
 pub use request::{Accept, Accepting, Request};
 pub use shared_receive::SharedReceive;

@@ -12,6 +12,7 @@ use crate::core::{Core, lock};
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::shared_receive::SharedBuffers;
+use crate::trace::Span;
 use crate::wakers::{Wakers, poll_state};
 use crate::zone::Domain;
 
@@ -22,6 +23,7 @@ pub(crate) struct Link {
     /// Shared receive queue of the endpoint, which outlives it.
     queue: Option<Arc<SharedBuffers>>,
     state: Mutex<State>,
+    span: Span,
 }
 
 struct State {
@@ -50,7 +52,13 @@ impl Link {
                 private_data: Vec::new(),
                 wakers: Wakers::default(),
             }),
+            span: Span::connection(id),
         }
+    }
+
+    /// Returns the span of the connection.
+    pub(crate) const fn span(&self) -> &Span {
+        &self.span
     }
 
     pub(crate) const fn id(&self) -> EpId {
@@ -77,6 +85,7 @@ impl Link {
 
     /// Handles a connection event.
     pub(crate) fn changed(&self, kind: ConnectionEventKind) {
+        self.span.changed(kind);
         let mut data = [0; PRIVATE_DATA_MAX];
         let length = self
             .core()

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::memory::{Lent, Slot, slots};
 use crate::message::Message;
 use crate::table::{Effects, Outcome, Owner};
+use crate::trace::Span;
 use crate::zone::{Domain, Zone};
 
 /// A shared receive queue (SRQ) with its buffers, for any number of endpoints.
@@ -119,6 +120,7 @@ impl SharedBuffers {
         let posted = self.domain.core().post(
             Owner::Shared(self.srq),
             Lent::of_slot(slot),
+            Span::none(),
             |interface, cookie| interface.srq_post_recv(self.srq, &[segment], cookie),
         );
         posted.map(|_| ()).map_err(|(error, _)| error)

@@ -7,6 +7,7 @@ use dat_core::id::{EpId, SrqId};
 use dat_core::sync::{HostLock, Mutex};
 
 use crate::memory::Lent;
+use crate::trace::Span;
 
 /// Name of an operation: the cookie of its post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,8 @@ struct Entry {
     owner: Owner,
     memory: Option<Lent>,
     waker: Option<Waker>,
+    /// Ends with the operation.
+    span: Span,
 }
 
 #[derive(Default)]
@@ -93,12 +96,17 @@ pub(crate) struct Effects {
     pub(crate) memory: Option<Lent>,
     /// Shared receive queue that owns the memory.
     pub(crate) queue: Option<SrqId>,
+    /// Span of the operation, with its end.
+    pub(crate) span: Option<(Span, Outcome)>,
 }
 
 impl Effects {
-    /// Wakes the future and releases the memory.
+    /// Wakes the future, releases the memory and ends the span.
     pub(crate) fn run(self) {
         drop(self.memory);
+        if let Some((span, outcome)) = self.span {
+            span.ended(outcome);
+        }
         if let Some(waker) = self.waker {
             waker.wake();
         }
@@ -113,7 +121,7 @@ impl Table {
     }
 
     /// Adds an operation that is about to be posted.
-    pub(crate) fn insert(&self, owner: Owner, memory: Lent) -> Key {
+    pub(crate) fn insert(&self, owner: Owner, memory: Lent, span: Span) -> Key {
         self.entries.with(|entries| {
             entries.count(owner, true);
             let state = State::Pending {
@@ -127,6 +135,7 @@ impl Table {
                 entry.state = state;
                 entry.owner = owner;
                 entry.memory = Some(memory);
+                entry.span = span;
                 return Key {
                     index,
                     generation: entry.generation,
@@ -139,6 +148,7 @@ impl Table {
                 owner,
                 memory: Some(memory),
                 waker: None,
+                span,
             });
             Key {
                 index,
@@ -154,9 +164,16 @@ impl Table {
         self.entries.with(|entries| entries.complete(key, outcome))
     }
 
-    /// Removes an operation whether or not it has ended; returns its memory.
-    pub(crate) fn remove(&self, key: Key) -> Option<Lent> {
-        self.entries.with(|entries| entries.remove(key))
+    /// Removes an operation that was refused; returns its memory.
+    pub(crate) fn refuse(&self, key: Key, error: dat_core::Error) -> Option<Lent> {
+        let (memory, span) = self.entries.with(|entries| {
+            let span = entries.get(key).map(Entry::take_span);
+            (entries.remove(key), span)
+        });
+        if let Some(span) = span {
+            span.refused(error);
+        }
+        memory
     }
 
     /// Returns the end of an operation and its memory, or stores the waker.
@@ -295,6 +312,7 @@ impl Entries {
         {
             let owner = entry.owner;
             effects.waker = entry.waker.take();
+            effects.span = Some((entry.take_span(), outcome));
             entry.state = State::Done(outcome);
             self.count(owner, false);
             if !has_future {
@@ -322,6 +340,11 @@ impl Entries {
 }
 
 impl Entry {
+    #[inline]
+    const fn take_span(&mut self) -> Span {
+        std::mem::replace(&mut self.span, Span::none())
+    }
+
     /// Frees the entry, before the free entry `next`; returns its memory.
     #[inline]
     fn vacate(&mut self, next: Option<u32>) -> Option<Lent> {
@@ -370,13 +393,13 @@ mod tests {
     #[test]
     fn a_cookie_ends_its_own_operation_once() {
         let (table, count) = (Table::new(), Arc::new(()));
-        let first = table.insert(OWNER, lend(&count));
+        let first = table.insert(OWNER, lend(&count), Span::none());
         assert!(poll(&table, first).is_pending());
         table.complete(first.to_cookie(), DONE).run();
         table.complete(first.to_cookie(), Outcome::Closed).run();
         assert_eq!(poll(&table, first), Poll::Ready(Some(DONE)));
         // The entry is used again; the old cookie names nothing.
-        let second = table.insert(OWNER, lend(&count));
+        let second = table.insert(OWNER, lend(&count), Span::none());
         assert_eq!((second.index, table.len()), (first.index, 1));
         table.complete(first.to_cookie(), DONE).run();
         assert!(poll(&table, second).is_pending());
@@ -385,15 +408,15 @@ mod tests {
             table.complete(cookie, DONE).run();
         }
         assert!(poll(&table, second).is_pending());
-        drop(table.remove(second));
+        drop(table.refuse(second, dat_core::Error::abort()));
         assert_eq!((table.len(), Arc::strong_count(&count)), (0, 1));
     }
 
     #[test]
     fn abandoned_operations_release_their_memory_when_they_end() {
         let (table, count) = (Table::new(), Arc::new(()));
-        let pending = table.insert(OWNER, lend(&count));
-        let ended = table.insert(OWNER, lend(&count));
+        let pending = table.insert(OWNER, lend(&count), Span::none());
+        let ended = table.insert(OWNER, lend(&count), Span::none());
         table.complete(ended.to_cookie(), DONE).run();
         table.abandon(pending);
         table.abandon(ended);
@@ -405,8 +428,10 @@ mod tests {
     #[test]
     fn the_operations_of_one_owner_end_together() {
         let (table, count) = (Table::new(), Arc::new(()));
-        let own: Vec<Key> = (0..3).map(|_| table.insert(OWNER, lend(&count))).collect();
-        let other = table.insert(OTHER, lend(&count));
+        let own: Vec<Key> = (0..3)
+            .map(|_| table.insert(OWNER, lend(&count), Span::none()))
+            .collect();
+        let other = table.insert(OTHER, lend(&count), Span::none());
         table.abandon(own[2]);
         table.end_all(Some(OWNER), DONE, Effects::run);
         assert_eq!(poll(&table, own[0]), Poll::Ready(Some(DONE)));

@@ -1,6 +1,5 @@
 //! Windows on memory that peers access.
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -8,73 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::task::{Context, Poll, ready};
 
-use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::id::{LmrId, RmrId};
-use dat_core::memory::LmrTriplet;
 use dat_core::sync::{load_bytes, store_bytes};
-use dat_core::{Cause, Error as CoreError, Parameter};
 
+use crate::bind::{Binding, Bound, Revoking};
 use crate::core::Core;
-use crate::endpoint::{Endpoint, check_adapter};
+use crate::endpoint::Endpoint;
 use crate::error::{Error, Failed, Result};
-use crate::link::Link;
-use crate::memory::{Lent, Object, Region, Registered, Stable};
+use crate::memory::{Region, Registered, Stable};
 use crate::remote::{Access, RemoteSlice};
-use crate::table::Owner;
-use crate::transfer::Operation;
 use crate::wait::blocking;
-
-/// A remote region, and the memory that it may be bound to.
-///
-/// The remote region is freed first, always: so nobody has the memory while a peer can reach it.
-struct Bound<B: Stable> {
-    rmr: RmrId,
-    start: usize,
-    length: usize,
-    /// Endpoint of the bind.
-    link: Arc<Link>,
-    /// `None` after `into_region`.
-    registered: Option<Box<Registered<B>>>,
-}
-
-impl<B: Stable> Bound<B> {
-    /// Ends all access of peers; returns the memory.
-    fn into_region(mut self) -> Region<B> {
-        self.free();
-        match self.registered.take() {
-            Some(registered) => Region::of(registered),
-            None => unreachable!("only this function takes the memory"),
-        }
-    }
-
-    fn free(&self) {
-        // Fails only if the adapter is closed, which has freed it.
-        let _ = self.link.core().interface().rmr_free(self.rmr);
-    }
-
-    fn atomics(&self) -> &[AtomicU8] {
-        match &self.registered {
-            Some(registered) => &registered.memory.atomics()[self.start..][..self.length],
-            None => &[],
-        }
-    }
-}
-
-impl<B: Stable> Drop for Bound<B> {
-    fn drop(&mut self) {
-        if self.registered.is_some() {
-            self.free();
-        }
-    }
-}
-
-impl<B: Stable> Object for Bound<B> {
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
-        self
-    }
-
-    fn release(self: Box<Self>) {}
-}
 
 /// A region to expose; [`to`](Self::to) an endpoint completes the call.
 #[must_use = "nothing happens until an endpoint is named"]
@@ -101,79 +43,9 @@ impl<B: Stable> Exposing<B> {
     ///
     /// A device may grant access to peers of other endpoints of the zone, too.
     pub fn to(self, endpoint: &Endpoint) -> Expose<B> {
-        let link = endpoint.link();
-        let core = Arc::clone(link.core());
+        let owner = self.region.into_registered();
         Expose {
-            state: match self.bind(link) {
-                Ok((operation, remote)) => Binding::InFlight(operation, remote),
-                Err(failed) => Binding::Refused(core, Some(failed)),
-            },
-        }
-    }
-
-    fn bind(self, link: &Arc<Link>) -> Result<(Operation, RemoteSlice), Failed<Region<B>>> {
-        let Self {
-            region,
-            range,
-            access,
-        } = self;
-        let core = link.core();
-        if Access::from_bits(access.bits()).is_none() {
-            let unknown = CoreError::invalid_argument(3)
-                .about(Parameter::Privileges)
-                .because(Cause::UnknownFlags);
-            return Err(Failed::new(unknown, region));
-        }
-        let (start, length) = match range {
-            Ok(range) => range,
-            Err(error) => return Err(Failed::new(error, region)),
-        };
-        if length == 0 {
-            // A bind of no bytes would be an unbind.
-            let empty = CoreError::invalid_argument(2)
-                .about(Parameter::Segment)
-                .because(Cause::ZeroCount);
-            return Err(Failed::new(empty, region));
-        }
-        if let Err(foreign) = check_adapter(core, &region) {
-            return Err(Failed::new(foreign, region));
-        }
-        let rmr = match core.interface().rmr_create(link.domain().id()) {
-            Ok(rmr) => rmr,
-            Err(error) => return Err(Failed::new(error, region)),
-        };
-        let registered = region.into_registered();
-        let segment = registered.segment(start, length);
-        let bound = Box::new(Bound {
-            rmr,
-            start,
-            length,
-            link: Arc::clone(link),
-            registered: Some(registered),
-        });
-        let mut context = 0;
-        let ep = link.id();
-        let posted = core.post(
-            Owner::Endpoint(ep),
-            Lent::new(bound, 0, 0),
-            |interface, cookie| {
-                let (privileges, flags) = (access.privileges(), CompletionFlags::empty());
-                context = interface.rmr_bind(rmr, &segment, privileges, ep, cookie, flags)?;
-                Ok(())
-            },
-        );
-        let failed =
-            |error: Error, lent: Lent| Failed::new(error, lent.take::<Bound<B>>().into_region());
-        let key = match posted {
-            Ok(key) => key,
-            Err((error, Some(lent))) => return Err(failed(error.into(), lent)),
-            Err((_, None)) => unreachable!("the table keeps memory until it is taken"),
-        };
-        let operation = Operation::new(Arc::clone(core), key);
-        match RemoteSlice::new(context, segment.address, segment.length, access) {
-            Ok(remote) => Ok((operation, remote)),
-            // The rights are known, and the core has checked the range.
-            Err(_) => unreachable!("a bound segment is inside of the address space"),
+            binding: Binding::start(endpoint.link(), owner, self.range, self.access),
         }
     }
 }
@@ -204,20 +76,12 @@ impl<B: Stable> fmt::Debug for Exposing<B> {
 /// - [`Closed`](Error::Closed): the adapter was closed.
 #[must_use = "the bind is posted, but nobody learns of its end"]
 pub struct Expose<B: Stable> {
-    state: Binding<B>,
-}
-
-enum Binding<B: Stable> {
-    Refused(Arc<Core>, Option<Failed<Region<B>>>),
-    InFlight(Operation, RemoteSlice),
+    binding: Binding<Box<Registered<B>>>,
 }
 
 impl<B: Stable> Expose<B> {
     const fn core(&self) -> &Arc<Core> {
-        match &self.state {
-            Binding::Refused(core, _) => core,
-            Binding::InFlight(operation, _) => operation.core(),
-        }
+        self.binding.core()
     }
 }
 
@@ -225,23 +89,10 @@ impl<B: Stable> Future for Expose<B> {
     type Output = Result<Window<B>, Failed<Region<B>>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.state {
-            Binding::Refused(_, failed) => match failed.take() {
-                Some(failed) => Poll::Ready(Err(failed)),
-                None => panic!("polled after it was ready"),
-            },
-            Binding::InFlight(operation, remote) => {
-                let (lent, result) = ready!(operation.poll(context));
-                let bound = lent.take::<Bound<B>>();
-                Poll::Ready(match result {
-                    Ok(_) => Ok(Window {
-                        bound,
-                        remote: *remote,
-                    }),
-                    Err(error) => Err(Failed::new(error, bound.into_region())),
-                })
-            }
-        }
+        Poll::Ready(match ready!(self.binding.poll(context)) {
+            Ok((bound, remote)) => Ok(Window { bound, remote }),
+            Err(failed) => Err(Failed::new(failed.error, Region::of(failed.memory))),
+        })
     }
 }
 
@@ -287,7 +138,7 @@ impl<B: Stable> fmt::Debug for Expose<B> {
 /// # }
 /// ```
 pub struct Window<B: Stable> {
-    bound: Box<Bound<B>>,
+    bound: Box<Bound<Box<Registered<B>>>>,
     remote: RemoteSlice,
 }
 
@@ -304,10 +155,7 @@ impl<B: Stable> Window<B> {
 
     /// Returns the local region of the core.
     pub fn region_id(&self) -> LmrId {
-        match &self.bound.registered {
-            Some(registered) => registered.id(),
-            None => LmrId::NULL,
-        }
+        self.bound.owner().id()
     }
 
     /// Returns the exposed bytes as atomics, which peers change at any moment.
@@ -315,7 +163,8 @@ impl<B: Stable> Window<B> {
     /// A device may write them in any order. A message that the peer sends after its write tells
     /// that the write has arrived.
     pub fn atomics(&self) -> &[AtomicU8] {
-        self.bound.atomics()
+        let (start, length) = (self.bound.start, self.bound.length);
+        &self.bound.owner().memory.atomics()[start..][..length]
     }
 
     /// Returns the number of exposed bytes.
@@ -364,28 +213,8 @@ impl<B: Stable> Window<B> {
     /// The unbind comes after the operations that the endpoint has in flight. Without a connection,
     /// and if the unbind is flushed, the window is freed instead: it ends in any case.
     pub fn revoke(self) -> Revoke<B> {
-        let link = Arc::clone(&self.bound.link);
-        let (core, ep, rmr) = (link.core(), link.id(), self.bound.rmr);
-        let posted = core.post(
-            Owner::Endpoint(ep),
-            Lent::new(self.bound, 0, 0),
-            |interface, cookie| {
-                let (segment, none) = (LmrTriplet::default(), MemoryPrivileges::empty());
-                let flags = CompletionFlags::empty();
-                interface
-                    .rmr_bind(rmr, &segment, none, ep, cookie, flags)
-                    .map(|_| ())
-            },
-        );
         Revoke {
-            state: match posted {
-                Ok(key) => Revoking::InFlight(Operation::new(Arc::clone(core), key)),
-                Err((_, Some(lent))) => {
-                    let region = lent.take::<Bound<B>>().into_region();
-                    Revoking::Done(Arc::clone(core), Some(region))
-                }
-                Err((_, None)) => unreachable!("the table keeps memory until it is taken"),
-            },
+            revoking: Revoking::start(self.bound),
         }
     }
 }
@@ -402,20 +231,12 @@ impl<B: Stable> fmt::Debug for Window<B> {
 /// An unbind in flight: a future of the region. Dropping it frees the region when it completes.
 #[must_use = "the unbind is posted, but nobody gets the region"]
 pub struct Revoke<B: Stable> {
-    state: Revoking<B>,
-}
-
-enum Revoking<B: Stable> {
-    Done(Arc<Core>, Option<Region<B>>),
-    InFlight(Operation),
+    revoking: Revoking<Box<Registered<B>>>,
 }
 
 impl<B: Stable> Revoke<B> {
     const fn core(&self) -> &Arc<Core> {
-        match &self.state {
-            Revoking::Done(core, _) => core,
-            Revoking::InFlight(operation) => operation.core(),
-        }
+        self.revoking.core()
     }
 }
 
@@ -423,17 +244,7 @@ impl<B: Stable> Future for Revoke<B> {
     type Output = Region<B>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.state {
-            Revoking::Done(_, region) => match region.take() {
-                Some(region) => Poll::Ready(region),
-                None => panic!("polled after it was ready"),
-            },
-            Revoking::InFlight(operation) => {
-                // However the unbind ended, the window is freed.
-                let (lent, _) = ready!(operation.poll(context));
-                Poll::Ready(lent.take::<Bound<B>>().into_region())
-            }
-        }
+        self.revoking.poll(context).map(Region::of)
     }
 }
 

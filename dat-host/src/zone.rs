@@ -10,7 +10,7 @@ use crate::connect::Connecting;
 use crate::core::{Core, Guard};
 use crate::error::{Failed, Result};
 use crate::listener::Listener;
-use crate::memory::{Buffer, Pool, Region, Stable};
+use crate::memory::{Buffer, Pool, ReadRegion, Region, Stable, StableRead};
 use crate::peer::Peer;
 use crate::shared_receive::SharedReceive;
 
@@ -97,6 +97,18 @@ impl Zone {
     /// - INVALID_HANDLE: the adapter is closed.
     pub fn region<B: Stable>(&self, value: B) -> Result<Region<B>, Failed<B>> {
         Region::new(&self.domain, value)
+    }
+
+    /// Registers bytes that nobody writes, which the region and its clones own.
+    ///
+    /// The region has the local right to read only.
+    ///
+    /// # Errors
+    /// Returns the value, with the errors of [`region`](Self::region). A device of
+    /// libibverbs refuses memory that is not mapped for writes, such as constants, if peers may
+    /// get windows on it.
+    pub fn read_region<B: StableRead>(&self, value: B) -> Result<ReadRegion<B>, Failed<B>> {
+        ReadRegion::new(&self.domain, value)
     }
 
     /// Returns a buffer of `length` bytes, which may be 0; the bytes are undefined.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use dat_core::memory::LmrTriplet;
 
-use super::pinned::Stable;
 use super::registered::Registered;
 use super::slot::Slot;
 use crate::core::Core;
@@ -14,7 +13,8 @@ use crate::core::Core;
 /// Memory that an operation takes over, and returns when it completes.
 ///
 /// Implemented for [`Region`](crate::Region), [`RegionSlice`](crate::RegionSlice),
-/// [`Buffer`](crate::Buffer) and [`SharedRegion`](crate::SharedRegion).
+/// [`Buffer`](crate::Buffer), [`SharedRegion`](crate::SharedRegion) and
+/// [`ReadRegion`](crate::ReadRegion).
 ///
 /// Other crates cannot implement it, nor take memory apart with it:
 ///
@@ -29,7 +29,8 @@ use crate::core::Core;
 )]
 pub trait Memory: Lend {}
 
-/// Memory that an operation may write: all but [`SharedRegion`](crate::SharedRegion).
+/// Memory that an operation may write: all but [`SharedRegion`](crate::SharedRegion) and
+/// [`ReadRegion`](crate::ReadRegion).
 pub trait MemoryMut: Memory {}
 
 /// Conversion of memory to a form that does not depend on its type, without an allocation.
@@ -140,7 +141,7 @@ pub(crate) trait Object: Send {
     fn release(self: Box<Self>);
 }
 
-impl<B: Stable> Object for Registered<B> {
+impl<B: Send + 'static> Object for Registered<B> {
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
         self
     }

@@ -2,21 +2,29 @@
 
 mod buffer;
 mod lent;
+#[cfg(feature = "pages")]
+mod pages;
 mod pinned;
 mod pool;
+mod read;
 mod region;
 mod registered;
 mod shared;
+mod shares;
 mod slice;
 mod slot;
 
 pub use buffer::Buffer;
 pub(crate) use lent::{Lend, Lent, Object};
 pub use lent::{Memory, MemoryMut};
-pub use pinned::{Foreign, Stable};
+#[cfg(feature = "pages")]
+pub use pages::{MappedFile, Pages};
+pub use pinned::{Foreign, Stable, StableRead};
 pub(crate) use pool::Pool;
+pub use read::ReadRegion;
 pub use region::Region;
 pub(crate) use registered::Registered;
 pub use shared::SharedRegion;
+pub(crate) use shares::Shares;
 pub use slice::RegionSlice;
 pub(crate) use slot::{Slot, slots};

@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
 /// A value that owns memory at a fixed address.
@@ -42,19 +43,93 @@ unsafe impl Stable for Box<[u8]> {
     }
 }
 
-/// Memory that something else owns: a mapping, a device's memory.
+/// A value that owns bytes at a fixed address, which nobody writes.
+///
+/// Implemented for `Arc<[u8]>`, `Arc<Vec<u8>>`, `&'static [u8]`, and with the feature `bytes` for
+/// `bytes::Bytes`. A [`ReadRegion`](crate::ReadRegion) takes the value over and gives it back;
+/// meanwhile it only shares references to the value's bytes.
+///
+/// # Safety
+/// From the call of `bytes` until the crate gives the value back or drops it:
+/// 1. The slice stays at its address, also if it is no longer borrowed.
+/// 2. Nothing writes its bytes, also not through other owners of the memory. A move of the value
+///    may count as a write, since the crate moves no value whose memory is registered.
+///
+/// If the value is not dropped, the promise holds until the adapter is closed. That is so if a
+/// region, window or operation was forgotten, or if the core refused to free the region.
+#[expect(unsafe_code)]
+// UNSAFETY: where a value has its memory cannot be checked.
+pub unsafe trait StableRead: Send + Sync + 'static {
+    /// Returns the bytes.
+    fn bytes(&self) -> &[u8];
+}
+
+#[expect(unsafe_code)]
+// SAFETY: the bytes are on the heap. Others with a reference count cannot write them while the
+// region has one, too.
+unsafe impl StableRead for Arc<[u8]> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+#[expect(unsafe_code)]
+// SAFETY: the bytes are on the heap. Others with a reference count can neither write nor move the
+// vector while the region has one, too.
+unsafe impl StableRead for Arc<Vec<u8>> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+#[expect(unsafe_code)]
+// SAFETY: the bytes are borrowed for ever, and so neither freed nor written.
+unsafe impl StableRead for &'static [u8] {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+#[cfg(feature = "bytes")]
+#[expect(unsafe_code)]
+// SAFETY: the bytes are behind a pointer: on the heap, in a static, or in an owner that is boxed
+// (`Bytes::from_owner`, whose slice may not move either, since `Bytes` keeps its address). Other
+// handles to them only read while this one exists: `try_into_mut` fails for memory that is shared.
+unsafe impl StableRead for bytes::Bytes {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+/// Memory that the crate knows nothing of, such as a device's, with the value that keeps it.
+///
+/// ```
+/// use dat_host::{Adapter, Foreign};
+/// use std::ptr::NonNull;
+///
+/// # fn main() -> dat_host::Result<()> {
+/// let zone = Adapter::open("mock://foreign")?.zone()?;
+/// let memory = Box::leak(Box::new([0_u8; 64]));
+/// // SAFETY: the bytes are leaked, and nothing else uses them.
+/// let foreign = unsafe { Foreign::new((), NonNull::from(memory).cast(), 64) };
+/// let region = zone.region(foreign)?;
+/// # drop(region);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
-pub struct Foreign {
+pub struct Foreign<O = ()> {
     base: NonNull<u8>,
     length: usize,
+    owner: O,
 }
 
 #[expect(unsafe_code)]
 // SAFETY: the creator allows accesses from all threads.
-unsafe impl Send for Foreign {}
+unsafe impl<O: Send> Send for Foreign<O> {}
 
-impl Foreign {
-    /// Creates a value for `length` bytes at `base`.
+impl<O> Foreign<O> {
+    /// Creates a value for `length` bytes at `base`, which `owner` keeps; it may be `()`.
     ///
     /// # Safety
     /// The conditions of [`Stable`] hold until the value is dropped. If it is not dropped, they
@@ -62,14 +137,23 @@ impl Foreign {
     /// or if the core refused to free the region.
     #[expect(unsafe_code)]
     // UNSAFETY: a promise about memory cannot be checked.
-    pub const unsafe fn new(base: NonNull<u8>, length: usize) -> Self {
-        Self { base, length }
+    pub const unsafe fn new(owner: O, base: NonNull<u8>, length: usize) -> Self {
+        Self {
+            base,
+            length,
+            owner,
+        }
+    }
+
+    /// Returns the owner of the memory.
+    pub fn into_owner(self) -> O {
+        self.owner
     }
 }
 
 #[expect(unsafe_code)]
 // SAFETY: promised by the creator of the value.
-unsafe impl Stable for Foreign {
+unsafe impl<O: Send + 'static> Stable for Foreign<O> {
     fn memory(&mut self) -> (NonNull<u8>, usize) {
         (self.base, self.length)
     }
@@ -80,6 +164,9 @@ unsafe impl Stable for Foreign {
 /// At any time there is one owner: user code that has the region or buffer, an operation in flight,
 /// or a window. The first one only calls `bytes` and `bytes_mut`, the second calls nothing, the
 /// third only calls `atomics`. So no slice exists while a device or a peer may write.
+///
+/// Memory that nobody writes (`for_reads`) is registered without rights to write. User code,
+/// operations and windows read it at the same time, and call only `bytes`.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     base: NonNull<u8>,
@@ -106,6 +193,15 @@ impl Pinned {
         Self { base, length }
     }
 
+    /// Takes over bytes that nobody writes, for a region that lends only `bytes`.
+    pub(crate) fn for_reads(value: &impl StableRead) -> Self {
+        let bytes = value.bytes();
+        Self {
+            base: NonNull::from(bytes).cast(),
+            length: bytes.len(),
+        }
+    }
+
     /// Returns the memory as the core registers it.
     ///
     /// The caller deregisters it before the value is touched.
@@ -113,7 +209,8 @@ impl Pinned {
         #[expect(unsafe_code)]
         // SAFETY: `Registered`, the only caller, keeps the value until the core has freed the
         // region, or for ever if it cannot. While a device or a peer may access the bytes, there is
-        // no reference to them: an operation in flight or a window owns them, as said above. An
+        // no reference to them: an operation in flight or a window owns them, as said above. Or the
+        // registration has no rights to write, so slices stay valid. An
         // operation gives them back after its completion, after its endpoint or shared queue is
         // freed, or after the adapter is closed. From then on the device does not access them
         // (conditions 4 and 2 of `dat_core::backend::Backend`). A window gives them back after its

@@ -7,14 +7,16 @@ use dat_core::flags::MemoryPrivileges;
 use dat_core::id::LmrId;
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet};
 
-use super::pinned::{Pinned, Stable};
+use super::pinned::{Pinned, Stable, StableRead};
+use crate::bind::Bindable;
+use crate::core::Core;
 use crate::error::Failed;
 use crate::zone::Domain;
 
 /// A value and the local region of its memory; both end together.
 ///
 /// It is boxed once, so the value does not move while the memory is registered.
-pub(crate) struct Registered<B: Stable> {
+pub(crate) struct Registered<B> {
     /// `None` after `into_value`.
     value: Option<B>,
     pub(crate) memory: Pinned,
@@ -27,6 +29,26 @@ pub(crate) struct Registered<B: Stable> {
 impl<B: Stable> Registered<B> {
     /// Registers the memory of a value, without remote rights.
     pub(crate) fn new(domain: &Arc<Domain>, value: B) -> Result<Box<Self>, Failed<B>> {
+        let privileges = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
+        Self::register(domain, value, Pinned::of, privileges)
+    }
+}
+
+impl<B: StableRead> Registered<B> {
+    /// Registers the memory of a value for reads only, without remote rights.
+    pub(crate) fn for_reads(domain: &Arc<Domain>, value: B) -> Result<Box<Self>, Failed<B>> {
+        let pin = |value: &mut B| Pinned::for_reads(value);
+        Self::register(domain, value, pin, MemoryPrivileges::LOCAL_READ)
+    }
+}
+
+impl<B> Registered<B> {
+    fn register(
+        domain: &Arc<Domain>,
+        value: B,
+        pin: impl FnOnce(&mut B) -> Pinned,
+        privileges: MemoryPrivileges,
+    ) -> Result<Box<Self>, Failed<B>> {
         let mut this = Box::new(Self {
             value: None,
             memory: Pinned::EMPTY,
@@ -34,11 +56,11 @@ impl<B: Stable> Registered<B> {
             context: 0,
             domain: Arc::clone(domain),
         });
-        this.memory = Pinned::of(this.value.insert(value));
+        this.memory = pin(this.value.insert(value));
         let request = LmrRequest {
             memory: LmrMemory::Virtual(this.memory.to_register()),
             pz: domain.id(),
-            privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
+            privileges,
         };
         match domain.core().interface().lmr_create(&request) {
             Ok(made) => {
@@ -98,8 +120,18 @@ impl<B: Stable> Registered<B> {
     }
 }
 
-impl<B: Stable> Drop for Registered<B> {
+impl<B> Drop for Registered<B> {
     fn drop(&mut self) {
         drop(self.end());
+    }
+}
+
+impl<B: Send + 'static> Bindable for Box<Registered<B>> {
+    fn core(&self) -> &Arc<Core> {
+        self.domain.core()
+    }
+
+    fn segment(&self, start: usize, length: usize) -> LmrTriplet {
+        Registered::segment(self, start, length)
     }
 }

@@ -11,9 +11,9 @@ use super::lent::{Lend, Lent, Memory};
 use super::pinned::Stable;
 use super::region::Region;
 use super::registered::Registered;
+use super::shares::Shares;
 use crate::core::Core;
 use crate::error::Result;
-use crate::remote::resolve_range;
 
 /// A [`Region`] that any number of Sends and RDMA Writes read at the same time, or a part of it.
 ///
@@ -40,29 +40,16 @@ use crate::remote::resolve_range;
 /// let receive = endpoint.recv(shared);
 /// # }
 /// ```
-pub struct SharedRegion<B: Stable + Sync> {
-    #[expect(
-        clippy::redundant_allocation,
-        reason = "the box keeps the value in place"
-    )]
-    registered: Arc<Box<Registered<B>>>,
-    start: usize,
-    length: usize,
-}
+pub struct SharedRegion<B: Stable + Sync>(Shares<B>);
 
 impl<B: Stable + Sync> SharedRegion<B> {
     pub(super) fn new(registered: Box<Registered<B>>) -> Self {
-        let length = registered.memory.len();
-        Self {
-            registered: Arc::new(registered),
-            start: 0,
-            length,
-        }
+        Self(Shares::new(registered))
     }
 
     /// Returns the local region of the core.
     pub fn id(&self) -> LmrId {
-        self.registered.id()
+        self.0.id()
     }
 
     /// Returns a part that shares the memory, in bytes from the start of this one.
@@ -70,12 +57,7 @@ impl<B: Stable + Sync> SharedRegion<B> {
     /// # Errors
     /// [`OutOfRange`](crate::Error::OutOfRange): the part reaches outside.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
-        let (start, length) = resolve_range(range, self.length)?;
-        Ok(Self {
-            start: self.start + start,
-            length,
-            ..self.clone()
-        })
+        self.0.slice(range).map(Self)
     }
 
     /// Returns the whole region if this is its last share, none in flight included.
@@ -83,23 +65,13 @@ impl<B: Stable + Sync> SharedRegion<B> {
     /// # Errors
     /// The share itself, if there are others.
     pub fn into_region(self) -> std::result::Result<Region<B>, Self> {
-        let (start, length) = (self.start, self.length);
-        Arc::try_unwrap(self.registered)
-            .map(Region::of)
-            .map_err(|registered| Self {
-                registered,
-                start,
-                length,
-            })
+        self.0.into_registered().map(Region::of).map_err(Self)
     }
 }
 
 impl<B: Stable + Sync> Clone for SharedRegion<B> {
     fn clone(&self) -> Self {
-        Self {
-            registered: Arc::clone(&self.registered),
-            ..*self
-        }
+        Self(self.0.clone())
     }
 }
 
@@ -107,17 +79,13 @@ impl<B: Stable + Sync> Deref for SharedRegion<B> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.registered.memory.bytes()[self.start..][..self.length]
+        self.0.bytes()
     }
 }
 
 impl<B: Stable + Sync> fmt::Debug for SharedRegion<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedRegion")
-            .field("id", &self.id())
-            .field("start", &self.start)
-            .field("length", &self.length)
-            .finish()
+        self.0.fmt_as("SharedRegion", f)
     }
 }
 
@@ -125,23 +93,18 @@ impl<B: Stable + Sync> Memory for SharedRegion<B> {}
 
 impl<B: Stable + Sync> Lend for SharedRegion<B> {
     fn segment(&self) -> LmrTriplet {
-        self.registered.segment(self.start, self.length)
+        self.0.whole()
     }
 
     fn core(&self) -> &Arc<Core> {
-        self.registered.domain().core()
+        self.0.core()
     }
 
     fn lend(self) -> Lent {
-        Lent::shared(self.registered, self.start, self.length)
+        self.0.lend()
     }
 
     fn take_back(lent: Lent) -> Self {
-        let (start, length) = (lent.start, lent.length);
-        Self {
-            registered: lent.take_shared(),
-            start,
-            length,
-        }
+        Self(Shares::take_back(lent))
     }
 }
