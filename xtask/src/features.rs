@@ -3,6 +3,7 @@
 //! Also checks that the core and the mmio driver need neither std nor an allocator.
 
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use xshell::cmd;
 
 use crate::lanes::side_by_side;
@@ -10,16 +11,17 @@ use crate::workspace::Workspace;
 
 const CORE: &str = "dat-core";
 const SHARED_MEMORY: &str = "dat-rsm";
+const HOST: &str = "dat-host";
 const BARE: &str = "no-std";
 /// Replaces the atomics; only the fuzz targets use it.
 const FUZZ_SCHED: &str = "fuzz_sched";
 
-/// Lints the crates for firmware under no feature, each feature and all features.
+/// Lints the crates with features under no feature, each feature and all features.
 pub(crate) fn check_each(workspace: &Workspace) -> Result<()> {
     check_subsets(workspace, |chosen, all| chosen <= 1 || chosen == all).map(|_counts| ())
 }
 
-/// Lints the crates for firmware under each subset of features; returns a table of counts.
+/// Lints the crates with features under each subset of features; returns a table of counts.
 pub(crate) fn check_combinations(workspace: &Workspace) -> Result<String> {
     check_subsets(workspace, |_, _| true)
 }
@@ -28,7 +30,7 @@ pub(crate) fn check_combinations(workspace: &Workspace) -> Result<String> {
 fn check_subsets(workspace: &Workspace, wanted: fn(usize, usize) -> bool) -> Result<String> {
     let mut table =
         String::from("| crate | features | combinations without a warning |\n|---|---|---|\n");
-    for package in [CORE, SHARED_MEMORY] {
+    for package in [CORE, SHARED_MEMORY, HOST] {
         let Checked {
             features,
             combinations,
@@ -56,6 +58,8 @@ fn check_subsets_of(
     let names = additive(member.features.keys().map(String::as_str));
     let mut combinations = subsets(&names);
     combinations.retain(|combination| wanted(combination.len(), names.len()));
+    let implied = |name: &str| member.features.get(name).map_or(&[][..], Vec::as_slice);
+    drop_equal(&mut combinations, implied);
     if member.features.contains_key(FUZZ_SCHED) {
         combinations.push(vec![FUZZ_SCHED, "spin"]);
     }
@@ -121,6 +125,21 @@ fn additive<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     names
 }
 
+/// Keeps one combination of those that enable the same features, because some imply others.
+fn drop_equal<'a>(combinations: &mut Vec<Vec<&'a str>>, implied: impl Fn(&str) -> &'a [String]) {
+    let mut seen = BTreeSet::new();
+    combinations.retain(|combination| {
+        let mut enabled = BTreeSet::new();
+        let mut pending = combination.clone();
+        while let Some(name) = pending.pop() {
+            if enabled.insert(name) {
+                pending.extend(implied(name).iter().map(String::as_str));
+            }
+        }
+        seen.insert(enabled)
+    });
+}
+
 fn subsets<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut subsets = vec![Vec::new()];
     for name in names {
@@ -144,6 +163,17 @@ mod tests {
             [vec![], vec!["a"], vec!["b"], vec!["a", "b"]]
         );
         assert_eq!(subsets(&["a", "b", "c", "d", "e"]).len(), 32);
+    }
+
+    #[test]
+    fn implied_features_make_no_further_combination() {
+        let implying = [String::from("a"), String::from("dep:x")];
+        let mut combinations = subsets(&["a", "b"]);
+        drop_equal(&mut combinations, |name| match name {
+            "b" => &implying,
+            _ => &[],
+        });
+        assert_eq!(combinations, [vec![], vec!["a"], vec!["b"]]);
     }
 
     #[test]

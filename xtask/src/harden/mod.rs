@@ -89,7 +89,7 @@ const PROOFS: [Proof; 18] = [
     },
     Proof {
         name: "features",
-        about: "every combination of features of dat-core and dat-rsm",
+        about: "every combination of features of dat-core, dat-rsm and dat-host",
         run: |workspace, _| features::check_combinations(workspace).map(Some),
     },
     Proof {

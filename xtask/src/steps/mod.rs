@@ -97,7 +97,7 @@ const STEPS: &[Step] = &[
     ),
     complete(
         "features",
-        "dat-core and dat-rsm build with no feature, each feature and all features",
+        "dat-core, dat-rsm and dat-host build with no feature, each feature and all features",
         features::check_each,
     ),
     complete(
