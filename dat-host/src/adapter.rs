@@ -23,7 +23,7 @@ use crate::peer::{not_built_in, parse_adapter};
 use crate::zone::Zone;
 
 /// Length of the queue of asynchronous events.
-const ASYNC_EVENTS: i32 = 64;
+pub(crate) const ASYNC_EVENTS: i32 = 64;
 
 /// An open adapter (IA). Clones are the same adapter.
 ///

@@ -14,6 +14,7 @@ use dat_core::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
 use crate::core::Core;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
+use crate::events::Events;
 use crate::peer::Peer;
 use crate::shared_receive::SharedReceive;
 use crate::wait::blocking;
@@ -45,6 +46,7 @@ pub struct Connecting {
     private_data: Vec<u8>,
     attributes: Option<EpAttributes>,
     queue: Option<SharedReceive>,
+    events: Option<Events>,
 }
 
 impl Connecting {
@@ -56,6 +58,7 @@ impl Connecting {
             private_data: Vec::new(),
             attributes: None,
             queue: None,
+            events: None,
         }
     }
 
@@ -88,6 +91,12 @@ impl Connecting {
         self
     }
 
+    /// Lets the program take the completions of the endpoint by itself.
+    pub fn events(mut self, events: &Events) -> Self {
+        self.events = Some(events.clone());
+        self
+    }
+
     /// Starts the connection at once; the future only waits for its end.
     ///
     /// Names that are not numeric addresses are resolved first, which blocks.
@@ -107,7 +116,8 @@ impl Connecting {
         let names = network.map(|network| |name: &str| network.address(name));
         let names = names.as_ref().map(|names| names as &dyn Fn(&str) -> _);
         let (address, qualifier) = self.peer.resolve(names)?;
-        let endpoint = Endpoint::create(&self.zone, self.attributes, self.queue.as_ref())?;
+        let (queue, events) = (self.queue.as_ref(), self.events.as_ref());
+        let endpoint = Endpoint::create(&self.zone, self.attributes, queue, events)?;
         let timeout = u32::try_from(self.deadline.as_micros()).unwrap_or(TIMEOUT_INFINITE);
         let param = ConnectParam {
             address,
@@ -158,7 +168,8 @@ impl IntoFuture for Connecting {
 ///   time is 0, the data are too long, the attributes are above the limits.
 /// - INVALID_ADDRESS: the address is not one of the adapter's fabric.
 /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
-/// - INVALID_HANDLE: the adapter is closed, or the shared queue is of another one.
+/// - INVALID_HANDLE: the adapter is closed, or the shared queue or the dispatcher is of another
+///   one.
 /// - [`Rejected`](Error::Rejected): the peer rejected the request, with its private data.
 /// - [`Connection`](Error::Connection): `NonPeerRejected` if nobody listens, `Unreachable`,
 ///   `TimedOut`, `Broken`.

@@ -9,12 +9,13 @@ use std::time::Duration;
 use dat_core::attributes::IaAddress;
 use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY, ThreadWait};
 use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
-use dat_core::id::{EpId, EvdId, SrqId};
+use dat_core::id::{CnoId, EpId, EvdId, SrqId};
 use dat_core::time::Instant;
 
 use crate::bell::Bell;
 use crate::device::Device;
 use crate::error::Result;
+use crate::events::EventQueue;
 use crate::interface::Interface;
 use crate::link::Link;
 use crate::listener::Requests;
@@ -48,6 +49,8 @@ pub(crate) struct Core {
     /// Names of peers in this process.
     pub(crate) network: Option<Network>,
     table: Table,
+    /// Notification object that arms completion queues, and that nobody waits on.
+    pub(crate) arming: CnoId,
     /// Dispatcher of completions of transfers and binds.
     pub(crate) completions: EvdId,
     /// Dispatcher of connection events.
@@ -59,6 +62,8 @@ pub(crate) struct Core {
     /// Endpoints to free at the end of a dispatch.
     dropped: Mutex<Vec<Arc<Link>>>,
     listeners: Mutex<Vec<Weak<Requests>>>,
+    /// Dispatchers of completions that the program takes.
+    events: Mutex<Vec<Weak<EventQueue>>>,
     queues: Mutex<Vec<(SrqId, Weak<SharedBuffers>)>>,
     turn: AtomicU8,
     closed: AtomicBool,
@@ -133,12 +138,14 @@ impl Core {
             bell,
             network,
             table: Table::new(),
+            arming,
             completions,
             connections,
             room: Mutex::new((CONNECTION_EVENTS / EVENTS_OF_ENDPOINT, 0)),
             links: Mutex::default(),
             dropped: Mutex::default(),
             listeners: Mutex::default(),
+            events: Mutex::default(),
             queues: Mutex::default(),
             turn: AtomicU8::new(IDLE),
             closed: AtomicBool::new(false),
@@ -284,6 +291,7 @@ impl Core {
             found |= self.take_connection_events();
             found |= self.take_async_events();
             self.offer_requests();
+            self.offer_events();
             self.free_dropped();
             turn = match turn.end() {
                 Some(turn) => turn,
@@ -296,28 +304,33 @@ impl Core {
         let mut found = false;
         while let Ok(event) = self.interface.evd_dequeue(self.completions) {
             found = true;
-            match event {
-                Event::Dto(done) => {
-                    let length = usize::try_from(done.transferred_length).unwrap_or(0);
-                    let outcome = Outcome::Completed(done.status, length);
-                    let effects = self.table.complete(done.cookie, outcome);
-                    match effects {
-                        Effects {
-                            memory: Some(memory),
-                            queue: Some(queue),
-                            ..
-                        } => self.received((done.ep, queue), memory, done.status, length),
-                        effects => effects.run(),
-                    }
-                }
-                Event::RmrBind(done) => {
-                    let outcome = Outcome::Completed(done.status, 0);
-                    self.table.complete(done.cookie, outcome).run();
-                }
-                _ => {}
-            }
+            self.settle(&event);
         }
         found
+    }
+
+    /// Ends the operation of a completion.
+    pub(crate) fn settle(&self, event: &Event) {
+        match event {
+            Event::Dto(done) => {
+                let length = usize::try_from(done.transferred_length).unwrap_or(0);
+                let outcome = Outcome::Completed(done.status, length);
+                let effects = self.table.complete(done.cookie, outcome);
+                match effects {
+                    Effects {
+                        memory: Some(memory),
+                        queue: Some(queue),
+                        ..
+                    } => self.received((done.ep, queue), memory, done.status, length),
+                    effects => effects.run(),
+                }
+            }
+            Event::RmrBind(done) => {
+                let outcome = Outcome::Completed(done.status, 0);
+                self.table.complete(done.cookie, outcome).run();
+            }
+            _ => {}
+        }
     }
 
     /// Delivers a message to the endpoint that took a buffer of a shared receive queue.
@@ -410,6 +423,20 @@ impl Core {
         }
     }
 
+    /// Wakes programs for which completions have arrived that they take by themselves.
+    fn offer_events(&self) {
+        let mut index = 0;
+        loop {
+            let events = lock(&self.events).get(index).map(Weak::upgrade);
+            match events {
+                None => return,
+                Some(Some(events)) => events.offer(),
+                Some(None) => {}
+            }
+            index += 1;
+        }
+    }
+
     // Objects.
 
     /// Makes room for the connection events of one endpoint more.
@@ -491,15 +518,11 @@ impl Core {
     }
 
     pub(crate) fn add_listener(&self, listener: &Arc<Requests>) {
-        let mut listeners = lock(&self.listeners);
-        // Listeners keep their indices, since `offer_requests` may be counting them.
-        let gone = listeners
-            .iter_mut()
-            .find(|listener| listener.strong_count() == 0);
-        match gone {
-            Some(slot) => *slot = Arc::downgrade(listener),
-            None => listeners.push(Arc::downgrade(listener)),
-        }
+        add_weak(&mut lock(&self.listeners), listener);
+    }
+
+    pub(crate) fn add_events(&self, events: &Arc<EventQueue>) {
+        add_weak(&mut lock(&self.events), events);
     }
 
     pub(crate) fn add_queue(&self, queue: &Arc<SharedBuffers>) {
@@ -524,6 +547,7 @@ impl Core {
             link.end();
         }
         self.offer_requests();
+        self.offer_events();
         self.called();
         self.bell.ring();
         // Lets peers in this process see the end of the connections.
@@ -561,6 +585,15 @@ impl Drop for Turn<'_> {
     /// Ends the turn if a waker panicked.
     fn drop(&mut self) {
         self.0.store(IDLE, Ordering::SeqCst);
+    }
+}
+
+/// Adds a reference to a list in which all keep their indices, since a loop may be counting them.
+fn add_weak<T>(list: &mut Vec<Weak<T>>, object: &Arc<T>) {
+    let gone = list.iter_mut().find(|known| known.strong_count() == 0);
+    match gone {
+        Some(slot) => *slot = Arc::downgrade(object),
+        None => list.push(Arc::downgrade(object)),
     }
 }
 

@@ -15,6 +15,7 @@ use dat_core::{Cause, Error as CoreError, ErrorKind, Parameter, Subtype};
 use crate::batch::Batch;
 use crate::core::{Core, Guard};
 use crate::error::{Failed, Result};
+use crate::events::Events;
 use crate::interface::Interface;
 use crate::link::Link;
 use crate::memory::{Lend, Memory, MemoryMut};
@@ -75,6 +76,7 @@ impl Endpoint {
         zone: &Zone,
         attributes: Option<EpAttributes>,
         queue: Option<&SharedReceive>,
+        events: Option<&Events>,
     ) -> dat_core::Result<Self> {
         let domain = &zone.domain;
         let core = domain.core();
@@ -83,15 +85,23 @@ impl Endpoint {
             Some(attributes) => attributes,
             None => default_attributes(interface)?,
         };
+        if let Some(events) = events
+            && !Arc::ptr_eq(core, events.queue.core())
+        {
+            let foreign = CoreError::invalid_handle(Subtype::InvalidHandleEvdRequest);
+            return Err(foreign.because(Cause::Foreign));
+        }
         core.add_endpoint()?;
-        let (pz, transfers) = (Some(domain.id()), Some(core.completions));
+        let (pz, shared) = (Some(domain.id()), Some(core.completions));
+        let transfers = events.map_or(shared, |events| Some(events.queue.id()));
         let connections = Some(core.connections);
         let attributes = &attributes;
         let made = match queue {
             None => interface.ep_create(pz, transfers, transfers, connections, Some(attributes)),
             Some(queue) => interface.ep_create_with_srq(
                 pz,
-                transfers,
+                // The driver delivers messages of shared queues.
+                shared,
                 transfers,
                 connections,
                 queue.id(),
@@ -100,7 +110,8 @@ impl Endpoint {
         };
         let id = made.inspect_err(|_| core.remove_endpoint())?;
         let queue = queue.map(|queue| Arc::clone(&queue.buffers));
-        let link = Arc::new(Link::new(id, domain, queue));
+        let events = events.map(|events| Arc::clone(&events.queue));
+        let link = Arc::new(Link::new(id, domain, queue, events));
         core.add_link(&link);
         Ok(Self {
             link,

@@ -48,6 +48,9 @@ pub enum Error {
         /// Reason; `Device` also stands for a device that does not exist.
         cause: BackendError,
     },
+    /// A call of remote shared memory failed.
+    #[cfg(feature = "rsm")]
+    SharedMemory(dat_rsm::RsmError),
     /// The system refused to start a thread, to resolve a name or to make a socket.
     System(std::io::Error),
 }
@@ -106,6 +109,8 @@ impl fmt::Display for Error {
             Self::Device { name, cause } => {
                 write!(f, "the device `{name}` cannot be opened: {cause:?}")
             }
+            #[cfg(feature = "rsm")]
+            Self::SharedMemory(error) => write!(f, "shared memory: {error}"),
             Self::System(error) => write!(f, "the system refused: {error}"),
         }
     }
@@ -115,6 +120,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Refused(error) => Some(error),
+            #[cfg(feature = "rsm")]
+            Self::SharedMemory(error) => Some(error),
             Self::System(error) => Some(error),
             _ => None,
         }
@@ -124,6 +131,13 @@ impl std::error::Error for Error {
 impl From<dat_core::Error> for Error {
     fn from(error: dat_core::Error) -> Self {
         Self::Refused(error)
+    }
+}
+
+#[cfg(feature = "rsm")]
+impl From<dat_rsm::RsmError> for Error {
+    fn from(error: dat_rsm::RsmError) -> Self {
+        Self::SharedMemory(error)
     }
 }
 

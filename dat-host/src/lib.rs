@@ -40,6 +40,7 @@
 //! | [`RemoteSlice`] | RMR context | a peer's memory, as a value of 24 bytes |
 //! | [`Endpoint`] | EP | one end of a connection: send, receive, write, read |
 //! | [`Listener`], [`Request`] | PSP, CR | connections from peers |
+//! | [`Events`] | EVD | raw completions, for programs that take them by themselves |
 //! | [`SharedReceive`], [`Message`] | SRQ | receive buffers of many endpoints |
 //!
 //! Each has a method `id` with its handle in the core.
@@ -103,6 +104,7 @@
 //! | `fd` | a driver that is a file descriptor (Linux) |
 //! | `pages` | `Pages`, anonymous and huge pages of the system, and mapped files |
 //! | `roce` | RDMA between any two processes, over UDP, without a device or a privilege |
+//! | `rsm` | the module `rsm`: remote shared memory; includes `pages` |
 //! | `serde` | `Serialize` and `Deserialize` for [`RemoteSlice`] |
 //! | `tokio` | a driver that is a task of tokio; includes `fd` |
 //! | `tracing` | a span of each connection (level DEBUG) and operation (TRACE), target `dat_host` |
@@ -113,15 +115,20 @@
 //! |---|---|
 //! | `ibv_reg_mr` of a pointer | [`Zone::region`] of an owner |
 //! | `ibv_post_send`, then `ibv_poll_cq` | [`Endpoint::send`] or `write`, then `await` or `wait` |
-//! | `wr_id` | the future |
+//! | a thread that polls a completion queue | [`Events::try_next`] |
+//! | `wr_id` | the future; [`Transfer::cookie`] for [`Events`] |
 //! | access flags of a memory region | [`Region::expose`] for one peer, [`Window::revoke`] |
 //! | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect` | [`Zone::connect`] |
 //! | libfabric's `fi_cq_sread` | `wait_timeout` |
 //!
+//! The page `docs/host-migration.md` of the repository has more, for users of rust-ibverbs, sideway
+//! and libfabric.
+//!
 //! # Unsafe code
 //! In `memory/pinned.rs` and `memory/pages.rs`: owners of memory as slices, atomics and
 //! registrations. The feature
-//! `tokio` has one line of it, which gives a descriptor to the reactor. Others may implement the `unsafe` trait [`Stable`], register [`Foreign`] memory, and reach the core by
+//! `tokio` has one line of it, which gives a descriptor to the reactor, and `rsm` one, which lends
+//! storage to an adapter. Others may implement the `unsafe` trait [`Stable`], register [`Foreign`] memory, and reach the core by
 //! [`Adapter::ia`].
 
 mod adapter;
@@ -136,6 +143,7 @@ mod device;
 mod driver;
 mod endpoint;
 mod error;
+mod events;
 mod interface;
 mod link;
 mod listener;
@@ -150,6 +158,8 @@ mod request;
 mod ringing;
 #[cfg(feature = "roce")]
 mod roce;
+#[cfg(feature = "rsm")]
+pub mod rsm;
 mod shared_receive;
 mod table;
 mod timer;
@@ -173,6 +183,7 @@ pub use device::{Activity, Device, Polled};
 pub use driver::Driver;
 pub use endpoint::{Disconnect, Ended, Endpoint, NextMessage};
 pub use error::{Error, Failed, Result};
+pub use events::{Events, NextEvent};
 pub use listener::{Listener, NextRequest};
 pub use memory::{
     Buffer, Foreign, Memory, MemoryMut, ReadRegion, Region, RegionSlice, SharedRegion, Stable,

@@ -10,6 +10,7 @@ use dat_core::id::{EpId, SrqId};
 
 use crate::core::{Core, lock};
 use crate::error::{Error, Result};
+use crate::events::EventQueue;
 use crate::message::Message;
 use crate::shared_receive::SharedBuffers;
 use crate::trace::Span;
@@ -22,6 +23,8 @@ pub(crate) struct Link {
     domain: Arc<Domain>,
     /// Shared receive queue of the endpoint, which outlives it.
     queue: Option<Arc<SharedBuffers>>,
+    /// Dispatcher of the endpoint's completions, which outlives it.
+    _events: Option<Arc<EventQueue>>,
     state: Mutex<State>,
     span: Span,
 }
@@ -41,11 +44,17 @@ enum Phase {
 }
 
 impl Link {
-    pub(crate) fn new(id: EpId, domain: &Arc<Domain>, queue: Option<Arc<SharedBuffers>>) -> Self {
+    pub(crate) fn new(
+        id: EpId,
+        domain: &Arc<Domain>,
+        queue: Option<Arc<SharedBuffers>>,
+        events: Option<Arc<EventQueue>>,
+    ) -> Self {
         Self {
             id,
             domain: Arc::clone(domain),
             queue,
+            _events: events,
             state: Mutex::new(State {
                 phase: Phase::Pending,
                 messages: VecDeque::new(),

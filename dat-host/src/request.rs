@@ -15,6 +15,7 @@ use crate::connect::State;
 use crate::core::Core;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
+use crate::events::Events;
 use crate::shared_receive::SharedReceive;
 use crate::wait::blocking;
 use crate::zone::Zone;
@@ -71,6 +72,7 @@ impl Request {
             private_data: Vec::new(),
             attributes: None,
             queue: None,
+            events: None,
         }
     }
 
@@ -116,6 +118,7 @@ pub struct Accepting {
     private_data: Vec<u8>,
     attributes: Option<EpAttributes>,
     queue: Option<SharedReceive>,
+    events: Option<Events>,
 }
 
 impl Accepting {
@@ -138,6 +141,12 @@ impl Accepting {
         self
     }
 
+    /// Lets the program take the completions of the endpoint by itself.
+    pub fn events(mut self, events: &Events) -> Self {
+        self.events = Some(events.clone());
+        self
+    }
+
     /// Accepts at once; the future only waits until the connection is made.
     pub fn start(self) -> Accept {
         let core = Arc::clone(self.request.zone.domain.core());
@@ -152,7 +161,8 @@ impl Accepting {
 
     fn begin(mut self, core: &Core) -> Result<Endpoint> {
         let zone = &self.request.zone;
-        let endpoint = Endpoint::create(zone, self.attributes, self.queue.as_ref())?;
+        let (queue, events) = (self.queue.as_ref(), self.events.as_ref());
+        let endpoint = Endpoint::create(zone, self.attributes, queue, events)?;
         let interface = core.interface();
         interface.cr_accept(self.request.id, Some(endpoint.id()), &self.private_data)?;
         self.request.cr = None;
@@ -193,6 +203,7 @@ impl IntoFuture for Accepting {
 /// - [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`private_data`, `attributes`): the data
 ///   are too long, or the attributes are above the limits.
 /// - INVALID_HANDLE (CR): the peer has given up.
+/// - INVALID_HANDLE: the shared queue or the dispatcher is of another adapter.
 /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
 /// - [`Connection`](crate::Error::Connection) `AcceptCompletionError`: the peer is gone.
 /// - [`Closed`](crate::Error::Closed): the adapter was closed.

@@ -36,6 +36,10 @@ impl Operation {
         &self.core
     }
 
+    const fn cookie(&self) -> u64 {
+        self.key.to_cookie()
+    }
+
     /// Returns the memory and the number of bytes moved, or the error.
     ///
     /// # Panics
@@ -79,6 +83,13 @@ impl<M: Memory> Posted<M> {
         }
     }
 
+    const fn cookie(&self) -> Option<u64> {
+        match self {
+            Self::Refused(..) => None,
+            Self::InFlight(operation) => Some(operation.cookie()),
+        }
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(M, usize), Failed<M>>> {
         match self {
             Self::Refused(_, failed) => match failed.take() {
@@ -115,6 +126,13 @@ pub struct Transfer<M: Memory>(Posted<M>);
 impl<M: Memory> Transfer<M> {
     pub(crate) const fn new(posted: Posted<M>) -> Self {
         Self(posted)
+    }
+
+    /// Returns the cookie in the operation's event, if the post was not refused.
+    ///
+    /// Only a program that takes raw [`Events`](crate::Events) needs it.
+    pub const fn cookie(&self) -> Option<u64> {
+        self.0.cookie()
     }
 
     const fn core(&self) -> &Arc<Core> {
@@ -158,6 +176,13 @@ pub struct Receive<M: Memory>(Posted<M>);
 impl<M: Memory> Receive<M> {
     pub(crate) const fn new(posted: Posted<M>) -> Self {
         Self(posted)
+    }
+
+    /// Returns the cookie in the operation's event, if the post was not refused.
+    ///
+    /// Only a program that takes raw [`Events`](crate::Events) needs it.
+    pub const fn cookie(&self) -> Option<u64> {
+        self.0.cookie()
     }
 
     const fn core(&self) -> &Arc<Core> {

@@ -9,6 +9,7 @@ use dat_core::id::PzId;
 use crate::connect::Connecting;
 use crate::core::{Core, Guard};
 use crate::error::{Failed, Result};
+use crate::events::Events;
 use crate::listener::Listener;
 use crate::memory::{Buffer, Pool, ReadRegion, Region, Stable, StableRead};
 use crate::peer::Peer;
@@ -160,6 +161,15 @@ impl Zone {
     /// - INVALID_HANDLE: the adapter is closed.
     pub fn listen_with(&self, qualifier: Option<u64>, backlog: usize) -> Result<Listener> {
         Listener::new(self, qualifier, backlog)
+    }
+
+    /// Creates a dispatcher of raw completions, which the program takes by itself.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES: the limits or the device are
+    /// exhausted; INVALID_HANDLE: the adapter is closed.
+    pub fn events(&self) -> Result<Events> {
+        Events::new(self)
     }
 
     /// Creates a shared receive queue of `count` posted buffers of `size` bytes.

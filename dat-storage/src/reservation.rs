@@ -250,7 +250,7 @@ impl<B: Backend + 'static, L: RawLock + 'static> Reservation<B, L> {
     /// reservation is dropped or lent again.
     #[expect(unsafe_code)]
     // UNSAFETY: the function cannot check how long the caller uses the result.
-    pub(crate) unsafe fn lend_unbounded(&self) -> Storage<'static, B, L> {
+    pub unsafe fn lend_unbounded(&self) -> Storage<'static, B, L> {
         #[expect(unsafe_code)]
         // SAFETY: as the caller promises.
         unsafe {

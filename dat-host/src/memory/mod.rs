@@ -19,6 +19,8 @@ pub(crate) use lent::{Lend, Lent, Object};
 pub use lent::{Memory, MemoryMut};
 #[cfg(feature = "pages")]
 pub use pages::{MappedFile, Pages};
+#[cfg(feature = "rsm")]
+pub(crate) use pinned::Pinned;
 pub use pinned::{Foreign, Stable, StableRead};
 pub(crate) use pool::Pool;
 pub use read::ReadRegion;

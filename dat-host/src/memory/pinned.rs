@@ -207,8 +207,9 @@ impl Pinned {
     /// The caller deregisters it before the value is touched.
     pub(crate) fn to_register(&self) -> dat_core::memory::Region {
         #[expect(unsafe_code)]
-        // SAFETY: `Registered`, the only caller, keeps the value until the core has freed the
-        // region, or for ever if it cannot. While a device or a peer may access the bytes, there is
+        // SAFETY: `Registered` keeps the value until the core has freed the region, or for ever if
+        // it cannot. `rsm::Export`, the other caller, keeps it until the engine has destroyed the
+        // segment, or until the engine is gone; it only calls `atomics`. While a device or a peer may access the bytes, there is
         // no reference to them: an operation in flight or a window owns them, as said above. Or the
         // registration has no rights to write, so slices stay valid. An
         // operation gives them back after its completion, after its endpoint or shared queue is

@@ -1,0 +1,192 @@
+//! The engine of a node without the type of its backend, and the sleep of its calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::thread;
+use std::time::Duration;
+
+use dat_core::backend::Backend;
+use dat_core::event::{ThreadWait, Wait, WakeReason};
+use dat_core::memory::Region;
+use dat_core::sync::HostLock;
+use dat_core::time::Instant;
+use dat_rsm::{
+    AccessEntry, BarrierId, BarrierMode, BarrierScope, ControllerId, ExportFlags, ExportId,
+    GetEntry, ImportId, NodeId, Permission, PutEntry, Rsm, RsmError, SegmentHandle, SegmentId,
+    SignalFlags, VectorError, VectorFlags,
+};
+use dat_storage::Reservation;
+
+use crate::bell::Bell;
+use crate::device::Device;
+use crate::wait::thread_waker;
+
+type Result<T, E = RsmError> = std::result::Result<T, E>;
+
+/// An engine and its storage.
+pub(super) struct Owned<B: Backend + 'static> {
+    /// Dropped first: fields are dropped in this order. No method gives it away.
+    pub(super) rsm: Rsm<'static, B, HostLock>,
+    pub(super) _reservation: Reservation<B, HostLock>,
+}
+
+/// Declares [`Engine`], and implements it for the engines of all backends.
+macro_rules! engine {
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
+        /// The engine of any backend; each call is that of [`dat_rsm::Rsm`].
+        pub(super) trait Engine: Send + Sync {
+            $(fn $name(&self, $($argument: $type),*) -> $result;)*
+
+            /// Makes progress until the sleep is interrupted or the controller is released.
+            fn serve(&self, controller: ControllerId, wait: &mut Sleep) -> Result<()>;
+
+            /// Waits for a signal and takes it.
+            fn signal_wait(&self, segment: SegmentHandle, wait: &mut Sleep) -> Result<()>;
+        }
+
+        impl<B: Backend + 'static> Engine for Owned<B>
+        where
+            Self: Send + Sync,
+        {
+            $(
+                fn $name(&self, $($argument: $type),*) -> $result {
+                    self.rsm.$name($($argument),*)
+                }
+            )*
+
+            fn serve(&self, controller: ControllerId, wait: &mut Sleep) -> Result<()> {
+                self.rsm.serve(controller, wait, || {})
+            }
+
+            fn signal_wait(&self, segment: SegmentHandle, wait: &mut Sleep) -> Result<()> {
+                self.rsm.signal_wait(segment, None, wait)
+            }
+        }
+    };
+}
+
+engine! {
+    fn release_controller(controller: ControllerId, wait: &mut Sleep) -> Result<()>;
+    fn export_create(
+        controller: ControllerId,
+        memory: Region,
+        flags: ExportFlags,
+    ) -> Result<ExportId>;
+    fn export_publish(
+        export: ExportId,
+        id: SegmentId,
+        access: &[AccessEntry],
+    ) -> Result<SegmentId>;
+    fn export_unpublish(export: ExportId, wait: &mut Sleep) -> Result<()>;
+    fn export_destroy(export: ExportId, wait: &mut Sleep) -> Result<()>;
+    fn import_connect(
+        controller: ControllerId,
+        node: NodeId,
+        segment: SegmentId,
+        permission: Permission,
+        wait: &mut Sleep,
+    ) -> Result<ImportId>;
+    fn import_disconnect(import: ImportId, wait: &mut Sleep) -> Result<()>;
+    fn import_length(import: ImportId) -> Result<u64>;
+    fn set_mode(import: ImportId, mode: BarrierMode) -> Result<()>;
+    fn put(import: ImportId, offset: u64, source: &[u8], wait: &mut Sleep) -> Result<()>;
+    fn get(import: ImportId, offset: u64, target: &mut [u8], wait: &mut Sleep) -> Result<()>;
+    fn putv(
+        import: ImportId,
+        entries: &[PutEntry<'_>],
+        flags: VectorFlags,
+        wait: &mut Sleep,
+    ) -> Result<(), VectorError>;
+    fn getv(
+        import: ImportId,
+        entries: &mut [GetEntry<'_>],
+        flags: VectorFlags,
+        wait: &mut Sleep,
+    ) -> Result<(), VectorError>;
+    fn init_barrier(import: ImportId, scope: BarrierScope) -> Result<BarrierId>;
+    fn open_barrier(barrier: BarrierId) -> Result<()>;
+    fn order_barrier(barrier: BarrierId, wait: &mut Sleep) -> Result<()>;
+    fn close_barrier(barrier: BarrierId, wait: &mut Sleep) -> Result<()>;
+    fn destroy_barrier(barrier: BarrierId) -> Result<()>;
+    fn signal_post(segment: SegmentHandle, flags: SignalFlags, wait: &mut Sleep) -> Result<()>;
+    fn signal_take(segment: SegmentHandle) -> Result<bool>;
+}
+
+/// The device of a node, and the bell that it rings.
+pub(super) struct Sleepers {
+    pub(super) device: Box<dyn Device>,
+    pub(super) bell: Bell,
+    /// Set when the node is to close.
+    pub(super) closing: AtomicBool,
+}
+
+/// The sleep of one call on the current thread.
+pub(super) struct Sleep {
+    sleepers: Arc<Sleepers>,
+    waker: Waker,
+    /// Set for the thread of the node, which the end of the node interrupts.
+    ends_with_node: bool,
+}
+
+impl Sleep {
+    pub(super) fn new(sleepers: &Arc<Sleepers>, ends_with_node: bool) -> Self {
+        Self {
+            sleepers: Arc::clone(sleepers),
+            waker: thread_waker(),
+            ends_with_node,
+        }
+    }
+
+    /// Lets the bell wake this thread; it must look for events before it sleeps.
+    fn enlist(&self) {
+        self.sleepers.bell.add(&self.waker);
+    }
+
+    fn sleep(&self, until: Option<Instant>) -> WakeReason {
+        if self.ends_with_node && self.sleepers.closing.load(Ordering::SeqCst) {
+            return WakeReason::Interrupted;
+        }
+        let now = ThreadWait::clock();
+        let activity = self.sleepers.device.act(now);
+        if activity.acted {
+            return WakeReason::Woken;
+        }
+        if until.is_some_and(|until| until <= now) {
+            return WakeReason::TimedOut;
+        }
+        let next = match (until, activity.next) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        match next {
+            None => thread::park(),
+            Some(next) => {
+                let micros = next.as_micros().saturating_sub(now.as_micros());
+                thread::park_timeout(Duration::from_micros(micros));
+            }
+        }
+        WakeReason::Woken
+    }
+}
+
+impl Wait for Sleep {
+    fn now(&mut self) -> Instant {
+        ThreadWait::clock()
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn begin(&mut self) {
+        self.enlist();
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        let reason = self.sleep(until);
+        // The caller looks for events before it sleeps again.
+        self.enlist();
+        reason
+    }
+}

@@ -1,0 +1,377 @@
+//! Imported segments, and the barriers of their transfers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dat_rsm::{
+    BarrierId, BarrierMode, BarrierScope, GetEntry, ImportId, NodeId, Permission, PutEntry,
+    SegmentId, SignalFlags, Source, Target, VectorError, VectorFlags,
+};
+
+use super::Guard;
+use super::call::Call;
+use super::engine::Sleep;
+use crate::error::{Error, Failed, Result};
+
+/// An entry of [`Import::putv`]: bytes, and their place in the segment.
+#[derive(Clone, Debug)]
+pub struct Put<M> {
+    /// The bytes, all of which are put.
+    pub memory: M,
+    /// Offset in the segment.
+    pub offset: u64,
+}
+
+/// An entry of [`Import::getv`]: memory for bytes, and their place in the segment.
+#[derive(Clone, Debug)]
+pub struct Get<M> {
+    /// The memory, all of which is filled.
+    pub memory: M,
+    /// Offset in the segment.
+    pub offset: u64,
+}
+
+/// The error of a vector; returns its entries.
+///
+/// `?` in a function that returns an [`Error`] drops the entries and keeps the error.
+pub struct FailedVector<E> {
+    /// The error, with the number of entries that are left.
+    pub error: VectorError,
+    /// The entries; the memory of those that did not complete is undefined if it is a get's.
+    pub entries: Vec<E>,
+}
+
+/// Result of a vector: its entries in any case.
+pub type Moved<E> = Result<Vec<E>, FailedVector<E>>;
+
+impl<E> fmt::Debug for FailedVector<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FailedVector")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<E> fmt::Display for FailedVector<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VectorError {
+            error, residual, ..
+        } = self.error;
+        write!(f, "{error}; {residual} entries are left")
+    }
+}
+
+impl<E> std::error::Error for FailedVector<E> {}
+
+impl<E> From<FailedVector<E>> for Error {
+    fn from(failed: FailedVector<E>) -> Self {
+        Self::SharedMemory(failed.error.error)
+    }
+}
+
+/// A connection to a segment of a node.
+///
+/// In implicit mode, which is the first, a put that has ended is visible to the exporter. In
+/// explicit mode a [`Barrier`] tells. Dropping it disconnects, on a thread of the node.
+pub struct Import {
+    guard: Arc<Guard>,
+    /// `None` after `disconnect`.
+    id: Option<ImportId>,
+    /// The barrier that the interface demands of puts and gets in implicit mode.
+    _barrier: Option<Barrier>,
+}
+
+impl Import {
+    pub(super) fn connect(
+        guard: &Arc<Guard>,
+        node: NodeId,
+        segment: SegmentId,
+        permission: Permission,
+    ) -> Call<Result<Self>> {
+        let guard = Arc::clone(guard);
+        let site = Arc::clone(&guard.0);
+        Call::new(&site, move |site, sleep| {
+            let engine = &site.engine;
+            let id = engine.import_connect(site.controller, node, segment, permission, sleep)?;
+            let mut import = Self {
+                guard,
+                id: Some(id),
+                _barrier: None,
+            };
+            import._barrier = Some(import.barrier(BarrierScope::Segment)?);
+            Ok(import)
+        })
+    }
+
+    /// Returns the connection of the engine.
+    pub fn id(&self) -> ImportId {
+        match self.id {
+            Some(id) => id,
+            None => unreachable!("only `disconnect` and `drop` take the connection"),
+        }
+    }
+
+    const fn take_id(&mut self) -> Option<ImportId> {
+        self.id.take()
+    }
+
+    /// Returns the length of the segment in bytes.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
+    pub fn length(&self) -> Result<u64> {
+        Ok(self.guard.0.engine.import_length(self.id())?)
+    }
+
+    /// Copies bytes to the segment, from `offset` on.
+    ///
+    /// # Errors
+    /// Returns the memory, with [`SharedMemory`](Error::SharedMemory)
+    /// - CONN_ABORTED: the exporter took the segment back or ended.
+    /// - PERM_DENIED: the connection may not write.
+    /// - BAD_OFFSET, BAD_LENGTH: the range exceeds the segment.
+    /// - BARRIER_FAILURE: the transfer failed.
+    /// - INSUFFICIENT_RESOURCES: tables are exhausted.
+    pub fn put<M>(&self, offset: u64, memory: M) -> Call<Result<M, Failed<M>>>
+    where
+        M: AsRef<[u8]> + Send + 'static,
+    {
+        let id = self.id();
+        Call::new(&self.guard.0, move |site, sleep| {
+            match site.engine.put(id, offset, memory.as_ref(), sleep) {
+                Ok(()) => Ok(memory),
+                Err(error) => Err(Failed::new(error, memory)),
+            }
+        })
+    }
+
+    /// Copies bytes of the segment, from `offset` on; fills the memory.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put); PERM_DENIED: the connection may not read.
+    pub fn get<M>(&self, offset: u64, mut memory: M) -> Call<Result<M, Failed<M>>>
+    where
+        M: AsMut<[u8]> + Send + 'static,
+    {
+        let id = self.id();
+        Call::new(&self.guard.0, move |site, sleep| {
+            match site.engine.get(id, offset, memory.as_mut(), sleep) {
+                Ok(()) => Ok(memory),
+                Err(error) => Err(Failed::new(error, memory)),
+            }
+        })
+    }
+
+    /// Puts several ranges in order (`rsm_memseg_import_putv`).
+    ///
+    /// A refused entry ends the vector before it starts; earlier entries stay done.
+    ///
+    /// # Errors
+    /// Returns the entries, with the errors of [`put`](Self::put), and BAD_SGIO: there are none.
+    pub fn putv<M>(&self, entries: Vec<Put<M>>, flags: VectorFlags) -> Call<Moved<Put<M>>>
+    where
+        M: AsRef<[u8]> + Send + 'static,
+    {
+        let id = self.id();
+        Call::new(&self.guard.0, move |site, sleep| {
+            let puts: Vec<PutEntry<'_>> = entries
+                .iter()
+                .map(|entry| {
+                    let bytes = entry.memory.as_ref();
+                    PutEntry {
+                        local: Source::Bytes(bytes),
+                        local_offset: 0,
+                        remote_offset: entry.offset,
+                        length: bytes.len() as u64,
+                    }
+                })
+                .collect();
+            match site.engine.putv(id, &puts, flags, sleep) {
+                Ok(()) => Ok(entries),
+                Err(error) => Err(FailedVector { error, entries }),
+            }
+        })
+    }
+
+    /// Gets several ranges in order (`rsm_memseg_import_getv`).
+    ///
+    /// As [`putv`](Self::putv), in the other direction.
+    ///
+    /// # Errors
+    /// Those of `putv`; PERM_DENIED: the connection may not read.
+    pub fn getv<M>(&self, mut entries: Vec<Get<M>>, flags: VectorFlags) -> Call<Moved<Get<M>>>
+    where
+        M: AsMut<[u8]> + Send + 'static,
+    {
+        let id = self.id();
+        Call::new(&self.guard.0, move |site, sleep| {
+            let mut gets: Vec<GetEntry<'_>> = entries
+                .iter_mut()
+                .map(|entry| {
+                    let bytes = entry.memory.as_mut();
+                    let length = bytes.len() as u64;
+                    GetEntry {
+                        local: Target::Bytes(bytes),
+                        local_offset: 0,
+                        remote_offset: entry.offset,
+                        length,
+                    }
+                })
+                .collect();
+            match site.engine.getv(id, &mut gets, flags, sleep) {
+                Ok(()) => Ok(entries),
+                Err(error) => Err(FailedVector { error, entries }),
+            }
+        })
+    }
+
+    /// Chooses who completes transfers: each call, or barriers.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
+    pub fn set_mode(&self, mode: BarrierMode) -> Result<()> {
+        Ok(self.guard.0.engine.set_mode(self.id(), mode)?)
+    }
+
+    /// Makes a closed barrier.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory) INSUFFICIENT_RESOURCES: the table is full.
+    pub fn barrier(&self, scope: BarrierScope) -> Result<Barrier> {
+        let id = self.guard.0.engine.init_barrier(self.id(), scope)?;
+        Ok(Barrier {
+            guard: Arc::clone(&self.guard),
+            id,
+        })
+    }
+
+    /// Signals the exporter.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory)
+    /// - CONN_ABORTED: the exporter took the segment back or ended.
+    /// - REMOTE_NODE_UNREACHABLE: the path broke; the signal may have arrived.
+    pub fn signal(&self) -> Call<Result<()>> {
+        let id = self.id();
+        Call::new(&self.guard.0, move |site, sleep| {
+            let flags = SignalFlags::empty();
+            Ok(site.engine.signal_post(id.into(), flags, sleep)?)
+        })
+    }
+
+    /// Waits for a signal of the exporter, and takes it.
+    ///
+    /// A future that is dropped may still take one; use [`try_signaled`](Self::try_signaled) to
+    /// poll.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory) CONN_ABORTED: the exporter took the segment back, and
+    /// no signal is left.
+    pub fn signaled(&self) -> Call<Result<()>> {
+        let id = self.id();
+        Call::new(&self.guard.0, move |site, sleep| {
+            Ok(site.engine.signal_wait(id.into(), sleep)?)
+        })
+    }
+
+    /// Takes a signal, if there is one.
+    ///
+    /// # Errors
+    /// Those of [`signaled`](Self::signaled).
+    pub fn try_signaled(&self) -> Result<bool> {
+        Ok(self.guard.0.engine.signal_take(self.id().into())?)
+    }
+
+    /// Disconnects after the pending transfers.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
+    pub fn disconnect(mut self) -> Call<Result<()>> {
+        let site = Arc::clone(&self.guard.0);
+        // A method call, so that the closure owns the import, which disconnects in any case.
+        Call::new(&site, move |site, sleep| match self.take_id() {
+            Some(id) => Ok(site.engine.import_disconnect(id, sleep)?),
+            None => unreachable!("an import has its connection"),
+        })
+    }
+}
+
+impl Drop for Import {
+    fn drop(&mut self) {
+        if let Some(id) = self.take_id() {
+            let site = Arc::clone(&self.guard.0);
+            let pool = Arc::clone(&site.pool);
+            // Without a thread the connection stays until the node is closed.
+            let _ = pool.submit(Box::new(move || {
+                let mut sleep = Sleep::new(&site.sleepers, false);
+                // The error is that of a node that closes meanwhile.
+                let _ = site.engine.import_disconnect(id, &mut sleep);
+            }));
+        }
+    }
+}
+
+impl fmt::Debug for Import {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Import")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A barrier: completes and orders the transfers of an [`Import`] in explicit mode.
+pub struct Barrier {
+    guard: Arc<Guard>,
+    id: BarrierId,
+}
+
+impl Barrier {
+    /// Starts a span of transfers, or restarts it.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory) BAD_SEG_HNDL: the import is gone.
+    pub fn open(&self) -> Result<()> {
+        Ok(self.guard.0.engine.open_barrier(self.id)?)
+    }
+
+    /// Makes the writes of the span so far visible before later transfers start.
+    ///
+    /// # Errors
+    /// Those of [`close`](Self::close).
+    pub fn order(&self) -> Call<Result<()>> {
+        let id = self.id;
+        Call::new(&self.guard.0, move |site, sleep| {
+            Ok(site.engine.order_barrier(id, sleep)?)
+        })
+    }
+
+    /// Ends the span: its transfers are done and visible.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory)
+    /// - BARRIER_NOT_OPENED: no span has started.
+    /// - BARRIER_FAILURE: a transfer failed; repeat all transfers of the span.
+    /// - CONN_ABORTED: the segment was taken back during the span.
+    /// - BAD_SEG_HNDL: the import is gone.
+    pub fn close(&self) -> Call<Result<()>> {
+        let id = self.id;
+        Call::new(&self.guard.0, move |site, sleep| {
+            Ok(site.engine.close_barrier(id, sleep)?)
+        })
+    }
+}
+
+impl Drop for Barrier {
+    fn drop(&mut self) {
+        // Fails only if the node has freed it.
+        let _ = self.guard.0.engine.destroy_barrier(self.id);
+    }
+}
+
+impl fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Barrier")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,317 @@
+//! Remote shared memory (RSM) with owned memory, futures and blocking calls.
+//!
+//! A [`Node`] exports memory as a segment, and imports segments of other nodes. Puts and gets move
+//! single ranges or vectors of them; barriers order and complete them; signals wake the other side.
+//! Each call is a future and has a blocking `wait`. It owns its memory until it ends.
+//!
+//! ```
+//! use dat_host::Pages;
+//! use dat_host::rsm::{AccessEntry, Node, Permission};
+//!
+//! # fn main() -> dat_host::Result<()> {
+//! // The numbers of the nodes are agreed on, as are their peers.
+//! let far = Node::new(2).listen(7174).peer(1, "near:0").open("mock://far")?;
+//! let near = Node::new(1).peer(2, "far:7174").open("mock://near")?;
+//!
+//! let export = far.export(Pages::anonymous(4096)?)?;
+//! let access = [AccessEntry { node: 1, permission: 0o666 }];
+//! let id = export.publish(0, &access)?;
+//!
+//! let import = near.import(2, id, Permission::all()).wait()?;
+//! import.put(100, b"hello".to_vec()).wait()?;
+//! import.signal().wait()?;
+//! export.signaled().wait()?;
+//!
+//! let mut bytes = [0; 5];
+//! export.load(100, &mut bytes)?;
+//! assert_eq!(&bytes, b"hello");
+//! let pages = export.destroy().wait()?;
+//! assert_eq!(&pages[100..105], b"hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Threads
+//! A node has a thread that answers its peers. Calls that are awaited have threads of the node,
+//! one for each call that is under way; `wait` uses the current one.
+
+mod call;
+mod engine;
+mod export;
+mod import;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::SystemTime;
+
+use dat_core::backend::Backend;
+use dat_core::flags::{IaFields, ProviderFields};
+use dat_core::sync::HostLock;
+use dat_core::{Ia, attributes::IaAddress};
+use dat_rsm::{ControllerConfig, ControllerId, NodeEntry, Options, Rsm};
+use dat_storage::Reservation;
+
+pub use self::call::{Call, Running};
+pub use self::export::Export;
+pub use self::import::{Barrier, FailedVector, Get, Import, Moved, Put};
+pub use dat_rsm::{
+    AccessEntry, BarrierMode, BarrierScope, Credentials, NodeId, Permission, RsmError, SegmentId,
+    VectorError, VectorFlags,
+};
+
+use self::call::Pool;
+use self::engine::{Engine, Owned, Sleep, Sleepers};
+use crate::Limits;
+use crate::adapter::ASYNC_EVENTS;
+use crate::bell::Bell;
+use crate::core::lock;
+use crate::device::Device;
+use crate::error::{Error, Failed, Result};
+use crate::memory::Stable;
+use crate::network::Network;
+use crate::peer::{Peer, not_built_in, parse_adapter};
+
+/// Name of the controller of each node.
+const CONTROLLER: &str = "dat0";
+
+/// Options for opening a [`Node`]; made by [`Node::new`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens until it is opened"]
+pub struct Opening {
+    options: Options,
+    limits: Limits,
+    network: Option<Network>,
+    qualifier: u64,
+    peers: Vec<(NodeId, Peer)>,
+}
+
+impl Opening {
+    /// Listens on a connection qualifier, to export segments.
+    pub const fn listen(mut self, qualifier: u64) -> Self {
+        self.qualifier = qualifier;
+        self
+    }
+
+    /// Adds a node to the ones that this node knows: `HOST:PORT`, or address and qualifier.
+    ///
+    /// Exporter and importer must know each other. The qualifier of a node that only imports is 0.
+    pub fn peer(mut self, node: NodeId, peer: impl Into<Peer>) -> Self {
+        self.peers.push((node, peer.into()));
+        self
+    }
+
+    /// Sets user and group of this process, which access lists distinguish.
+    pub const fn credentials(mut self, credentials: Credentials) -> Self {
+        self.options.credentials = credentials;
+        self
+    }
+
+    /// Sets the sizes that the tables of the adapter start with; they grow.
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Opens `mock://` addresses in a network other than the process's own.
+    pub fn network(mut self, network: &Network) -> Self {
+        self.network = Some(network.clone());
+        self
+    }
+
+    /// Opens the node on the adapter of an address, as [`Adapter::open`](crate::Adapter::open).
+    ///
+    /// # Errors
+    /// - Those of [`Options::open`](crate::Options::open).
+    /// - [`Malformed`](Error::Malformed), [`System`](Error::System): a peer is not `HOST:PORT`, or
+    ///   its name cannot be resolved.
+    /// - [`SharedMemory`](Error::SharedMemory): the engine cannot open its controller.
+    pub fn open(mut self, address: &str) -> Result<Node> {
+        match parse_adapter(address)? {
+            ("mock", name) => {
+                let network = self.network.take().unwrap_or_else(Network::of_process);
+                let (backend, device) = network.join(name);
+                self.open_on(backend, device, Some(&network))
+            }
+            #[cfg(feature = "roce")]
+            ("roce", name) => {
+                let (backend, device) = crate::roce::open(name)?;
+                self.open_on(backend, device, None)
+            }
+            #[cfg(feature = "verbs")]
+            ("verbs", name) => {
+                let (backend, device) = crate::verbs::open(name)?;
+                self.open_on(backend, device, None)
+            }
+            (scheme, _) => Err(not_built_in(scheme)),
+        }
+    }
+
+    fn open_on<B: Backend + 'static>(
+        self,
+        backend: B,
+        device: impl Device,
+        network: Option<&Network>,
+    ) -> Result<Node>
+    where
+        Owned<B>: Send + Sync,
+    {
+        let names = network.map(|network| |name: &str| network.address(name));
+        let names = names
+            .as_ref()
+            .map(|names| names as &dyn Fn(&str) -> IaAddress);
+        let entry = |node, address, qualifier| NodeEntry {
+            node,
+            controller: CONTROLLER,
+            address,
+            qualifier,
+        };
+        let mut nodes = Vec::new();
+        for (node, peer) in &self.peers {
+            let (address, qualifier) = peer.resolve(names)?;
+            nodes.push(entry(*node, address, qualifier));
+        }
+        let bell = Bell::new();
+        device.attach(&bell);
+        let reservation = Reservation::new(&self.limits)?;
+        #[expect(unsafe_code)]
+        // SAFETY: only the adapter gets the storage. It is dropped before the reservation: by a
+        // return from this function, since it is made later, or as the first field of `Owned`. Its
+        // methods lend nothing that lives longer than a reference to it.
+        let storage = unsafe { reservation.lend_unbounded() };
+        let ia = Ia::<B, HostLock>::open(backend, storage, ASYNC_EVENTS)
+            .map_err(|refused| refused.error)?;
+        let own = ia.ia_query(IaFields::empty(), ProviderFields::empty())?;
+        nodes.push(entry(self.options.node, own.ia.ia_address, self.qualifier));
+        let config = ControllerConfig {
+            name: CONTROLLER,
+            ia,
+            qualifier: self.qualifier,
+            nodes,
+        };
+        let rsm = Rsm::new(self.options, vec![config])?;
+        let controller = rsm.get_controller(Some(CONTROLLER))?;
+        let site = Arc::new(Site {
+            engine: Box::new(Owned {
+                rsm,
+                _reservation: reservation,
+            }),
+            controller,
+            sleepers: Arc::new(Sleepers {
+                device: Box::new(device),
+                bell,
+                closing: AtomicBool::new(false),
+            }),
+            pool: Arc::default(),
+            kept: Mutex::default(),
+        });
+        let served = Arc::clone(&site);
+        thread::Builder::new()
+            .name("dat-host rsm".into())
+            .spawn(move || serve(&served))
+            .map_err(Error::System)?;
+        Ok(Node(Arc::new(Guard(site))))
+    }
+}
+
+/// Answers peers until the node is closed, and releases its controller.
+fn serve(site: &Site) {
+    let mut sleep = Sleep::new(&site.sleepers, true);
+    while !site.sleepers.closing.load(Ordering::SeqCst) {
+        // Returns at the end of the node, by an interruption.
+        let _ = site.engine.serve(site.controller, &mut sleep);
+    }
+    let mut sleep = Sleep::new(&site.sleepers, false);
+    // Fails only if it is released already. Ends the calls that wait.
+    let _ = site.engine.release_controller(site.controller, &mut sleep);
+}
+
+/// A node of remote shared memory: an engine on an adapter of its own.
+///
+/// Clones are the same node. It closes when the last node, export and import is dropped; calls that
+/// are under way then end with an error.
+#[derive(Clone)]
+pub struct Node(Arc<Guard>);
+
+/// Keeps a node open.
+pub(super) struct Guard(Arc<Site>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.sleepers.closing.store(true, Ordering::SeqCst);
+        self.0.sleepers.bell.ring();
+    }
+}
+
+/// The engine of a node, which its threads and calls share.
+pub(super) struct Site {
+    /// Dropped first: a dropped engine touches no memory.
+    engine: Box<dyn Engine>,
+    controller: ControllerId,
+    sleepers: Arc<Sleepers>,
+    pool: Arc<Pool>,
+    /// Memory of segments that could not be destroyed.
+    kept: Mutex<Vec<Box<dyn Any + Send>>>,
+}
+
+impl Site {
+    /// Keeps the memory of a segment until the engine is gone.
+    fn keep(&self, memory: Box<dyn Any + Send>) {
+        lock(&self.kept).push(memory);
+    }
+}
+
+impl Node {
+    /// Begins a node with this number, which its peers know.
+    #[expect(clippy::new_ret_no_self, reason = "an address completes it")]
+    pub fn new(node: NodeId) -> Opening {
+        let begin = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let begin = begin.map_or(0, |time| time.as_nanos() as u64);
+        let incarnation = begin ^ u64::from(std::process::id()).rotate_left(32);
+        Opening {
+            options: Options::new(node, incarnation),
+            limits: Limits::default(),
+            network: None,
+            qualifier: 0,
+            peers: Vec::new(),
+        }
+    }
+
+    /// Makes a segment of the memory of `value`; [`publish`](Export::publish) lets peers connect.
+    ///
+    /// Address and length must be multiples of 4096 bytes, as those of [`Pages`](crate::Pages) are.
+    ///
+    /// # Errors
+    /// Returns the value, with [`SharedMemory`](Error::SharedMemory)
+    /// - BAD_LENGTH: the memory is empty, or too long for the device.
+    /// - BAD_MEM_ALIGNMENT: address or length is no multiple of 4096.
+    /// - INSUFFICIENT_RESOURCES: tables or the device are exhausted.
+    pub fn export<M: Stable>(&self, value: M) -> Result<Export<M>, Failed<M>> {
+        Export::new(&self.0, value)
+    }
+
+    /// Connects to a segment of a node, with the rights that its exporter must have granted.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory)
+    /// - REMOTE_NODE_UNREACHABLE: the node is unknown, or does not answer.
+    /// - SEG_NOT_PUBLISHED, SEG_NOT_PUBLISHED_TO_NODE, PERM_DENIED: the exporter refuses.
+    /// - CONN_ABORTED: the node was closed during the call.
+    /// - INSUFFICIENT_RESOURCES: tables are exhausted, here or at the exporter.
+    pub fn import(
+        &self,
+        node: NodeId,
+        segment: SegmentId,
+        permission: Permission,
+    ) -> Call<Result<Import>> {
+        Import::connect(&self.0, node, segment, permission)
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,297 @@
+//! Remote shared memory: segments, vectors, barriers and signals, blocking and as futures.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dat_host::rsm::{
+    AccessEntry, BarrierMode, BarrierScope, Export, Get, Import, Node, Permission, Put, RsmError,
+    VectorFlags,
+};
+use dat_host::{Error, Foreign, Network, Pages, Result};
+use futures::executor::block_on;
+
+/// Two nodes, a segment of 64 KiB and a connection to it.
+struct Pair {
+    near: Node,
+    far: Node,
+    export: Export<Pages>,
+    import: Import,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let network = Network::new(Network::options());
+        let far = Node::new(2).listen(7).peer(1, "near:0").network(&network);
+        let near = Node::new(1).peer(2, "far:7").network(&network);
+        Self::of(
+            near.open("mock://near").unwrap(),
+            far.open("mock://far").unwrap(),
+        )
+    }
+
+    fn of(near: Node, far: Node) -> Self {
+        let export = far.export(Pages::anonymous(1 << 16).unwrap()).unwrap();
+        let id = export.publish(0, &access(0o666)).unwrap();
+        let import = near.import(2, id, Permission::all()).wait().unwrap();
+        Self {
+            near,
+            far,
+            export,
+            import,
+        }
+    }
+}
+
+fn access(permission: u32) -> [AccessEntry; 1] {
+    [AccessEntry {
+        node: 1,
+        permission,
+    }]
+}
+
+fn reason<T: std::fmt::Debug>(failed: Result<T>) -> RsmError {
+    match failed.unwrap_err() {
+        Error::SharedMemory(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+fn exchange(pair: &Pair) {
+    let Pair { export, import, .. } = pair;
+    assert_eq!((import.length().unwrap(), export.len()), (1 << 16, 1 << 16));
+    let bytes = import.put(100, b"hello".to_vec()).wait().unwrap();
+    let mut read = [0; 5];
+    export.load(100, &mut read).unwrap();
+    assert_eq!(read[..], bytes[..]);
+    export.store(200, b"answer").unwrap();
+    assert_eq!(import.get(200, [0; 6]).wait().unwrap(), *b"answer");
+
+    let puts = (0..20_u64).map(|number| Put {
+        memory: vec![number as u8; 500],
+        offset: number * 1000,
+    });
+    let puts = import.putv(puts.collect(), VectorFlags::IMPLICIT_SIGPOST);
+    assert_eq!(puts.wait().unwrap()[7].memory, [7; 500]);
+    export.signaled().wait().unwrap();
+    assert!(!export.try_signaled().unwrap(), "one signal for the vector");
+    let gets = (0..20_u64).map(|number| Get {
+        memory: vec![0; 500],
+        offset: number * 1000,
+    });
+    let gets = import
+        .getv(gets.collect(), VectorFlags::empty())
+        .wait()
+        .unwrap();
+    for (number, get) in gets.iter().enumerate() {
+        assert_eq!(get.memory, vec![number as u8; 500]);
+    }
+    export.signal().wait().unwrap();
+    import.signaled().wait().unwrap();
+}
+
+#[test]
+fn segments_are_put_got_and_signaled() {
+    exchange(&Pair::new());
+}
+
+#[cfg(feature = "roce")]
+#[test]
+fn segments_are_put_got_and_signaled_over_udp() {
+    let far = Node::new(2).listen(7176).peer(1, "127.0.0.37:0");
+    let near = Node::new(1).peer(2, "127.0.0.38:7176");
+    let far = far.open("roce://127.0.0.38").unwrap();
+    exchange(&Pair::of(near.open("roce://127.0.0.37").unwrap(), far));
+}
+
+#[test]
+fn calls_are_futures_that_go_on_without_their_program() {
+    let pair = Pair::new();
+    let Pair { export, import, .. } = &pair;
+    block_on(async {
+        // A signal that comes only after its wait began.
+        let signaled = export.signaled().start();
+        let puts = (0..16_u64).map(|number| import.put(number * 64, vec![number as u8; 64]));
+        futures::future::try_join_all(puts.map(|put| put.start()))
+            .await
+            .unwrap();
+        import.signal().await.unwrap();
+        signaled.await.unwrap();
+    });
+    let mut row = [0; 64];
+    export.load(15 * 64, &mut row).unwrap();
+    assert_eq!(row, [15; 64]);
+    // Its future is dropped; the put goes on, and owns its bytes.
+    let bytes: Arc<[u8]> = Arc::from(vec![8; 4096]);
+    drop(import.put(8192, Arc::clone(&bytes)).start());
+    common::eventually("the put ends", || {
+        let mut last = [0];
+        export.load(8192 + 4095, &mut last).unwrap();
+        last == [8] && Arc::strong_count(&bytes) == 1
+    });
+    // A call that is never made does nothing.
+    drop(import.put(0, vec![255; 64]));
+    assert_eq!(import.get(0, [1; 64]).wait().unwrap(), [0; 64]);
+}
+
+#[test]
+fn barriers_complete_transfers_in_explicit_mode() {
+    let pair = Pair::new();
+    let Pair { export, import, .. } = &pair;
+    let barrier = import.barrier(BarrierScope::Segment).unwrap();
+    assert_eq!(reason(barrier.close().wait()), RsmError::BarrierNotOpened);
+    import.set_mode(BarrierMode::Explicit).unwrap();
+    barrier.open().unwrap();
+    for number in 0..32_u64 {
+        drop(import.put(number * 128, vec![3; 128]).wait().unwrap());
+    }
+    barrier.order().wait().unwrap();
+    barrier.close().wait().unwrap();
+    let mut bytes = vec![0; 32 * 128];
+    export.load(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == 3));
+}
+
+#[test]
+fn a_disconnect_ends_one_connection() {
+    let pair = Pair::new();
+    let id = pair.export.unpublish().wait();
+    id.unwrap();
+    let id = pair.export.publish(0, &access(0o666)).unwrap();
+    let connect = || pair.near.import(2, id, Permission::all()).wait().unwrap();
+    let (first, second, third) = (connect(), connect(), connect());
+    block_on(async { first.disconnect().await }).unwrap();
+    second.disconnect().wait().unwrap();
+    third.put(0, [1; 8]).wait().unwrap();
+    // A disconnect by a call that is never made.
+    drop(third.disconnect());
+    connect().put(0, [1; 8]).wait().unwrap();
+}
+
+#[test]
+fn refused_calls_return_their_memory() {
+    let pair = Pair::new();
+    let failed = pair.import.put(1 << 16, vec![1; 8]).wait().unwrap_err();
+    assert_eq!(failed.memory, [1; 8]);
+    let puts = [0, 1 << 20].map(|offset| Put {
+        memory: vec![2; 8],
+        offset,
+    });
+    let failed = pair.import.putv(puts.into(), VectorFlags::empty()).wait();
+    let failed = failed.unwrap_err();
+    assert_eq!((failed.entries.len(), failed.error.residual), (2, 1));
+    let gets = pair
+        .import
+        .getv::<Vec<u8>>(Vec::new(), VectorFlags::empty());
+    assert_eq!(
+        gets.wait().unwrap_err().error.error,
+        RsmError::BadScatterGather
+    );
+    assert!(pair.export.load(1 << 16, &mut [0]).is_err());
+    assert!(pair.export.store(usize::MAX, &[0]).is_err());
+    assert_eq!(
+        reason(pair.export.publish(0, &[])),
+        RsmError::SegmentAlreadyPublished
+    );
+
+    let refused = pair.far.export(vec![0_u8; 100]).unwrap_err();
+    assert_eq!(refused.memory, [0; 100]);
+    // For reads only, and not at all.
+    let export = pair.far.export(Pages::anonymous(4096).unwrap()).unwrap();
+    let id = export.publish(0, &access(0o444)).unwrap();
+    let all = pair.near.import(2, id, Permission::all()).wait();
+    assert_eq!(reason(all), RsmError::PermissionDenied);
+    let import = pair.near.import(2, id, Permission::READ).wait().unwrap();
+    let denied = import.put(0, [1]).wait().unwrap_err().error;
+    assert_eq!(reason(Err::<(), _>(denied)), RsmError::PermissionDenied);
+    assert!(pair.near.import(3, id, Permission::READ).wait().is_err());
+    let open = Node::new(9).peer(1, "no port").open("mock://peers");
+    assert!(matches!(open, Err(Error::Malformed(_))));
+    assert!(matches!(
+        Node::new(9).open("other://x"),
+        Err(Error::NotBuiltIn { .. })
+    ));
+}
+
+/// A value that counts its drops, and says where its memory is.
+struct Owner(
+    #[expect(dead_code, reason = "keeps the memory")] Pages,
+    Arc<AtomicUsize>,
+);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[expect(unsafe_code, reason = "an owner that counts its drops")]
+fn counted(drops: &Arc<AtomicUsize>) -> Foreign<Owner> {
+    let mut pages = Pages::anonymous(4096).unwrap();
+    let base = std::ptr::NonNull::from(&mut *pages).cast();
+    // SAFETY: the owner keeps the pages, and nothing else uses them.
+    unsafe { Foreign::new(Owner(pages, Arc::clone(drops)), base, 4096) }
+}
+
+#[test]
+fn a_destroyed_or_dropped_segment_returns_its_memory_once() {
+    let pair = Pair::new();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let publish = |export: &Export<Foreign<Owner>>| {
+        let id = export.publish(0, &access(0o666)).unwrap();
+        pair.near.import(2, id, Permission::all()).wait().unwrap()
+    };
+    let export = pair.far.export(counted(&drops)).unwrap();
+    let import = publish(&export);
+    let memory = export.destroy().wait().unwrap();
+    assert_eq!(drops.load(Ordering::SeqCst), 0);
+    drop(memory);
+    assert_eq!(drops.load(Ordering::SeqCst), 1);
+    let failed = import.put(0, [1; 8]).wait().unwrap_err();
+    assert_eq!(
+        reason(Err::<(), _>(failed.error)),
+        RsmError::ConnectionAborted
+    );
+
+    // Dropped, or destroyed by a call that is never made.
+    let export = pair.far.export(counted(&drops)).unwrap();
+    let _import = publish(&export);
+    drop(export);
+    common::eventually("the memory is dropped", || {
+        drops.load(Ordering::SeqCst) == 2
+    });
+    let export = pair.far.export(counted(&drops)).unwrap();
+    let import = publish(&export);
+    drop(export.destroy());
+    common::eventually("the memory is dropped", || {
+        drops.load(Ordering::SeqCst) == 3
+    });
+    assert!(import.get(0, [1; 8]).wait().is_err());
+}
+
+#[test]
+fn a_node_closes_with_its_last_object_and_ends_calls() {
+    let Pair {
+        near,
+        far,
+        export,
+        import,
+    } = Pair::new();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let second = far.export(counted(&drops)).unwrap();
+    let signaled = import.signaled().start();
+    drop((near, import));
+    let ended = block_on(signaled);
+    assert!(ended.is_err(), "the node closed");
+    // The exporter goes on.
+    export.store(0, &[1]).unwrap();
+    let signaled = export.signaled().start();
+    drop(far);
+    drop(export);
+    drop(second);
+    assert!(block_on(signaled).is_err());
+    common::eventually("the memory is dropped", || {
+        drops.load(Ordering::SeqCst) == 1
+    });
+}
