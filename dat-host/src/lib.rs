@@ -126,9 +126,9 @@
 //!
 //! # Unsafe code
 //! In `memory/pinned.rs` and `memory/pages.rs`: owners of memory as slices, atomics and
-//! registrations. The feature
-//! `tokio` has one line of it, which gives a descriptor to the reactor, and `rsm` one, which lends
-//! storage to an adapter. Others may implement the `unsafe` trait [`Stable`], register [`Foreign`] memory, and reach the core by
+//! registrations. The feature `tokio` has one block of it, which gives a descriptor to the reactor,
+//! and `rsm` one, which lends storage to an adapter. Others may implement the `unsafe` traits
+//! [`Stable`] and [`StableRead`], register [`Foreign`] memory, and reach the core by
 //! [`Adapter::ia`].
 
 mod adapter;

@@ -7,7 +7,7 @@ use dat_core::id::{EpId, SrqId};
 use dat_core::sync::{HostLock, Mutex};
 
 use crate::memory::Lent;
-use crate::trace::Span;
+use crate::trace::{Ended, Span};
 
 /// Name of an operation: the cookie of its post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +97,14 @@ pub(crate) struct Effects {
     /// Shared receive queue that owns the memory.
     pub(crate) queue: Option<SrqId>,
     /// Span of the operation, with its end.
-    pub(crate) span: Option<(Span, Outcome)>,
+    pub(crate) span: Ended,
 }
 
 impl Effects {
     /// Wakes the future, releases the memory and ends the span.
     pub(crate) fn run(self) {
         drop(self.memory);
-        if let Some((span, outcome)) = self.span {
-            span.ended(outcome);
-        }
+        self.span.report();
         if let Some(waker) = self.waker {
             waker.wake();
         }
@@ -312,7 +310,7 @@ impl Entries {
         {
             let owner = entry.owner;
             effects.waker = entry.waker.take();
-            effects.span = Some((entry.take_span(), outcome));
+            effects.span = entry.take_span().ended(outcome);
             entry.state = State::Done(outcome);
             self.count(owner, false);
             if !has_future {

@@ -49,23 +49,47 @@ impl Span {
         tracing::debug!(target: "dat_host", parent: &self.0, ?kind, "connection changed");
     }
 
-    /// Reports the end of this operation.
-    pub(crate) fn ended(self, outcome: Outcome) {
-        match outcome {
-            Outcome::Completed(status, length) => {
-                self.0.record("status", tracing::field::debug(status));
-                self.0.record("transferred", length);
-            }
-            Outcome::Closed => {
-                self.0.record("status", "Closed");
-            }
-        }
+    /// Notes the end of this operation, to be reported without locks.
+    pub(crate) const fn ended(self, outcome: Outcome) -> Ended {
+        Ended(Some((self, outcome)))
     }
 
     /// Reports the refusal of this operation.
     pub(crate) fn refused(self, error: dat_core::Error) {
         self.0.record("status", tracing::field::display(error));
     }
+}
+
+/// The end of an operation, to report.
+#[cfg(feature = "tracing")]
+#[derive(Default)]
+pub(crate) struct Ended(Option<(Span, Outcome)>);
+
+/// Nothing.
+#[cfg(not(feature = "tracing"))]
+#[derive(Default)]
+pub(crate) struct Ended;
+
+#[cfg(feature = "tracing")]
+impl Ended {
+    pub(crate) fn report(self) {
+        match self.0 {
+            Some((span, Outcome::Completed(status, length))) => {
+                span.0.record("status", tracing::field::debug(status));
+                span.0.record("transferred", length);
+            }
+            Some((span, Outcome::Closed)) => {
+                span.0.record("status", "Closed");
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+#[expect(clippy::unused_self, reason = "as with the feature")]
+impl Ended {
+    pub(crate) const fn report(self) {}
 }
 
 #[cfg(not(feature = "tracing"))]
@@ -85,7 +109,9 @@ impl Span {
 
     pub(crate) const fn changed(&self, _kind: ConnectionEventKind) {}
 
-    pub(crate) const fn ended(self, _outcome: Outcome) {}
+    pub(crate) const fn ended(self, _outcome: Outcome) -> Ended {
+        Ended
+    }
 
     pub(crate) const fn refused(self, _error: dat_core::Error) {}
 }

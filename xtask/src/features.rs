@@ -18,19 +18,32 @@ const FUZZ_SCHED: &str = "fuzz_sched";
 
 /// Lints the crates with features under no feature, each feature and all features.
 pub(crate) fn check_each(workspace: &Workspace) -> Result<()> {
-    check_subsets(workspace, |chosen, all| chosen <= 1 || chosen == all).map(|_counts| ())
+    let packages = [CORE, SHARED_MEMORY, HOST];
+    check_subsets(workspace, &packages, |chosen, all| {
+        chosen <= 1 || chosen == all
+    })
+    .map(|_counts| ())
 }
 
-/// Lints the crates with features under each subset of features; returns a table of counts.
+/// Lints the crates for firmware under each subset of features; returns a table of counts.
 pub(crate) fn check_combinations(workspace: &Workspace) -> Result<String> {
-    check_subsets(workspace, |_, _| true)
+    check_subsets(workspace, &[CORE, SHARED_MEMORY], |_, _| true)
+}
+
+/// Lints the crate for host programs under each subset of features; returns a table of counts.
+pub(crate) fn check_host_combinations(workspace: &Workspace) -> Result<String> {
+    check_subsets(workspace, &[HOST], |_, _| true)
 }
 
 /// Lints the subsets for which `wanted` accepts their size and the number of features.
-fn check_subsets(workspace: &Workspace, wanted: fn(usize, usize) -> bool) -> Result<String> {
+fn check_subsets(
+    workspace: &Workspace,
+    packages: &[&str],
+    wanted: fn(usize, usize) -> bool,
+) -> Result<String> {
     let mut table =
         String::from("| crate | features | combinations without a warning |\n|---|---|---|\n");
-    for package in [CORE, SHARED_MEMORY, HOST] {
+    for package in packages {
         let Checked {
             features,
             combinations,

@@ -43,6 +43,20 @@ use crate::zone::Domain;
 /// println!("{}", region[0]);
 /// # }
 /// ```
+///
+/// Nor while an operation has it:
+///
+/// ```compile_fail,E0382
+/// # fn write(
+/// #     endpoint: &dat_host::Endpoint,
+/// #     region: dat_host::Region<Vec<u8>>,
+/// #     remote: dat_host::RemoteSlice,
+/// # ) {
+/// let written = endpoint.write(region, remote);
+/// println!("{}", region[0]);
+/// # drop(written);
+/// # }
+/// ```
 pub struct Region<B: Stable> {
     registered: Box<Registered<B>>,
 }

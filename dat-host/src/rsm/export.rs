@@ -25,6 +25,24 @@ struct Segment<M: Stable> {
 /// Memory that peers import: no slices, only copies and atomics.
 ///
 /// Dropping it takes the segment back from its importers, on a thread of the node.
+///
+/// The bytes cannot be borrowed as a slice:
+///
+/// ```compile_fail,E0608
+/// # fn slice(export: dat_host::rsm::Export<Vec<u8>>) {
+/// println!("{}", export[0]);
+/// # }
+/// ```
+///
+/// Nor are they there after the segment is destroyed:
+///
+/// ```compile_fail,E0382
+/// # fn destroy(export: dat_host::rsm::Export<Vec<u8>>) {
+/// let destroyed = export.destroy();
+/// println!("{}", export.len());
+/// # drop(destroyed);
+/// # }
+/// ```
 pub struct Export<M: Stable> {
     guard: Arc<Guard>,
     /// `None` after `destroy`.

@@ -76,7 +76,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 18] = [
+const PROOFS: [Proof; 19] = [
     Proof {
         name: "unsafe",
         about: "up-to-date inventory of unsafe code",
@@ -89,8 +89,13 @@ const PROOFS: [Proof; 18] = [
     },
     Proof {
         name: "features",
-        about: "every combination of features of dat-core, dat-rsm and dat-host",
+        about: "every combination of features of dat-core and dat-rsm",
         run: |workspace, _| features::check_combinations(workspace).map(Some),
+    },
+    Proof {
+        name: "host-features",
+        about: "every combination of features of dat-host",
+        run: |workspace, _| features::check_host_combinations(workspace).map(Some),
     },
     Proof {
         name: "models",
