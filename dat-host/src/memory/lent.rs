@@ -18,7 +18,7 @@ use crate::core::Core;
 ///
 /// Other crates cannot implement it, nor take memory apart with it:
 ///
-/// ```compile_fail,E0599
+/// ```compile_fail,E0624
 /// fn lend<M: dat_host::Memory>(memory: M) {
 ///     let _ = memory.lend();
 /// }
