@@ -76,6 +76,11 @@ const STEPS: &[Step] = &[
         |workspace| cargo(workspace, &["test"]),
         |workspace| {
             cargo(workspace, &["test", "--workspace"])?;
+            // Tests and examples that need its features.
+            cargo(
+                workspace,
+                &["test", "--package", "dat-host", "--all-features"],
+            )?;
             // The conformance suite on the ring device, and the verbs backend on a fake library.
             cargo(
                 workspace,
@@ -305,13 +310,12 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
 
 /// Runs every example on the mock; each fails where something comes out otherwise than it says.
 fn examples(workspace: &Workspace) -> Result<()> {
-    for package in ["backend-mock", "dat-host"] {
-        examples_of(workspace, package)?;
-    }
-    Ok(())
+    examples_of(workspace, "backend-mock", &[])?;
+    examples_of(workspace, "dat-host", &["--all-features"])
 }
 
-fn examples_of(workspace: &Workspace, package: &str) -> Result<()> {
+/// Runs the examples of a package, built with further arguments of cargo.
+fn examples_of(workspace: &Workspace, package: &str, with: &[&str]) -> Result<()> {
     let directory = workspace.root().join(package).join("examples");
     let mut names: Vec<String> = workspace
         .shell
@@ -330,7 +334,7 @@ fn examples_of(workspace: &Workspace, package: &str) -> Result<()> {
     for name in names {
         cargo(
             workspace,
-            &["run", "--package", package, "--example", &name],
+            &[&["run", "--package", package, "--example", &name], with].concat(),
         )?;
     }
     Ok(())
