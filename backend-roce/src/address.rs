@@ -25,9 +25,14 @@ pub fn addresses() -> Vec<IpAddr> {
 #[must_use]
 pub fn wildcard() -> SocketAddr {
     let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    match std::net::UdpSocket::bind(both) {
-        Ok(_) => both,
-        Err(_) => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+    // A system may keep sockets of IPv6 from IPv4 (`net.ipv6.bindv6only`): connecting tells.
+    let mapped = SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), 9);
+    let takes_both =
+        std::net::UdpSocket::bind(both).is_ok_and(|socket| socket.connect(mapped).is_ok());
+    if takes_both {
+        both
+    } else {
+        SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)
     }
 }
 
@@ -56,7 +61,7 @@ pub(crate) fn representative(family: IpAddr) -> IpAddr {
 ///
 /// The forms are `IP`, `[IPv6]`, `IPv6%INTERFACE` for a link-local address, `localhost`, or the name
 /// of an interface. `?udp=PORT` may follow; without it, the port is 0. `0.0.0.0` stands for all IPv4
-/// addresses of this host, `::` for all addresses.
+/// addresses of this host, `::` for all addresses. Neither reaches link-local peers.
 ///
 /// # Errors
 /// - `InvalidInput`: the text has another form.

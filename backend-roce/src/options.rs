@@ -34,6 +34,8 @@ pub struct RoceOptions {
     pub not_ready_timer: u8,
     /// Silence of a peer after which an idle connection is probed; `None` for never (ROCE-53).
     ///
+    /// At least 100 ms.
+    ///
     /// A peer that does not answer the probe breaks the connection, as it would break a request.
     pub keep_alive: Option<Duration>,
     /// Largest path MTU.

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{self, IoSliceMut};
@@ -163,14 +163,17 @@ impl Port for UdpPort {
     }
 
     fn route(&self, peer: IpAddr) -> Option<Route> {
+        let near = match peer {
+            IpAddr::V4(_) if self.bound.is_ipv6() => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            _ => self.at(0),
+        };
         // Connecting sends nothing; it selects the way.
-        let probe = UdpSocket::bind(self.at(0)).ok()?;
-        let far = self.to_peer(SocketAddr::new(peer, UDP_PORT));
-        probe.connect(far).ok()?;
-        let source = probe.local_addr().ok()?.ip().to_canonical();
+        let probe = UdpSocket::bind(near).ok()?;
+        probe.connect(SocketAddr::new(peer, UDP_PORT)).ok()?;
+        let source = probe.local_addr().ok()?.ip();
         let mtu = if peer.is_loopback() {
             Some(LOOPBACK_MTU)
-        } else if far.is_ipv4() {
+        } else if peer.is_ipv4() {
             nix::sys::socket::getsockopt(&probe, nix::sys::socket::sockopt::IpMtu).ok()
         } else {
             None
@@ -424,7 +427,8 @@ impl RoceBackend {
         let thread = std::thread::Builder::new()
             .name("roce".into())
             .spawn(move || serve(&shared, &mut poll, &stopped));
-        mask.thread_set_mask()?;
+        // It was the mask of this thread.
+        let _ = mask.thread_set_mask();
         let thread = thread?;
         backend.set_service(Service {
             waker,

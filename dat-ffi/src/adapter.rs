@@ -22,6 +22,7 @@ use crate::backoff::Backoff;
 use crate::boundary::{
     Entered, Kept, NamedAttributes, Numbered, PerProcess, Placed, STACK_FOR_AGENTS, Shut, Slot,
     SocketAddress, detects_forks, has_memory, keep_small, start_thread, start_thread_with,
+    uncancelled,
 };
 use crate::handles::{self, CHandle, Cells, Reserved, reserve};
 
@@ -44,6 +45,9 @@ pub(crate) trait Host:
 
     /// True if posts may allocate.
     const POSTS_ALLOCATE: bool;
+
+    /// True if posts and binds make system calls in which a thread can be cancelled.
+    const POSTS_ARE_CANCELLED: bool;
 
     /// True if a device pins registered memory, and so checks that it exists.
     ///
@@ -74,6 +78,7 @@ impl Host for MockBackend {
     type Ground = Fabric;
 
     const POSTS_ALLOCATE: bool = true;
+    const POSTS_ARE_CANCELLED: bool = false;
     const PINS_MEMORY: bool = false;
 
     fn sleeper(fabric: &Fabric) -> std::result::Result<MockWait, BackendError> {
@@ -107,6 +112,7 @@ impl Host for RoceBackend {
     type Ground = RoceDriver;
 
     const POSTS_ALLOCATE: bool = true;
+    const POSTS_ARE_CANCELLED: bool = true;
     const PINS_MEMORY: bool = false;
 
     fn sleeper(driver: &RoceDriver) -> std::result::Result<RoceWait, BackendError> {
@@ -141,6 +147,8 @@ impl Host for backend_verbs::VerbsBackend {
     type Ground = backend_verbs::VerbsWaits;
 
     const POSTS_ALLOCATE: bool = false;
+    // The backend protects its system calls.
+    const POSTS_ARE_CANCELLED: bool = false;
     const PINS_MEMORY: bool = true;
 
     fn sleeper(waits: &Self::Ground) -> std::result::Result<Self::Wait, BackendError> {
@@ -199,11 +207,24 @@ impl<B: Host> Opened<B> {
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted.
-    pub(crate) fn check_post(&self) -> Result<()> {
+    fn check_post(&self) -> Result<()> {
         if !B::POSTS_ALLOCATE || has_memory() {
             return Ok(());
         }
         Err(Error::insufficient_resources(Subtype::ResourceMemory))
+    }
+
+    /// Posts or binds; the thread is not cancelled meanwhile.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted; and those of `call`.
+    pub(crate) fn posting<R>(&self, call: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.check_post()?;
+        if B::POSTS_ARE_CANCELLED {
+            uncancelled(call)
+        } else {
+            call()
+        }
     }
 
     /// Returns the current time.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -68,6 +68,7 @@ impl Events {
             core,
             evd,
             futures: AtomicUsize::new(0),
+            unarmed: AtomicBool::new(true),
             waiting: Mutex::default(),
         });
         queue.core.add_events(&queue);
@@ -117,6 +118,8 @@ pub(crate) struct EventQueue {
     evd: EvdId,
     /// Number of futures of events.
     futures: AtomicUsize,
+    /// Set if the driver has to arm the device's queue: an event was taken without it.
+    unarmed: AtomicBool,
     waiting: Mutex<Waiting>,
 }
 
@@ -137,7 +140,11 @@ impl EventQueue {
     }
 
     fn dequeue(&self) -> Option<Event> {
-        self.core.interface().evd_dequeue(self.evd).ok()
+        let event = self.core.interface().evd_dequeue(self.evd).ok();
+        if event.is_some() {
+            self.unarmed.store(true, Ordering::Release);
+        }
+        event
     }
 
     /// Wakes the futures if an event waits or the adapter is closed.
@@ -171,8 +178,9 @@ impl EventQueue {
         match &polled {
             Poll::Ready(Ok(event)) => self.core.settle(event),
             Poll::Ready(Err(_)) => {}
-            // The driver arms the device's queue again, which was read without it.
-            Poll::Pending => self.core.wake_driver(),
+            // Once only: a thread that drives while it waits would wake itself for ever.
+            Poll::Pending if self.unarmed.swap(false, Ordering::AcqRel) => self.core.wake_driver(),
+            Poll::Pending => {}
         }
         polled
     }

@@ -41,6 +41,9 @@ const TRANSLATED: u64 = 1;
 /// Silence after which a translated connection is probed, before a translator forgets it (ROCE-53).
 const TRANSLATED_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// Shortest silence after which a peer is probed.
+const SHORTEST_KEEP_ALIVE: Duration = Duration::from_millis(100);
+
 const fn is_ours(guid: u64) -> bool {
     guid >> 32 == GUID
 }
@@ -87,11 +90,19 @@ impl Link {
         !self.path.single
     }
 
-    /// Returns true if a packet comes from another address than the peer's, and may be followed.
+    /// Returns true if a packet comes from another port of the peer's address, and may be followed.
     ///
-    /// The active side sends to the address that it dialled, whatever its peer's packets come from.
+    /// Only where a translator is in between, which has given the connection another port, and only
+    /// by the passive side: the other one keeps the address that it was answered from. Another
+    /// address is not followed, or a peer could direct the responses to its Reads at others.
     pub(super) fn has_moved(&self, wire: &Flow) -> bool {
-        self.is_passive && self.is_marked() && wire.source() != self.path.wire.destination()
+        let (before, now) = (self.path.wire.destination(), wire.source());
+        let is_translated = self.path.wire != self.path.view;
+        self.is_passive
+            && self.is_marked()
+            && is_translated
+            && now.ip() == before.ip()
+            && now.port() != before.port()
     }
 
     /// Returns the addresses that the ICRC of a packet with these addresses covers.
@@ -399,7 +410,7 @@ impl Adapter {
             pair.transport = Some(QueuePair::new(agreement, &options, slots, resources));
             pair.link = Some(id);
             pair.state = state;
-            pair.keep_alive = keep_alive;
+            pair.keep_alive = keep_alive.map(|period| period.max(SHORTEST_KEEP_ALIVE));
             pair.heard = self.now;
             self.probe(key);
         }
@@ -527,10 +538,11 @@ impl Adapter {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
-        if matches!(mad.message, Message::DisconnectRequest { .. }) && link.has_moved(wire) {
+        let event = link.connection.receive(&mad, self.now);
+        let ends = matches!(event, Some(ConnectionEvent::Disconnected { .. }));
+        if ends && link.has_moved(wire) {
             link.path.wire = wire.reversed();
         }
-        let event = link.connection.receive(&mad, self.now);
         self.link_event(id, event);
     }
 
@@ -577,7 +589,9 @@ impl Adapter {
         let known = self.incoming.get(&(request.guid, request.local_id));
         if let Some(id) = known.copied() {
             if let Some(link) = self.links.get_mut(id) {
-                if link.has_moved(wire) {
+                let repeats = mad.transaction == link.connection.request_transaction()
+                    && request.mark == link.request.mark;
+                if repeats && link.has_moved(wire) {
                     link.path.wire = wire.reversed();
                 }
                 let event = link.connection.receive(mad, self.now);

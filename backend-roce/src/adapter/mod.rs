@@ -895,7 +895,8 @@ impl Adapter {
 
     /// Returns the counts of each connection that has not ended.
     pub(crate) fn connection_counts(&self) -> impl Iterator<Item = ConnectionCounts> {
-        self.pairs.iter().filter_map(|(_, pair)| {
+        let open = self.pairs.iter().filter(|(_, pair)| pair.is_open());
+        open.filter_map(|(_, pair)| {
             let (requester, responder) = pair.transport.as_ref()?.counts();
             Some(ConnectionCounts {
                 peer: self.links.get(pair.link?)?.path.wire.destination(),

@@ -129,6 +129,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     where
         Self: 'a,
     {
+        debug_assert!(!evd.is_null(), "a free slot has the null handle");
         let mut queue = slot.queue.lock();
         if queue.open != evd {
             return None;

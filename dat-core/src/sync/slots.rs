@@ -314,6 +314,37 @@ mod tests {
         assert!(Slots::<u32>::from(&mut [][..]).made().is_empty());
     }
 
+    /// Threads that look for slots find whole ones while another thread makes them.
+    ///
+    /// Miri and the thread sanitizer find a race if `count` is loaded with a weaker order.
+    #[test]
+    fn slots_are_found_while_they_are_made() {
+        const SLOTS: usize = 40;
+        let mut slots = [const { MaybeUninit::uninit() }; SLOTS];
+        let table = Slots::growing(&mut slots, || Vec::from([7_u32; 3]));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut found = 0;
+                    while found < SLOTS {
+                        let made = table.made();
+                        assert!(made.len() >= found && made.iter().all(|slot| slot == &[7; 3]));
+                        found = made.len();
+                        if let Some(slot) = table.get(found) {
+                            assert_eq!(slot[..], [7; 3]);
+                        }
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            for count in 1..=SLOTS {
+                assert!(table.make(count));
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(table.made().len(), SLOTS);
+    }
+
     /// A table drops the slots that it made, and touches no other memory.
     #[test]
     fn slots_go_with_their_table() {

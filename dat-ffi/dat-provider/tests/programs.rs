@@ -186,6 +186,9 @@ fn programs_run_on_roce_in_software() {
     for (number, name) in (0..).zip(["transfer", "shared", "waits", "late", "handles", "agents"]) {
         run_built(&on_roce(name, number, SANITIZED));
     }
+    // As on the mock: without the sanitizer, and the second only with this project's registry.
+    run_built(&on_roce("cancel", 6, &[]));
+    run_with_ours(&on_roce("cancelled", 7, &[]), &[]);
 }
 
 /// Spec: SRC-01, SRF-01, SRQR-01, EPX-01, RSC-03, CRR-01, CRR-02, PSC-02, PSA-01

@@ -18,7 +18,8 @@
 //! The address of the adapter is read under the lock, after the comparison, and is that of the live
 //! object's adapter. It is not older, since it is stored before the handle that was read (release
 //! and acquire). It is not newer: a cell gets another object after the former one has ended, which
-//! happens under the lock, and that comes after this call has unlocked.
+//! happens under the lock, and that comes after this call has unlocked. It is null if the cell was
+//! given to an object without an address ([`Placed::nowhere`]) that has the slot of the former one.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -287,9 +288,9 @@ impl Place {
     /// returned for this backend. It uses the result only as long as it has the lock.
     #[inline(always)]
     unsafe fn adapter<'a, B: Host>(&self) -> Option<(&'a Core<B>, &'a Cells)> {
-        // SAFETY: by rule 4, and since the address is that of the object's adapter, as the head of
-        // this file shows.
-        let adapter: &'a Adapter = unsafe { &*self.adapter.load(Ordering::Relaxed) };
+        // SAFETY: it is null, or by rule 4, and since the address is that of the object's adapter, as
+        // the head of this file shows.
+        let adapter: &'a Adapter = unsafe { self.adapter.load(Ordering::Relaxed).as_ref()? };
         Some((&B::of(adapter)?.ia, &adapter.cells))
     }
 

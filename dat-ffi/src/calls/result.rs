@@ -23,8 +23,8 @@ pub(crate) fn code<E: Edition>(result: Result<()>) -> Code {
 
 /// Runs a call whose thread is not cancelled before it is over; returns its `DAT_RETURN`.
 ///
-/// For all calls but posts, binds, dequeues, waits and synchronising calls, which protect their
-/// system calls themselves.
+/// For all calls but posts, binds, dequeues, waits and synchronising calls. Those protect their
+/// system calls themselves, or `Opened::posting` does.
 pub(crate) fn sheltered<E: Edition>(call: impl FnOnce() -> Result<()>) -> Code {
     uncancelled(|| code::<E>(call()))
 }

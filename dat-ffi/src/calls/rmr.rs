@@ -81,8 +81,9 @@ pub(crate) fn bind<E: Edition>(arguments: Binding<E>) -> Result<()> {
     let ep = EpId::from_handle(arguments.ep.named());
     let flags = CompletionFlags::from_bits_retain(arguments.flags);
     let bound = with_device!(adapter, opened => {
-        opened.check_post()?;
-        opened.ia.rmr_bind(id, &segment, privileges, ep, arguments.cookie, flags)
+        opened.posting(|| {
+            opened.ia.rmr_bind(id, &segment, privileges, ep, arguments.cookie, flags)
+        })
     });
     arguments.context.offer(bound?);
     Ok(())

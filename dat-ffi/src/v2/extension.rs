@@ -64,7 +64,9 @@ pub(super) extern "C" fn operation(
         let ep = EpId::from_handle(handle.named());
         segments.with(count.into(), (2, 3), Triplet::local, |segments| {
             with_device!(adapter, opened => {
-                opened.ia.post_extended(ep, extended, segments, cookie, &remote, flags)
+                opened.posting(|| {
+                    opened.ia.post_extended(ep, extended, segments, cookie, &remote, flags)
+                })
             })
         })
     })())

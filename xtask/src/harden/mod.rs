@@ -6,6 +6,7 @@ mod dependencies;
 mod differential;
 mod first_failure;
 mod guest;
+mod miri;
 mod models;
 mod mutants;
 mod sanitizers;
@@ -76,7 +77,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 19] = [
+const PROOFS: [Proof; 20] = [
     Proof {
         name: "unsafe",
         about: "up-to-date inventory of unsafe code",
@@ -123,6 +124,11 @@ const PROOFS: [Proof; 19] = [
         name: "sanitizers",
         about: "tests under the address sanitizer and the thread sanitizer",
         run: |workspace, _| sanitizers::run(workspace).map(Some),
+    },
+    Proof {
+        name: "miri",
+        about: "tests of tables that grow in Miri, with strict provenance",
+        run: |workspace, _| miri::run(workspace).map(Some),
     },
     Proof {
         name: "mailbox",

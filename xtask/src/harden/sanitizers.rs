@@ -58,7 +58,7 @@ const MOVES_BYTES: &str = "backend-mock";
 /// The prefix of its tests with transfers of megabytes.
 const SLOW: &str = "chunks::";
 /// The core's tests with several threads, which the short form runs under the thread sanitizer.
-const MEET: [&str; 16] = [
+const MEET: [&str; 17] = [
     "endpoint::tests::lifecycle::events_of_a_dying_endpoint_name_it",
     "event::tests::drivers::a_deadline_is_known_while_another_thread_looks_for_it",
     "event::tests::drivers::every_sleeping_thread_is_reached",
@@ -75,6 +75,7 @@ const MEET: [&str; 16] = [
     "sync::bytes::tests::copies_race_with_byte_atomics",
     "sync::host::tests::a_panic_releases_the_lock",
     "sync::host::tests::threads_that_meet_on_the_lock_exclude_each_other",
+    "sync::slots::tests::slots_are_found_while_they_are_made",
 ];
 
 /// The driver's such test, of words that it shares with a software device.

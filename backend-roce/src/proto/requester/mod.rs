@@ -50,7 +50,7 @@ pub struct RequesterOptions {
 /// Counts of a requester since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequesterCounts {
-    /// Requests posted.
+    /// Requests posted, probes of the peer included.
     pub posts: u64,
     /// Bytes of the requests posted.
     pub bytes: u64,
