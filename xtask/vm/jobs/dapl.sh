@@ -1,6 +1,7 @@
 #!/bin/bash
 #: about = "OFA's DAT 2.0 programs run with this provider, in one process and in two; a DAT 1.2 program of this project"
 #: timeout = 900
+#: memory = 1024
 #: programs = ["dapltest", "dtest", "dtestcm", "dtestsrq", "dtestx", "env"]
 #: libraries = ["libdaplofa.so.2"]
 #: build = [{ package = "dat-provider", features = ["verbs"], release = true, target = { library = "dat_provider" } },
