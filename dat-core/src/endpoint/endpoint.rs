@@ -21,7 +21,7 @@ use crate::time::Instant;
 ///
 /// On hosts its address has four spare bits, in which the C libraries name kind and backend.
 #[repr(C)]
-#[cfg_attr(feature = "std", repr(align(16)))]
+#[cfg_attr(any(feature = "std", target_pointer_width = "64"), repr(align(16)))]
 pub struct EndpointSlot<S, R, L> {
     pub(crate) main: Mutex<L, Endpoint<S>>,
     /// Handle of the endpoint, or 0; for completions, which take no endpoint lock.

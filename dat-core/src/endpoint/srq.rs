@@ -23,7 +23,7 @@ pub(crate) use endpoints::SharingLinks;
 ///
 /// On hosts its address has four spare bits, in which the C libraries name kind and backend.
 #[repr(C)]
-#[cfg_attr(feature = "std", repr(align(16)))]
+#[cfg_attr(any(feature = "std", target_pointer_width = "64"), repr(align(16)))]
 pub struct SrqSlot<Q, L> {
     pub(crate) main: Mutex<L, SharedReceives<Q>>,
     /// Head of the list of returned records, in any order; completing contexts push to it.

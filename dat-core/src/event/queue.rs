@@ -20,7 +20,7 @@ const ARMING_ROUNDS: u32 = 16;
 /// Slot for one event dispatcher.
 ///
 /// On hosts its address has four spare bits, in which the C libraries name kind and backend.
-#[cfg_attr(feature = "std", repr(align(16)))]
+#[cfg_attr(any(feature = "std", target_pointer_width = "64"), repr(align(16)))]
 pub struct EvdSlot<C, L> {
     pub(crate) queue: Mutex<L, EvdQueue<C>>,
     /// Link in the list of dispatchers with a waker.
