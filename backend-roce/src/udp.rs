@@ -108,7 +108,7 @@ impl Socket {
 struct UdpPort {
     /// Address of all sockets, with the port of the first one.
     bound: SocketAddr,
-    /// The address that is told to others; not `bound` if that is a wildcard.
+    /// Address that the adapter gives as its own; not `bound` if that is a wildcard.
     told: IpAddr,
     sockets: RwLock<Vec<Socket>>,
     registry: Registry,

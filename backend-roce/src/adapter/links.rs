@@ -416,7 +416,7 @@ impl Adapter {
         }
     }
 
-    /// Follows the peer of a connection to another address (ROCE-52).
+    /// Follows the peer of a connection to another port (ROCE-52).
     pub(super) fn follow(&mut self, id: u32, wire: &Flow) {
         if let Some(link) = self.links.get_mut(id) {
             link.path.wire = wire.reversed();

@@ -232,7 +232,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         endpoint.postable = endpoint.id;
     }
 
-    /// Commits a request, of which no segment is empty; rings if `rings`.
+    /// Commits a request without empty segments; rings if `rings`.
     #[inline(always)]
     pub(crate) fn enqueue<'a>(
         &self,

@@ -16,7 +16,7 @@ use crate::error::{Error, Failed, Result};
 /// An entry of [`Import::putv`]: bytes, and their place in the segment.
 #[derive(Clone, Debug)]
 pub struct Put<M> {
-    /// The bytes, all of which are put.
+    /// Bytes to put.
     pub memory: M,
     /// Offset in the segment.
     pub offset: u64,
@@ -25,7 +25,7 @@ pub struct Put<M> {
 /// An entry of [`Import::getv`]: memory for bytes, and their place in the segment.
 #[derive(Clone, Debug)]
 pub struct Get<M> {
-    /// The memory, all of which is filled.
+    /// Memory to fill.
     pub memory: M,
     /// Offset in the segment.
     pub offset: u64,

@@ -195,7 +195,7 @@ impl Side {
     }
 }
 
-/// What a run did, to compare two runs.
+/// Counts of a run, which two runs with one seed share.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     retransmits: u64,
