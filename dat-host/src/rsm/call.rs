@@ -68,6 +68,7 @@ impl<T: Send + 'static> Call<T> {
             let mut sleep = Sleep::new(&site.sleepers, false);
             let done = catch_unwind(AssertUnwindSafe(|| body(&site, &mut sleep)));
             // Before the future is ready: its program may count on the end of the node.
+            drop(sleep);
             drop(site);
             end.set(done);
         }));

@@ -121,12 +121,6 @@ pub(super) struct Sleepers {
     pub(super) closing: AtomicBool,
 }
 
-/// Longest sleep, after which a call looks for events again.
-///
-/// Without it, one of ten runs of the test `rsm_idle` slept for ever: a wake-up was lost, and its
-/// cause is not known.
-const LONGEST: Duration = Duration::from_millis(100);
-
 /// The sleep of one call on the current thread.
 pub(super) struct Sleep {
     sleepers: Arc<Sleepers>,
@@ -165,11 +159,24 @@ impl Sleep {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        let pause = next.map_or(LONGEST, |next| {
-            Duration::from_micros(next.as_micros().saturating_sub(now.as_micros())).min(LONGEST)
-        });
-        thread::park_timeout(pause);
+        match next {
+            Some(next) => thread::park_timeout(Duration::from_micros(
+                next.as_micros().saturating_sub(now.as_micros()),
+            )),
+            None => thread::park(),
+        }
         WakeReason::Woken
+    }
+}
+
+impl Drop for Sleep {
+    /// Performs the actions that the last posts of the call asked for.
+    ///
+    /// A call that has its outcome does not sleep again, and the other calls may all sleep.
+    fn drop(&mut self) {
+        if self.sleepers.device.act(ThreadWait::clock()).acted {
+            self.sleepers.bell.ring();
+        }
     }
 }
 
