@@ -45,12 +45,12 @@ impl WorkQueue for VerbsSendQueue {
     type Request = SendRequest;
     type Slot<'a> = VerbsSendSlot<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn reserve(&mut self, request: &SendRequest, segments: usize) -> Option<VerbsSendSlot<'_>> {
         self.list.begin(request, segments).map(VerbsSendSlot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
         self.list.ring()
     }

@@ -173,7 +173,7 @@ pub(crate) struct Posting(u32);
 
 impl Posting {
     /// Creates the number for a request of this kind and report mode.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn new(kind: RecordKind, report: Report) -> Self {
         // Below the sequence number, the tag of a free record has no bits other than `FREE` and
         // `RECEIVES`.

@@ -98,7 +98,7 @@ impl Host for MockBackend {
         &SHUT
     }
 
-    #[inline(always)]
+    #[inline]
     fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
         match &adapter.device {
             Device::Mock(opened) => Some(opened),
@@ -132,7 +132,7 @@ impl Host for RoceBackend {
         &SHUT
     }
 
-    #[inline(always)]
+    #[inline]
     fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
         match &adapter.device {
             Device::Roce(opened) => Some(opened),
@@ -168,7 +168,7 @@ impl Host for backend_verbs::VerbsBackend {
         &SHUT
     }
 
-    #[inline(always)]
+    #[inline]
     fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
         match &adapter.device {
             Device::Verbs(opened) => Some(opened),
@@ -575,13 +575,13 @@ impl Adapter {
     }
 
     /// Returns the adapter of an object, even if the object is gone.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn of(handle: CHandle) -> Option<Entered<'static, Self>> {
         Self::at(handle.cell()?.slot())
     }
 
     /// Returns the adapter in a slot.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn at(slot: usize) -> Option<Entered<'static, Self>> {
         ADAPTERS.get(slot % MOST)?.enter()
     }
@@ -612,7 +612,7 @@ impl Adapter {
     ///
     /// The peer may need this processor. Without the yield it would wait for a time slice of the
     /// scheduler.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn found_nothing(&self) {
         // The count need not be exact: an update that another thread overwrites is lost.
         let count = self.found_nothing.load(Ordering::Relaxed).wrapping_add(1);

@@ -138,7 +138,7 @@ impl Cell {
     }
 
     /// Returns the place of the object or else the former one.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn place(&self) -> &Place {
         &self.place
     }

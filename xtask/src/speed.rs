@@ -1,6 +1,6 @@
 //! The speed over verbs against perftest in the guest, and its page.
 
-mod layer;
+pub(crate) mod layer;
 mod provider;
 mod scale;
 

@@ -77,13 +77,30 @@ pub(crate) fn in_steps<R>(mut step: impl FnMut() -> Option<R>) -> R {
 ///
 /// System calls of a driver are cancellation points.
 pub(crate) fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
-    let mut state = 0;
-    // SAFETY: `state` has room for the former state.
-    unsafe { pthread_setcancelstate(DISABLED, &raw mut state) };
-    let result = contained(call);
-    // SAFETY: the state is the one that the thread had.
-    unsafe { pthread_setcancelstate(state, ptr::null_mut()) };
-    result
+    let _until_return = Uncancelled::new();
+    contained(call)
+}
+
+/// A scope that the thread is not cancelled in.
+pub(crate) struct Uncancelled {
+    /// State of the thread before.
+    state: c_int,
+}
+
+impl Uncancelled {
+    pub(crate) fn new() -> Self {
+        let mut state = 0;
+        // SAFETY: `state` has room for the former state.
+        unsafe { pthread_setcancelstate(DISABLED, &raw mut state) };
+        Self { state }
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state is the one that the thread had.
+        unsafe { pthread_setcancelstate(self.state, ptr::null_mut()) };
+    }
 }
 
 /// Calls a function that no panic leaves: a panic, a bug of this library, ends the process.

@@ -150,7 +150,7 @@ fn shut<B: Host>() -> std::sync::MutexGuard<'static, Vec<OwnedIa<B, HostLock>>> 
 impl<B: Host> Deref for Kept<B> {
     type Target = Core<B>;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &Self::Target {
         &self.0
     }
@@ -213,7 +213,7 @@ unsafe impl dat_storage::Zeroed for ToCell {}
 
 impl ToCell {
     /// Returns the cell.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get(&self) -> Option<&'static Cell> {
         // SAFETY: it is null, or `set` stored a reference for ever.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }

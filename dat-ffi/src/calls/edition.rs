@@ -60,14 +60,14 @@ pub trait Length: Plain + Debug + Into<u64> {
 }
 
 impl Length for u64 {
-    #[inline(always)]
+    #[inline]
     fn of(length: u64) -> Self {
         length
     }
 }
 
 impl Length for u32 {
-    #[inline(always)]
+    #[inline]
     fn of(length: u64) -> Self {
         Self::try_from(length).unwrap_or(Self::MAX)
     }
@@ -80,7 +80,7 @@ pub trait Added<T>: Plain + Debug {
 }
 
 impl<T: Plain + Debug, const N: usize> Added<T> for [T; N] {
-    #[inline(always)]
+    #[inline]
     fn of(value: T) -> Self {
         [value; N]
     }
@@ -95,7 +95,7 @@ pub trait Triplet: Plain + Debug {
     fn of(segment: &LmrTriplet) -> Self;
 
     /// Returns the segment of a local region.
-    #[inline(always)]
+    #[inline]
     fn local(self) -> LmrTriplet {
         let (context, address, length) = self.parts();
         LmrTriplet {
@@ -106,7 +106,7 @@ pub trait Triplet: Plain + Debug {
     }
 
     /// Returns the segment of a remote region.
-    #[inline(always)]
+    #[inline]
     fn remote(self) -> RmrTriplet {
         let (context, address, length) = self.parts();
         RmrTriplet {

@@ -10,8 +10,8 @@ use dat_core::memory::{LmrTriplet, RmrTriplet};
 use super::edition::{Edition, Triplet};
 use super::result::{Code, code, named_of};
 use crate::adapter::{Host, Opened, with_device};
-use crate::boundary::{In, List, Place, has_memory, uncancelled};
-use crate::handles::{CHandle, Cell};
+use crate::boundary::{In, List, Place, Uncancelled, has_memory};
+use crate::handles::CHandle;
 
 /// Argument positions of the number of segments and their list, in posts.
 const POST_SEGMENTS: (u8, u8) = (2, 3);
@@ -107,16 +107,15 @@ impl<E: Edition> Request<E> {
 /// Posts one segment at the place of the queue; leaves all else to `post_slow`.
 #[inline(always)]
 fn post<E: Edition, B: Host>(request: Request<E>) -> Code {
-    let post_at = |cell: &Cell| request.post_at::<B>(cell.place());
     if request.count == 1
         && let Some(cell) = request.queue.cell()
-        && let Some(posted) = if B::POSTS_ARE_CANCELLED {
-            uncancelled(|| post_at(cell))
-        } else {
-            post_at(cell)
-        }
     {
-        return code::<E>(posted);
+        let uncancelled = B::POSTS_ARE_CANCELLED.then(Uncancelled::new);
+        let posted = request.post_at::<B>(cell.place());
+        drop(uncancelled);
+        if let Some(posted) = posted {
+            return code::<E>(posted);
+        }
     }
     // The block copies `request`, so that only the slow way needs it in memory.
     post_slow(&{ request })

@@ -13,7 +13,7 @@ use crate::handles::CHandle;
 pub(crate) type Code = u32;
 
 /// Returns the `DAT_RETURN` of a result.
-#[inline(always)]
+#[inline]
 pub(crate) fn code<E: Edition>(result: Result<()>) -> Code {
     match result {
         Ok(()) => 0,
@@ -34,7 +34,7 @@ pub(crate) fn sheltered<E: Edition>(call: impl FnOnce() -> Result<()>) -> Code {
 /// # Errors
 /// INVALID_HANDLE with the subtype of the kind: the handle names no such object, or its adapter is
 /// closed.
-#[inline(always)]
+#[inline]
 pub(crate) fn adapter_of(handle: CHandle, kind: HandleKind) -> Result<Entered<'static, Adapter>> {
     named_of(handle, kind).map(|(adapter, _)| adapter)
 }
@@ -43,7 +43,7 @@ pub(crate) fn adapter_of(handle: CHandle, kind: HandleKind) -> Result<Entered<'s
 ///
 /// # Errors
 /// As `adapter_of`.
-#[inline(always)]
+#[inline]
 pub(crate) fn named_of(
     handle: CHandle,
     kind: HandleKind,

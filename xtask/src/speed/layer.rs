@@ -2,11 +2,12 @@
 //!
 //! callgrind counts them with a fake device.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use tempfile::TempDir;
 use xshell::{Shell, cmd};
 
 use crate::packages;
@@ -35,33 +36,83 @@ struct Counts {
 
 /// Counts with our provider and OFA's; returns the table, and the rows above target.
 pub(super) fn compare(workspace: &Workspace) -> Result<(String, Vec<String>)> {
-    let shell = &workspace.shell;
-    packages::install_for(shell, ["valgrind"])?;
-    cmd!(
-        shell,
-        "cargo build --quiet --release --package dat-provider --features verbs"
-    )
-    .run()?;
-    let provider = workspace.target().join("release/libdat_provider.so");
-    let provider = provider.to_str().context("the folder of the build")?;
-    let folder = tempfile::tempdir().context("a folder for the programs")?;
-    let sources = workspace.root().join("tests/bench/layer");
-    let (device, program) = (folder.path().join(DEVICE), folder.path().join(PROGRAM));
-    let flags = ["-O2", "-Wall", "-Wextra", "-Werror"];
-    let source = sources.join("verbs.c");
-    cmd!(shell, "cc {flags...} -shared -fPIC -o {device} {source}").run()?;
-    let source = sources.join("calls.c");
-    cmd!(shell, "cc {flags...} -o {program} {source} -ldat2").run()?;
-    fs::write(
-        folder.path().join("dat.conf"),
-        format!(
-            "dat u2.0 nonthreadsafe default {provider} dat.0.1 \"counted0 1\" \"\"\n\
-             ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"127.0.0.1 0\" \"\"\n"
-        ),
-    )?;
-    let theirs = count(shell, folder.path(), "ofa")?;
-    let ours = count(shell, folder.path(), "dat")?;
-    Ok(table(theirs, ours))
+    let bed = Bed::new(workspace)?;
+    Ok(table(bed.count("ofa")?, bed.count("dat")?))
+}
+
+/// Counts with our provider; fails above the target.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let ours = Bed::new(workspace)?.count("dat")?;
+    println!(
+        "post and dequeue through libdat2: {:.0} of {MOST}",
+        ours.pair
+    );
+    ensure!(
+        ours.pair <= MOST,
+        "instruction count through libdat2 above target"
+    );
+    Ok(())
+}
+
+/// The programs to count, in a folder of their own.
+struct Bed<'a> {
+    shell: &'a Shell,
+    folder: TempDir,
+}
+
+impl<'a> Bed<'a> {
+    fn new(workspace: &'a Workspace) -> Result<Self> {
+        let shell = &workspace.shell;
+        packages::install_for(shell, ["libdapl-dev", "valgrind"])?;
+        cmd!(
+            shell,
+            "cargo build --quiet --release --package dat-provider --features verbs"
+        )
+        .run()?;
+        let provider = workspace.target().join("release/libdat_provider.so");
+        let provider = provider.to_str().context("the folder of the build")?;
+        let folder = tempfile::tempdir().context("a folder for the programs")?;
+        let sources = workspace.root().join("tests/bench/layer");
+        let (device, program) = (folder.path().join(DEVICE), folder.path().join(PROGRAM));
+        let flags = ["-O2", "-Wall", "-Wextra", "-Werror"];
+        let source = sources.join("verbs.c");
+        cmd!(shell, "cc {flags...} -shared -fPIC -o {device} {source}").run()?;
+        let source = sources.join("calls.c");
+        cmd!(shell, "cc {flags...} -o {program} {source} -ldat2").run()?;
+        fs::write(
+            folder.path().join("dat.conf"),
+            format!(
+                "dat u2.0 nonthreadsafe default {provider} dat.0.1 \"counted0 1\" \"\"\n\
+                 ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"127.0.0.1 0\" \"\"\n"
+            ),
+        )?;
+        Ok(Self { shell, folder })
+    }
+
+    /// Returns the instruction counts of the calls with an adapter.
+    fn count(&self, adapter: &str) -> Result<Counts> {
+        let (shell, folder) = (self.shell, self.folder.path());
+        let file = folder.join(COUNTS.0);
+        let _configuration = shell.push_env("DAT_OVERRIDE", folder.join("dat.conf"));
+        let _preloaded = shell.push_env("LD_PRELOAD", folder.join(DEVICE));
+        let program = folder.join(PROGRAM);
+        cmd!(
+            shell,
+            "timeout 120 valgrind --quiet --tool=callgrind --collect-atstart=no --callgrind-out-file={file} {program} {adapter}"
+        )
+        .quiet()
+        .ignore_stdout()
+        .run()?;
+        let [pair, sleep] = COUNTS.1.map(|dumped| {
+            let counts = fs::read_to_string(folder.join(dumped));
+            counts.map(|counts| of_layer(&counts) / TIMES)
+        });
+        let context = "callgrind wrote no counts";
+        Ok(Counts {
+            pair: pair.context(context)?,
+            sleep: sleep.context(context)?,
+        })
+    }
 }
 
 fn table(theirs: Counts, ours: Counts) -> (String, Vec<String>) {
@@ -84,30 +135,6 @@ fn table(theirs: Counts, ours: Counts) -> (String, Vec<String>) {
         ours.pair
     );
     (table, if is_met { Vec::new() } else { vec![missed] })
-}
-
-/// Returns the instruction counts of the calls with an adapter.
-fn count(shell: &Shell, folder: &Path, adapter: &str) -> Result<Counts> {
-    let file = folder.join(COUNTS.0);
-    let _configuration = shell.push_env("DAT_OVERRIDE", folder.join("dat.conf"));
-    let _preloaded = shell.push_env("LD_PRELOAD", folder.join(DEVICE));
-    let program = folder.join(PROGRAM);
-    cmd!(
-        shell,
-        "timeout 120 valgrind --quiet --tool=callgrind --collect-atstart=no --callgrind-out-file={file} {program} {adapter}"
-    )
-    .quiet()
-    .ignore_stdout()
-    .run()?;
-    let [pair, sleep] = COUNTS.1.map(|dumped| {
-        let counts = fs::read_to_string(folder.join(dumped));
-        counts.map(|counts| of_layer(&counts) / TIMES)
-    });
-    let context = "callgrind wrote no counts";
-    Ok(Counts {
-        pair: pair.context(context)?,
-        sleep: sleep.context(context)?,
-    })
 }
 
 /// Returns the instructions outside the program and the device.
