@@ -283,7 +283,8 @@ fn format(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long. Their seeds are the same each time.
+/// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long.
+/// Their seeds are the same each time.
 fn check_in_guests(workspace: &Workspace) -> Result<()> {
     const JOBS: [&str; 15] = [
         "smoke",
