@@ -98,7 +98,8 @@ pub(crate) struct RegistryArguments {
     #[cfg(unix)]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["library", "thread_safe"])]
     pub(crate) check: Option<Option<PathBuf>>,
-    /// What a process of ours is started with to load one library and open its device: where the result goes, and the line
+    /// What a process of ours is started with to load one library and open its device: where the
+    /// result goes, and the line
     #[cfg(unix)]
     #[arg(long, hide = true, num_args = 6, allow_hyphen_values = true)]
     pub(crate) look: Option<Vec<OsString>>,
@@ -322,8 +323,8 @@ pub(crate) struct PerfArguments {
     /// Measurement time per size, 1ms to 1day, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
-    /// Print the counts of packets, retransmits and errors at the end; only on roce, for write, read
-    /// and send
+    /// Print the counts of packets, retransmits and errors at the end; only on roce, for write,
+    /// read and send
     #[arg(long, short)]
     pub(crate) verbose: bool,
     /// Write a plot of the results to this new file; the name must end in .svg

@@ -271,8 +271,8 @@ impl RequestLimits {
 pub(crate) struct Endpoint<S> {
     /// The handle if the common way may post, else a value that never matches it.
     ///
-    /// One compare checks both state and identity. With `READS_AT_POST`, the endpoint is then in the
-    /// list of those that may be posting.
+    /// One compare checks both state and identity. With `READS_AT_POST`, the endpoint is then in
+    /// the list of those that may be posting.
     pub(crate) postable: EpId,
     /// The handle while binds may be posted, else a value that never matches it.
     pub(crate) bindable: EpId,

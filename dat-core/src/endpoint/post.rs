@@ -1,9 +1,9 @@
 //! Posting requests: validate into a reserved slot, publish, ring the doorbell.
 //!
-//! [`enqueue`](Ia::enqueue) implements Send, RDMA Write and RDMA Read. The common way inlines it for each operation,
-//! once for one segment and once for a list. `post_slow` handles all other cases with the same
-//! code: it skips empty segments, makes room in a full queue, and returns errors in the order of
-//! DTO-07. A request that fails a check changes nothing.
+//! [`enqueue`](Ia::enqueue) implements Send, RDMA Write and RDMA Read. The common way inlines it
+//! for each operation, once for one segment and once for a list. `post_slow` handles all other
+//! cases with the same code: it skips empty segments, makes room in a full queue, and returns
+//! errors in the order of DTO-07. A request that fails a check changes nothing.
 
 use core::iter;
 

@@ -159,7 +159,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// threads may hold addresses of slots meanwhile.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open): the adapter stays shut. INVALID_STATE (IA_IN_USE): it was open.
+    /// Those of [`open`](Self::open): the adapter stays shut. INVALID_STATE (IA_IN_USE): it was
+    /// open.
     pub fn reopen(
         &mut self,
         backend: B,
