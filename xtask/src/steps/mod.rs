@@ -286,7 +286,7 @@ fn format(workspace: &Workspace) -> Result<()> {
 /// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long.
 /// Their seeds are the same each time.
 fn check_in_guests(workspace: &Workspace) -> Result<()> {
-    const JOBS: [&str; 15] = [
+    const JOBS: [&str; 17] = [
         "smoke",
         "copy",
         "perf",
@@ -294,6 +294,8 @@ fn check_in_guests(workspace: &Workspace) -> Result<()> {
         "rsm -- 1 7",
         "hosts",
         "roce",
+        "examples -- 1",
+        "roce_dapl",
         "conformance",
         "dapl",
         "processes -- 1",

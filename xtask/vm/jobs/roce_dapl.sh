@@ -64,7 +64,7 @@ for ((round = 0; round < rounds; round++)); do
     peer 'wait_until 20 listens 62000'
     for arguments in "${transactions[@]}"; do
         # shellcheck disable=SC2086
-        timeout 90 dapltest $arguments -s "$PEER_IPV4" -D ours > /run/said 2>&1 || true
+        timeout 90 dapltest ${arguments/-i/-s $PEER_IPV4 -D ours -i} > /run/said 2>&1 || true
         judge "dapltest $arguments" 'Total WQE|^raw:' /run/said
     done
     timeout 60 dapltest -T Q -s "$PEER_IPV4" -D ours > /run/said 2>&1
@@ -75,7 +75,7 @@ for ((round = 0; round < rounds; round++)); do
     here_serves dapltest -T S -D ours
     sleep 2
     for arguments in "${transactions[@]}"; do
-        peer "$there timeout 90 dapltest $arguments -s $RDMA_IPV4 -D ofa 2>&1 || true" > /run/said
+        peer "$there timeout 90 dapltest ${arguments/-i/-s $RDMA_IPV4 -D ofa -i} 2>&1 || true" > /run/said
         judge "dapltest $arguments" 'Total WQE|^raw:' /run/said
     done
     peer "$there timeout 60 dapltest -T Q -s $RDMA_IPV4 -D ofa" > /run/said 2>&1
