@@ -254,6 +254,7 @@ fn failure(code: u32) -> DtoStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory::Leaves;
     use crate::hal::fake::Device as Fake;
 
     const RECEIVE: u32 = 128;
@@ -263,8 +264,8 @@ mod tests {
             device: device.completion_queue(),
             batch: Batch::new(),
             marks: Arc::default(),
-            directory: Arc::new(Directory::new()),
-            signal: Arc::new(Signal::new().expect("descriptors")),
+            directory: Arc::new(Directory::new(Leaves::default())),
+            signal: Arc::new(Signal::new()),
         }
     }
 
