@@ -16,9 +16,11 @@
 //!   that has read events rings the bell afterwards.
 //! - The descriptors are watched edge-triggered, and read until they have no more.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -64,6 +66,11 @@ const fn source_of(number: u64) -> Option<Source> {
         2 => Some(Source::Completions),
         _ => None,
     }
+}
+
+thread_local! {
+    /// State that the current thread serves.
+    static SERVED: Cell<*const Watch> = const { Cell::new(ptr::null()) };
 }
 
 /// State that the thread and the adapters share.
@@ -144,11 +151,19 @@ impl Watch {
         Ok(sources)
     }
 
+    /// Returns true on the thread itself, which runs callbacks of adapters.
+    fn is_of_current_thread(&self) -> bool {
+        SERVED.get() == ptr::from_ref(self)
+    }
+
     /// Removes an adapter; waits until the thread no longer uses it.
+    ///
+    /// A callback that removes its own adapter does not wait for itself.
     pub(crate) fn leave(&self, number: u64) {
+        let waits = !self.is_of_current_thread();
         let mut adapters = self.adapters();
         let left = adapters.sources.remove(&number);
-        let is_served = |adapters: &mut Adapters| adapters.serving == Some(number);
+        let is_served = |adapters: &mut Adapters| waits && adapters.serving == Some(number);
         let adapters = self.served.wait_while(adapters, is_served);
         drop(adapters);
         drop(left);
@@ -284,6 +299,7 @@ impl EventThread {
             let (watch, is_over) = (Arc::clone(&watch), Arc::clone(&is_over));
             move || {
                 let _over = Over(is_over);
+                SERVED.set(Arc::as_ptr(&watch));
                 // An interrupted wait has no events.
                 while !watch.handle(None).unwrap_or(false) {}
                 drop(watch);
@@ -313,6 +329,10 @@ impl Drop for EventThread {
     fn drop(&mut self) {
         self.watch.adapters().ends = true;
         self.watch.bell.raise();
+        // A callback dropped the last adapter. The thread ends after it.
+        if self.watch.is_of_current_thread() {
+            return;
+        }
         // The thread does not panic while it holds the lock.
         let (is_over, changed) = &*self.is_over;
         let is_over = is_over.lock().unwrap_or_else(PoisonError::into_inner);
@@ -434,6 +454,35 @@ mod tests {
         assert!(device.watch().has_failed());
         let late = device.adapter();
         assert_eq!(next(&late), AsyncEvent::DeviceFailed);
+    }
+
+    /// A failure hangs.
+    #[test]
+    fn a_callback_may_drop_its_adapter_and_the_thread() {
+        let device = Device::new();
+        let adapter = device.adapter();
+        let (events, watch) = (Arc::clone(&device.events), Arc::clone(device.watch()));
+        let (number, owned) = (adapter.number(), Mutex::new(Some(device)));
+        let ended = Arc::new(AtomicBool::new(false));
+        adapter.signal().call(Box::new({
+            let (ended, watch) = (Arc::clone(&ended), Arc::downgrade(&watch));
+            move || {
+                if let Some(watch) = watch.upgrade() {
+                    watch.leave(number);
+                }
+                drop(owned.lock().expect("no panic").take());
+                ended.store(true, Ordering::Release);
+            }
+        }));
+        drop(adapter);
+        events.report(AsyncEvent::Other);
+        while !ended.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        // The thread drops its reference when it ends.
+        while Arc::strong_count(&watch) != 1 {
+            thread::yield_now();
+        }
     }
 
     /// A change of a port makes all adapters look, without an event.

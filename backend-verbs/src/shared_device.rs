@@ -1,6 +1,7 @@
 //! Devices that all adapters of a process share.
 
 use std::collections::BTreeMap;
+use std::process;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use dat_core::backend::BackendError;
@@ -17,12 +18,12 @@ use crate::sources::Sources;
 /// An adapter that is open and idle has no file descriptor of its own. A device has four, and one
 /// thread, until the last adapter of it is dropped.
 ///
-/// [`VerbsOptions`](crate::VerbsOptions) names one for the whole process. A child of `fork` must
-/// not use that of its parent, whose thread it does not have.
+/// [`VerbsOptions`](crate::VerbsOptions) names one for the whole process. A child of `fork` opens
+/// devices of its own: it does not have the thread of its parent's.
 #[derive(Debug, Default)]
 pub struct OpenDevices {
-    /// Devices by their identities.
-    devices: Mutex<BTreeMap<usize, Weak<SharedDevice>>>,
+    /// Devices by process and identity.
+    devices: Mutex<BTreeMap<(u32, usize), Weak<SharedDevice>>>,
 }
 
 impl OpenDevices {
@@ -55,13 +56,14 @@ impl OpenDevices {
     ) -> Result<Arc<SharedDevice>, BackendError> {
         // Held during `open`, so that two adapters do not both open the device.
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = devices.get(&identity).and_then(Weak::upgrade);
+        let key = (process::id(), identity);
+        let known = devices.get(&key).and_then(Weak::upgrade);
         if let Some(device) = known.filter(|device| !device.watch().has_failed()) {
             return Ok(device);
         }
         devices.retain(|_, device| device.strong_count() != 0);
         let device = Arc::new(open()?);
-        devices.insert(identity, Arc::downgrade(&device));
+        devices.insert(key, Arc::downgrade(&device));
         Ok(device)
     }
 }
