@@ -40,9 +40,9 @@ impl QueueMarks {
 
     /// Returns true if a receive that was just taken counts as solicited.
     ///
-    /// Verbs does not tell. While the device is armed for solicited completions the receive does not
-    /// count: the device notifies if it was one. A receive from before the arming, or taken after the
-    /// notification, may have been solicited.
+    /// A completion of verbs has no such flag. While the device is armed for solicited completions,
+    /// the receive does not count: for a solicited one, the device notifies. A receive from before
+    /// the arming, or one taken after the notification, may have been solicited.
     fn may_be_solicited(&self) -> bool {
         if !self.narrow.load(Ordering::SeqCst) {
             return true;

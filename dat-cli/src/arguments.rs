@@ -68,7 +68,7 @@ pub(crate) enum Command {
     Copy(CopyArguments),
     /// Measure the latency, rate and bandwidth of operations
     Perf(PerfArguments),
-    /// Serve `dat copy --connect` and `dat perf --connect` over an RDMA device
+    /// Serve `dat copy --connect` and `dat perf --connect`
     Serve(ServeArguments),
     /// Export memory as remote shared memory (RSM) segments, transfer files to and from them,
     /// measure
@@ -248,7 +248,8 @@ Serves `dat copy --connect` and `dat perf --connect` for up to 16 clients at onc
 
 Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct ServeArguments {
-    /// Listen on this address of the device only [default: all addresses of the device]
+    /// Listen on this address only [default: 127.0.0.1 without an RDMA device, else all addresses
+    /// of the device]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<IpAddr>,
     /// Listen on this port, 1 to 65535

@@ -134,7 +134,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Those of `post_rdma_write`, with these differences:
     /// - The regions need LOCAL_WRITE, and the subtypes are WRITE.
     /// - INVALID_PARAMETER (ARG2): more segments than `max_rdma_read_iov` or `max_request_iov`, or
-    ///   more bytes than `max_rdma_size`.
+    ///   a remote range of more bytes than `max_rdma_size`.
     /// - INVALID_PARAMETER (ARG2): the endpoint has a `max_rdma_read_out` of 0, the default.
     /// - LENGTH_ERROR: the segments are shorter than the remote range.
     ///
@@ -269,7 +269,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Makes room in a full request queue by polling completions without an event.
+    /// Makes room in a full request queue: polls the completions that cause no event.
     ///
     /// Returns false if the endpoint has no request dispatcher.
     #[cold]
