@@ -236,11 +236,15 @@ impl Shared {
                 && let Some(arrival) = self.port.receive(&mut input)
             {
                 burst += 1;
-                self.enter(|adapter| {
+                let has_unrouted = self.enter(|adapter| {
                     for packet in arrival.packets(&input) {
                         adapter.receive(&arrival.flow, packet);
                     }
+                    adapter.has_unrouted()
                 });
+                if has_unrouted {
+                    self.look_up_paths();
+                }
             }
             if burst == 0 {
                 return taken;
@@ -249,6 +253,14 @@ impl Shared {
             self.flush();
         }
         Bursts::Some
+    }
+
+    /// Looks up the paths of new requests to connect, without the adapter's lock.
+    fn look_up_paths(&self) {
+        while let Some(unrouted) = self.enter(Adapter::next_unrouted) {
+            let route = self.port.route(unrouted.peer.ip());
+            self.enter(|adapter| adapter.routed(&unrouted, route));
+        }
     }
 
     /// Takes the datagrams that hosts of peers refused.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, ConnectFailure};
 
 use super::links::{Link, TRANSLATED};
 use super::private_data::{pack, pack_request, private_size};
@@ -14,8 +14,8 @@ use super::{Adapter, State};
 use crate::port::Route;
 use crate::proto::Psn;
 use crate::proto::connection::{
-    Answered, ConnectReply, ConnectRequest, Connection, ConnectionOptions, Ids, Mark, PrivateData,
-    REJECT_PRIVATE, REPLY_PRIVATE, Reason, Reject,
+    Answered, ConnectReply, ConnectRequest, Connection, ConnectionOptions, Ids, Information, Mark,
+    PrivateData, REJECT_PRIVATE, REPLY_PRIVATE, Reason, Reject, State as LinkState,
 };
 use crate::proto::icrc::Flow;
 use crate::proto::packet::RnrTimer;
@@ -122,6 +122,10 @@ impl Adapter {
         let link = link.ok_or(BackendError::State)?;
         let (request, translated) = (link.request, link.path.wire != link.path.view);
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
+        if link.connection.state() == LinkState::Closed {
+            self.accept_late(id, key);
+            return Ok(());
+        }
         let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
         let shared_receive_queue = pair.shared.is_some();
         let qpn = self.qpns.draw(key).ok_or(BackendError::Resources)?;
@@ -156,6 +160,16 @@ impl Adapter {
         self.waiting -= 1;
         self.after_link(id);
         Ok(())
+    }
+
+    /// Fails the acceptance of a request that its peer has taken back (ROCE-176).
+    fn accept_late(&mut self, id: u32, key: usize) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.pair = Some(key);
+        }
+        self.forget_request(id);
+        self.attempt_failed(id, ConnectFailure::NonPeerRejected);
+        self.after_link(id);
     }
 
     /// Makes the transport of a queue pair.
@@ -205,7 +219,7 @@ impl Adapter {
             } else {
                 Reason::INVALID_SERVICE
             },
-            mtu: None,
+            information: Information::None,
             private_data: private_data.unwrap_or(PrivateData::NONE),
         };
         link.waits = false;

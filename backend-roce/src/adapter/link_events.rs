@@ -29,6 +29,7 @@ impl Adapter {
             None => {}
             Some(ConnectionEvent::Accepted(reply)) => self.accepted(id, &reply),
             Some(ConnectionEvent::Established) => self.established(id),
+            Some(ConnectionEvent::Rejected(reject)) if self.propose_smaller(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) => {
                 let failure = if reject.reason == Reason::CONSUMER {
                     ConnectFailure::PeerRejected(unpack(reject.private_data.bytes()))
@@ -97,7 +98,7 @@ impl Adapter {
     pub(super) fn attempt_failed(&mut self, id: u32, failure: ConnectFailure) {
         let pair = self.links.get(id).and_then(|link| link.pair);
         self.detach(id);
-        self.forget_request(id);
+        self.take_back(id);
         if let Some(key) = pair
             && let Some(pair) = self.pairs.get(key)
         {
@@ -110,16 +111,29 @@ impl Adapter {
         }
     }
 
-    /// Forgets a request that its peer has taken back.
+    /// Withdraws the request of a peer that has taken it back, unless the consumer knows of it.
+    ///
+    /// Then it stays until the consumer answers it; an acceptance fails.
+    fn take_back(&mut self, id: u32) {
+        if self.links.get(id).is_some_and(|link| link.waits) && self.withdraw_request(id) {
+            self.forget_request(id);
+        }
+    }
+
+    fn withdraw_request(&mut self, id: u32) -> bool {
+        self.withdraw(|event| {
+            matches!(event, ControlEvent::ConnectionRequest { request, .. }
+                if request.0 == id as usize)
+        })
+    }
+
+    /// Forgets a request that waits.
     pub(super) fn forget_request(&mut self, id: u32) {
         if let Some(link) = self.links.get_mut(id)
             && core::mem::take(&mut link.waits)
         {
             self.waiting -= 1;
-            self.withdraw(|event| {
-                matches!(event, ControlEvent::ConnectionRequest { request, .. }
-                    if request.0 == id as usize)
-            });
+            self.withdraw_request(id);
         }
     }
 

@@ -84,9 +84,13 @@ impl Link {
 }
 
 impl Adapter {
-    /// Follows the peer of a connection to another port (ROCE-52).
+    /// Follows the peer of a connection to another port, if it may have moved there (ROCE-52).
+    ///
+    /// The caller has checked that the packet is a current one of the peer.
     pub(super) fn follow(&mut self, id: u32, wire: &Flow) {
-        if let Some(link) = self.links.get_mut(id) {
+        if let Some(link) = self.links.get_mut(id)
+            && link.has_moved(wire)
+        {
             link.path.wire = wire.reversed();
         }
     }
@@ -132,7 +136,8 @@ impl Adapter {
         while let Some(link) = self.links.get_mut(id) {
             let path = link.path;
             let Some(mad) = link.connection.transmit() else {
-                if link.connection.state() == LinkState::Closed {
+                // A request that was taken back waits for the consumer's answer.
+                if link.connection.state() == LinkState::Closed && !link.waits {
                     self.remove_link(id);
                 }
                 return;

@@ -44,6 +44,7 @@ use crate::port::Outbox;
 use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use crate::proto::queue_pair::QueuePair;
 use links::Link;
+use management::Unrouted;
 use random::Random;
 use service_points::Listener;
 use timers::Timer;
@@ -78,6 +79,8 @@ pub(crate) struct Adapter {
     incoming: BTreeMap<(u64, u32), u32>,
     /// Communication ids of incoming connections, by GUID and QPN of the peer.
     peers: BTreeMap<(u64, u32), u32>,
+    /// New requests to connect whose paths are to be looked up.
+    unrouted: VecDeque<Unrouted>,
     /// Connection requests that the consumer has not answered.
     waiting: usize,
     /// Claimed UDP ports with the number of their users.
@@ -122,6 +125,7 @@ impl Adapter {
             links: numbers(NumberKind::Word, random.secret(), connections),
             incoming: BTreeMap::new(),
             peers: BTreeMap::new(),
+            unrouted: VecDeque::new(),
             waiting: 0,
             ports: BTreeMap::new(),
             unused_ports: Vec::new(),

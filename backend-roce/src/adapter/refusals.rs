@@ -1,9 +1,10 @@
 //! Requests to connect that the peer's host refuses, or that a port does not answer.
 
 use super::Adapter;
+use crate::proto::PathMtu;
 use crate::proto::connection::{
-    Answered, Connection, ConnectionEvent, ConnectionOptions, Ids, PrivateData, Reason, Reject,
-    State as LinkState,
+    Answered, Connection, ConnectionEvent, ConnectionOptions, Ids, Information, PrivateData,
+    Reason, Reject, State as LinkState,
 };
 use crate::proto::packet::UDP_PORT;
 
@@ -18,7 +19,7 @@ const NOBODY: Reject = Reject {
     },
     answered: Answered::Request,
     reason: Reason::INVALID_SERVICE,
-    mtu: None,
+    information: Information::None,
     private_data: PrivateData::NONE,
 };
 
@@ -55,6 +56,23 @@ impl Adapter {
         }
     }
 
+    /// Proposes the smaller path MTU that a refusal names (ROCE-182); false if it names none.
+    pub(super) fn propose_smaller(&mut self, id: u32, reject: &Reject) -> bool {
+        let Information::Mtu(code) = reject.information else {
+            return false;
+        };
+        let smaller = PathMtu::from_code(code);
+        let Some(link) = self.links.get_mut(id) else {
+            return false;
+        };
+        if link.is_passive || smaller.is_none() || smaller >= link.request.mtu {
+            return false;
+        }
+        link.request.mtu = smaller;
+        self.request_anew(id);
+        true
+    }
+
     /// Sends the request of an attempt to port 4791; false if it has been sent there.
     ///
     /// A kernel, or an adapter of hardware, has that port alone.
@@ -75,14 +93,17 @@ impl Adapter {
         if let Some(mark) = &mut link.request.mark {
             mark.dialled = UDP_PORT;
         }
-        let transaction = self.random.next();
-        link.connection = Connection::connect(
-            ConnectionOptions::USUAL,
-            transaction,
-            link.request,
-            self.now,
-        );
-        self.after_link(id);
+        self.request_anew(id);
         true
+    }
+
+    /// Begins an attempt again, by its request as it is now.
+    fn request_anew(&mut self, id: u32) {
+        let transaction = self.random.next();
+        if let Some(link) = self.links.get_mut(id) {
+            let options = ConnectionOptions::USUAL;
+            link.connection = Connection::connect(options, transaction, link.request, self.now);
+        }
+        self.after_link(id);
     }
 }

@@ -40,6 +40,8 @@ struct Wire {
     translated: Option<(SocketAddr, SocketAddr)>,
     /// An address that nothing arrives at.
     silent: Option<IpAddr>,
+    /// Path MTUs of interfaces that differ from the usual one.
+    path_mtus: HashMap<IpAddr, PathMtu>,
     /// Loses, repeats, reorders and damages packets; they are then not in the log.
     faults: Option<Faults>,
     /// Datagrams that have arrived, and the beginnings of refused ones, by adapter.
@@ -151,7 +153,11 @@ impl Port for SimulatedPort {
     fn route(&self, peer: IpAddr) -> Option<Route> {
         (peer.is_ipv4() == self.address.is_ipv4()).then_some(Route {
             source: self.address.ip(),
-            mtu: PathMtu::Bytes1024,
+            mtu: lock(&self.wire)
+                .path_mtus
+                .get(&self.address.ip())
+                .copied()
+                .unwrap_or(PathMtu::Bytes1024),
         })
     }
 
@@ -269,6 +275,11 @@ impl RoceBed {
     /// Lets nothing arrive at an address.
     pub(crate) fn silence(&self, address: IpAddr) {
         lock(&self.wire).silent = Some(address);
+    }
+
+    /// Sets the path MTU of the interface with an address; it is 1024 bytes otherwise.
+    pub(crate) fn set_path_mtu(&self, address: IpAddr, mtu: PathMtu) {
+        lock(&self.wire).path_mtus.insert(address, mtu);
     }
 
     /// Lets the network have faults from now on.
