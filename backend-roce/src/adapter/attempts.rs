@@ -200,6 +200,9 @@ impl Adapter {
             pair.state = state;
             pair.keep_alive = keep_alive.map(|period| period.max(SHORTEST_KEEP_ALIVE));
             pair.heard = self.now;
+            if let Some(path) = self.links.get(id).map(|link| link.path) {
+                self.join_buffers(key, &path);
+            }
             self.probe(key);
         }
     }

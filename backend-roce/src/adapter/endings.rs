@@ -119,6 +119,7 @@ impl Adapter {
 
     /// Empties both queues of a queue pair without completions, and removes the unpolled ones.
     pub(super) fn clear_pair(&mut self, key: usize) {
+        self.leave_buffers(key);
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };

@@ -92,6 +92,10 @@ impl Adapter {
             && link.has_moved(wire)
         {
             link.path.wire = wire.reversed();
+            let path = link.path;
+            if let Some(key) = link.pair {
+                self.change_buffers(key, &path);
+            }
         }
     }
 

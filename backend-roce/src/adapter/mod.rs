@@ -4,6 +4,7 @@
 //! copies, under the lock that deregistration takes (ROCE-125).
 
 mod attempts;
+mod buffers;
 mod completions;
 mod endings;
 mod link_events;
@@ -43,6 +44,7 @@ use crate::options::RoceOptions;
 use crate::port::Outbox;
 use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use crate::proto::queue_pair::QueuePair;
+use buffers::SocketBuffer;
 use links::Link;
 use management::Unrouted;
 use random::Random;
@@ -87,6 +89,9 @@ pub(crate) struct Adapter {
     ports: BTreeMap<u16, usize>,
     /// Ports without a user, to be given back.
     pub(crate) unused_ports: Vec<u16>,
+    /// Socket buffers that queue pairs share.
+    buffers: Slab<SocketBuffer>,
+    buffers_by_address: BTreeMap<SocketAddr, usize>,
     timers: BTreeSet<(Instant, Timer)>,
     ready_pairs: VecDeque<usize>,
     ready_links: VecDeque<u32>,
@@ -129,6 +134,8 @@ impl Adapter {
             waiting: 0,
             ports: BTreeMap::new(),
             unused_ports: Vec::new(),
+            buffers: Slab::new(),
+            buffers_by_address: BTreeMap::new(),
             timers: BTreeSet::new(),
             ready_pairs: VecDeque::new(),
             ready_links: VecDeque::new(),

@@ -141,36 +141,49 @@ impl Adapter {
         !out.is_empty()
     }
 
-    /// Writes some packets of a queue pair.
-    pub(super) fn transmit_pair(&mut self, key: usize) {
-        for _ in 0..TURN {
+    /// Writes some packets of a queue pair, as far as its peer has room for them.
+    fn transmit_pair(&mut self, key: usize) {
+        self.limit_room(key);
+        let is_more = self.write_packets(key);
+        self.after_transport(key);
+        if is_more {
+            self.set_ready(key);
+        } else {
+            self.end_turn(key);
+            self.finish_failure(key);
+        }
+    }
+
+    /// Writes packets of a queue pair; false if it has none left that it may send now.
+    fn write_packets(&mut self, key: usize) -> bool {
+        for left in (0..TURN).rev() {
             if !self.outbox.has_room(PACKET_MAX) {
-                self.set_ready(key);
-                return;
+                return true;
             }
             self.run_binds(key);
             let Some(pair) = self.pairs.get_mut(key) else {
-                return;
+                return false;
             };
             let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
-                return;
+                return false;
             };
             let path = link.path;
             let Some((transport, mut access)) = pair.access(&self.memories) else {
-                return;
+                return false;
             };
+            // Requests and responses alternate: one of the last two packets of a turn asks.
+            if left < 2 || !self.outbox.has_room(3 * PACKET_MAX) {
+                transport.ask();
+            }
             let now = self.now;
             let sent = self
                 .outbox
                 .add(&path, |buffer| transport.transmit(now, &mut access, buffer));
             if !sent {
-                self.after_transport(key);
-                self.finish_failure(key);
-                return;
+                return false;
             }
         }
-        self.after_transport(key);
-        self.set_ready(key);
+        true
     }
 
     /// Returns true if packets are due.
@@ -190,6 +203,7 @@ impl Adapter {
     /// Takes over what the transport of a queue pair has done.
     pub(super) fn after_transport(&mut self, key: usize) {
         self.take_completions(key);
+        self.count_room(key);
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };

@@ -6,12 +6,12 @@ use super::connection::{ConnectReply, ConnectRequest};
 use super::memory::{LocalError, ReceiveQueue, RemoteMemory, RequestMemory};
 use super::packet::{Packet, RnrTimer};
 use super::requester::{
-    Completion, PostError, Request, RequestSlot, Requester, RequesterCounts, RequesterOptions,
+    Completion, Held, PostError, Request, RequestSlot, Requester, RequesterCounts, RequesterOptions,
 };
 use super::responder::{
     ReceiveCompletion, ResourceSlot, Responder, ResponderCounts, ResponderOptions,
 };
-use super::{PathMtu, Psn, Slots};
+use super::{BufferRoom, PathMtu, Psn, Slots};
 
 /// Values that REQ and REP agreed on, as one side sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +251,26 @@ impl<'s> QueuePair<'s> {
     /// Only valid packets of the peer that are in order change them.
     pub const fn progress(&self) -> (Psn, Psn) {
         (self.responder.expected(), self.requester.unacknowledged())
+    }
+
+    /// Returns the room of the packets under way, and of the responses that they ask for (ROCE-183).
+    pub fn under_way(&self) -> BufferRoom {
+        self.requester.under_way()
+    }
+
+    /// Sets the most room of the packets under way; see [`Requester::set_limit`].
+    pub const fn set_limit(&mut self, limit: BufferRoom) {
+        self.requester.set_limit(limit);
+    }
+
+    /// Lets the next request ask for an acknowledgement; see [`Requester::ask`].
+    pub const fn ask(&mut self) {
+        self.requester.ask();
+    }
+
+    /// Returns the buffer that stopped the requests of the last [`transmit`](Self::transmit).
+    pub fn held(&self) -> Option<Held> {
+        self.requester.held().filter(|_| !self.is_failed())
     }
 
     /// Returns the counts of both halves.
