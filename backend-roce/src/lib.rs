@@ -22,6 +22,8 @@ mod attributes;
 mod backend;
 #[cfg(feature = "std")]
 mod counts;
+#[cfg(feature = "udp")]
+mod forks;
 #[cfg(feature = "std")]
 mod options;
 pub mod port;

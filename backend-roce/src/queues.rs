@@ -344,6 +344,9 @@ impl RoceCompletionQueue {
 impl CompletionQueue for RoceCompletionQueue {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         self.immediate = None;
+        if self.shared.is_forked() {
+            return Err(DeviceFailure::Broken);
+        }
         if !self.look() {
             return Ok(None);
         }

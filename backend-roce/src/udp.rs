@@ -23,6 +23,7 @@ use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use crate::adapter::Adapter;
 use crate::address::representative;
 use crate::backend::RoceBackend;
+use crate::forks;
 use crate::options::RoceOptions;
 use crate::port::{Arrival, ClaimError, Port, RUN_PACKETS_MAX, Route};
 use crate::proto::PathMtu;
@@ -93,11 +94,15 @@ impl Socket {
         state.enable_transport_errors((&io).into())?;
         // The system grants what it allows.
         let _ = state.set_recv_buffer_size((&io).into(), receive_buffer);
-        Ok(Self {
-            port: io.local_addr()?.port(),
-            io,
-            state,
-        })
+        let port = io.local_addr()?.port();
+        forks::add(io.as_raw_fd());
+        Ok(Self { port, io, state })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        forks::remove(self.io.as_raw_fd());
     }
 }
 
@@ -385,6 +390,7 @@ impl RoceBackend {
     /// Those of the system: the host does not have the address (`AddrNotAvailable`), another program
     /// or soft-RoCE has the port (`AddrInUse`), no thread or descriptor is left.
     pub fn open(address: SocketAddr, options: RoceOptions) -> io::Result<Self> {
+        forks::prepare()?;
         let wanted = |port| {
             let mut address = address;
             address.set_port(port);

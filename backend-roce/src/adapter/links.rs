@@ -198,6 +198,7 @@ impl Adapter {
     }
 
     /// Returns true if messages that end connections are still to be answered (ROCE-178).
+    #[cfg(feature = "udp")]
     pub(crate) fn is_ending(&self) -> bool {
         let ending = |link: &Link| matches!(link.connection.state(), LinkState::DisconnectSent);
         !self.ready_links.is_empty() || self.links.iter().any(|link| ending(link))
