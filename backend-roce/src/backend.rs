@@ -91,8 +91,8 @@ impl RoceBackend {
 
     /// Calls `on_event` after events that `progress` has to handle; only the first call counts.
     ///
-    /// It is called without the lock of the adapter, by the thread of the adapter or by one that makes
-    /// a call.
+    /// It is called without the lock of the adapter, by the thread of the adapter or by one that
+    /// makes a call.
     pub fn on_event(&self, on_event: impl Fn() + Send + Sync + 'static) {
         self.shared.set_on_event(Box::new(on_event));
     }
@@ -183,9 +183,9 @@ impl Adapter {
 
 #[expect(unsafe_code, reason = "the device of this backend is its own code")]
 // SAFETY: registered memory is touched only through spans of `Memories`, each found by key, domain,
-// privilege and range under the lock of the adapter. `deregister` and the drop of the backend remove
-// the memory under that lock. A request is complete only when the transport never sends its data
-// again (ROCE-90), and a queue pair that is reset or destroyed has no transport any more.
+// privilege and range under the lock of the adapter. `deregister` and the drop of the backend
+// remove the memory under that lock. A request is complete only when the transport never sends its
+// data again (ROCE-90), and a queue pair that is reset or destroyed has no transport any more.
 unsafe impl Backend for RoceBackend {
     type CompletionQueue = RoceCompletionQueue;
     type SendQueue = RoceSendQueue;
@@ -271,6 +271,7 @@ unsafe impl Backend for RoceBackend {
             number,
             ready,
             immediate: None,
+            peeked: None,
         })
     }
 

@@ -1,7 +1,8 @@
 //! Children of `fork`: they keep no socket of their parent, and do not use its adapters.
 //!
-//! A child has copies of the parent's sockets, which would keep the ports claimed after the parent's
-//! end. It has the locks of the adapters as they were, but no thread that would release them.
+//! A child has copies of the parent's sockets, which would keep the ports claimed after the
+//! parent's end. It has the locks of the adapters as they were, but no thread that would release
+//! them.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::io;

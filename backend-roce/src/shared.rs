@@ -193,6 +193,13 @@ impl Shared {
         result
     }
 
+    /// Runs `act` on the locked adapter, without the time and without control events.
+    ///
+    /// For what neither sends nor raises anything; never in a child of `fork`.
+    pub(crate) fn enter_briefly<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
+        act(&mut lock(&self.adapter))
+    }
+
     /// Sets the function that is called after control events; only the first one counts.
     pub(crate) fn set_on_event(&self, on_event: OnEvent) {
         let _ = self.on_event.set(on_event);
@@ -259,9 +266,9 @@ impl Shared {
 
     /// Sends the packets that are due, without the adapter's lock.
     ///
-    /// One thread sends at a time, so that the packets of a queue pair stay in order. A second caller
-    /// makes it look again, and returns true. After [`ROUNDS`] outboxes the sender wakes the adapter's
-    /// thread, if any, and returns false.
+    /// One thread sends at a time, so that the packets of a queue pair stay in order. A second
+    /// caller makes it look again, and returns true. After [`ROUNDS`] outboxes the sender wakes the
+    /// adapter's thread, if any, and returns false.
     pub(crate) fn flush(&self) -> bool {
         if self.is_forked() {
             return true;

@@ -387,8 +387,8 @@ impl RoceBackend {
     /// this host, `::` for all addresses; the adapter then names itself by one of them.
     ///
     /// # Errors
-    /// Those of the system: the host does not have the address (`AddrNotAvailable`), another program
-    /// or soft-RoCE has the port (`AddrInUse`), no thread or descriptor is left.
+    /// Those of the system: the host does not have the address (`AddrNotAvailable`), another
+    /// program or soft-RoCE has the port (`AddrInUse`), no thread or descriptor is left.
     pub fn open(address: SocketAddr, options: RoceOptions) -> io::Result<Self> {
         forks::prepare()?;
         let wanted = |port| {

@@ -164,7 +164,8 @@ fn forking_process(target: &str) -> ! {
     std::process::exit(1)
 }
 
-/// A child drops the adapter silently; with the parent gone, the ports are free while the child lives.
+/// A child drops the adapter silently; with the parent gone, the ports are free while the child
+/// lives.
 #[test]
 fn the_end_of_the_parent_frees_its_ports() {
     if let Ok(target) = std::env::var(ROLE) {

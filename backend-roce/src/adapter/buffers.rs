@@ -1,7 +1,8 @@
 //! Socket buffers that queue pairs share: those of peers, and those of this side (ROCE-183).
 //!
-//! A queue pair that finds no room waits. Room that becomes free goes to the queue pair that has waited
-//! the longest; it has the turn until it has sent all that it may, or has filled the buffer again.
+//! A queue pair that finds no room waits. Room that becomes free goes to the queue pair that has
+//! waited the longest; it has the turn until it has sent all that it may, or has filled the buffer
+//! again.
 
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -200,8 +201,8 @@ impl Adapter {
 
     /// Ends the turn of a queue pair that has sent all that it may; it waits if it needs room.
     ///
-    /// One that waits for room for its responses keeps the turn for its requests: a queue pair takes
-    /// both in this order, so that no two wait for each other.
+    /// One that waits for room for its responses keeps the turn for its requests: a queue pair
+    /// takes both in this order, so that no two wait for each other.
     pub(super) fn end_turn(&mut self, key: usize) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;

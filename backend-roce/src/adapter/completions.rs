@@ -4,7 +4,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use dat_core::backend::{Armed, Completion, ControlEvent, DeviceFailure};
+use dat_core::backend::{Armed, Completion, ControlEvent, DeviceFailure, Peek};
 use dat_core::flags::DtoStatus;
 
 use super::Adapter;
@@ -17,6 +17,34 @@ pub(crate) struct Entry {
     pub(crate) completion: Completion,
     /// Immediate data of a receive.
     pub(crate) immediate: Option<u32>,
+    /// Kind of work that completed.
+    pub(crate) kind: Kind,
+}
+
+/// Kind of work that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Request,
+    Receive,
+    /// A receive of a shared queue.
+    SharedReceive,
+}
+
+impl Entry {
+    /// Returns the entry as the head of a queue.
+    fn peek(&self) -> Peek {
+        let token = self.completion.token;
+        let length = match self.kind {
+            Kind::Request => u32::MAX,
+            Kind::Receive if self.immediate.is_none() => self.completion.length,
+            Kind::Receive | Kind::SharedReceive => return Peek::Other,
+        };
+        if self.completion.status == DtoStatus::Success {
+            Peek::Success { token, length }
+        } else {
+            Peek::Other
+        }
+    }
 }
 
 /// Effect of a new completion.
@@ -99,6 +127,25 @@ impl CompletionRing {
         }
     }
 
+    /// Returns the head without taking it.
+    pub(crate) fn peek(&self) -> Peek {
+        match (self.entries.front(), self.failure) {
+            (Some(entry), _) => entry.peek(),
+            (None, Some(_)) => Peek::Other,
+            (None, None) => Peek::Empty,
+        }
+    }
+
+    /// Takes the head if it is the success of `token`, as the last peek returned it.
+    pub(crate) fn skip(&mut self, token: u64) {
+        if let Some(Peek::Success { token: head, .. }) = self.entries.front().map(Entry::peek)
+            && head == token
+        {
+            self.entries.pop_front();
+            self.publish();
+        }
+    }
+
     pub(crate) fn arm(&mut self, solicited_only: bool) -> Armed {
         if !self.entries.is_empty() || self.failure.is_some() {
             return Armed::Missed;
@@ -170,11 +217,13 @@ impl Adapter {
         owner: usize,
         completion: Completion,
         immediate: Option<u32>,
+        kind: Kind,
     ) {
         let entry = Entry {
             owner,
             completion,
             immediate,
+            kind,
         };
         let Some((number, ring)) =
             queue.and_then(|number| Some((number, self.completion_queue(number)?)))

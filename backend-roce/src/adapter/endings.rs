@@ -3,6 +3,7 @@
 use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
 
+use super::completions::Kind;
 use super::packets::PACKET_MAX;
 use super::timers::Timer;
 use super::{Adapter, State, Work};
@@ -102,7 +103,8 @@ impl Adapter {
         }
     }
 
-    /// Completes the posted receives of a queue pair in error, unless its failure is still to be sent.
+    /// Completes the posted receives of a queue pair in error, unless its failure is still to be
+    /// sent.
     pub(super) fn flush_receives(&mut self, key: usize) {
         while let Some(pair) = self.pairs.get_mut(key) {
             if pair.is_failing {
@@ -113,7 +115,7 @@ impl Adapter {
             };
             let completion = pair.completion(entry.token, DtoStatus::Flushed, 0);
             let queue = pair.receive_queue;
-            self.add_completion(queue, key, completion, None);
+            self.add_completion(queue, key, completion, None, Kind::Receive);
         }
     }
 

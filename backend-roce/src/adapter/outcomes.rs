@@ -3,6 +3,7 @@
 use dat_core::backend::{Completion, ControlEvent};
 use dat_core::flags::DtoStatus;
 
+use super::completions::Kind;
 use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry, Work};
 use crate::proto::queue_pair::QueuePair;
@@ -39,7 +40,7 @@ impl Adapter {
         }
         let completion = pair.completion(entry.token, status, entry.length);
         let queue = pair.request_queue;
-        self.add_completion(queue, key, completion, None);
+        self.add_completion(queue, key, completion, None, Kind::Request);
     }
 
     pub(super) fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
@@ -52,12 +53,16 @@ impl Adapter {
             solicited: done.solicited,
             ..pair.completion(done.token, status, done.length)
         };
-        let (queue, shared) = (pair.receive_queue, pair.shared);
-        if let Some(shared) = shared.and_then(|shared| self.shared_receives.get_mut(shared)) {
+        let (queue, shared_key) = (pair.receive_queue, pair.shared);
+        if let Some(shared) = shared_key.and_then(|shared| self.shared_receives.get_mut(shared)) {
             shared.taken -= usize::from(taken);
         }
         let immediate = done.immediate.map(u32::from_ne_bytes);
-        self.add_completion(queue, key, completion, immediate);
+        let kind = match shared_key {
+            Some(_) => Kind::SharedReceive,
+            None => Kind::Receive,
+        };
+        self.add_completion(queue, key, completion, immediate, kind);
     }
 
     /// Acts on the limits of receive buffers that a queue pair exceeds with `held` of them.

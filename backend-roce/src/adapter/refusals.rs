@@ -75,7 +75,7 @@ impl Adapter {
 
     /// Sends the request of an attempt to port 4791; false if it has been sent there.
     ///
-    /// A kernel, or an adapter of hardware, has that port alone.
+    /// A kernel, or an adapter of hardware, has only that port.
     pub(super) fn try_common_port(&mut self, id: u32) -> bool {
         let Some(link) = self.links.get_mut(id) else {
             return false;

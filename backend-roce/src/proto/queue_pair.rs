@@ -208,7 +208,8 @@ impl<'s> QueuePair<'s> {
         self.requester.transmit(now, memory, buffer)
     }
 
-    /// Writes the next response or acknowledgement, and no request; as [`transmit`](Self::transmit).
+    /// Writes the next response or acknowledgement, and no request; as
+    /// [`transmit`](Self::transmit).
     pub fn answer(&mut self, memory: &mut impl RemoteMemory, buffer: &mut [u8]) -> Option<usize> {
         self.responder.transmit(memory, buffer)
     }
@@ -220,8 +221,9 @@ impl<'s> QueuePair<'s> {
 
     /// Handles the timers that have expired by `now`.
     ///
-    /// Ends the pause after an RNR NAK. After a time-out, goes back to the oldest packet that is not
-    /// acknowledged; without a retry left, the request fails. A queue pair that failed does nothing.
+    /// Ends the pause after an RNR NAK. After a time-out, goes back to the oldest packet that is
+    /// not acknowledged; without a retry left, the request fails. A queue pair that failed does
+    /// nothing.
     pub fn expire(&mut self, now: Instant) {
         if !self.is_failed() {
             self.requester.expire(now);
@@ -253,7 +255,8 @@ impl<'s> QueuePair<'s> {
         (self.responder.expected(), self.requester.unacknowledged())
     }
 
-    /// Returns the room of the packets under way, and of the responses that they ask for (ROCE-183).
+    /// Returns the room of the packets under way, and of the responses that they ask for
+    /// (ROCE-183).
     pub fn under_way(&self) -> BufferRoom {
         self.requester.under_way()
     }

@@ -282,7 +282,8 @@ impl<'s> Requester<'s> {
         self.window.size()
     }
 
-    /// Returns the room of the packets under way, and of the responses that they ask for (ROCE-183).
+    /// Returns the room of the packets under way, and of the responses that they ask for
+    /// (ROCE-183).
     pub fn under_way(&self) -> BufferRoom {
         if self.ended {
             return BufferRoom::default();

@@ -13,7 +13,7 @@ use backend_roce::proto::{PathMtu, Psn};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend, BackendError, CompletionQueue, ConnectFailure, ConnectRequest, ControlEvent,
-    DisconnectMode, DomainKey, QueuePair, QueuePairRequest, ReceiveRequest, Registration,
+    DisconnectMode, DomainKey, Peek, QueuePair, QueuePairRequest, ReceiveRequest, Registration,
     RequestKey, Segment, SendFlags, SendOperation, SendRequest, WorkQueue, WorkSlot,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges, QualityOfService};
@@ -780,6 +780,55 @@ fn a_hostile_peer_reaches_what_was_granted_only() {
         check_message(&bed, &mut near, &mut far);
     }
     assert!(reached > 50, "{reached}: the packets are refused too early");
+}
+
+/// Plain successes are peeked and skipped; other completions are left to a poll.
+///
+/// Spec: ROCE-85
+#[test]
+fn plain_successes_are_peeked() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = connect(&bed, 7174);
+    let (_, source, _) = left.memory(vec![1; 100]);
+    let (_, target, _) = right.memory(vec![0; 100]);
+    assert_eq!(left.queue.peek(), Peek::Empty);
+    let request = |token| SendRequest {
+        token,
+        operation: SendOperation::Send,
+        flags: SendFlags::empty(),
+    };
+    for token in [11, 12] {
+        let receives = right.pair.receive.as_mut().unwrap();
+        receives.post(&ReceiveRequest { token }, &[target]).unwrap();
+    }
+    for token in [21, 22, 23] {
+        left.pair.send.post(&request(token), &[source]).unwrap();
+    }
+    for _ in 0..STEPS {
+        bed.step();
+    }
+    // The third message finds no receive.
+    let length = u32::MAX;
+    for token in [21, 22] {
+        // Peeks take nothing.
+        assert_eq!(left.queue.peek(), Peek::Success { token, length });
+        assert_eq!(left.queue.peek(), Peek::Success { token, length });
+        left.queue.skip();
+        // A skip without a peek takes nothing, either.
+        left.queue.skip();
+    }
+    let length = 100;
+    assert_eq!(right.queue.peek(), Peek::Success { token: 11, length });
+    assert_eq!(right.queue.poll().unwrap().unwrap().token, 11);
+    right.queue.skip();
+    assert_eq!(right.queue.peek(), Peek::Success { token: 12, length });
+    right.queue.skip();
+    assert_eq!(right.queue.peek(), Peek::Empty);
+    while bed.go_on() && left.queue.peek() == Peek::Empty {}
+    assert_eq!(left.queue.peek(), Peek::Other);
+    let failed = left.queue.poll().unwrap().unwrap();
+    let expected = (23, DtoStatus::ReceiverNotReady);
+    assert_eq!((failed.token, failed.status), expected);
 }
 
 /// A Read that the peer does not allow fails, after all earlier requests and before all later ones.

@@ -47,7 +47,7 @@ fn queue_pairs_to_one_socket_share_its_buffer() {
             let bed = RoceBed::new();
             let (mut left, mut right) = ends(&bed, mtu);
             bed.limit_buffers(BUFFER);
-            let count = if length < 1_000 { 64 } else { 16 };
+            let count = if length < 1_000 { 64 } else { 8 };
             let fewest = stream(&bed, &mut left, &mut right, (count, length), reads);
             let (most, dropped) = bed.buffered();
             println!("{mtu:?} {length} reads {reads}: {most} bytes, at least {fewest} of {count}");
@@ -112,7 +112,7 @@ fn post_writes(left: &mut End, pair: usize, count: usize, (segment, far): (Segme
 /// Spec: ROCE-183
 #[test]
 fn queue_pairs_that_end_give_their_room_back() {
-    for seed in 0..10 {
+    for seed in 0..4 {
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         let bed = RoceBed::new();
