@@ -6,6 +6,8 @@
 
 use sockets::SocketBed;
 
+#[path = "roce_bed/crowd.rs"]
+mod crowd;
 mod exceptions;
 #[path = "roce_bed/sockets.rs"]
 mod sockets;
