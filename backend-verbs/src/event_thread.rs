@@ -507,7 +507,7 @@ mod tests {
 
     /// The caller finds its event at once, and the thread alerts the other adapter.
     ///
-    /// Spec: SRQL-01
+    /// Spec: SRL-03
     #[test]
     fn a_caller_that_takes_in_events_delivers_those_of_others() {
         let device = Device::new();
