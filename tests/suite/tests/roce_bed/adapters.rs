@@ -221,20 +221,30 @@ fn a_refused_port_is_followed_by_the_common_one() {
     let (mut left, right) = (Node::new(&bed), Node::new(&bed));
     left.connect(right.address(), 7174, &[]);
     assert_eq!(left.failure(&bed), ConnectFailure::NonPeerRejected);
-    let dialled: Vec<u16> = bed
-        .log()
+    assert_eq!(dialled(&bed), [7174, 4791]);
+}
+
+/// Returns the ports that requests to connect were sent to.
+fn dialled(bed: &RoceBed) -> Vec<u16> {
+    bed.log()
         .iter()
         .filter_map(|(flow, packet)| Some((flow, mad(packet)?)))
         .filter(|(_, mad)| matches!(mad.message, Message::Request(_)))
         .map(|(flow, _)| flow.destination_port)
-        .collect();
-    assert_eq!(dialled, [7174, 4791]);
+        .collect()
+}
 
-    // Nobody has that one either.
+/// A host that the network cannot reach is not asked twice.
+///
+/// Spec: EPK-09, ROCE-54
+#[test]
+fn a_host_that_the_network_cannot_reach_is_unreachable() {
+    let bed = RoceBed::new();
     let mut alone = Node::new(&bed);
     let nobody = SocketAddr::new(Ipv4Addr::new(10, 9, 9, 9).into(), 0);
     alone.connect(nobody.into(), 7174, &[]);
-    assert_eq!(alone.failure(&bed), ConnectFailure::NonPeerRejected);
+    assert_eq!(alone.failure(&bed), ConnectFailure::Unreachable);
+    assert_eq!(dialled(&bed), [7174]);
 }
 
 /// A request is repeated until its retries are used up; then the peer is unreachable.

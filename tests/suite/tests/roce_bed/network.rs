@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::exceptions::exceptions;
-use backend_roce::port::{Arrival, ClaimError, Port, Route};
+use backend_roce::port::{Arrival, ClaimError, Port, Route, Undelivered};
 use backend_roce::proto::PathMtu;
 use backend_roce::proto::icrc::Flow;
 use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
@@ -47,7 +47,7 @@ struct Wire {
     /// Loses, repeats, reorders and damages packets; they are then not in the log.
     faults: Option<Faults>,
     /// Datagrams that have arrived, and the beginnings of refused ones, by adapter.
-    inboxes: Vec<(VecDeque<Datagrams>, VecDeque<Vec<u8>>)>,
+    inboxes: Vec<(VecDeque<Datagrams>, VecDeque<(Vec<u8>, Undelivered)>)>,
 }
 
 /// Socket buffers, with the room that Linux counts for a packet.
@@ -186,7 +186,15 @@ impl Wire {
         } else if let Some(owner) = self.owners.get(&source) {
             let quoted = datagrams.packets.len().min(64);
             let quoted = datagrams.packets[..quoted].to_vec();
-            self.inboxes[*owner].1.push_back(quoted);
+            let is_host = self
+                .owners
+                .keys()
+                .any(|owned| owned.ip() == destination.ip());
+            let reason = match is_host {
+                true => Undelivered::NoPort,
+                false => Undelivered::NoHost,
+            };
+            self.inboxes[*owner].1.push_back((quoted, reason));
         }
         true
     }
@@ -265,10 +273,10 @@ impl Port for SimulatedPort {
         })
     }
 
-    fn refused(&self, buffer: &mut [u8]) -> Option<usize> {
-        let quoted = lock(&self.wire).inboxes[self.number].1.pop_front()?;
+    fn undelivered(&self, buffer: &mut [u8]) -> Option<(usize, Undelivered)> {
+        let (quoted, reason) = lock(&self.wire).inboxes[self.number].1.pop_front()?;
         buffer[..quoted.len()].copy_from_slice(&quoted);
-        Some(quoted.len())
+        Some((quoted.len(), reason))
     }
 }
 
