@@ -40,7 +40,8 @@ here_serves() {
     server=$!
 }
 here_ended() {
-    timeout 60 tail --pid="$server" -f /dev/null
+    is_over() { ! kill -0 "$server" 2> /dev/null; }
+    wait_until 60 is_over
     wait "$server" || true
 }
 there_serves() {
