@@ -11,7 +11,6 @@ use std::net::UdpSocket;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::{PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::vec;
 
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
@@ -35,6 +34,9 @@ use crate::shared::Shared;
 /// The token of the waker; sockets need none of their own, since all are read.
 const SOCKETS: Token = Token(0);
 const WAKER: Token = Token(1);
+
+/// Bytes of the system's messages with a report: the error, the flow and the class of the datagram.
+const CONTROL: usize = 512;
 
 /// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
 const LINGER: Duration = Duration::from_millis(300);
@@ -165,13 +167,16 @@ fn is_report(error: &io::Error) -> bool {
 /// Reads the report of an earlier datagram, and writes the beginning of the datagram.
 fn report(socket: RawFd, buffer: &mut [u8]) -> nix::Result<(usize, Undelivered)> {
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-    let mut control = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+    let mut control = Vec::with_capacity(CONTROL);
     let mut parts = [IoSliceMut::new(buffer)];
     let received = recvmsg::<()>(socket, &mut parts, Some(&mut control), flags)?;
-    let error = received.cmsgs()?.find_map(|message| match message {
-        ControlMessageOwned::Ipv4RecvErr(error, _) => Some(error.ee_errno),
-        ControlMessageOwned::Ipv6RecvErr(error, _) => Some(error.ee_errno),
-        _ => None,
+    // Without a reason, the request is tried again as after a refusal.
+    let error = received.cmsgs().ok().and_then(|mut all| {
+        all.find_map(|message| match message {
+            ControlMessageOwned::Ipv4RecvErr(error, _)
+            | ControlMessageOwned::Ipv6RecvErr(error, _) => Some(error.ee_errno),
+            _ => None,
+        })
     });
     let reason = match error.map(u32::cast_signed) {
         Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN) => Undelivered::NoHost,
