@@ -38,7 +38,6 @@ fn joined(gather: Gather<Buffer>) -> Vec<u8> {
     parts.join(&b'|')
 }
 
-/// Spec: EPS-01, EPV-01, EPW-01, EPB-01
 #[test]
 fn an_operation_moves_all_pieces_in_order() {
     let pair = Pair::new();
