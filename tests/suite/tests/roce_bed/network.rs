@@ -29,6 +29,13 @@ struct Datagrams {
     segment: usize,
 }
 
+/// Datagrams for an adapter, and the beginnings of its own that were not delivered.
+#[derive(Default)]
+struct Inbox {
+    arrived: VecDeque<Datagrams>,
+    undelivered: VecDeque<(Vec<u8>, Undelivered)>,
+}
+
 /// The wire: datagrams on their way, and the owner of each socket address.
 #[derive(Default)]
 struct Wire {
@@ -46,8 +53,8 @@ struct Wire {
     buffers: Option<Buffers>,
     /// Loses, repeats, reorders and damages packets; they are then not in the log.
     faults: Option<Faults>,
-    /// Datagrams that have arrived, and the beginnings of refused ones, by adapter.
-    inboxes: Vec<(VecDeque<Datagrams>, VecDeque<(Vec<u8>, Undelivered)>)>,
+    /// By adapter.
+    inboxes: Vec<Inbox>,
 }
 
 /// Socket buffers, with the room that Linux counts for a packet.
@@ -182,7 +189,7 @@ impl Wire {
             return true;
         }
         if let Some(owner) = self.owners.get(&destination) {
-            self.inboxes[*owner].0.push_back(datagrams);
+            self.inboxes[*owner].arrived.push_back(datagrams);
         } else if let Some(owner) = self.owners.get(&source) {
             let quoted = datagrams.packets.len().min(64);
             let quoted = datagrams.packets[..quoted].to_vec();
@@ -194,7 +201,7 @@ impl Wire {
                 true => Undelivered::NoPort,
                 false => Undelivered::NoHost,
             };
-            self.inboxes[*owner].1.push_back((quoted, reason));
+            self.inboxes[*owner].undelivered.push_back((quoted, reason));
         }
         true
     }
@@ -263,7 +270,7 @@ impl Port for SimulatedPort {
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
-        let arrived = lock(&self.wire).inboxes[self.number].0.pop_front()?;
+        let arrived = lock(&self.wire).inboxes[self.number].arrived.pop_front()?;
         let length = arrived.packets.len();
         buffer[..length].copy_from_slice(&arrived.packets);
         Some(Arrival {
@@ -274,7 +281,9 @@ impl Port for SimulatedPort {
     }
 
     fn undelivered(&self, buffer: &mut [u8]) -> Option<(usize, Undelivered)> {
-        let (quoted, reason) = lock(&self.wire).inboxes[self.number].1.pop_front()?;
+        let (quoted, reason) = lock(&self.wire).inboxes[self.number]
+            .undelivered
+            .pop_front()?;
         buffer[..quoted.len()].copy_from_slice(&quoted);
         Some((quoted.len(), reason))
     }
