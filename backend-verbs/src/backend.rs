@@ -15,6 +15,7 @@ use dat_core::time::Instant;
 
 use crate::attributes;
 use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
+use crate::completion_room::{self, Reservation, Reservations};
 use crate::connection::{Announced, Listener, Request};
 use crate::device::Port;
 use crate::directory::Directory;
@@ -66,6 +67,7 @@ pub struct VerbsBackend {
 /// A completion queue of the adapter.
 #[derive(Debug)]
 pub(crate) struct Queue {
+    /// First completion queue of the dispatcher.
     pub(crate) device: Arc<CompletionQueue>,
     pub(crate) marks: Arc<QueueMarks>,
 }
@@ -75,6 +77,8 @@ pub(crate) struct Queue {
 pub(crate) struct SharedQueue {
     pub(crate) token: u64,
     pub(crate) device: Arc<SharedReceiveQueue>,
+    /// Most buffers that it holds.
+    pub(crate) depth: u32,
 }
 
 impl VerbsBackend {
@@ -169,7 +173,7 @@ impl VerbsBackend {
     }
 
     /// Returns the most completions of `requests` requests.
-    fn completions_of(&self, requests: u32) -> u32 {
+    pub(crate) fn completions_of(&self, requests: u32) -> u32 {
         slots(requests, self.window_type(), self.port.limits.completions)
     }
 
@@ -177,14 +181,13 @@ impl VerbsBackend {
         self.domains.get(key.0).ok_or(BackendError::State)
     }
 
-    /// Returns the completion queue with a number, or the one without a dispatcher.
-    pub(crate) fn queue(
+    /// Returns the completion queue of a reservation, or the one for queue pairs without dispatcher.
+    pub(crate) fn queue_of(
         &mut self,
-        number: Option<u32>,
+        reservation: Option<&Reservation>,
     ) -> Result<Arc<CompletionQueue>, BackendError> {
-        if let Some(number) = number {
-            let queue = self.queues.get(&number).ok_or(BackendError::State)?;
-            return Ok(Arc::clone(&queue.device));
+        if let Some(reservation) = reservation {
+            return Ok(Arc::clone(reservation.queue()));
         }
         if let Some((sink, _)) = &self.sink {
             return Ok(Arc::clone(sink));
@@ -193,6 +196,59 @@ impl VerbsBackend {
         let sink = self.new_completion_queue(SINK, depth)?;
         self.sink = Some((Arc::clone(&sink), Batch::new()));
         Ok(sink)
+    }
+
+    /// Reserves room for completions of a queue pair; `None` without a dispatcher.
+    ///
+    /// A dispatcher without the room gets a further completion queue. `replaced` is the
+    /// reservation of the queue pair that the new one replaces.
+    ///
+    /// # Errors
+    /// - `State`: there is no queue with this number.
+    /// - `Resources`: no completion queue of the device has this room, or none is left.
+    pub(crate) fn reserve(
+        &mut self,
+        number: Option<u32>,
+        completions: u32,
+        replaced: Option<&Reservation>,
+    ) -> Result<Option<Reservation>, BackendError> {
+        let Some(number) = number else {
+            return Ok(None);
+        };
+        let queue = self.queues.get(&number).ok_or(BackendError::State)?;
+        if let Some(found) = Reservation::find(&queue.device, completions, replaced) {
+            return Ok(Some(found));
+        }
+        if completions > self.most_completions() {
+            return Err(BackendError::Resources);
+        }
+        let depth = completions.max(queue.device.depth());
+        let added = self.new_completion_queue(number as usize, signed(depth)?)?;
+        completion_room::append(&queue.device, &added);
+        queue.marks.arm_added(&added);
+        Ok(Some(Reservation::new(&added, completions)))
+    }
+
+    /// Reserves completions for all buffers of a shared receive queue at each queue pair that uses
+    /// it.
+    fn reserve_shared(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        for (_, pair) in self.pairs.iter_mut() {
+            if pair.request.shared_receive_queue == Some(key)
+                && let Some(receives) = &mut pair.reservations.receives
+            {
+                receives.resize(depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the most completions that a completion queue of the device holds.
+    fn most_completions(&self) -> u32 {
+        count(self.port.limits.completions).max(1)
     }
 
     pub(crate) fn known_queue(&self, number: Option<u32>) -> Option<&Queue> {
@@ -372,6 +428,7 @@ unsafe impl Backend for VerbsBackend {
         );
         Ok(VerbsCompletionQueue {
             device,
+            turn: None,
             batch: Batch::new(),
             marks,
             directory: Arc::clone(&self.directory),
@@ -396,6 +453,20 @@ unsafe impl Backend for VerbsBackend {
                 BackendError::NotSupported => BackendError::Resources,
                 other => other,
             })
+    }
+
+    /// Enlarges the first completion queue up to the device's limit.
+    ///
+    /// Queue pairs for which no completion queue has room get a further one.
+    fn reserve_completions(
+        &mut self,
+        queue: &mut VerbsCompletionQueue,
+        completions: u32,
+    ) -> Result<(), BackendError> {
+        if self.completions_of(completions) > self.most_completions() {
+            return Ok(());
+        }
+        self.resize_completion_queue(queue, completions)
     }
 
     fn destroy_completion_queue(&mut self, queue: VerbsCompletionQueue) {
@@ -431,7 +502,11 @@ unsafe impl Backend for VerbsBackend {
         )?;
         let device = Arc::new(device);
         let list = ReceiveList::for_shared(Arc::clone(&device), post, depth, segments)?;
-        self.shared_queues.insert(SharedQueue { token, device });
+        self.shared_queues.insert(SharedQueue {
+            token,
+            device,
+            depth,
+        });
         Ok((
             SharedReceiveQueueKey(key),
             VerbsReceiveQueue { list, owner: None },
@@ -445,7 +520,16 @@ unsafe impl Backend for VerbsBackend {
         depth: u32,
     ) -> Result<(), BackendError> {
         let queue = self.shared_queues.get(key.0).ok_or(BackendError::State)?;
-        queue.device.resize(depth.max(1))
+        let (device, old) = (Arc::clone(&queue.device), queue.depth);
+        let resized = self
+            .reserve_shared(key, depth)
+            .and_then(|()| device.resize(depth.max(1)));
+        match (&resized, self.shared_queues.get_mut(key.0)) {
+            (Ok(()), Some(queue)) => queue.depth = depth,
+            // The room before: part of it may be what was refused.
+            _ => self.reserve_shared(key, old)?,
+        }
+        resized
     }
 
     /// Arms the low watermark.
@@ -489,14 +573,14 @@ unsafe impl Backend for VerbsBackend {
         request: &QueuePairRequest,
     ) -> Result<QueuePair<VerbsSendQueue, VerbsReceiveQueue>, BackendError> {
         let key = self.pairs.next_key().ok_or(BackendError::Resources)?;
-        let device = self.make_pair(key, request)?;
+        let (device, reservations) = self.make_pair(key, request, &Reservations::default())?;
         let lists = self.send_list(&device, request).and_then(|send| {
             let own = request.shared_receive_queue.is_none();
             let receive = own.then(|| self.receive_list(&device, request));
             Ok((send, receive.transpose()?))
         });
         let (send, receive) = lists.inspect_err(|_| self.forget_pair(request, device.number()))?;
-        let pair = Pair::new(request, Arc::clone(&device));
+        let pair = Pair::new(request, Arc::clone(&device), reservations);
         let failure = Arc::clone(&pair.failure);
         self.pairs.insert(pair);
         Ok(QueuePair {

@@ -1,11 +1,12 @@
 //! Completion queues.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use dat_core::flags::DtoStatus;
 
+use crate::completion_room::{each, request_notifications};
 use crate::directory::Directory;
 use crate::hal::{Batch, CompletionQueue as Device, RECEIVED, WorkCompletion};
 use crate::signal::Signal;
@@ -53,12 +54,23 @@ impl QueueMarks {
     }
 
     /// Adds a queue pair that completes here; arms the device if that was deferred.
-    pub(crate) fn attach(&self, device: &Device, solicited_only: bool) {
+    pub(crate) fn attach(&self, first: &Arc<Device>, solicited_only: bool) {
         self.users.fetch_add(1, Ordering::SeqCst);
         if self.deferred.swap(false, Ordering::SeqCst) {
             self.narrow.store(solicited_only, Ordering::SeqCst);
             // A device that cannot be armed is polled whenever a caller looks.
-            let _armed = device.request_notification(solicited_only);
+            let _armed = request_notifications(first, solicited_only);
+        }
+    }
+
+    /// Arms a queue that was just added to the dispatcher's, if the others are armed.
+    ///
+    /// Its first queue pair does not exist yet, so nothing was missed.
+    pub(crate) fn arm_added(&self, added: &Device) {
+        // Either this sees a concurrent arming, or that sees the added queue.
+        fence(Ordering::SeqCst);
+        if self.armed.load(Ordering::SeqCst) && !self.deferred.load(Ordering::SeqCst) {
+            let _armed = added.request_notification(self.narrow.load(Ordering::SeqCst));
         }
     }
 
@@ -79,9 +91,15 @@ impl QueueMarks {
 }
 
 /// A completion queue of a device, which is polled for 16 completions at a time.
+///
+/// More queue pairs than one completion queue of the device has room for get further ones, which
+/// are polled in turn.
 #[derive(Debug)]
 pub struct VerbsCompletionQueue {
+    /// First completion queue of the dispatcher.
     pub(crate) device: Arc<Device>,
+    /// Completion queue that was polled last, if there are several.
+    pub(crate) turn: Option<Arc<Device>>,
     pub(crate) batch: Batch,
     pub(crate) marks: Arc<QueueMarks>,
     pub(crate) directory: Arc<Directory>,
@@ -89,6 +107,34 @@ pub struct VerbsCompletionQueue {
 }
 
 impl VerbsCompletionQueue {
+    /// Polls the device for a batch of completions; returns true if there were any.
+    ///
+    /// The batch must be empty.
+    #[inline(always)]
+    fn fill(&mut self) -> Result<bool, DeviceFailure> {
+        if self.device.next.get().is_some() {
+            return self.fill_in_turn();
+        }
+        self.device.fill(&mut self.batch)
+    }
+
+    /// Polls all completion queues of the dispatcher, from the one after the last polled.
+    ///
+    /// So a queue that is never empty does not hold up the others.
+    #[cold]
+    fn fill_in_turn(&mut self) -> Result<bool, DeviceFailure> {
+        for _ in each(&self.device) {
+            let next = self.turn.as_ref().and_then(|last| last.next.get());
+            let next = Arc::clone(next.unwrap_or(&self.device));
+            let filled = next.fill(&mut self.batch);
+            self.turn = Some(next);
+            if filled != Ok(false) {
+                return filled;
+            }
+        }
+        Ok(false)
+    }
+
     fn convert(&self, found: &WorkCompletion) -> Completion {
         let (mut status, mut solicited, mut queue_pair) = (DtoStatus::Success, false, 0);
         if found.status != 0 || found.opcode & RECEIVED != 0 {
@@ -152,8 +198,13 @@ impl VerbsCompletionQueue {
 
 impl CompletionQueue for VerbsCompletionQueue {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        let next = self.device.next(&mut self.batch);
-        match next.map_err(|failure| self.note_nonsense(failure))? {
+        if self.batch.is_broken() {
+            return Err(self.note_nonsense(DeviceFailure::Broken));
+        }
+        if self.batch.is_empty() {
+            self.fill().map_err(|failure| self.note_nonsense(failure))?;
+        }
+        match self.batch.take() {
             Some(found) => Ok(Some(self.convert(&found))),
             None if self.marks.overrun.load(Ordering::Relaxed) => {
                 Err(DeviceFailure::CompletionQueueOverrun)
@@ -165,7 +216,7 @@ impl CompletionQueue for VerbsCompletionQueue {
     // A lost completion is not seen here: the control event that reports it makes the core poll.
     #[inline(always)]
     fn peek(&mut self) -> Peek {
-        if self.batch.is_empty() && self.device.fill(&mut self.batch).is_err() {
+        if self.batch.is_empty() && self.fill().is_err() {
             return Peek::Other;
         }
         let (directory, marks) = (&self.directory, &self.marks);
@@ -196,8 +247,9 @@ impl CompletionQueue for VerbsCompletionQueue {
             }
             self.marks.narrow.store(solicited_only, Ordering::SeqCst);
             // A device that cannot be armed never notifies, so the caller has to poll again.
-            let armed = self.device.request_notification(solicited_only);
-            let nothing_new = self.device.fill(&mut self.batch) == Ok(false);
+            fence(Ordering::SeqCst);
+            let armed = request_notifications(&self.device, solicited_only);
+            let nothing_new = self.fill() == Ok(false);
             if armed && nothing_new && !self.marks.overrun.load(Ordering::Relaxed) {
                 return Armed::Armed;
             }
@@ -254,6 +306,7 @@ fn failure(code: u32) -> DtoStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::completion_room::append;
     use crate::directory::Leaves;
     use crate::hal::fake::Device as Fake;
 
@@ -262,6 +315,7 @@ mod tests {
     fn queue(device: &Fake) -> VerbsCompletionQueue {
         VerbsCompletionQueue {
             device: device.completion_queue(),
+            turn: None,
             batch: Batch::new(),
             marks: Arc::default(),
             directory: Arc::new(Directory::new(Leaves::default())),
@@ -430,6 +484,69 @@ mod tests {
                 assert_eq!(found.queue_pair, token, "{number:#x}");
             }
         }
+    }
+
+    /// Queues of one dispatcher are polled in turn; a full one does not hold up the others.
+    ///
+    /// Spec: DTO-11
+    #[test]
+    fn several_queues_are_polled_in_turn() {
+        let devices = [Fake::new(), Fake::new(), Fake::new()];
+        let mut queue = queue(&devices[0]);
+        for added in &devices[1..] {
+            append(&queue.device, &added.completion_queue());
+        }
+        let complete = |device: usize, tokens: core::ops::Range<u64>| {
+            tokens.for_each(|token| devices[device].complete(completion(token, 0, 0)));
+        };
+        complete(0, 0..40);
+        complete(2, 100..120);
+        let mut peeked = false;
+        let mut tokens = core::iter::from_fn(|| {
+            peeked = !peeked;
+            if peeked {
+                match queue.peek() {
+                    Peek::Success { token, .. } => {
+                        queue.skip();
+                        return Some(token);
+                    }
+                    other => assert_eq!(other, Peek::Empty),
+                }
+            }
+            Some(queue.poll().expect("sound")?.token)
+        });
+        let expected = (0..16).chain(100..116).chain(16..32).chain(116..120);
+        assert!(tokens.by_ref().take(52).eq(expected));
+        complete(1, 50..51);
+        assert!(tokens.eq((32..40).chain(50..51)));
+    }
+
+    /// Spec: EVW-08
+    #[test]
+    fn several_queues_are_armed_together() {
+        let devices = [Fake::new(), Fake::new(), Fake::new()];
+        let mut queue = queue(&devices[0]);
+        let add = |queue: &VerbsCompletionQueue, device: &Fake| {
+            let added = device.completion_queue();
+            append(&queue.device, &added);
+            queue.marks.arm_added(&added);
+        };
+        add(&queue, &devices[1]);
+        assert_eq!(queue.arm(false), Armed::Armed);
+        add(&queue, &devices[2]);
+        let notifications = || devices.each_ref().map(Fake::notifications);
+        assert_eq!(notifications(), [vec![], vec![], vec![]], "no queue pair yet");
+        queue.marks.attach(&queue.device, true);
+        assert_eq!(notifications(), [vec![true], vec![true], vec![true]]);
+        // The last one of four has a completion: nothing to wait for.
+        let last = Fake::new();
+        add(&queue, &last);
+        assert_eq!(last.notifications(), [true], "armed as the others are");
+        last.complete(completion(1, 0, 0));
+        assert_eq!(queue.arm(false), Armed::Missed);
+        assert_eq!(last.notifications(), [true, false]);
+        assert_eq!(take(&mut queue), [false]);
+        assert_eq!(queue.arm(false), Armed::Armed);
     }
 
     /// Spec: DTO-12

@@ -70,6 +70,7 @@
 mod attributes;
 mod backend;
 mod completion_queue;
+mod completion_room;
 mod connection;
 mod device;
 mod directory;

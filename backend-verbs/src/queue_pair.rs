@@ -7,6 +7,7 @@ use dat_core::backend::{BackendError, PrivateData, QueuePairKey, QueuePairReques
 use dat_core::flags::CompletionFlags;
 
 use crate::backend::{VerbsBackend, count};
+use crate::completion_room::Reservations;
 use crate::directory::Directory;
 use crate::hal::{
     ConnectionId, QueuePair as Device, QueuePairPlan, ReceiveList, SendList, WindowType,
@@ -47,10 +48,16 @@ pub(crate) struct Pair {
     pub(crate) private_data: PrivateData,
     /// Active side: request that goes ahead with the tail of long private data.
     pub(crate) ahead: Option<(ConnectionId, PrivateData)>,
+    /// Room for its completions.
+    pub(crate) reservations: Reservations,
 }
 
 impl Pair {
-    pub(crate) fn new(request: &QueuePairRequest, device: Arc<Device>) -> Self {
+    pub(crate) fn new(
+        request: &QueuePairRequest,
+        device: Arc<Device>,
+        reservations: Reservations,
+    ) -> Self {
         Self {
             request: *request,
             device,
@@ -59,6 +66,7 @@ impl Pair {
             id: None,
             private_data: PrivateData::new(),
             ahead: None,
+            reservations,
         }
     }
 
@@ -119,22 +127,31 @@ impl VerbsBackend {
         self.objects.forget_queue_pair(number);
     }
 
-    /// Creates the device's queue pair for a request.
+    /// Creates the device's queue pair for a request, with room for its completions.
+    ///
+    /// `replaced` are the reservations of the queue pair that it replaces.
     pub(crate) fn make_pair(
         &mut self,
         key: usize,
         request: &QueuePairRequest,
-    ) -> Result<Arc<Device>, BackendError> {
-        let request_queue = self.queue(request.request_queue)?;
-        let receive_queue = self.queue(request.receive_queue)?;
-        let shared = match request.shared_receive_queue {
-            None => None,
+        replaced: &Reservations,
+    ) -> Result<(Arc<Device>, Reservations), BackendError> {
+        let attributes = &request.attributes;
+        let (shared, receives) = match request.shared_receive_queue {
+            None => (None, count(attributes.max_recv_dtos)),
             Some(key) => {
                 let queue = self.shared_queues.get(key.0).ok_or(BackendError::State)?;
-                Some(Arc::clone(&queue.device))
+                (Some(Arc::clone(&queue.device)), queue.depth)
             }
         };
-        let attributes = &request.attributes;
+        let completed = self.completions_of(count(attributes.max_request_dtos));
+        let requests = replaced.requests.as_ref();
+        let reservations = Reservations {
+            requests: self.reserve(request.request_queue, completed, requests)?,
+            receives: self.reserve(request.receive_queue, receives, replaced.receives.as_ref())?,
+        };
+        let request_queue = self.queue_of(reservations.requests.as_ref())?;
+        let receive_queue = self.queue_of(reservations.receives.as_ref())?;
         let requests = slots(
             count(attributes.max_request_dtos),
             self.window_type(),
@@ -172,7 +189,7 @@ impl VerbsBackend {
         if let Some(queue) = self.known_queue(request.request_queue) {
             queue.marks.attach(&queue.device, false);
         }
-        Ok(Arc::new(device))
+        Ok((Arc::new(device), reservations))
     }
 
     pub(crate) fn send_list(
@@ -210,7 +227,30 @@ impl VerbsBackend {
         request: &QueuePairRequest,
         keep_receives: bool,
     ) -> Result<(), BackendError> {
-        let device = self.make_pair(key.0, request)?;
+        let replaced = self
+            .pairs
+            .get_mut(key.0)
+            .map(|old| std::mem::take(&mut old.reservations))
+            .unwrap_or_default();
+        let outcome = self.replace_reserved(key, send, receive, request, keep_receives, &replaced);
+        if outcome.is_err()
+            && let Some(old) = self.pairs.get_mut(key.0)
+        {
+            old.reservations = replaced;
+        }
+        outcome
+    }
+
+    fn replace_reserved(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut VerbsSendQueue,
+        receive: Option<&mut VerbsReceiveQueue>,
+        request: &QueuePairRequest,
+        keep_receives: bool,
+        replaced: &Reservations,
+    ) -> Result<(), BackendError> {
+        let (device, reservations) = self.make_pair(key.0, request, replaced)?;
         let undo = |backend: &Self, error| {
             backend.forget_pair(request, device.number());
             error
@@ -228,7 +268,7 @@ impl VerbsBackend {
         if let (Some(old), Some(new), true) = (&receive, &mut receive_list, keep_receives) {
             old.list.repeat_on(new).map_err(|error| undo(self, error))?;
         }
-        let pair = Pair::new(request, Arc::clone(&device));
+        let pair = Pair::new(request, Arc::clone(&device), reservations);
         send.list = send_list;
         send.number = device.number();
         if let (Some(queue), Some(list)) = (receive, receive_list) {

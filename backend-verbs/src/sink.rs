@@ -89,6 +89,7 @@ impl Sink {
         marks.serves_shared.store(self.shared, Ordering::Relaxed);
         VerbsCompletionQueue {
             device: self.device.completion_queue(),
+            turn: None,
             batch: Batch::new(),
             marks: Arc::new(marks),
             directory: Arc::clone(&self.directory),

@@ -2,7 +2,8 @@
 
 use core::mem::{MaybeUninit, offset_of};
 use core::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 
 use dat_core::backend::{BackendError, DeviceFailure, Peek};
 use rdma_sys::{ibv_cq, ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_wc, ibv_wc_opcode};
@@ -23,6 +24,10 @@ pub(crate) struct CompletionQueue {
     notify: Notify,
     /// Owner that keeps the device open; `None` for a borrowed queue, which `drop` leaves alive.
     owner: Option<Arc<CompletionChannel>>,
+    /// Completions reserved for the queue pairs on it.
+    pub(crate) reserved: AtomicU32,
+    /// Next completion queue of the same dispatcher.
+    pub(crate) next: OnceLock<Arc<Self>>,
 }
 
 // SAFETY: libibverbs lets any thread use its objects.
@@ -100,8 +105,13 @@ impl Batch {
         unsafe { &*self.entries.as_ptr().add(self.next as usize).cast() }
     }
 
+    /// Returns true if the device reported a number of completions that cannot be.
+    pub(crate) const fn is_broken(&self) -> bool {
+        self.nonsense
+    }
+
     /// Takes the next completion.
-    fn take(&mut self) -> Option<WorkCompletion> {
+    pub(crate) fn take(&mut self) -> Option<WorkCompletion> {
         if self.is_empty() {
             return None;
         }
@@ -202,6 +212,8 @@ impl CompletionQueue {
             poll,
             notify,
             owner: Some(Arc::clone(channel)),
+            reserved: AtomicU32::new(0),
+            next: OnceLock::new(),
         })
     }
 
@@ -212,6 +224,8 @@ impl CompletionQueue {
             poll,
             notify,
             owner: None,
+            reserved: AtomicU32::new(0),
+            next: OnceLock::new(),
         }
     }
 
@@ -222,17 +236,6 @@ impl CompletionQueue {
     /// Returns the descriptor of its channel.
     pub(crate) fn fd(&self) -> Option<i32> {
         self.owner.as_ref().map(|channel| channel.fd())
-    }
-
-    /// Takes the next completion from the batch, which it refills if it is empty.
-    pub(crate) fn next(&self, batch: &mut Batch) -> Result<Option<WorkCompletion>, DeviceFailure> {
-        if batch.nonsense {
-            return Err(DeviceFailure::Broken);
-        }
-        if batch.is_empty() {
-            self.fill(batch)?;
-        }
-        Ok(batch.take())
     }
 
     /// Polls up to a batch of completions; returns true if there were any.

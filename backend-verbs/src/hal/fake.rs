@@ -186,6 +186,13 @@ impl Device {
         }
     }
 
+    /// Makes a device whose completion queue holds `depth` completions.
+    pub(crate) fn with_completions(depth: i32) -> Self {
+        let mut device = Self::new();
+        device.completion_queue.cqe = depth;
+        device
+    }
+
     /// Makes a region, which must be released before the device.
     pub(crate) fn region(&self) -> Region {
         let mut region = zeroed::<ibv_mr>();

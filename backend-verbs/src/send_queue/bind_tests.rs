@@ -44,6 +44,7 @@ impl Bench {
             queue: queue(&device, &objects, 17),
             completions: VerbsCompletionQueue {
                 device: device.completion_queue(),
+                turn: None,
                 batch: Batch::new(),
                 marks: Arc::new(QueueMarks::default()),
                 directory: Arc::new(Directory::new(Leaves::default())),

@@ -502,6 +502,21 @@ pub unsafe trait Backend {
         Err(BackendError::Resources)
     }
 
+    /// Makes room for the most completions that queue pairs can have outstanding here.
+    ///
+    /// Called before a queue pair is created or changed. A backend that makes this room with each
+    /// queue pair need not do so here. The default resizes the queue.
+    ///
+    /// # Errors
+    /// As [`resize_completion_queue`](Self::resize_completion_queue).
+    fn reserve_completions(
+        &mut self,
+        queue: &mut Self::CompletionQueue,
+        completions: u32,
+    ) -> Result<(), BackendError> {
+        self.resize_completion_queue(queue, completions)
+    }
+
     /// Destroys a completion queue that no queue pair uses.
     fn destroy_completion_queue(&mut self, queue: Self::CompletionQueue);
 

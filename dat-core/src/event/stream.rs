@@ -75,7 +75,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     if capacity > queue.depth {
                         if let Some(completions) = &mut queue.completions {
                             backend
-                                .resize_completion_queue(completions, capacity)
+                                .reserve_completions(completions, capacity)
                                 .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
                         }
                         queue.depth = capacity;
@@ -112,7 +112,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if capacity > queue.depth {
                 if let Some(completions) = &mut queue.completions {
                     backend
-                        .resize_completion_queue(completions, capacity)
+                        .reserve_completions(completions, capacity)
                         .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
                 }
                 queue.depth = capacity;

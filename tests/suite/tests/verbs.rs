@@ -147,6 +147,84 @@ fn short_requests_carry_their_data() {
     }
 }
 
+/// Endpoints of one dispatcher may have more completions than a completion queue of the device.
+///
+/// Each is reported once, to polls and to a waiting thread.
+///
+/// Spec: DTO-11, DTO-13, EVW-01, EVW-08
+#[test]
+fn a_dispatcher_takes_more_endpoints_than_one_completion_queue() {
+    let bed = VerbsBed::new();
+    let net = Net::new(&bed);
+    let [(near, _), (far, mut waits)] = ends(&net, 1);
+    let about = granted(near.ia_query(IaFields::all(), ProviderFields::empty()));
+    if about.ia.vendor_name != "soft-RoCE" {
+        println!("other devices have room for more than is worth a test");
+        return;
+    }
+    let each = 4000;
+    let pairs = usize::try_from(2 * about.ia.max_evd_qlen / each).expect("a count") + 2;
+    let options = PartyOptions::with(|attributes| {
+        attributes.max_request_dtos = each;
+        attributes.max_recv_dtos = each;
+    });
+    let firsts = [&near, &far].map(|ia| Party::new(ia, &options));
+    let parties: Vec<[Party<VerbsBed>; 2]> = (1..pairs)
+        .map(|_| {
+            firsts.each_ref().map(|first| Party {
+                ep: granted(first.ia.ep_create(
+                    Some(first.zone),
+                    Some(first.receive),
+                    Some(first.request),
+                    Some(first.connect),
+                    &options.attributes,
+                )),
+                ..first.clone()
+            })
+        })
+        .chain([firsts.clone()])
+        .collect();
+    for [left, right] in &parties {
+        net.connect(left, right);
+    }
+    // All at once, so that completions wait in every queue.
+    for (cookie, [left, right]) in (0..).zip(&parties) {
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
+        left.send_from(&[left.memory.segment(0, 8)], cookie);
+    }
+    let [left, right] = &firsts;
+    let mut seen = vec![(0, 0); pairs];
+    for _ in 0..pairs {
+        let sent = net.request_completion(left);
+        assert_eq!(sent.status, DtoStatus::Success);
+        assert_eq!(sent.ep, parties[sent.cookie as usize][0].ep);
+        seen[sent.cookie as usize].0 += 1;
+        let waited = granted(far.evd_wait_until(right.receive, 1, soon(20_000), &mut waits[0]));
+        let Event::Dto(received) = waited.event else {
+            panic!("{waited:?}");
+        };
+        assert_eq!(received.status, DtoStatus::Success);
+        assert_eq!(received.ep, parties[received.cookie as usize][1].ep);
+        seen[received.cookie as usize].1 += 1;
+    }
+    assert_eq!(seen, vec![(1, 1); pairs]);
+    // Each alone wakes a thread that sleeps.
+    let (far, evd, wait) = (&*far, right.receive, &mut waits[0]);
+    for (cookie, [left, right]) in (0..).zip(&parties) {
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
+        let (ia, ep, segment) = (&*near, left.ep, left.memory.segment(0, 8));
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(20));
+                granted(ia.post_send(ep, &[segment], cookie, CompletionFlags::empty()));
+            });
+            let waited = granted(far.evd_wait_until(evd, 1, soon(20_000), wait));
+            assert!(matches!(waited.event, Event::Dto(done) if done.cookie == cookie));
+        });
+        net.success(left, cookie);
+    }
+}
+
 /// Threads post and wait on both adapters at once; no completion is lost, doubled or mixed up.
 ///
 /// Spec: EVW-01, DTO-11

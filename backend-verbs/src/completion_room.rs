@@ -1,0 +1,162 @@
+//! Room in the completion queues of a dispatcher.
+//!
+//! A completion queue of the device must not overrun, so a queue pair reserves room for the most
+//! completions that it can have outstanding. A dispatcher whose completion queue is full gets
+//! another one.
+
+use std::iter::successors;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dat_core::backend::BackendError;
+
+use crate::hal::CompletionQueue;
+
+/// Room for completions of a queue pair, which its drop gives back.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    queue: Arc<CompletionQueue>,
+    count: u32,
+}
+
+impl Reservation {
+    /// Reserves room in the first completion queue that has it; `None` if none has.
+    ///
+    /// Needs the control lock. `replaced` is the reservation of the queue pair that the new one
+    /// replaces; its room counts as free.
+    pub(crate) fn find(
+        first: &Arc<CompletionQueue>,
+        count: u32,
+        replaced: Option<&Self>,
+    ) -> Option<Self> {
+        each(first).find_map(|queue| {
+            let freed = replaced
+                .filter(|old| Arc::ptr_eq(&old.queue, queue))
+                .map_or(0, |old| old.count);
+            let others = queue.reserved.load(Ordering::Relaxed).saturating_sub(freed);
+            let fits = count <= queue.depth().saturating_sub(others);
+            fits.then(|| Self::new(queue, count))
+        })
+    }
+
+    /// Reserves room in a completion queue, whether it has it or not.
+    pub(crate) fn new(queue: &Arc<CompletionQueue>, count: u32) -> Self {
+        queue.reserved.fetch_add(count, Ordering::Relaxed);
+        Self {
+            queue: Arc::clone(queue),
+            count,
+        }
+    }
+
+    /// Returns the completion queue.
+    pub(crate) const fn queue(&self) -> &Arc<CompletionQueue> {
+        &self.queue
+    }
+
+    /// Changes the number of completions, for the new size of a shared receive queue.
+    ///
+    /// # Errors
+    /// `Resources`: the completion queue has no room for more.
+    pub(crate) fn resize(&mut self, count: u32) -> Result<(), BackendError> {
+        let others = self.queue.reserved.load(Ordering::Relaxed).saturating_sub(self.count);
+        if count > self.count && count > self.queue.depth().saturating_sub(others) {
+            return Err(BackendError::Resources);
+        }
+        self.queue.reserved.store(others.saturating_add(count), Ordering::Relaxed);
+        self.count = count;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.queue.reserved.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
+/// Reservations of a queue pair; none where completions go to no dispatcher.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    pub(crate) requests: Option<Reservation>,
+    pub(crate) receives: Option<Reservation>,
+}
+
+/// Appends a completion queue to those of a dispatcher. Needs the control lock.
+pub(crate) fn append(first: &Arc<CompletionQueue>, added: &Arc<CompletionQueue>) {
+    let last = each(first).last().unwrap_or(first);
+    // The last one has no next, and the control lock keeps others from setting it.
+    let _set = last.next.set(Arc::clone(added));
+}
+
+/// Returns the completion queues of a dispatcher, from its first one on.
+pub(crate) fn each(first: &Arc<CompletionQueue>) -> impl Iterator<Item = &Arc<CompletionQueue>> {
+    successors(Some(first), |queue| queue.next.get())
+}
+
+/// Arms all completion queues of a dispatcher; returns false if the device refuses one.
+pub(crate) fn request_notifications(first: &Arc<CompletionQueue>, solicited_only: bool) -> bool {
+    each(first).fold(true, |armed, queue| queue.request_notification(solicited_only) && armed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hal::fake::Device as Fake;
+
+    fn reserved(queue: &CompletionQueue) -> u32 {
+        queue.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Spec: DTO-13
+    #[test]
+    fn room_is_found_in_the_first_queue_that_has_it_and_comes_back() {
+        let devices = [Fake::with_completions(10), Fake::with_completions(6)];
+        let [first, second] = devices.each_ref().map(Fake::completion_queue);
+        let six = Reservation::find(&first, 6, None).expect("room for ten");
+        assert!(Reservation::find(&first, 5, None).is_none(), "four are left");
+        append(&first, &second);
+        assert_eq!(each(&first).count(), 2);
+        let five = Reservation::find(&first, 5, None).expect("room for six in the second");
+        assert!(Arc::ptr_eq(five.queue(), &second));
+        let four = Reservation::find(&first, 4, None).expect("room in the first");
+        assert!(Arc::ptr_eq(four.queue(), &first));
+        assert_eq!([reserved(&first), reserved(&second)], [10, 5]);
+        assert!(Reservation::find(&first, 2, None).is_none());
+        drop(six);
+        assert_eq!([reserved(&first), reserved(&second)], [4, 5]);
+        let again = Reservation::find(&first, 6, None).expect("the room is free again");
+        assert!(Arc::ptr_eq(again.queue(), &first));
+    }
+
+    /// Spec: DTO-13
+    #[test]
+    fn a_replacement_may_take_the_room_that_it_frees() {
+        let device = Fake::with_completions(10);
+        let queue = device.completion_queue();
+        let old = Reservation::find(&queue, 8, None).expect("room");
+        assert!(Reservation::find(&queue, 8, None).is_none());
+        assert!(Reservation::find(&queue, 11, Some(&old)).is_none());
+        let new = Reservation::find(&queue, 10, Some(&old)).expect("room without the old one");
+        drop(old);
+        assert_eq!(reserved(&queue), 10);
+        drop(new);
+        assert_eq!(reserved(&queue), 0);
+    }
+
+    /// Spec: SRZ-01
+    #[test]
+    fn a_reservation_grows_as_far_as_its_queue_has_room() {
+        let device = Fake::with_completions(10);
+        let queue = device.completion_queue();
+        let mut shared = Reservation::find(&queue, 4, None).expect("room");
+        let other = Reservation::find(&queue, 3, None).expect("room");
+        assert_eq!(shared.resize(8), Err(BackendError::Resources));
+        assert_eq!(reserved(&queue), 7);
+        assert_eq!(shared.resize(7), Ok(()));
+        assert!(Reservation::find(&queue, 1, None).is_none());
+        assert_eq!(shared.resize(2), Ok(()));
+        assert_eq!(reserved(&queue), 5);
+        drop((shared, other));
+        assert_eq!(reserved(&queue), 0);
+    }
+}
