@@ -177,7 +177,7 @@ fn a_dispatcher_takes_more_endpoints_than_one_completion_queue() {
                     Some(first.receive),
                     Some(first.request),
                     Some(first.connect),
-                    &options.attributes,
+                    Some(&options.attributes),
                 )),
                 ..first.clone()
             })
