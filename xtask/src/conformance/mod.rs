@@ -76,7 +76,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         if options.published && !backend.features.is_empty() {
             backend.published = Some(matrix::published_ids(&published, &backend.name)?);
         } else if let Some(target) = &backend.target {
-            backend.listed = listed_tests(workspace, target, &backend.features)?;
+            backend.listed = listed_tests(workspace, target, &backend.features, options.published)?;
             let unknown = backend.leave_out_exceptions();
             if !unknown.is_empty() {
                 bail!(
@@ -163,20 +163,19 @@ fn listed_tests(
     workspace: &Workspace,
     target: &str,
     features: &[String],
+    short: bool,
 ) -> Result<BTreeSet<String>> {
     let shell = &workspace.shell;
     let features = features.join(",");
-    let scope = [
-        "--package",
-        SUITE,
-        "--test",
-        target,
-        "--features",
-        &features,
-    ];
+    // Without features, the target is the one that the step `test` built.
+    let scope: &[&str] = match (features.is_empty(), short) {
+        (true, true) => &[],
+        (true, false) => &["--workspace"],
+        (false, _) => &["--package", SUITE, "--features", &features],
+    };
     let output = cmd!(
         shell,
-        "cargo test --quiet {scope...} -- --list --format terse"
+        "cargo test --quiet --test {target} {scope...} -- --list --format terse"
     )
     .read()?;
     Ok(output
