@@ -3,6 +3,8 @@
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use core::num::NonZero;
+use core::time::Duration;
 use std::io;
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
@@ -57,27 +59,69 @@ pub(crate) fn representative(family: IpAddr) -> IpAddr {
     }
 }
 
+/// Address of an adapter, with the options that its text can give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RoceAddress {
+    /// Address of the sockets. Port 0 stands for 4791, or a free one if that is taken.
+    pub socket: SocketAddr,
+    /// Silence of a peer after which an idle connection is probed (ROCE-53).
+    pub keep_alive: Option<Duration>,
+}
+
+impl From<SocketAddr> for RoceAddress {
+    fn from(socket: SocketAddr) -> Self {
+        Self {
+            socket,
+            keep_alive: None,
+        }
+    }
+}
+
 /// Parses the address of an adapter.
 ///
 /// The forms are `IP`, `[IPv6]`, `IPv6%INTERFACE` for a link-local address, `localhost`, or the
-/// name of an interface. `?udp=PORT` may follow; without it, the port is 0. `0.0.0.0` stands for
-/// all IPv4 addresses of this host, `::` for all addresses. Neither reaches link-local peers.
+/// name of an interface. `0.0.0.0` stands for all IPv4 addresses of this host, `::` for all
+/// addresses. Neither reaches link-local peers.
+///
+/// Options may follow: `?udp=PORT`, `?keep-alive=SECONDS`, or both with `&` between them.
 ///
 /// # Errors
 /// - `InvalidInput`: the text has another form.
 /// - `AddrNotAvailable`: no interface has the name, or it has no address.
-pub fn parse_address(text: &str) -> io::Result<SocketAddr> {
-    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_string());
-    let (host, port) = match text.split_once('?') {
-        Some((host, option)) => {
-            let port = option.strip_prefix("udp=").map(str::parse);
-            let Some(Ok(port)) = port else {
-                return Err(invalid("the option of an address is `?udp=PORT`"));
-            };
-            (host, port)
-        }
-        None => (text, 0),
+pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
+    let (host, options) = match text.split_once('?') {
+        Some((host, options)) => (host, Some(options)),
+        None => (text, None),
     };
+    let (mut port, mut keep_alive) = (None, None);
+    for option in options.into_iter().flat_map(|options| options.split('&')) {
+        let value = option.split_once('=');
+        let known = match value {
+            Some(("udp", value)) => value
+                .parse()
+                .is_ok_and(|value| port.replace(value).is_none()),
+            Some(("keep-alive", value)) => value.parse().is_ok_and(|seconds: NonZero<u32>| {
+                let period = Duration::from_secs(seconds.get().into());
+                keep_alive.replace(period).is_none()
+            }),
+            _ => false,
+        };
+        if !known {
+            return Err(invalid(
+                "the options of an address are `udp=PORT` and `keep-alive=SECONDS`",
+            ));
+        }
+    }
+    let socket = parse_host(host, port.unwrap_or(0))?;
+    Ok(RoceAddress { socket, keep_alive })
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why.to_string())
+}
+
+fn parse_host(host: &str, port: u16) -> io::Result<SocketAddr> {
     let host = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
@@ -167,7 +211,11 @@ mod tests {
 
     #[test]
     fn addresses_of_adapters_are_ip_addresses_with_a_port() {
-        let parsed = |text| parse_address(text).map(|address| address.to_string()).ok();
+        let parsed = |text| {
+            parse_address(text)
+                .map(|address| address.socket.to_string())
+                .ok()
+        };
         assert_eq!(parsed("10.0.0.1").as_deref(), Some("10.0.0.1:0"));
         assert_eq!(
             parsed("localhost?udp=4791").as_deref(),
@@ -176,12 +224,34 @@ mod tests {
         assert_eq!(parsed("[::1]?udp=5").as_deref(), Some("[::1]:5"));
         assert_eq!(parsed("::").as_deref(), Some("[::]:0"));
         assert_eq!(parsed("fe80::1%7?udp=5").as_deref(), Some("[fe80::1%7]:5"));
+        for (text, seconds) in [
+            ("::1?keep-alive=10", 10),
+            ("::1?udp=5&keep-alive=1", 1),
+            ("::1?keep-alive=4294967295&udp=5", u32::MAX),
+        ] {
+            let address = parse_address(text).expect(text);
+            let period = Duration::from_secs(seconds.into());
+            assert_eq!(address.keep_alive, Some(period), "{text}");
+            let port = if text.contains("udp") { 5 } else { 0 };
+            assert_eq!(address.socket.port(), port, "{text}");
+        }
+        assert_eq!(
+            parse_address("::1?udp=5").expect("one option").keep_alive,
+            None
+        );
         let refused = |text| parse_address(text).err().map(|error| error.kind());
         for wrong in [
             "10.0.0.1:5?",
             "::1?tcp=5",
             "::1?udp=",
             "::1?udp=70000",
+            "::1?",
+            "::1?udp=5&",
+            "::1?udp=5&udp=5",
+            "::1?keep-alive=0",
+            "::1?keep-alive=1s",
+            "::1?keep-alive=4294967296",
+            "::1?keep-alive=1&keep-alive=1",
             "fe80::1",
             "10.0.0.1%1",
         ] {
@@ -200,7 +270,8 @@ mod tests {
             .find(|one| one.flags.contains(InterfaceFlags::IFF_LOOPBACK))
             .expect("a loop-back interface");
         let address = parse_address(&alloc::format!("{}?udp=9", loopback.interface_name));
-        assert_eq!(address.expect("an address").to_string(), "127.0.0.1:9");
+        let address = address.expect("an address");
+        assert_eq!(address.socket.to_string(), "127.0.0.1:9");
     }
 
     #[test]

@@ -38,7 +38,7 @@ mod udp;
 mod wait;
 
 #[cfg(feature = "udp")]
-pub use address::{addresses, parse_address, wildcard};
+pub use address::{RoceAddress, addresses, parse_address, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]

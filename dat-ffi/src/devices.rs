@@ -3,11 +3,11 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
+
 use std::sync::{Mutex, PoisonError};
 
 use backend_mock::{Fabric, FabricOptions, FabricThread, NodeOptions};
-use backend_roce::{RoceBackend, RoceOptions};
+use backend_roce::{RoceAddress, RoceBackend, RoceOptions};
 use dat_core::attributes::IaAddress;
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
@@ -119,9 +119,9 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
 }
 
 /// Returns the address of an adapter; that of none stands for all addresses.
-fn roce_address(text: &str) -> io::Result<SocketAddr> {
+fn roce_address(text: &str) -> io::Result<RoceAddress> {
     if text.is_empty() {
-        return Ok(backend_roce::wildcard());
+        return Ok(backend_roce::wildcard().into());
     }
     backend_roce::parse_address(text)
 }
@@ -288,8 +288,9 @@ fn roce(address: &str, async_evd_min_qlen: i32) -> Result<Device> {
         }
     };
     let at = roce_address(address).map_err(not_there)?;
-    let options = RoceOptions::random().map_err(not_there)?;
-    let backend = RoceBackend::open(at, options).map_err(not_there)?;
+    let mut options = RoceOptions::random().map_err(not_there)?;
+    options.keep_alive = at.keep_alive;
+    let backend = RoceBackend::open(at.socket, options).map_err(not_there)?;
     let driver = backend.driver();
     Opened::open(backend, driver, async_evd_min_qlen).map(Device::Roce)
 }

@@ -281,7 +281,8 @@ impl Endpoint {
 
     /// Waits until either side has ended the connection; returns how.
     ///
-    /// A peer that vanishes is noticed only by a Send, Write or Read in flight.
+    /// A peer that vanishes is noticed only by a Send, Write or Read in flight, and by the keep-alive
+    /// of an address of `roce`.
     pub fn ended(&self) -> Ended {
         Ended(Arc::clone(&self.link))
     }

@@ -82,8 +82,13 @@
 //! | address | device | peers |
 //! |---|---|---|
 //! | `mock://NAME` | an adapter in this process, see [`Network`] | `NAME:PORT` |
-//! | `roce://IP`, `roce://IP?udp=PORT` (feature `roce`) | RoCEv2 in software, at an address of this host | `HOST:PORT` |
+//! | `roce://IP`, `roce://INTERFACE` (feature `roce`) | RoCEv2 in software, at an address of this host | `HOST:PORT` |
 //! | `verbs://NAME` (feature `verbs`) | a port of an RDMA device: `rxe0`, `mlx5_0:2` | `HOST:PORT` |
+//!
+//! An address of `roce` may end with `?udp=PORT`, the UDP port of the connections that it makes,
+//! `?keep-alive=SECONDS`, or both with `&` between them. With the latter, an idle connection whose
+//! peer is silent for that time is probed, and breaks if the peer does not answer. Without it, only
+//! a request notices that a peer is gone.
 //!
 //! The `PORT` of a peer is the connection qualifier. Other schemes are refused with an error that
 //! names the feature, if there is one. [`Adapter::from_backend`] opens every other backend; its

@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 use crate::ringing::Ringing;
 
 /// Form of the device in an address.
-const FORM: &str = "`roce://IP` or `roce://INTERFACE`, with `?udp=PORT` or not";
+const FORM: &str =
+    "`roce://IP` or `roce://INTERFACE`, with `?udp=PORT&keep-alive=SECONDS` or a part of it";
 
 /// Opens an adapter at an address of this host.
 ///
@@ -21,7 +22,8 @@ pub(crate) fn open(name: &str) -> Result<(RoceBackend, Ringing)> {
     let mut options = RoceOptions::random().map_err(Error::System)?;
     // For ever: a sender waits for a receive, as on the networks of this process.
     options.not_ready_retries = 7;
-    let backend = RoceBackend::open(address, options).map_err(Error::System)?;
+    options.keep_alive = address.keep_alive;
+    let backend = RoceBackend::open(address.socket, options).map_err(Error::System)?;
     let device = Ringing::default();
     backend.on_event(device.ring());
     Ok((backend, device))

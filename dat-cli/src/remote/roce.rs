@@ -38,10 +38,18 @@ impl Transport for Roce {
     fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Carrier> {
         let named = name.and_then(|name| name.strip_prefix("roce://"));
         let address = match named {
-            Some(text) => parse_address(text).map_err(|error| {
-                let what = format!("cannot open the device roce://{text}");
-                no_device::<Self>(what, &error.to_string())
-            })?,
+            Some(text) => {
+                let refused = |why: &str| {
+                    no_device::<Self>(format!("cannot open the device roce://{text}"), why)
+                };
+                let parsed = parse_address(text).map_err(|error| refused(&error.to_string()))?;
+                if parsed.keep_alive.is_some() {
+                    return Err(refused(
+                        "this program has its own time of keep-alives, 10 s",
+                    ));
+                }
+                parsed.socket
+            }
             None => SocketAddr::new(address.unwrap_or(Ipv4Addr::LOCALHOST.into()), 0),
         };
         Ok(Carrier {

@@ -1,0 +1,56 @@
+//! A peer whose process is killed while its connection is idle.
+#![cfg(feature = "roce")]
+
+use std::process::{Child, Command};
+
+use dat_core::event::ConnectionEventKind;
+use dat_host::Adapter;
+
+/// Peer of the child process, in its environment.
+const PEER: &str = "DAT_VANISHED_PEER";
+
+/// A child that is killed when the test ends, however it ends.
+struct Killed(Child);
+
+impl Killed {
+    fn kill(&mut self) {
+        // It may have ended by itself.
+        let _sent = self.0.kill();
+        self.0.wait().expect("a child of this process");
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Connects, and keeps the connection until the process is killed.
+#[test]
+#[ignore = "the child of the other test"]
+fn child() {
+    let peer = std::env::var(PEER).expect("the other test sets it");
+    let zone = Adapter::open("roce://127.0.0.36").unwrap().zone().unwrap();
+    let connection = zone.connect(&peer).wait().unwrap();
+    connection.ended().wait();
+}
+
+/// With `keep-alive` in its address, an adapter notices the end of an idle peer.
+///
+/// Nothing is posted, so without the option `ended` would wait for ever.
+#[test]
+fn an_idle_peer_that_is_killed_breaks_the_connection() {
+    let adapter = Adapter::open("roce://127.0.0.35?keep-alive=1").unwrap();
+    let zone = adapter.zone().unwrap();
+    let qualifier = 30_000 + u64::from(std::process::id() % 10_000);
+    let listener = zone.listen(qualifier).unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .env(PEER, format!("127.0.0.35:{qualifier}"))
+        .spawn();
+    let mut child = Killed(child.unwrap());
+    let connection = listener.next().wait().unwrap().accept().wait().unwrap();
+    child.kill();
+    assert_eq!(connection.ended().wait(), ConnectionEventKind::Broken);
+}
