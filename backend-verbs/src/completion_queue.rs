@@ -535,7 +535,11 @@ mod tests {
         assert_eq!(queue.arm(false), Armed::Armed);
         add(&queue, &devices[2]);
         let notifications = || devices.each_ref().map(Fake::notifications);
-        assert_eq!(notifications(), [vec![], vec![], vec![]], "no queue pair yet");
+        assert_eq!(
+            notifications(),
+            [vec![], vec![], vec![]],
+            "no queue pair yet"
+        );
         queue.marks.attach(&queue.device, true);
         assert_eq!(notifications(), [vec![true], vec![true], vec![true]]);
         // The last one of four has a completion: nothing to wait for.

@@ -58,11 +58,17 @@ impl Reservation {
     /// # Errors
     /// `Resources`: the completion queue has no room for more.
     pub(crate) fn resize(&mut self, count: u32) -> Result<(), BackendError> {
-        let others = self.queue.reserved.load(Ordering::Relaxed).saturating_sub(self.count);
+        let others = self
+            .queue
+            .reserved
+            .load(Ordering::Relaxed)
+            .saturating_sub(self.count);
         if count > self.count && count > self.queue.depth().saturating_sub(others) {
             return Err(BackendError::Resources);
         }
-        self.queue.reserved.store(others.saturating_add(count), Ordering::Relaxed);
+        self.queue
+            .reserved
+            .store(others.saturating_add(count), Ordering::Relaxed);
         self.count = count;
         Ok(())
     }
@@ -93,9 +99,9 @@ pub(crate) fn each(first: &Arc<CompletionQueue>) -> impl Iterator<Item = &Arc<Co
     successors(Some(first), |queue| queue.next.get())
 }
 
-/// Arms all completion queues of a dispatcher; returns false if the device refuses one.
+/// Arms the completion queues of a dispatcher; returns false as soon as the device refuses one.
 pub(crate) fn request_notifications(first: &Arc<CompletionQueue>, solicited_only: bool) -> bool {
-    each(first).fold(true, |armed, queue| queue.request_notification(solicited_only) && armed)
+    each(first).all(|queue| queue.request_notification(solicited_only))
 }
 
 #[cfg(test)]
@@ -113,7 +119,10 @@ mod tests {
         let devices = [Fake::with_completions(10), Fake::with_completions(6)];
         let [first, second] = devices.each_ref().map(Fake::completion_queue);
         let six = Reservation::find(&first, 6, None).expect("room for ten");
-        assert!(Reservation::find(&first, 5, None).is_none(), "four are left");
+        assert!(
+            Reservation::find(&first, 5, None).is_none(),
+            "four are left"
+        );
         append(&first, &second);
         assert_eq!(each(&first).count(), 2);
         let five = Reservation::find(&first, 5, None).expect("room for six in the second");

@@ -8,7 +8,6 @@
 use backend_verbs::{VerbsWait, devices};
 use core::task::Waker;
 use core::time::Duration;
-use dat_core::Error;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait, Wait, WakeReason};
 use dat_core::flags::{
@@ -18,6 +17,8 @@ use dat_core::flags::{
 use dat_core::id::RmrId;
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::time::Instant;
+use dat_core::{Error, Ia};
+use dat_storage::{Limits, Reservation};
 use dat_tests::fixture::{
     Adapter, Net, Party, PartyOptions, RsmTestbed, Testbed, granted, refused,
 };
@@ -156,13 +157,24 @@ fn short_requests_carry_their_data() {
 fn a_dispatcher_takes_more_endpoints_than_one_completion_queue() {
     let bed = VerbsBed::new();
     let net = Net::new(&bed);
-    let [(near, _), (far, mut waits)] = ends(&net, 1);
+    let limits = Limits {
+        records: 1 << 17,
+        ..Limits::default()
+    };
+    let [(near, _), (far, mut wait)] = [(); 2].map(|()| {
+        let device = bed.device();
+        let wait = device.wait().expect("descriptors");
+        let storage = Reservation::new(&limits).expect("address space");
+        let ia = Ia::open(device, storage.leak(), 64).expect("the adapter opens");
+        (net.keep(ia), wait)
+    });
+    let wait = &mut wait;
     let about = granted(near.ia_query(IaFields::all(), ProviderFields::empty()));
     if about.ia.vendor_name != "soft-RoCE" {
         println!("other devices have room for more than is worth a test");
         return;
     }
-    let each = 4000;
+    let each = about.ia.max_dto_per_ep.min(4000);
     let pairs = usize::try_from(2 * about.ia.max_evd_qlen / each).expect("a count") + 2;
     let options = PartyOptions::with(|attributes| {
         attributes.max_request_dtos = each;
@@ -199,7 +211,7 @@ fn a_dispatcher_takes_more_endpoints_than_one_completion_queue() {
         assert_eq!(sent.status, DtoStatus::Success);
         assert_eq!(sent.ep, parties[sent.cookie as usize][0].ep);
         seen[sent.cookie as usize].0 += 1;
-        let waited = granted(far.evd_wait_until(right.receive, 1, soon(20_000), &mut waits[0]));
+        let waited = granted(far.evd_wait_until(right.receive, 1, soon(20_000), wait));
         let Event::Dto(received) = waited.event else {
             panic!("{waited:?}");
         };
@@ -209,7 +221,7 @@ fn a_dispatcher_takes_more_endpoints_than_one_completion_queue() {
     }
     assert_eq!(seen, vec![(1, 1); pairs]);
     // Each alone wakes a thread that sleeps.
-    let (far, evd, wait) = (&*far, right.receive, &mut waits[0]);
+    let evd = right.receive;
     for (cookie, [left, right]) in (0..).zip(&parties) {
         right.receive_into(&[right.memory.segment(0, 8)], cookie);
         let (ia, ep, segment) = (&*near, left.ep, left.memory.segment(0, 8));
