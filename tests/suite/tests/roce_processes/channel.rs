@@ -38,6 +38,44 @@ impl fmt::Display for Word {
     }
 }
 
+/// What the runner does to the process of a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// Ends it, as `kill -9` does.
+    Kill,
+    /// Stops all of its threads.
+    Pause,
+    /// Lets it go on.
+    Resume,
+}
+
+impl Deed {
+    fn parse(word: &str) -> Option<Self> {
+        match word {
+            "kill" => Some(Self::Kill),
+            "pause" => Some(Self::Pause),
+            "resume" => Some(Self::Resume),
+            _ => None,
+        }
+    }
+
+    /// Returns the deed and the side of a text.
+    fn parse_of_side(text: &str) -> Option<(Self, usize)> {
+        let (word, side) = text.split_once(' ')?;
+        Some((Self::parse(word)?, side.parse().ok()?))
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Kill => "kill",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+        })
+    }
+}
+
 /// A line from a side to the runner.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Report {
@@ -47,8 +85,8 @@ pub(crate) enum Report {
     Step(String),
     /// A word for another side.
     Tell(Word),
-    /// The side asks the runner to kill another one.
-    Kill(usize),
+    /// The side asks the runner to do something to another one.
+    Ask(Deed, usize),
     /// The side found a fault.
     Failed(String),
     /// The side has done everything.
@@ -63,7 +101,7 @@ impl Report {
             "ready" => Some(Self::Ready),
             "step" => Some(Self::Step(rest.to_owned())),
             "tell" => Word::parse(rest).map(Self::Tell),
-            "kill" => rest.parse().ok().map(Self::Kill),
+            "ask" => Deed::parse_of_side(rest).map(|(deed, side)| Self::Ask(deed, side)),
             "failed" => Some(Self::Failed(rest.to_owned())),
             "ended" => Some(Self::Ended),
             _ => None,
@@ -77,7 +115,7 @@ impl fmt::Display for Report {
             Self::Ready => write!(formatter, "ready"),
             Self::Step(step) => write!(formatter, "step {step}"),
             Self::Tell(word) => write!(formatter, "tell {word}"),
-            Self::Kill(side) => write!(formatter, "kill {side}"),
+            Self::Ask(deed, side) => write!(formatter, "ask {deed} {side}"),
             Self::Failed(text) => write!(formatter, "failed {text}"),
             Self::Ended => write!(formatter, "ended"),
         }
@@ -91,8 +129,8 @@ pub(crate) enum Order {
     Begin,
     /// A word of another side.
     Told(Word),
-    /// Another side was killed, and the system has taken its sockets back.
-    Killed(usize),
+    /// Something was done to another side; the system has nothing left to do.
+    Done(Deed, usize),
 }
 
 impl Order {
@@ -102,7 +140,7 @@ impl Order {
         match head {
             "begin" => Some(Self::Begin),
             "told" => Word::parse(rest).map(Self::Told),
-            "killed" => rest.parse().ok().map(Self::Killed),
+            "done" => Deed::parse_of_side(rest).map(|(deed, side)| Self::Done(deed, side)),
             _ => None,
         }
     }
@@ -113,7 +151,7 @@ impl fmt::Display for Order {
         match self {
             Self::Begin => write!(formatter, "begin"),
             Self::Told(word) => write!(formatter, "told {word}"),
-            Self::Killed(side) => write!(formatter, "killed {side}"),
+            Self::Done(deed, side) => write!(formatter, "done {deed} {side}"),
         }
     }
 }
@@ -139,13 +177,18 @@ fn lines_say_what_was_written() {
         Report::Step("writes, then reads".into()),
         Report::Tell(word(&[])),
         Report::Tell(word(&[0, u64::MAX])),
-        Report::Kill(1),
+        Report::Ask(Deed::Kill, 1),
+        Report::Ask(Deed::Pause, 0),
         Report::Failed("left: 1, right: 2".into()),
         Report::Ended,
     ] {
         assert_eq!(Report::parse(&report.to_string()), Some(report));
     }
-    for order in [Order::Begin, Order::Told(word(&[7])), Order::Killed(0)] {
+    for order in [
+        Order::Begin,
+        Order::Told(word(&[7])),
+        Order::Done(Deed::Resume, 0),
+    ] {
         assert_eq!(Order::parse(&order.to_string()), Some(order));
     }
     for bad in [
@@ -154,7 +197,9 @@ fn lines_say_what_was_written() {
         "tell",
         "tell 1",
         "tell 1 2,x, y",
-        "kill",
+        "ask",
+        "done kill",
+        "ask stop 1",
     ] {
         assert_eq!(Report::parse(bad), None, "{bad}");
         assert_eq!(Order::parse(bad), None, "{bad}");

@@ -4,9 +4,10 @@ use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
     CloseFlags, CrFields, DtoStatus, EndpointState, EpFields, EvdFlags, ProviderFields, PspFlags,
+    TIMEOUT_INFINITE,
 };
 use dat_core::{Error, ErrorKind, Subtype};
-use dat_tests::fixture::{PartyOptions, equal, granted, refused};
+use dat_tests::fixture::{PartyOptions, Testbed as _, equal, granted, refused};
 
 use crate::runner::two_sides;
 use crate::side::{Party, Side};
@@ -370,6 +371,133 @@ fn reserved_service_point_serves_once() {
             far.net.silent(&party.ia, requests);
             granted(party.ia.cr_accept(cr, None, &[]));
             far.established(&party);
+            far.net.receive_ends(&party, 1, DtoStatus::Success);
+        },
+    );
+}
+
+/// A duplicate connects to the service point of its model in the other process.
+///
+/// Spec: EPU-01..03, GEN-10
+#[test]
+fn duplicate_connects_to_the_same_process() {
+    two_sides(
+        |near| {
+            let model = near.party();
+            let twin = Party::in_zone(&model.ia, model.zone, &PartyOptions::default());
+            near.begin_connect(&model, near.other(), &[]);
+            near.established(&model);
+            let quality = near.parameters(near.other(), &[]).quality;
+            let now = near.net.bed.now();
+            granted(model.ia.ep_dup_connect(
+                twin.ep,
+                model.ep,
+                TIMEOUT_INFINITE,
+                b"twin",
+                quality,
+                now,
+            ));
+            near.established(&twin);
+            for (cookie, party) in [(1, &model), (2, &twin)] {
+                near.meet("receive");
+                party.send_from(&[], cookie);
+                near.net.success(party, cookie);
+            }
+        },
+        |far| {
+            let model = far.party();
+            let twin = Party::in_zone(&model.ia, model.zone, &PartyOptions::default());
+            let service = far.listen(&model);
+            for (party, data) in [(&model, &b""[..]), (&twin, b"twin")] {
+                let cr = far.request(&model, &service);
+                let request = granted(model.ia.cr_query(cr, CrFields::all()));
+                equal("private data", &request.private_data, data);
+                granted(model.ia.cr_accept(cr, Some(party.ep), &[]));
+                far.established(party);
+            }
+            for (cookie, party) in [(1, &model), (2, &twin)] {
+                party.receive_into(&[], cookie);
+                far.meet("receive");
+                far.net.receive_ends(party, cookie, DtoStatus::Success);
+            }
+        },
+    );
+}
+
+/// A request is handed to another service point, and accepted there; the caller does not notice.
+///
+/// Spec: CRH-01, PSA-01
+#[test]
+fn request_is_handed_off() {
+    two_sides(
+        |near| {
+            let party = near.party();
+            near.begin_connect(&party, near.other(), b"hello");
+            near.established(&party);
+            near.meet("receive");
+            party.send_from(&[], 1);
+            near.net.success(&party, 1);
+        },
+        |far| {
+            let party = far.party();
+            let service = far.listen(&party);
+            let second = granted(party.ia.evd_create(8, None, EvdFlags::CR));
+            let flags = PspFlags::Consumer;
+            let (target, there) = granted(party.ia.psp_create_any(second, flags));
+            let cr = far.request(&party, &service);
+            granted(party.ia.cr_handoff(cr, there));
+            let event = far.net.event(&party.ia, second);
+            let Event::ConnectionRequest {
+                service_point, cr, ..
+            } = event
+            else {
+                panic!("{event:?}");
+            };
+            assert_eq!(service_point, Some(target));
+            let request = granted(party.ia.cr_query(cr, CrFields::all()));
+            equal("private data", &request.private_data, b"hello");
+            granted(party.ia.cr_accept(cr, Some(party.ep), &[]));
+            far.established(&party);
+            party.receive_into(&[], 1);
+            far.meet("receive");
+            far.net.receive_ends(&party, 1, DtoStatus::Success);
+        },
+    );
+}
+
+/// The provider brings the endpoint for a request, which the program completes and accepts.
+///
+/// Spec: PSC-03, CRA-01, E2, E13
+#[test]
+fn provider_brings_the_endpoint() {
+    two_sides(
+        |near| {
+            let party = near.party();
+            near.begin_connect(&party, near.other(), &[]);
+            near.established(&party);
+            near.meet("receive");
+            party.send_from(&[], 1);
+            near.net.success(&party, 1);
+        },
+        |far| {
+            let mut party = far.party();
+            let requests = granted(party.ia.evd_create(8, None, EvdFlags::CR));
+            let qualifier = far.qualifier(far.number);
+            let flags = PspFlags::Provider;
+            granted(party.ia.psp_create(qualifier, requests, flags));
+            far.tell("the listener", &[]);
+            let cr = far.net.request(&party.ia, requests);
+            let request = granted(party.ia.cr_query(cr, CrFields::all()));
+            let wanted = granted(party.ia.ep_query(party.ep, EpFields::all()));
+            party.ep = request.local_ep.expect("an endpoint of the provider");
+            assert_eq!(party.state(), EndpointState::TentativeConnectionPending);
+            let fields = EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD;
+            let fields = fields | EpFields::CONNECT_EVD;
+            granted(party.ia.ep_modify(party.ep, fields, &wanted));
+            granted(party.ia.cr_accept(cr, None, &[]));
+            far.established(&party);
+            party.receive_into(&[], 1);
+            far.meet("receive");
             far.net.receive_ends(&party, 1, DtoStatus::Success);
         },
     );

@@ -246,7 +246,7 @@ fn both_disconnect() {
 
 /// The end of an adapter ends its connections in the other process, as a disconnect.
 ///
-/// Spec: IAC-01, IAC-05, EPD-10, EPV-06, E21, E27, ROCE-178
+/// Spec: IAC-01, IAC-05, EPD-10, EPV-06, E21, E27
 #[test]
 fn closed_adapter_disconnects() {
     two_sides(
@@ -255,12 +255,8 @@ fn closed_adapter_disconnects() {
             near.connect(&party);
             near.meet("connected");
             let Party { ia, .. } = party;
-            let ia = near.net.release(ia);
-            granted(
-                ia.close(CloseFlags::Abrupt)
-                    .map(drop)
-                    .map_err(|refused| refused.error),
-            );
+            let closed = near.net.release(ia).close(CloseFlags::Abrupt);
+            granted(closed.map(drop).map_err(|refused| refused.error));
             near.hear("disconnected");
         },
         |far| {

@@ -1,9 +1,14 @@
-//! Processes that end by `kill -9`, and what their peers make of it.
+//! Processes that are killed or stopped, and what their peers make of it.
 
+use std::thread;
 use std::time::Duration;
 
-use dat_core::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags};
-use dat_tests::fixture::{PartyOptions, equal, granted};
+use dat_core::Error;
+use dat_core::event::ConnectionEventKind;
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags,
+};
+use dat_tests::fixture::{PartyOptions, equal, granted, refused};
 
 use crate::runner::{server_and_two_clients, two_sides};
 use crate::side::{Party, numbers_of, part, range_of};
@@ -175,13 +180,115 @@ fn killed_client_leaves_the_other_one() {
                 client.net.success(&party, 1);
             };
             if client.number == 1 {
-                (0..u8::MAX).cycle().for_each(write);
+                loop {
+                    write(0);
+                }
             }
             (0..ROUNDS / 2).for_each(write);
             client.tell_to(0, "halfway", &[]);
             client.hear_from(0, "go on");
             (ROUNDS / 2..ROUNDS).for_each(write);
             client.tell_to(0, "all", &[]);
+        },
+    );
+}
+
+/// Requests survive a peer that is stopped for a while: each completes once, successfully.
+///
+/// Spec: DTO-11, EPW-41, ROCE-81, ROCE-83, ROCE-85, ROCE-88
+#[test]
+fn stopped_peer_delays_requests() {
+    const REQUESTS: u64 = 8;
+    two_sides(
+        |near| {
+            let device = near.net.bed.device_with(|options| {
+                // Half a minute of silence, so that a busy machine does not break the connection.
+                options.timeout = 20;
+                options.retries = 7;
+            });
+            let ia = near.net.adapter_over(device);
+            let party = Party::new(&ia, &PartyOptions::default());
+            near.connect(&party);
+            let remote = near.offered("memory");
+            party.memory.fill(1);
+            near.meet("posted receives");
+            near.pause(near.other());
+            let segment = |cookie| [party.memory.segment(64 * cookie, 64)];
+            for cookie in 0..REQUESTS {
+                if cookie % 2 == 0 {
+                    party.write(
+                        &segment(cookie),
+                        cookie,
+                        &part(&remote, 64 * cookie, 64),
+                        DEFAULT,
+                    );
+                } else {
+                    party.send_from(&segment(cookie), cookie);
+                }
+            }
+            thread::sleep(Duration::from_millis(100));
+            near.net.progress();
+            let early = party.ia.evd_dequeue(party.request);
+            refused(early, Error::queue_empty());
+            near.resume(near.other());
+            for cookie in 0..REQUESTS {
+                near.net.success(&party, cookie);
+            }
+            near.meet("resumed");
+            near.net.quiet(&party);
+        },
+        |far| {
+            let party = far.party();
+            far.accept(&party);
+            party.memory.fill(1);
+            let source = party.memory.content();
+            party.memory.store(0, &[0; 4096]);
+            far.offer("memory", &party.memory.remote(0, 4096));
+            for cookie in (1..REQUESTS).step_by(2) {
+                party.receive_into(&[party.memory.segment(64 * cookie, 64)], cookie);
+            }
+            far.meet("posted receives");
+            for cookie in (1..REQUESTS).step_by(2) {
+                far.net.receive_ends(&party, cookie, DtoStatus::Success);
+            }
+            far.meet("resumed");
+            let length = 64 * REQUESTS as usize;
+            equal(
+                "the memory",
+                &party.memory.load(0, length),
+                &source[..length],
+            );
+            far.net.quiet(&party);
+        },
+    );
+}
+
+/// An adapter closes though its peer is stopped, which finds the disconnect when it goes on.
+///
+/// Spec: IAC-05, EPD-10, EPV-06, E21, E27, ROCE-178
+#[test]
+fn closing_does_not_wait_for_a_stopped_peer() {
+    two_sides(
+        |near| {
+            let party = near.party();
+            near.connect(&party);
+            near.meet("connected");
+            near.pause(near.other());
+            let Party { ia, .. } = party;
+            let closed = near.net.release(ia).close(CloseFlags::Abrupt);
+            granted(closed.map(drop).map_err(|refused| refused.error));
+            near.resume(near.other());
+            near.hear("disconnected");
+        },
+        |far| {
+            let party = far.party();
+            party.receive_into(&[], 1);
+            far.accept(&party);
+            far.meet("connected");
+            far.ends(&party, ConnectionEventKind::Disconnected);
+            far.net.receive_ends(&party, 1, DtoStatus::Flushed);
+            far.net.quiet(&party);
+            far.tell("disconnected", &[]);
         },
     );
 }

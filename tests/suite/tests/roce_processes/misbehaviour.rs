@@ -6,7 +6,7 @@ use std::time::Duration;
 use dat_core::flags::CompletionFlags;
 use dat_tests::fixture::equal;
 
-use crate::runner::{Failure, Scenario};
+use crate::runner::{Failure, Role, Scenario, two_sides};
 use crate::side::Side;
 
 /// Patience of the runner with a side that hangs; the others need none.
@@ -14,7 +14,7 @@ const SHORT: Duration = Duration::from_secs(10);
 
 /// Plays a scenario that must fail; the report names all of these, and no process is left.
 fn fails<N: Fn(&Side), F: Fn(&Side)>(near: N, far: F, groups: usize, named: &[&str]) {
-    let sides: [(&str, &dyn Fn(&Side)); 2] = [("near", &near), ("far", &far)];
+    let sides: [Role<'_>; 2] = [("near", &near), ("far", &far)];
     let scenario = Scenario::new::<N>(&sides).with_patience(SHORT);
     let failure: Failure = scenario.play(groups).expect_err("a fault");
     let text = failure.to_string();
@@ -31,7 +31,7 @@ fn fails<N: Fn(&Side), F: Fn(&Side)>(near: N, far: F, groups: usize, named: &[&s
     }
 }
 
-/// Writes bytes to the near side, which expects those of seed 1.
+/// Writes the bytes of a seed to the near side.
 fn write(far: &Side, seed: u8) {
     let party = far.party();
     party.memory.fill(seed);
@@ -43,10 +43,10 @@ fn write(far: &Side, seed: u8) {
     far.meet("written");
 }
 
-/// Expects the bytes of seed 1.
-fn expect(near: &Side) {
+/// Expects the bytes of a seed.
+fn expect(near: &Side, seed: u8) {
     let party = near.party();
-    party.memory.fill(1);
+    party.memory.fill(seed);
     let expected = party.memory.content();
     let memory = party.more_memory(4096, dat_core::flags::MemoryPrivileges::ALL);
     near.connect(&party);
@@ -65,13 +65,13 @@ fn other_bytes_are_noticed() {
         "the memory differs at byte 0 of 64",
         "near: Running, last step: heard `written`",
     ];
-    fails(|near| expect(near), |far| write(far, 2), 1, &report);
+    fails(|near| expect(near, 1), |far| write(far, 2), 1, &report);
 }
 
 /// The twin of [`other_bytes_are_noticed`] that does as it should.
 #[test]
 fn right_bytes_pass() {
-    crate::runner::two_sides(|near| expect(near), |far| write(far, 1));
+    two_sides(|near| expect(near, 1), |far| write(far, 1));
 }
 
 /// A fault of one of four processes fails the scenario, which names the group.

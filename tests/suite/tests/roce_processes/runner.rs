@@ -3,15 +3,18 @@
 use std::any::type_name;
 use std::fmt;
 use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
-use std::{env, thread};
+use std::{env, iter, thread};
 
-use crate::channel::{Order, Report, Word, write};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::channel::{Deed, Order, Report, Word, write};
 use crate::side::{SIDE, Side};
 
 /// Time without a step of any side after which a scenario counts as hanging.
@@ -20,13 +23,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Most sides of a scenario.
 const SIDES: usize = 3;
 
+/// A side of a scenario: its name, and what it does.
+pub(crate) type Role<'a> = (&'a str, &'a dyn Fn(&Side));
+
 /// Plays a scenario in two processes, then in four: two pairs at the same time.
 ///
 /// # Panics
 /// If a side finds a fault, dies, or hangs.
 #[track_caller]
 pub(crate) fn two_sides<N: Fn(&Side), F: Fn(&Side)>(near: N, far: F) {
-    let sides: [(&str, &dyn Fn(&Side)); 2] = [("near", &near), ("far", &far)];
+    let sides: [Role<'_>; 2] = [("near", &near), ("far", &far)];
     let scenario = Scenario::new::<N>(&sides);
     for groups in [1, 2] {
         if let Err(failure) = scenario.play(groups) {
@@ -41,7 +47,7 @@ pub(crate) fn two_sides<N: Fn(&Side), F: Fn(&Side)>(near: N, far: F) {
 /// If a side finds a fault, dies, or hangs.
 #[track_caller]
 pub(crate) fn server_and_two_clients<S: Fn(&Side), C: Fn(&Side)>(server: S, client: C) {
-    let sides: [(&str, &dyn Fn(&Side)); 3] = [
+    let sides: [Role<'_>; 3] = [
         ("server", &server),
         ("first client", &client),
         ("second client", &client),
@@ -54,7 +60,7 @@ pub(crate) fn server_and_two_clients<S: Fn(&Side), C: Fn(&Side)>(server: S, clie
 /// A scenario: a test, and the sides that it has.
 pub(crate) struct Scenario<'a> {
     name: &'static str,
-    sides: &'a [(&'a str, &'a dyn Fn(&Side))],
+    sides: &'a [Role<'a>],
     patience: Duration,
 }
 
@@ -76,7 +82,7 @@ impl<'a> Scenario<'a> {
     /// Makes a scenario of the test that has the closure `C`.
     ///
     /// In the process of a side this does not return: the side is carried out.
-    pub(crate) fn new<C>(sides: &'a [(&'a str, &'a dyn Fn(&Side))]) -> Self {
+    pub(crate) fn new<C>(sides: &'a [Role<'a>]) -> Self {
         assert!((2..=SIDES).contains(&sides.len()), "sides");
         if let Some(side) = Side::given() {
             let act = sides[side.number].1;
@@ -137,18 +143,23 @@ impl<'a> Scenario<'a> {
     }
 }
 
-/// Returns a connection qualifier that no other side has.
+/// Returns a connection qualifier that no other side has, and whose UDP port is free.
 ///
 /// It lies below the ports that the system and adapters choose. Runners at the same time begin at
 /// different places.
 fn qualifier() -> String {
-    const FIRST: u64 = 12_000;
-    const RUNNERS: u64 = 150;
-    const PER_RUNNER: u64 = 64;
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let runner = u64::from(std::process::id()) % RUNNERS;
-    let number = NEXT.fetch_add(1, Ordering::Relaxed) % PER_RUNNER;
-    (FIRST + runner * PER_RUNNER + number).to_string()
+    const FIRST: u16 = 11_000;
+    const RUNNERS: u16 = 30;
+    const PER_RUNNER: u16 = 700;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let runner = (std::process::id() % u32::from(RUNNERS)) as u16;
+    let mut ports = iter::repeat_with(|| {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % PER_RUNNER;
+        FIRST + runner * PER_RUNNER + number
+    });
+    let is_free = |port: &u16| UdpSocket::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let port = ports.by_ref().take(PER_RUNNER.into()).find(is_free);
+    port.expect("a free port").to_string()
 }
 
 /// How far a process has come.
@@ -221,6 +232,23 @@ impl Process {
     fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Lets a side have its way with this process; returns when the system has done it.
+    fn suffer(&mut self, deed: Deed) -> Result<(), String> {
+        let id = Pid::from_child(&self.child);
+        let done = match deed {
+            Deed::Kill => {
+                self.progress = Progress::Killed;
+                self.kill();
+                return Ok(());
+            }
+            Deed::Pause => kill_process(id, Signal::STOP)
+                .and_then(|()| waitpid(Some(id), WaitOptions::UNTRACED))
+                .map(drop),
+            Deed::Resume => kill_process(id, Signal::CONT),
+        };
+        done.map_err(|error| format!("{deed} {}: {error}", self.label))
     }
 
     /// Returns the cause of an end that was not expected.
@@ -304,12 +332,11 @@ impl Play {
                 let to = first + word.peer;
                 self.order(to, &Order::Told(Word { peer: own, ..word }));
             }
-            Report::Kill(side) => {
-                let process = &mut self.processes[first + side];
-                process.progress = Progress::Killed;
-                process.kill();
-                for survivor in (0..self.sides).filter(|other| *other != side) {
-                    self.order(first + survivor, &Order::Killed(side));
+            Report::Ask(deed, side) => {
+                self.processes[first + side].suffer(deed)?;
+                // Everybody has to know who is dead.
+                for other in (0..self.sides).filter(|other| *other != side) {
+                    self.order(first + other, &Order::Done(deed, side));
                 }
             }
             Report::Failed(text) => {

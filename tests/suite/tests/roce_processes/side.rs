@@ -1,7 +1,7 @@
 //! A side of a scenario, in its process.
 
 use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, BufRead as _, BufReader, stdin};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ use dat_core::time::Instant;
 use dat_tests::fixture::{self, Net, PartyOptions, Testbed as _, granted};
 
 use crate::bed::ProcessBed;
-use crate::channel::{Order, Report, Word, write};
+use crate::channel::{Deed, Order, Report, Word, write};
 
 /// An endpoint of a side, with all objects that it needs.
 pub(crate) type Party = fixture::Party<ProcessBed>;
@@ -47,7 +47,8 @@ pub(crate) struct Side {
     orders: Receiver<Order>,
     /// Words of each side that were not awaited yet.
     heard: RefCell<Vec<VecDeque<Word>>>,
-    killed: RefCell<HashSet<usize>>,
+    /// What the runner has done to other sides.
+    deeds: RefCell<Vec<(Deed, usize)>>,
     meanwhile: RefCell<Vec<Meanwhile>>,
 }
 
@@ -90,7 +91,7 @@ impl Side {
             qualifiers,
             runner,
             orders,
-            killed: RefCell::default(),
+            deeds: RefCell::default(),
             meanwhile: RefCell::default(),
         })
     }
@@ -141,9 +142,8 @@ impl Side {
 
     /// Returns the numbers of the other sides that live.
     fn others(&self) -> Vec<usize> {
-        let killed = self.killed.borrow();
         let all = 0..self.qualifiers.len();
-        all.filter(|side| *side != self.number && !killed.contains(side))
+        all.filter(|side| *side != self.number && self.count(Deed::Kill, *side) == 0)
             .collect()
     }
 
@@ -184,7 +184,7 @@ impl Side {
                 self.step(&format!("heard `{name}`"));
                 return Some(word.numbers);
             }
-            if self.killed.borrow().contains(&peer) {
+            if self.count(Deed::Kill, peer) != 0 {
                 return None;
             }
             self.heed_order();
@@ -195,9 +195,7 @@ impl Side {
     fn heed_order(&self) {
         match self.next_order() {
             Order::Told(word) => self.heard.borrow_mut()[word.peer].push_back(word),
-            Order::Killed(side) => {
-                self.killed.borrow_mut().insert(side);
-            }
+            Order::Done(deed, side) => self.deeds.borrow_mut().push((deed, side)),
             Order::Begin => panic!("begun already"),
         }
     }
@@ -238,12 +236,34 @@ impl Side {
         }
     }
 
-    /// Kills the process of another side, as `kill -9` does.
-    pub(crate) fn kill(&self, side: usize) {
-        self.report(&Report::Kill(side));
-        while !self.killed.borrow().contains(&side) {
+    /// Returns how often the runner did something to a side.
+    fn count(&self, deed: Deed, side: usize) -> usize {
+        let deeds = self.deeds.borrow();
+        deeds.iter().filter(|done| **done == (deed, side)).count()
+    }
+
+    /// Lets the runner do something to the process of another side.
+    fn ask(&self, deed: Deed, side: usize) {
+        let before = self.count(deed, side);
+        self.report(&Report::Ask(deed, side));
+        while self.count(deed, side) == before {
             self.heed_order();
         }
+    }
+
+    /// Kills the process of another side, as `kill -9` does.
+    pub(crate) fn kill(&self, side: usize) {
+        self.ask(Deed::Kill, side);
+    }
+
+    /// Stops all threads of the process of another side.
+    pub(crate) fn pause(&self, side: usize) {
+        self.ask(Deed::Pause, side);
+    }
+
+    /// Lets the process of a side go on that was paused.
+    pub(crate) fn resume(&self, side: usize) {
+        self.ask(Deed::Resume, side);
     }
 
     /// Waits for its end by the runner.
