@@ -122,9 +122,10 @@ fn suppressed_requests_report_failure_only() {
             assert_eq!(near.net.triggered(&ia, cno), None);
             near.hear("the message");
             party.write(&segment, 4, &part(&remote, 1, 8), SUPPRESS);
+            let notification = || near.net.triggered(&ia, cno);
+            let fired = near.net.until("a notification", notification);
+            assert_eq!(fired, party.request);
             near.net.request_ends(&party, 4, DtoStatus::RemoteAccess);
-            let fired = near.net.triggered(&ia, cno);
-            assert_eq!(fired, Some(party.request));
             near.broken(&party);
             near.net.quiet(&party);
         },
