@@ -57,6 +57,8 @@ struct Exchange {
     under_way: [VecDeque<Vec<u8>>; 2],
     posted: Vec<Posted>,
     completed: Vec<Completion>,
+    /// The request that failed.
+    failure: Option<Completion>,
     received: Vec<ReceiveCompletion>,
     /// Set once the network made a packet of its own, or an end was ended from outside.
     is_tainted: bool,
@@ -95,8 +97,8 @@ impl Exchange {
             remote_atomic: true,
             rnr_timer: RnrTimer::from_code(8),
         };
-        let slots: Vec<_> = (0..REQUESTS).map(|_| RequestSlot::EMPTY).collect();
-        let resources: Vec<_> = (0..DEPTH).map(|_| ResourceSlot::EMPTY).collect();
+        let slots: Box<[_]> = (0..REQUESTS).map(|_| RequestSlot::EMPTY).collect();
+        let resources: Box<[_]> = (0..DEPTH).map(|_| ResourceSlot::EMPTY).collect();
         Self {
             requester: Requester::new(requester, slots),
             responder: Responder::new(responder, resources),
@@ -107,6 +109,7 @@ impl Exchange {
             under_way: Default::default(),
             posted: Vec::new(),
             completed: Vec::new(),
+            failure: None,
             received: Vec::new(),
             is_tainted: false,
         }
@@ -329,14 +332,21 @@ impl Exchange {
         }
     }
 
-    /// Takes completions: each request completes once and in order, all behind a failure flushed.
+    /// Takes completions: each request completes once and in order.
+    ///
+    /// Behind the first one without success there is none with it, and only one failed. Those
+    /// before that one had no outcome, and are flushed as those behind it (ROCE-86, ROCE-89).
     fn collect(&mut self) {
         while let Some(done) = self.requester.poll() {
             assert_eq!(done.token, self.completed.len() as u64, "{done:?}");
             assert!(self.completed.len() < self.posted.len(), "{done:?}");
             let last = self.completed.last().map(|last| last.status);
             if last.is_some_and(|last| last != Status::Success) {
-                assert_eq!(done.status, Status::Flushed);
+                assert_ne!(done.status, Status::Success, "{done:?}");
+            }
+            if ![Status::Success, Status::Flushed].contains(&done.status) {
+                let failure = self.failure.replace(done);
+                assert_eq!(failure, None, "and {done:?}");
             }
             self.completed.push(done);
         }
@@ -357,7 +367,9 @@ impl Exchange {
             if self.completed.len() == self.posted.len() {
                 return;
             }
-            self.requester.finish_local(Ok(()));
+            while self.requester.next_local().is_some() {
+                self.requester.finish_local(Ok(()));
+            }
             self.transmit(0);
             let mut moved = self.deliver(0, 0);
             self.transmit(1);

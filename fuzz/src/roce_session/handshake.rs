@@ -109,7 +109,6 @@ pub fn messages() -> [(&'static str, Mad); 7] {
         ids,
         answered: Answered::Request,
         service_timeout: 20,
-        private_data: PrivateData::NONE,
     };
     let disconnect = Message::DisconnectRequest {
         ids,
@@ -242,15 +241,12 @@ impl Handshake {
         self.transactions += 1;
         let transaction = self.transactions;
         let connection = &mut self.sides[side].connection;
-        connection.disconnect(transaction, broken, now);
-        let state = connection.state();
-        let over = [
-            State::DisconnectSent,
-            State::Refused,
-            State::TimeWait,
-            State::Closed,
-        ];
-        assert!(over.contains(&state), "{state:?} after a disconnect");
+        let before = connection.state();
+        let ends = connection.disconnect(transaction, broken, now);
+        let live = [State::RequestSent, State::ReplySent, State::Established];
+        assert_eq!(ends, live.contains(&before), "{before:?}");
+        let after = connection.state();
+        assert_eq!(after != before, ends, "{before:?} to {after:?}");
     }
 
     fn transmit(&mut self, side: usize) {
@@ -321,7 +317,6 @@ impl Handshake {
                 ids,
                 answered,
                 service_timeout: (wide >> 8) as u8,
-                private_data: PrivateData::NONE,
             }),
         };
         if self.under_way[side].len() < HELD {
