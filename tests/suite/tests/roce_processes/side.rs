@@ -290,6 +290,7 @@ impl Side {
 
     /// Makes a service point with the qualifier of this side, and tells all other sides.
     pub(crate) fn listen(&self, party: &Party) -> Service {
+        self.step("listens");
         let requests = granted(party.ia.evd_create(8, None, EvdFlags::CR));
         let qualifier = self.qualifier(self.number);
         let psp = granted(party.ia.psp_create(qualifier, requests, PspFlags::Consumer));
@@ -301,6 +302,7 @@ impl Side {
 
     /// Returns the next connection request at a service point.
     pub(crate) fn request(&self, party: &Party, service: &Service) -> CrId {
+        self.step("awaits a connection request");
         self.net.request(&party.ia, service.requests)
     }
 
@@ -340,6 +342,7 @@ impl Side {
     /// Expects that the connection of a party is established.
     #[track_caller]
     pub(crate) fn established(&self, party: &Party) {
+        self.step("awaits its connection");
         let kind = self.net.connection(party);
         assert_eq!(kind, ConnectionEventKind::Established);
     }
@@ -389,6 +392,7 @@ impl Side {
     /// Expects the end of a connection, by this event.
     #[track_caller]
     pub(crate) fn ends(&self, party: &Party, kind: ConnectionEventKind) {
+        self.step(&format!("awaits the event {kind:?}"));
         assert_eq!(self.net.connection(party), kind);
         assert_eq!(party.state(), EndpointState::Disconnected);
     }
