@@ -1,7 +1,7 @@
 //! A connection of RoCEv2 over a network that does anything: its set-up, and its requests.
 //!
-//! The first byte of an input chooses: [`handshake`] drives the two state machines of connection
-//! management, [`exchange`] a requester and a responder. The network loses, repeats and reorders
+//! The first byte of an input chooses: `handshake` drives the two state machines of connection
+//! management, `exchange` a requester and a responder. The network loses, repeats and reorders
 //! packets as the operations of the input say, and may make packets of its own.
 
 mod exchange;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use backend_roce::{RoceBackend, RoceDriver, RoceOptions, RoceWait};
-use dat_core::backend::Extensions;
+use dat_core::backend::{Backend as _, Extensions};
 use dat_core::event::ThreadWait;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
@@ -45,7 +45,7 @@ impl ProcessBed {
         change(&mut options);
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let backend = RoceBackend::open(address, options).expect("an adapter");
-        assert_eq!(backend_extensions(&backend), Extensions::all());
+        assert_eq!(backend.extensions(), Extensions::all());
         self.drivers.borrow_mut().push(backend.driver());
         backend
     }
@@ -55,10 +55,6 @@ impl ProcessBed {
         let drivers = self.drivers.borrow();
         drivers.last().expect("an adapter").wait()
     }
-}
-
-fn backend_extensions(backend: &RoceBackend) -> Extensions {
-    dat_core::backend::Backend::extensions(backend)
 }
 
 impl Testbed for ProcessBed {

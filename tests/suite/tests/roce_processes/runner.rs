@@ -153,12 +153,12 @@ fn qualifier() -> String {
     const PER_RUNNER: u16 = 700;
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let runner = (std::process::id() % u32::from(RUNNERS)) as u16;
-    let mut ports = iter::repeat_with(|| {
+    let ports = iter::repeat_with(|| {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % PER_RUNNER;
         FIRST + runner * PER_RUNNER + number
     });
     let is_free = |port: &u16| UdpSocket::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    let port = ports.by_ref().take(PER_RUNNER.into()).find(is_free);
+    let port = ports.take(PER_RUNNER.into()).find(is_free);
     port.expect("a free port").to_string()
 }
 
