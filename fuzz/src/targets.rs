@@ -2,7 +2,10 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 
-use crate::{cabi, cm_wire, config, device, roce_wire, rsm_wire, sched, serve_wire, verbs};
+use crate::{
+    cabi, cm_wire, config, device, roce_packet, roce_session, roce_wire, rsm_wire, sched,
+    serve_wire, verbs,
+};
 
 /// Returns the function that runs an input of a target; it panics if a promise is broken.
 #[must_use]
@@ -18,6 +21,8 @@ pub fn find(target: &str) -> Option<fn(&[u8])> {
         "cabi_rsm" => cabi::rsm::run,
         "device" => device::run,
         "sched" => sched::run,
+        "roce_packet" => roce_packet::run,
+        "roce_session" => roce_session::run,
         "roce_wire" => roce_wire::run,
         "serve_wire" => serve_wire::run,
         "verbs" => verbs::run,

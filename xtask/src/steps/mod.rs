@@ -81,6 +81,19 @@ const STEPS: &[Step] = &[
                 workspace,
                 &["test", "--package", "dat-host", "--all-features"],
             )?;
+            // Scenarios with a process for each side, over sockets.
+            cargo(
+                workspace,
+                &[
+                    "test",
+                    "--package",
+                    "dat-tests",
+                    "--features",
+                    "sockets",
+                    "--test",
+                    "roce_processes",
+                ],
+            )?;
             // The conformance suite on the ring device, and the verbs backend on a fake library.
             cargo(
                 workspace,

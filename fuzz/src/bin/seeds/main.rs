@@ -32,6 +32,8 @@ mod cabi;
 mod cm_wire;
 mod device;
 mod ops;
+mod roce_packet;
+mod roce_session;
 mod roce_wire;
 mod rsm_ops;
 mod rsm_wire;
@@ -54,11 +56,13 @@ type Scenario<S, O> = (&'static str, S, Vec<O>);
 type Generator = fn() -> Vec<Seed>;
 
 /// The targets with generated seeds.
-const TARGETS: [(&str, Generator); 12] = [
+const TARGETS: [(&str, Generator); 14] = [
     ("ops", ops::seeds),
     ("rsm_ops", rsm_ops::seeds),
     ("rsm_wire", rsm_wire::seeds),
     ("cm_wire", cm_wire::seeds),
+    ("roce_packet", roce_packet::seeds),
+    ("roce_session", roce_session::seeds),
     ("roce_wire", roce_wire::seeds),
     ("serve_wire", serve_wire::seeds),
     ("device", device::seeds),
