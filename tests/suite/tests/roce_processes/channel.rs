@@ -38,9 +38,9 @@ impl fmt::Display for Word {
     }
 }
 
-/// What the runner does to the process of a side.
+/// Signal that the runner sends to the process of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum ProcessControl {
     /// Ends it, as `kill -9` does.
     Kill,
     /// Stops all of its threads.
@@ -49,7 +49,7 @@ pub(crate) enum Deed {
     Resume,
 }
 
-impl Deed {
+impl ProcessControl {
     fn parse(word: &str) -> Option<Self> {
         match word {
             "kill" => Some(Self::Kill),
@@ -59,14 +59,14 @@ impl Deed {
         }
     }
 
-    /// Returns the deed and the side of a text.
+    /// Returns the control and the side of a text.
     fn parse_of_side(text: &str) -> Option<(Self, usize)> {
         let (word, side) = text.split_once(' ')?;
         Some((Self::parse(word)?, side.parse().ok()?))
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for ProcessControl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Kill => "kill",
@@ -86,7 +86,7 @@ pub(crate) enum Report {
     /// A word for another side.
     Tell(Word),
     /// The side asks the runner to do something to another one.
-    Ask(Deed, usize),
+    Ask(ProcessControl, usize),
     /// The side found a fault.
     Failed(String),
     /// The side has done everything.
@@ -101,7 +101,9 @@ impl Report {
             "ready" => Some(Self::Ready),
             "step" => Some(Self::Step(rest.to_owned())),
             "tell" => Word::parse(rest).map(Self::Tell),
-            "ask" => Deed::parse_of_side(rest).map(|(deed, side)| Self::Ask(deed, side)),
+            "ask" => {
+                ProcessControl::parse_of_side(rest).map(|(control, side)| Self::Ask(control, side))
+            }
             "failed" => Some(Self::Failed(rest.to_owned())),
             "ended" => Some(Self::Ended),
             _ => None,
@@ -115,7 +117,7 @@ impl fmt::Display for Report {
             Self::Ready => write!(formatter, "ready"),
             Self::Step(step) => write!(formatter, "step {step}"),
             Self::Tell(word) => write!(formatter, "tell {word}"),
-            Self::Ask(deed, side) => write!(formatter, "ask {deed} {side}"),
+            Self::Ask(control, side) => write!(formatter, "ask {control} {side}"),
             Self::Failed(text) => write!(formatter, "failed {text}"),
             Self::Ended => write!(formatter, "ended"),
         }
@@ -130,7 +132,7 @@ pub(crate) enum Order {
     /// A word of another side.
     Told(Word),
     /// Something was done to another side; the system has nothing left to do.
-    Done(Deed, usize),
+    Done(ProcessControl, usize),
 }
 
 impl Order {
@@ -140,7 +142,9 @@ impl Order {
         match head {
             "begin" => Some(Self::Begin),
             "told" => Word::parse(rest).map(Self::Told),
-            "done" => Deed::parse_of_side(rest).map(|(deed, side)| Self::Done(deed, side)),
+            "done" => {
+                ProcessControl::parse_of_side(rest).map(|(control, side)| Self::Done(control, side))
+            }
             _ => None,
         }
     }
@@ -151,7 +155,7 @@ impl fmt::Display for Order {
         match self {
             Self::Begin => write!(formatter, "begin"),
             Self::Told(word) => write!(formatter, "told {word}"),
-            Self::Done(deed, side) => write!(formatter, "done {deed} {side}"),
+            Self::Done(control, side) => write!(formatter, "done {control} {side}"),
         }
     }
 }
@@ -177,8 +181,8 @@ fn lines_say_what_was_written() {
         Report::Step("writes, then reads".into()),
         Report::Tell(word(&[])),
         Report::Tell(word(&[0, u64::MAX])),
-        Report::Ask(Deed::Kill, 1),
-        Report::Ask(Deed::Pause, 0),
+        Report::Ask(ProcessControl::Kill, 1),
+        Report::Ask(ProcessControl::Pause, 0),
         Report::Failed("left: 1, right: 2".into()),
         Report::Ended,
     ] {
@@ -187,7 +191,7 @@ fn lines_say_what_was_written() {
     for order in [
         Order::Begin,
         Order::Told(word(&[7])),
-        Order::Done(Deed::Resume, 0),
+        Order::Done(ProcessControl::Resume, 0),
     ] {
         assert_eq!(Order::parse(&order.to_string()), Some(order));
     }

@@ -14,7 +14,7 @@ use std::{env, iter, thread};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use crate::channel::{Deed, Order, Report, Word, write};
+use crate::channel::{Order, ProcessControl, Report, Word, write};
 use crate::side::{SIDE, Side};
 
 /// Time without a step of any side after which a scenario counts as hanging.
@@ -172,7 +172,7 @@ enum Progress {
     Done,
     /// Another side had it killed.
     Killed,
-    /// It has done everything, and is no more.
+    /// It has done everything and ended.
     Gone,
 }
 
@@ -234,21 +234,21 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Lets a side have its way with this process; returns when the system has done it.
-    fn suffer(&mut self, deed: Deed) -> Result<(), String> {
+    /// Kills, stops or resumes this process; returns when the system has done it.
+    fn control(&mut self, control: ProcessControl) -> Result<(), String> {
         let id = Pid::from_child(&self.child);
-        let done = match deed {
-            Deed::Kill => {
+        let done = match control {
+            ProcessControl::Kill => {
                 self.progress = Progress::Killed;
                 self.kill();
                 return Ok(());
             }
-            Deed::Pause => kill_process(id, Signal::STOP)
+            ProcessControl::Pause => kill_process(id, Signal::STOP)
                 .and_then(|()| waitpid(Some(id), WaitOptions::UNTRACED))
                 .map(drop),
-            Deed::Resume => kill_process(id, Signal::CONT),
+            ProcessControl::Resume => kill_process(id, Signal::CONT),
         };
-        done.map_err(|error| format!("{deed} {}: {error}", self.label))
+        done.map_err(|error| format!("{control} {}: {error}", self.label))
     }
 
     /// Returns the cause of an end that was not expected.
@@ -332,11 +332,11 @@ impl Play {
                 let to = first + word.peer;
                 self.order(to, &Order::Told(Word { peer: own, ..word }));
             }
-            Report::Ask(deed, side) => {
-                self.processes[first + side].suffer(deed)?;
+            Report::Ask(control, side) => {
+                self.processes[first + side].control(control)?;
                 // Everybody has to know who is dead.
                 for other in (0..self.sides).filter(|other| *other != side) {
-                    self.order(first + other, &Order::Done(deed, side));
+                    self.order(first + other, &Order::Done(control, side));
                 }
             }
             Report::Failed(text) => {

@@ -21,7 +21,7 @@ use dat_core::time::Instant;
 use dat_tests::fixture::{self, Net, PartyOptions, Testbed as _, granted};
 
 use crate::bed::ProcessBed;
-use crate::channel::{Deed, Order, Report, Word, write};
+use crate::channel::{Order, ProcessControl, Report, Word, write};
 
 /// An endpoint of a side, with all objects that it needs.
 pub(crate) type Party = fixture::Party<ProcessBed>;
@@ -48,7 +48,7 @@ pub(crate) struct Side {
     /// Words of each side that were not awaited yet.
     heard: RefCell<Vec<VecDeque<Word>>>,
     /// What the runner has done to other sides.
-    deeds: RefCell<Vec<(Deed, usize)>>,
+    controls: RefCell<Vec<(ProcessControl, usize)>>,
     meanwhile: RefCell<Vec<Meanwhile>>,
 }
 
@@ -91,7 +91,7 @@ impl Side {
             qualifiers,
             runner,
             orders,
-            deeds: RefCell::default(),
+            controls: RefCell::default(),
             meanwhile: RefCell::default(),
         })
     }
@@ -143,7 +143,7 @@ impl Side {
     /// Returns the numbers of the other sides that live.
     fn others(&self) -> Vec<usize> {
         let all = 0..self.qualifiers.len();
-        all.filter(|side| *side != self.number && self.count(Deed::Kill, *side) == 0)
+        all.filter(|side| *side != self.number && self.count(ProcessControl::Kill, *side) == 0)
             .collect()
     }
 
@@ -184,7 +184,7 @@ impl Side {
                 self.step(&format!("heard `{name}`"));
                 return Some(word.numbers);
             }
-            if self.count(Deed::Kill, peer) != 0 {
+            if self.count(ProcessControl::Kill, peer) != 0 {
                 return None;
             }
             self.heed_order();
@@ -195,7 +195,7 @@ impl Side {
     fn heed_order(&self) {
         match self.next_order() {
             Order::Told(word) => self.heard.borrow_mut()[word.peer].push_back(word),
-            Order::Done(deed, side) => self.deeds.borrow_mut().push((deed, side)),
+            Order::Done(control, side) => self.controls.borrow_mut().push((control, side)),
             Order::Begin => panic!("begun already"),
         }
     }
@@ -237,33 +237,36 @@ impl Side {
     }
 
     /// Returns how often the runner did something to a side.
-    fn count(&self, deed: Deed, side: usize) -> usize {
-        let deeds = self.deeds.borrow();
-        deeds.iter().filter(|done| **done == (deed, side)).count()
+    fn count(&self, control: ProcessControl, side: usize) -> usize {
+        let controls = self.controls.borrow();
+        controls
+            .iter()
+            .filter(|done| **done == (control, side))
+            .count()
     }
 
     /// Lets the runner do something to the process of another side.
-    fn ask(&self, deed: Deed, side: usize) {
-        let before = self.count(deed, side);
-        self.report(&Report::Ask(deed, side));
-        while self.count(deed, side) == before {
+    fn ask(&self, control: ProcessControl, side: usize) {
+        let before = self.count(control, side);
+        self.report(&Report::Ask(control, side));
+        while self.count(control, side) == before {
             self.heed_order();
         }
     }
 
     /// Kills the process of another side, as `kill -9` does.
     pub(crate) fn kill(&self, side: usize) {
-        self.ask(Deed::Kill, side);
+        self.ask(ProcessControl::Kill, side);
     }
 
     /// Stops all threads of the process of another side.
     pub(crate) fn pause(&self, side: usize) {
-        self.ask(Deed::Pause, side);
+        self.ask(ProcessControl::Pause, side);
     }
 
     /// Lets the process of a side go on that was paused.
     pub(crate) fn resume(&self, side: usize) {
-        self.ask(Deed::Resume, side);
+        self.ask(ProcessControl::Resume, side);
     }
 
     /// Waits for its end by the runner.
