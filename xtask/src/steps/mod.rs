@@ -81,7 +81,7 @@ const STEPS: &[Step] = &[
                 workspace,
                 &["test", "--package", "dat-host", "--all-features"],
             )?;
-            // Scenarios with a process for each side, over sockets.
+            // The suite over sockets of one process, and scenarios with a process for each side.
             cargo(
                 workspace,
                 &[
@@ -92,6 +92,8 @@ const STEPS: &[Step] = &[
                     "sockets",
                     "--test",
                     "roce_processes",
+                    "--test",
+                    "roce_sockets",
                 ],
             )?;
             // The conformance suite on the ring device, and the verbs backend on a fake library.
