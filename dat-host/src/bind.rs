@@ -87,10 +87,7 @@ fn bind<O: Bindable>(
     access: Access,
 ) -> Result<(Operation, RemoteSlice), Failed<O>> {
     let core = link.core();
-    if Access::from_bits(access.bits()).is_none() {
-        let unknown = CoreError::invalid_argument(3)
-            .about(Parameter::Privileges)
-            .because(Cause::UnknownFlags);
+    if let Err(unknown) = access.check() {
         return Err(Failed::new(unknown, owner));
     }
     let (start, length) = match range {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use dat_core::attributes::EpAttributes;
+use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
 
@@ -103,21 +103,52 @@ impl Connecting {
     pub fn start(self) -> Connect {
         let core = Arc::clone(self.zone.domain.core());
         Connect {
-            state: match self.begin(&core) {
-                Ok(endpoint) => State::Pending(endpoint),
-                Err(error) => State::Refused(error),
-            },
+            state: State::after(self.begin(&core)),
+            core,
+        }
+    }
+
+    /// As [`start`](Self::start), on an endpoint of [`Zone::endpoint`], of any zone of the adapter.
+    ///
+    /// The attributes and queues of the endpoint are its own.
+    ///
+    /// # Errors
+    /// Those of the future, INVALID_HANDLE (EP): the endpoint is of another adapter, and
+    /// INVALID_STATE: it has a connection. The endpoint is then dropped.
+    pub fn start_on(self, endpoint: Endpoint) -> Connect {
+        let core = Arc::clone(self.zone.domain.core());
+        Connect {
+            state: State::after(self.begin_on(&core, endpoint)),
             core,
         }
     }
 
     fn begin(self, core: &Core) -> Result<Endpoint> {
+        let peer = self.resolve(core)?;
+        let (queue, events) = (self.queue.as_ref(), self.events.as_ref());
+        let endpoint = Endpoint::create(&self.zone, self.attributes, queue, events)?;
+        self.connect(core, endpoint, peer)
+    }
+
+    fn begin_on(self, core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoint> {
+        endpoint.check_core(core)?;
+        let peer = self.resolve(core)?;
+        self.connect(core, endpoint, peer)
+    }
+
+    fn resolve(&self, core: &Core) -> Result<(IaAddress, u64)> {
         let network = core.network.as_ref();
         let names = network.map(|network| |name: &str| network.address(name));
         let names = names.as_ref().map(|names| names as &dyn Fn(&str) -> _);
-        let (address, qualifier) = self.peer.resolve(names)?;
-        let (queue, events) = (self.queue.as_ref(), self.events.as_ref());
-        let endpoint = Endpoint::create(&self.zone, self.attributes, queue, events)?;
+        self.peer.resolve(names)
+    }
+
+    fn connect(
+        &self,
+        core: &Core,
+        endpoint: Endpoint,
+        (address, qualifier): (IaAddress, u64),
+    ) -> Result<Endpoint> {
         let timeout = u32::try_from(self.deadline.as_micros()).unwrap_or(TIMEOUT_INFINITE);
         let param = ConnectParam {
             address,
@@ -188,6 +219,14 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// Returns the state after the call that begins the connection.
+    pub(crate) fn after(begun: Result<Endpoint>) -> Self {
+        match begun {
+            Ok(endpoint) => Self::Pending(endpoint),
+            Err(error) => Self::Refused(error),
+        }
+    }
+
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Endpoint>> {
         if let Self::Pending(endpoint) = self
             && let Err(error) = ready!(endpoint.link().poll_connected(context))

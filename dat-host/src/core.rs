@@ -263,7 +263,7 @@ impl Core {
     ///
     /// One thread at a time does so, so events of an endpoint stay in order. A call meanwhile, also
     /// one from a waker, makes it look once more.
-    fn dispatch(&self) -> bool {
+    pub(crate) fn dispatch(&self) -> bool {
         loop {
             let before =
                 self.turn

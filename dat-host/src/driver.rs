@@ -13,6 +13,8 @@ use crate::wait::thread_waker;
 
 /// Passes of a poll before the driver lets other tasks run.
 pub(crate) const PASSES: usize = 64;
+/// Looks for completions for each whole pass of a thread that polls.
+const LOOKS: usize = 64;
 
 impl Core {
     /// Returns true if no thread drives the adapter, or the current one does.
@@ -77,6 +79,41 @@ pub struct Driver(Closing);
 impl Driver {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
         Self(Closing(Arc::clone(core)))
+    }
+
+    /// Drives the adapter on this thread without sleeping, until the adapter is closed.
+    ///
+    /// `idle` runs after each look that finds nothing; it may yield the processor. Waits of other
+    /// threads then only wait for their own operation. A `Driver` that was polled before leaves
+    /// its waker to the adapter, so use one that is new.
+    ///
+    /// ```
+    /// use dat_host::{Options, Result};
+    ///
+    /// fn main() -> Result<()> {
+    ///     let (adapter, driver) = Options::new().open_driven("mock://polls")?;
+    ///     let polls = std::thread::spawn(|| driver.poll_on_thread(std::thread::yield_now));
+    ///     let listener = adapter.zone()?.listen(7174)?;
+    ///     # let client = adapter.zone()?.connect("polls:7174").start();
+    ///     let request = listener.next().wait()?;
+    ///     # (request.accept().wait()?, client.wait()?);
+    ///     adapter.close();
+    ///     polls.join().expect("the thread does not panic");
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn poll_on_thread(self, mut idle: impl FnMut()) {
+        let core = &self.0.0;
+        core.thread.get_or_init(|| thread::current().id());
+        while !core.is_closed() {
+            // Connection events need the whole pass; completions, which are frequent, do not.
+            for _ in 0..LOOKS {
+                if !core.dispatch() {
+                    idle();
+                }
+            }
+            core.pass();
+        }
     }
 }
 

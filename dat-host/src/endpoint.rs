@@ -32,7 +32,7 @@ const DEPTH: i32 = 64;
 /// RDMA Reads in flight, in each direction.
 const READS: i32 = 16;
 
-/// An endpoint with a connection (EP).
+/// An endpoint with a connection (EP), or for one.
 ///
 /// Each operation takes its memory and returns a future that gives it back. The operation is posted
 /// at once, and goes on if the future is dropped. Up to 64 operations may be in flight, unless the
@@ -127,6 +127,20 @@ impl Endpoint {
         self.link.core()
     }
 
+    /// Checks that the endpoint is of an adapter.
+    ///
+    /// # Errors
+    /// INVALID_HANDLE (EP): it is of another one.
+    pub(crate) fn check_core(&self, core: &Arc<Core>) -> dat_core::Result<()> {
+        match Arc::ptr_eq(self.core(), core) {
+            true => Ok(()),
+            false => {
+                let foreign = CoreError::invalid_handle(Subtype::InvalidHandleEp);
+                Err(foreign.because(Cause::Foreign))
+            }
+        }
+    }
+
     /// Returns the endpoint of the core.
     pub fn id(&self) -> EpId {
         self.link.id()
@@ -196,6 +210,7 @@ impl Endpoint {
     /// Receives the next message into the memory.
     ///
     /// Post receives before the peer sends: a sender waits for them, but not with every device.
+    /// [`Zone::endpoint`] makes an endpoint to post them before there is a connection.
     ///
     /// A peer that vanishes is noticed only by a Send, Write or Read in flight, so the future may
     /// wait without limit.

@@ -37,6 +37,7 @@
 //! | [`Buffer`] | LMR | registered memory from the pool of a zone |
 //! | [`Window`] | RMR | a region that peers access, until it is revoked |
 //! | [`ReadWindow`] | RMR | a region that peers read, until it is revoked |
+//! | [`ZoneWindow`] | LMR | memory that the peers of all endpoints of a zone access |
 //! | [`RemoteSlice`] | RMR context | a peer's memory, as a value of 24 bytes |
 //! | [`Endpoint`] | EP | one end of a connection: send, receive, write, read |
 //! | [`Listener`], [`Request`] | PSP, CR | connections from peers |
@@ -54,8 +55,8 @@
 //!
 //! Regions have no remote rights. [`Region::expose`] makes a [`Window`], which has no slices, but
 //! only copies and atomics, since a peer may write at any moment. [`Window::revoke`] gives the
-//! region back when no peer can reach it any longer. All of this holds without `unsafe` in the
-//! program.
+//! region back when no peer can reach it any longer. A [`ZoneWindow`] needs no connection, and is
+//! open to all peers of its zone. All of this holds without `unsafe` in the program.
 //!
 //! # Who drives
 //! Futures are woken by completions; a driver polls for them.
@@ -154,7 +155,6 @@ mod peer;
 mod read_window;
 mod remote;
 mod request;
-#[cfg(any(feature = "roce", feature = "verbs"))]
 mod ringing;
 #[cfg(feature = "roce")]
 mod roce;
@@ -171,6 +171,7 @@ mod wait;
 mod wakers;
 mod window;
 mod zone;
+mod zone_window;
 
 pub use adapter::{Adapter, Options};
 pub use batch::Batch;
@@ -197,7 +198,9 @@ pub use peer::Peer;
 pub use read_window::{ExposeRead, ExposingRead, ReadWindow, RevokeRead};
 pub use remote::{Access, RemoteSlice};
 pub use request::{Accept, Accepting, Request};
+pub use ringing::Ringing;
 pub use shared_receive::SharedReceive;
 pub use transfer::{Receive, Received, Transfer};
 pub use window::{Expose, Exposing, Revoke, Window};
 pub use zone::Zone;
+pub use zone_window::ZoneWindow;

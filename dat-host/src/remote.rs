@@ -6,6 +6,7 @@ use std::ops::{Bound, RangeBounds};
 use bitflags::bitflags;
 use dat_core::flags::MemoryPrivileges;
 use dat_core::memory::RmrTriplet;
+use dat_core::{Cause, Parameter};
 
 use crate::error::{Error, Result};
 
@@ -21,6 +22,19 @@ bitflags! {
 }
 
 impl Access {
+    /// Checks that all bits are known.
+    ///
+    /// # Errors
+    /// INVALID_PARAMETER (`privileges`): one is not.
+    pub(crate) fn check(self) -> dat_core::Result<()> {
+        match Self::from_bits(self.bits()) {
+            Some(_) => Ok(()),
+            None => Err(dat_core::Error::invalid_argument(3)
+                .about(Parameter::Privileges)
+                .because(Cause::UnknownFlags)),
+        }
+    }
+
     pub(crate) fn privileges(self) -> MemoryPrivileges {
         let mut privileges = MemoryPrivileges::empty();
         if self.contains(Self::READ) {

@@ -27,6 +27,7 @@ pub struct Request {
     cr: Option<CrId>,
     id: CrId,
     remote: Option<IaAddress>,
+    local: Option<IaAddress>,
     private_data: Vec<u8>,
 }
 
@@ -37,11 +38,13 @@ impl Request {
             cr: Some(cr),
             id: cr,
             remote: None,
+            local: None,
             private_data: Vec::new(),
         };
         let interface = this.zone.domain.core().interface();
         let param = interface.cr_query(cr, CrFields::empty())?;
         this.remote = param.remote_address;
+        this.local = param.local_address;
         this.private_data = param.private_data.to_vec();
         Ok(this)
     }
@@ -54,6 +57,13 @@ impl Request {
     /// Returns the address of the peer, if the transport knows it.
     pub const fn remote_address(&self) -> Option<IaAddress> {
         self.remote
+    }
+
+    /// Returns the address of this host that the peer connects to, if the transport knows it.
+    ///
+    /// A device may have several.
+    pub const fn local_address(&self) -> Option<IaAddress> {
+        self.local
     }
 
     /// Returns the private data of the peer.
@@ -151,18 +161,38 @@ impl Accepting {
     pub fn start(self) -> Accept {
         let core = Arc::clone(self.request.zone.domain.core());
         Accept {
-            state: match self.begin(&core) {
-                Ok(endpoint) => State::Pending(endpoint),
-                Err(error) => State::Refused(error),
-            },
+            state: State::after(self.begin(&core)),
             core,
         }
     }
 
-    fn begin(mut self, core: &Core) -> Result<Endpoint> {
+    /// As [`start`](Self::start), on an endpoint of [`Zone::endpoint`], of any zone of the adapter.
+    ///
+    /// The attributes and queues of the endpoint are its own.
+    ///
+    /// # Errors
+    /// Those of the future, INVALID_HANDLE (EP): the endpoint is of another adapter, and
+    /// INVALID_STATE: it has a connection. The endpoint is then dropped.
+    pub fn start_on(self, endpoint: Endpoint) -> Accept {
+        let core = Arc::clone(self.request.zone.domain.core());
+        let begun = match endpoint.check_core(&core) {
+            Ok(()) => self.accept(&core, endpoint),
+            Err(foreign) => Err(foreign.into()),
+        };
+        Accept {
+            state: State::after(begun),
+            core,
+        }
+    }
+
+    fn begin(self, core: &Core) -> Result<Endpoint> {
         let zone = &self.request.zone;
         let (queue, events) = (self.queue.as_ref(), self.events.as_ref());
         let endpoint = Endpoint::create(zone, self.attributes, queue, events)?;
+        self.accept(core, endpoint)
+    }
+
+    fn accept(mut self, core: &Core, endpoint: Endpoint) -> Result<Endpoint> {
         let interface = core.interface();
         interface.cr_accept(self.request.id, Some(endpoint.id()), &self.private_data)?;
         self.request.cr = None;

@@ -3,17 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use dat_core::attributes::IaAddress;
+use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::id::PzId;
 
 use crate::connect::Connecting;
 use crate::core::{Core, Guard};
+use crate::endpoint::Endpoint;
 use crate::error::{Failed, Result};
 use crate::events::Events;
 use crate::listener::Listener;
-use crate::memory::{Buffer, Pool, ReadRegion, Region, Stable, StableRead};
+use crate::memory::{Buffer, Pool, ReadRegion, Region, Stable, StableRead, slots};
 use crate::peer::Peer;
+use crate::remote::Access;
 use crate::shared_receive::SharedReceive;
+use crate::zone_window::ZoneWindow;
 
 /// Connection requests that wait at a listener, unless another number is asked for.
 const BACKLOG: usize = 64;
@@ -131,6 +134,62 @@ impl Zone {
         let mut buffer = self.buffer(bytes.len())?;
         buffer.copy_from_slice(bytes);
         Ok(buffer)
+    }
+
+    /// Returns `count` buffers of `size` bytes, which are 0, in one block outside of the pool.
+    ///
+    /// The block is registered once, and freed with its last buffer.
+    ///
+    /// # Errors
+    /// - [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`memory`): the block is empty.
+    /// - INSUFFICIENT_RESOURCES: there is no memory for the block, it is longer than the longest
+    ///   region of the device, or no region is left.
+    /// - INVALID_HANDLE: the adapter is closed.
+    pub fn buffers(&self, count: usize, size: usize) -> Result<Vec<Buffer>> {
+        let slots = slots(&self.domain, count, size)?;
+        Ok(slots.map(|slot| Buffer::new(slot, size)).collect())
+    }
+
+    /// Registers the memory of `value` and opens it to the peers of all endpoints of the zone.
+    ///
+    /// The value that gives access exists before any connection, so it fits into the private data
+    /// of one. A peer that guesses it has access, too, so a server makes a zone for each client.
+    ///
+    /// # Errors
+    /// Returns the value, with the errors of [`region`](Self::region), and INVALID_PARAMETER
+    /// (`privileges`): `access` has unknown bits.
+    pub fn window<B: Stable>(&self, value: B, access: Access) -> Result<ZoneWindow<B>, Failed<B>> {
+        ZoneWindow::new(&self.domain, value, access)
+    }
+
+    /// Creates an endpoint without a connection, to post receives before the peer sends.
+    ///
+    /// [`Connecting::start_on`] and [`Accepting::start_on`](crate::Accepting::start_on) connect it.
+    /// Without attributes, it has room for as many operations as [`Connecting::attributes`] says.
+    ///
+    /// ```
+    /// # fn main() -> dat_host::Result<()> {
+    /// # let zone = dat_host::Adapter::open("mock://before")?.zone()?;
+    /// let listener = zone.listen(7174)?;
+    /// let client = zone.connect("before:7174").start();
+    /// let request = listener.next().wait()?;
+    /// let endpoint = zone.endpoint(None)?;
+    /// let receive = endpoint.recv(zone.buffer(64)?);
+    /// let server = request.accept().start_on(endpoint).wait()?;
+    /// client.wait()?.send(zone.copy(b"at once")?).wait()?;
+    /// assert_eq!(&receive.wait()?.memory[..], b"at once");
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// - [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`attributes`): they are above the
+    ///   limits.
+    /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
+    /// - INVALID_HANDLE: the adapter is closed.
+    pub fn endpoint(&self, attributes: Option<EpAttributes>) -> Result<Endpoint> {
+        Ok(Endpoint::create(self, attributes, None, None)?)
     }
 
     /// Begins a connection to a peer: `HOST:PORT`, or address and connection qualifier.

@@ -215,7 +215,8 @@ impl Pinned {
         // operation gives them back after its completion, after its endpoint or shared queue is
         // freed, or after the adapter is closed. From then on the device does not access them
         // (conditions 4 and 2 of `dat_core::backend::Backend`). A window gives them back after its
-        // remote region is freed. From then on no peer accesses them (condition 1).
+        // remote region is freed. From then on no peer accesses them (condition 1). A window of a
+        // zone gives them back after its region is deregistered (condition 2).
         unsafe {
             dat_core::memory::Region::from_raw_parts(self.base.as_ptr(), self.length)
         }

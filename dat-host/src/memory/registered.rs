@@ -11,6 +11,7 @@ use super::pinned::{Pinned, Stable, StableRead};
 use crate::bind::Bindable;
 use crate::core::Core;
 use crate::error::Failed;
+use crate::remote::Access;
 use crate::zone::Domain;
 
 /// A value and the local region of its memory; both end together.
@@ -23,6 +24,7 @@ pub(crate) struct Registered<B> {
     /// Null after `deregister`.
     lmr: LmrId,
     context: u32,
+    remote_context: u32,
     domain: Arc<Domain>,
 }
 
@@ -31,6 +33,19 @@ impl<B: Stable> Registered<B> {
     pub(crate) fn new(domain: &Arc<Domain>, value: B) -> Result<Box<Self>, Failed<B>> {
         let privileges = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
         Self::register(domain, value, Pinned::of, privileges)
+    }
+
+    /// Registers the memory of a value, which peers access by the context of the region itself.
+    pub(crate) fn for_peers(
+        domain: &Arc<Domain>,
+        value: B,
+        access: Access,
+    ) -> Result<Box<Self>, Failed<B>> {
+        if let Err(unknown) = access.check() {
+            return Err(Failed::new(unknown, value));
+        }
+        let local = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
+        Self::register(domain, value, Pinned::of, local | access.privileges())
     }
 }
 
@@ -54,6 +69,7 @@ impl<B> Registered<B> {
             memory: Pinned::EMPTY,
             lmr: LmrId::NULL,
             context: 0,
+            remote_context: 0,
             domain: Arc::clone(domain),
         });
         this.memory = pin(this.value.insert(value));
@@ -66,6 +82,7 @@ impl<B> Registered<B> {
             Ok(made) => {
                 this.lmr = made.lmr;
                 this.context = made.lmr_context;
+                this.remote_context = made.rmr_context;
                 Ok(this)
             }
             Err(error) => match this.value.take() {
@@ -77,6 +94,11 @@ impl<B> Registered<B> {
 
     pub(crate) const fn id(&self) -> LmrId {
         self.lmr
+    }
+
+    /// Returns the context by which peers access the memory, if it is registered for them.
+    pub(crate) const fn remote_context(&self) -> u32 {
+        self.remote_context
     }
 
     pub(crate) const fn domain(&self) -> &Arc<Domain> {

@@ -1,0 +1,134 @@
+//! Windows of a zone: memory that peers access by the context of the region itself.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+use dat_core::id::LmrId;
+use dat_core::sync::{load_bytes, store_bytes};
+
+use crate::error::{Failed, Result};
+use crate::memory::{Registered, Stable};
+use crate::remote::{Access, RemoteSlice, resolve_range};
+use crate::zone::Domain;
+
+/// Memory that the peers of all endpoints of a zone access: no slices, only copies and atomics.
+///
+/// Unlike a [`Window`](crate::Window) it needs no connection, so its [`remote`](Self::remote) may
+/// be private data of one. The access lasts until the value is dropped, or closed
+/// ([`into_inner`](Self::into_inner)); forgetting it keeps the memory until the adapter is closed.
+///
+/// ```
+/// # fn main() -> dat_host::Result<()> {
+/// # let near = dat_host::Adapter::open("mock://zone-window-near")?.zone()?;
+/// # let far = dat_host::Adapter::open("mock://zone-window-far")?.zone()?;
+/// use dat_host::{Access, RemoteSlice};
+///
+/// let listener = far.listen(7174)?;
+/// let client = near.connect("zone-window-far:7174").start();
+/// let window = far.window(vec![0_u8; 64], Access::WRITE)?;
+/// let access = window.remote().to_bytes();
+/// let server = listener.next().wait()?.accept().private_data(&access).wait()?;
+/// let client = client.wait()?;
+/// let data = client.private_data();
+/// let remote = RemoteSlice::from_bytes(&data[..RemoteSlice::ENCODED])?;
+/// client.write(near.copy(b"hello")?, remote).wait()?;
+/// # drop(server);
+/// assert_eq!(&window.into_inner()[..5], b"hello");
+/// # Ok(())
+/// # }
+/// ```
+pub struct ZoneWindow<B: Stable> {
+    registered: Box<Registered<B>>,
+    remote: RemoteSlice,
+}
+
+impl<B: Stable> ZoneWindow<B> {
+    pub(crate) fn new(domain: &Arc<Domain>, value: B, access: Access) -> Result<Self, Failed<B>> {
+        let registered = Registered::for_peers(domain, value, access)?;
+        let memory = registered.segment(0, registered.memory.len());
+        let context = registered.remote_context();
+        match RemoteSlice::new(context, memory.address, memory.length, access) {
+            Ok(remote) => Ok(Self { registered, remote }),
+            // The rights are known, and the core has checked the range.
+            Err(_) => unreachable!("a registered range is inside of the address space"),
+        }
+    }
+
+    /// Returns the value that gives a peer access.
+    pub const fn remote(&self) -> RemoteSlice {
+        self.remote
+    }
+
+    /// Returns the local region of the core.
+    pub fn id(&self) -> LmrId {
+        self.registered.id()
+    }
+
+    /// Returns the bytes as atomics, which peers change at any moment.
+    ///
+    /// A device may write them in any order. A message that the peer sends after its write tells
+    /// that the write has arrived.
+    pub fn atomics(&self) -> &[AtomicU8] {
+        self.registered.memory.atomics()
+    }
+
+    /// Returns the number of bytes.
+    pub fn len(&self) -> usize {
+        self.registered.memory.len()
+    }
+
+    /// Returns true if there is no byte, which cannot be.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies bytes out, from `offset` on; all of `into`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`](crate::Error::OutOfRange): the window has fewer bytes. Nothing is copied.
+    pub fn load(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        let from = self.range(offset, into.len())?;
+        load_bytes(from, into);
+        Ok(())
+    }
+
+    /// Copies bytes in, to `offset`; all of `from`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`](crate::Error::OutOfRange): the window has fewer bytes. Nothing is copied.
+    pub fn store(&self, offset: usize, from: &[u8]) -> Result<()> {
+        let into = self.range(offset, from.len())?;
+        store_bytes(into, from);
+        Ok(())
+    }
+
+    fn range(&self, offset: usize, length: usize) -> Result<&[AtomicU8]> {
+        let atomics = self.atomics();
+        let end = offset.saturating_add(length);
+        let (start, length) = resolve_range(offset..end, atomics.len())?;
+        Ok(&atomics[start..][..length])
+    }
+
+    /// Ends the access of peers, at once; returns the owner of the memory.
+    ///
+    /// Later operations of peers break their connections.
+    ///
+    /// # Panics
+    /// As [`Region::into_inner`](crate::Region::into_inner).
+    pub fn into_inner(self) -> B {
+        match self.registered.into_value() {
+            Some(value) => value,
+            None => panic!("a remote region is bound to the region by the core's own calls"),
+        }
+    }
+}
+
+impl<B: Stable> fmt::Debug for ZoneWindow<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZoneWindow")
+            .field("id", &self.id())
+            .field("remote", &self.remote)
+            .finish_non_exhaustive()
+    }
+}
