@@ -131,7 +131,6 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         prepare: &impl Fn(&OpenAdapter<B, W>, EpId) -> Result<()>,
     ) -> Result<Self> {
         let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
-        let zone = adapter.zone;
         let attributes = EpAttributes {
             max_recv_dtos: count(plan.receives),
             max_request_dtos: count(plan.requests),
@@ -142,17 +141,14 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             max_rdma_read_out: plan.reads,
             ..EpAttributes::default_for(&adapter.limits)
         };
-        let ep = adapter
-            .endpoint(zone, &attributes)
-            .during("dat_ep_create")?;
+        let ep = adapter.endpoint(&attributes).during("dat_ep_create")?;
         let sends = usize::from(plan.request.depth) + 2;
         let memory = Memory::new(MessageBuffers::bytes(plan.message_receives, sends));
-        let message_buffers =
-            MessageBuffers::register(adapter, zone, memory, plan.message_receives)
-                .during("dat_lmr_create")?;
+        let message_buffers = MessageBuffers::register(adapter, memory, plan.message_receives)
+            .during("dat_lmr_create")?;
         for number in 0..plan.message_receives {
             message_buffers
-                .receive_as(&adapter.ia, ep, number, MESSAGE_COOKIE | number as u64)
+                .receive(&adapter.ia, ep, number, MESSAGE_COOKIE | number as u64)
                 .during("dat_ep_post_recv")?;
         }
         prepare(adapter, ep)?;
@@ -382,7 +378,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         let number = (done.cookie & !MESSAGE_COOKIE) as usize;
         let message = self.message_buffers.read(number, done.transferred_length);
         self.message_buffers
-            .receive_as(&self.adapter.ia, self.ep, number, done.cookie)
+            .receive(&self.adapter.ia, self.ep, number, done.cookie)
             .during("dat_ep_post_recv")?;
         match message {
             None => Err(refused(Refusal::Malformed)),
