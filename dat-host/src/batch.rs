@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use dat_core::endpoint::{BatchOperation, BatchRefused, BatchRequest};
 use dat_core::flags::CompletionFlags;
-use dat_core::memory::LmrTriplet;
 
-use crate::endpoint::{Endpoint, check_adapter, check_read, check_write};
+use crate::endpoint::{Endpoint, check_adapter, check_read, check_write, total};
 use crate::error::Failed;
 use crate::memory::{Memory, MemoryMut};
 use crate::remote::RemoteSlice;
@@ -128,17 +127,17 @@ impl<'a, M: Memory> Batch<'a, M> {
             .position(|(_, memory)| check_adapter(core, memory).is_err());
         let mut requests = self.requests;
         let rest = requests.split_off(foreign.unwrap_or(requests.len()));
-        let segments: Vec<[LmrTriplet; 1]> = requests
+        let segments: Vec<M::Segments> = requests
             .iter()
-            .map(|(_, memory)| [memory.segment()])
+            .map(|(_, memory)| memory.segments())
             .collect();
         let operations: Vec<BatchOperation> =
             requests.iter().map(|(operation, _)| *operation).collect();
         let keys: Vec<_> = requests
             .into_iter()
             .zip(&segments)
-            .map(|((operation, memory), [segment])| {
-                let span = span.operation(kind(operation), segment.length);
+            .map(|((operation, memory), segments)| {
+                let span = span.operation(kind(operation), total(segments.as_ref()));
                 core.table().insert(owner, memory.lend(), span)
             })
             .collect();
@@ -148,7 +147,7 @@ impl<'a, M: Memory> Batch<'a, M> {
             .zip(&keys)
             .map(|((operation, segments), key)| BatchRequest {
                 operation: *operation,
-                segments,
+                segments: segments.as_ref(),
                 cookie: key.to_cookie(),
                 flags: CompletionFlags::empty(),
             })

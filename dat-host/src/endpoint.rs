@@ -163,11 +163,13 @@ impl Endpoint {
     /// - INVALID_HANDLE: the memory is of another adapter, or the adapter is closed.
     /// - INSUFFICIENT_RESOURCES: as many operations as the endpoint may have are in flight.
     pub fn send<M: Memory>(&self, memory: M) -> Transfer<M> {
-        let segment = memory.segment();
+        let segments = memory.segments();
         let ep = self.id();
-        Transfer::new(self.post("send", segment, memory, |interface, cookie| {
-            interface.post_send(ep, &[segment], cookie, CompletionFlags::empty())
-        }))
+        Transfer::new(
+            self.post("send", segments, memory, |interface, segments, cookie| {
+                interface.post_send(ep, segments, cookie, CompletionFlags::empty())
+            }),
+        )
     }
 
     /// Writes the memory to the start of a peer's memory (RDMA Write).
@@ -179,13 +181,15 @@ impl Endpoint {
     ///
     /// A window that the peer has revoked fails with the status `RemoteAccess`.
     pub fn write<M: Memory>(&self, memory: M, remote: RemoteSlice) -> Transfer<M> {
-        let segment = memory.segment();
+        let segments = memory.segments();
         let ep = self.id();
-        Transfer::new(self.post("write", segment, memory, |interface, cookie| {
-            check_write(remote)?;
-            let flags = CompletionFlags::empty();
-            interface.post_rdma_write(ep, &[segment], cookie, &remote.triplet(), flags)
-        }))
+        Transfer::new(
+            self.post("write", segments, memory, |interface, segments, cookie| {
+                check_write(remote)?;
+                let flags = CompletionFlags::empty();
+                interface.post_rdma_write(ep, segments, cookie, &remote.triplet(), flags)
+            }),
+        )
     }
 
     /// Reads all of a peer's memory to the start of the memory (RDMA Read).
@@ -198,13 +202,15 @@ impl Endpoint {
     ///
     /// A window that the peer has revoked fails with the status `RemoteAccess`.
     pub fn read<M: MemoryMut>(&self, remote: RemoteSlice, memory: M) -> Transfer<M> {
-        let segment = memory.segment();
+        let segments = memory.segments();
         let ep = self.id();
-        Transfer::new(self.post("read", segment, memory, |interface, cookie| {
-            check_read(remote)?;
-            let flags = CompletionFlags::empty();
-            interface.post_rdma_read(ep, &[segment], cookie, &remote.triplet(), flags)
-        }))
+        Transfer::new(
+            self.post("read", segments, memory, |interface, segments, cookie| {
+                check_read(remote)?;
+                let flags = CompletionFlags::empty();
+                interface.post_rdma_read(ep, segments, cookie, &remote.triplet(), flags)
+            }),
+        )
     }
 
     /// Receives the next message into the memory.
@@ -220,11 +226,16 @@ impl Endpoint {
     /// (SRQ_IN_USE): the endpoint receives from a shared queue. Use
     /// [`next_message`](Self::next_message).
     pub fn recv<M: MemoryMut>(&self, memory: M) -> Receive<M> {
-        let segment = memory.segment();
+        let segments = memory.segments();
         let ep = self.id();
-        Receive::new(self.post("receive", segment, memory, |interface, cookie| {
-            interface.post_recv(ep, &[segment], cookie, CompletionFlags::empty())
-        }))
+        Receive::new(self.post(
+            "receive",
+            segments,
+            memory,
+            |interface, segments, cookie| {
+                interface.post_recv(ep, segments, cookie, CompletionFlags::empty())
+            },
+        ))
     }
 
     /// Begins a batch of operations, which one doorbell posts together.
@@ -279,15 +290,17 @@ impl Endpoint {
     fn post<M: Memory>(
         &self,
         kind: &'static str,
-        segment: LmrTriplet,
+        segments: M::Segments,
         memory: M,
-        post: impl FnOnce(&dyn Interface, u64) -> dat_core::Result<()>,
+        post: impl FnOnce(&dyn Interface, &[LmrTriplet], u64) -> dat_core::Result<()>,
     ) -> Posted<M> {
         let core = self.core();
         if let Err(foreign) = check_adapter(core, &memory) {
             return Posted::Refused(Arc::clone(core), Some(Failed::new(foreign, memory)));
         }
-        let span = self.link.span().operation(kind, segment.length);
+        let segments = segments.as_ref();
+        let span = self.link.span().operation(kind, total(segments));
+        let post = |interface: &dyn Interface, cookie| post(interface, segments, cookie);
         match core.post(Owner::Endpoint(self.id()), memory.lend(), span, post) {
             Ok(key) => Posted::InFlight(Operation::new(Arc::clone(core), key)),
             Err((error, Some(lent))) => {
@@ -297,6 +310,11 @@ impl Endpoint {
             Err((_, None)) => unreachable!("the table keeps memory until it is taken"),
         }
     }
+}
+
+/// Returns the number of bytes of all segments.
+pub(crate) fn total(segments: &[LmrTriplet]) -> u64 {
+    segments.iter().map(|segment| segment.length).sum()
 }
 
 /// Checks that memory is of an adapter, as the core cannot: contexts of adapters may be equal.

@@ -187,8 +187,8 @@ pub use error::{Error, Failed, Result};
 pub use events::{Events, NextEvent};
 pub use listener::{Listener, NextRequest};
 pub use memory::{
-    Buffer, Foreign, Memory, MemoryMut, ReadRegion, Region, RegionSlice, SharedRegion, Stable,
-    StableRead,
+    Buffer, Foreign, Gather, Memory, MemoryMut, ReadRegion, Region, RegionSlice, SharedRegion,
+    Stable, StableRead,
 };
 #[cfg(feature = "pages")]
 pub use memory::{MappedFile, Pages};

@@ -116,8 +116,10 @@ impl Memory for Buffer {}
 impl MemoryMut for Buffer {}
 
 impl Lend for Buffer {
-    fn segment(&self) -> LmrTriplet {
-        self.slot().segment(self.length)
+    type Segments = [LmrTriplet; 1];
+
+    fn segments(&self) -> [LmrTriplet; 1] {
+        [self.slot().segment(self.length)]
     }
 
     fn core(&self) -> &Arc<Core> {

@@ -13,8 +13,8 @@ use crate::core::Core;
 /// Memory that an operation takes over, and returns when it completes.
 ///
 /// Implemented for [`Region`](crate::Region), [`RegionSlice`](crate::RegionSlice),
-/// [`Buffer`](crate::Buffer), [`SharedRegion`](crate::SharedRegion) and
-/// [`ReadRegion`](crate::ReadRegion).
+/// [`Buffer`](crate::Buffer), [`SharedRegion`](crate::SharedRegion),
+/// [`ReadRegion`](crate::ReadRegion), and [`Gather`](crate::Gather), which has several of them.
 ///
 /// Other crates cannot implement it, nor take memory apart with it:
 ///
@@ -35,8 +35,11 @@ pub trait MemoryMut: Memory {}
 
 /// Conversion of memory to a form that does not depend on its type, without an allocation.
 pub(crate) trait Lend: Sized + Send + Unpin + 'static {
-    /// Returns the segment to post.
-    fn segment(&self) -> LmrTriplet;
+    /// Segments of one operation.
+    type Segments: AsRef<[LmrTriplet]>;
+
+    /// Returns the segments to post.
+    fn segments(&self) -> Self::Segments;
 
     /// Returns the adapter of the memory.
     fn core(&self) -> &Arc<Core>;

@@ -1,6 +1,7 @@
 //! Owned memory: regions, pool buffers, and their loan to operations.
 
 mod buffer;
+mod gather;
 mod lent;
 #[cfg(feature = "pages")]
 mod pages;
@@ -15,6 +16,7 @@ mod slice;
 mod slot;
 
 pub use buffer::Buffer;
+pub use gather::Gather;
 pub(crate) use lent::{Lend, Lent, Object};
 pub use lent::{Memory, MemoryMut};
 #[cfg(feature = "pages")]

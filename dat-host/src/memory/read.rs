@@ -129,8 +129,10 @@ impl<B: StableRead> fmt::Debug for ReadRegion<B> {
 impl<B: StableRead> Memory for ReadRegion<B> {}
 
 impl<B: StableRead> Lend for ReadRegion<B> {
-    fn segment(&self) -> LmrTriplet {
-        self.0.whole()
+    type Segments = [LmrTriplet; 1];
+
+    fn segments(&self) -> [LmrTriplet; 1] {
+        [self.0.whole()]
     }
 
     fn core(&self) -> &Arc<Core> {

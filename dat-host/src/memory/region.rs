@@ -146,8 +146,10 @@ impl<B: Stable> Memory for Region<B> {}
 impl<B: Stable> MemoryMut for Region<B> {}
 
 impl<B: Stable> Lend for Region<B> {
-    fn segment(&self) -> LmrTriplet {
-        self.registered.segment(0, self.registered.memory.len())
+    type Segments = [LmrTriplet; 1];
+
+    fn segments(&self) -> [LmrTriplet; 1] {
+        [self.registered.segment(0, self.registered.memory.len())]
     }
 
     fn core(&self) -> &Arc<Core> {

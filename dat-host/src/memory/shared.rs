@@ -92,8 +92,10 @@ impl<B: Stable + Sync> fmt::Debug for SharedRegion<B> {
 impl<B: Stable + Sync> Memory for SharedRegion<B> {}
 
 impl<B: Stable + Sync> Lend for SharedRegion<B> {
-    fn segment(&self) -> LmrTriplet {
-        self.0.whole()
+    type Segments = [LmrTriplet; 1];
+
+    fn segments(&self) -> [LmrTriplet; 1] {
+        [self.0.whole()]
     }
 
     fn core(&self) -> &Arc<Core> {

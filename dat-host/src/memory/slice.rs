@@ -63,13 +63,15 @@ impl<B: Stable> Memory for RegionSlice<B> {}
 impl<B: Stable> MemoryMut for RegionSlice<B> {}
 
 impl<B: Stable> Lend for RegionSlice<B> {
-    fn segment(&self) -> LmrTriplet {
-        let whole = self.region.segment();
-        LmrTriplet {
+    type Segments = [LmrTriplet; 1];
+
+    fn segments(&self) -> [LmrTriplet; 1] {
+        let [whole] = self.region.segments();
+        [LmrTriplet {
             address: whole.address.wrapping_add(self.start as u64),
             length: self.length as u64,
             ..whole
-        }
+        }]
     }
 
     fn core(&self) -> &Arc<Core> {
