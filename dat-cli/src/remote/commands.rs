@@ -70,13 +70,14 @@ fn counters<T: Transport>(adapter: &DeviceAdapter<T>, argument: &str) -> Result<
 
 /// Runs `act` as the client of the named server, or of one in this process.
 ///
+/// `open` opens the adapter of the client.
 /// The server in this process runs on the same device and stores the file in `local`.
-fn with_server<T: Transport, R>(
+fn with_server<T: Transport, A, R>(
     arguments: &DeviceArguments,
-    room: usize,
     memory: u64,
     local: Single,
-    act: impl FnOnce(&mut DeviceAdapter<T>, ServerAddress<'_>, &str) -> Result<R>,
+    open: impl Fn(&Carrier, Waiting) -> Result<A>,
+    act: impl FnOnce(&mut A, ServerAddress<'_>, &str) -> Result<R>,
 ) -> Result<R> {
     let waiting = waiting(arguments.waiting);
     if let Some(peer) = &arguments.connect {
@@ -84,7 +85,7 @@ fn with_server<T: Transport, R>(
         let token = token.transpose()?;
         let peer = resolve(peer)?;
         let device = T::choose(arguments.device.as_deref(), own_address(peer))?;
-        let mut adapter = adapter::<T>(&device, waiting, 2, room)?;
+        let mut adapter = open(&device, waiting)?;
         let server = ServerAddress {
             address: IaAddress::from(peer),
             qualifier: peer.port().into(),
@@ -98,7 +99,7 @@ fn with_server<T: Transport, R>(
     let (of_server, _) = host_adapter::open::<T>(&device, waiting)?;
     let mut server = Server::new(of_server.clone(), memory, Terms::default());
     let qualifier = server.listen(None, None)?;
-    let mut client = adapter::<T>(&device, waiting, 2, room)?;
+    let mut client = open(&device, waiting)?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
@@ -212,12 +213,11 @@ pub(crate) fn copy<T: Transport>(
         smaller(geometry, room / 3)
     })?;
     let progress = progress_bar(length, output);
-    let room = 6 * fit.depth + 64;
-    let (outcome, device) = with_server::<T, _>(
+    let (outcome, device) = with_server::<T, _, _>(
         &arguments.device,
-        room,
         memory,
         files,
+        |device, waiting| Ok(host_adapter::open::<T>(device, waiting)?.0),
         |adapter, server, device| {
             let read = |buffer: &mut [u8]| {
                 let count = fill(&mut file, buffer).map_err(unreadable)?;
@@ -330,11 +330,11 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
         usize::from(arguments.depth),
     )?;
     let room = 4 * usize::from(arguments.depth) + 128;
-    with_server::<T, _>(
+    with_server::<T, _, _>(
         &arguments.device,
-        room,
         memory,
         Single::new(None),
+        |device, waiting| adapter::<T>(device, waiting, 2, room),
         |adapter, server, _| {
             let counters = arguments
                 .verbose

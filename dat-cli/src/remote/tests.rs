@@ -112,7 +112,13 @@ fn serving_on(
     notices.into_inner().unwrap()
 }
 
-fn copy(adapter: &mut MockAdapter, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
+/// Opens the adapter of a client that copies.
+fn copier(fabric: &Fabric, number: u64, waiting: Waiting) -> dat_host::Adapter {
+    let backend = fabric.node(NodeOptions::new("copier", number));
+    host_adapter::on(backend, Polled::default(), waiting).unwrap()
+}
+
+fn copy(adapter: &dat_host::Adapter, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
     let mut left = data;
     let read = |buffer: &mut [u8]| Ok(crate::copy::fill(&mut left, buffer).unwrap());
     let check = || Ok(());
@@ -146,10 +152,10 @@ fn files_arrive_complete() {
         let directory = tempfile::tempdir().unwrap();
         let files = folder(directory.path(), true);
         let notices = serving(waiting, &files, |fabric| {
-            let mut client = adapter(fabric, "client", 2, waiting);
+            let client = copier(fabric, 2, waiting);
             for length in [0, 1, 999, 1000, 1001, 2000, 6000, 6001, 50_001] {
                 let data = some(length);
-                let outcome = copy(&mut client, "file", &data, SHAPE).unwrap();
+                let outcome = copy(&client, "file", &data, SHAPE).unwrap();
                 assert_eq!(outcome.bytes, length as u64);
                 assert_eq!(outcome.writes, length.div_ceil(2000) as u64);
                 assert_eq!(outcome.segments, length.div_ceil(1000) as u64);
@@ -172,9 +178,9 @@ fn a_copy_to_a_chosen_path_stores_one_file() {
     let path = directory.path().join("target");
     let part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
     serving(Waiting::Block, &Single::new(Some(part)), |fabric| {
-        let mut client = adapter(fabric, "client", 2, Waiting::Block);
-        copy(&mut client, "copy", &some(5000), SHAPE).unwrap();
-        let again = copy(&mut client, "copy", &some(5000), SHAPE).unwrap_err();
+        let client = copier(fabric, 2, Waiting::Block);
+        copy(&client, "copy", &some(5000), SHAPE).unwrap();
+        let again = copy(&client, "copy", &some(5000), SHAPE).unwrap_err();
         assert_eq!(again.why, Refusal::Busy.why());
     });
     assert_eq!(std::fs::read(path).unwrap(), some(5000));
@@ -187,6 +193,7 @@ fn a_refused_client_does_not_stop_the_server() {
     let files = folder(directory.path(), false);
     let notices = serving(Waiting::Block, &files, |fabric| {
         let mut client = adapter(fabric, "client", 2, Waiting::Block);
+        let copier = copier(fabric, 3, Waiting::Block);
         let huge = Shape {
             depth: 1024,
             segments: 1,
@@ -209,11 +216,11 @@ fn a_refused_client_does_not_stop_the_server() {
                 };
                 connect(&mut client, request).err().unwrap()
             } else {
-                copy(&mut client, name, &data, shape).unwrap_err()
+                copy(&copier, name, &data, shape).unwrap_err()
             };
             assert_eq!(failure.why, refusal.why(), "{name}");
         }
-        copy(&mut client, "new", &some(100), SHAPE).unwrap();
+        copy(&copier, "new", &some(100), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["new", "there"]);
     let there = std::fs::read_to_string(directory.path().join("there"));
@@ -222,8 +229,8 @@ fn a_refused_client_does_not_stop_the_server() {
     assert!(notices.contains(&Notice::Refused(Refusal::Exists)));
 
     let notices = serving(Waiting::Block, &NoFiles, |fabric| {
-        let mut client = adapter(fabric, "client", 2, Waiting::Block);
-        let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
+        let client = copier(fabric, 2, Waiting::Block);
+        let failure = copy(&client, "x", b"data", SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::NoFolder.why());
         assert!(failure.remedy.contains("--into"));
     });
@@ -244,8 +251,8 @@ fn links_are_not_followed() {
     .unwrap();
     let files = folder(directory.path(), true);
     serving(Waiting::Block, &files, |fabric| {
-        let mut client = adapter(fabric, "client", 2, Waiting::Block);
-        let failure = copy(&mut client, "link", b"evil", SHAPE).unwrap_err();
+        let client = copier(fabric, 2, Waiting::Block);
+        let failure = copy(&client, "link", b"evil", SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::CannotWrite.why());
     });
     let precious = std::fs::read_to_string(outside.path().join("precious"));
@@ -321,7 +328,8 @@ fn clients_that_break_the_protocol_are_refused() {
             assert_eq!(failure.why, refusal.why(), "{messages:?}");
             client.close(&[]).unwrap();
         }
-        copy(&mut adapter, "good", &some(3000), SHAPE).unwrap();
+        let copier = copier(fabric, 3, Waiting::Block);
+        copy(&copier, "good", &some(3000), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["good"]);
     let gone = notices
@@ -535,7 +543,8 @@ fn random_messages_do_no_harm() {
             }
             client.close(&[]).unwrap();
         }
-        copy(&mut adapter, "good", &some(3000), SHAPE).unwrap();
+        let copier = copier(fabric, 3, Waiting::Block);
+        copy(&copier, "good", &some(3000), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["good"]);
 }
@@ -627,7 +636,7 @@ fn a_client_without_a_server_fails() {
     let fabric = Fabric::new(FabricOptions::default());
     let _time = fabric.spawn_thread().unwrap();
     let _nobody = adapter(&fabric, "nobody", 1, Waiting::Block);
-    let mut client = adapter(&fabric, "client", 2, Waiting::Block);
-    let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
+    let client = copier(&fabric, 2, Waiting::Block);
+    let failure = copy(&client, "x", b"data", SHAPE).unwrap_err();
     assert_eq!(failure.what, "cannot connect to the server");
 }

@@ -247,8 +247,7 @@ fn quotas_limit_stored_bytes() {
     };
     let files = Folder::new(directory.path(), false, quotas).unwrap();
     let notices = serving(Waiting::Block, &files, |fabric| {
-        let mut first = adapter(fabric, "first", 2, Waiting::Block);
-        let mut second = adapter(fabric, "second", 3, Waiting::Block);
+        let mut raw = adapter(fabric, "first", 2, Waiting::Block);
         // A failed copy returns its quota.
         let request = Request {
             work: Work::Copy { length: 12 << 10 },
@@ -256,24 +255,28 @@ fn quotas_limit_stored_bytes() {
             size: 100,
         };
         for _ in 0..3 {
-            let mut client = connect(&mut first, request).unwrap();
+            let mut client = connect(&mut raw, request).unwrap();
             let messages = [Message::Name("bad".into()), Message::End { checksum: 0 }];
             let failure = answers(&mut client, &messages).unwrap_err();
             assert_eq!(failure.why, Refusal::Different.why());
             client.close(&[]).unwrap();
         }
-        let quota = |adapter: &mut MockAdapter, name: &str, length| {
+        // The same host, with the client of the program.
+        drop(raw);
+        let first = copier(fabric, 2, Waiting::Block);
+        let second = copier(fabric, 3, Waiting::Block);
+        let quota = |adapter: &dat_host::Adapter, name: &str, length| {
             let failure = copy(adapter, name, &some(length), SHAPE).unwrap_err();
             assert_eq!(failure.why, Refusal::Quota.why(), "{name}");
         };
-        quota(&mut first, "large", (12 << 10) + 1);
-        copy(&mut first, "a", &some(8 << 10), SHAPE).unwrap();
-        quota(&mut first, "b", (4 << 10) + 1);
+        quota(&first, "large", (12 << 10) + 1);
+        copy(&first, "a", &some(8 << 10), SHAPE).unwrap();
+        quota(&first, "b", (4 << 10) + 1);
         // An empty file takes room too.
-        copy(&mut first, "empty", &[], SHAPE).unwrap();
-        quota(&mut first, "empty too", 0);
-        copy(&mut second, "c", &some(8 << 10), SHAPE).unwrap();
-        quota(&mut second, "d", 1);
+        copy(&first, "empty", &[], SHAPE).unwrap();
+        quota(&first, "empty too", 0);
+        copy(&second, "c", &some(8 << 10), SHAPE).unwrap();
+        quota(&second, "d", 1);
     });
     assert_eq!(names(directory.path()), ["a", "c", "empty"]);
     assert!(notices.contains(&Notice::Refused(Refusal::Quota)));
@@ -307,7 +310,9 @@ fn a_token_lets_clients_in() {
                 read += count;
                 Ok(count)
             };
-            send_file(&mut client(), server, name, 5000, SHAPE, fill, &|| Ok(()))
+            let number = number.fetch_add(1, Ordering::Relaxed);
+            let copier = copier(fabric, number, Waiting::Block);
+            send_file(&copier, server, name, 5000, SHAPE, fill, &|| Ok(()))
         };
         for (name, token, refusal) in [
             ("none", None, Refusal::NoToken),
@@ -361,8 +366,8 @@ fn a_file_made_meanwhile_is_not_replaced() {
             Ok(())
         });
         serving(Waiting::Block, &files, |fabric| {
-            let mut client = adapter(fabric, "client", 2, Waiting::Block);
-            let outcome = copy(&mut client, "file", b"ours", SHAPE);
+            let client = copier(fabric, 2, Waiting::Block);
+            let outcome = copy(&client, "file", b"ours", SHAPE);
             if replace {
                 outcome.unwrap();
             } else {
@@ -400,8 +405,8 @@ fn a_file_is_stored_after_its_sync() {
     serving(Waiting::Block, &files, |fabric| {
         thread::scope(|scope| {
             let first = scope.spawn(|| {
-                let mut client = adapter(fabric, "first", 2, Waiting::Block);
-                let outcome = copy(&mut client, "file", &some(5000), SHAPE);
+                let client = copier(fabric, 2, Waiting::Block);
+                let outcome = copy(&client, "file", &some(5000), SHAPE);
                 (outcome, done.load(Ordering::Acquire))
             });
             // The temporary file exists, but it is not moved to its path yet.
@@ -430,8 +435,8 @@ fn a_file_is_stored_after_its_sync() {
     let full = |_: &std::fs::File| Err(std::io::ErrorKind::StorageFull.into());
     let files = folder(directory.path(), false).synced_by(full);
     serving(Waiting::Block, &files, |fabric| {
-        let mut client = adapter(fabric, "client", 2, Waiting::Block);
-        let failure = copy(&mut client, "file", &some(5000), SHAPE).unwrap_err();
+        let client = copier(fabric, 2, Waiting::Block);
+        let failure = copy(&client, "file", &some(5000), SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::CannotWrite.why());
     });
     assert_eq!(names(directory.path()), [""; 0]);
@@ -494,8 +499,9 @@ fn a_session_that_is_stuck_delays_no_other() {
             // This client never sends anything.
             let _silent = connect(&mut silent, COPY).unwrap();
             for _ in 0..3 {
+                let copier = copier(fabric, 100 + number.load(Ordering::Relaxed), Waiting::Block);
+                copy(&copier, "other", &some(50_000), SHAPE).unwrap();
                 let mut other = client();
-                copy(&mut other, "other", &some(50_000), SHAPE).unwrap();
                 let mut other = connect(&mut other, WRITE).unwrap();
                 let answer = answers(&mut other, &[Message::Sum]).unwrap();
                 assert!(matches!(answer, Message::SumIs { .. }));
