@@ -59,9 +59,9 @@ pub(crate) fn representative(family: IpAddr) -> IpAddr {
 
 /// Parses the address of an adapter.
 ///
-/// The forms are `IP`, `[IPv6]`, `IPv6%INTERFACE` for a link-local address, `localhost`, or the name
-/// of an interface. `?udp=PORT` may follow; without it, the port is 0. `0.0.0.0` stands for all IPv4
-/// addresses of this host, `::` for all addresses. Neither reaches link-local peers.
+/// The forms are `IP`, `[IPv6]`, `IPv6%INTERFACE` for a link-local address, `localhost`, or the
+/// name of an interface. `?udp=PORT` may follow; without it, the port is 0. `0.0.0.0` stands for
+/// all IPv4 addresses of this host, `::` for all addresses. Neither reaches link-local peers.
 ///
 /// # Errors
 /// - `InvalidInput`: the text has another form.

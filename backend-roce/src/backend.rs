@@ -91,8 +91,8 @@ impl RoceBackend {
 
     /// Calls `on_event` after events that `progress` has to handle; only the first call counts.
     ///
-    /// It is called without the lock of the adapter, by the thread of the adapter or by one that makes
-    /// a call.
+    /// It is called without the lock of the adapter, by the thread of the adapter or by one that
+    /// makes a call.
     pub fn on_event(&self, on_event: impl Fn() + Send + Sync + 'static) {
         self.shared.set_on_event(Box::new(on_event));
     }
@@ -183,9 +183,9 @@ impl Adapter {
 
 #[expect(unsafe_code, reason = "the device of this backend is its own code")]
 // SAFETY: registered memory is touched only through spans of `Memories`, each found by key, domain,
-// privilege and range under the lock of the adapter. `deregister` and the drop of the backend remove
-// the memory under that lock. A request is complete only when the transport never sends its data
-// again (ROCE-90), and a queue pair that is reset or destroyed has no transport any more.
+// privilege and range under the lock of the adapter. `deregister` and the drop of the backend
+// remove the memory under that lock. A request is complete only when the transport never sends its
+// data again (ROCE-90), and a queue pair that is reset or destroyed has no transport any more.
 unsafe impl Backend for RoceBackend {
     type CompletionQueue = RoceCompletionQueue;
     type SendQueue = RoceSendQueue;
@@ -205,6 +205,7 @@ unsafe impl Backend for RoceBackend {
     }
 
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
+        self.shared.check_process()?;
         self.shared.enter(|adapter| {
             room(adapter.domains.len(), attributes::DOMAINS)?;
             Ok(DomainKey(adapter.domains.insert(())))
@@ -217,6 +218,7 @@ unsafe impl Backend for RoceBackend {
     }
 
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
+        self.shared.check_process()?;
         self.shared
             .enter(|adapter| adapter.memories.register(registration))
             .ok_or(BackendError::Resources)
@@ -234,6 +236,7 @@ unsafe impl Backend for RoceBackend {
     }
 
     fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
+        self.shared.check_process()?;
         self.shared.enter(|adapter| {
             let limit = i32::try_from(adapter.memories.capacity()).unwrap_or(i32::MAX);
             room(adapter.memories.windows(), limit)?;
@@ -251,6 +254,7 @@ unsafe impl Backend for RoceBackend {
         number: u32,
         depth: u32,
     ) -> Result<RoceCompletionQueue, BackendError> {
+        self.shared.check_process()?;
         let ready = Arc::new(AtomicUsize::new(0));
         self.shared.enter(|adapter| {
             room(
@@ -267,6 +271,7 @@ unsafe impl Backend for RoceBackend {
             number,
             ready,
             immediate: None,
+            peeked: None,
         })
     }
 
@@ -275,6 +280,7 @@ unsafe impl Backend for RoceBackend {
         queue: &mut RoceCompletionQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
+        self.shared.check_process()?;
         self.shared.enter(|adapter| {
             let ring = adapter.completion_queue(queue.number);
             let ring = ring.ok_or(BackendError::State)?;
@@ -296,6 +302,7 @@ unsafe impl Backend for RoceBackend {
         depth: u32,
         segments: u32,
     ) -> Result<(SharedReceiveQueueKey, RoceReceiveQueue), BackendError> {
+        self.shared.check_process()?;
         let key = self.shared.enter(|adapter| {
             room(adapter.shared_receives.len(), attributes::SHARED_QUEUES)?;
             within_unsigned(depth, attributes::SHARED_RECEIVES)?;
@@ -320,6 +327,7 @@ unsafe impl Backend for RoceBackend {
         queue: &mut RoceReceiveQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
+        self.shared.check_process()?;
         self.shared.enter(|adapter| {
             let state = adapter.shared_receives.get_mut(key.0);
             let state = state.ok_or(BackendError::State)?;
@@ -338,6 +346,7 @@ unsafe impl Backend for RoceBackend {
         key: SharedReceiveQueueKey,
         limit: u32,
     ) -> Result<bool, BackendError> {
+        self.shared.check_process()?;
         self.shared.enter(|adapter| {
             let state = adapter.shared_receives.get_mut(key.0);
             let state = state.ok_or(BackendError::State)?;
@@ -375,6 +384,7 @@ unsafe impl Backend for RoceBackend {
         &mut self,
         request: &QueuePairRequest,
     ) -> Result<QueuePair<RoceSendQueue, RoceReceiveQueue>, BackendError> {
+        self.shared.check_process()?;
         let (key, depths, has_own) = self.shared.enter(|adapter| {
             adapter.check_queue_pair(request)?;
             let limit = i32::try_from(adapter.options.connections).unwrap_or(i32::MAX);
@@ -403,6 +413,7 @@ unsafe impl Backend for RoceBackend {
         receive: Option<&mut RoceReceiveQueue>,
         request: &QueuePairRequest,
     ) -> Result<(), BackendError> {
+        self.shared.check_process()?;
         let depths = self.shared.enter(|adapter| {
             adapter.check_queue_pair(request)?;
             let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
@@ -434,6 +445,7 @@ unsafe impl Backend for RoceBackend {
         send: &mut RoceSendQueue,
         receive: Option<&mut RoceReceiveQueue>,
     ) -> Result<(), BackendError> {
+        self.shared.check_process()?;
         let was_in_error = self.shared.enter(|adapter| adapter.reset(key.0));
         was_in_error.then_some(()).ok_or(BackendError::State)?;
         self.shared.flush();
@@ -460,6 +472,7 @@ unsafe impl Backend for RoceBackend {
         soft: Option<u32>,
         hard: Option<u32>,
     ) -> Result<(), BackendError> {
+        self.shared.check_process()?;
         self.shared.enter(|adapter| {
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             pair.soft_watermark = soft;
@@ -489,6 +502,7 @@ unsafe impl Backend for RoceBackend {
         token: u64,
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
+        self.shared.check_process()?;
         let (qualifier, claimed) = match qualifier {
             Some(qualifier) => (qualifier, self.claim(qualifier)?),
             None => self.choose_qualifier()?,
@@ -497,7 +511,7 @@ unsafe impl Backend for RoceBackend {
             .shared
             .enter(|adapter| adapter.listen(token, qualifier));
         if key.is_err() && claimed {
-            self.shared.port.release(port_of(qualifier));
+            self.shared.port().release(port_of(qualifier));
         }
         Ok((ListenerKey(key?), qualifier))
     }
@@ -513,10 +527,15 @@ unsafe impl Backend for RoceBackend {
         key: QueuePairKey,
         request: &ConnectRequest<'_>,
     ) -> Result<u64, BackendError> {
+        self.shared.check_process()?;
         let peer = request.address.socket_address();
         // An IPv4 address may have the form of an IPv6 one.
         let peer = peer.ok_or(BackendError::Address)?.ip().to_canonical();
-        let route = self.shared.port.route(peer).ok_or(BackendError::Address)?;
+        let route = self
+            .shared
+            .port()
+            .route(peer)
+            .ok_or(BackendError::Address)?;
         let port = self.shared.enter(|adapter| {
             let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
             if pair.state != State::Unconnected {
@@ -535,6 +554,7 @@ unsafe impl Backend for RoceBackend {
         key: QueuePairKey,
         private_data: &[u8],
     ) -> Result<(), BackendError> {
+        self.shared.check_process()?;
         let id = u32::try_from(request.0).map_err(|_| BackendError::State)?;
         self.shared.enter(|adapter| {
             let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
@@ -596,7 +616,7 @@ impl RoceBackend {
         if self.shared.enter(|adapter| adapter.has_port(port)) {
             return Ok(false);
         }
-        match self.shared.port.claim(port) {
+        match self.shared.port().claim(port) {
             Ok(()) => Ok(true),
             Err(ClaimError::InUse) => Err(BackendError::QualifierInUse),
             Err(ClaimError::Refused) => Err(BackendError::Resources),
@@ -611,7 +631,7 @@ impl RoceBackend {
             if self.shared.enter(|adapter| adapter.has_port(port)) {
                 continue;
             }
-            match self.shared.port.claim(port) {
+            match self.shared.port().claim(port) {
                 Ok(()) => return Ok((port.into(), true)),
                 Err(ClaimError::InUse) => {}
                 Err(ClaimError::Refused) => return Err(BackendError::Resources),
@@ -622,11 +642,17 @@ impl RoceBackend {
 }
 
 impl Drop for RoceBackend {
+    /// Ends the adapter; in a child of `fork`, leaves the parent's as it is.
     fn drop(&mut self) {
         self.shared.enter(Adapter::close);
         self.shared.flush();
         #[cfg(feature = "udp")]
         if let Some(service) = self.service.take() {
+            if self.shared.is_forked() {
+                // The thread is the parent's.
+                core::mem::forget(service);
+                return;
+            }
             // The thread gives the ports back when it ends.
             if service.is_current() {
                 return;

@@ -1,8 +1,8 @@
 //! RoCEv2 for the Direct Access Transport: RDMA in the payload of UDP datagrams.
 //!
-//! [`proto`] is the protocol as state machines, without clock or socket; their slots are lent or owned.
-//! [`port`] is the way of its datagrams. With the feature `std`, [`RoceBackend`] is the backend over
-//! both; with `udp`, it has sockets and a thread.
+//! [`proto`] is the protocol as state machines, without clock or socket; their slots are lent or
+//! owned. [`port`] is the way of its datagrams. With the feature `std`, [`RoceBackend`] is the
+//! backend over both; with `udp`, it has sockets and a thread.
 //!
 //! The requirements are numbered in `docs/spec/rocev2.md` (ROCE).
 #![no_std]
@@ -22,6 +22,8 @@ mod attributes;
 mod backend;
 #[cfg(feature = "std")]
 mod counts;
+#[cfg(feature = "udp")]
+mod forks;
 #[cfg(feature = "std")]
 mod options;
 pub mod port;

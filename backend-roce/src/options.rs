@@ -40,6 +40,8 @@ pub struct RoceOptions {
     pub keep_alive: Option<Duration>,
     /// Largest path MTU.
     pub mtu: PathMtu,
+    /// Receive buffer that each socket asks the system for, in bytes; the system may grant less.
+    pub receive_buffer: usize,
 }
 
 impl RoceOptions {
@@ -70,6 +72,7 @@ impl RoceOptions {
             not_ready_timer: 20,
             keep_alive: None,
             mtu: PathMtu::Bytes4096,
+            receive_buffer: 4 << 20,
         }
     }
 }

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::backend::{
     Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ExtendedRequest, ExtendedSend,
-    ReceiveRequest, Rejected, Segment, SendFlags, SendOperation, SendQueue, SendRequest, WorkQueue,
-    WorkSlot,
+    Peek, ReceiveRequest, Rejected, Segment, SendFlags, SendOperation, SendQueue, SendRequest,
+    WorkQueue, WorkSlot,
 };
 
 use crate::adapter::{Pair, ReceiveEntry, Segments, SendEntry, Work};
@@ -325,6 +325,8 @@ pub struct RoceCompletionQueue {
     pub(crate) ready: Arc<AtomicUsize>,
     /// Immediate data of the completion that was polled last.
     pub(crate) immediate: Option<u32>,
+    /// Token of the success that was peeked last.
+    pub(crate) peeked: Option<u64>,
 }
 
 impl RoceCompletionQueue {
@@ -344,18 +346,51 @@ impl RoceCompletionQueue {
 impl CompletionQueue for RoceCompletionQueue {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         self.immediate = None;
+        if self.shared.is_forked() {
+            return Err(DeviceFailure::Broken);
+        }
         if !self.look() {
             return Ok(None);
         }
         let number = self.number;
-        let taken = self
-            .shared
-            .enter(|adapter| match adapter.completion_queue(number) {
-                Some(ring) => ring.take(),
-                None => Ok(None),
-            })?;
+        let taken =
+            self.shared
+                .enter_briefly(|adapter| match adapter.completion_queue(number) {
+                    Some(ring) => ring.take(),
+                    None => Ok(None),
+                })?;
         self.immediate = taken.and_then(|entry| entry.immediate);
         Ok(taken.map(|entry| entry.completion))
+    }
+
+    fn peek(&mut self) -> Peek {
+        if self.shared.is_forked() {
+            return Peek::Other;
+        }
+        if !self.look() {
+            return Peek::Empty;
+        }
+        let number = self.number;
+        let head = self.shared.enter_briefly(|adapter| {
+            let ring = adapter.completion_queue(number);
+            ring.map_or(Peek::Other, |ring| ring.peek())
+        });
+        self.peeked = match head {
+            Peek::Success { token, .. } => Some(token),
+            Peek::Empty | Peek::Other => None,
+        };
+        head
+    }
+
+    fn skip(&mut self) {
+        let (number, peeked) = (self.number, self.peeked.take());
+        if let Some(token) = peeked {
+            self.shared.enter_briefly(|adapter| {
+                if let Some(ring) = adapter.completion_queue(number) {
+                    ring.skip(token);
+                }
+            });
+        }
     }
 
     fn immediate(&mut self) -> Option<u32> {

@@ -2,13 +2,17 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
+use dat_core::backend::BackendError;
 use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX};
-use crate::port::{Outbox, Port};
+use crate::options::RoceOptions;
+use crate::port::{Arrival, ClaimError, Outbox, Port, Route};
+use crate::proto::icrc::Flow;
 
 /// Longest datagrams that the port gives at once.
 const INPUT: usize = 1 << 16;
@@ -39,10 +43,43 @@ const REFUSED: usize = 64;
 /// A function that is called after events.
 type OnEvent = Box<dyn Fn() + Send + Sync>;
 
+/// Longest sleep of a wait in a child of `fork`, for which no event comes.
+const FORKED_PAUSE: core::time::Duration = core::time::Duration::from_millis(10);
+
+/// A port that nothing goes through.
+struct ClosedPort;
+
+impl Port for ClosedPort {
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
+    }
+
+    fn route(&self, _: IpAddr) -> Option<Route> {
+        None
+    }
+
+    fn claim(&self, _: u16) -> Result<(), ClaimError> {
+        Err(ClaimError::Refused)
+    }
+
+    fn release(&self, _: u16) {}
+
+    fn send(&self, _: &Flow, _: &[u8], _: usize) {}
+
+    fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
+        None
+    }
+}
+
 /// An adapter with its port.
 pub(crate) struct Shared {
     adapter: Mutex<Adapter>,
-    pub(crate) port: Box<dyn Port>,
+    port: Box<dyn Port>,
+    /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
+    stand_in: OnceLock<Mutex<Adapter>>,
+    /// Generation of the process that made the adapter.
+    #[cfg(feature = "udp")]
+    generation: usize,
     /// Packets on their way to the port; its holder sends for all.
     output: Mutex<Outbox>,
     /// Set to make the holder of `output` look once more.
@@ -75,6 +112,9 @@ impl Shared {
         Self {
             adapter: Mutex::new(adapter),
             port,
+            stand_in: OnceLock::new(),
+            #[cfg(feature = "udp")]
+            generation: crate::forks::generation(),
             output: Mutex::new(output),
             again: AtomicBool::new(false),
             input: Mutex::new(alloc::vec![0; INPUT]),
@@ -92,8 +132,50 @@ impl Shared {
         self.clock.is_some()
     }
 
+    /// Returns true in a child of `fork`, which has no thread for the adapter and no socket of it.
+    ///
+    /// It must not take a lock of the adapter: a thread of its parent may have held it.
+    pub(crate) fn is_forked(&self) -> bool {
+        #[cfg(feature = "udp")]
+        return self.is_threaded() && crate::forks::generation() != self.generation;
+        #[cfg(not(feature = "udp"))]
+        false
+    }
+
+    /// Fails in a child of `fork`.
+    pub(crate) fn check_process(&self) -> Result<(), BackendError> {
+        if self.is_forked() {
+            return Err(BackendError::State);
+        }
+        Ok(())
+    }
+
+    /// Returns the port; in a child of `fork`, one that is closed.
+    pub(crate) fn port(&self) -> &dyn Port {
+        if self.is_forked() {
+            &ClosedPort
+        } else {
+            &*self.port
+        }
+    }
+
+    fn stand_in<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
+        let adapter = self.stand_in.get_or_init(|| {
+            let mut options = RoceOptions::new([0; 16]);
+            options.connections = 0;
+            options.keys = 0;
+            Mutex::new(Adapter::new(options, ClosedPort.address(), 1))
+        });
+        act(&mut lock(adapter))
+    }
+
     /// Runs `act` on the locked adapter, and tells the consumer of control events.
+    ///
+    /// In a child of `fork`, runs it on an adapter without objects.
     pub(crate) fn enter<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
+        if self.is_forked() {
+            return self.stand_in(act);
+        }
         let mut adapter = lock(&self.adapter);
         if let Some(clock) = self.clock {
             adapter.now = adapter.now.max(clock());
@@ -109,6 +191,13 @@ impl Shared {
             }
         }
         result
+    }
+
+    /// Runs `act` on the locked adapter, without the time and without control events.
+    ///
+    /// For what neither sends nor raises anything; never in a child of `fork`.
+    pub(crate) fn enter_briefly<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
+        act(&mut lock(&self.adapter))
     }
 
     /// Sets the function that is called after control events; only the first one counts.
@@ -136,6 +225,11 @@ impl Shared {
         pause: Option<core::time::Duration>,
         woken: impl Fn() -> bool,
     ) -> bool {
+        if self.is_forked() {
+            let pause = pause.map_or(FORKED_PAUSE, |pause| pause.min(FORKED_PAUSE));
+            std::thread::sleep(pause);
+            return false;
+        }
         let end = pause.and_then(|pause| std::time::Instant::now().checked_add(pause));
         let mut events = lock(&self.events);
         loop {
@@ -162,6 +256,9 @@ impl Shared {
 
     /// Ends all sleeps.
     pub(crate) fn wake_sleepers(&self) {
+        if self.is_forked() {
+            return;
+        }
         // Under the lock, so that no thread is between its check and its sleep.
         let _events = lock(&self.events);
         self.event.notify_all();
@@ -169,10 +266,13 @@ impl Shared {
 
     /// Sends the packets that are due, without the adapter's lock.
     ///
-    /// One thread sends at a time, so that the packets of a queue pair stay in order. A second caller
-    /// makes it look again, and returns true. After [`ROUNDS`] outboxes the sender wakes the adapter's
-    /// thread, if any, and returns false.
+    /// One thread sends at a time, so that the packets of a queue pair stay in order. A second
+    /// caller makes it look again, and returns true. After [`ROUNDS`] outboxes the sender wakes the
+    /// adapter's thread, if any, and returns false.
     pub(crate) fn flush(&self) -> bool {
+        if self.is_forked() {
+            return true;
+        }
         let all_sent = self.flush_rounds(ROUNDS);
         if !all_sent && let Some(wake) = self.on_deadline.get() {
             wake();
@@ -224,6 +324,9 @@ impl Shared {
 
     /// Takes the datagrams that have come, and sends the answers.
     pub(crate) fn take_packets(&self) -> Bursts {
+        if self.is_forked() {
+            return Bursts::None;
+        }
         let mut input = match self.input.try_lock() {
             Ok(input) => input,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -236,11 +339,15 @@ impl Shared {
                 && let Some(arrival) = self.port.receive(&mut input)
             {
                 burst += 1;
-                self.enter(|adapter| {
+                let has_unrouted = self.enter(|adapter| {
                     for packet in arrival.packets(&input) {
                         adapter.receive(&arrival.flow, packet);
                     }
+                    adapter.has_unrouted()
                 });
+                if has_unrouted {
+                    self.look_up_paths();
+                }
             }
             if burst == 0 {
                 return taken;
@@ -251,8 +358,19 @@ impl Shared {
         Bursts::Some
     }
 
+    /// Looks up the paths of new requests to connect, without the adapter's lock.
+    fn look_up_paths(&self) {
+        while let Some(unrouted) = self.enter(Adapter::next_unrouted) {
+            let route = self.port.route(unrouted.peer.ip());
+            self.enter(|adapter| adapter.routed(&unrouted, route));
+        }
+    }
+
     /// Takes the datagrams that hosts of peers refused.
     fn take_refusals(&self) {
+        if self.is_forked() {
+            return;
+        }
         let mut refused = [0; REFUSED];
         for _ in 0..BURSTS {
             let Some(length) = self.port.refused(&mut refused) else {

@@ -23,15 +23,13 @@ use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use crate::adapter::Adapter;
 use crate::address::representative;
 use crate::backend::RoceBackend;
+use crate::forks;
 use crate::options::RoceOptions;
 use crate::port::{Arrival, ClaimError, Port, RUN_PACKETS_MAX, Route};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
 use crate::proto::packet::UDP_PORT;
 use crate::shared::Shared;
-
-/// Receive buffer that is asked for, in bytes; the system grants less.
-const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// The token of the waker; sockets need none of their own, since all are read.
 const SOCKETS: Token = Token(0);
@@ -87,7 +85,7 @@ fn accept_without_checksum(_: &UdpSocket) -> io::Result<()> {
 }
 
 impl Socket {
-    fn bind(address: SocketAddr) -> io::Result<Self> {
+    fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<Self> {
         let io = UdpSocket::bind(address)?;
         let state = UdpSocketState::new((&io).into())?;
         if address.is_ipv6() {
@@ -95,12 +93,16 @@ impl Socket {
         }
         state.enable_transport_errors((&io).into())?;
         // The system grants what it allows.
-        let _ = state.set_recv_buffer_size((&io).into(), RECEIVE_BUFFER);
-        Ok(Self {
-            port: io.local_addr()?.port(),
-            io,
-            state,
-        })
+        let _ = state.set_recv_buffer_size((&io).into(), receive_buffer);
+        let port = io.local_addr()?.port();
+        forks::add(io.as_raw_fd());
+        Ok(Self { port, io, state })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        forks::remove(self.io.as_raw_fd());
     }
 }
 
@@ -111,6 +113,8 @@ struct UdpPort {
     /// Address that the adapter gives as its own; not `bound` if that is a wildcard.
     told: IpAddr,
     sockets: RwLock<Vec<Socket>>,
+    /// Receive buffer that each socket asks for, in bytes.
+    receive_buffer: usize,
     registry: Registry,
     /// The socket to read first.
     next: AtomicUsize,
@@ -195,7 +199,7 @@ impl Port for UdpPort {
     }
 
     fn claim(&self, port: u16) -> Result<(), ClaimError> {
-        let socket = Socket::bind(self.at(port));
+        let socket = Socket::bind(self.at(port), self.receive_buffer);
         let socket = socket.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => ClaimError::InUse,
             _ => ClaimError::Refused,
@@ -383,13 +387,14 @@ impl RoceBackend {
     /// this host, `::` for all addresses; the adapter then names itself by one of them.
     ///
     /// # Errors
-    /// Those of the system: the host does not have the address (`AddrNotAvailable`), another program
-    /// or soft-RoCE has the port (`AddrInUse`), no thread or descriptor is left.
+    /// Those of the system: the host does not have the address (`AddrNotAvailable`), another
+    /// program or soft-RoCE has the port (`AddrInUse`), no thread or descriptor is left.
     pub fn open(address: SocketAddr, options: RoceOptions) -> io::Result<Self> {
+        forks::prepare()?;
         let wanted = |port| {
             let mut address = address;
             address.set_port(port);
-            Socket::bind(address)
+            Socket::bind(address, options.receive_buffer)
         };
         let first = match address.port() {
             0 => wanted(UDP_PORT).or_else(|_| wanted(0)),
@@ -406,6 +411,7 @@ impl RoceBackend {
                 address.ip()
             },
             sockets: RwLock::default(),
+            receive_buffer: options.receive_buffer,
             registry: poll.registry().try_clone()?,
             next: AtomicUsize::new(0),
         };

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use backend_roce::proto::Psn;
 use backend_roce::proto::connection::{
     Answered, ConnectReply, ConnectRequest, Connection, ConnectionEvent, ConnectionOptions, Ids,
-    Mad, Message, PrivateData, Reason, Receipt, Reject, State, service_of,
+    Information, Mad, Message, PrivateData, Reason, Receipt, Reject, State, service_of,
 };
 use backend_roce::proto::{Earliest, PathMtu, coded_time};
 use dat_core::time::Instant;
@@ -68,7 +68,7 @@ fn reject() -> Reject {
         ids: Ids::default(),
         answered: Answered::Other,
         reason: Reason::CONSUMER,
-        mtu: None,
+        information: Information::None,
         private_data: PrivateData::new(b"no").unwrap(),
     }
 }
@@ -208,19 +208,22 @@ fn a_request_is_repeated_and_then_the_peer_is_unreachable() {
         assert_eq!(sent(&mut one), req);
     }
     assert_eq!(expire(&mut one), Some(ConnectionEvent::Unreachable));
+    let late = sent(&mut one);
     assert_eq!((one.transmit(), one.state()), (None, State::Closed));
 
     let mut one = active();
     sent(&mut one);
     assert!(one.disconnect(78, false, at(5)));
     let rej = sent(&mut one);
+    assert_eq!(rej, late);
     assert!(matches!(
         rej.message,
         Message::Reject(Reject {
             reason: Reason::TIMEOUT,
             answered: Answered::Request,
+            information: Information::Guid(guid),
             ..
-        })
+        }) if guid == request().guid
     ));
     assert_eq!(rej.transaction, 77);
     let mut two = passive();
@@ -649,7 +652,7 @@ fn refusal_is_kept_for_a_slow_peer() {
         ids: Ids::default(),
         answered: Answered::Other,
         reason: Reason::CONSUMER,
-        mtu: None,
+        information: Information::None,
         private_data: PrivateData::NONE,
     };
     assert!(side.reject(reject, at(0)));

@@ -5,9 +5,9 @@ mod common;
 use std::net::IpAddr;
 
 use backend_roce::proto::connection::{
-    Answered, ConnectReply, ConnectRequest, Ids, MAD_LENGTH, Mad, Mark, Message, PrivateData,
-    Reason, Receipt, Reject, answer_unknown, decode_packet, encode_packet, qualifier_of, refuse,
-    service_of,
+    Answered, ConnectReply, ConnectRequest, Ids, Information, MAD_LENGTH, Mad, Mark, Message,
+    PrivateData, Reason, Receipt, Reject, answer_unknown, decode_packet, encode_packet,
+    qualifier_of, refuse, service_of,
 };
 use backend_roce::proto::packet::Packet;
 use backend_roce::proto::{PathMtu, Psn, coded_time};
@@ -235,18 +235,18 @@ fn message(random: &mut Rng) -> Message {
             service_timeout: random.u8(..32),
         }),
         2 => {
-            let invalid_mtu = random.bool();
-            let reason = if invalid_mtu {
-                Reason::INVALID_MTU
-            } else {
-                Reason(random.u16(27..))
+            let other = Reason(random.u16(27..));
+            let reason = [Reason::INVALID_MTU, Reason::TIMEOUT, other][random.usize(..3)];
+            let information = match reason {
+                Reason::INVALID_MTU if random.bool() => Information::Mtu(random.u8(1..6)),
+                Reason::TIMEOUT if random.bool() => Information::Guid(random.u64(..)),
+                _ => Information::None,
             };
-            let mtu = (invalid_mtu && random.bool()).then(|| random.u8(1..6));
             Message::Reject(Reject {
                 ids,
                 answered,
                 reason,
-                mtu,
+                information,
                 private_data: data(random),
             })
         }
@@ -420,7 +420,7 @@ fn messages_of_no_connection_are_answered() {
         ids: reversed,
         answered: Answered::Reply,
         reason: Reason::INVALID_ID,
-        mtu: None,
+        information: Information::None,
         private_data: PrivateData::NONE,
     };
     assert_eq!(answered, Some((9, Message::Reject(expected))));
@@ -429,12 +429,12 @@ fn messages_of_no_connection_are_answered() {
     assert_eq!(answer(Message::DisconnectReply(ids)), None);
 
     let request = request(&mut random);
-    for (reason, mtu) in [
-        (Reason::INVALID_SERVICE, None),
-        (Reason::NO_RESOURCES, None),
-        (Reason::INVALID_MTU, Some(3)),
+    for (reason, information) in [
+        (Reason::INVALID_SERVICE, Information::None),
+        (Reason::NO_RESOURCES, Information::None),
+        (Reason::INVALID_MTU, Information::Mtu(3)),
     ] {
-        let refusal = refuse(9, &request, reason, mtu);
+        let refusal = refuse(9, &request, reason, information);
         let ids = Ids {
             local: 0,
             remote: request.local_id,
@@ -443,7 +443,7 @@ fn messages_of_no_connection_are_answered() {
             ids,
             answered: Answered::Request,
             reason,
-            mtu,
+            information,
             private_data: PrivateData::NONE,
         };
         assert_eq!(

@@ -18,21 +18,23 @@ use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
 use crate::connection::{Announced, Listener, Request};
 use crate::device::Port;
 use crate::directory::Directory;
+use crate::event_thread::{object_number, split_number};
 use crate::generational_map::GenerationalMap;
 use crate::hal::{
-    Access, Batch, CompletionChannel, CompletionQueue, Context, Domain, EventChannel, ReceiveList,
-    Region, SharedReceiveQueue, Transport, WindowType,
+    Access, Batch, CompletionQueue, Domain, ReceiveList, Region, SharedReceiveQueue, Transport,
+    WindowType,
 };
 use crate::objects::Objects;
 use crate::options::VerbsOptions;
 use crate::queue_pair::{Pair, State, slots};
 use crate::receive_queue::{Failing, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
-use crate::signal::{Signal, Source, Sources, Watcher};
+use crate::shared_device::Seat;
+use crate::signal::{Signal, Source};
 use crate::wait::{VerbsWait, VerbsWaits};
 
-/// Number of the completion queue for completions without a dispatcher.
-const SINK: usize = 1 << 16;
+/// Number of the completion queue for completions without a dispatcher; others have 32 bits.
+const SINK: usize = 1 << 32;
 /// Completions that it holds between two polls, if the device allows.
 const SINK_DEPTH: i32 = 4096;
 
@@ -58,10 +60,7 @@ pub struct VerbsBackend {
     pub(crate) options: VerbsOptions,
     pub(crate) port: Port,
     pub(crate) signal: Arc<Signal>,
-    pub(crate) watcher: Watcher,
-    completions: Arc<CompletionChannel>,
-    pub(crate) channel: Arc<EventChannel>,
-    pub(crate) context: Arc<Context>,
+    pub(crate) seat: Seat,
 }
 
 /// A completion queue of the adapter.
@@ -90,14 +89,9 @@ impl VerbsBackend {
     ///
     /// Spec: IAO-01, IAQ-03
     pub fn open(name: &str, options: VerbsOptions) -> Result<Self, BackendError> {
-        let (context, port) = Port::open(name)?;
-        let context = Arc::new(context);
-        context.do_not_block()?;
-        let channel = EventChannel::new()?;
-        let completions = Arc::new(CompletionChannel::new(&context)?);
-        let signal = Arc::new(Signal::new()?);
-        let sources = Sources::new(&channel, &context, &completions)?;
-        let watcher = Watcher::start(options.start_thread, &signal, sources)?;
+        let (device, port) = Port::open(name, &options)?;
+        let signal = Arc::new(Signal::new());
+        let seat = device.enter(&signal)?;
         Ok(Self {
             listeners: GenerationalMap::default(),
             requests: GenerationalMap::default(),
@@ -109,15 +103,12 @@ impl VerbsBackend {
             sink: None,
             domains: GenerationalMap::default(),
             objects: Arc::default(),
-            directory: Arc::new(Directory::new()),
+            directory: Arc::new(Directory::new(device.leaves.clone())),
             pending: VecDeque::new(),
             options,
             port,
             signal,
-            watcher,
-            completions,
-            channel,
-            context,
+            seat,
         })
     }
 
@@ -135,15 +126,14 @@ impl VerbsBackend {
     #[must_use]
     pub fn waits(&self) -> VerbsWaits {
         VerbsWaits {
-            signal: Arc::clone(&self.signal),
-            sources: Arc::clone(&self.watcher.sources),
+            sources: Arc::clone(&self.seat.sources),
         }
     }
 
     /// Sets a function that is called whenever `progress` has something to do.
     ///
     /// This is a connection or device event, or a completion of an armed queue. The function runs
-    /// on the backend's thread, or inside a call of the adapter. It may wake a thread that calls
+    /// on the device's thread, or inside a call of the adapter. It may wake a thread that calls
     /// `progress` until the adapter is quiet (`Ia::is_quiet`), and must not call the adapter
     /// itself.
     ///
@@ -151,7 +141,22 @@ impl VerbsBackend {
     /// `Resources`: no memory or descriptors are left.
     pub fn on_event(&self, call: impl Fn() + Send + Sync + 'static) -> Result<(), BackendError> {
         self.signal.call(Box::new(call));
-        self.watcher.sources.tell_all()
+        self.seat.sources.tell_all()
+    }
+
+    /// Returns the number that events of an object carry, from its key.
+    pub(crate) fn object_number(&self, key: usize) -> usize {
+        object_number(self.seat.sources.number(), key)
+    }
+
+    fn new_completion_queue(
+        &self,
+        number: usize,
+        depth: i32,
+    ) -> Result<Arc<CompletionQueue>, BackendError> {
+        let channel = self.seat.sources.completions()?;
+        let queue = CompletionQueue::new(channel, self.object_number(number), depth)?;
+        Ok(Arc::new(queue))
     }
 
     pub(crate) fn window_type(&self) -> Option<WindowType> {
@@ -185,7 +190,7 @@ impl VerbsBackend {
             return Ok(Arc::clone(sink));
         }
         let depth = self.port.limits.completions.clamp(1, SINK_DEPTH);
-        let sink = Arc::new(CompletionQueue::new(&self.completions, SINK, depth)?);
+        let sink = self.new_completion_queue(SINK, depth)?;
         self.sink = Some((Arc::clone(&sink), Batch::new()));
         Ok(sink)
     }
@@ -217,7 +222,8 @@ impl VerbsBackend {
         }
         // Notifications of destroyed queues count for nothing.
         for _ in 0..=self.queues.len() {
-            let number = u32::try_from(self.completions.next()?).ok();
+            let (_, number) = split_number(self.seat.sources.made_completions()?.next()?);
+            let number = u32::try_from(number).ok();
             if let Some(number) = number
                 && let Some(queue) = self.queues.get(&number)
             {
@@ -284,7 +290,7 @@ unsafe impl Backend for VerbsBackend {
     }
 
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
-        let domain = Arc::new(Domain::new(&self.context)?);
+        let domain = Arc::new(Domain::new(&self.seat.device.context)?);
         self.domains
             .insert(domain)
             .map(DomainKey)
@@ -355,8 +361,7 @@ unsafe impl Backend for VerbsBackend {
             return Err(BackendError::State);
         }
         let depth = signed(self.completions_of(depth))?;
-        let device = CompletionQueue::new(&self.completions, number as usize, depth)?;
-        let device = Arc::new(device);
+        let device = self.new_completion_queue(number as usize, depth)?;
         let marks = Arc::<QueueMarks>::default();
         self.queues.insert(
             number,
@@ -418,7 +423,12 @@ unsafe impl Backend for VerbsBackend {
             .ok_or(BackendError::Resources)?;
         let domain = self.domain(domain)?;
         let post = domain.shared_post()?;
-        let device = SharedReceiveQueue::new(domain, key, depth.max(1), segments.max(1))?;
+        let device = SharedReceiveQueue::new(
+            domain,
+            self.object_number(key),
+            depth.max(1),
+            segments.max(1),
+        )?;
         let device = Arc::new(device);
         let list = ReceiveList::for_shared(Arc::clone(&device), post, depth, segments)?;
         self.shared_queues.insert(SharedQueue { token, device });
@@ -449,6 +459,7 @@ unsafe impl Backend for VerbsBackend {
         let queue = self.shared_queues.get(key.0).ok_or(BackendError::State)?;
         let (token, device) = (queue.token, Arc::clone(&queue.device));
         device.arm(0)?;
+        self.seat.sources.take_in_device();
         self.signal.set_ready(Source::Device);
         while self.take_in_device() {}
         device.arm(limit)?;
@@ -664,6 +675,8 @@ impl Drop for VerbsBackend {
         self.requests.clear();
         for (_, pair) in self.pairs.iter_mut() {
             pair.give_up(&self.directory);
+            // Other adapters of the device share the entries.
+            self.directory.leave(pair.number());
         }
         self.pairs.clear();
         self.objects.clear();

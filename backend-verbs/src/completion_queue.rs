@@ -40,9 +40,9 @@ impl QueueMarks {
 
     /// Returns true if a receive that was just taken counts as solicited.
     ///
-    /// Verbs does not tell. While the device is armed for solicited completions the receive does not
-    /// count: the device notifies if it was one. A receive from before the arming, or taken after the
-    /// notification, may have been solicited.
+    /// A completion of verbs has no such flag. While the device is armed for solicited completions,
+    /// the receive does not count: for a solicited one, the device notifies. A receive from before
+    /// the arming, or one taken after the notification, may have been solicited.
     fn may_be_solicited(&self) -> bool {
         if !self.narrow.load(Ordering::SeqCst) {
             return true;
@@ -254,6 +254,7 @@ fn failure(code: u32) -> DtoStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory::Leaves;
     use crate::hal::fake::Device as Fake;
 
     const RECEIVE: u32 = 128;
@@ -263,8 +264,8 @@ mod tests {
             device: device.completion_queue(),
             batch: Batch::new(),
             marks: Arc::default(),
-            directory: Arc::new(Directory::new()),
-            signal: Arc::new(Signal::new().expect("descriptors")),
+            directory: Arc::new(Directory::new(Leaves::default())),
+            signal: Arc::new(Signal::new()),
         }
     }
 

@@ -109,9 +109,10 @@ impl VerbsBackend {
             None => 0,
         };
         let key = self.listeners.next_key().ok_or(BackendError::Resources)?;
+        let channel = self.seat.sources.channel()?;
         let mut ids = Vec::new();
         for &address in &self.port.addresses {
-            let id = self.channel.create_id(Owner::Listener(key).pack())?;
+            let id = channel.create_id(Owner::Listener(key).pack())?;
             if address.is_ipv6() {
                 id.only_v6()?;
             }
@@ -166,13 +167,14 @@ impl VerbsBackend {
         if pair.state != State::Unconnected {
             return Err(BackendError::State);
         }
-        let id = self.channel.create_id(Owner::Pair(key.0).pack())?;
+        let channel = self.seat.sources.channel()?;
+        let id = channel.create_id(Owner::Pair(key.0).pack())?;
         id.bind(with_port(local, 0))?;
         let timeout = i32::try_from(self.options.resolve_timeout).unwrap_or(i32::MAX);
         let ahead = match first {
             None => None,
             Some(first) => {
-                let ahead = self.channel.create_id(Owner::Pair(key.0).pack())?;
+                let ahead = channel.create_id(Owner::Pair(key.0).pack())?;
                 ahead.bind(with_port(local, 0))?;
                 Some((ahead, first, remote))
             }
@@ -312,15 +314,18 @@ impl VerbsBackend {
         if !self.signal.take_ready(Source::Connections) {
             return false;
         }
-        let Some(event) = self.channel.next() else {
-            if !self.watcher.sources.tells_of_connections() {
+        let Some(channel) = self.seat.sources.made_channel() else {
+            return false;
+        };
+        let Some(event) = channel.next() else {
+            if !self.seat.sources.tells_of_connections() {
                 self.signal.set_ready(Source::Connections);
             }
             return false;
         };
         // There may be more events, which are not reported again.
         self.signal.set_ready(Source::Connections);
-        self.watcher.sources.found_connection();
+        self.seat.sources.found_connection();
         self.take_in_connection(event);
         true
     }
@@ -361,9 +366,11 @@ impl VerbsBackend {
             Some(Owner::Listener(key)) => self.listeners.get(key),
             _ => None,
         };
-        let (Some(listener), (local, Some(remote)), true) =
-            (listener, id.addresses(), id.is_of(&self.context))
-        else {
+        let (Some(listener), (local, Some(remote)), true) = (
+            listener,
+            id.addresses(),
+            id.is_of(&self.seat.device.context),
+        ) else {
             // There is no listener any longer, or it is on another device.
             id.reject(false, &[]);
             return;
@@ -434,7 +441,7 @@ impl VerbsBackend {
         let timeout = i32::try_from(self.options.resolve_timeout).unwrap_or(i32::MAX);
         match (pair.state, kind) {
             (State::ResolvingAddress, CmEventKind::AddressResolved) => {
-                if !id.is_of(&self.context) {
+                if !id.is_of(&self.seat.device.context) {
                     self.attempt_failed(key, ConnectFailure::Unreachable);
                 } else if id.resolve_route(timeout).is_ok() {
                     pair.state = State::ResolvingRoute;
@@ -599,13 +606,9 @@ impl VerbsBackend {
 
     /// Handles an asynchronous event of the device; returns true if there was one.
     pub(crate) fn take_in_device(&mut self) -> bool {
-        if !self.signal.take_ready(Source::Device) {
-            return false;
-        }
-        let Some(event) = self.context.next_async_event() else {
+        let Some(event) = self.signal.take_device_event() else {
             return false;
         };
-        self.signal.set_ready(Source::Device);
         match event {
             AsyncEvent::CompletionQueueFailed(number) => self.completion_queue_failed(number),
             AsyncEvent::QueuePairFailed(key) => {

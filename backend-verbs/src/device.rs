@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::BackendError;
@@ -11,6 +12,8 @@ use crate::hal::{
     Context, DeviceLimits, EventFd, InterfaceAddress, PortState, Transport, device_names,
     interface_addresses, interface_name, is_for_descriptors,
 };
+use crate::options::VerbsOptions;
+use crate::shared_device::SharedDevice;
 
 /// An adapter that can be opened: a port of a device (`Spec: IAQ-03`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,12 +162,15 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Opens the port of this name.
+    /// Opens the port of this name on the device that the options share.
     ///
     /// # Errors
     /// `Resources`: also if the libraries find no device because no descriptors are left.
-    pub(crate) fn open(name: &str) -> Result<(Context, Self), BackendError> {
-        Self::find(name).map_err(|error| {
+    pub(crate) fn open(
+        name: &str,
+        options: &VerbsOptions,
+    ) -> Result<(Arc<SharedDevice>, Self), BackendError> {
+        Self::find(name, options).map_err(|error| {
             if lacks_descriptors() {
                 BackendError::Resources
             } else {
@@ -173,15 +179,16 @@ impl Port {
         })
     }
 
-    fn find(name: &str) -> Result<(Context, Self), BackendError> {
+    fn find(name: &str, options: &VerbsOptions) -> Result<(Arc<SharedDevice>, Self), BackendError> {
         let (device, number) = split_name(name);
-        let context = Context::open(device)?;
+        let shared = options.devices.open(device, options.start_thread)?;
+        let context = &shared.context;
         let limits = context.limits()?;
         if number == 0 || number > limits.ports {
             return Err(BackendError::Device);
         }
         let state = context.port(number)?;
-        let addresses = addresses_of(&context, device, number, &interface_addresses());
+        let addresses = addresses_of(context, device, number, &interface_addresses());
         if addresses.is_empty() {
             return Err(BackendError::Address);
         }
@@ -192,7 +199,7 @@ impl Port {
             state,
             addresses,
         };
-        Ok((context, port))
+        Ok((shared, port))
     }
 
     /// Returns the local address to use towards a peer.
@@ -353,7 +360,10 @@ mod tests {
     #[test]
     fn an_unknown_device_cannot_be_opened() {
         for name in ["no such device", "", ":1", "no:such:3"] {
-            assert!(Port::open(name).is_err(), "{name:?}");
+            assert!(
+                Port::open(name, &VerbsOptions::default()).is_err(),
+                "{name:?}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Lock-free map from the device's queue pair numbers to the core's tokens.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bits of half a number: 2^12 leaves of 2^12 entries cover numbers of 24 bits.
 const HALF: u32 = 12;
@@ -25,12 +25,23 @@ const FAILED: u32 = 4;
 
 type Leaf = Box<[Entry]>;
 
-/// The queue pairs of a device.
+/// Entries of all queue pairs of a device, which its adapters share.
 ///
 /// The first queue pair of a leaf allocates it, and the leaf stays.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaves(Arc<[OnceLock<Leaf>]>);
+
+impl Default for Leaves {
+    fn default() -> Self {
+        let leaves = std::iter::repeat_with(OnceLock::new);
+        Self(leaves.take(HALF_SIZE).collect())
+    }
+}
+
+/// The queue pairs of an adapter.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    leaves: Box<[OnceLock<Leaf>]>,
+    leaves: Leaves,
     /// Number of queue pairs that wait for the last message of the handshake.
     waiting: AtomicU32,
     /// Set if something was noted since `take_changes`.
@@ -47,11 +58,9 @@ pub(crate) struct Noted {
 }
 
 impl Directory {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(leaves: Leaves) -> Self {
         Self {
-            leaves: std::iter::repeat_with(OnceLock::new)
-                .take(HALF_SIZE)
-                .collect(),
+            leaves,
             waiting: AtomicU32::new(0),
             changed: AtomicU32::new(0),
             broken: AtomicU32::new(0),
@@ -61,6 +70,7 @@ impl Directory {
     #[inline]
     fn entry(&self, number: u32) -> Option<&Entry> {
         self.leaves
+            .0
             .get((number >> HALF) as usize)?
             .get()?
             .get((number & HALF_MASK) as usize)
@@ -68,7 +78,7 @@ impl Directory {
 
     /// Enters a queue pair; returns false if the number has more than 24 bits.
     pub(crate) fn enter(&self, number: u32, token: u64) -> bool {
-        let Some(leaf) = self.leaves.get((number >> HALF) as usize) else {
+        let Some(leaf) = self.leaves.0.get((number >> HALF) as usize) else {
             return false;
         };
         leaf.get_or_init(|| {
@@ -210,7 +220,7 @@ mod tests {
 
     #[test]
     fn numbers_lead_to_tokens_while_their_queue_pairs_live() {
-        let directory = Directory::new();
+        let directory = Directory::new(Leaves::default());
         for number in [0, 17, 0xFFF, 0x1000, 0xFF_FFFF] {
             assert_eq!(directory.token(number), 0);
             assert!(directory.enter(number, u64::from(number) + 5));
@@ -228,7 +238,7 @@ mod tests {
 
     #[test]
     fn failures_and_early_data_are_reported_once() {
-        let directory = Directory::new();
+        let directory = Directory::new(Leaves::default());
         directory.enter(9, 1);
         assert!(!directory.take_changes());
         assert!(!directory.note_data(9), "nobody waits");
@@ -252,7 +262,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_reported_once() {
-        let directory = Directory::new();
+        let directory = Directory::new(Leaves::default());
         assert!(!directory.take_nonsense());
         assert!(directory.note_nonsense());
         assert!(!directory.note_nonsense());
@@ -265,7 +275,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_with_the_last_entry_that_waits() {
-        let directory = Directory::new();
+        let directory = Directory::new(Leaves::default());
         for number in 0..3 {
             directory.enter(number, 1);
             directory.wait_for_data(number);

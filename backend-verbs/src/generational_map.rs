@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 /// Low bits of a key: the index.
 const INDEX_BITS: u32 = 24;
 const INDEX_MASK: usize = (1 << INDEX_BITS) - 1;
-/// Last generation: keys stay below 2^54, so that owners can use the bits above.
-const LAST_GENERATION: usize = (1 << 30) - 1;
+/// Last generation: keys stay below 2^48, so that owners can use the bits above.
+const LAST_GENERATION: usize = (1 << 24) - 1;
 
 #[derive(Debug)]
 struct Slot<T> {

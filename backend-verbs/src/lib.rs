@@ -40,11 +40,18 @@
 //! # Waiting
 //!
 //! A waiting thread sleeps in a [`VerbsWait`] on completions, connection events and device events.
-//! Of several sleeping threads, the kernel wakes one for a connection or device event.
+//! Of several sleeping threads, the kernel wakes one for a connection event.
 //!
-//! The backend starts one thread of its own. It is woken for these events while no other thread
-//! sleeps, and only wakes the next sleeper. Everything else happens in the caller's calls.
-//! [`VerbsBackend::on_event`] is for callers that do not sleep in a [`VerbsWait`].
+//! The adapters of a device share one thread. It is woken for events of the device, and for
+//! connection events while no other thread sleeps. It only delivers events and wakes the next
+//! sleeper. Everything else happens in the caller's calls. [`VerbsBackend::on_event`] is for callers
+//! that do not sleep in a [`VerbsWait`].
+//!
+//! # Descriptors
+//!
+//! Adapters of one device share one open of it ([`OpenDevices`]), with four file descriptors. An
+//! adapter makes the others when it first needs them: one for connections, one for completion
+//! queues, and three for the first thread that sleeps, with two for each further one.
 //!
 //! # Limits of verbs
 //!
@@ -66,6 +73,7 @@ mod completion_queue;
 mod connection;
 mod device;
 mod directory;
+mod event_thread;
 mod generational_map;
 #[expect(unsafe_code, reason = "the only module that calls C libraries")]
 mod hal;
@@ -75,10 +83,12 @@ mod private_data;
 mod queue_pair;
 mod receive_queue;
 mod send_queue;
+mod shared_device;
 mod signal;
 #[cfg(feature = "fake")]
 #[doc(hidden)]
 pub mod sink;
+mod sources;
 mod supply;
 mod wait;
 
@@ -88,4 +98,5 @@ pub use device::{VerbsDevice, device_of, devices, find_devices};
 pub use options::{LongQualifiers, StartThread, VerbsOptions, WindowKind};
 pub use receive_queue::{VerbsReceiveQueue, VerbsReceiveSlot, VerbsSharedReceiveQueue};
 pub use send_queue::{VerbsSendQueue, VerbsSendSlot};
+pub use shared_device::OpenDevices;
 pub use wait::{VerbsWait, VerbsWaits};

@@ -5,6 +5,7 @@ use std::io;
 use std::thread;
 
 use crate::hal::WindowType;
+use crate::shared_device::{OF_PROCESS, OpenDevices};
 
 /// Kind of memory window, the device object of a remote region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,9 @@ pub struct VerbsOptions {
     pub windows: WindowKind,
     /// Meaning of a connection qualifier above 65,535, the highest port.
     pub long_qualifiers: LongQualifiers,
-    /// Function that starts the backend's thread.
+    /// Open devices that adapters share; the default is one for the process.
+    pub devices: &'static OpenDevices,
+    /// Function that starts the thread of a device.
     ///
     /// The default starts a thread of the standard library, which ends the process if the heap is
     /// exhausted.
@@ -94,6 +97,7 @@ impl Default for VerbsOptions {
             inline: 256,
             windows: WindowKind::Domain,
             long_qualifiers: LongQualifiers::Refused,
+            devices: &OF_PROCESS,
             start_thread,
         }
     }

@@ -141,7 +141,7 @@ impl VerbsBackend {
             self.port.limits.work_requests,
         );
         let device = Device::new(&QueuePairPlan {
-            number: key,
+            number: self.object_number(key),
             domain: self.domain(request.domain)?,
             request_queue: &request_queue,
             receive_queue: &receive_queue,

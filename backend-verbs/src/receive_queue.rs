@@ -16,7 +16,8 @@ pub(crate) struct Failing {
 
 /// Number of posts to a receive queue; negative from the moment its queue pair is put in error.
 ///
-/// It is one number so that of a post and a change to error one always sees the other.
+/// Count and error share one number: either a post sees the error, or the change to error sees the
+/// post.
 #[derive(Debug, Default)]
 pub(crate) struct Failure(AtomicI64);
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use dat_core::backend::{RegionKeys, WindowKey};
 
 use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
-use crate::directory::Directory;
+use crate::directory::{Directory, Leaves};
 use crate::hal::sink::Kind;
 use crate::hal::{Batch, ReceiveList, SendList, WindowType, WorkCompletion, sink};
 use crate::objects::Objects;
@@ -74,7 +74,7 @@ impl Sink {
                 WindowType::One
             },
             shared,
-            directory: Arc::new(Directory::new()),
+            directory: Arc::new(Directory::new(Leaves::default())),
             objects: Arc::default(),
         }))
     }
@@ -92,7 +92,7 @@ impl Sink {
             batch: Batch::new(),
             marks: Arc::new(marks),
             directory: Arc::clone(&self.directory),
-            signal: Arc::new(Signal::new().expect("descriptors")),
+            signal: Arc::new(Signal::new()),
         }
     }
 

@@ -10,11 +10,12 @@ use dat_core::event::{ThreadWait, Wait, WakeReason};
 use dat_core::time::Instant;
 
 use crate::hal::{Epoll, EventFd, Wakes};
-use crate::signal::{Signal, Source, Sources};
+use crate::signal::{Signal, Source};
+use crate::sources::Sources;
 
 /// Numbers of a sleeper's own descriptors; `Source` has the others.
-const BELL: u32 = 3;
-const ATTENTION: u32 = 4;
+const BELL: u64 = 3;
+const ATTENTION: u64 = 4;
 
 /// No wake is pending, and the thread does not sleep.
 const QUIET: u32 = 0;
@@ -71,7 +72,7 @@ impl Wake for Bell {
 ///
 /// Made by [`VerbsBackend::wait`](crate::VerbsBackend::wait), one for each thread that waits. Its
 /// clock is [`ThreadWait::clock`]. Of several sleeping threads, only one is woken for a connection
-/// or device event. It has to call `progress`, as blocking calls of the adapter do.
+/// event. It has to call `progress`, as blocking calls of the adapter do.
 ///
 /// Spec: EVW-01, EVW-08, CNW-01
 #[derive(Debug)]
@@ -84,21 +85,18 @@ pub struct VerbsWait {
 
 impl VerbsWait {
     /// Creates a sleeper that completions wake if it `heeds` them.
-    fn new(
-        signal: &Arc<Signal>,
-        sources: &Arc<Sources>,
-        heeds: bool,
-    ) -> Result<Self, BackendError> {
+    fn new(sources: &Sources, heeds: bool) -> Result<Self, BackendError> {
+        let signal = sources.signal();
         let bell = Arc::new(Bell {
             state: AtomicU32::new(QUIET),
             descriptor: EventFd::new()?,
         });
         let epoll = Epoll::new()?;
         epoll.add(bell.descriptor.fd(), BELL, Wakes::All)?;
-        epoll.add(signal.attention(), ATTENTION, Wakes::All)?;
+        epoll.add(signal.attention()?, ATTENTION, Wakes::All)?;
         if heeds {
-            let completions = sources.completions();
-            epoll.add(completions, Source::Completions as u32, Wakes::All)?;
+            let completions = sources.completions()?.fd();
+            epoll.add(completions, Source::Completions as u64, Wakes::All)?;
         }
         sources.watch_first(&epoll)?;
         Ok(Self {
@@ -117,7 +115,6 @@ impl VerbsWait {
 /// Made by [`VerbsBackend::waits`](crate::VerbsBackend::waits).
 #[derive(Clone, Debug)]
 pub struct VerbsWaits {
-    pub(crate) signal: Arc<Signal>,
     pub(crate) sources: Arc<Sources>,
 }
 
@@ -127,7 +124,7 @@ impl VerbsWaits {
     /// # Errors
     /// `Resources`: no descriptors are left.
     pub fn wait(&self) -> Result<VerbsWait, BackendError> {
-        VerbsWait::new(&self.signal, &self.sources, true)
+        VerbsWait::new(&self.sources, true)
     }
 
     /// Creates a sleeper for connection and device events, without completions.
@@ -135,7 +132,7 @@ impl VerbsWaits {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub fn without_completions(&self) -> Result<VerbsWait, BackendError> {
-        VerbsWait::new(&self.signal, &self.sources, false)
+        VerbsWait::new(&self.sources, false)
     }
 }
 
@@ -166,12 +163,12 @@ impl Wait for VerbsWait {
         let Ok(happened) = happened else {
             return WakeReason::Interrupted;
         };
-        let is_raised = |number: u32| happened & 1 << number != 0;
+        let is_raised = |number: u64| happened & 1 << number != 0;
         if is_raised(ATTENTION) {
             self.signal.note_attention();
         }
-        for source in [Source::Connections, Source::Device, Source::Completions] {
-            if is_raised(source as u32) {
+        for source in [Source::Connections, Source::Completions] {
+            if is_raised(source as u64) {
                 self.signal.set_ready(source);
             }
         }

@@ -68,7 +68,7 @@ pub(crate) enum Command {
     Copy(CopyArguments),
     /// Measure the latency, rate and bandwidth of operations
     Perf(PerfArguments),
-    /// Serve `dat copy --connect` and `dat perf --connect` over an RDMA device
+    /// Serve `dat copy --connect` and `dat perf --connect`
     Serve(ServeArguments),
     /// Export memory as remote shared memory (RSM) segments, transfer files to and from them,
     /// measure
@@ -98,7 +98,8 @@ pub(crate) struct RegistryArguments {
     #[cfg(unix)]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["library", "thread_safe"])]
     pub(crate) check: Option<Option<PathBuf>>,
-    /// What a process of ours is started with to load one library and open its device: where the result goes, and the line
+    /// What a process of ours is started with to load one library and open its device: where the
+    /// result goes, and the line
     #[cfg(unix)]
     #[arg(long, hide = true, num_args = 6, allow_hyphen_values = true)]
     pub(crate) look: Option<Vec<OsString>>,
@@ -247,7 +248,8 @@ Serves `dat copy --connect` and `dat perf --connect` for up to 16 clients at onc
 
 Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct ServeArguments {
-    /// Listen on this address of the device only [default: all addresses of the device]
+    /// Listen on this address only [default: 127.0.0.1 without an RDMA device, else all addresses
+    /// of the device]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<IpAddr>,
     /// Listen on this port, 1 to 65535
@@ -322,8 +324,8 @@ pub(crate) struct PerfArguments {
     /// Measurement time per size, 1ms to 1day, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
-    /// Print the counts of packets, retransmits and errors at the end; only on roce, for write, read
-    /// and send
+    /// Print the counts of packets, retransmits and errors at the end; only on roce, for write,
+    /// read and send
     #[arg(long, short)]
     pub(crate) verbose: bool,
     /// Write a plot of the results to this new file; the name must end in .svg

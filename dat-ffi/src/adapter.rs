@@ -363,6 +363,8 @@ pub(crate) struct Adapter {
     pub(crate) address: SocketAddress,
     pub(crate) named: NamedAttributes,
     attachments: Mutex<BTreeMap<u64, Box<Attachment>>>,
+    /// Set once the adapter has had a service point or a connection.
+    connects: AtomicBool,
     /// State of the thread that drives the adapter outside of calls, a constant below.
     care: AtomicU8,
     /// Wakes the thread that drives the adapter.
@@ -377,7 +379,8 @@ pub(crate) struct Adapter {
 const ALONE: u8 = 0;
 /// A thread handles connections and device events, but no completions.
 ///
-/// Other adapters are open, and a thread that waits in one of them does not drive this one.
+/// Other adapters are open, and a thread that waits in one of them does not drive this one. An
+/// adapter without service points and connections has no such thread: its calls are enough.
 const ATTENDED: u8 = 1;
 /// A thread drives everything, because agents have to be called.
 const KEPT: u8 = 2;
@@ -490,6 +493,7 @@ impl Adapter {
             address: SocketAddress::new(IaAddress::Node(0)),
             named: NamedAttributes::default(),
             attachments: Mutex::new(BTreeMap::new()),
+            connects: AtomicBool::new(false),
             care: AtomicU8::new(ALONE),
             keeper: Mutex::new(None),
             found_nothing: AtomicU32::new(0),
@@ -510,19 +514,26 @@ impl Adapter {
             NamedAttributes::new(&queried.ia, &queried.provider, extensions, registered.major);
         adapter.handle = adapter.cells.publish(cell, object);
         let adapter = slot.fill(adapter).map_err(|_| full)?;
-        let before = OPEN.fetch_add(1, Ordering::Relaxed);
-        if before != 0 {
-            adapter.attend();
-        }
-        if before == 1 {
+        if OPEN.fetch_add(1, Ordering::SeqCst) == 1 {
             // The adapter that was the only one so far has no thread yet.
-            let mut others = ADAPTERS.iter().filter_map(Slot::enter);
-            let other = others.find(|other| other.handle != adapter.handle);
-            if let Some(other) = other {
+            let others = ADAPTERS.iter().filter_map(Slot::enter);
+            for other in others.filter(|other| other.connects.load(Ordering::SeqCst)) {
                 other.attend();
             }
         }
         Ok(adapter)
+    }
+
+    /// Notes that the adapter has a service point or a connection, with events to handle.
+    ///
+    /// Either this sees that another adapter is open, or the open of that one sees the note.
+    pub(crate) fn note_connections(&self) {
+        if !self.connects.load(Ordering::Relaxed)
+            && !self.connects.swap(true, Ordering::SeqCst)
+            && OPEN.load(Ordering::SeqCst) > 1
+        {
+            self.attend();
+        }
     }
 
     /// Starts a thread that handles connections while the program waits in another adapter.

@@ -294,9 +294,19 @@ fn roce(address: &str, async_evd_min_qlen: i32) -> Result<Device> {
     Opened::open(backend, driver, async_evd_min_qlen).map(Device::Roce)
 }
 
+/// Returns the options of RDMA devices, whose adapters in this process share them.
+#[cfg(feature = "verbs")]
+pub(crate) fn verbs_options() -> backend_verbs::VerbsOptions {
+    static OPEN: PerProcess<backend_verbs::OpenDevices> = PerProcess::new();
+    let mut options = backend_verbs::VerbsOptions::default();
+    options.devices = OPEN.this();
+    options.start_thread = start_thread;
+    options
+}
+
 #[cfg(feature = "verbs")]
 fn verbs(name: &str, async_evd_min_qlen: i32) -> Result<Device> {
-    use backend_verbs::{LongQualifiers, VerbsBackend, VerbsOptions};
+    use backend_verbs::{LongQualifiers, VerbsBackend};
     use dat_core::backend::BackendError;
 
     let refused = |error| match error {
@@ -309,9 +319,8 @@ fn verbs(name: &str, async_evd_min_qlen: i32) -> Result<Device> {
         backend_verbs::device_of(interface)
     });
     let name = known.unwrap_or_else(|| name.to_owned());
-    let mut options = VerbsOptions::default();
+    let mut options = verbs_options();
     options.long_qualifiers = LongQualifiers::Shortened;
-    options.start_thread = start_thread;
     let backend = VerbsBackend::open(&name, options).map_err(refused)?;
     let waits = backend.waits();
     Opened::open(backend, waits, async_evd_min_qlen).map(Device::Verbs)

@@ -138,13 +138,14 @@ fn fetch(zone: &Zone, server: &Endpoint, name: &str) -> Result<Vec<u8>> {
 }
 
 /// A server and three clients in this process.
-fn demo() -> Result<()> {
+fn demo(address: Option<&str>) -> Result<()> {
     let directory = tempfile::tempdir().map_err(Error::System)?;
     let content: Vec<u8> = (0..3_000_000_u32)
         .map(|number| (number % 251) as u8)
         .collect();
     fs::write(directory.path().join("numbers"), &content).map_err(Error::System)?;
-    let zone = Adapter::open("mock://files")?.zone()?;
+    let zone = Adapter::open(address.unwrap_or("mock://files"))?.zone()?;
+    let server = (zone.address()?, PORT);
     let listener = zone.listen(PORT)?;
     let files = Files::new(directory.path(), &zone);
     std::thread::spawn(move || serve(&files, &listener));
@@ -153,8 +154,9 @@ fn demo() -> Result<()> {
             .map(|number| {
                 let content = &content;
                 scope.spawn(move || {
-                    let zone = Adapter::open(&format!("mock://client{number}"))?.zone()?;
-                    let server = zone.connect(format!("files:{PORT}").as_str()).wait()?;
+                    let own = format!("mock://client{number}");
+                    let zone = Adapter::open(address.unwrap_or(&own))?.zone()?;
+                    let server = zone.connect(server).wait()?;
                     assert!(fetch(&zone, &server, "numbers")? == *content);
                     assert!(fetch(&zone, &server, "missing").is_err());
                     assert!(fetch(&zone, &server, "../numbers").is_err());
@@ -175,7 +177,8 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        [] => demo(),
+        [] => demo(None),
+        ["demo", address] => demo(Some(address)),
         ["serve", directory] => {
             let zone = Adapter::open("roce://127.0.0.1")?.zone()?;
             let listener = zone.listen(PORT)?;
@@ -196,7 +199,7 @@ fn main() -> Result<()> {
             server.disconnect().wait()
         }
         _ => Err(Error::Malformed(
-            "`serve DIRECTORY` or `fetch HOST:PORT NAME`",
+            "`demo ADDRESS`, `serve DIRECTORY` or `fetch HOST:PORT NAME`",
         )),
     }
 }

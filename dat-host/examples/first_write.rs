@@ -1,12 +1,13 @@
-//! Writes into the memory of a peer: `cargo run -p dat-host --example first_write`
+//! Writes into the memory of a peer: `cargo run -p dat-host --example first_write [ADDRESS]`
 
 use dat_host::{Access, Adapter, Result};
 
 fn main() -> Result<()> {
-    let near = Adapter::open("mock://near")?.zone()?;
-    let far = Adapter::open("mock://far")?.zone()?;
+    let address = std::env::args().nth(1);
+    let open = |mock| Adapter::open(address.as_deref().unwrap_or(mock))?.zone();
+    let (near, far) = (open("mock://near")?, open("mock://far")?);
     let listener = far.listen(7174)?;
-    let client = near.connect("far:7174").start();
+    let client = near.connect((far.address()?, 7174)).start();
     let server = listener.next().wait()?.accept().wait()?;
     let client = client.wait()?;
 

@@ -3,11 +3,11 @@
 //! The server changes the table while a client reads. Each entry has a checksum, so the client
 //! sees an entry that was read in the middle of a change, and reads it again.
 //!
-//! `cargo run -p dat-host --example key_value`
+//! `cargo run -p dat-host --example key_value [ADDRESS]`
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dat_host::{Access, Adapter, Endpoint, RemoteSlice, Result, Window, Zone};
+use dat_host::{Access, Adapter, Endpoint, Peer, RemoteSlice, Result, Window, Zone};
 
 /// Entries of the table: a power of two.
 const ENTRIES: u64 = 1024;
@@ -60,8 +60,8 @@ struct RemoteTable {
 }
 
 impl RemoteTable {
-    fn open(zone: Zone) -> Result<Self> {
-        let server = zone.connect("table:7174").wait()?;
+    fn open(zone: Zone, server: impl Into<Peer>) -> Result<Self> {
+        let server = zone.connect(server).wait()?;
         let address = server.recv(zone.buffer(RemoteSlice::ENCODED)?).wait()?;
         Ok(Self {
             table: RemoteSlice::from_bytes(&address.memory)?,
@@ -86,12 +86,15 @@ impl RemoteTable {
 }
 
 fn main() -> Result<()> {
-    let zone = Adapter::open("mock://table")?.zone()?;
+    let address = std::env::args().nth(1);
+    let open = |mock| Adapter::open(address.as_deref().unwrap_or(mock))?.zone();
+    let (zone, reader) = (open("mock://table")?, open("mock://reader")?);
+    let server = (zone.address()?, 7174);
     let listener = zone.listen(7174)?;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| -> Result<()> {
         let client = scope.spawn(|| -> Result<(u64, u64)> {
-            let mut table = RemoteTable::open(Adapter::open("mock://reader")?.zone()?)?;
+            let mut table = RemoteTable::open(reader, server)?;
             let mut reads = 0;
             while !done.load(Ordering::Relaxed) || reads == 0 {
                 let value = table.get(7)?.expect("the key stays in the table");

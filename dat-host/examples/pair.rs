@@ -1,13 +1,17 @@
 //! Two endpoints, a write, a bind and a shared receive queue, by the thread of the adapter:
-//! `cargo run -p dat-host --example pair`
+//! `cargo run -p dat-host --example pair [ADDRESS]`
 
 use dat_host::{Access, Adapter, RemoteSlice, Result};
 
 fn main() -> Result<()> {
-    let near = Adapter::open("mock://near")?.zone()?;
-    let far = Adapter::open("mock://far")?.zone()?;
+    let address = std::env::args().nth(1);
+    let open = |mock| Adapter::open(address.as_deref().unwrap_or(mock))?.zone();
+    let (near, far) = (open("mock://near")?, open("mock://far")?);
     let (listener, near_queue) = (far.listen(7174)?, near.shared_receive(4, 64)?);
-    let client = near.connect("far:7174").receive(&near_queue).start();
+    let client = near
+        .connect((far.address()?, 7174))
+        .receive(&near_queue)
+        .start();
     let queue = far.shared_receive(16, 64)?;
     let server = listener.next().wait()?.accept().receive(&queue).wait()?;
     let client = client.wait()?;

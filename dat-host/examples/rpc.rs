@@ -3,11 +3,12 @@
 //! Each connection is a task. All of them, of clients and server, run on one thread; the adapters
 //! have their own.
 //!
-//! `cargo run -p dat-host --example rpc [CLIENTS]`
+//! `cargo run -p dat-host --example rpc [CLIENTS [ADDRESS]]`
 
 use std::cell::Cell;
 use std::rc::Rc;
 
+use dat_core::attributes::IaAddress;
 use dat_host::{Adapter, Error, Listener, Request, Result, SharedReceive, Zone};
 use futures::executor::{LocalPool, LocalSpawner};
 use futures::task::LocalSpawnExt;
@@ -59,9 +60,19 @@ async fn answer(zone: Zone, request: Request, queue: SharedReceive) {
     }
 }
 
+/// The side of the clients.
+#[derive(Clone)]
+struct Near {
+    zone: Zone,
+    queue: SharedReceive,
+    /// Address and qualifier of the server.
+    server: (IaAddress, u64),
+}
+
 /// Makes some calls; counts the right answers.
-async fn call(zone: Zone, queue: SharedReceive, client: u64, right: Rc<Cell<u64>>) -> Result<()> {
-    let server = zone.connect("server:7174").receive(&queue).await?;
+async fn call(near: Near, client: u64, right: Rc<Cell<u64>>) -> Result<()> {
+    let Near { zone, queue, .. } = &near;
+    let server = zone.connect(near.server).receive(queue).await?;
     for number in (1..=CALLS).map(|call| client * CALLS + call) {
         server.send(zone.copy(&number.to_le_bytes())?).await?;
         let reply = server.next_message().await?;
@@ -73,19 +84,25 @@ async fn call(zone: Zone, queue: SharedReceive, client: u64, right: Rc<Cell<u64>
 }
 
 /// Makes a call of a wrong length, and waits until the server ends the session.
-async fn wrong_call(zone: Zone) -> Result<()> {
-    let server = zone.connect("server:7174").await?;
-    server.send(zone.copy(b"three")?).await?;
+async fn wrong_call(near: Near) -> Result<()> {
+    let server = near.zone.connect(near.server).await?;
+    server.send(near.zone.copy(b"three")?).await?;
     server.ended().await;
     Ok(())
 }
 
 fn main() -> Result<()> {
-    let clients = std::env::args().nth(1);
+    let mut arguments = std::env::args().skip(1);
+    let clients = arguments.next();
     let clients = clients.map_or(100, |count| count.parse().expect("a number of clients"));
-    let server = Adapter::open("mock://server")?.zone()?;
-    let near = Adapter::open("mock://clients")?.zone()?;
-    let queue = near.shared_receive(BUFFERS, SIZE)?;
+    let address = arguments.next();
+    let open = |mock| Adapter::open(address.as_deref().unwrap_or(mock))?.zone();
+    let (server, zone) = (open("mock://server")?, open("mock://clients")?);
+    let near = Near {
+        queue: zone.shared_receive(BUFFERS, SIZE)?,
+        server: (server.address()?, 7174),
+        zone,
+    };
 
     let mut pool = LocalPool::new();
     let spawner = pool.spawner();
@@ -96,7 +113,7 @@ fn main() -> Result<()> {
     pool.run_until(wrong_call(near.clone()))?;
     let right = Rc::new(Cell::new(0));
     let calling = futures::future::try_join_all(
-        (0..clients).map(|client| call(near.clone(), queue.clone(), client, Rc::clone(&right))),
+        (0..clients).map(|client| call(near.clone(), client, Rc::clone(&right))),
     );
     pool.run_until(calling)?;
     println!("{clients} clients got {} right answers", right.get());

@@ -1,5 +1,5 @@
 //! Remote shared memory: a node writes rows of a table at another node, and signals it:
-//! `cargo run -p dat-host --features rsm --example shared_memory`
+//! `cargo run -p dat-host --features rsm --example shared_memory [ADDRESS HOST]`
 
 use dat_host::rsm::{
     AccessEntry, BarrierMode, BarrierScope, Get, Node, Permission, Put, VectorFlags,
@@ -11,11 +11,15 @@ use futures::executor::block_on;
 const ROW: usize = 64;
 
 async fn run() -> Result<()> {
-    let far = Node::new(2)
-        .listen(7174)
-        .peer(1, "near:0")
-        .open("mock://far")?;
-    let near = Node::new(1).peer(2, "far:7174").open("mock://near")?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let ([near_address, far_address], [near_host, far_host]) = match &arguments[..] {
+        [address, host] => ([address.as_str(); 2], [host.as_str(); 2]),
+        _ => (["mock://near", "mock://far"], ["near", "far"]),
+    };
+    let far = Node::new(2).listen(7174).peer(1, format!("{near_host}:0"));
+    let far = far.open(far_address)?;
+    let near = Node::new(1).peer(2, format!("{far_host}:7174"));
+    let near = near.open(near_address)?;
 
     let table = far.export(Pages::anonymous(1 << 16)?)?;
     let access = [AccessEntry {

@@ -185,8 +185,8 @@ impl Options {
     /// Opens the adapter of an address, driven by a thread of its own.
     ///
     /// # Errors
-    /// - [`Malformed`](crate::Error::Malformed): the address is not `SCHEME://DEVICE`, or the device
-    ///   of a `roce://` has another form than an address.
+    /// - [`Malformed`](crate::Error::Malformed): the address is not `SCHEME://DEVICE`, or the
+    ///   device of a `roce://` has another form than an address.
     /// - [`NotBuiltIn`](crate::Error::NotBuiltIn): the scheme is unknown, or needs a feature.
     /// - [`Device`](crate::Error::Device): there is no such device, or it cannot be opened.
     /// - [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES: there is no address space for

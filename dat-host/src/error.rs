@@ -73,12 +73,47 @@ impl Error {
     }
 }
 
+/// Returns the words for a completion status.
+const fn failure(status: DtoStatus) -> &'static str {
+    match status {
+        DtoStatus::Success => "it succeeded",
+        DtoStatus::Flushed => "the connection ended before it was done",
+        DtoStatus::LocalLength => "the message is longer than the memory of the receive",
+        DtoStatus::LocalEndpoint => "the endpoint does not support it",
+        DtoStatus::LocalProtection => "the device refuses access to its memory",
+        DtoStatus::BadResponse => "the peer's answer makes no sense",
+        DtoStatus::RemoteAccess => "the peer's device refuses access to the peer's memory",
+        DtoStatus::RemoteResponder => "the peer could not do it; its receive may be too short",
+        DtoStatus::Transport => "the peer does not answer",
+        DtoStatus::ReceiverNotReady => "the peer posted no receive in time",
+        DtoStatus::PartialPacket => "part of the packet is missing",
+        DtoStatus::RmrOperationFailed => "the device could not bind the window",
+        DtoStatus::LocalMemoryManagement => "the device could not change its memory",
+    }
+}
+
+/// Returns the words for the end of a connection or of an attempt.
+const fn ending(kind: ConnectionEventKind) -> &'static str {
+    match kind {
+        ConnectionEventKind::Established => "it is established",
+        ConnectionEventKind::PeerRejected => "the peer rejected it",
+        ConnectionEventKind::NonPeerRejected => "nothing listens at the qualifier",
+        ConnectionEventKind::AcceptCompletionError => "the acceptance did not reach the peer",
+        ConnectionEventKind::Disconnected => "one side ended it",
+        ConnectionEventKind::Broken => "the peer or the way to it failed",
+        ConnectionEventKind::TimedOut => "the peer did not answer in time",
+        ConnectionEventKind::Unreachable => "the peer's host cannot be reached",
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => write!(f, "refused: {error}"),
-            Self::Failed(status) => write!(f, "the operation failed: {status:?}"),
-            Self::Connection(kind) => write!(f, "no connection: {kind:?}"),
+            Self::Failed(status) => {
+                write!(f, "the operation failed: {} ({status:?})", failure(*status))
+            }
+            Self::Connection(kind) => write!(f, "no connection: {} ({kind:?})", ending(*kind)),
             Self::Rejected(data) => write!(
                 f,
                 "the peer rejected the connection ({} bytes of private data)",

@@ -63,9 +63,9 @@
 //! - By default the adapter has a thread for it, which sleeps while nothing happens. Any executor
 //!   works, or none.
 //! - [`Options::open_driven`] gives a [`Driver`] instead, a future to spawn.
-//! - With the feature `fd`, `Options::open_descriptor` gives a `DescriptorDriver`, a file descriptor
-//!   for the event loop of the program. `Options::open_tokio` (feature `tokio`) spawns it on tokio,
-//!   `DescriptorDriver::run_async_io` (feature `async-io`) runs it on async-io.
+//! - With the feature `fd`, `Options::open_descriptor` gives a `DescriptorDriver`, a file
+//!   descriptor for the event loop of the program. `Options::open_tokio` (feature `tokio`) spawns
+//!   it on tokio, `DescriptorDriver::run_async_io` (feature `async-io`) runs it on async-io.
 //! - `wait` and `wait_timeout` block the calling thread. They drive the adapter if it has no
 //!   thread.
 //!

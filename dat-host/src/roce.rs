@@ -18,7 +18,9 @@ pub(crate) fn open(name: &str) -> Result<(RoceBackend, Ringing)> {
         std::io::ErrorKind::InvalidInput => Error::Malformed(FORM),
         _ => Error::System(error),
     })?;
-    let options = RoceOptions::random().map_err(Error::System)?;
+    let mut options = RoceOptions::random().map_err(Error::System)?;
+    // For ever: a sender waits for a receive, as on the networks of this process.
+    options.not_ready_retries = 7;
     let backend = RoceBackend::open(address, options).map_err(Error::System)?;
     let device = Ringing::default();
     backend.on_event(device.ring());

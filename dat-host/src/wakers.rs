@@ -16,8 +16,8 @@ impl Wakers {
     /// Adds the clone of a waker, unless an equal one is in the list; `None` if it needs the clone.
     ///
     /// Wakers of dropped futures stay in the list. If it has two wakers for each of the `futures`,
-    /// all of them are returned, and the list starts anew. The caller wakes them. Futures that still
-    /// wait then add themselves again, which fills at most half of the list.
+    /// all of them are returned, and the list starts anew. The caller wakes them. Futures that
+    /// still wait then add themselves again, which fills at most half of the list.
     fn add(&mut self, waker: &Waker, clone: &mut Option<Waker>, futures: usize) -> Option<Self> {
         if self.0.iter().any(|known| known.will_wake(waker)) {
             return Some(Self::default());

@@ -144,7 +144,8 @@ impl Pair {
     }
 }
 
-/// A message of which the device never tells holds up those behind it for 50 milliseconds; then its link is made anew.
+/// A message of which the device never tells holds up those behind it for 50 milliseconds; then its
+/// link is made anew.
 ///
 /// Spec: RSMBR-09, RSMSG-05
 #[test]

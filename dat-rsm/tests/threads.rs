@@ -172,8 +172,8 @@ fn one_signal_ends_one_of_many_waits() {
     assert_eq!(taken.load(Ordering::Relaxed), SIGNALS);
 }
 
-/// A controller that is released under calls that transfer and wait leaves nothing behind in the adapter: it may be
-/// opened again as often as one likes.
+/// A controller that is released under calls that transfer and wait leaves nothing behind in the
+/// adapter: it may be opened again as often as one likes.
 ///
 /// Spec: RSMCT-10, RSMCT-11, RSMSG-08
 #[test]
@@ -227,7 +227,8 @@ fn a_controller_is_released_under_calls() {
     }
 }
 
-/// A thread that does nothing else serves importers until the controller is released, and looks whenever something changed.
+/// A thread that does nothing else serves importers until the controller is released, and looks
+/// whenever something changed.
 ///
 /// Spec: RSMGP-01, RSMGEN-02, RSMCT-10
 #[test]
@@ -278,7 +279,8 @@ fn a_thread_serves_until_the_controller_is_released() {
     assert!(exporter.gave_out(far) && !exporter.gave_out(near));
 }
 
-/// An exporter that looks on sees no item in halves, and neither does an importer that reads what the exporter stores.
+/// An exporter that looks on sees no item in halves, and neither does an importer that reads what
+/// the exporter stores.
 ///
 /// Spec: RSMGP-04
 #[test]

@@ -7,6 +7,7 @@ pub mod cm_wire;
 pub mod config;
 mod consumer;
 pub mod device;
+pub mod roce_wire;
 pub mod rsm_wire;
 #[cfg(feature = "sched")]
 pub mod sched;

@@ -2,7 +2,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 
-use crate::{cabi, cm_wire, config, device, rsm_wire, sched, serve_wire, verbs};
+use crate::{cabi, cm_wire, config, device, roce_wire, rsm_wire, sched, serve_wire, verbs};
 
 /// Returns the function that runs an input of a target; it panics if a promise is broken.
 #[must_use]
@@ -18,6 +18,7 @@ pub fn find(target: &str) -> Option<fn(&[u8])> {
         "cabi_rsm" => cabi::rsm::run,
         "device" => device::run,
         "sched" => sched::run,
+        "roce_wire" => roce_wire::run,
         "serve_wire" => serve_wire::run,
         "verbs" => verbs::run,
         _ => return None,

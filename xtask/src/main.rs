@@ -47,7 +47,8 @@ enum Task {
     /// Run Debian's DAT programs in the guest with this provider and with OFA's, and write
     /// docs/compatibility.md
     Compatibility(compatibility::Options),
-    /// Check that no panic, allocation or foreign call is reachable on the posting and polling paths
+    /// Check that no panic, allocation or foreign call is reachable on the posting and polling
+    /// paths
     NoPanic(panic_free::Options),
     /// Build the bare-metal images, run them in QEMU, compare their logs and measure them
     Firmware(firmware::Options),

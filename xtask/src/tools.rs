@@ -146,11 +146,12 @@ impl Target {
 ///
 /// A subset would build everything once more.
 const FEATURES: &str = "c,sched";
-const TARGETS: [Target; 12] = [
+const TARGETS: [Target; 13] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
     Target::new("rsm_wire", 9, 400),
     Target::new("cm_wire", 6, 385),
+    Target::new("roce_wire", 6, 1024),
     Target::new("serve_wire", 1, 257),
     Target::new("device", 4, 292),
     Target::new("sched", 6, 258),

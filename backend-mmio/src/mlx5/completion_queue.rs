@@ -124,8 +124,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
 
     /// Checks a plain success against what is posted, reading it once.
     ///
-    /// Returns token, length, the work queue and the index after its descriptor. `None` if anything is
-    /// wrong with it or if it is of a shared queue.
+    /// Returns token, length, the work queue and the index after its descriptor. `None` if anything
+    /// is wrong with it or if it is of a shared queue.
     #[inline]
     fn check<const RECEIVED: bool>(
         &self,

@@ -225,7 +225,8 @@ impl Fabric {
 
     /// As [`Fabric::spawn_thread`], on a thread that `start` starts.
     ///
-    /// For hosts that have reason to start their threads by themselves. Dropping the handle ends the thread and does not wait for that.
+    /// For hosts that have reason to start their threads by themselves. Dropping the handle ends
+    /// the thread and does not wait for that.
     ///
     /// # Errors
     /// Those of `start`. A fabric that has a thread already gives an error of kind `AlreadyExists`.

@@ -1,4 +1,5 @@
-//! Long transfers: they move in pieces, and what is taken away in the middle is not touched any more.
+//! Long transfers: they move in pieces, and what is taken away in the middle is not touched any
+//! more.
 
 use core::sync::atomic::Ordering;
 
@@ -239,7 +240,8 @@ fn a_window_freed_during_a_transfer_ends_its_access() {
             }
             if rebinds {
                 couple.b.bind(2, window, &far, (0, 8), ALL);
-                // The old key works until the bind is carried out, perhaps until the transfer is over.
+                // The old key works until the bind is carried out, perhaps until the transfer is
+                // over.
                 while couple.far.sent().iter().all(|(token, _)| *token != 2) {
                     assert!(couple.fabric.step());
                 }

@@ -205,7 +205,8 @@ fn regions_over_the_same_memory_share_its_state() {
         let keys: RegionKeys = couple.far.register(&first.bytes[16..48], other, ALL);
         write(&mut couple, 7, &first, 0, 64);
         couple.far.backend.deregister(keys);
-        // Its end is no synchronisation for bytes that others hold: it is one here, which is allowed.
+        // Its end is no synchronisation for bytes that others hold: it is one here, which is
+        // allowed.
         let half = first.content();
         assert_eq!(half[..16], [0; 16]);
         assert_eq!(half[48..], [0; 16]);

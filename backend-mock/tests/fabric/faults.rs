@@ -76,7 +76,8 @@ fn completions_are_lost_delayed_duplicated_and_reordered() {
     }
 }
 
-/// What a fault tells twice, or late, has a place of its own: a queue that is as deep as what was posted holds the rest as well.
+/// What a fault tells twice, or late, has a place of its own: a queue that is as deep as what was
+/// posted holds the rest as well.
 ///
 /// Spec: DTO-13
 #[test]

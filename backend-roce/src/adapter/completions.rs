@@ -4,8 +4,10 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use dat_core::backend::{Armed, Completion, DeviceFailure};
+use dat_core::backend::{Armed, Completion, ControlEvent, DeviceFailure, Peek};
 use dat_core::flags::DtoStatus;
+
+use super::Adapter;
 
 /// A completion in a queue.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +17,34 @@ pub(crate) struct Entry {
     pub(crate) completion: Completion,
     /// Immediate data of a receive.
     pub(crate) immediate: Option<u32>,
+    /// Kind of work that completed.
+    pub(crate) kind: Kind,
+}
+
+/// Kind of work that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Request,
+    Receive,
+    /// A receive of a shared queue.
+    SharedReceive,
+}
+
+impl Entry {
+    /// Returns the entry as the head of a queue.
+    fn peek(&self) -> Peek {
+        let token = self.completion.token;
+        let length = match self.kind {
+            Kind::Request => u32::MAX,
+            Kind::Receive if self.immediate.is_none() => self.completion.length,
+            Kind::Receive | Kind::SharedReceive => return Peek::Other,
+        };
+        if self.completion.status == DtoStatus::Success {
+            Peek::Success { token, length }
+        } else {
+            Peek::Other
+        }
+    }
 }
 
 /// Effect of a new completion.
@@ -97,6 +127,25 @@ impl CompletionRing {
         }
     }
 
+    /// Returns the head without taking it.
+    pub(crate) fn peek(&self) -> Peek {
+        match (self.entries.front(), self.failure) {
+            (Some(entry), _) => entry.peek(),
+            (None, Some(_)) => Peek::Other,
+            (None, None) => Peek::Empty,
+        }
+    }
+
+    /// Takes the head if it is the success of `token`, as the last peek returned it.
+    pub(crate) fn skip(&mut self, token: u64) {
+        if let Some(Peek::Success { token: head, .. }) = self.entries.front().map(Entry::peek)
+            && head == token
+        {
+            self.entries.pop_front();
+            self.publish();
+        }
+    }
+
     pub(crate) fn arm(&mut self, solicited_only: bool) -> Armed {
         if !self.entries.is_empty() || self.failure.is_some() {
             return Armed::Missed;
@@ -114,5 +163,91 @@ impl CompletionRing {
     pub(crate) fn forget(&mut self, owner: usize) {
         self.entries.retain(|entry| entry.owner != owner);
         self.publish();
+    }
+}
+
+impl Adapter {
+    pub(crate) fn completion_queue(&mut self, number: u32) -> Option<&mut CompletionRing> {
+        self.completion_queues.get_mut(number as usize)?.as_mut()
+    }
+
+    /// Adds a completion queue; false if there is one with this number.
+    pub(crate) fn add_completion_queue(&mut self, number: u32, ring: CompletionRing) -> bool {
+        let index = number as usize;
+        if index >= self.completion_queues.len() {
+            self.completion_queues.resize_with(index + 1, || None);
+        }
+        let is_free = self.completion_queues[index].is_none();
+        if is_free {
+            self.completion_queues[index] = Some(ring);
+            self.completion_queue_count += 1;
+        }
+        is_free
+    }
+
+    pub(crate) fn remove_completion_queue(&mut self, number: u32) {
+        let slot = self.completion_queues.get_mut(number as usize);
+        if slot.and_then(Option::take).is_some() {
+            self.completion_queue_count -= 1;
+        }
+        self.withdraw(
+            |event| matches!(*event, ControlEvent::Completions { queue } if queue == number),
+        );
+    }
+
+    /// Adds a queue pair to the users of its completion queues, or removes it.
+    pub(crate) fn use_completion_queues(&mut self, key: usize, uses: bool) {
+        let Some(pair) = self.pairs.get(key) else {
+            return;
+        };
+        for number in pair.completion_queues() {
+            if let Some(ring) = self.completion_queue(number) {
+                if uses {
+                    ring.users.insert(key);
+                } else {
+                    ring.users.remove(&key);
+                }
+            }
+        }
+    }
+
+    pub(super) fn add_completion(
+        &mut self,
+        queue: Option<u32>,
+        owner: usize,
+        completion: Completion,
+        immediate: Option<u32>,
+        kind: Kind,
+    ) {
+        let entry = Entry {
+            owner,
+            completion,
+            immediate,
+            kind,
+        };
+        let Some((number, ring)) =
+            queue.and_then(|number| Some((number, self.completion_queue(number)?)))
+        else {
+            return;
+        };
+        match ring.push(entry) {
+            Effect::None => {}
+            Effect::Notify => self.raise(ControlEvent::Completions { queue: number }),
+            Effect::Overrun => self.overrun(number),
+        }
+    }
+
+    /// Breaks the queue pairs of a completion queue that failed.
+    pub(super) fn overrun(&mut self, number: u32) {
+        let Some(ring) = self.completion_queue(number) else {
+            return;
+        };
+        let users = core::mem::take(&mut ring.users);
+        if ring.disarm() {
+            self.raise(ControlEvent::Completions { queue: number });
+        }
+        for key in users {
+            self.break_pair(key);
+        }
     }
 }

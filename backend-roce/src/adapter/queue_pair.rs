@@ -9,6 +9,7 @@ use dat_core::backend::{
 use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
 
+use super::buffers::Share;
 use super::memories::Memories;
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
@@ -201,6 +202,8 @@ pub(crate) struct Pair {
     pub(crate) state: State,
     /// The transport of a connection, until the queue pair is reset.
     pub(crate) transport: Option<QueuePair<'static>>,
+    /// Share of the connection's socket buffers.
+    pub(crate) share: Option<Share>,
     /// Communication id of the connection.
     pub(crate) link: Option<u32>,
     /// Posted requests that are not complete, and probes.
@@ -251,6 +254,7 @@ impl Pair {
             reads_out: 0,
             state: State::Unconnected,
             transport: None,
+            share: None,
             link: None,
             sends: VecDeque::new(),
             probes: 0,

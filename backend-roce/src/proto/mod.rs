@@ -18,6 +18,7 @@
 //! A decoder reads each byte through a checked cursor, so no input makes it panic (ROCE-26).
 #![forbid(unsafe_code)]
 
+mod buffer;
 mod bytes;
 pub mod connection;
 pub mod icrc;
@@ -32,6 +33,7 @@ pub mod responder;
 mod slots;
 mod time;
 
+pub use buffer::{BUFFER_UNIT, BufferRoom};
 pub use path_mtu::PathMtu;
 pub use psn::Psn;
 pub use slots::Slots;

@@ -6,12 +6,12 @@ use super::connection::{ConnectReply, ConnectRequest};
 use super::memory::{LocalError, ReceiveQueue, RemoteMemory, RequestMemory};
 use super::packet::{Packet, RnrTimer};
 use super::requester::{
-    Completion, PostError, Request, RequestSlot, Requester, RequesterCounts, RequesterOptions,
+    Completion, Held, PostError, Request, RequestSlot, Requester, RequesterCounts, RequesterOptions,
 };
 use super::responder::{
     ReceiveCompletion, ResourceSlot, Responder, ResponderCounts, ResponderOptions,
 };
-use super::{PathMtu, Psn, Slots};
+use super::{BufferRoom, PathMtu, Psn, Slots};
 
 /// Values that REQ and REP agreed on, as one side sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +208,8 @@ impl<'s> QueuePair<'s> {
         self.requester.transmit(now, memory, buffer)
     }
 
-    /// Writes the next response or acknowledgement, and no request; as [`transmit`](Self::transmit).
+    /// Writes the next response or acknowledgement, and no request; as
+    /// [`transmit`](Self::transmit).
     pub fn answer(&mut self, memory: &mut impl RemoteMemory, buffer: &mut [u8]) -> Option<usize> {
         self.responder.transmit(memory, buffer)
     }
@@ -220,8 +221,9 @@ impl<'s> QueuePair<'s> {
 
     /// Handles the timers that have expired by `now`.
     ///
-    /// Ends the pause after an RNR NAK. After a time-out, goes back to the oldest packet that is not
-    /// acknowledged; without a retry left, the request fails. A queue pair that failed does nothing.
+    /// Ends the pause after an RNR NAK. After a time-out, goes back to the oldest packet that is
+    /// not acknowledged; without a retry left, the request fails. A queue pair that failed does
+    /// nothing.
     pub fn expire(&mut self, now: Instant) {
         if !self.is_failed() {
             self.requester.expire(now);
@@ -251,6 +253,27 @@ impl<'s> QueuePair<'s> {
     /// Only valid packets of the peer that are in order change them.
     pub const fn progress(&self) -> (Psn, Psn) {
         (self.responder.expected(), self.requester.unacknowledged())
+    }
+
+    /// Returns the room of the packets under way, and of the responses that they ask for
+    /// (ROCE-183).
+    pub fn under_way(&self) -> BufferRoom {
+        self.requester.under_way()
+    }
+
+    /// Sets the most room of the packets under way; see [`Requester::set_limit`].
+    pub const fn set_limit(&mut self, limit: BufferRoom) {
+        self.requester.set_limit(limit);
+    }
+
+    /// Lets the next request ask for an acknowledgement; see [`Requester::ask`].
+    pub const fn ask(&mut self) {
+        self.requester.ask();
+    }
+
+    /// Returns the buffer that stopped the requests of the last [`transmit`](Self::transmit).
+    pub fn held(&self) -> Option<Held> {
+        self.requester.held().filter(|_| !self.is_failed())
     }
 
     /// Returns the counts of both halves.

@@ -162,6 +162,48 @@ pub(crate) fn device_names() -> Result<Vec<String>, BackendError> {
     Ok(list.devices().map(|(_, name)| name).collect())
 }
 
+/// A device of the host's list.
+pub(crate) struct ListedDevice {
+    device: *mut ibv_device,
+    /// Keeps the device.
+    _list: List,
+}
+
+impl ListedDevice {
+    /// Finds the device with this name.
+    pub(crate) fn find(name: &str) -> Result<Self, BackendError> {
+        let list = List::take()?;
+        let device = list
+            .devices()
+            .find_map(|(device, known)| (known == name).then_some(device))
+            .ok_or(BackendError::Device)?;
+        Ok(Self {
+            device,
+            _list: list,
+        })
+    }
+
+    /// Returns a number that tells devices apart while a context of them is open.
+    ///
+    /// It is the device's address. The library keeps a device that is listed or open at its
+    /// address, and lists a device that was replaced under the same name at another one.
+    pub(crate) fn identity(&self) -> usize {
+        self.device.addr()
+    }
+
+    /// Opens the device.
+    pub(crate) fn open(&self) -> Result<Context, BackendError> {
+        // SAFETY: a device of a list that still lives.
+        let raw = unsafe { ibv_open_device(self.device) };
+        let mut context = Context {
+            raw: NonNull::new(raw).ok_or_else(refusal::last)?,
+            calls_the_system: true,
+        };
+        context.calls_the_system = cancel::may_call_the_system(context.limits()?.vendor);
+        Ok(context)
+    }
+}
+
 impl Context {
     /// Wraps a context that another owner opened; it must not be dropped.
     #[cfg(any(test, feature = "fake"))]
@@ -174,19 +216,7 @@ impl Context {
 
     /// Opens the device with this name.
     pub(crate) fn open(name: &str) -> Result<Self, BackendError> {
-        let list = List::take()?;
-        let device = list
-            .devices()
-            .find_map(|(device, known)| (known == name).then_some(device))
-            .ok_or(BackendError::Device)?;
-        // SAFETY: a device of a list that still lives.
-        let raw = unsafe { ibv_open_device(device) };
-        let mut context = Self {
-            raw: NonNull::new(raw).ok_or_else(refusal::last)?,
-            calls_the_system: true,
-        };
-        context.calls_the_system = cancel::may_call_the_system(context.limits()?.vendor);
-        Ok(context)
+        ListedDevice::find(name)?.open()
     }
 
     pub(super) fn operations(&self) -> &ibv_context_ops {
@@ -200,12 +230,6 @@ impl Context {
 
     pub(super) fn raw(&self) -> *mut ibv_context {
         self.raw.as_ptr()
-    }
-
-    /// Returns the descriptor of asynchronous events.
-    pub(crate) fn async_fd(&self) -> i32 {
-        // SAFETY: the context lives.
-        unsafe { (*self.raw()).async_fd }
     }
 
     /// Returns the limits of the device.

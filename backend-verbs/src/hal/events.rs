@@ -1,7 +1,9 @@
 //! Asynchronous events of a device.
 
+use core::fmt::Debug;
 use core::mem::MaybeUninit;
 use core::ptr;
+use std::os::fd::RawFd;
 
 use rdma_sys::{ibv_ack_async_event, ibv_async_event, ibv_get_async_event};
 
@@ -10,9 +12,20 @@ use dat_core::backend::BackendError;
 use super::Context;
 use super::sleep::set_nonblocking;
 
+/// Source of the asynchronous events of a device.
+pub(crate) trait AsyncEvents: Debug + Send + Sync {
+    /// Returns a descriptor that is readable while there are events.
+    fn fd(&self) -> RawFd;
+
+    /// Takes the next event, if there is one.
+    ///
+    /// Only one caller at a time.
+    fn next(&self) -> Option<AsyncEvent>;
+}
+
 /// An asynchronous event.
 ///
-/// It names its object by the context that the object was made with.
+/// It names its object by the number that the object was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsyncEvent {
     /// A completion queue overran.
@@ -41,16 +54,39 @@ const DEVICE_FATAL: u32 = 8;
 const SRQ_ERR: u32 = 14;
 const SRQ_LIMIT_REACHED: u32 = 15;
 
+impl AsyncEvent {
+    /// Splits the object's number; returns the first part, and the event with the second one.
+    ///
+    /// The first part is `None` if the event concerns the whole device.
+    pub(crate) fn split<T>(mut self, split: impl FnOnce(usize) -> (T, usize)) -> (Option<T>, Self) {
+        let object = match &mut self {
+            Self::CompletionQueueFailed(object)
+            | Self::QueuePairFailed(object)
+            | Self::Established(object)
+            | Self::SharedReceiveLimit(object)
+            | Self::SharedReceiveFailed(object) => object,
+            Self::DeviceFailed | Self::Other => return (None, self),
+        };
+        let (first, second) = split(*object);
+        *object = second;
+        (Some(first), self)
+    }
+}
+
 impl Context {
-    /// Makes `next_async_event` return if there is no event.
+    /// Makes `next` return if there is no event.
     pub(crate) fn do_not_block(&self) -> Result<(), BackendError> {
-        set_nonblocking(self.async_fd())
+        set_nonblocking(self.fd())
+    }
+}
+
+impl AsyncEvents for Context {
+    fn fd(&self) -> RawFd {
+        // SAFETY: the context lives.
+        unsafe { (*self.raw()).async_fd }
     }
 
-    /// Takes the next event, if there is one.
-    ///
-    /// Only one caller at a time.
-    pub(crate) fn next_async_event(&self) -> Option<AsyncEvent> {
+    fn next(&self) -> Option<AsyncEvent> {
         let mut space = MaybeUninit::<ibv_async_event>::zeroed();
         let event = space.as_mut_ptr();
         // SAFETY: the context lives, and the event has room.

@@ -4,17 +4,78 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::{self, NonNull};
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
 
 use rdma_sys::{
-    ibv_context, ibv_cq, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp, ibv_recv_wr,
-    ibv_send_wr, ibv_wc, ibv_wr_opcode,
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd,
+    ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wr_opcode, rdma_event_channel,
 };
 
 use super::send_list::{INLINE, SIGNALLED};
 use super::{
-    CompletionQueue, Context, Domain, ReceiveList, Region, SendList, WorkCompletion, pretend,
+    AsyncEvent, AsyncEvents, CompletionChannel, CompletionQueue, Context, Domain, EventChannel,
+    EventFd, ReceiveList, Region, SendList, WorkCompletion, pretend,
 };
+
+/// Asynchronous events of a device that does not exist.
+#[derive(Debug)]
+pub(crate) struct Events {
+    fd: EventFd,
+    queue: Mutex<VecDeque<AsyncEvent>>,
+}
+
+impl Events {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            fd: EventFd::new().expect("a descriptor"),
+            queue: Mutex::default(),
+        })
+    }
+
+    /// Reports an event.
+    pub(crate) fn report(&self, event: AsyncEvent) {
+        self.queue.lock().expect("no panic").push_back(event);
+        self.fd.raise();
+    }
+}
+
+impl AsyncEvents for Events {
+    fn fd(&self) -> RawFd {
+        self.fd.fd()
+    }
+
+    fn next(&self) -> Option<AsyncEvent> {
+        self.queue.lock().expect("no panic").pop_front()
+    }
+}
+
+/// Keeps one more reference for ever: a drop of the last one would call the libraries.
+fn kept<T>(value: T) -> Arc<T> {
+    let value = Arc::new(value);
+    core::mem::forget(Arc::clone(&value));
+    value
+}
+
+/// Makes a context on which nothing can be made.
+pub(crate) fn context() -> Arc<Context> {
+    let raw = Box::leak(zeroed::<ibv_context>());
+    kept(Context::borrowed(NonNull::from(raw)))
+}
+
+/// Makes a connection channel whose descriptor is `fd`.
+pub(crate) fn event_channel(fd: RawFd) -> Arc<EventChannel> {
+    let raw = Box::leak(zeroed::<rdma_event_channel>());
+    raw.fd = fd;
+    kept(EventChannel::borrowed(NonNull::from(raw)))
+}
+
+/// Makes a completion channel whose descriptor is `fd`.
+pub(crate) fn completion_channel(fd: RawFd) -> Arc<CompletionChannel> {
+    let raw = Box::leak(zeroed::<ibv_comp_channel>());
+    raw.fd = fd;
+    kept(CompletionChannel::borrowed(NonNull::from(raw), context()))
+}
 
 /// A request as the device received it.
 #[derive(Clone, Debug, PartialEq, Eq)]

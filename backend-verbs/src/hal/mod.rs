@@ -41,8 +41,8 @@ pub(crate) use connection::{
     CONNECT_DATA, CmEvent, CmEventKind, CmParameters, ConnectionId, EventChannel, REJECT_DATA,
     REPLY_DATA,
 };
-pub(crate) use context::{Context, DeviceLimits, PortState, Transport, device_names};
-pub(crate) use events::AsyncEvent;
+pub(crate) use context::{Context, DeviceLimits, ListedDevice, PortState, Transport, device_names};
+pub(crate) use events::{AsyncEvent, AsyncEvents};
 pub(crate) use guarded::Guarded;
 pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
 pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};

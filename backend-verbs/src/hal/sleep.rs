@@ -107,7 +107,7 @@ impl Epoll {
     }
 
     /// Adds a descriptor to the set, under a number.
-    pub(crate) fn add(&self, fd: RawFd, number: u32, wakes: Wakes) -> Result<(), BackendError> {
+    pub(crate) fn add(&self, fd: RawFd, number: u64, wakes: Wakes) -> Result<(), BackendError> {
         self.control(libc::EPOLL_CTL_ADD, fd, number, wakes)
     }
 
@@ -116,10 +116,10 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_DEL, fd, 0, Wakes::All)
     }
 
-    fn control(&self, what: i32, fd: RawFd, number: u32, wakes: Wakes) -> Result<(), BackendError> {
+    fn control(&self, what: i32, fd: RawFd, number: u64, wakes: Wakes) -> Result<(), BackendError> {
         let mut event = libc::epoll_event {
             events: wakes.events(),
-            u64: u64::from(number),
+            u64: number,
         };
         // SAFETY: both descriptors are open, and the event outlives the call.
         let answer = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd, &raw mut event) };
@@ -133,12 +133,28 @@ impl Epoll {
     /// # Errors
     /// A signal interrupted the sleep.
     pub(crate) fn wait(&self, longest: Option<Duration>) -> io::Result<u32> {
+        let mut happened = 0;
+        self.wait_each(longest, |number| {
+            happened |= 1_u32.checked_shl(number as u32).unwrap_or(0);
+        })?;
+        Ok(happened)
+    }
+
+    /// As `wait`, for any numbers: calls `each` with those that have events, at most 8.
+    ///
+    /// # Errors
+    /// A signal interrupted the sleep.
+    pub(crate) fn wait_each(
+        &self,
+        longest: Option<Duration>,
+        each: impl FnMut(u64),
+    ) -> io::Result<()> {
         let Some(longest) = longest else {
-            return self.take(-1);
+            return self.take(-1, each);
         };
         let milliseconds = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
         if milliseconds != 0 || longest.is_zero() {
-            return self.take(milliseconds);
+            return self.take(milliseconds, each);
         }
         // Less than a millisecond, the resolution of `epoll_wait`.
         let mut polled = libc::pollfd {
@@ -153,13 +169,13 @@ impl Epoll {
         // SAFETY: one descriptor, and a time that outlives the call; no signal mask.
         let count = unsafe { libc::ppoll(&raw mut polled, 1, &raw const limit, core::ptr::null()) };
         match count {
-            0 => Ok(0),
-            1.. => self.take(0),
+            0 => Ok(()),
+            1.. => self.take(0, each),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    fn take(&self, milliseconds: i32) -> io::Result<u32> {
+    fn take(&self, milliseconds: i32, mut each: impl FnMut(u64)) -> io::Result<()> {
         const ROOM: usize = 8;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; ROOM];
         // SAFETY: the buffer has room for `ROOM` events.
@@ -172,11 +188,10 @@ impl Epoll {
             )
         };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        Ok(events
-            .iter()
-            .take(count)
-            .map(|event| 1_u32.checked_shl(event.u64 as u32).unwrap_or(0))
-            .fold(0, |all, bit| all | bit))
+        for event in events.iter().take(count) {
+            each(event.u64);
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
 use super::*;
 use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
-use crate::directory::Directory;
+use crate::directory::{Directory, Leaves};
 use crate::hal::Batch;
 use crate::hal::fake::{Device, Posted};
 use crate::signal::Signal;
@@ -46,8 +46,8 @@ impl Bench {
                 device: device.completion_queue(),
                 batch: Batch::new(),
                 marks: Arc::new(QueueMarks::default()),
-                directory: Arc::new(Directory::new()),
-                signal: Arc::new(Signal::new().expect("descriptors")),
+                directory: Arc::new(Directory::new(Leaves::default())),
+                signal: Arc::new(Signal::new()),
             },
             objects,
             region: RegionKeys::default(),

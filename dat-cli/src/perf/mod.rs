@@ -120,8 +120,8 @@ pub(crate) fn room(times: u64, size: usize, depth: usize) -> Result<()> {
 
 /// Runs `measure` for each size and reports.
 ///
-/// `measure` gets the shape, the largest size, the goal and the cost of reading the clock. The counts
-/// that `counters` reads are reported at the end.
+/// `measure` gets the shape, the largest size, the goal and the cost of reading the clock. The
+/// counts that `counters` reads are reported at the end.
 ///
 /// # Errors
 /// - Those of [`run`], and those of `measure`.

@@ -118,7 +118,8 @@ fn with_a_registry(directory: &std::path::Path) -> std::path::PathBuf {
     folder
 }
 
-/// A registry that opens the only line of the `dat.conf` in `DAT_OVERRIDE`, if its name is asked for.
+/// A registry that opens the only line of the `dat.conf` in `DAT_OVERRIDE`, if its name is asked
+/// for.
 #[cfg(unix)]
 const REGISTRY: &str = r#"
 #include <dlfcn.h>

@@ -81,10 +81,10 @@ pub trait CompletionQueue {
 
     /// Returns the head of the queue without taking it.
     ///
-    /// A dequeue on the common way calls it first, and takes a plain success by `skip`. For anything
-    /// else, or where events are queued, the core calls `poll`. With this default it calls `poll` for
-    /// all completions, which costs more instructions and has the same results. A caller that waits
-    /// for solicited completions calls `poll` only.
+    /// A dequeue on the common way calls it first, and takes a plain success by `skip`. For
+    /// anything else, or where events are queued, the core calls `poll`. With this default it calls
+    /// `poll` for all completions, which costs more instructions and has the same results. A caller
+    /// that waits for solicited completions calls `poll` only.
     #[inline(always)]
     fn peek(&mut self) -> Peek {
         Peek::Other

@@ -190,15 +190,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Ends a reserved service point and returns its endpoint, unchanged.
     pub(super) fn end_reserved(&self, control: &mut Control<'_, B>, index: Index) -> Option<EpId> {
-        let slot = control
-            .reserved_service_points
-            .get_mut(usize::from(index))?;
+        let points = &mut control.reserved_service_points;
+        control.reserved_qualifiers.leave(points, index);
+        let slot = points.get_mut(usize::from(index))?;
         if slot.id.is_null() {
             return None;
         }
         let (rsp, listener, evd, ep) = (slot.id, slot.listener, slot.evd, slot.ep);
         *slot = RspSlot {
             generation: slot.generation,
+            links: slot.links,
             ..RspSlot::EMPTY
         };
         control.reserved_service_points.give_back(rsp.handle());
@@ -211,20 +212,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Returns the service point of this adapter that listens on a qualifier.
     pub(super) fn listening(control: &Control<'_, B>, qualifier: u64) -> Option<Target> {
-        let public = control
-            .public_service_points
-            .made()
-            .iter()
-            .find(|slot| !slot.id.is_null() && slot.qualifier == qualifier)
-            .map(|slot| Target::Public(slot.id));
-        public.or_else(|| {
-            control
-                .reserved_service_points
-                .made()
-                .iter()
-                .find(|slot| !slot.id.is_null() && slot.qualifier == qualifier)
-                .map(|slot| Target::Reserved(slot.id))
-        })
+        let points = &control.public_service_points;
+        if let Some(slot) = control.public_qualifiers.find(points, qualifier) {
+            return Some(Target::Public(slot.id));
+        }
+        let points = &control.reserved_service_points;
+        let slot = control.reserved_qualifiers.find(points, qualifier)?;
+        Some(Target::Reserved(slot.id))
     }
 }
 

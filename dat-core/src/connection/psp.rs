@@ -6,7 +6,7 @@ use crate::event::backend_refused;
 use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{EvdId, Handle, PspId, next_generation};
-use crate::storage::{Index, vacant};
+use crate::storage::{Index, KeyLinks, Keyed, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one public service point; protected by the control lock.
@@ -19,6 +19,7 @@ pub struct PspSlot {
     pub(crate) flags: PspFlags,
     pub(crate) listener: ListenerKey,
     pub(crate) context: u64,
+    pub(crate) links: KeyLinks,
 }
 
 impl PspSlot {
@@ -31,7 +32,24 @@ impl PspSlot {
         flags: PspFlags::Consumer,
         listener: ListenerKey(0),
         context: 0,
+        links: KeyLinks::NONE,
     };
+}
+
+impl Keyed for PspSlot {
+    fn key(&self) -> Option<u64> {
+        (!self.id.is_null()).then_some(self.qualifier)
+    }
+
+    #[cfg(feature = "std")]
+    fn links(&self) -> &KeyLinks {
+        &self.links
+    }
+
+    #[cfg(feature = "std")]
+    fn links_mut(&mut self) -> &mut KeyLinks {
+        &mut self.links
+    }
 }
 
 /// Result of [`Ia::psp_query`].
@@ -120,7 +138,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Frees the public service point at an index, if there is one.
     pub(crate) fn destroy_psp_at(&self, control: &mut Control<'_, B>, index: Index) {
-        let Some(slot) = control.public_service_points.get_mut(usize::from(index)) else {
+        let points = &mut control.public_service_points;
+        control.public_qualifiers.leave(points, index);
+        let Some(slot) = points.get_mut(usize::from(index)) else {
             return;
         };
         if slot.id.is_null() {
@@ -129,6 +149,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let (psp, listener, evd) = (slot.id, slot.listener, slot.evd);
         *slot = PspSlot {
             generation: slot.generation,
+            links: slot.links,
             ..PspSlot::EMPTY
         };
         control.public_service_points.give_back(psp.handle());
@@ -173,9 +194,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     flags,
                     listener,
                     context: 0,
+                    links: slot.links,
                 };
             }
             control.public_service_points.claim(index);
+            control
+                .public_qualifiers
+                .enter(&mut control.public_service_points, index);
             Ok((psp, qualifier))
         })
     }

@@ -6,7 +6,7 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EpCreator, EvdFlags, RspFields, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
-use crate::storage::{Index, vacant};
+use crate::storage::{Index, KeyLinks, Keyed, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one reserved service point; protected by the control lock.
@@ -20,6 +20,7 @@ pub struct RspSlot {
     pub(crate) ep: Option<EpId>,
     pub(crate) listener: ListenerKey,
     pub(crate) context: u64,
+    pub(crate) links: KeyLinks,
 }
 
 impl RspSlot {
@@ -32,7 +33,24 @@ impl RspSlot {
         ep: None,
         listener: ListenerKey(0),
         context: 0,
+        links: KeyLinks::NONE,
     };
+}
+
+impl Keyed for RspSlot {
+    fn key(&self) -> Option<u64> {
+        (!self.id.is_null()).then_some(self.qualifier)
+    }
+
+    #[cfg(feature = "std")]
+    fn links(&self) -> &KeyLinks {
+        &self.links
+    }
+
+    #[cfg(feature = "std")]
+    fn links_mut(&mut self) -> &mut KeyLinks {
+        &mut self.links
+    }
 }
 
 /// Result of [`Ia::rsp_query`].
@@ -100,9 +118,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     ep,
                     listener,
                     context: 0,
+                    links: slot.links,
                 };
             }
             control.reserved_service_points.claim(index);
+            control
+                .reserved_qualifiers
+                .enter(&mut control.reserved_service_points, index);
             if let Some(ep) = ep {
                 // The control lock is held since the endpoint was found UNCONNECTED.
                 let _reserved = self.with_endpoint(ep, |_, endpoint| {

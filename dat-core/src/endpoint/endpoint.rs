@@ -180,7 +180,8 @@ pub(super) const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
 
 /// Maximum number of bytes, which fits in 32 bits.
 ///
-/// It has the width of the values that it is compared with, unless memory is short.
+/// It has the width of the lengths that it is compared with. With the feature `compact` it has 32
+/// bits, to save memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit(
     #[cfg(not(feature = "compact"))] u64,
@@ -271,8 +272,8 @@ impl RequestLimits {
 pub(crate) struct Endpoint<S> {
     /// The handle if the common way may post, else a value that never matches it.
     ///
-    /// One compare checks both state and identity. With `READS_AT_POST`, the endpoint is then in the
-    /// list of those that may be posting.
+    /// One compare checks both state and identity. With `READS_AT_POST`, the endpoint is then in
+    /// the list of those that may be posting.
     pub(crate) postable: EpId,
     /// The handle while binds may be posted, else a value that never matches it.
     pub(crate) bindable: EpId,
@@ -385,7 +386,7 @@ impl<S> Endpoint<S> {
         true
     }
 
-    /// Returns true if the endpoint may have no reads outstanding, so none could start.
+    /// Returns true if the endpoint's limit of outstanding reads is 0, so none could start.
     ///
     /// The specification leaves the result of such a read open (EPB-05). The core refuses it, since
     /// the device would hold it forever or break the connection.
@@ -446,7 +447,7 @@ pub(crate) struct ReceiveSide<R> {
     pub(crate) zone_seal: u64,
     pub(crate) refused_flags: CompletionFlags,
     pub(crate) max_segments: usize,
-    /// Tag change of a post, without the post's flag.
+    /// Number that a plain receive adds to the tag of its record.
     pub(crate) posting: Posting,
     pub(crate) ring: WorkRing,
     pub(crate) queue: Option<R>,

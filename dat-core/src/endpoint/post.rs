@@ -1,9 +1,9 @@
 //! Posting requests: validate into a reserved slot, publish, ring the doorbell.
 //!
-//! [`enqueue`](Ia::enqueue) implements Send, RDMA Write and RDMA Read. The common way inlines it for each operation,
-//! once for one segment and once for a list. `post_slow` handles all other cases with the same
-//! code: it skips empty segments, makes room in a full queue, and returns errors in the order of
-//! DTO-07. A request that fails a check changes nothing.
+//! [`enqueue`](Ia::enqueue) implements Send, RDMA Write and RDMA Read. The common way inlines it
+//! for each operation, once for one segment and once for a list. `post_slow` handles all other
+//! cases with the same code: it skips empty segments, makes room in a full queue, and returns
+//! errors in the order of DTO-07. A request that fails a check changes nothing.
 
 use core::iter;
 
@@ -134,7 +134,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Those of `post_rdma_write`, with these differences:
     /// - The regions need LOCAL_WRITE, and the subtypes are WRITE.
     /// - INVALID_PARAMETER (ARG2): more segments than `max_rdma_read_iov` or `max_request_iov`, or
-    ///   more bytes than `max_rdma_size`.
+    ///   a remote range of more bytes than `max_rdma_size`.
     /// - INVALID_PARAMETER (ARG2): the endpoint has a `max_rdma_read_out` of 0, the default.
     /// - LENGTH_ERROR: the segments are shorter than the remote range.
     ///
@@ -269,7 +269,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Makes room in a full request queue by polling completions without an event.
+    /// Makes room in a full request queue: polls the completions that cause no event.
     ///
     /// Returns false if the endpoint has no request dispatcher.
     #[cold]

@@ -328,9 +328,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         // Completions of freed endpoints may still be in completion queues. Once its record is
         // free, such a completion is stale. A dispatcher that claimed one before pushes the record
-        // on this slot's list before it releases its lock. If a record was neither posted nor on a
-        // list, each of these locks is taken once. Then no other context accesses the records or
-        // the list.
+        // on this slot's list before the dispatcher's lock is released. A record that is neither
+        // posted nor on a list is with such a dispatcher: the lock of each dispatcher is taken
+        // once, to wait for it. After that, no other context accesses the records or the list.
         let (records, owner) = (&self.shared.records, Owner::Shared(old.id));
         let posted = record::rollback_all(records, old.reach, owner);
         let returned = slot.returned.swap(NO_RECORD, Ordering::Acquire);
@@ -347,6 +347,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Queries a shared receive queue; all fields are filled in.
+    ///
+    /// The two counts of buffers are current only if `fields` has AVAILABLE or OUTSTANDING: the
+    /// call polls the completions of the queue's endpoints first, for either of them.
     ///
     /// # Errors
     /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
@@ -435,7 +438,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     Ok(())
                 });
                 if resized.is_err() {
-                    // Cannot fail: it lowers the capacity.
+                    // Lowers the capacity again. If it fails, queues stay longer than needed.
                     let _undone = self.resize_consuming_queues(control, index, new, old);
                 }
                 resized
@@ -501,7 +504,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Sets and arms the low watermark; 0 turns it off.
     ///
     /// Raises one asynchronous event as soon as fewer than `low_watermark` buffers are available,
-    /// at once if that is already so. If the event of an earlier setting was raised but not yet
+    /// at once if that is already so: [`EpBroken`](crate::event::AsyncEventKind::EpBroken) of the
+    /// queue with the reason
+    /// [`REASON_LOW_WATERMARK`](crate::event::REASON_LOW_WATERMARK). If the event of an earlier setting was raised but not yet
     /// reported, it is queued before the call returns.
     ///
     /// # Errors

@@ -189,10 +189,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 
     /// Blocks until at least `threshold` events are queued or the deadline has passed.
     ///
-    /// `None` waits forever; with a deadline in the past, the call polls without sleeping. Unless the
-    /// adapter is quiet, the call runs `progress`.
-    /// [`evd_wait_counted`](Self::evd_wait_counted) also returns the number of events queued at the
-    /// deadline.
+    /// `None` waits forever; with a deadline in the past, the call polls without sleeping. Unless
+    /// the adapter is quiet, the call runs `progress`. [`evd_wait_counted`](Self::evd_wait_counted)
+    /// also returns the number of events queued at the deadline.
     ///
     /// # Errors
     /// - Those of `evd_wait`.

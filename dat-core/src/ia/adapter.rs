@@ -11,7 +11,7 @@ use crate::error::{Cause, Error, Subtype};
 use crate::flags::{EvdFlags, HandleKind};
 use crate::id::{EvdId, Handle};
 use crate::shared::Shared;
-use crate::storage::{Index, Storage, VisitList};
+use crate::storage::{Index, KeyChains, Storage, VisitList};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker};
 use crate::sync::{Mutex, RawLock};
 
@@ -121,6 +121,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 public_service_points: storage.public_service_points,
                 reserved_service_points: storage.reserved_service_points,
                 connection_requests: storage.connection_requests,
+                public_qualifiers: KeyChains::new(),
+                reserved_qualifiers: KeyChains::new(),
                 cookies: 0,
                 sharing: VisitList::new(),
                 closing: false,
@@ -159,7 +161,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// threads may hold addresses of slots meanwhile.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open): the adapter stays shut. INVALID_STATE (IA_IN_USE): it was open.
+    /// Those of [`open`](Self::open): the adapter stays shut. INVALID_STATE (IA_IN_USE): it was
+    /// open.
     pub fn reopen(
         &mut self,
         backend: B,

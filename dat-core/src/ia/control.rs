@@ -6,7 +6,7 @@ use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::id::{CrId, PspId, PzId, RspId};
 use crate::memory::PzSlot;
-use crate::storage::{Table, VisitList};
+use crate::storage::{KeyChains, Table, VisitList};
 
 /// The backend and the tables that the data path does not read.
 pub(crate) struct Control<'s, B> {
@@ -17,6 +17,10 @@ pub(crate) struct Control<'s, B> {
     pub(crate) public_service_points: Table<'s, PspSlot>,
     pub(crate) reserved_service_points: Table<'s, RspSlot>,
     pub(crate) connection_requests: Table<'s, CrSlot>,
+    /// Public service points by qualifier.
+    pub(crate) public_qualifiers: KeyChains,
+    /// Reserved service points by qualifier.
+    pub(crate) reserved_qualifiers: KeyChains,
     /// Number of slots of local regions that hold a cookie.
     pub(crate) cookies: u32,
     /// List of the local regions with a cookie and of the slots that hold the cookies.

@@ -117,8 +117,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Takes the first event if it is a successful plain transfer, and converts it.
     ///
-    /// `convert` is called under the dispatcher's lock, with what `found` returned. `evd` is not the null handle, which a free
-    /// slot would match.
+    /// `convert` is called under the dispatcher's lock, with what `found` returned. `evd` is not
+    /// the null handle, which a free slot would match.
     #[inline(always)]
     pub fn evd_dequeue_at<'a, C, T>(
         slot: &EvdSlot<B::CompletionQueue, L>,

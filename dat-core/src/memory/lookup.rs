@@ -16,9 +16,10 @@ use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 /// cannot be seen either, because the consumer got the context after they were replaced.
 ///
 /// A consumer may guess a context, or pass it to another processor without synchronisation. Then a
-/// post may find fields of the previous registration: its device key, which is invalid, or its range
-/// with the new key, which reaches only the new region. The device refuses both. If the processor
-/// may read a request's data at post, no such post is in progress when a region is created or freed.
+/// post may find fields of the previous registration: its device key, which is invalid, or its
+/// range with the new key, which reaches only the new region. The device refuses both. If the
+/// processor may read a request's data at post, no such post is in progress when a region is
+/// created or freed.
 #[derive(Debug)]
 #[repr(C)]
 #[cfg_attr(target_pointer_width = "64", repr(align(64)))]

@@ -15,6 +15,7 @@ mod free_list;
 #[cfg(all(feature = "std", not(loom)))]
 mod free_runs;
 mod index;
+mod key_chains;
 mod runs;
 mod slot_list;
 mod table;
@@ -25,6 +26,7 @@ pub use free_list::FreeLink;
 #[cfg(all(feature = "std", not(loom)))]
 pub(crate) use free_runs::FreeRun;
 pub(crate) use index::Index;
+pub(crate) use key_chains::{KeyChains, KeyLinks, Keyed};
 pub(crate) use runs::RunSlot;
 pub use runs::Runs;
 pub(crate) use slot_list::{SlotLink, VisitLink, VisitList};

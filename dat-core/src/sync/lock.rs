@@ -7,9 +7,8 @@ use core::marker::PhantomData;
 ///
 /// The core calls the backend's control functions under the adapter's lock, and a queue's functions
 /// under the lock of its owner. It takes locks in the order interface adapter < endpoint < receive
-/// queue < event dispatcher < notification object < remote region, and releases them in the opposite
-/// order. It never takes a lock twice in one context; an
-/// implementation may deadlock then.
+/// queue < event dispatcher < notification object < remote region, and releases them in the
+/// opposite order. It never takes a lock twice in one context; an implementation may deadlock then.
 ///
 /// # Safety
 /// From the return of `acquire` to the call of `release`, no other `acquire` of the same lock may

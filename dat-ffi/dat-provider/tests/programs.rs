@@ -126,13 +126,15 @@ fn adapters_are_opened_queried_and_closed() {
     run("open");
 }
 
-/// Spec: EPC-03, EPQ-02, EPM-01, EPS-01, EPV-01, EPW-01, EPW-30, EPW-33, EPB-01, RMB-01, EPD-02, EPR-01
+/// Spec: EPC-03, EPQ-02, EPM-01, EPS-01, EPV-01, EPW-01, EPW-30, EPW-33, EPB-01, RMB-01, EPD-02,
+/// EPR-01
 #[test]
 fn data_moves_between_two_adapters() {
     run("transfer");
 }
 
-/// Spec: GEN-03, GEN-04, GEN-08, IAC-01, IAC-03, CTX-01, CTX-02, HTY-01, PZF-01, CNF-01, EVQ-01, PSQ-01, RSQ-01, SRY-01, LMQ-01, LSW-18, LSW-19
+/// Spec: GEN-03, GEN-04, GEN-08, IAC-01, IAC-03, CTX-01, CTX-02, HTY-01, PZF-01, CNF-01, EVQ-01,
+/// PSQ-01, RSQ-01, SRY-01, LMQ-01, LSW-18, LSW-19
 #[test]
 fn wrong_handles_are_refused() {
     run("handles");
@@ -144,7 +146,8 @@ fn extended_operations_work_if_enabled() {
     run_built(&extended(SANITIZED));
 }
 
-/// Spec: LSW-01, LSW-02, LSW-04, LSW-05, LSW-08, LSW-12, LSW-13, LSW-14, LSW-17, LSW-18, LSW-19, LSW-20, LSW-22, LSW-28, LSR-01, LSR-02, LSR-03, LSR-05, LSR-06
+/// Spec: LSW-01, LSW-02, LSW-04, LSW-05, LSW-08, LSW-12, LSW-13, LSW-14, LSW-17, LSW-18, LSW-19,
+/// LSW-20, LSW-22, LSW-28, LSR-01, LSR-02, LSR-03, LSR-05, LSR-06
 #[test]
 fn memory_that_is_not_coherent_is_synchronised() {
     run_built(&with_device("sync", SANITIZED, "mock 2 non-coherent"));
@@ -197,7 +200,8 @@ fn buffers_are_shared_and_requests_answered() {
     run("shared");
 }
 
-/// Spec: CNC-01, CNC-02, CNM-01, CNW-01, CNW-04, EVS-01, EVS-03, EVW-02, EVW-06, EVW-07, EVN-04, EVN-05, IAC-02
+/// Spec: CNC-01, CNC-02, CNM-01, CNW-01, CNW-04, EVS-01, EVS-03, EVW-02, EVW-06, EVW-07, EVN-04,
+/// EVN-05, IAC-02
 #[test]
 fn threads_wait_and_are_called() {
     run("waits");
@@ -323,7 +327,8 @@ fn any_value_may_be_given_for_any_handle() {
     run_with_ours(&build("any", SANITIZED), &[]);
 }
 
-/// Spec: IAO-01, IAO-06, REGL-01, REGL-02, REGL-03, REGL-05, REGA-01, REGA-02, REGR-01, PINI-01, PINI-02, STR-01, STR-02
+/// Spec: IAO-01, IAO-06, REGL-01, REGL-02, REGL-03, REGL-05, REGA-01, REGA-02, REGR-01, PINI-01,
+/// PINI-02, STR-01, STR-02
 #[test]
 fn our_registry_finds_providers_and_says_why_not() {
     let built = build("registry", &[]);

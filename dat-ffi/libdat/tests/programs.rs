@@ -135,19 +135,22 @@ const VALGRIND: &[&str] = &[
     "--errors-for-leak-kinds=definite",
 ];
 
-/// Spec: EPC-03, EPQ-02, EPM-01, EPS-01, EPV-01, EPW-01, EPW-30, EPW-33, EPB-01, RMB-01, EPD-02, EPR-01
+/// Spec: EPC-03, EPQ-02, EPM-01, EPS-01, EPV-01, EPW-01, EPW-30, EPW-33, EPB-01, RMB-01, EPD-02,
+/// EPR-01
 #[test]
 fn data_moves_between_two_adapters() {
     run(BOTH, "transfer", &[]);
 }
 
-/// Spec: GEN-03, GEN-04, GEN-08, IAC-01, IAC-03, CTX-01, CTX-02, HTY-01, PZF-01, CNF-01, EVQ-01, PSQ-01, RSQ-01, SRY-01, LMQ-01, LSW-18, LSW-19
+/// Spec: GEN-03, GEN-04, GEN-08, IAC-01, IAC-03, CTX-01, CTX-02, HTY-01, PZF-01, CNF-01, EVQ-01,
+/// PSQ-01, RSQ-01, SRY-01, LMQ-01, LSW-18, LSW-19
 #[test]
 fn wrong_handles_are_refused() {
     run(BOTH, "handles", &[]);
 }
 
-/// Spec: LSW-01, LSW-02, LSW-04, LSW-05, LSW-08, LSW-12, LSW-13, LSW-14, LSW-17, LSW-18, LSW-19, LSW-20, LSW-22, LSW-28, LSR-01, LSR-02, LSR-03, LSR-05, LSR-06
+/// Spec: LSW-01, LSW-02, LSW-04, LSW-05, LSW-08, LSW-12, LSW-13, LSW-14, LSW-17, LSW-18, LSW-19,
+/// LSW-20, LSW-22, LSW-28, LSR-01, LSR-02, LSR-03, LSR-05, LSR-06
 #[test]
 fn memory_that_is_not_coherent_is_synchronised() {
     synchronised(SANITIZED).run(&[], &[]);
@@ -169,7 +172,8 @@ fn buffers_are_shared_and_requests_answered() {
     run(BOTH, "shared", &[]);
 }
 
-/// Spec: CNC-01, CNC-02, CNM-01, CNW-01, CNW-04, EVS-01, EVS-03, EVW-02, EVW-06, EVW-07, EVN-04, EVN-05, IAC-02
+/// Spec: CNC-01, CNC-02, CNM-01, CNW-01, CNW-04, EVS-01, EVS-03, EVW-02, EVW-06, EVW-07, EVN-04,
+/// EVN-05, IAC-02
 #[test]
 fn threads_wait_and_are_called() {
     run(BOTH, "waits", &[]);
@@ -188,7 +192,8 @@ fn late_events_do_not_affect_other_objects() {
     run(BOTH, "late", &[]);
 }
 
-/// Spec: GEN-01, GEN-03, GEN-04, GEN-05, GEN-08, GEN-14, EVC-02, EVC-03, EVZ-01, EPK-03, EPD-07, RMB-43, LSW-28, SRC-02, SRC-03, STR-02
+/// Spec: GEN-01, GEN-03, GEN-04, GEN-05, GEN-08, GEN-14, EVC-02, EVC-03, EVZ-01, EPK-03, EPD-07,
+/// RMB-43, LSW-28, SRC-02, SRC-03, STR-02
 #[test]
 fn every_call_succeeds_and_is_refused() {
     assert_eq!(CALLS.len(), 72);
@@ -262,7 +267,8 @@ fn devices_are_found_without_a_line() {
     run(OWN, "registry", &["threads"]);
 }
 
-/// Spec: REGL-02, REGL-05, IAO-06, IAO-07, IAC-07, PINI-01, PINI-02, PINI-03, REGA-01, REGR-01, GEN-03
+/// Spec: REGL-02, REGL-05, IAO-06, IAO-07, IAC-07, PINI-01, PINI-02, PINI-03, REGA-01, REGR-01,
+/// GEN-03
 #[test]
 fn lines_name_the_libraries_to_load() {
     let program = Program::new(OWN, "registry", SANITIZED);

@@ -201,7 +201,8 @@ impl Placed {
     }
 }
 
-// SAFETY: it has atomic integers and pointers, which may all be zero; the size is checked by `Arena`.
+// SAFETY: it has atomic integers and pointers, which may all be zero; the size is checked by
+// `Arena`.
 unsafe impl Zeroed for Cell {}
 
 /// A word that leads to a cell, or to none if it is zero.
@@ -288,8 +289,8 @@ impl Place {
     /// returned for this backend. It uses the result only as long as it has the lock.
     #[inline(always)]
     unsafe fn adapter<'a, B: Host>(&self) -> Option<(&'a Core<B>, &'a Cells)> {
-        // SAFETY: it is null, or by rule 4, and since the address is that of the object's adapter, as
-        // the head of this file shows.
+        // SAFETY: it is null, or by rule 4, and since the address is that of the object's adapter,
+        // as the head of this file shows.
         let adapter: &'a Adapter = unsafe { self.adapter.load(Ordering::Relaxed).as_ref()? };
         Some((&B::of(adapter)?.ia, &adapter.cells))
     }

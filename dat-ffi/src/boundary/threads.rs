@@ -1,8 +1,9 @@
 //! Threads of the library.
 //!
 //! They are not threads of the standard library, which cannot do without some of the system's
-//! memory. The thread of RoCEv2 in software is one: opening such an adapter needs memory. The process ends if the heap is exhausted when such a thread starts, or when any thread
-//! first asks the standard library for its identity.
+//! memory. The thread of RoCEv2 in software is one: opening such an adapter needs memory. The
+//! process ends if the heap is exhausted when such a thread starts, or when any thread first asks
+//! the standard library for its identity.
 
 use std::ffi::{CStr, c_void};
 use std::io;

@@ -36,7 +36,9 @@ pub(crate) extern "C-unwind" fn connect<E: Edition>(
             flags: ConnectFlags::from_bits_retain(flags),
         };
         check_memory()?;
-        with_device!(adapter, opened => opened.ia.ep_connect(id, &param, opened.now()))
+        with_device!(adapter, opened => opened.ia.ep_connect(id, &param, opened.now()))?;
+        adapter.note_connections();
+        Ok(())
     })
 }
 
@@ -60,7 +62,9 @@ pub(crate) extern "C-unwind" fn duplicate<E: Edition>(
         check_memory()?;
         with_device!(adapter, opened => {
             opened.ia.ep_dup_connect(id, model, timeout, data, quality, opened.now())
-        })
+        })?;
+        adapter.note_connections();
+        Ok(())
     })
 }
 

@@ -24,6 +24,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         let cell = adapter.cells.reserve(HandleKind::Psp)?;
         let evd = EvdId::from_handle(evd.named());
         let made = with_device!(adapter, opened => opened.ia.psp_create(qualifier, evd, flags))?;
+        adapter.note_connections();
         output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
@@ -47,6 +48,7 @@ pub(crate) extern "C-unwind" fn create_any<E: Edition>(
         let (made, qualifier) =
             with_device!(adapter, opened => opened.ia.psp_create_any(evd, flags))?;
         chosen.put(qualifier);
+        adapter.note_connections();
         output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })

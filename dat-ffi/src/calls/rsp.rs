@@ -24,6 +24,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         let ep = ep.named_or_none().map(EpId::from_handle);
         let evd = EvdId::from_handle(evd.named());
         let made = with_device!(adapter, opened => opened.ia.rsp_create(qualifier, ep, evd))?;
+        adapter.note_connections();
         output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })

@@ -132,8 +132,10 @@ impl Controller {
 
     #[cfg(feature = "verbs")]
     fn verbs(&self, device: &Known, node: u32) -> Result<Opened> {
-        use backend_verbs::{VerbsBackend, VerbsOptions};
+        use backend_verbs::VerbsBackend;
         use dat_core::backend::BackendError;
+
+        use crate::devices::verbs_options;
 
         let gone = |error| {
             let (code, why) = match error {
@@ -153,9 +155,7 @@ impl Controller {
             report(LIBRARY, format_args!("the device {}: {why}", device.name));
             code
         };
-        let mut verbs = VerbsOptions::default();
-        verbs.start_thread = start_thread;
-        let backend = VerbsBackend::open(&device.name, verbs).map_err(gone)?;
+        let backend = VerbsBackend::open(&device.name, verbs_options()).map_err(gone)?;
         let waits = backend.waits();
         let site = Site::open(backend, waits, options(node), self.shape(device))?;
         Ok(Opened::Verbs(Box::new(site)))

@@ -185,8 +185,8 @@ impl MappedFile {
     /// [`Error::System`]: the file is not open for reads, or cannot be mapped.
     ///
     /// # Safety
-    /// Until the value is dropped, nobody writes or truncates the file, in any process. If it is not
-    /// dropped, this holds until the adapter is closed.
+    /// Until the value is dropped, nobody writes or truncates the file, in any process. If it is
+    /// not dropped, this holds until the adapter is closed.
     #[expect(unsafe_code)]
     // UNSAFETY: what others do with a file cannot be checked.
     pub unsafe fn new(file: &File) -> Result<Self> {

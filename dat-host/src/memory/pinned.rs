@@ -209,14 +209,14 @@ impl Pinned {
         #[expect(unsafe_code)]
         // SAFETY: `Registered` keeps the value until the core has freed the region, or for ever if
         // it cannot. `rsm::Export`, the other caller, keeps it until the engine has destroyed the
-        // segment, or until the engine is gone; it only calls `atomics`. While a device or a peer may access the bytes, there is
-        // no reference to them: an operation in flight or a window owns them, as said above. Or the
-        // registration has no rights to write, so slices stay valid. An
-        // operation gives them back after its completion, after its endpoint or shared queue is
-        // freed, or after the adapter is closed. From then on the device does not access them
-        // (conditions 4 and 2 of `dat_core::backend::Backend`). A window gives them back after its
-        // remote region is freed. From then on no peer accesses them (condition 1). A window of a
-        // zone gives them back after its region is deregistered (condition 2).
+        // segment, or until the engine is gone; it only calls `atomics`. While a device or a peer
+        // may access the bytes, there is no reference to them: an operation in flight or a window
+        // owns them, as said above. Or the registration has no rights to write, so slices stay
+        // valid. An operation gives them back after its completion, after its endpoint or shared
+        // queue is freed, or after the adapter is closed. From then on the device does not access
+        // them (conditions 4 and 2 of `dat_core::backend::Backend`). A window gives them back after
+        // its remote region is freed. From then on no peer accesses them (condition 1). A window of
+        // a zone gives them back after its region is deregistered (condition 2).
         unsafe {
             dat_core::memory::Region::from_raw_parts(self.base.as_ptr(), self.length)
         }

@@ -61,7 +61,8 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
     /// - INTERRUPTED: `wait` was interrupted; no transfer touches the caller's memory from now on.
     /// - REMOTE_NODE_UNREACHABLE with residual 0: the signal failed.
     ///
-    /// Spec: RSMPV-01..06, RSMPV-08..15, RSMPV-20..22, RSMPV-30..35, RSMPV-40..45, RSMPV-50..61, RSMPV-70..75, RSMPV-80..84
+    /// Spec: RSMPV-01..06, RSMPV-08..15, RSMPV-20..22, RSMPV-30..35, RSMPV-40..45, RSMPV-50..61,
+    /// RSMPV-70..75, RSMPV-80..84
     pub fn putv<W: Wait>(
         &self,
         import: ImportId,
@@ -86,7 +87,8 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
     /// # Errors
     /// As `putv`, where PERM_DENIED means that the connection may not read.
     ///
-    /// Spec: RSMPV-01..06, RSMPV-08..15, RSMPV-20..22, RSMPV-30..35, RSMPV-40..45, RSMPV-50..61, RSMPV-70..75, RSMPV-80..84
+    /// Spec: RSMPV-01..06, RSMPV-08..15, RSMPV-20..22, RSMPV-30..35, RSMPV-40..45, RSMPV-50..61,
+    /// RSMPV-70..75, RSMPV-80..84
     pub fn getv<W: Wait>(
         &self,
         import: ImportId,

@@ -164,8 +164,8 @@ impl StateMachineTest for Faulty {
 prop_state_machine! {
     #![proptest_config(config())]
 
-    /// Spec: GEN-01, GEN-03, GEN-04, GEN-06, GEN-07, GEN-08, GEN-11, GEN-15, DTO-01, DTO-03, DTO-04, DTO-05, DTO-06, DTO-07,
-    /// DTO-10, DTO-11, DTO-12, EVW-09, EVG-01, EVG-03
+    /// Spec: GEN-01, GEN-03, GEN-04, GEN-06, GEN-07, GEN-08, GEN-11, GEN-15, DTO-01, DTO-03,
+    /// DTO-04, DTO-05, DTO-06, DTO-07, DTO-10, DTO-11, DTO-12, EVW-09, EVG-01, EVG-03
     #[test]
     fn core_and_oracle_agree(sequential 1..120 => Exact);
 

@@ -6,11 +6,15 @@ use network::RoceBed;
 
 #[path = "roce_bed/adapters.rs"]
 mod adapters;
+#[path = "roce_bed/crowd.rs"]
+mod crowd;
 mod exceptions;
 #[path = "roce_bed/lossy.rs"]
 mod lossy;
 #[path = "roce_bed/network.rs"]
 mod network;
+#[path = "roce_bed/shared_buffers.rs"]
+mod shared_buffers;
 
 dat_tests::conformance_suite!(base, RoceBed::new());
 dat_tests::conformance_suite!(extended, RoceBed::new());

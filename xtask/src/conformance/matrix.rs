@@ -346,7 +346,7 @@ impl<'a> Matrix<'a> {
             .filter(|id| self.catalogue.is_seed(id))
             .collect();
         format!(
-            "{} of {} requirements tested; of {} seed requirements {} tested, {} excused",
+            "{} of {} requirements tested; of {} that the manual pages state (seed) {} tested, {} excused",
             self.cells.len(),
             self.catalogue.ids().count(),
             seeds.len(),
@@ -700,7 +700,7 @@ mod tests {
         });
         assert!(
             page.contains(
-                "3 of 4 requirements tested; of 2 seed requirements 2 tested, 0 excused."
+                "3 of 4 requirements tested; of 2 that the manual pages state (seed) 2 tested, 0 excused."
             ),
             "{page}"
         );

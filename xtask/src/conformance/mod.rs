@@ -178,7 +178,6 @@ fn listed_tests(
         shell,
         "cargo test --quiet {scope...} -- --list --format terse"
     )
-    .quiet()
     .read()?;
     Ok(output
         .lines()

@@ -33,6 +33,7 @@ pub(super) fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<P
     match build.target {
         Target::Program(_) => command.args(["build", "--bin", name]),
         Target::Test(_) => command.args(["test", "--no-run", "--test", name]),
+        Target::Example(_) => command.args(["build", "--example", name]),
         Target::Library(_) => command.args(["build", "--lib"]),
     };
     command.args(scope);
@@ -48,7 +49,7 @@ pub(super) fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<P
         if artifact.target.name == name {
             let library = || artifact.filenames.into_iter().find(is_shared_library);
             let made = match build.target {
-                Target::Program(_) | Target::Test(_) => artifact.executable,
+                Target::Program(_) | Target::Test(_) | Target::Example(_) => artifact.executable,
                 Target::Library(_) => library(),
             };
             found = made.or(found);

@@ -91,6 +91,8 @@ pub(crate) enum Target {
     Program(String),
     /// A file of integration tests.
     Test(String),
+    /// An example.
+    Example(String),
     /// A shared library; in the guest it is in the folder of the programs.
     Library(String),
 }
@@ -99,7 +101,9 @@ impl Target {
     /// Returns the name of the program, test file or library.
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Program(name) | Self::Test(name) | Self::Library(name) => name,
+            Self::Program(name) | Self::Test(name) | Self::Example(name) | Self::Library(name) => {
+                name
+            }
         }
     }
 }

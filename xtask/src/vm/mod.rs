@@ -504,7 +504,9 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
     for build in &job.needs.build {
         let file = built(workspace, job, build)?;
         let name = match build.target {
-            Target::Program(_) | Target::Test(_) => OsStr::new(build.target.name()),
+            Target::Program(_) | Target::Test(_) | Target::Example(_) => {
+                OsStr::new(build.target.name())
+            }
             Target::Library(_) => file.file_name().context("a library has a name")?,
         };
         image.program(&file, name)?;

@@ -417,7 +417,9 @@ counted() {
 # many COUNT: so many objects of every kind.
 many() {
     local count=$1 what
-    for what in ia pz cno evd ep rsp psp lmr; do
+    # An open takes 20 ms in a guest without KVM, and the process has mappings for some 8,000.
+    limit 600 1 "$count" ia
+    for what in pz cno evd ep rsp psp lmr; do
         limit 200 1 "$count" $what
     done
 }

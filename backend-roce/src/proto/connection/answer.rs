@@ -13,6 +13,9 @@ pub const REJECT_PRIVATE: usize = 148;
 /// Length of the additional information in a REJ.
 const INFORMATION: usize = 72;
 
+/// Length of a GUID.
+const GUID_LENGTH: usize = 8;
+
 /// Code of the time in which a responder acknowledges; the one that soft-RoCE gives.
 const ACK_DELAY: u8 = 15;
 
@@ -181,6 +184,19 @@ impl Reason {
     pub const CONSUMER: Self = Self(28);
 }
 
+/// Additional information of a REJ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Information {
+    /// None.
+    None,
+    /// With [`Reason::INVALID_MTU`], the code of the path MTU that can be carried.
+    Mtu(u8),
+    /// With [`Reason::TIMEOUT`], the GUID of the active side, which takes its REQ back (ROCE-176).
+    ///
+    /// The passive side finds the REQ by it if the sender does not know the communication id there.
+    Guid(u64),
+}
+
 /// A refusal: REJ (ROCE-148).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject {
@@ -190,8 +206,8 @@ pub struct Reject {
     pub answered: Answered,
     /// Reason of the refusal.
     pub reason: Reason,
-    /// With [`Reason::INVALID_MTU`], the code of the path MTU that can be carried.
-    pub mtu: Option<u8>,
+    /// Additional information, which depends on the reason.
+    pub information: Information,
     /// Private data of the consumer.
     pub private_data: PrivateData<REJECT_PRIVATE>,
 }
@@ -200,26 +216,36 @@ impl Reject {
     pub(super) fn encode(&self, writer: &mut Writer<'_>) -> Option<()> {
         self.ids.encode(writer)?;
         writer.u8(self.answered.code() << 6)?;
-        writer.u8(u8::from(self.mtu.is_some()) << 1)?;
+        let (length, information) = match self.information {
+            Information::None => (0, [0; GUID_LENGTH]),
+            Information::Mtu(code) => (1, [code << 4, 0, 0, 0, 0, 0, 0, 0]),
+            Information::Guid(guid) => (GUID_LENGTH as u8, guid.to_be_bytes()),
+        };
+        writer.u8(length << 1)?;
         writer.u16(self.reason.0)?;
-        writer.u8(self.mtu.unwrap_or_default() << 4)?;
-        writer.zeros(INFORMATION - 1)?;
+        writer.put(&information)?;
+        writer.zeros(INFORMATION - GUID_LENGTH)?;
         writer.put(self.private_data.bytes())
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let ids = Ids::decode(reader)?;
         let answered = Answered::from_code(reader.u8()? >> 6);
-        let has_information = reader.u8()? >> 1 != 0;
+        let length = usize::from(reader.u8()? >> 1);
         let reason = Reason(reader.u16()?);
-        let information = reader.u8()?;
-        reader.skip(INFORMATION - 1)?;
-        let tells_mtu = has_information && reason == Reason::INVALID_MTU;
+        let guid: [u8; GUID_LENGTH] = reader.array()?;
+        let [code, ..] = guid;
+        reader.skip(INFORMATION - GUID_LENGTH)?;
+        let information = match reason {
+            Reason::INVALID_MTU if length > 0 => Information::Mtu(code >> 4),
+            Reason::TIMEOUT if length >= GUID_LENGTH => Information::Guid(u64::from_be_bytes(guid)),
+            _ => Information::None,
+        };
         Some(Self {
             ids,
             answered,
             reason,
-            mtu: tells_mtu.then_some(information >> 4),
+            information,
             private_data: PrivateData::from_wire(reader.array()?),
         })
     }

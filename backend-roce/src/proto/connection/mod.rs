@@ -14,7 +14,8 @@ mod state;
 mod stray;
 
 pub use answer::{
-    Answered, ConnectReply, Ids, REJECT_PRIVATE, REPLY_PRIVATE, Reason, Receipt, Reject,
+    Answered, ConnectReply, Ids, Information, REJECT_PRIVATE, REPLY_PRIVATE, Reason, Receipt,
+    Reject,
 };
 pub use mad::{MAD_LENGTH, MANAGEMENT_QPN, decode_packet, encode_packet};
 pub use message::{Mad, Message};

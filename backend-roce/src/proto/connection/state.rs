@@ -2,7 +2,7 @@
 
 use dat_core::time::Instant;
 
-use super::answer::{Answered, ConnectReply, Ids, Reason, Receipt, Reject};
+use super::answer::{Answered, ConnectReply, Ids, Information, Reason, Receipt, Reject};
 use super::message::{Mad, Message};
 use super::private_data::PrivateData;
 use super::request::ConnectRequest;
@@ -286,11 +286,17 @@ impl Connection {
             Message::DisconnectReply(ids)
         } else {
             let answered = owed.timeout.take()?;
+            // The passive side is named by its communication id.
+            let information = if self.is_passive {
+                Information::None
+            } else {
+                Information::Guid(self.guid)
+            };
             Message::Reject(Reject {
                 ids,
                 answered,
                 reason: Reason::TIMEOUT,
-                mtu: None,
+                information,
                 private_data: PrivateData::NONE,
             })
         };
@@ -344,8 +350,9 @@ impl Connection {
             return None;
         }
         match self.state {
+            // The peer may have the REQ, and no way for its answers.
             State::RequestSent => {
-                self.close();
+                self.give_up(Answered::Request);
                 Some(ConnectionEvent::Unreachable)
             }
             State::ReplySent => {

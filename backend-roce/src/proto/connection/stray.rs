@@ -1,24 +1,24 @@
 //! Answers to messages that belong to no connection.
 
-use super::answer::{Answered, Ids, Reason, Reject};
+use super::answer::{Answered, Ids, Information, Reason, Reject};
 use super::message::{Mad, Message};
 use super::private_data::PrivateData;
 use super::request::ConnectRequest;
 
 /// Refuses a REQ: nobody listens, or there is no room (ROCE-173, ROCE-174).
 ///
-/// `mtu` is the path MTU that can be carried, with [`Reason::INVALID_MTU`] (ROCE-177).
+/// With [`Reason::INVALID_MTU`], `information` names the path MTU that can be carried (ROCE-177).
 pub const fn refuse(
     transaction: u64,
     request: &ConnectRequest,
     reason: Reason,
-    mtu: Option<u8>,
+    information: Information,
 ) -> Mad {
     let ids = Ids {
         local: 0,
         remote: request.local_id,
     };
-    reject(transaction, ids, Answered::Request, reason, mtu)
+    reject(transaction, ids, Answered::Request, reason, information)
 }
 
 /// Answers a message of an unknown connection (ROCE-172); `None` if it needs no answer.
@@ -32,7 +32,13 @@ pub const fn answer_unknown(mad: &Mad) -> Option<Mad> {
         Message::Reply(reply) => {
             let ids = reversed(reply.ids);
             let (answered, reason) = (Answered::Reply, Reason::INVALID_ID);
-            Some(reject(transaction, ids, answered, reason, None))
+            Some(reject(
+                transaction,
+                ids,
+                answered,
+                reason,
+                Information::None,
+            ))
         }
         _ => None,
     }
@@ -50,13 +56,13 @@ const fn reject(
     ids: Ids,
     answered: Answered,
     reason: Reason,
-    mtu: Option<u8>,
+    information: Information,
 ) -> Mad {
     let reject = Reject {
         ids,
         answered,
         reason,
-        mtu,
+        information,
         private_data: PrivateData::NONE,
     };
     Mad {

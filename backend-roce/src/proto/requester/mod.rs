@@ -17,7 +17,7 @@ use dat_core::time::Instant;
 use super::memory::LocalError;
 use super::path_mtu::{MESSAGE_MAX, PACKETS_MAX};
 use super::time::later;
-use super::{Earliest, PathMtu, Psn, Slots, coded_time};
+use super::{BufferRoom, Earliest, PathMtu, Psn, Slots, coded_time};
 use window::Window;
 
 /// A retry count that never ends, for RNR NAKs (ROCE-79).
@@ -78,6 +78,15 @@ impl core::ops::AddAssign for RequesterCounts {
     }
 }
 
+/// The buffer that has no room for the next packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// That of the peer's socket, for requests.
+    Requests,
+    /// That of the socket of this side, for responses.
+    Responses,
+}
+
 /// The place of the next packet: a request and a packet of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
@@ -107,7 +116,15 @@ pub struct Requester<'s> {
     reading: u8,
     /// Packets since the last one that asked for an acknowledgement.
     unasked: u32,
+    /// Set if the next packet asks for an acknowledgement.
+    must_ask: bool,
     window: Window,
+    /// Room of all requests with PSNs so far, modulo 2^32.
+    total: BufferRoom,
+    /// Most room of the packets under way.
+    limit: BufferRoom,
+    /// The buffer without room for the next packet.
+    held: Option<Held>,
     /// Time at which a lack of progress becomes a time-out.
     deadline: Option<Instant>,
     /// End of the wait after an RNR NAK.
@@ -145,7 +162,11 @@ impl<'s> Requester<'s> {
             sent: options.first,
             reading: 0,
             unasked: 0,
+            must_ask: false,
             window: Window::new(options.window),
+            total: BufferRoom::default(),
+            limit: BufferRoom::UNLIMITED,
+            held: None,
             deadline: None,
             resume: None,
             timeouts_left: options.retry_count,
@@ -259,6 +280,49 @@ impl<'s> Requester<'s> {
     /// Returns the window, in packets.
     pub const fn window(&self) -> u32 {
         self.window.size()
+    }
+
+    /// Returns the room of the packets under way, and of the responses that they ask for
+    /// (ROCE-183).
+    pub fn under_way(&self) -> BufferRoom {
+        if self.ended {
+            return BufferRoom::default();
+        }
+        let oldest = self.slot(self.open);
+        let packet = oldest.map_or(0, |slot| self.unacknowledged.since(slot.first));
+        let Cursor {
+            position,
+            packet: next,
+        } = self.cursor;
+        let sent = self.room_before(position, next);
+        sent.minus(self.room_before(self.open, packet))
+    }
+
+    /// Returns the room of all packets before one, modulo 2^32.
+    fn room_before(&self, position: u64, packet: u32) -> BufferRoom {
+        let slot = self.slot(position).filter(|_| position < self.assigned);
+        slot.map_or(self.total, |slot| {
+            slot.before.plus(slot.room(self.options.mtu, packet))
+        })
+    }
+
+    /// Sets the most room of the packets under way.
+    ///
+    /// A part of a Read that was asked for is asked for again whatever the limit.
+    pub const fn set_limit(&mut self, limit: BufferRoom) {
+        self.limit = limit;
+    }
+
+    /// Lets the next packet ask for an acknowledgement.
+    ///
+    /// For a caller that may stop after it: packets that nobody acknowledges keep their room.
+    pub const fn ask(&mut self) {
+        self.must_ask = true;
+    }
+
+    /// Returns the buffer that stopped the last `transmit`; that of requests if both did.
+    pub const fn held(&self) -> Option<Held> {
+        self.held
     }
 
     /// Returns when [`expire`](Self::expire) has work to do.

@@ -1,7 +1,7 @@
 //! Slots of posted requests.
 
 use super::request::{Operation, Request};
-use crate::proto::Psn;
+use crate::proto::{BufferRoom, PathMtu, Psn};
 
 /// A slot of a posted request; the caller lends a slice of them.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ pub struct RequestSlot {
     pub(super) requested: u32,
     /// Number of responses that were placed.
     pub(super) received: u32,
+    /// Room of all earlier requests of the queue pair, modulo 2^32.
+    pub(super) before: BufferRoom,
 }
 
 impl RequestSlot {
@@ -31,11 +33,50 @@ impl RequestSlot {
         packets: 0,
         requested: 0,
         received: 0,
+        before: BufferRoom {
+            requests: 0,
+            responses: 0,
+        },
     };
 
     /// Returns the PSN after the last one.
     pub(super) const fn end(&self) -> Psn {
         self.first.plus(self.packets)
+    }
+
+    /// Returns the room that the first `packets` packets take, modulo 2^32.
+    pub(super) const fn room(&self, mtu: PathMtu, packets: u32) -> BufferRoom {
+        let sent = if packets > 0 {
+            BufferRoom::EMPTY_PACKET
+        } else {
+            0
+        };
+        let length = self.request.length;
+        match self.request.operation {
+            Operation::Send { .. } | Operation::Write { .. } => BufferRoom {
+                requests: BufferRoom::of_message(mtu, length, packets),
+                // Each packet may have an acknowledgement of its own.
+                responses: BufferRoom::EMPTY_PACKET.wrapping_mul(packets),
+            },
+            Operation::Read { .. } => BufferRoom {
+                // One part is under way at a time (ROCE-69).
+                requests: sent,
+                responses: BufferRoom::of_message(mtu, length, packets),
+            },
+            Operation::Atomic { .. } => BufferRoom {
+                requests: sent,
+                responses: sent,
+            },
+            Operation::Local => BufferRoom {
+                requests: 0,
+                responses: 0,
+            },
+        }
+    }
+
+    /// Returns the room of the packets from `packet` to `end`, which is not one of them.
+    pub(super) const fn room_between(&self, mtu: PathMtu, packet: u32, end: u32) -> BufferRoom {
+        self.room(mtu, end).minus(self.room(mtu, packet))
     }
 
     /// Returns true if data of the peer is missing.

@@ -2,10 +2,10 @@
 
 use dat_core::time::Instant;
 
-use super::{Cursor, Operation, Requester, Status};
-use crate::proto::Psn;
+use super::{Cursor, Held, Operation, Requester, Status};
 use crate::proto::memory::{AtomicOperation, RequestMemory};
 use crate::proto::packet::{AtomicEth, Bth, Extensions, Header, Opcode, Position, Reth};
+use crate::proto::{BufferRoom, Psn};
 
 /// Acknowledgements are asked for at least this often in a window (ROCE-64).
 const ASKS: u32 = 4;
@@ -23,6 +23,7 @@ impl Requester<'_> {
         memory: &mut impl RequestMemory,
         buffer: &mut [u8],
     ) -> Option<usize> {
+        self.held = None;
         if self.ended || self.resume.is_some_and(|resume| now < resume) {
             return None;
         }
@@ -36,6 +37,7 @@ impl Requester<'_> {
         let slot = *self.slot(position)?;
         let psn = slot.first.plus(packet);
         let mtu = self.options.mtu;
+        let left = self.limit.rest(self.under_way());
         let request = slot.request;
         let ends = packet.saturating_add(1) == slot.packets;
         let mut extensions = Extensions::default();
@@ -62,8 +64,22 @@ impl Requester<'_> {
                     // One request, even if the window is smaller now: if the peer has not seen the
                     // first one, each smaller part would be a Read of its own there.
                     slot.requested.saturating_sub(packet)
+                } else if left.requests < BufferRoom::EMPTY_PACKET {
+                    // Room for requests is named first, if both are missing.
+                    self.held = Some(Held::Requests);
+                    return None;
                 } else if packet == slot.received {
-                    slot.packets.saturating_sub(packet).min(room)
+                    let packets = slot.packets.saturating_sub(packet).min(room);
+                    let all = slot.room_between(mtu, packet, packet.saturating_add(packets));
+                    let full = BufferRoom::of_packet(mtu.bytes());
+                    if all.responses <= left.responses {
+                        packets
+                    } else if full <= left.responses {
+                        left.responses / full
+                    } else {
+                        self.held = Some(Held::Responses);
+                        return None;
+                    }
                 } else {
                     // The next part is asked for when this one is here (ROCE-69).
                     return None;
@@ -87,7 +103,21 @@ impl Requester<'_> {
             Operation::Local => return None,
         };
         let next = packet.saturating_add(packets);
-        let acknowledge = self.asks(next == slot.packets);
+        let wanted = slot.room_between(mtu, packet, next);
+        if wanted.requests > left.requests {
+            self.held = Some(Held::Requests);
+            return None;
+        }
+        let repeats_read = opcode == Opcode::ReadRequest && packet < slot.requested;
+        if wanted.responses > left.responses && !repeats_read {
+            self.held = Some(Held::Responses);
+            return None;
+        }
+        // The next packet may have no room: the acknowledgement makes some.
+        let left = left.rest(wanted);
+        let full = BufferRoom::of_packet(mtu.bytes());
+        let fills = left.requests < full || left.responses < full;
+        let acknowledge = self.asks(fills || next == slot.packets);
         let header = Header {
             bth: Bth {
                 opcode,
@@ -126,7 +156,8 @@ impl Requester<'_> {
         if position == self.posted {
             return false;
         }
-        let (first, reading) = (self.sent, self.reading);
+        let (first, before, reading) = (self.sent, self.total, self.reading);
+        let mtu = self.options.mtu;
         let depth = self.options.initiator_depth;
         let Some(slot) = self.slot_mut(position) else {
             return false;
@@ -140,16 +171,20 @@ impl Requester<'_> {
             return false;
         }
         slot.first = first;
+        slot.before = before;
+        let after = before.plus(slot.room(mtu, slot.packets));
+        self.total = after;
         self.reading = reading.saturating_add(u8::from(returns_data));
         self.assigned = self.assigned.saturating_add(1);
         true
     }
 
     /// Returns true if the packet asks for an acknowledgement (ROCE-64).
-    fn asks(&mut self, ends_message: bool) -> bool {
+    fn asks(&mut self, must: bool) -> bool {
+        let must = core::mem::take(&mut self.must_ask) || must;
         self.unasked = self.unasked.saturating_add(1);
         let often = self.unasked >= self.window.size() / ASKS;
-        let asks = ends_message || often;
+        let asks = must || often;
         if asks {
             self.unasked = 0;
         }

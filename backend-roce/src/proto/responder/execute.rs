@@ -58,8 +58,8 @@ impl Responder<'_> {
         self.expected = self.expected.plus(executed.packets);
         // MSNs have as many bits as PSNs.
         self.msn = Psn::new(self.msn).plus(u32::from(executed.ends)).value();
-        // This packet makes a NAK that was not sent yet needless. The packets before it, which the NAK
-        // acknowledged, still need an acknowledgement.
+        // This packet makes a NAK that was not sent yet needless. The packets before it, which the
+        // NAK acknowledged, still need an acknowledgement.
         let owed = self.reply != Reply::None;
         let asked = packet.header.bth.acknowledge && !executed.answers;
         self.reply = if owed || asked {

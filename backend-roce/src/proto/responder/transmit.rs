@@ -105,8 +105,8 @@ impl Responder<'_> {
 
     /// Ends the connection: the memory of a Read went away (ROCE-112).
     ///
-    /// A Read that was answered in full before is dropped: the peer may have freed the memory since it
-    /// completed, and this repetition may be a late one (ROCE-121).
+    /// A Read that was answered in full before is dropped: the peer may have freed the memory since
+    /// it completed, and this repetition may be a late one (ROCE-121).
     fn response_failed(&mut self, index: usize, psn: Psn) {
         if let Some(slot) = self.resources.get_mut(index)
             && slot.answered

@@ -99,8 +99,8 @@ fn printed(state: EndpointState, trigger: Trigger) -> Option<EndpointState> {
 
 /// The tables equal those of the specification, for every state, call and trigger.
 ///
-/// Spec: EPK-01, EPU-02, RSC-02, CRA-01, EPD-03, EPD-04, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPS-02,
-/// EPV-03, EPW-23, EPM-02, EPM-03, EPM-05, DTO-10
+/// Spec: EPK-01, EPU-02, RSC-02, CRA-01, EPD-03, EPD-04, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01,
+/// EPS-02, EPV-03, EPW-23, EPM-02, EPM-03, EPM-05, DTO-10
 #[test]
 fn the_machine_is_the_one_of_the_specification() {
     let mut calls = 0;
@@ -190,8 +190,8 @@ fn perform(bench: &Bench<'_>, call: Call, ep: EpId, helpers: &Helpers) -> Result
 ///
 /// A forbidden call names the state and changes nothing, neither in the core nor at the device.
 ///
-/// Spec: EPK-01, EPU-02, RSC-02, CRA-05, EPD-03, EPD-04, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPS-02,
-/// EPV-03, EPM-02, EPM-03, EPM-05, EPH-01, DTO-10, GEN-06
+/// Spec: EPK-01, EPU-02, RSC-02, CRA-05, EPD-03, EPD-04, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01,
+/// EPS-02, EPV-03, EPM-02, EPM-03, EPM-05, EPH-01, DTO-10, GEN-06
 #[test]
 fn calls_do_what_the_state_says() {
     for (calls, cells) in PRINTED {

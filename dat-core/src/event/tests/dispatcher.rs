@@ -172,7 +172,8 @@ fn query_tells_the_state() {
     );
 }
 
-/// Spec: GEN-03, GEN-11, EVQ-01, EVM-01, EVZ-01, EVN-01, EVN-02, EVN-04, EVN-05, EVW-10, EVG-04, EVS-03, EVF-03
+/// Spec: GEN-03, GEN-11, EVQ-01, EVM-01, EVZ-01, EVN-01, EVN-02, EVN-04, EVN-05, EVW-10, EVG-04,
+/// EVS-03, EVF-03
 #[test]
 fn every_call_refuses_handles_that_name_no_dispatcher() {
     let (device, other_device) = (TestBackend::default(), TestBackend::default());

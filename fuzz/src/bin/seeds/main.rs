@@ -32,6 +32,7 @@ mod cabi;
 mod cm_wire;
 mod device;
 mod ops;
+mod roce_wire;
 mod rsm_ops;
 mod rsm_wire;
 mod sched;
@@ -53,11 +54,12 @@ type Scenario<S, O> = (&'static str, S, Vec<O>);
 type Generator = fn() -> Vec<Seed>;
 
 /// The targets with generated seeds.
-const TARGETS: [(&str, Generator); 11] = [
+const TARGETS: [(&str, Generator); 12] = [
     ("ops", ops::seeds),
     ("rsm_ops", rsm_ops::seeds),
     ("rsm_wire", rsm_wire::seeds),
     ("cm_wire", cm_wire::seeds),
+    ("roce_wire", roce_wire::seeds),
     ("serve_wire", serve_wire::seeds),
     ("device", device::seeds),
     ("sched", sched::seeds),

@@ -7,7 +7,7 @@ use dat_core::Result;
 use dat_core::event::{ConnectionEventKind, EvdWait, Event, ThreadWait};
 use dat_core::flags::{
     CloseFlags, CnoFields, CompletionFlags, EpFields, EvdFields, EvdFlags, IaFields, LmrFields,
-    MemoryPrivileges, ProviderFields, PspFields, PzFields, RmrFields, SrqFields,
+    MemoryPrivileges, ProviderFields, PspFields, PzFields, RmrFields, RspFields, SrqFields,
 };
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
@@ -124,6 +124,13 @@ fn objects(world: &World, counter: &Counter) {
         |psp| ia.psp_query(psp, PspFields::all()),
         |psp| ia.psp_free(psp),
     );
+    object(
+        counter,
+        "rsp",
+        || side.reserved_service_point(),
+        |rsp| ia.rsp_query(rsp, RspFields::all()),
+        |rsp| ia.rsp_free(rsp),
+    );
 }
 
 /// Counts the calls of a shared queue that two endpoints use.
@@ -234,6 +241,28 @@ fn connections(world: &World, counter: &Counter) {
         accept,
         |accepted| {
             accepted.expect("the request can be accepted");
+            established();
+            end();
+            reset();
+        },
+    );
+    let other = far
+        .psp_query(
+            world.far.service_point().expect("a service point"),
+            PspFields::all(),
+        )
+        .expect("it listens");
+    counter.row(
+        "cr_handoff",
+        || {
+            world.ask(ends.0).expect("the endpoint can connect");
+            world.settle();
+            world.request()
+        },
+        |cr| far.cr_handoff(cr, other.qualifier),
+        |handed| {
+            handed.expect("the other service point has room");
+            accept(world.request()).expect("the request can be accepted");
             established();
             end();
             reset();

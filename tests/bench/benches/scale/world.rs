@@ -11,7 +11,7 @@ use dat_core::flags::{
     CompletionFlags, ConnectFlags, EvdFlags, MemoryPrivileges, PspFlags, QualityOfService,
     TIMEOUT_INFINITE,
 };
-use dat_core::id::{CnoId, CrId, EpId, EvdId, LmrId, PspId, PzId, RmrId, SrqId};
+use dat_core::id::{CnoId, CrId, EpId, EvdId, LmrId, PspId, PzId, RmrId, RspId, SrqId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{HostLock, RawLock};
 use dat_core::time::Instant;
@@ -138,6 +138,13 @@ impl Side {
             .psp_create(qualifier, self.requests, PspFlags::Consumer)
     }
 
+    /// Listens for one request, for which the provider makes an endpoint.
+    pub(crate) fn reserved_service_point(&self) -> Result<RspId> {
+        let qualifier = self.qualifiers.get();
+        self.qualifiers.set(qualifier + 1);
+        self.ia.rsp_create(qualifier, None, self.requests)
+    }
+
     /// Returns the whole region as a local segment.
     pub(crate) fn segment(&self) -> LmrTriplet {
         LmrTriplet {
@@ -162,11 +169,15 @@ impl Side {
             self.dispatcher().expect("a dispatcher");
             self.region().expect("a region");
             self.window().expect("a window");
+            if index % HALF == 0 {
+                self.service_point().expect("a service point");
+                let reserved = self.reserved_service_point();
+                reserved.expect("a reserved service point");
+            }
             if index % TENTH == 0 {
                 self.notification_object().expect("a notification object");
                 self.ia.pz_create().expect("a zone");
                 self.shared_queue().expect("a shared queue");
-                self.service_point().expect("a service point");
             }
         }
     }
@@ -183,11 +194,14 @@ impl Side {
         make_room(|| self.window(), |rmr| ia.rmr_free(rmr));
         make_room(|| self.shared_queue(), |srq| ia.srq_free(srq));
         make_room(|| self.service_point(), |psp| ia.psp_free(psp));
+        make_room(|| self.reserved_service_point(), |rsp| ia.rsp_free(rsp));
         ia.evd_free(data).expect("nothing uses it");
     }
 }
 
-/// Number of idle objects of other kinds for one of the kinds of which there are fewer.
+/// Number of idle objects of other kinds for one service point of either kind.
+const HALF: usize = 2;
+/// As `HALF`, for one object of the other kinds of which there are fewer.
 const TENTH: usize = 10;
 /// Receives of each shared queue.
 pub(crate) const SHARED_RECEIVES: i32 = 8;

@@ -75,7 +75,8 @@ pub(super) fn failed<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, kind: Conne
 /// The event names service point, qualifier and request. The request names the caller's address and
 /// port. The accept's private data comes with ESTABLISHED, only on the active side.
 ///
-/// Spec: PSC-01, CRQ-01, CRA-01, CRA-03, CRA-04, EPK-01, EPK-02, EPK-06, EVW-12, EVW-13, GEN-10, EPQ-02, EPQ-03, GEN-08, E11, E13
+/// Spec: PSC-01, CRQ-01, CRA-01, CRA-03, CRA-04, EPK-01, EPK-02, EPK-06, EVW-12, EVW-13, GEN-10,
+/// EPQ-02, EPQ-03, GEN-08, E11, E13
 pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     for length in [0, 1, max_private_data::<T>(&net.adapter())] {

@@ -33,7 +33,8 @@ pub(super) fn write<T: Testbed>(
 /// The rest of a longer range stays. One completion with cookie and length arrives at the request
 /// dispatcher. The peer gets no event.
 ///
-/// Spec: EPW-01..06, EPW-10, EPW-11, EPW-17, EPW-19, EPW-22, EPW-25, EPW-42, EPW-43, DTO-01, DTO-03, DTO-06
+/// Spec: EPW-01..06, EPW-10, EPW-11, EPW-17, EPW-19, EPW-22, EPW-25, EPW-42, EPW-43, DTO-01,
+/// DTO-03, DTO-06
 pub fn write_gathers_segments_in_list_order<T: Testbed>(bed: &T) {
     let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);

@@ -166,7 +166,8 @@ pub fn dispatchers_take_only_their_streams<T: Testbed>(bed: &T) {
 
 /// Every call refuses null, stale, foreign and wrong-kind dispatchers.
 ///
-/// Spec: GEN-03, GEN-11, EVQ-01, EVM-01, EVZ-01, EVN-01, EVN-02, EVN-04, EVN-05, EVW-10, EVG-04, EVS-03, EVF-03
+/// Spec: GEN-03, GEN-11, EVQ-01, EVM-01, EVZ-01, EVN-01, EVN-02, EVN-04, EVN-05, EVW-10, EVG-04,
+/// EVS-03, EVF-03
 pub fn bad_dispatcher_handles_are_refused<T: Testbed>(bed: &T) {
     let (net, ia) = Net::with_adapter(bed);
     let freed = software(&ia, 4);

@@ -24,7 +24,8 @@ fn each_failure<T: FaultyRsmTestbed>(bed: &T, mut run: impl FnMut(&Nodes<'_, T>)
     }
 }
 
-/// Spec: RSMPV-31, RSMPV-32, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-55, RSMPV-56, RSMPV-60, RSMPV-71, RSMPV-E08, RSMBR-06
+/// Spec: RSMPV-31, RSMPV-32, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-55, RSMPV-56, RSMPV-60,
+/// RSMPV-71, RSMPV-E08, RSMBR-06
 pub fn a_failed_entry_ends_the_vector_and_the_connection_comes_back<T: FaultyRsmTestbed>(bed: &T) {
     let mut seen = [0; COUNT + 1];
     each_failure(bed, |nodes| {

@@ -35,7 +35,8 @@ const REFUSED: u64 = PAGE as u64 + 8;
 
 /// A refused entry ends the vector: earlier entries are done, later ones are not.
 ///
-/// Spec: RSMPV-31, RSMPV-32, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-55, RSMPV-56, RSMPV-60, RSMPV-E07
+/// Spec: RSMPV-31, RSMPV-32, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-55, RSMPV-56, RSMPV-60,
+/// RSMPV-E07
 pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::alone(bed);
     let (impostor, import) = Impostor::imported(&nodes, SOUND);

@@ -142,8 +142,8 @@ pub fn each_direction_needs_its_right<T: RsmTestbed>(bed: &T) {
 ///
 /// The error, the residual count and the completed entries are exact, and the connection lives.
 ///
-/// Spec: RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-56, RSMPV-57, RSMPV-59, RSMPV-60, RSMPV-E01, RSMPV-E04, RSMPV-E05, RSMPV-E06,
-/// RSMPV-09, RSMPV-12, RSMPV-61
+/// Spec: RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-56, RSMPV-57, RSMPV-59, RSMPV-60, RSMPV-E01,
+/// RSMPV-E04, RSMPV-E05, RSMPV-E06, RSMPV-09, RSMPV-12, RSMPV-61
 pub fn a_bad_entry_ends_the_vector_at_its_index<T: RsmTestbed>(bed: &T) {
     let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));

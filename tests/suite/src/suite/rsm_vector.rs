@@ -11,7 +11,8 @@ use crate::fixture::nodes::{
     Nodes, PAGE, SEGMENT, get_entry, handle, load, pattern, put, put_entry, put_handle, store,
 };
 
-/// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-07, RSMPV-11, RSMPV-12, RSMPV-20, RSMPV-21, RSMPV-30, RSMPV-53
+/// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-07, RSMPV-11, RSMPV-12,
+/// RSMPV-20, RSMPV-21, RSMPV-30, RSMPV-53
 pub fn bytes_are_gathered_and_gaps_are_left<T: RsmTestbed>(bed: &T) {
     let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, source) = nodes.local(0, 300, 3);

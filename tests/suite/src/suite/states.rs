@@ -322,7 +322,8 @@ pub fn connecting_calls_by_state<T: Testbed>(bed: &T) {
 
 /// Disconnect, reset and free in every state.
 ///
-/// Spec: EPD-02..05, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPF-03, EPU-02, E15, E16, E19, E20, E23..E26, EPD-09
+/// Spec: EPD-02..05, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPF-03, EPU-02, E15, E16, E19, E20,
+/// E23..E26, EPD-09
 pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
     walk(
         bed,

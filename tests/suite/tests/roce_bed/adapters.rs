@@ -3,13 +3,17 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use backend_roce::RoceBackend;
-use backend_roce::proto::connection::{Mad, Message, decode_packet};
+use backend_roce::proto::connection::{
+    Answered, Ids, Information, Mad, Message, PrivateData, Reason, Reject, decode_packet,
+    encode_packet,
+};
 use backend_roce::proto::icrc::Flow;
 use backend_roce::proto::packet::Packet;
+use backend_roce::proto::{PathMtu, Psn};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend, BackendError, CompletionQueue, ConnectFailure, ConnectRequest, ControlEvent,
-    DisconnectMode, DomainKey, QueuePair, QueuePairRequest, ReceiveRequest, Registration,
+    DisconnectMode, DomainKey, Peek, QueuePair, QueuePairRequest, ReceiveRequest, Registration,
     RequestKey, Segment, SendFlags, SendOperation, SendRequest, WorkQueue, WorkSlot,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges, QualityOfService};
@@ -235,7 +239,7 @@ fn a_refused_port_is_followed_by_the_common_one() {
 
 /// A request is repeated until its retries are used up; then the peer is unreachable.
 ///
-/// Spec: EPK-09, ROCE-46, ROCE-160
+/// Spec: EPK-09, ROCE-46, ROCE-160, ROCE-176
 #[test]
 fn a_silent_peer_is_unreachable() {
     let bed = RoceBed::new();
@@ -252,7 +256,10 @@ fn a_silent_peer_is_unreachable() {
         .collect();
     // First to the port of the qualifier, then to the common one, with all repetitions.
     assert_eq!(ports[..3], [7174; 3]);
-    assert_eq!(ports[3..], [4791; 16]);
+    assert_eq!(ports[3..19], [4791; 16]);
+    // A peer that was there, but could not answer, forgets the request (ROCE-176).
+    assert_eq!(ports[19..], [4791]);
+    assert_eq!(rejections(&bed)[0].reason, Reason::TIMEOUT);
 }
 
 fn mad(packet: &[u8]) -> Option<Mad> {
@@ -369,6 +376,190 @@ fn a_translated_path_carries_a_connection() {
     });
     assert_eq!(left.device.counts().bad_icrc, 0);
     assert_eq!(right.device.counts().bad_icrc, 0);
+}
+
+fn ip(node: &Node) -> std::net::IpAddr {
+    node.address().socket_address().unwrap().ip()
+}
+
+/// Returns the reasons and path MTUs of all rejections on the wire.
+fn rejections(bed: &RoceBed) -> Vec<Reject> {
+    let log = bed.log();
+    let mads = log.iter().filter_map(|(_, packet)| mad(packet));
+    mads.filter_map(|mad| match mad.message {
+        Message::Reject(reject) => Some(reject),
+        _ => None,
+    })
+    .collect()
+}
+
+/// A passive side whose interface carries less than its peer proposes tells so, and both use less.
+///
+/// Spec: ROCE-43, ROCE-155, ROCE-177, ROCE-182
+#[test]
+fn the_smaller_path_mtu_of_both_ends_is_used() {
+    let mtus = [PathMtu::Bytes256, PathMtu::Bytes1024, PathMtu::Bytes4096];
+    for (near, far) in mtus
+        .into_iter()
+        .flat_map(|near| mtus.map(|far| (near, far)))
+    {
+        let bed = RoceBed::new();
+        let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+        bed.set_path_mtu(ip(&left), near);
+        bed.set_path_mtu(ip(&right), far);
+        join(&bed, &mut left, &mut right, 7174);
+        check_message(&bed, &mut left, &mut right);
+        check_message(&bed, &mut right, &mut left);
+        let mtu = near.min(far);
+        let largest = bed.log().iter().map(|(_, packet)| packet.len()).max();
+        // A message of connection management is longer than the smallest packets.
+        let expected = (mtu.bytes() as usize + 16).max(280);
+        assert_eq!(largest, Some(expected), "{near:?} {far:?}");
+        let refused: Vec<_> = rejections(&bed)
+            .iter()
+            .map(|reject| (reject.reason, reject.information))
+            .collect();
+        let expected = match near > far {
+            true => vec![(Reason::INVALID_MTU, Information::Mtu(far.code()))],
+            false => Vec::new(),
+        };
+        assert_eq!(refused, expected);
+        // The place of the refused request is free.
+        for _ in 0..RoceBed::BACKLOG {
+            let mut other = Node::new(&bed);
+            bed.set_path_mtu(ip(&other), near);
+            other.connect(right.address(), 7174, &[]);
+            right.request(&bed);
+        }
+    }
+}
+
+/// A peer that proposes a path MTU again which was rejected is rejected again.
+///
+/// Spec: ROCE-177, ROCE-182
+#[test]
+fn a_rejected_path_mtu_is_no_request() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+    right.device.listen(1, Some(7174)).unwrap();
+    left.connect(right.address(), 7174, &[]);
+    let (flow, packet) = bed.log()[0].clone();
+    let (request, _) = right.request(&bed);
+    right.device.reject(request, true, &[]);
+    left.failure(&bed);
+    pass(&bed, 10);
+    bed.set_path_mtu(ip(&right), PathMtu::Bytes512);
+    for _ in 0..5 {
+        bed.inject(&flow, &packet);
+        while bed.step() {}
+        assert_eq!(right.device.poll_control(bed.now()), None);
+        let last = rejections(&bed).pop().unwrap();
+        assert_eq!(last.information, Information::Mtu(2));
+    }
+}
+
+/// An attempt that its consumer gives up is taken back at the peer, in each state there.
+///
+/// Spec: ROCE-176
+#[test]
+fn an_attempt_that_is_given_up_is_taken_back_at_the_peer() {
+    for (seen, accepted) in [(false, false), (true, false), (true, true)] {
+        let bed = RoceBed::new();
+        let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+        right.device.listen(1, Some(7174)).unwrap();
+        left.connect(right.address(), 7174, &[]);
+        let mut request = None;
+        if seen {
+            request = Some(right.request(&bed).0);
+        } else {
+            while bed.step() {}
+        }
+        if accepted {
+            // The acceptance does not reach the peer in time.
+            bed.silence(ip(&left));
+            right
+                .device
+                .accept(request.unwrap(), right.pair.key, &[])
+                .unwrap();
+            while bed.step() {}
+        }
+        left.device
+            .disconnect(left.pair.key, DisconnectMode::Abrupt);
+        while bed.step() {}
+        let last = rejections(&bed).pop().unwrap();
+        assert_eq!(last.reason, Reason::TIMEOUT);
+        assert!(matches!(last.information, Information::Guid(_)));
+        if accepted {
+            assert_eq!(right.failure(&bed), ConnectFailure::NonPeerRejected);
+            continue;
+        }
+        assert_eq!(right.device.poll_control(bed.now()), None);
+        if let Some(request) = request {
+            // The consumer knows of it: its acceptance fails late.
+            right.device.accept(request, right.pair.key, &[]).unwrap();
+            assert_eq!(right.failure(&bed), ConnectFailure::NonPeerRejected);
+            let again = right.device.accept(request, right.pair.key, &[]);
+            assert_eq!(again, Err(BackendError::State));
+            let pair = &mut right.pair;
+            right
+                .device
+                .reset_queue_pair(pair.key, &mut pair.send, pair.receive.as_mut())
+                .unwrap();
+        }
+        // Nothing of it is left: the same queue pairs connect.
+        let pair = &mut left.pair;
+        left.device
+            .reset_queue_pair(pair.key, &mut pair.send, pair.receive.as_mut())
+            .unwrap();
+        left.connect(right.address(), 7174, &[]);
+        let (request, _) = right.request(&bed);
+        right.device.accept(request, right.pair.key, &[]).unwrap();
+        left.established(&bed);
+        check_message(&bed, &mut left, &mut right);
+    }
+}
+
+/// A stranger's rejection takes back nothing: it must name the GUID and the communication id.
+///
+/// Spec: ROCE-176
+#[test]
+fn a_rejection_with_another_guid_takes_nothing_back() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+    right.device.listen(1, Some(7174)).unwrap();
+    left.connect(right.address(), 7174, &[]);
+    while bed.step() {}
+    let (flow, packet) = bed.log()[0].clone();
+    let Some(Mad {
+        transaction,
+        message: Message::Request(request),
+    }) = mad(&packet)
+    else {
+        panic!("not a request");
+    };
+    for (guid, id) in [(1, 0), (0, 1), (1, 1)] {
+        let reject = Mad {
+            transaction,
+            message: Message::Reject(Reject {
+                ids: Ids {
+                    local: request.local_id ^ id,
+                    remote: 0,
+                },
+                answered: Answered::Request,
+                reason: Reason::TIMEOUT,
+                information: Information::Guid(request.guid ^ guid),
+                private_data: PrivateData::NONE,
+            }),
+        };
+        let mut bytes = [0; 280];
+        encode_packet(&reject.encode(), Psn::new(1), &mut bytes).unwrap();
+        flow.seal(0, &mut bytes).unwrap();
+        bed.inject(&flow, &bytes);
+        while bed.step() {}
+    }
+    let (request, _) = right.request(&bed);
+    right.device.accept(request, right.pair.key, &[]).unwrap();
+    left.established(&bed);
 }
 
 /// Requests that nobody answers take no room without bound.
@@ -589,6 +780,55 @@ fn a_hostile_peer_reaches_what_was_granted_only() {
         check_message(&bed, &mut near, &mut far);
     }
     assert!(reached > 50, "{reached}: the packets are refused too early");
+}
+
+/// Plain successes are peeked and skipped; other completions are left to a poll.
+///
+/// Spec: ROCE-85
+#[test]
+fn plain_successes_are_peeked() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = connect(&bed, 7174);
+    let (_, source, _) = left.memory(vec![1; 100]);
+    let (_, target, _) = right.memory(vec![0; 100]);
+    assert_eq!(left.queue.peek(), Peek::Empty);
+    let request = |token| SendRequest {
+        token,
+        operation: SendOperation::Send,
+        flags: SendFlags::empty(),
+    };
+    for token in [11, 12] {
+        let receives = right.pair.receive.as_mut().unwrap();
+        receives.post(&ReceiveRequest { token }, &[target]).unwrap();
+    }
+    for token in [21, 22, 23] {
+        left.pair.send.post(&request(token), &[source]).unwrap();
+    }
+    for _ in 0..STEPS {
+        bed.step();
+    }
+    // The third message finds no receive.
+    let length = u32::MAX;
+    for token in [21, 22] {
+        // Peeks take nothing.
+        assert_eq!(left.queue.peek(), Peek::Success { token, length });
+        assert_eq!(left.queue.peek(), Peek::Success { token, length });
+        left.queue.skip();
+        // A skip without a peek takes nothing, either.
+        left.queue.skip();
+    }
+    let length = 100;
+    assert_eq!(right.queue.peek(), Peek::Success { token: 11, length });
+    assert_eq!(right.queue.poll().unwrap().unwrap().token, 11);
+    right.queue.skip();
+    assert_eq!(right.queue.peek(), Peek::Success { token: 12, length });
+    right.queue.skip();
+    assert_eq!(right.queue.peek(), Peek::Empty);
+    while bed.go_on() && left.queue.peek() == Peek::Empty {}
+    assert_eq!(left.queue.peek(), Peek::Other);
+    let failed = left.queue.poll().unwrap().unwrap();
+    let expected = (23, DtoStatus::ReceiverNotReady);
+    assert_eq!((failed.token, failed.status), expected);
 }
 
 /// A Read that the peer does not allow fails, after all earlier requests and before all later ones.

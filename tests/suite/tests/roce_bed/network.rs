@@ -40,10 +40,44 @@ struct Wire {
     translated: Option<(SocketAddr, SocketAddr)>,
     /// An address that nothing arrives at.
     silent: Option<IpAddr>,
+    /// Path MTUs of interfaces that differ from the usual one.
+    path_mtus: HashMap<IpAddr, PathMtu>,
+    /// Sockets that drop packets which they have no room for.
+    buffers: Option<Buffers>,
     /// Loses, repeats, reorders and damages packets; they are then not in the log.
     faults: Option<Faults>,
     /// Datagrams that have arrived, and the beginnings of refused ones, by adapter.
     inboxes: Vec<(VecDeque<Datagrams>, VecDeque<Vec<u8>>)>,
+}
+
+/// Socket buffers, with the room that Linux counts for a packet.
+struct Buffers {
+    limit: usize,
+    /// Most bytes that were in one of them.
+    most: usize,
+    dropped: usize,
+}
+
+impl Buffers {
+    /// Returns the bytes that a packet takes in a buffer.
+    fn room(packet: &[u8]) -> usize {
+        256 + (packet.len() + 384).next_power_of_two().max(576)
+    }
+
+    /// Drops the packets of a run that no room is left for; `used` is the room of earlier ones.
+    fn admit(&mut self, used: &mut usize, run: &mut Datagrams) {
+        let mut admitted = 0;
+        for packet in run.packets.chunks(run.segment) {
+            if *used + Self::room(packet) > self.limit {
+                self.dropped += run.packets[admitted..].chunks(run.segment).len();
+                break;
+            }
+            *used += Self::room(packet);
+            admitted += packet.len();
+        }
+        run.packets.truncate(admitted);
+        self.most = self.most.max(*used);
+    }
 }
 
 /// Faults of a network, in parts of 1,000 packets.
@@ -115,7 +149,29 @@ impl Wire {
     }
 
     /// Moves the next datagram to its receiver; without one, reports a refusal to its sender.
+    ///
+    /// With buffers, moves all datagrams, as far as there is room.
     fn step(&mut self) -> bool {
+        let Some(mut buffers) = self.buffers.take() else {
+            return self.move_next();
+        };
+        let has_moved = !self.under_way.is_empty();
+        let mut used = HashMap::new();
+        while let Some(run) = self.under_way.front_mut() {
+            let used = used.entry(run.flow.destination()).or_default();
+            buffers.admit(used, run);
+            if run.packets.is_empty() {
+                self.under_way.pop_front();
+            } else {
+                self.move_next();
+            }
+        }
+        self.buffers = Some(buffers);
+        has_moved
+    }
+
+    /// Moves the next datagram.
+    fn move_next(&mut self) -> bool {
         let Some(mut datagrams) = self.under_way.pop_front() else {
             return false;
         };
@@ -151,7 +207,11 @@ impl Port for SimulatedPort {
     fn route(&self, peer: IpAddr) -> Option<Route> {
         (peer.is_ipv4() == self.address.is_ipv4()).then_some(Route {
             source: self.address.ip(),
-            mtu: PathMtu::Bytes1024,
+            mtu: lock(&self.wire)
+                .path_mtus
+                .get(&self.address.ip())
+                .copied()
+                .unwrap_or(PathMtu::Bytes1024),
         })
     }
 
@@ -269,6 +329,27 @@ impl RoceBed {
     /// Lets nothing arrive at an address.
     pub(crate) fn silence(&self, address: IpAddr) {
         lock(&self.wire).silent = Some(address);
+    }
+
+    /// Sets the path MTU of the interface with an address; it is 1024 bytes otherwise.
+    pub(crate) fn set_path_mtu(&self, address: IpAddr, mtu: PathMtu) {
+        lock(&self.wire).path_mtus.insert(address, mtu);
+    }
+
+    /// Lets packets travel all at once from now on, into socket buffers of `bytes` bytes.
+    pub(crate) fn limit_buffers(&self, bytes: usize) {
+        lock(&self.wire).buffers = Some(Buffers {
+            limit: bytes,
+            most: 0,
+            dropped: 0,
+        });
+    }
+
+    /// Returns the most bytes that were in a socket buffer, and the number of dropped packets.
+    pub(crate) fn buffered(&self) -> (usize, usize) {
+        let wire = lock(&self.wire);
+        let buffers = wire.buffers.as_ref().expect("limited buffers");
+        (buffers.most, buffers.dropped)
     }
 
     /// Lets the network have faults from now on.

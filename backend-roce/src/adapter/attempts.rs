@@ -1,0 +1,256 @@
+//! Connections as the consumer makes, accepts, rejects and ends them.
+
+use alloc::boxed::Box;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use dat_core::backend::{BackendError, ConnectFailure};
+
+use super::links::{Link, TRANSLATED};
+use super::private_data::{pack, pack_request, private_size};
+use super::probes::SHORTEST_KEEP_ALIVE;
+use super::service_points::{port_of, service};
+use super::{Adapter, State};
+use crate::port::Route;
+use crate::proto::Psn;
+use crate::proto::connection::{
+    Answered, ConnectReply, ConnectRequest, Connection, ConnectionOptions, Ids, Information, Mark,
+    PrivateData, REJECT_PRIVATE, REPLY_PRIVATE, Reason, Reject, State as LinkState,
+};
+use crate::proto::icrc::Flow;
+use crate::proto::packet::RnrTimer;
+use crate::proto::queue_pair::{Agreement, QueuePair, QueuePairOptions};
+use crate::proto::requester::RequestSlot;
+use crate::proto::responder::ResourceSlot;
+
+impl Adapter {
+    /// Starts a connection.
+    ///
+    /// # Errors
+    /// - `Address`: there is no way to the peer.
+    /// - `Resources`: no QPN or communication id is left, or the private data is too long.
+    pub(crate) fn connect(
+        &mut self,
+        key: usize,
+        route: Route,
+        peer: IpAddr,
+        qualifier: u64,
+        data: &[u8],
+    ) -> Result<(), BackendError> {
+        let resources = BackendError::Resources;
+        let (private_data, private_length, private_tail) = pack_request(data).ok_or(resources)?;
+        let dialled = port_of(qualifier);
+        let source = SocketAddr::new(route.source, self.address.port());
+        let flow = Flow::between(source, SocketAddr::new(peer, dialled));
+        let flow = flow.ok_or(BackendError::Address)?;
+        let pair = self.pairs.get(key).ok_or(BackendError::State)?;
+        let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
+        let shared_receive_queue = pair.shared.is_some();
+        let nonce = self.random.secret();
+        let mut request = ConnectRequest {
+            local_id: 0,
+            service: service(qualifier),
+            guid: self.guid,
+            qpn: 0,
+            responder_resources: reads_in,
+            initiator_depth: reads_out,
+            remote_response_timeout: ConnectionOptions::USUAL.response_timeout,
+            is_reliable: true,
+            starting_psn: Psn::new(self.random.next() as u32),
+            local_response_timeout: ConnectionOptions::USUAL.response_timeout,
+            retry_count: self.options.retries,
+            rnr_retry_count: self.options.not_ready_retries,
+            mtu: Some(route.mtu.min(self.options.mtu)),
+            max_retries: ConnectionOptions::USUAL.max_retries,
+            shared_receive_queue,
+            source: route.source,
+            destination: peer,
+            source_port: source.port(),
+            ack_timeout: self.options.timeout,
+            mark: Some(Mark {
+                port: source.port(),
+                dialled,
+                flags: 0,
+                private_length,
+                nonce,
+                private_tail,
+            }),
+            private_data,
+        };
+        let qpn = self.qpns.draw(key).ok_or(resources)?;
+        let transaction = self.random.next();
+        let now = self.now;
+        request.qpn = qpn;
+        let drawn = self.links.draw_with(|local_id| {
+            request.local_id = local_id;
+            let options = ConnectionOptions::USUAL;
+            Box::new(Link {
+                connection: Connection::connect(options, transaction, request, now),
+                path: flow.into(),
+                pair: Some(key),
+                qpn,
+                request,
+                port: None,
+                waits: false,
+                is_answered: false,
+                is_passive: false,
+                repeats: 0,
+                is_ready: false,
+                timer: None,
+            })
+        });
+        let Some(id) = drawn else {
+            self.qpns.remove(qpn);
+            return Err(resources);
+        };
+        if let Some(pair) = self.pairs.get_mut(key) {
+            pair.link = Some(id);
+            pair.state = State::Connecting;
+        }
+        self.after_link(id);
+        Ok(())
+    }
+
+    /// Accepts a request with a queue pair.
+    ///
+    /// # Errors
+    /// - `State`: the request is gone.
+    /// - `Resources`: no QPN is left, or the private data is too long.
+    pub(crate) fn accept(&mut self, id: u32, key: usize, data: &[u8]) -> Result<(), BackendError> {
+        let private_data = pack::<REPLY_PRIVATE>(data).ok_or(BackendError::Resources)?;
+        let link = self.links.get(id).filter(|link| link.waits);
+        let link = link.ok_or(BackendError::State)?;
+        let (request, translated) = (link.request, link.path.wire != link.path.view);
+        let pair = self.pairs.get(key).ok_or(BackendError::State)?;
+        if link.connection.state() == LinkState::Closed {
+            self.accept_late(id, key);
+            return Ok(());
+        }
+        let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
+        let shared_receive_queue = pair.shared.is_some();
+        let qpn = self.qpns.draw(key).ok_or(BackendError::Resources)?;
+        let reply = ConnectReply {
+            ids: Ids::default(),
+            qpn,
+            starting_psn: Psn::new(self.random.next() as u32),
+            responder_resources: reads_in.min(request.initiator_depth),
+            initiator_depth: reads_out.min(request.responder_resources),
+            rnr_retry_count: self.options.not_ready_retries,
+            shared_receive_queue,
+            guid: self.guid | if translated { TRANSLATED } else { 0 },
+            private_data,
+        };
+        let Some(agreement) = Agreement::passive(&request, &reply) else {
+            self.qpns.remove(qpn);
+            return Err(BackendError::State);
+        };
+        self.start_pair(
+            key,
+            id,
+            &agreement,
+            State::Accepting,
+            self.options.keep_alive,
+        );
+        if let Some(link) = self.links.get_mut(id) {
+            link.waits = false;
+            link.qpn = qpn;
+            link.pair = Some(key);
+            link.connection.accept(reply, self.now);
+        }
+        self.waiting -= 1;
+        self.after_link(id);
+        Ok(())
+    }
+
+    /// Fails the acceptance of a request that its peer has taken back (ROCE-176).
+    fn accept_late(&mut self, id: u32, key: usize) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.pair = Some(key);
+        }
+        self.forget_request(id);
+        self.attempt_failed(id, ConnectFailure::NonPeerRejected);
+        self.after_link(id);
+    }
+
+    /// Makes the transport of a queue pair.
+    pub(super) fn start_pair(
+        &mut self,
+        key: usize,
+        id: u32,
+        agreement: &Agreement,
+        state: State,
+        keep_alive: Option<Duration>,
+    ) {
+        let options = QueuePairOptions {
+            window: self.options.window,
+            timeout: self.options.timeout,
+            rnr_timer: RnrTimer::from_code(self.options.not_ready_timer),
+            remote_read: true,
+            remote_write: true,
+            remote_atomic: true,
+        };
+        if let Some(pair) = self.pairs.get_mut(key) {
+            let probes = usize::from(keep_alive.is_some());
+            let slots = (pair.request_depth + probes).max(1).next_power_of_two();
+            let slots: Box<[_]> = alloc::vec![RequestSlot::EMPTY; slots].into();
+            let resources = usize::from(agreement.responder_resources);
+            let resources: Box<[_]> = alloc::vec![ResourceSlot::EMPTY; resources].into();
+            pair.transport = Some(QueuePair::new(agreement, &options, slots, resources));
+            pair.link = Some(id);
+            pair.state = state;
+            pair.keep_alive = keep_alive.map(|period| period.max(SHORTEST_KEEP_ALIVE));
+            pair.heard = self.now;
+            if let Some(path) = self.links.get(id).map(|link| link.path) {
+                self.join_buffers(key, &path);
+            }
+            self.probe(key);
+        }
+    }
+
+    /// Rejects a request.
+    pub(crate) fn reject(&mut self, id: u32, by_consumer: bool, data: &[u8]) {
+        let Some(link) = self.links.get_mut(id).filter(|link| link.waits) else {
+            return;
+        };
+        let kept = data.get(..private_size()).unwrap_or(data);
+        let private_data = pack::<REJECT_PRIVATE>(kept).filter(|_| by_consumer);
+        let reject = Reject {
+            ids: Ids::default(),
+            answered: Answered::Request,
+            reason: if by_consumer {
+                Reason::CONSUMER
+            } else {
+                Reason::INVALID_SERVICE
+            },
+            information: Information::None,
+            private_data: private_data.unwrap_or(PrivateData::NONE),
+        };
+        link.waits = false;
+        link.connection.reject(reject, self.now);
+        let peer = (link.request.guid, link.request.qpn);
+        self.waiting -= 1;
+        self.forget_peer(id, peer);
+        self.after_link(id);
+    }
+
+    /// Rejects all requests that wait, at the end of the adapter.
+    pub(super) fn refuse_waiting(&mut self) {
+        let incoming: alloc::vec::Vec<u32> = self.incoming.values().copied().collect();
+        for id in incoming {
+            self.reject(id, false, &[]);
+        }
+    }
+
+    /// Ends the connection of a queue pair by a message.
+    pub(super) fn disconnect_link(&mut self, key: usize, broken: bool) {
+        let Some(id) = self.pairs.get(key).and_then(|pair| pair.link) else {
+            return;
+        };
+        let transaction = self.random.next();
+        if let Some(link) = self.links.get_mut(id) {
+            link.connection.disconnect(transaction, broken, self.now);
+        }
+        self.detach(id);
+        self.after_link(id);
+    }
+}

@@ -1,0 +1,195 @@
+//! The end of a connection at its queue pair: failures, flushed requests, resets.
+
+use dat_core::backend::ControlEvent;
+use dat_core::flags::DtoStatus;
+
+use super::completions::Kind;
+use super::packets::PACKET_MAX;
+use super::timers::Timer;
+use super::{Adapter, State, Work};
+use crate::proto::queue_pair::QueuePair;
+
+impl Adapter {
+    /// Breaks a connection from this side.
+    pub(super) fn break_pair(&mut self, key: usize) {
+        let Some(pair) = self.pairs.get(key).filter(|pair| pair.is_open()) else {
+            return;
+        };
+        let queue_pair = pair.token;
+        self.end_pair(key, true);
+        self.raise(ControlEvent::Broken { queue_pair });
+    }
+
+    /// Notes a failure of the transport, which is reported once its last packet is sent.
+    pub(super) fn begin_failure(&mut self, key: usize) {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        pair.state = State::Error;
+        pair.is_failing = true;
+        self.set_ready(key);
+    }
+
+    /// Ends a queue pair that failed, once its last packet is sent, and reports it.
+    pub(super) fn finish_failure(&mut self, key: usize) {
+        if let Some(pair) = self.pairs.get(key).filter(|pair| pair.is_failing) {
+            let queue_pair = pair.token;
+            self.end_pair(key, true);
+            // After the completions, so that a consumer that it wakes finds them.
+            self.raise(ControlEvent::Broken { queue_pair });
+        }
+    }
+
+    /// Ends a connection or an attempt: tells the peer, and flushes both queues.
+    pub(super) fn end_pair(&mut self, key: usize, broken: bool) {
+        self.write_answers(key);
+        self.disconnect_link(key, broken);
+        self.stop_pair(key);
+    }
+
+    /// Puts a queue pair in error and flushes both queues.
+    pub(super) fn stop_pair(&mut self, key: usize) {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        pair.state = State::Error;
+        pair.is_failing = false;
+        let last = pair.transport.as_mut().and_then(QueuePair::end);
+        if let Some(completion) = last {
+            self.complete_receive(key, &completion);
+        }
+        self.flush_requests(key);
+        self.flush_receives(key);
+        self.after_transport(key);
+    }
+
+    /// Writes the responses and acknowledgements that a queue pair owes.
+    pub(super) fn write_answers(&mut self, key: usize) {
+        while self.outbox.has_room(PACKET_MAX) {
+            let Some(pair) = self.pairs.get_mut(key) else {
+                return;
+            };
+            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
+                return;
+            };
+            let path = link.path;
+            let Some((transport, mut access)) = pair.access(&self.memories) else {
+                return;
+            };
+            let sent = self
+                .outbox
+                .add(&path, |buffer| transport.answer(&mut access, buffer));
+            if !sent {
+                return;
+            }
+        }
+    }
+
+    /// Completes the posted requests of a queue pair in error.
+    ///
+    /// With a transport, completes those whose outcome the transport has decided.
+    pub(super) fn flush_requests(&mut self, key: usize) {
+        self.take_completions(key);
+        while let Some(pair) = self.pairs.get_mut(key) {
+            // The transport gives the outcomes, in its own time, if there is one.
+            if pair.transport.is_some() {
+                return;
+            }
+            let Some(entry) = pair.sends.pop_front() else {
+                return;
+            };
+            pair.first += 1;
+            self.complete_request(key, &entry, DtoStatus::Flushed);
+        }
+    }
+
+    /// Completes the posted receives of a queue pair in error, unless its failure is still to be
+    /// sent.
+    pub(super) fn flush_receives(&mut self, key: usize) {
+        while let Some(pair) = self.pairs.get_mut(key) {
+            if pair.is_failing {
+                return;
+            }
+            let Some(entry) = pair.receives.pop_front() else {
+                return;
+            };
+            let completion = pair.completion(entry.token, DtoStatus::Flushed, 0);
+            let queue = pair.receive_queue;
+            self.add_completion(queue, key, completion, None, Kind::Receive);
+        }
+    }
+
+    /// Empties both queues of a queue pair without completions, and removes the unpolled ones.
+    pub(super) fn clear_pair(&mut self, key: usize) {
+        self.leave_buffers(key);
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        if let Some(transport) = pair.transport.take() {
+            let (requester, responder) = transport.counts();
+            self.counts.requester += requester;
+            self.counts.responder += responder;
+        }
+        pair.link = None;
+        let sends = core::mem::take(&mut pair.sends);
+        pair.first = 0;
+        pair.probes = 0;
+        let probe_at = pair.probe_at.take();
+        pair.receives.clear();
+        let taken = pair.current.take().is_some();
+        let timer = pair.timer.take();
+        let (shared, token) = (pair.shared, pair.token);
+        let queues = pair.completion_queues();
+        self.set_timer(Timer::Pair(key), timer, None);
+        self.set_timer(Timer::Probe(key), probe_at, None);
+        for entry in sends {
+            if let Work::Bind(_, window_key) = entry.work {
+                self.memories.cancel_bind(window_key);
+            }
+        }
+        if let Some(shared) = shared.and_then(|shared| self.shared_receives.get_mut(shared)) {
+            shared.taken -= usize::from(taken);
+        }
+        for number in queues {
+            if let Some(ring) = self.completion_queue(number) {
+                ring.forget(key);
+            }
+        }
+        self.withdraw_connection(token);
+    }
+
+    /// Ends a connection or an attempt by the consumer; no event about it follows.
+    pub(crate) fn disconnect(&mut self, key: usize, broken: bool) {
+        let Some(pair) = self.pairs.get(key) else {
+            return;
+        };
+        let token = pair.token;
+        if pair.is_open() || pair.is_failing {
+            self.end_pair(key, broken);
+        }
+        self.withdraw_connection(token);
+    }
+
+    /// Returns a queue pair in error to unconnected; false if it is in another state.
+    pub(crate) fn reset(&mut self, key: usize) -> bool {
+        let in_error = self.pairs.get(key).map(|pair| pair.state) == Some(State::Error);
+        if in_error {
+            self.finish_failure(key);
+            self.clear_pair(key);
+            if let Some(pair) = self.pairs.get_mut(key) {
+                pair.state = State::Unconnected;
+            }
+        }
+        in_error
+    }
+
+    pub(crate) fn destroy_pair(&mut self, key: usize) {
+        self.finish_failure(key);
+        self.disconnect(key, false);
+        self.use_completion_queues(key, false);
+        self.clear_pair(key);
+        if self.pairs.try_remove(key).is_some_and(|pair| pair.is_ready) {
+            self.ready_pairs.retain(|ready| *ready != key);
+        }
+    }
+}

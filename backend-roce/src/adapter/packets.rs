@@ -1,0 +1,219 @@
+//! Packets of an adapter, in and out.
+
+use super::queue_pair::{Access, Receives};
+use super::timers::Timer;
+use super::{Adapter, ENDED, Pair};
+use crate::port::Outbox;
+use crate::proto::connection;
+use crate::proto::icrc::{Flow, Verdict};
+use crate::proto::packet::{OVERHEAD_MAX, Opcode, Packet};
+use crate::proto::queue_pair::QueuePair;
+
+/// Room for the largest packet.
+pub(super) const PACKET_MAX: usize = 4096 + OVERHEAD_MAX;
+
+/// Packets that a queue pair sends before it is the turn of another one.
+const TURN: usize = 32;
+
+/// Identifications up to this one are those of segments of one send (ROCE-50).
+const SEGMENT_MAX: u16 = 128;
+
+impl Adapter {
+    /// Takes a received packet; `wire` has the addresses of the datagram.
+    pub(crate) fn receive(&mut self, wire: &Flow, datagram: &[u8]) {
+        self.counts.packets += 1;
+        self.counts.bytes += datagram.len() as u64;
+        let Ok(packet) = Packet::decode(datagram) else {
+            self.counts.dropped += 1;
+            return;
+        };
+        let bth = packet.header.bth;
+        if bth.destination == connection::MANAGEMENT_QPN {
+            self.management(wire, datagram, &packet);
+            return;
+        }
+        let key = self.qpns.get(bth.destination).copied();
+        let Some(key) = key.filter(|key| *key != ENDED) else {
+            self.counts.dropped += 1;
+            return;
+        };
+        let Some(link) = self.pairs.get(key).and_then(|pair| pair.link) else {
+            self.counts.dropped += 1;
+            return;
+        };
+        let Some((view, is_marked, has_moved)) = self
+            .links
+            .get(link)
+            .map(|link| (link.view(wire), link.is_marked(), link.has_moved(wire)))
+        else {
+            return;
+        };
+        let valid = match view.verify(datagram) {
+            Verdict::Right => true,
+            Verdict::Recovered(identification) => !is_marked || identification < SEGMENT_MAX,
+            Verdict::Wrong => false,
+        };
+        if !valid {
+            self.counts.bad_icrc += 1;
+            return;
+        }
+        if bth.opcode == Opcode::CongestionNotification {
+            self.counts.congestion += 1;
+            return;
+        }
+        if !bth.opcode.is_response() && !bth.opcode.has_deth() {
+            self.note_request(link);
+        }
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        let Pair {
+            transport,
+            sends,
+            receives,
+            current,
+            ..
+        } = pair;
+        let Some(transport) = transport else {
+            return;
+        };
+        let mut access = Access {
+            memories: &self.memories,
+            domain: pair.domain,
+            sends,
+            first: pair.first,
+        };
+        pair.heard = self.now;
+        let before = transport.progress();
+        let shared_key = pair.shared;
+        let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
+        let mut queue = Receives {
+            memories: &self.memories,
+            domain: shared.as_ref().map_or(pair.domain, |shared| shared.domain),
+            own: receives,
+            shared,
+            current,
+        };
+        let had_current = queue.current.is_some();
+        let done = transport.receive(self.now, &packet, &mut access, &mut queue);
+        let takes = !had_current && queue.current.is_some();
+        // An old packet, or a forged one, may come from anywhere (ROCE-52).
+        let follows = has_moved && transport.progress() != before;
+        if follows {
+            self.follow(link, wire);
+        }
+        if let Some(done) = done {
+            self.complete_receive(key, &done);
+        }
+        if takes {
+            self.check_watermarks(key, 1);
+            if let Some(shared) = shared_key {
+                self.check_limit(shared);
+            }
+        }
+        self.after_transport(key);
+        self.set_ready(key);
+    }
+
+    /// Writes packets that are due into `out`, which is empty; returns false if there are none.
+    pub(crate) fn transmit(&mut self, out: &mut Outbox) -> bool {
+        let mut turns = self.ready_pairs.len();
+        while turns > 0 && self.outbox.has_room(PACKET_MAX) {
+            turns -= 1;
+            let Some(key) = self.ready_pairs.pop_front() else {
+                break;
+            };
+            if let Some(pair) = self.pairs.get_mut(key) {
+                pair.is_ready = false;
+                self.transmit_pair(key);
+            }
+        }
+        while self.outbox.has_room(PACKET_MAX) {
+            let Some(id) = self.ready_links.pop_front() else {
+                break;
+            };
+            self.transmit_link(id);
+        }
+        let (packets, bytes) = self.outbox.totals();
+        self.counts.packets_sent += packets;
+        self.counts.bytes_sent += bytes;
+        core::mem::swap(&mut self.outbox, out);
+        !out.is_empty()
+    }
+
+    /// Writes some packets of a queue pair, as far as its peer has room for them.
+    fn transmit_pair(&mut self, key: usize) {
+        self.limit_room(key);
+        let is_more = self.write_packets(key);
+        self.after_transport(key);
+        if is_more {
+            self.set_ready(key);
+        } else {
+            self.end_turn(key);
+            self.finish_failure(key);
+        }
+    }
+
+    /// Writes packets of a queue pair; false if it has none left that it may send now.
+    fn write_packets(&mut self, key: usize) -> bool {
+        for left in (0..TURN).rev() {
+            if !self.outbox.has_room(PACKET_MAX) {
+                return true;
+            }
+            self.run_binds(key);
+            let Some(pair) = self.pairs.get_mut(key) else {
+                return false;
+            };
+            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
+                return false;
+            };
+            let path = link.path;
+            let Some((transport, mut access)) = pair.access(&self.memories) else {
+                return false;
+            };
+            // Requests and responses alternate: one of the last two packets of a turn asks.
+            if left < 2 || !self.outbox.has_room(3 * PACKET_MAX) {
+                transport.ask();
+            }
+            let now = self.now;
+            let sent = self
+                .outbox
+                .add(&path, |buffer| transport.transmit(now, &mut access, buffer));
+            if !sent {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns true if packets are due.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.ready_pairs.is_empty() || !self.ready_links.is_empty()
+    }
+
+    pub(super) fn set_ready(&mut self, key: usize) {
+        if let Some(pair) = self.pairs.get_mut(key)
+            && !pair.is_ready
+        {
+            pair.is_ready = true;
+            self.ready_pairs.push_back(key);
+        }
+    }
+
+    /// Takes over what the transport of a queue pair has done.
+    pub(super) fn after_transport(&mut self, key: usize) {
+        self.take_completions(key);
+        self.count_room(key);
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        let deadline = pair.transport.as_ref().and_then(QueuePair::deadline);
+        let old = core::mem::replace(&mut pair.timer, deadline);
+        let failed = pair.transport.as_ref().is_some_and(QueuePair::is_failed);
+        let breaks = failed && pair.is_open();
+        self.set_timer(Timer::Pair(key), old, deadline);
+        if breaks {
+            self.begin_failure(key);
+        }
+    }
+}

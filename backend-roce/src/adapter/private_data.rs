@@ -1,0 +1,59 @@
+//! Private data of connections, with its length and its padding.
+
+use dat_core::backend::PrivateData as CoreData;
+
+use crate::proto::connection::{ConnectRequest, PRIVATE_TAIL, PrivateData, REQUEST_PRIVATE};
+
+/// Returns the largest private data of a request, in bytes.
+pub(crate) const fn private_size() -> usize {
+    REQUEST_PRIVATE + PRIVATE_TAIL
+}
+
+/// Packs private data into the room of a message.
+///
+/// The last byte is the length plus one; other programs leave it 0.
+pub(super) fn pack<const N: usize>(data: &[u8]) -> Option<PrivateData<N>> {
+    let mut bytes = [0; N];
+    let (last, room) = bytes.split_last_mut()?;
+    room.get_mut(..data.len())?.copy_from_slice(data);
+    *last = u8::try_from(data.len()).ok()?.checked_add(1)?;
+    PrivateData::new(&bytes)
+}
+
+/// Unpacks private data; of other programs, all of the room counts.
+pub(super) fn unpack(room: &[u8]) -> CoreData {
+    let packed = || {
+        let (last, rest) = room.split_last()?;
+        let length = usize::from(*last).checked_sub(1)?;
+        let (data, padding) = rest.split_at_checked(length)?;
+        padding.iter().all(|byte| *byte == 0).then_some(data)
+    };
+    CoreData::from_slice(packed().unwrap_or(room)).unwrap_or_default()
+}
+
+/// Packs the private data of a request, with the part that the mark carries.
+pub(super) fn pack_request(
+    data: &[u8],
+) -> Option<(PrivateData<REQUEST_PRIVATE>, u8, [u8; PRIVATE_TAIL])> {
+    if let Some(packed) = pack(data) {
+        return Some((packed, 0, [0; PRIVATE_TAIL]));
+    }
+    let (head, rest) = data.split_at_checked(REQUEST_PRIVATE)?;
+    let mut tail = [0; PRIVATE_TAIL];
+    tail.get_mut(..rest.len())?.copy_from_slice(rest);
+    let length = u8::try_from(data.len()).ok()?.checked_add(1)?;
+    Some((PrivateData::new(head)?, length, tail))
+}
+
+pub(super) fn unpack_request(request: &ConnectRequest) -> CoreData {
+    let head = request.private_data.bytes();
+    match request.mark {
+        Some(mark) if mark.private_length > 0 => {
+            let mut data = CoreData::from_slice(head).unwrap_or_default();
+            let _ = data.extend_from_slice(&mark.private_tail);
+            data.truncate(usize::from(mark.private_length) - 1);
+            data
+        }
+        _ => unpack(head),
+    }
+}

@@ -1,0 +1,91 @@
+//! Service points of an adapter, and the UDP ports that they claim.
+
+use dat_core::backend::BackendError;
+
+use super::Adapter;
+use crate::proto::connection::service_of;
+
+/// A service point.
+pub(crate) struct Listener {
+    pub(crate) token: u64,
+    service: u64,
+    port: u16,
+}
+
+/// Returns the service id of a connection qualifier.
+///
+/// Between our own ends, qualifiers beyond those of rdma_cm have ids outside of its range.
+pub(super) fn service(qualifier: u64) -> u64 {
+    u16::try_from(qualifier).map_or(qualifier ^ 1 << 63, service_of)
+}
+
+/// Returns the UDP port of a connection qualifier (ROCE-44, ROCE-45).
+///
+/// Ports that need a privilege, and qualifiers that are no ports, have one below the range in which
+/// systems choose ports for clients.
+pub(crate) fn port_of(qualifier: u64) -> u16 {
+    const FIRST: u64 = 10_000;
+    const COUNT: u64 = 20_000;
+    match u16::try_from(qualifier) {
+        Ok(port) if port >= 1024 => port,
+        _ => {
+            let mixed = qualifier.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+            // Below 30,000.
+            (FIRST + mixed % COUNT) as u16
+        }
+    }
+}
+
+impl Adapter {
+    /// Adds a service point whose port is claimed.
+    ///
+    /// # Errors
+    /// - `QualifierInUse`: this adapter has one with the qualifier.
+    pub(crate) fn listen(&mut self, token: u64, qualifier: u64) -> Result<usize, BackendError> {
+        let service = service(qualifier);
+        if self.services.contains_key(&service) {
+            return Err(BackendError::QualifierInUse);
+        }
+        let port = port_of(qualifier);
+        let key = self.listeners.insert(Listener {
+            token,
+            service,
+            port,
+        });
+        self.services.insert(service, key);
+        *self.ports.entry(port).or_default() += 1;
+        self.unused_ports.retain(|unused| *unused != port);
+        Ok(key)
+    }
+
+    /// Returns true if a port is claimed already.
+    pub(crate) fn has_port(&self, port: u16) -> bool {
+        port == self.address.port() || self.ports.contains_key(&port)
+    }
+
+    pub(crate) fn stop_listening(&mut self, key: usize) {
+        if let Some(listener) = self.listeners.try_remove(key) {
+            self.services.remove(&listener.service);
+            self.leave_port(listener.port);
+        }
+    }
+
+    pub(super) fn leave_port(&mut self, port: u16) {
+        if let Some(users) = self.ports.get_mut(&port) {
+            *users -= 1;
+            if *users == 0 {
+                self.ports.remove(&port);
+                if port != self.address.port() {
+                    self.unused_ports.push(port);
+                }
+            }
+        }
+    }
+
+    /// Gives all claimed ports back.
+    pub(crate) fn leave_ports(&mut self) {
+        let own = self.address.port();
+        let ports = core::mem::take(&mut self.ports).into_keys();
+        self.unused_ports.extend(ports.filter(|port| *port != own));
+    }
+}

@@ -1,0 +1,80 @@
+//! Timers of an adapter.
+
+use core::time::Duration;
+
+use dat_core::time::Instant;
+
+use super::Adapter;
+use super::refusals::SILENT_REPEATS;
+use crate::proto::connection::State as LinkState;
+
+/// Owner of a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    Pair(usize),
+    /// A probe of the peer of a queue pair.
+    Probe(usize),
+    Link(u32),
+}
+
+pub(super) fn after(start: Instant, period: Duration) -> Instant {
+    let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+    Instant::from_micros(start.as_micros().saturating_add(period))
+}
+
+impl Adapter {
+    pub(super) fn set_timer(&mut self, timer: Timer, old: Option<Instant>, new: Option<Instant>) {
+        if old == new {
+            return;
+        }
+        if let Some(old) = old {
+            self.timers.remove(&(old, timer));
+        }
+        if let Some(new) = new {
+            self.timers.insert((new, timer));
+        }
+    }
+
+    /// Returns when [`expire`](Self::expire) has work to do.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Does what is due by now.
+    pub(crate) fn expire(&mut self) {
+        while let Some((at, timer)) = self.timers.first().copied() {
+            if at > self.now {
+                return;
+            }
+            self.timers.pop_first();
+            match timer {
+                Timer::Link(id) => self.expire_link(id),
+                Timer::Probe(key) => self.probe(key),
+                Timer::Pair(key) => {
+                    if let Some(pair) = self.pairs.get_mut(key) {
+                        pair.timer = None;
+                        if let Some(transport) = &mut pair.transport {
+                            transport.expire(self.now);
+                        }
+                        self.after_transport(key);
+                        self.set_ready(key);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn expire_link(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.timer = None;
+            let event = link.connection.expire(self.now);
+            link.repeats = link.repeats.saturating_add(1);
+            let connects = link.connection.state() == LinkState::RequestSent;
+            // Hosts refuse only so many datagrams in a second: silence may be a refusal, too.
+            if connects && !link.is_answered && link.repeats == SILENT_REPEATS {
+                self.try_common_port(id);
+            }
+            self.link_event(id, event);
+        }
+    }
+}

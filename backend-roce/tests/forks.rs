@@ -1,0 +1,230 @@
+//! Children of `fork`: they leave the adapters of their parent alone, and keep none of its ports.
+#![cfg(all(feature = "udp", target_os = "linux"))]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use backend_roce::{RoceBackend, RoceOptions};
+use dat_core::attributes::EpAttributes;
+use dat_core::backend::{
+    Backend as _, BackendError, CompletionQueue as _, ConnectRequest, ControlEvent, DeviceFailure,
+    QueuePairRequest,
+};
+use dat_core::event::{ThreadWait, Wait as _};
+use dat_core::flags::QualityOfService;
+
+/// Set in the process that forks, to the number of its address.
+const ROLE: &str = "FORKING_PROCESS";
+
+/// A qualifier, and the port that it claims.
+const QUALIFIER: u16 = 20_003;
+
+fn address(number: u8, port: u16) -> SocketAddr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    SocketAddr::new(Ipv4Addr::new(127, 48 + number, high, low).into(), port)
+}
+
+fn open(address: SocketAddr) -> RoceBackend {
+    let mut options = RoceOptions::random().unwrap();
+    options.connections = 64;
+    options.keys = 256;
+    RoceBackend::open(address, options).unwrap_or_else(|error| panic!("{address}: {error}"))
+}
+
+/// Forks; the child runs `act` and exits, or is killed after 20 s.
+#[expect(unsafe_code, reason = "the subject of these tests")]
+fn fork(act: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: the C library keeps its heap usable in the child, and `act` takes no lock of a thread
+    // that the child does not have.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: as above; `alarm` has no other effect.
+            unsafe { libc::alarm(20) };
+            let code =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).map_or(1, |()| 0);
+            std::process::exit(code)
+        }
+        child => child,
+    }
+}
+
+#[expect(unsafe_code, reason = "the subject of these tests")]
+fn exit_status(child: libc::pid_t) -> i32 {
+    let mut status = 0;
+    // SAFETY: the status is a variable of the stack.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    status
+}
+
+/// Uses and drops an adapter in a child.
+fn use_in_child(mut device: RoceBackend, mut queue: backend_roce::RoceCompletionQueue) {
+    let state = Some(BackendError::State);
+    assert_eq!(device.create_domain().err(), state);
+    assert_eq!(device.create_completion_queue(7, 4).err(), state);
+    assert_eq!(device.listen(1, Some(20_004)).err(), state);
+    assert_eq!(device.listen(1, None).err(), state);
+    assert_eq!(queue.poll(), Err(DeviceFailure::Broken));
+    assert_eq!(device.poll_control(ThreadWait::clock()), None);
+    assert_eq!(device.next_deadline(), None);
+    assert_eq!(device.counts().packets, 0);
+    assert!(device.driver().connection_counts().is_empty());
+    let _ = device.ia_attributes();
+    let mut wait = device.wait();
+    let soon = wait.now();
+    wait.wait(Some(soon));
+    drop(wait);
+    device.destroy_completion_queue(queue);
+    drop(device);
+    // An adapter of its own works.
+    let mut own = open(address(1, 0));
+    own.create_domain().unwrap();
+    own.listen(1, None).unwrap();
+}
+
+/// A child uses and drops the adapter of its parent while threads of the parent hold its locks.
+#[test]
+fn a_child_is_refused_and_does_not_hang() {
+    let mut device = open(address(2, 0));
+    let (listener, _) = device.listen(1, Some(QUALIFIER.into())).unwrap();
+    let ends = Arc::new(AtomicBool::new(false));
+    let busy: Vec<_> = (0..2)
+        .map(|_| {
+            let (driver, ends) = (device.driver(), Arc::clone(&ends));
+            std::thread::spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    let _ = driver.connection_counts();
+                }
+            })
+        })
+        .collect();
+    let mut queue = Some(device.create_completion_queue(0, 4).unwrap());
+    let mut device = Some(device);
+    for _ in 0..20 {
+        let child = fork(|| use_in_child(device.take().unwrap(), queue.take().unwrap()));
+        assert_eq!(exit_status(child), 0);
+    }
+    ends.store(true, Ordering::Relaxed);
+    for thread in busy {
+        thread.join().unwrap();
+    }
+    // The parent has lost nothing.
+    let mut device = device.unwrap();
+    assert!(UdpSocket::bind(address(2, QUALIFIER)).is_err());
+    device.stop_listening(listener);
+    UdpSocket::bind(address(2, QUALIFIER)).expect("the port is free again");
+    device.create_domain().unwrap();
+}
+
+/// The process that forks: it connects, and its child drops the adapter and then waits.
+fn forking_process(target: &str) -> ! {
+    let target: SocketAddr = target.parse().unwrap();
+    let mut device = open(address(3, 0));
+    println!(
+        "at {}",
+        device.ia_attributes().ia_address.socket_address().unwrap()
+    );
+    let domain = device.create_domain().unwrap();
+    let queue = device.create_completion_queue(0, 64).unwrap();
+    let mut request = QueuePairRequest::new(1, domain, EpAttributes::DEFAULT);
+    request.request_queue = Some(0);
+    request.receive_queue = Some(0);
+    let pair = device.create_queue_pair(&request).unwrap();
+    device.listen(1, Some(QUALIFIER.into())).unwrap();
+    let request = ConnectRequest {
+        address: target.into(),
+        qualifier: QUALIFIER.into(),
+        private_data: &[],
+        quality: QualityOfService::BEST_EFFORT,
+    };
+    device.connect(pair.key, &request).unwrap();
+    loop {
+        let event = device.poll_control(ThreadWait::clock());
+        if matches!(event, Some(ControlEvent::Established { .. })) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut objects = Some((device, queue, pair));
+    let child = fork(|| {
+        let (mut device, queue, pair) = objects.take().unwrap();
+        device.disconnect(pair.key, dat_core::backend::DisconnectMode::Abrupt);
+        device.destroy_queue_pair(pair.key, pair.send, pair.receive);
+        use_in_child(device, queue);
+        println!("dropped");
+        std::io::stdout().flush().unwrap();
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        println!("bye");
+    });
+    exit_status(child);
+    std::process::exit(1)
+}
+
+/// A child drops the adapter silently; with the parent gone, the ports are free while the child
+/// lives.
+#[test]
+fn the_end_of_the_parent_frees_its_ports() {
+    if let Ok(target) = std::env::var(ROLE) {
+        forking_process(&target);
+    }
+    let mut device = open(address(4, 0));
+    let here = device.ia_attributes().ia_address.socket_address().unwrap();
+    device.listen(1, Some(QUALIFIER.into())).unwrap();
+    let domain = device.create_domain().unwrap();
+    let _queue = device.create_completion_queue(0, 64).unwrap();
+    let mut request = QueuePairRequest::new(1, domain, EpAttributes::DEFAULT);
+    request.request_queue = Some(0);
+    request.receive_queue = Some(0);
+    let pair = device.create_queue_pair(&request).unwrap();
+    let mut parent = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "the_end_of_the_parent_frees_its_ports",
+            "--nocapture",
+        ])
+        .env(ROLE, here.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
+    let mut line = |wanted: &str| {
+        let found = lines.by_ref().find_map(|line| {
+            let line = line.unwrap();
+            Some(line.split_once(wanted)?.1.to_owned())
+        });
+        found.unwrap_or_else(|| panic!("no line with {wanted}"))
+    };
+    let there: SocketAddr = line("at ").parse().unwrap();
+    let mut pending = Some(pair.key);
+    loop {
+        match device.poll_control(ThreadWait::clock()) {
+            Some(ControlEvent::ConnectionRequest { request, .. }) => {
+                device
+                    .accept(request, pending.take().unwrap(), &[])
+                    .unwrap();
+            }
+            Some(ControlEvent::Established { .. }) => break,
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    line("dropped");
+    let until = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < until {
+        assert_eq!(device.poll_control(ThreadWait::clock()), None);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let taken = |port| UdpSocket::bind(SocketAddr::new(there.ip(), port)).is_err();
+    assert!(taken(there.port()) && taken(QUALIFIER));
+    let mut stdin = parent.stdin.take().unwrap();
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    assert!(!taken(there.port()) && !taken(QUALIFIER));
+    // The child is still there, and ends by itself.
+    stdin.write_all(b"\n").unwrap();
+    line("bye");
+}
