@@ -77,7 +77,7 @@ pub(crate) fn remove(socket: RawFd) {
 
 /// Replaces the sockets of the parent.
 ///
-/// Their numbers stay in use, so that whoever closes them in the child closes nothing else.
+/// Their numbers stay in use. A close of one of them in the child then closes no other file.
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     for slot in &OPEN {

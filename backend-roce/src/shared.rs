@@ -366,18 +366,18 @@ impl Shared {
         }
     }
 
-    /// Takes the datagrams that hosts of peers refused.
-    fn take_refusals(&self) {
+    /// Takes the reports of datagrams that were not delivered.
+    fn take_undelivered(&self) {
         if self.is_forked() {
             return;
         }
         let mut refused = [0; REFUSED];
         for _ in 0..BURSTS {
-            let Some(length) = self.port.refused(&mut refused) else {
+            let Some((length, reason)) = self.port.undelivered(&mut refused) else {
                 return;
             };
             let datagram = refused.get(..length).unwrap_or_default();
-            self.enter(|adapter| adapter.refused(datagram));
+            self.enter(|adapter| adapter.not_delivered(datagram, reason));
         }
     }
 
@@ -386,7 +386,7 @@ impl Shared {
     /// Returns true if more is to be done at once.
     pub(crate) fn drive(&self) -> bool {
         let bursts = self.take_packets();
-        self.take_refusals();
+        self.take_undelivered();
         self.enter(Adapter::expire);
         let all_sent = self.flush();
         bursts == Bursts::Some || !all_sent

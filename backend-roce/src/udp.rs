@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::{PoisonError, RwLock};
 use std::thread::JoinHandle;
 
@@ -17,7 +17,7 @@ use dat_core::time::Instant;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use nix::sys::signal::{SigSet, SigmaskHow};
-use nix::sys::socket::{MsgFlags, recv};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
 use crate::adapter::Adapter;
@@ -25,7 +25,7 @@ use crate::address::representative;
 use crate::backend::RoceBackend;
 use crate::forks;
 use crate::options::RoceOptions;
-use crate::port::{Arrival, ClaimError, Port, RUN_PACKETS_MAX, Route};
+use crate::port::{Arrival, ClaimError, Port, RUN_PACKETS_MAX, Route, Undelivered};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
 use crate::proto::packet::UDP_PORT;
@@ -34,6 +34,9 @@ use crate::shared::Shared;
 /// The token of the waker; sockets need none of their own, since all are read.
 const SOCKETS: Token = Token(0);
 const WAKER: Token = Token(1);
+
+/// Bytes of the system's messages with a report: the error, the flow and the class of the datagram.
+const CONTROL: usize = 512;
 
 /// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
 const LINGER: Duration = Duration::from_millis(300);
@@ -159,6 +162,27 @@ fn is_report(error: &io::Error) -> bool {
             | io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
     )
+}
+
+/// Reads the report of an earlier datagram, and writes the beginning of the datagram.
+fn report(socket: RawFd, buffer: &mut [u8]) -> nix::Result<(usize, Undelivered)> {
+    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+    let mut control = Vec::with_capacity(CONTROL);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let received = recvmsg::<()>(socket, &mut parts, Some(&mut control), flags)?;
+    // Without a reason, the request is tried again as after a refusal.
+    let error = received.cmsgs().ok().and_then(|mut all| {
+        all.find_map(|message| match message {
+            ControlMessageOwned::Ipv4RecvErr(error, _)
+            | ControlMessageOwned::Ipv6RecvErr(error, _) => Some(error.ee_errno),
+            _ => None,
+        })
+    });
+    let reason = match error.map(u32::cast_signed) {
+        Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN) => Undelivered::NoHost,
+        _ => Undelivered::NoPort,
+    };
+    Ok((received.bytes, reason))
 }
 
 impl Port for UdpPort {
@@ -289,11 +313,12 @@ impl Port for UdpPort {
         None
     }
 
-    fn refused(&self, buffer: &mut [u8]) -> Option<usize> {
-        let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-        self.sockets()
+    fn undelivered(&self, buffer: &mut [u8]) -> Option<(usize, Undelivered)> {
+        let sockets = self.sockets();
+        let mut reports = sockets
             .iter()
-            .find_map(|socket| recv(socket.io.as_raw_fd(), buffer, flags).ok())
+            .map(|socket| report(socket.io.as_raw_fd(), buffer));
+        reports.find_map(Result::ok)
     }
 }
 

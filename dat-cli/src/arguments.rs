@@ -98,8 +98,8 @@ pub(crate) struct RegistryArguments {
     #[cfg(unix)]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["library", "thread_safe"])]
     pub(crate) check: Option<Option<PathBuf>>,
-    /// What a process of ours is started with to load one library and open its device: where the
-    /// result goes, and the line
+    /// Load the library of a line and open its device, in a process started for it: file of the
+    /// result, and the fields of the line
     #[cfg(unix)]
     #[arg(long, hide = true, num_args = 6, allow_hyphen_values = true)]
     pub(crate) look: Option<Vec<OsString>>,

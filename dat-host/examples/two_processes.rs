@@ -31,9 +31,11 @@ fn serve(address: &str) -> Result<()> {
 
 fn ask(peer: &str) -> Result<()> {
     let zone = Adapter::open("roce://127.0.0.1")?.zone()?;
-    let server = zone.connect(peer).wait()?;
-    let told = server.recv(zone.buffer(RemoteSlice::ENCODED)?).wait()?;
-    let remote = RemoteSlice::from_bytes(&told.memory)?;
+    // The receive is there before the server can send.
+    let endpoint = zone.endpoint(None)?;
+    let told = endpoint.recv(zone.buffer(RemoteSlice::ENCODED)?);
+    let server = zone.connect(peer).start_on(endpoint).wait()?;
+    let remote = RemoteSlice::from_bytes(&told.wait()?.memory)?;
     let bytes = server
         .read(remote, zone.buffer(remote.len() as usize)?)
         .wait()?;

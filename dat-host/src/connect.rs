@@ -99,7 +99,8 @@ impl Connecting {
 
     /// Starts the connection at once; the future only waits for its end.
     ///
-    /// Names that are not numeric addresses are resolved first, which blocks.
+    /// Names that are not numeric addresses are resolved first, which blocks. The future returns the
+    /// error of a peer that is malformed or unknown. A listener learns nothing of such an attempt.
     pub fn start(self) -> Connect {
         let core = Arc::clone(self.zone.domain.core());
         Connect {

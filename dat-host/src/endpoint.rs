@@ -215,7 +215,8 @@ impl Endpoint {
 
     /// Receives the next message into the memory.
     ///
-    /// Post receives before the peer sends: a sender waits for them, but not with every device.
+    /// A sender waits for a receive on `mock://`, `roce://` and `verbs://`; with another backend it
+    /// may fail.
     /// [`Zone::endpoint`] makes an endpoint to post them before there is a connection.
     ///
     /// A peer that vanishes is noticed only by a Send, Write or Read in flight, so the future may

@@ -82,7 +82,8 @@ impl Listener {
 
     /// Returns the next connection request.
     ///
-    /// Dropping the future loses no request.
+    /// It waits as long as no request comes. `wait_timeout` ends a wait for an attempt that may have
+    /// failed. Dropping the future loses no request.
     ///
     /// # Errors
     /// [`Closed`](Error::Closed): the adapter was closed.

@@ -14,7 +14,10 @@ pub(crate) fn open(name: &str) -> Result<(VerbsBackend, Ringing)> {
         name: name.to_owned(),
         cause,
     };
-    let backend = VerbsBackend::open(name, VerbsOptions::default()).map_err(failed)?;
+    // For ever: a sender waits for a receive, as on the networks of this process.
+    let mut options = VerbsOptions::default();
+    options.not_ready_retries = 7;
+    let backend = VerbsBackend::open(name, options).map_err(failed)?;
     let device = Ringing::default();
     backend.on_event(device.ring()).map_err(failed)?;
     Ok((backend, device))

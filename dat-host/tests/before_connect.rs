@@ -26,7 +26,6 @@ fn endpoint(zone: &Zone) -> Endpoint {
     zone.endpoint(None).unwrap()
 }
 
-/// Spec: EPV-01
 #[test]
 fn receives_are_posted_before_the_connection() {
     let pair = Pair::new();
@@ -86,7 +85,6 @@ fn endpoints_of_other_adapters_are_refused() {
     assert_eq!(far.ended().wait(), ConnectionEventKind::Disconnected);
 }
 
-/// Spec: RMB-45
 #[test]
 fn a_zone_window_is_open_to_the_peers_of_its_zone_only() {
     let pair = Pair::new();

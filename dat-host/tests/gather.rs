@@ -38,7 +38,6 @@ fn joined(gather: Gather<Buffer>) -> Vec<u8> {
     parts.join(&b'|')
 }
 
-/// Spec: EPS-01, EPV-01, EPW-01, EPB-01
 #[test]
 fn an_operation_moves_all_pieces_in_order() {
     let pair = Pair::new();
@@ -48,7 +47,7 @@ fn an_operation_moves_all_pieces_in_order() {
     let window = window.wait().unwrap();
     let remote = window.remote();
 
-    // Into pieces of 4 bytes, of which the last ones stay empty.
+    // Into pieces of 4 bytes. The last ones stay empty.
     let space = || Gather::new(pair.far.buffers(3, 4).unwrap()).unwrap();
     let receive = far.recv(space());
     let sent = near.send(copies(&pair.near, &[b"a", b"", b"bcde"]));

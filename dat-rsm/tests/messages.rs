@@ -144,8 +144,8 @@ impl Pair {
     }
 }
 
-/// A message of which the device never tells holds up those behind it for 50 milliseconds; then its
-/// link is made anew.
+/// A message that the device never completes delays later ones by 50 milliseconds. Then its link is
+/// made anew.
 ///
 /// Spec: RSMBR-09, RSMSG-05
 #[test]

@@ -76,8 +76,8 @@ fn completions_are_lost_delayed_duplicated_and_reordered() {
     }
 }
 
-/// What a fault tells twice, or late, has a place of its own: a queue that is as deep as what was
-/// posted holds the rest as well.
+/// Late and repeated completions of a fault take no room of a queue: one that is as deep as the
+/// posts holds the other completions.
 ///
 /// Spec: DTO-13
 #[test]

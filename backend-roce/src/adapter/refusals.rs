@@ -1,6 +1,7 @@
 //! Requests to connect that the peer's host refuses, or that a port does not answer.
 
 use super::Adapter;
+use crate::port::Undelivered;
 use crate::proto::PathMtu;
 use crate::proto::connection::{
     Answered, Connection, ConnectionEvent, ConnectionOptions, Ids, Information, PrivateData,
@@ -24,10 +25,10 @@ const NOBODY: Reject = Reject {
 };
 
 impl Adapter {
-    /// Fails an attempt whose request was refused by the peer's host, or tries another port.
+    /// Fails an attempt whose request was not delivered, or tries another port.
     ///
-    /// `datagram` is the beginning of the refused one.
-    pub(crate) fn refused(&mut self, datagram: &[u8]) {
+    /// `datagram` is the beginning of the request.
+    pub(crate) fn not_delivered(&mut self, datagram: &[u8], reason: Undelivered) {
         // Behind BTH, DETH and the header of the MAD, which has the transaction id.
         const OFFSET: usize = 44;
         const TRANSACTION: usize = 28;
@@ -47,13 +48,16 @@ impl Adapter {
         if !connects || !is_current || link.is_answered {
             return;
         }
-        if !self.try_common_port(id) {
-            let transaction = self.random.next();
-            if let Some(link) = self.links.get_mut(id) {
-                link.connection.disconnect(transaction, false, self.now);
-            }
-            self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
+        let failure = match reason {
+            Undelivered::NoPort if self.try_common_port(id) => return,
+            Undelivered::NoPort => ConnectionEvent::Rejected(NOBODY),
+            Undelivered::NoHost => ConnectionEvent::Unreachable,
+        };
+        let transaction = self.random.next();
+        if let Some(link) = self.links.get_mut(id) {
+            link.connection.disconnect(transaction, false, self.now);
         }
+        self.link_event(id, Some(failure));
     }
 
     /// Proposes the smaller path MTU that a refusal names (ROCE-182); false if it names none.

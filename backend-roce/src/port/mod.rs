@@ -48,6 +48,15 @@ pub struct Route {
     pub mtu: PathMtu,
 }
 
+/// Reason why a datagram was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undelivered {
+    /// The peer's host has no socket at the port.
+    NoPort,
+    /// The peer's host cannot be reached.
+    NoHost,
+}
+
 /// A way for datagrams. All calls return at once.
 pub trait Port: Send + Sync {
     /// Returns the address, and the UDP port that connections of this side are made from.
@@ -84,10 +93,10 @@ pub trait Port: Send + Sync {
     /// (ROCE-42).
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival>;
 
-    /// Writes the beginning of a datagram that the peer's host refused into `buffer`.
+    /// Writes the beginning of a datagram that could not be delivered into `buffer`.
     ///
-    /// Returns its length; `None` if none was refused (ROCE-54).
-    fn refused(&self, buffer: &mut [u8]) -> Option<usize> {
+    /// Returns its length and the reason; `None` if there is none (ROCE-54).
+    fn undelivered(&self, buffer: &mut [u8]) -> Option<(usize, Undelivered)> {
         let _ = buffer;
         None
     }

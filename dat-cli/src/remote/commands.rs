@@ -17,7 +17,7 @@ use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::host_adapter;
 use super::load::RemoteLoad;
 use super::open_adapter::{OpenAdapter, Waiting};
-use super::protocol::{MOST_DEPTH, Refusal, is_plain_name};
+use super::protocol::{MOST_DEPTH, Refusal, Work, is_plain_name};
 use super::server::{Notice, Server, Terms};
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
@@ -543,12 +543,19 @@ pub(crate) fn serve<T: Transport>(
 
 fn say(notice: &Notice, output: &mut Output) {
     match notice {
-        Notice::Accepted(request) => output.line(format_args!(
-            "{FAINT}a client: {:?}, {} of {}{FAINT:#}",
-            request.work,
-            counted(request.depth.into(), "slot"),
-            size(request.size.into())
-        )),
+        Notice::Accepted(request) => {
+            let work = match request.work {
+                Work::Copy { length } => format!("copies a file of {}", size(length)),
+                Work::Write => "writes".into(),
+                Work::Read => "reads".into(),
+                Work::Echo => "sends messages".into(),
+            };
+            output.line(format_args!(
+                "{FAINT}a client {work}, {} of {}{FAINT:#}",
+                counted(request.depth.into(), "slot"),
+                size(request.size.into())
+            ));
+        }
         Notice::Rejected(refusal) => output.line(format_args!("rejected: {}", refusal.why())),
         Notice::Refused(refusal) => output.line(format_args!("refused: {}", refusal.why())),
         Notice::Stored(name, length) => {

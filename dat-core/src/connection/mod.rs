@@ -1,5 +1,26 @@
 //! Service points and connection requests.
 
+/// Lets the service points of a table be found by their qualifiers.
+macro_rules! keyed_by_qualifier {
+    ($slot:ty) => {
+        impl crate::storage::Keyed for $slot {
+            fn key(&self) -> Option<u64> {
+                (!self.id.is_null()).then_some(self.qualifier)
+            }
+
+            #[cfg(feature = "std")]
+            fn links(&self) -> &crate::storage::KeyLinks {
+                &self.links
+            }
+
+            #[cfg(feature = "std")]
+            fn links_mut(&mut self) -> &mut crate::storage::KeyLinks {
+                &mut self.links
+            }
+        }
+    };
+}
+
 mod cr;
 mod incoming;
 mod psp;

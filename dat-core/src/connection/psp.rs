@@ -6,7 +6,7 @@ use crate::event::backend_refused;
 use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{EvdId, Handle, PspId, next_generation};
-use crate::storage::{Index, KeyLinks, Keyed, vacant};
+use crate::storage::{Index, KeyLinks, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one public service point; protected by the control lock.
@@ -36,21 +36,7 @@ impl PspSlot {
     };
 }
 
-impl Keyed for PspSlot {
-    fn key(&self) -> Option<u64> {
-        (!self.id.is_null()).then_some(self.qualifier)
-    }
-
-    #[cfg(feature = "std")]
-    fn links(&self) -> &KeyLinks {
-        &self.links
-    }
-
-    #[cfg(feature = "std")]
-    fn links_mut(&mut self) -> &mut KeyLinks {
-        &mut self.links
-    }
-}
+keyed_by_qualifier!(PspSlot);
 
 /// Result of [`Ia::psp_query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

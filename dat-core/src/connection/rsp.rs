@@ -6,7 +6,7 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EpCreator, EvdFlags, RspFields, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
-use crate::storage::{Index, KeyLinks, Keyed, vacant};
+use crate::storage::{Index, KeyLinks, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one reserved service point; protected by the control lock.
@@ -37,21 +37,7 @@ impl RspSlot {
     };
 }
 
-impl Keyed for RspSlot {
-    fn key(&self) -> Option<u64> {
-        (!self.id.is_null()).then_some(self.qualifier)
-    }
-
-    #[cfg(feature = "std")]
-    fn links(&self) -> &KeyLinks {
-        &self.links
-    }
-
-    #[cfg(feature = "std")]
-    fn links_mut(&mut self) -> &mut KeyLinks {
-        &mut self.links
-    }
-}
+keyed_by_qualifier!(RspSlot);
 
 /// Result of [`Ia::rsp_query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,8 @@ use network::RoceBed;
 
 #[path = "roce_bed/adapters.rs"]
 mod adapters;
+#[path = "roce_bed/connections.rs"]
+mod connections;
 #[path = "roce_bed/crowd.rs"]
 mod crowd;
 mod exceptions;
@@ -13,6 +15,8 @@ mod exceptions;
 mod lossy;
 #[path = "roce_bed/network.rs"]
 mod network;
+#[path = "roce_bed/node.rs"]
+mod node;
 #[path = "roce_bed/shared_buffers.rs"]
 mod shared_buffers;
 

@@ -298,6 +298,8 @@ fn build(workspace: &Workspace, split: bool) -> Result<PathBuf> {
     let _flags = shell.push_env("RUSTFLAGS", "--cfg loom");
     // The checker gives each thread a small stack, and code without optimization needs a large one.
     let _optimized = shell.push_env("CARGO_PROFILE_TEST_OPT_LEVEL", "1");
+    // Code in many units is inlined less, and needs a larger one, too.
+    let _whole = shell.push_env("CARGO_INCREMENTAL", "0");
     let target = workspace.target().join("loom");
     let more: &[&str] = if split { &["--cfg", "split64"] } else { &[] };
     let messages = cmd!(

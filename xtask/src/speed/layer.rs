@@ -63,7 +63,7 @@ struct Bed<'a> {
 impl<'a> Bed<'a> {
     fn new(workspace: &'a Workspace) -> Result<Self> {
         let shell = &workspace.shell;
-        packages::install_for(shell, ["libdapl-dev", "valgrind"])?;
+        packages::install_for(shell, ["/usr/include/dat2/udat.h", "valgrind"])?;
         cmd!(
             shell,
             "cargo build --quiet --release --package dat-provider --features verbs"

@@ -230,7 +230,7 @@ rping
             ("timeout = 60", "timeout = -1"),
             ("timeout = 60", "timeout = 60\n#: memory = true"),
             (", target = { test = \"verbs\" }", ""),
-            ("test =", "example ="),
+            ("test =", "bench ="),
         ] {
             let script = SCRIPT.replace(old, new);
             assert!(Job::parse("one", script).is_err(), "{old:?} -> {new:?}");

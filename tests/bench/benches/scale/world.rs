@@ -201,7 +201,7 @@ impl Side {
 
 /// Number of idle objects of other kinds for one service point of either kind.
 const HALF: usize = 2;
-/// As `HALF`, for one object of the other kinds of which there are fewer.
+/// Number of idle objects of other kinds for one object of the rarer kinds.
 const TENTH: usize = 10;
 /// Receives of each shared queue.
 pub(crate) const SHARED_RECEIVES: i32 = 8;

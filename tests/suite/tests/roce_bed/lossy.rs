@@ -12,8 +12,8 @@ use dat_core::memory::Region;
 use dat_tests::fixture::Testbed as _;
 use fastrand::Rng;
 
-use crate::adapters::{Node, join};
 use crate::network::{Faults, RoceBed};
+use crate::node::{Node, join};
 
 /// Operations of each side that are under way at a time.
 const LANES: usize = 8;

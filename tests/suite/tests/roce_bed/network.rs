@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::exceptions::exceptions;
-use backend_roce::port::{Arrival, ClaimError, Port, Route};
+use backend_roce::port::{Arrival, ClaimError, Port, Route, Undelivered};
 use backend_roce::proto::PathMtu;
 use backend_roce::proto::icrc::Flow;
 use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
@@ -29,6 +29,13 @@ struct Datagrams {
     segment: usize,
 }
 
+/// Datagrams for an adapter, and the beginnings of its own that were not delivered.
+#[derive(Default)]
+struct Inbox {
+    arrived: VecDeque<Datagrams>,
+    undelivered: VecDeque<(Vec<u8>, Undelivered)>,
+}
+
 /// The wire: datagrams on their way, and the owner of each socket address.
 #[derive(Default)]
 struct Wire {
@@ -46,8 +53,8 @@ struct Wire {
     buffers: Option<Buffers>,
     /// Loses, repeats, reorders and damages packets; they are then not in the log.
     faults: Option<Faults>,
-    /// Datagrams that have arrived, and the beginnings of refused ones, by adapter.
-    inboxes: Vec<(VecDeque<Datagrams>, VecDeque<Vec<u8>>)>,
+    /// By adapter.
+    inboxes: Vec<Inbox>,
 }
 
 /// Socket buffers, with the room that Linux counts for a packet.
@@ -182,11 +189,19 @@ impl Wire {
             return true;
         }
         if let Some(owner) = self.owners.get(&destination) {
-            self.inboxes[*owner].0.push_back(datagrams);
+            self.inboxes[*owner].arrived.push_back(datagrams);
         } else if let Some(owner) = self.owners.get(&source) {
             let quoted = datagrams.packets.len().min(64);
             let quoted = datagrams.packets[..quoted].to_vec();
-            self.inboxes[*owner].1.push_back(quoted);
+            let is_host = self
+                .owners
+                .keys()
+                .any(|owned| owned.ip() == destination.ip());
+            let reason = match is_host {
+                true => Undelivered::NoPort,
+                false => Undelivered::NoHost,
+            };
+            self.inboxes[*owner].undelivered.push_back((quoted, reason));
         }
         true
     }
@@ -255,7 +270,7 @@ impl Port for SimulatedPort {
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
-        let arrived = lock(&self.wire).inboxes[self.number].0.pop_front()?;
+        let arrived = lock(&self.wire).inboxes[self.number].arrived.pop_front()?;
         let length = arrived.packets.len();
         buffer[..length].copy_from_slice(&arrived.packets);
         Some(Arrival {
@@ -265,10 +280,12 @@ impl Port for SimulatedPort {
         })
     }
 
-    fn refused(&self, buffer: &mut [u8]) -> Option<usize> {
-        let quoted = lock(&self.wire).inboxes[self.number].1.pop_front()?;
+    fn undelivered(&self, buffer: &mut [u8]) -> Option<(usize, Undelivered)> {
+        let (quoted, reason) = lock(&self.wire).inboxes[self.number]
+            .undelivered
+            .pop_front()?;
         buffer[..quoted.len()].copy_from_slice(&quoted);
-        Some(quoted.len())
+        Some((quoted.len(), reason))
     }
 }
 
