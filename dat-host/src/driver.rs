@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, ThreadId};
+
+use dat_core::event::Wait;
 
 use crate::core::{Core, Pass};
 use crate::error::{Error, Result};
@@ -113,6 +116,121 @@ impl Driver {
                 }
             }
             core.pass();
+        }
+    }
+
+    /// Drives the adapter on this thread until `future` is ready, then closes the adapter.
+    ///
+    /// The thread sleeps in `wait`, the sleeper of the device. So what `future` waits for ends
+    /// without a switch to another thread, which costs more than a short message. Waits of other
+    /// threads only wait for their own operation. A device with a sleeper needs no
+    /// [ring](crate::Ringing::ring).
+    ///
+    /// ```no_run
+    /// use backend_roce::{RoceBackend, RoceOptions};
+    /// use dat_host::{Error, Options, Ringing};
+    ///
+    /// # fn main() -> dat_host::Result<()> {
+    /// # let address = ([127, 0, 0, 1], 0).into();
+    /// # let options = RoceOptions::random().map_err(Error::System)?;
+    /// let backend = RoceBackend::open(address, options).map_err(Error::System)?;
+    /// let mut wait = backend.wait();
+    /// let (adapter, driver) = Options::new().open_backend_driven(backend, Ringing::default())?;
+    /// let zone = adapter.zone()?;
+    /// let listener = zone.listen(7174)?;
+    /// driver.block_on(&mut wait, async {
+    ///     let endpoint = listener.next().await?.accept().await?;
+    ///     loop {
+    ///         let message = endpoint.recv(zone.buffer(64)?).await?;
+    ///         endpoint.send(message.memory).await?;
+    ///     }
+    /// })
+    /// # }
+    /// ```
+    pub fn block_on<F: Future>(self, wait: &mut dyn Wait, future: F) -> F::Output {
+        let sleeper = wait.waker();
+        wait.begin();
+        self.run(sleeper, future, |core, waker, woken| {
+            core.enlist(waker);
+            if let Pass::Idle(next) = core.pass()
+                && !woken.is_set()
+            {
+                // An interrupted sleep is short, no more.
+                let _reason = wait.wait(next);
+            }
+        })
+    }
+
+    /// As [`block_on`](Self::block_on), without sleeping.
+    ///
+    /// `idle` runs after each look that finds nothing; it may yield the processor.
+    pub fn poll_until<F: Future>(self, future: F, mut idle: impl FnMut()) -> F::Output {
+        let mut looks = 0;
+        self.run(Waker::noop().clone(), future, |core, _, _| {
+            looks += 1;
+            // Connection events need the whole pass; completions, which are frequent, do not.
+            if looks == LOOKS {
+                looks = 0;
+                core.pass();
+            } else if !core.dispatch() {
+                idle();
+            }
+        })
+    }
+
+    /// Polls `future` when it is woken, and calls `look` for events after each poll, until it is
+    /// ready.
+    fn run<F: Future>(
+        self,
+        sleeper: Waker,
+        future: F,
+        mut look: impl FnMut(&Core, &Waker, &Woken),
+    ) -> F::Output {
+        let core = &self.0.0;
+        let current = thread::current().id();
+        core.thread.get_or_init(|| current);
+        let woken = Arc::new(Woken {
+            is_set: AtomicBool::new(true),
+            thread: current,
+            sleeper,
+        });
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        loop {
+            if woken.is_set.swap(false, Ordering::AcqRel)
+                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+            {
+                return output;
+            }
+            look(core, &waker, &woken);
+        }
+    }
+}
+
+/// Notes that the future of [`Driver::run`] was woken.
+struct Woken {
+    is_set: AtomicBool,
+    /// The thread that polls the future, which need not be woken by itself.
+    thread: ThreadId,
+    sleeper: Waker,
+}
+
+impl Woken {
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_set.store(true, Ordering::Release);
+        if thread::current().id() != self.thread {
+            self.sleeper.wake_by_ref();
         }
     }
 }

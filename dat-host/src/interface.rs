@@ -78,6 +78,7 @@ interface! {
     ) -> Result<u32>;
     fn cno_create(agent: Option<dat_core::event::ProxyAgent>) -> Result<CnoId>;
     fn evd_create(min_qlen: i32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId>;
+    fn evd_modify_cno(evd: EvdId, cno: Option<CnoId>) -> Result<()>;
     fn evd_resize(evd: EvdId, min_qlen: i32) -> Result<()>;
     fn evd_free(evd: EvdId) -> Result<()>;
     fn evd_dequeue(evd: EvdId) -> Result<Event>;
