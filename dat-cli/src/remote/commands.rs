@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::both;
 use super::client::ServerAddress;
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
-use super::host_adapter;
+use super::host_adapter::{self, Drive};
 use super::load::RemoteLoad;
 use super::open_adapter::{OpenAdapter, Waiting};
 use super::protocol::{MOST_DEPTH, Refusal, Work, is_plain_name};
@@ -96,8 +96,9 @@ fn with_server<T: Transport, A, R>(
     let device = T::choose(arguments.device.as_deref(), None)?;
     let address = first_address::<T>(&device)?;
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-    let (of_server, _) = host_adapter::open::<T>(&device, waiting)?;
-    let mut server = Server::new(of_server.clone(), memory, Terms::default());
+    let (opened, _) = Drive::open::<T>(&device, waiting)?;
+    let of_server = opened.0.clone();
+    let mut server = Server::new(opened, memory, Terms::default());
     let qualifier = server.listen(None, None)?;
     let mut client = open(&device, waiting)?;
     let stop = AtomicBool::new(false);
@@ -217,7 +218,7 @@ pub(crate) fn copy<T: Transport>(
         &arguments.device,
         memory,
         files,
-        |device, waiting| Ok(host_adapter::open::<T>(device, waiting)?.0),
+        host_adapter::open::<T>,
         |adapter, server, device| {
             let read = |buffer: &mut [u8]| {
                 let count = fill(&mut file, buffer).map_err(unreadable)?;
@@ -480,12 +481,12 @@ pub(crate) fn serve<T: Transport>(
         )
     })?;
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
-    let (adapter, counters) = host_adapter::open::<T>(&device, waiting(arguments.waiting))?;
+    let (opened, counters) = Drive::open::<T>(&device, waiting(arguments.waiting))?;
     let counters = arguments
         .stats
         .then(|| counters.ok_or_else(|| without_counters("--stats")))
         .transpose()?;
-    let mut server = Server::new(adapter, memory, terms);
+    let mut server = Server::new(opened, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
     let addresses: Vec<String> = match arguments.listen {
         Some(address) => vec![address.to_string()],

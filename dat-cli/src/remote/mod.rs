@@ -12,6 +12,7 @@ mod budget;
 mod client;
 mod commands;
 pub(crate) mod device;
+mod echo;
 mod file_store;
 mod host_adapter;
 mod load;

@@ -1,4 +1,4 @@
-//! A server: one thread that admits clients, and one for each client.
+//! A server: one thread that drives the adapter, one that admits clients, and one for each client.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -8,9 +8,13 @@ use std::time::{Duration, Instant};
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
 use dat_host::{Adapter, Error, Listener};
+use futures::StreamExt;
+use futures::channel::mpsc::{self, UnboundedSender};
 
 use super::budget::{Budget, Demand};
+use super::echo::Task;
 use super::file_store::FileStore;
+use super::host_adapter::Drive;
 use super::protocol::{Challenge, Refusal, Request, encode_rejection};
 use super::session::{self, Needs, TICK};
 use super::token::Guard;
@@ -93,6 +97,7 @@ impl Shared<'_> {
 /// A server on an open adapter.
 pub(crate) struct Server {
     adapter: Adapter,
+    drive: Drive,
     listener: Option<Listener>,
     budget: Budget,
     terms: Terms,
@@ -101,9 +106,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(adapter: Adapter, memory: usize, terms: Terms) -> Self {
+    pub(crate) fn new((adapter, drive): (Adapter, Drive), memory: usize, terms: Terms) -> Self {
         Self {
             adapter,
+            drive,
             listener: None,
             budget: Budget::new(memory),
             terms,
@@ -129,14 +135,19 @@ impl Server {
 
     /// Serves until `stop` returns true, then disconnects all clients.
     ///
+    /// The calling thread drives the adapter meanwhile.
+    ///
     /// # Errors
     /// - Operation: the adapter failed. Errors of clients are not errors of the server.
     pub(crate) fn run(
-        &mut self,
+        self,
         files: &dyn FileStore,
         stop: &(dyn Fn() -> bool + Sync),
         tell: &mut (dyn FnMut(Notice) + Send),
     ) -> Result<()> {
+        let Some(listener) = self.listener else {
+            return Ok(());
+        };
         let shared = Shared {
             adapter: &self.adapter,
             files,
@@ -146,30 +157,48 @@ impl Server {
             tell: Mutex::new(tell),
             budget: &self.budget,
         };
-        let (only, guard) = (self.only, &mut self.terms.guard);
-        let Some(listener) = &self.listener else {
-            return Ok(());
-        };
+        let (shared, only, guard) = (&shared, self.only, self.terms.guard);
+        let (tasks, begun) = mpsc::unbounded();
         thread::scope(|scope| {
-            while !stop() {
-                match listener.next().wait_timeout(TICK) {
-                    Ok(Ok(arrived)) => arrive(&shared, scope, only, guard, arrived),
-                    Ok(Err(error @ Error::Closed)) if !stop() => {
-                        return Err(Failure::operation("serving failed", error));
-                    }
-                    // The client has given up, or there is none.
-                    Ok(Err(_)) | Err(_) => {}
-                }
-            }
-            Ok(())
+            let admitting = scope.spawn(move || admit_all(shared, scope, &tasks, &listener, only, guard));
+            // Ends when no thread is left that could begin a task.
+            self.drive.run(begun.for_each_concurrent(None, |task| task));
+            let admitted = admitting.join();
+            admitted.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
+}
+
+/// Admits clients until the server ends.
+///
+/// # Errors
+/// - Operation: the adapter failed.
+fn admit_all<'scope>(
+    shared: &'scope Shared<'_>,
+    scope: &'scope Scope<'scope, '_>,
+    tasks: &UnboundedSender<Task>,
+    listener: &Listener,
+    only: Option<IpAddr>,
+    mut guard: Option<Guard>,
+) -> Result<()> {
+    while !(shared.stop)() {
+        match listener.next().wait_timeout(TICK) {
+            Ok(Ok(arrived)) => arrive(shared, scope, tasks, only, &mut guard, arrived),
+            Ok(Err(error @ Error::Closed)) if !(shared.stop)() => {
+                return Err(Failure::operation("serving failed", error));
+            }
+            // The client has given up, or there is none.
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Starts the session of a client, or rejects the client.
 fn arrive<'scope>(
     shared: &'scope Shared<'_>,
     scope: &'scope Scope<'scope, '_>,
+    tasks: &UnboundedSender<Task>,
     only: Option<IpAddr>,
     guard: &mut Option<Guard>,
     arrived: dat_host::Request,
@@ -188,8 +217,9 @@ fn arrive<'scope>(
     });
     match admitted {
         Ok((request, share)) => {
+            let tasks = tasks.clone();
             let serve = move || {
-                let notice = session::serve(shared, scope, arrived, request);
+                let notice = session::serve(shared, scope, &tasks, arrived, request);
                 drop(share);
                 // A server that ends does not report the clients that it disconnects.
                 if !(shared.stop)() {

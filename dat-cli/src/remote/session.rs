@@ -8,9 +8,13 @@ use std::time::{Duration, Instant};
 
 use dat_core::attributes::{EpAttributes, IaAttributes};
 use dat_core::memory::RmrTriplet;
-use dat_host::{Access, Buffer, Endpoint, Error, Receive, RemoteSlice, Transfer, Zone, ZoneWindow};
+use dat_host::{
+    Access, Buffer, Endpoint, Error, Events, Receive, RemoteSlice, Transfer, Zone, ZoneWindow,
+};
+use futures::channel::mpsc::UnboundedSender;
 use twox_hash::XxHash3_128;
 
+use super::echo::{Echo, Task};
 use super::file_store::{Draft, Host};
 use super::open_adapter::{MessageBuffers, fill_block};
 use super::protocol::{
@@ -119,6 +123,7 @@ impl Needs {
 pub(crate) fn serve<'scope>(
     server: &'scope Shared<'_>,
     scope: &'scope Scope<'scope, '_>,
+    tasks: &UnboundedSender<Task>,
     arrived: dat_host::Request,
     request: Request,
 ) -> Notice {
@@ -135,11 +140,14 @@ pub(crate) fn serve<'scope>(
         zone,
         endpoint,
         receives,
-        window,
+        grant,
         prepared,
     } = offer;
     let idle = u32::try_from(server.idle.as_millis()).unwrap_or(u32::MAX);
-    let granted = window.as_ref().map(|window| triplet(window.remote()));
+    let granted = match &grant {
+        Grant::Memory(window) => Some(triplet(window.remote())),
+        Grant::Echo(_) => None,
+    };
     let answer = encode_answer(granted, idle);
     let accepted = arrived.accept().private_data(&answer).start_on(endpoint);
     let mut connected = accepted.wait_timeout(Duration::ZERO);
@@ -175,7 +183,10 @@ pub(crate) fn serve<'scope>(
         last_keep_alive: prepared,
         staging: vec![0; STAGING],
     };
-    session.run(window.as_ref());
+    match grant {
+        Grant::Memory(window) => session.run(&window),
+        Grant::Echo(requests) => session.echo(tasks, requests),
+    }
     Notice::Gone
 }
 
@@ -188,14 +199,21 @@ fn triplet(slice: RemoteSlice) -> RmrTriplet {
     }
 }
 
+/// What a client uses, by its work.
+enum Grant {
+    /// Memory that the client may access.
+    Memory(ZoneWindow<Vec<u8>>),
+    /// The ends of the echoes.
+    Echo(Events),
+}
+
 /// The resources of a client that is not accepted yet.
 struct Offer {
     /// The client's own zone; a guessed key of another client's memory gives no access.
     zone: Zone,
     endpoint: Endpoint,
     receives: VecDeque<Receive<Buffer>>,
-    /// Memory that the client may access.
-    window: Option<ZoneWindow<Vec<u8>>>,
+    grant: Grant,
     /// The end of the preparation, from which on the client's silence counts.
     prepared: Instant,
 }
@@ -211,28 +229,31 @@ impl Offer {
         let needs = Needs::of(request);
         let limits = server.adapter.query().map_err(busy)?.ia;
         let zone = server.adapter.zone().map_err(busy)?;
-        let endpoint = zone
-            .endpoint(Some(needs.attributes(request, &limits)))
-            .map_err(busy)?;
-        let size = match request.work {
-            Work::Echo => request.size as usize,
-            _ => MESSAGE,
+        let attributes = Some(needs.attributes(request, &limits));
+        let (size, requests) = match request.work {
+            Work::Echo => (request.size as usize, Some(zone.events().map_err(busy)?)),
+            _ => (MESSAGE, None),
         };
+        let endpoint = match &requests {
+            Some(requests) => zone.endpoint_with_events(attributes, requests),
+            None => zone.endpoint(attributes),
+        };
+        let endpoint = endpoint.map_err(busy)?;
         let buffers = zone.buffers(needs.receives, size).map_err(unregistered)?;
         let receives = buffers.into_iter().map(|buffer| endpoint.recv(buffer));
         let receives = receives.collect();
+        if let Some(requests) = requests {
+            return Ok(Self {
+                zone,
+                endpoint,
+                receives,
+                grant: Grant::Echo(requests),
+                prepared: (server.clock)(),
+            });
+        }
         let access = match request.work {
-            Work::Copy { .. } | Work::Write => Access::WRITE,
             Work::Read => Access::READ,
-            Work::Echo => {
-                return Ok(Self {
-                    zone,
-                    endpoint,
-                    receives,
-                    window: None,
-                    prepared: (server.clock)(),
-                });
-            }
+            _ => Access::WRITE,
         };
         let mut bytes = Vec::new();
         bytes
@@ -253,7 +274,7 @@ impl Offer {
         }
         let window = zone.window(bytes, access);
         Ok(Self {
-            window: Some(window.map_err(|failed| unregistered(failed.error))?),
+            grant: Grant::Memory(window.map_err(|failed| unregistered(failed.error))?),
             zone,
             endpoint,
             receives,
@@ -291,11 +312,10 @@ struct Session<'scope, 'shared, 'env> {
 
 impl Session<'_, '_, '_> {
     /// Does the client's work, and waits until the client disconnects.
-    fn run(mut self, window: Option<&ZoneWindow<Vec<u8>>>) {
-        let outcome = match (self.request.work, window) {
-            (Work::Copy { length }, Some(window)) => self.copy(window, length),
-            (_, Some(window)) => self.memory(window),
-            (_, None) => self.echo(),
+    fn run(mut self, window: &ZoneWindow<Vec<u8>>) {
+        let outcome = match self.request.work {
+            Work::Copy { length } => self.copy(window, length),
+            _ => self.memory(window),
         };
         match outcome {
             Ok(()) => self.leave(),
@@ -430,35 +450,25 @@ impl Session<'_, '_, '_> {
         }
     }
 
-    /// Sends each message back from the buffer that received it.
-    fn echo(&mut self) -> Step {
-        let mut echoes = VecDeque::new();
-        loop {
-            let Some(message) = self.receive()? else {
-                // The client expects only echoes, so it gets no refusal.
-                if (self.server.stop)() || self.silence() > self.server.idle {
-                    return Err(End::Over);
-                }
-                continue;
-            };
-            echoes.push_back(self.endpoint.send(message));
-            // The client has at most `depth` messages under way, so it has received this echo.
-            if echoes.len() > usize::from(self.request.depth)
-                && let Some(echo) = echoes.pop_front()
-            {
-                let buffer = self.finish(echo)?;
-                self.post(buffer);
-            }
-        }
-    }
-
-    /// Waits until a transfer is complete; returns its buffer.
-    fn finish(&self, mut transfer: Transfer<Buffer>) -> Step<Buffer> {
-        loop {
-            match transfer.wait_timeout(TICK) {
-                Ok(done) => return done.map_err(|_| End::Over),
-                Err(_) if (self.server.stop)() => return Err(End::Over),
-                Err(pending) => transfer = pending,
+    /// Lets the client's messages be sent back until it leaves or is silent for too long.
+    ///
+    /// The client expects only echoes, so it gets no refusal.
+    fn echo(self, tasks: &UnboundedSender<Task>, requests: Events) {
+        let Self {
+            server,
+            endpoint,
+            receives,
+            mut last_activity,
+            ..
+        } = self;
+        let echo = Echo::start(tasks, endpoint, requests, receives);
+        let mut known = 0;
+        while !echo.is_over_after(TICK) && !(server.stop)() {
+            let (now, messages) = ((server.clock)(), echo.messages());
+            if messages != known {
+                (known, last_activity) = (messages, now);
+            } else if now.saturating_duration_since(last_activity) > server.idle {
+                return;
             }
         }
     }

@@ -15,7 +15,7 @@ use dat_host::Polled;
 
 use super::client::{Arrival, Client, Plan, ServerAddress};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
-use super::host_adapter;
+use super::host_adapter::{self, Drive};
 use super::load::RemoteLoad;
 use super::open_adapter::{OpenAdapter, Waiting, checksum, part_of};
 use super::protocol::{Message, Refusal, Request, Work};
@@ -48,9 +48,10 @@ fn adapter(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -
 }
 
 /// Opens the adapter of a server.
-fn server_adapter(fabric: &Fabric, waiting: Waiting) -> dat_host::Adapter {
+fn server_adapter(fabric: &Fabric, waiting: Waiting) -> (dat_host::Adapter, Drive) {
     let backend = fabric.node(NodeOptions::new("server", 1));
-    host_adapter::on(backend, Polled::default(), waiting).unwrap()
+    let wait = ThreadWait::until_woken();
+    Drive::on(backend, Polled::default(), wait, waiting).unwrap()
 }
 
 fn server_address() -> ServerAddress<'static> {

@@ -7,8 +7,8 @@ use dat_core::attributes::IaAddress;
 use dat_core::event::Wait;
 use dat_host::Ringing;
 
+use super::host_adapter::SharedBackend;
 use crate::failure::{Failure, FailureKind, Result};
-use crate::host::HostBackend;
 use crate::peer::Peer;
 use crate::perf::Counters;
 
@@ -34,14 +34,9 @@ impl Carrier {
 /// A kind of devices that reach other processes.
 pub(crate) trait Transport: 'static {
     /// The backend.
-    type Backend: HostBackend<
-            CompletionQueue: Send,
-            SendQueue: Send,
-            ReceiveQueue: Send,
-            SharedReceiveQueue: Send,
-        > + Send;
+    type Backend: SharedBackend;
     /// The wait of a thread for events.
-    type Wait: Wait + Send;
+    type Wait: Wait + Send + 'static;
 
     /// The name of the backend in reports.
     const NAME: &'static str;
