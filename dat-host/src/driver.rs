@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 
 use dat_core::event::Wait;
 
-use crate::core::{Core, Pass};
+use crate::core::{Core, Pass, Scope};
 use crate::error::{Error, Result};
 use crate::wait::thread_waker;
 
@@ -111,7 +111,7 @@ impl Driver {
         while !core.is_closed() {
             // Connection events need the whole pass; completions, which are frequent, do not.
             for _ in 0..LOOKS {
-                if !core.dispatch() {
+                if !core.dispatch(Scope::Completions) {
                     idle();
                 }
             }
@@ -152,7 +152,7 @@ impl Driver {
         wait.begin();
         self.run(sleeper, future, |core, waker, woken| {
             core.enlist(waker);
-            if let Pass::Idle(next) = core.pass()
+            if let Pass::Idle(next) = core.pass_after_sleep()
                 && !woken.is_set()
             {
                 // An interrupted sleep is short, no more.
@@ -172,7 +172,7 @@ impl Driver {
             if looks == LOOKS {
                 looks = 0;
                 core.pass();
-            } else if !core.dispatch() {
+            } else if !core.dispatch(Scope::Completions) {
                 idle();
             }
         })

@@ -29,6 +29,11 @@ macro_rules! interface {
             /// Closes the adapter and drops the backend.
             fn shut(&self);
 
+            /// Returns true if `progress` has nothing to do; false if the backend cannot tell.
+            ///
+            /// For a thread that sleeps in the device's own sleeper, which marks what it finds.
+            fn is_quiet(&self) -> bool;
+
             /// Returns the attributes of adapter and provider.
             fn query(&self) -> Result<IaParam>;
 
@@ -52,6 +57,10 @@ macro_rules! interface {
             fn shut(&self) {
                 // Fails only if the adapter is closed already.
                 drop(dat_core::Ia::shut(self, CloseFlags::Abrupt));
+            }
+
+            fn is_quiet(&self) -> bool {
+                B::EVENT_DRIVEN && dat_core::Ia::is_quiet(self)
             }
 
             fn query(&self) -> Result<IaParam> {

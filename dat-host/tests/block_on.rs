@@ -103,7 +103,10 @@ fn tasks_of_other_threads_run_on_the_thread_that_drives() {
                 });
             }
         });
-        driver.block_on(&mut ThreadWait::until_woken(), begun.for_each_concurrent(None, |task| task));
+        driver.block_on(
+            &mut ThreadWait::until_woken(),
+            begun.for_each_concurrent(None, |task| task),
+        );
     });
 }
 
