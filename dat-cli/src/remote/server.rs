@@ -160,7 +160,8 @@ impl Server {
         let (shared, only, guard) = (&shared, self.only, self.terms.guard);
         let (tasks, begun) = mpsc::unbounded();
         thread::scope(|scope| {
-            let admitting = scope.spawn(move || admit_all(shared, scope, &tasks, &listener, only, guard));
+            let admitting =
+                scope.spawn(move || admit_all(shared, scope, &tasks, &listener, only, guard));
             // Ends when no thread is left that could begin a task.
             self.drive.run(begun.for_each_concurrent(None, |task| task));
             let admitted = admitting.join();
