@@ -231,23 +231,11 @@ impl Core {
 
     /// Looks for events of the device once and runs their effects.
     pub(crate) fn pass(&self) -> Pass {
-        self.pass_unless(false)
-    }
-
-    /// As `pass`, for a thread that sleeps in the device's own sleeper.
-    ///
-    /// The sleeper marks what it finds, so that a quiet device needs no look, which takes a system
-    /// call.
-    pub(crate) fn pass_after_sleep(&self) -> Pass {
-        self.pass_unless(self.interface.is_quiet())
-    }
-
-    fn pass_unless(&self, is_quiet: bool) -> Pass {
         let now = Self::now();
         let activity = self.device.act(now);
         // Before `progress`, which would copy the completions into the queue of the dispatcher.
         let completed = self.dispatch(Scope::Completions);
-        let progressed = !is_quiet && self.interface.progress(now) != 0;
+        let progressed = self.interface.progress(now) != 0;
         let dispatched = self.dispatch(Scope::All);
         if activity.acted || completed || progressed || dispatched {
             return Pass::Active;
@@ -256,6 +244,20 @@ impl Core {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         })
+    }
+
+    /// As `pass`, for a thread that sleeps in the device's own sleeper, if the bell did not ring.
+    ///
+    /// The sleeper marks what it finds. A quiet device has nothing but completions, and a further
+    /// look at it takes a system call.
+    pub(crate) fn pass_after_sleep(&self) -> Pass {
+        if !self.interface.is_quiet() {
+            return self.pass();
+        }
+        match self.dispatch(Scope::Completions) {
+            true => Pass::Active,
+            false => Pass::Idle(self.interface.next_deadline()),
+        }
     }
 
     /// Lets the timer ring the bell at the time of the next pass, for drivers that are futures.

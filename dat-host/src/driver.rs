@@ -20,6 +20,29 @@ pub(crate) const PASSES: usize = 64;
 const LOOKS: usize = 64;
 
 impl Core {
+    /// Polls `future` on this thread when it is woken, until it is ready; calls `look` in between,
+    /// which drives and may sleep unless its argument returns true.
+    fn run<F: Future>(
+        &self,
+        sleeper: Waker,
+        future: F,
+        mut look: impl FnMut(&dyn Fn() -> bool),
+    ) -> F::Output {
+        self.thread.get_or_init(|| thread::current().id());
+        let woken = Flag::set(sleeper);
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        loop {
+            if woken.take()
+                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+            {
+                return output;
+            }
+            look(&|| woken.is_set());
+        }
+    }
+
     /// Returns true if no thread drives the adapter, or the current one does.
     pub(crate) fn is_undriven(&self) -> bool {
         match self.thread.get() {
@@ -148,14 +171,24 @@ impl Driver {
     /// # }
     /// ```
     pub fn block_on<F: Future>(self, wait: &mut dyn Wait, future: F) -> F::Output {
-        let sleeper = wait.waker();
+        let core = &self.0.0;
         wait.begin();
-        self.run(sleeper, future, |core, waker, woken| {
-            core.enlist(waker);
-            if let Pass::Idle(next) = core.pass_after_sleep()
-                && !woken.is_set()
+        let rung = Flag::set(wait.waker());
+        let ring = Waker::from(Arc::clone(&rung));
+        core.run(wait.waker(), future, |is_woken| {
+            let pass = match rung.take() {
+                // Ringing took the waker out.
+                true => {
+                    core.enlist(&ring);
+                    core.pass()
+                }
+                false => core.pass_after_sleep(),
+            };
+            if let Pass::Idle(next) = pass
+                && !is_woken()
+                && !rung.is_set()
             {
-                // An interrupted sleep is short, no more.
+                // After an interrupted sleep the thread looks again.
                 let _reason = wait.wait(next);
             }
         })
@@ -165,8 +198,9 @@ impl Driver {
     ///
     /// `idle` runs after each look that finds nothing; it may yield the processor.
     pub fn poll_until<F: Future>(self, future: F, mut idle: impl FnMut()) -> F::Output {
+        let core = &self.0.0;
         let mut looks = 0;
-        self.run(Waker::noop().clone(), future, |core, _, _| {
+        core.run(Waker::noop().clone(), future, |_| {
             looks += 1;
             // Connection events need the whole pass; completions, which are frequent, do not.
             if looks == LOOKS {
@@ -176,62 +210,6 @@ impl Driver {
                 idle();
             }
         })
-    }
-
-    /// Polls `future` when it is woken, and calls `look` for events after each poll, until it is
-    /// ready.
-    fn run<F: Future>(
-        self,
-        sleeper: Waker,
-        future: F,
-        mut look: impl FnMut(&Core, &Waker, &Woken),
-    ) -> F::Output {
-        let core = &self.0.0;
-        let current = thread::current().id();
-        core.thread.get_or_init(|| current);
-        let woken = Arc::new(Woken {
-            is_set: AtomicBool::new(true),
-            thread: current,
-            sleeper,
-        });
-        let waker = Waker::from(Arc::clone(&woken));
-        let mut context = Context::from_waker(&waker);
-        let mut future = pin!(future);
-        loop {
-            if woken.is_set.swap(false, Ordering::AcqRel)
-                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
-            {
-                return output;
-            }
-            look(core, &waker, &woken);
-        }
-    }
-}
-
-/// Notes that the future of [`Driver::run`] was woken.
-struct Woken {
-    is_set: AtomicBool,
-    /// The thread that polls the future, which need not be woken by itself.
-    thread: ThreadId,
-    sleeper: Waker,
-}
-
-impl Woken {
-    fn is_set(&self) -> bool {
-        self.is_set.load(Ordering::Acquire)
-    }
-}
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.is_set.store(true, Ordering::Release);
-        if thread::current().id() != self.thread {
-            self.sleeper.wake_by_ref();
-        }
     }
 }
 
@@ -254,6 +232,47 @@ impl Future for Driver {
         }
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// A flag that a waker sets, which also wakes the thread that looks at it.
+struct Flag {
+    is_set: AtomicBool,
+    /// The thread that looks at the flag; it need not wake itself.
+    thread: ThreadId,
+    sleeper: Waker,
+}
+
+impl Flag {
+    /// Creates a flag of the current thread, which is set.
+    fn set(sleeper: Waker) -> Arc<Self> {
+        Arc::new(Self {
+            is_set: AtomicBool::new(true),
+            thread: thread::current().id(),
+            sleeper,
+        })
+    }
+
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// Returns true if the flag is set, and clears it.
+    fn take(&self) -> bool {
+        self.is_set() && self.is_set.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_set.store(true, Ordering::Release);
+        if thread::current().id() != self.thread {
+            self.sleeper.wake_by_ref();
+        }
     }
 }
 
