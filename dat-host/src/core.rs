@@ -246,15 +246,21 @@ impl Core {
         })
     }
 
-    /// As `pass`, for a thread that sleeps in the device's own sleeper, if the bell did not ring.
+    /// As `pass`, after a sleep in the device's own sleeper that neither the bell nor a deadline
+    /// ended.
     ///
-    /// The sleeper marks what it finds. A quiet device has nothing but completions, and a further
-    /// look at it takes a system call.
+    /// The sleeper marks what it finds. So a quiet device has nothing but completions, and asking
+    /// it or the clock would take a system call.
     pub(crate) fn pass_after_sleep(&self) -> Pass {
-        if !self.interface.is_quiet() {
+        let Some(is_quiet) = self.interface.is_quiet() else {
             return self.pass();
-        }
-        match self.dispatch(Scope::Completions) {
+        };
+        let completed = self.dispatch(Scope::Completions);
+        let progressed = !is_quiet && self.interface.progress(Instant::ZERO) != 0 && {
+            self.dispatch(Scope::All);
+            true
+        };
+        match completed || progressed {
             true => Pass::Active,
             false => Pass::Idle(self.interface.next_deadline()),
         }

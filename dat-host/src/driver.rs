@@ -175,21 +175,25 @@ impl Driver {
         wait.begin();
         let rung = Flag::set(wait.waker());
         let ring = Waker::from(Arc::clone(&rung));
+        let mut is_due = false;
         core.run(wait.waker(), future, |is_woken| {
-            let pass = match rung.take() {
+            let is_rung = rung.take();
+            if is_rung {
                 // Ringing took the waker out.
-                true => {
-                    core.enlist(&ring);
-                    core.pass()
-                }
+                core.enlist(&ring);
+            }
+            let pass = match is_rung || is_due {
+                true => core.pass(),
                 false => core.pass_after_sleep(),
             };
+            is_due = false;
             if let Pass::Idle(next) = pass
                 && !is_woken()
                 && !rung.is_set()
             {
                 // After an interrupted sleep the thread looks again.
                 let _reason = wait.wait(next);
+                is_due = next.is_some();
             }
         })
     }

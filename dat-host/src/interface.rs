@@ -29,10 +29,11 @@ macro_rules! interface {
             /// Closes the adapter and drops the backend.
             fn shut(&self);
 
-            /// Returns true if `progress` has nothing to do; false if the backend cannot tell.
+            /// Returns true if `progress` has nothing to do at any time but that of a deadline.
             ///
-            /// For a thread that sleeps in the device's own sleeper, which marks what it finds.
-            fn is_quiet(&self) -> bool;
+            /// `None` if the backend cannot tell, or needs the time. For a thread that sleeps in
+            /// the device's own sleeper, which marks what it finds.
+            fn is_quiet(&self) -> Option<bool>;
 
             /// Returns the attributes of adapter and provider.
             fn query(&self) -> Result<IaParam>;
@@ -59,8 +60,8 @@ macro_rules! interface {
                 drop(dat_core::Ia::shut(self, CloseFlags::Abrupt));
             }
 
-            fn is_quiet(&self) -> bool {
-                B::EVENT_DRIVEN && dat_core::Ia::is_quiet(self)
+            fn is_quiet(&self) -> Option<bool> {
+                B::EVENT_DRIVEN.then(|| dat_core::Ia::is_quiet(self))
             }
 
             fn query(&self) -> Result<IaParam> {
