@@ -87,6 +87,9 @@ fn yield_after(looks: u32) -> impl FnMut() {
     }
 }
 
+/// An adapter and its driver.
+pub(crate) type Driven = (Adapter, Drive);
+
 /// The driver of an adapter, and how its thread waits.
 pub(crate) struct Drive {
     driver: Driver,
@@ -102,7 +105,7 @@ impl Drive {
     pub(crate) fn open<T: Transport>(
         device: &Carrier,
         waiting: Waiting,
-    ) -> Result<((Adapter, Self), Option<Arc<Counters>>)> {
+    ) -> Result<(Driven, Option<Arc<Counters>>)> {
         let (backend, wait) = T::open(device)?;
         let counters = T::counters(&backend);
         // The thread that drives sleeps on the device itself, so nothing rings.
@@ -119,7 +122,7 @@ impl Drive {
         device: impl Device,
         wait: impl Wait + Send + 'static,
         waiting: Waiting,
-    ) -> Result<(Adapter, Self)> {
+    ) -> Result<Driven> {
         let opened = Options::new().open_backend_driven(backend, device);
         let (adapter, driver) = opened.map_err(not_opened)?;
         let this = Self {

@@ -14,7 +14,7 @@ use futures::channel::mpsc::{self, UnboundedSender};
 use super::budget::{Budget, Demand};
 use super::echo::Task;
 use super::file_store::FileStore;
-use super::host_adapter::Drive;
+use super::host_adapter::{Drive, Driven};
 use super::protocol::{Challenge, Refusal, Request, encode_rejection};
 use super::session::{self, Needs, TICK};
 use super::token::Guard;
@@ -106,7 +106,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new((adapter, drive): (Adapter, Drive), memory: usize, terms: Terms) -> Self {
+    pub(crate) fn new((adapter, drive): Driven, memory: usize, terms: Terms) -> Self {
         Self {
             adapter,
             drive,

@@ -15,7 +15,7 @@ use dat_host::Polled;
 
 use super::client::{Arrival, Client, Plan, ServerAddress};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
-use super::host_adapter::{self, Drive};
+use super::host_adapter::{self, Drive, Driven};
 use super::load::RemoteLoad;
 use super::open_adapter::{OpenAdapter, Waiting, checksum, part_of};
 use super::protocol::{Message, Refusal, Request, Work};
@@ -48,7 +48,7 @@ fn adapter(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -
 }
 
 /// Opens the adapter of a server.
-fn server_adapter(fabric: &Fabric, waiting: Waiting) -> (dat_host::Adapter, Drive) {
+fn server_adapter(fabric: &Fabric, waiting: Waiting) -> Driven {
     let backend = fabric.node(NodeOptions::new("server", 1));
     let wait = ThreadWait::until_woken();
     Drive::on(backend, Polled::default(), wait, waiting).unwrap()
