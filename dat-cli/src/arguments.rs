@@ -73,11 +73,18 @@ pub(crate) enum Command {
     /// Export memory as remote shared memory (RSM) segments, transfer files to and from them,
     /// measure
     Rsm(RsmArguments),
-    /// List the backends of this build and the RDMA devices of this host with their attributes
-    Devices,
+    /// List the backends of this build and the RDMA devices of this host
+    Devices(DevicesArguments),
     /// Print dat.conf lines that register this provider with libdat2 (DAT 2.0), one per device, or
     /// check a dat.conf
     Registry(RegistryArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct DevicesArguments {
+    /// Print all attributes of each device, with their meanings; with --json they are always there
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 /// The provider's file name on the loader's search path.

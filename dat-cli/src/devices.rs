@@ -1,4 +1,4 @@
-//! `dat devices`: the backends of this build, with the attributes of their adapters and providers.
+//! `dat devices`: the backends of this build and the RDMA devices of this host.
 
 use std::fmt::Debug;
 
@@ -9,6 +9,7 @@ use dat_core::flags::{MemoryTypes, QualityOfService};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::arguments::DevicesArguments;
 use crate::failure::Result;
 use crate::host::Network;
 use crate::model::{self, Model};
@@ -42,6 +43,85 @@ impl Device {
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
+
+    /// Returns the name of the device, or else that of its backend.
+    fn title(&self) -> &str {
+        self.name.as_ref().unwrap_or(&self.backend)
+    }
+
+    fn state(&self) -> &'static str {
+        match &self.port {
+            Some(port) if !port.active => "down",
+            _ => "up",
+        }
+    }
+
+    /// Returns where peers are and how much fits, or why the device cannot be opened.
+    fn facts(&self) -> String {
+        let place = match &self.port {
+            Some(Port {
+                closed: Some(why), ..
+            }) => return format!("cannot be opened: {why}"),
+            Some(port) => port.place(),
+            None => "in this process".into(),
+        };
+        let value = |name| {
+            let mut attributes = self.adapter.iter();
+            attributes
+                .find(|attribute| attribute.name == name)
+                .map_or("", |attribute| &attribute.text)
+        };
+        format!(
+            "{place}; {} endpoints, messages of up to {}",
+            value("max_eps"),
+            value("max_message_size")
+        )
+    }
+
+    /// Prints the device with all attributes.
+    fn print(&self, output: &mut Output) {
+        output.line(format_args!(
+            "{HEADING}{}{HEADING:#}: {}",
+            self.title(),
+            self.description
+        ));
+        if let Some(port) = &self.port {
+            output.line(format_args!("  port {}, {}", self.state(), port.place()));
+            if let Some(why) = &port.closed {
+                output.line(format_args!("  it cannot be opened: {why}"));
+                return;
+            }
+        }
+        // Longer values extend beyond their column; they are few.
+        let width = self
+            .adapter
+            .iter()
+            .chain(&self.provider)
+            .map(|one| one.text.chars().count())
+            .filter(|width| *width <= 24)
+            .max()
+            .unwrap_or(0);
+        for (title, attributes) in [
+            (
+                "adapter attributes: limits shared by all its users",
+                &self.adapter,
+            ),
+            ("provider attributes: behaviour of calls", &self.provider),
+        ] {
+            output.line(format_args!("  {HEADING}{title}{HEADING:#}"));
+            for Attribute {
+                name,
+                text,
+                meaning,
+                ..
+            } in attributes
+            {
+                output.line(format_args!(
+                    "    {name:<36} {CODE}{text:>width$}{CODE:#}  {FAINT}{meaning}{FAINT:#}"
+                ));
+            }
+        }
+    }
 }
 
 /// The attributes of a port that are known even if it cannot be opened.
@@ -52,6 +132,12 @@ pub(crate) struct Port {
     /// The reason why the port cannot be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) closed: Option<String>,
+}
+
+impl Port {
+    fn place(&self) -> String {
+        format!("addresses {}", or_none(self.addresses.clone()))
+    }
 }
 
 #[derive(Serialize)]
@@ -78,61 +164,32 @@ fn as_map<S: Serializer>(
     serializer.collect_map(attributes.iter().map(|one| (one.name, &one.value)))
 }
 
-/// Prints all backends, and all ports of RDMA devices.
+/// Prints all backends, and all ports of RDMA devices: a line for each, or all attributes.
 ///
 /// # Errors
 /// None; all commands share this signature.
-pub(crate) fn run(output: &mut Output) -> Result<bool> {
-    let mut devices = Vec::new();
+pub(crate) fn run(arguments: &DevicesArguments, output: &mut Output) -> Result<bool> {
     let here = [mock(), model_device()];
-    for device in here.into_iter().chain(crate::remote::device::devices()) {
+    let there = crate::remote::device::devices();
+    let devices: Vec<Device> = here.into_iter().chain(there).collect();
+    let longest = |text: fn(&Device) -> &str| {
+        let lengths = devices.iter().map(|device| text(device).len());
+        lengths.max().unwrap_or(0)
+    };
+    let names = longest(Device::title);
+    let backends = longest(|device| &device.backend);
+    for device in &devices {
+        if arguments.verbose {
+            device.print(output);
+            continue;
+        }
         output.line(format_args!(
-            "{HEADING}{}{HEADING:#}: {}",
-            device.name.as_ref().unwrap_or(&device.backend),
-            device.description
+            "{HEADING}{:names$}{HEADING:#}  {:backends$}  {:4}  {}",
+            device.title(),
+            device.backend,
+            device.state(),
+            device.facts()
         ));
-        if let Some(port) = &device.port {
-            let state = if port.active { "up" } else { "down" };
-            output.line(format_args!(
-                "  port {state}, addresses {}",
-                or_none(port.addresses.clone())
-            ));
-            if let Some(why) = &port.closed {
-                output.line(format_args!("  it cannot be opened: {why}"));
-                devices.push(device);
-                continue;
-            }
-        }
-        // Longer values extend beyond their column; they are few.
-        let width = device
-            .adapter
-            .iter()
-            .chain(&device.provider)
-            .map(|one| one.text.chars().count())
-            .filter(|width| *width <= 24)
-            .max()
-            .unwrap_or(0);
-        for (title, attributes) in [
-            (
-                "adapter attributes: limits shared by all its users",
-                &device.adapter,
-            ),
-            ("provider attributes: behaviour of calls", &device.provider),
-        ] {
-            output.line(format_args!("  {HEADING}{title}{HEADING:#}"));
-            for Attribute {
-                name,
-                text,
-                meaning,
-                ..
-            } in attributes
-            {
-                output.line(format_args!(
-                    "    {name:<36} {CODE}{text:>width$}{CODE:#}  {FAINT}{meaning}{FAINT:#}"
-                ));
-            }
-        }
-        devices.push(device);
     }
     if let Some(note) = crate::remote::device::note() {
         output.line(format_args!("{FAINT}{note}{FAINT:#}"));

@@ -159,3 +159,12 @@ impl<T> During<T> for dat_core::Result<T> {
         })
     }
 }
+
+impl<T> During<T> for dat_host::Result<T> {
+    fn during(self, call: &str) -> Result<T> {
+        self.or_else(|error| match error {
+            dat_host::Error::Refused(error) => Err(error).during(call),
+            error => Err(Failure::operation(format!("{call} failed"), error)),
+        })
+    }
+}

@@ -217,7 +217,7 @@ pub(crate) fn open_static<B: HostBackend>(
     Ia::open(backend, reservation.leak(), ASYNC_EVENTS).map_err(|refused| not_opened(refused.error))
 }
 
-fn not_opened(error: dat_core::Error) -> Failure {
+pub(crate) fn not_opened(error: dat_core::Error) -> Failure {
     Failure::operation("dat_ia_open failed", error)
 }
 
@@ -378,12 +378,6 @@ impl Memory {
     /// Returns the length in bytes.
     pub(crate) fn length(self) -> usize {
         self.bytes.len()
-    }
-
-    /// Returns the offset in `other` at which this memory starts.
-    pub(crate) fn offset_in(self, other: Self) -> Option<usize> {
-        let start = self.bytes.as_ptr().addr();
-        start.checked_sub(other.bytes.as_ptr().addr())
     }
 
     /// Returns the whole memory as a region to register.

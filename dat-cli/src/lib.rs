@@ -107,7 +107,7 @@ pub fn main() -> ExitCode {
             }
             result
         }
-        Command::Devices => devices::run(&mut output),
+        Command::Devices(devices) => devices::run(&devices, &mut output),
         Command::Registry(registry) => registry::run(&registry, &mut output),
     };
     output.finish(result)

@@ -12,7 +12,7 @@ use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
 
 use crate::core::Core;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Dispatch, Endpoint};
 use crate::error::{Error, Result};
 use crate::events::Events;
 use crate::peer::Peer;
@@ -126,7 +126,7 @@ impl Connecting {
 
     fn begin(self, core: &Core) -> Result<Endpoint> {
         let peer = self.resolve(core)?;
-        let (queue, events) = (self.queue.as_ref(), self.events.as_ref());
+        let (queue, events) = (self.queue.as_ref(), Dispatch::all(self.events.as_ref()));
         let endpoint = Endpoint::create(&self.zone, self.attributes, queue, events)?;
         self.connect(core, endpoint, peer)
     }

@@ -73,6 +73,14 @@ pub(crate) struct Core {
     armed: Mutex<Armed>,
 }
 
+/// Events that [`Core::dispatch`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those that come from the device's queue directly.
+    Completions,
+    All,
+}
+
 /// Result of [`Core::pass`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
@@ -223,20 +231,39 @@ impl Core {
 
     /// Looks for events of the device once and runs their effects.
     pub(crate) fn pass(&self) -> Pass {
-        let activity = self.device.act(Self::now());
+        let now = Self::now();
+        let activity = self.device.act(now);
         // Before `progress`, which would copy the completions into the queue of the dispatcher.
-        let completed = self.dispatch();
-        let progressed = self.interface.progress(Self::now()) != 0 && {
-            self.dispatch();
-            true
-        };
-        if activity.acted || completed || progressed {
+        let completed = self.dispatch(Scope::Completions);
+        let progressed = self.interface.progress(now) != 0;
+        let dispatched = self.dispatch(Scope::All);
+        if activity.acted || completed || progressed || dispatched {
             return Pass::Active;
         }
         Pass::Idle(match (self.interface.next_deadline(), activity.next) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         })
+    }
+
+    /// As `pass`, after a sleep in the device's own sleeper that neither the bell nor a deadline
+    /// ended.
+    ///
+    /// The sleeper marks what it finds. So a quiet device has nothing but completions, and asking
+    /// it or the clock would take a system call.
+    pub(crate) fn pass_after_sleep(&self) -> Pass {
+        let Some(is_quiet) = self.interface.is_quiet() else {
+            return self.pass();
+        };
+        let completed = self.dispatch(Scope::Completions);
+        let progressed = !is_quiet && self.interface.progress(Instant::ZERO) != 0 && {
+            self.dispatch(Scope::All);
+            true
+        };
+        match completed || progressed {
+            true => Pass::Active,
+            false => Pass::Idle(self.interface.next_deadline()),
+        }
     }
 
     /// Lets the timer ring the bell at the time of the next pass, for drivers that are futures.
@@ -259,11 +286,11 @@ impl Core {
 
     // Events.
 
-    /// Takes all events of the adapter's dispatchers; returns false if there are none.
+    /// Takes the events of the adapter's dispatchers; returns false if there are none.
     ///
     /// One thread at a time does so, so events of an endpoint stay in order. A call meanwhile, also
-    /// one from a waker, makes it look once more.
-    pub(crate) fn dispatch(&self) -> bool {
+    /// one from a waker, makes it look once more, for all events.
+    pub(crate) fn dispatch(&self, mut scope: Scope) -> bool {
         loop {
             let before =
                 self.turn
@@ -288,15 +315,18 @@ impl Core {
         let mut found = false;
         loop {
             found |= self.take_completions();
-            found |= self.take_connection_events();
-            found |= self.take_async_events();
-            self.offer_requests();
-            self.offer_events();
-            self.free_dropped();
+            if scope == Scope::All {
+                found |= self.take_connection_events();
+                found |= self.take_async_events();
+                self.offer_requests();
+                self.offer_events();
+                self.free_dropped();
+            }
             turn = match turn.end() {
                 Some(turn) => turn,
                 None => return found,
             };
+            scope = Scope::All;
         }
     }
 
@@ -484,7 +514,7 @@ impl Core {
         lock(&self.dropped).push(Arc::clone(link));
         // A close after this test takes the endpoint out of the list.
         if self.is_undriven() || self.is_closed() {
-            self.dispatch();
+            self.dispatch(Scope::All);
         } else {
             self.bell.ring();
         }

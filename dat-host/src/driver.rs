@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, ThreadId};
 
-use crate::core::{Core, Pass};
+use dat_core::event::Wait;
+
+use crate::core::{Core, Pass, Scope};
 use crate::error::{Error, Result};
 use crate::wait::thread_waker;
 
@@ -17,6 +20,29 @@ pub(crate) const PASSES: usize = 64;
 const LOOKS: usize = 64;
 
 impl Core {
+    /// Polls `future` on this thread when it is woken, until it is ready; calls `look` in between,
+    /// which drives and may sleep unless its argument returns true.
+    fn run<F: Future>(
+        &self,
+        sleeper: Waker,
+        future: F,
+        mut look: impl FnMut(&dyn Fn() -> bool),
+    ) -> F::Output {
+        self.thread.get_or_init(|| thread::current().id());
+        let woken = Flag::set(sleeper);
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        loop {
+            if woken.take()
+                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+            {
+                return output;
+            }
+            look(&|| woken.is_set());
+        }
+    }
+
     /// Returns true if no thread drives the adapter, or the current one does.
     pub(crate) fn is_undriven(&self) -> bool {
         match self.thread.get() {
@@ -108,12 +134,86 @@ impl Driver {
         while !core.is_closed() {
             // Connection events need the whole pass; completions, which are frequent, do not.
             for _ in 0..LOOKS {
-                if !core.dispatch() {
+                if !core.dispatch(Scope::Completions) {
                     idle();
                 }
             }
             core.pass();
         }
+    }
+
+    /// Drives the adapter on this thread until `future` is ready, then closes the adapter.
+    ///
+    /// The thread sleeps in `wait`, the sleeper of the device. So what `future` waits for ends
+    /// without a switch to another thread, which costs more than a short message. Waits of other
+    /// threads only wait for their own operation. A device with a sleeper needs no
+    /// [ring](crate::Ringing::ring).
+    ///
+    /// ```no_run
+    /// use backend_roce::{RoceBackend, RoceOptions};
+    /// use dat_host::{Error, Options, Ringing};
+    ///
+    /// # fn main() -> dat_host::Result<()> {
+    /// # let address = ([127, 0, 0, 1], 0).into();
+    /// # let options = RoceOptions::random().map_err(Error::System)?;
+    /// let backend = RoceBackend::open(address, options).map_err(Error::System)?;
+    /// let mut wait = backend.wait();
+    /// let (adapter, driver) = Options::new().open_backend_driven(backend, Ringing::default())?;
+    /// let zone = adapter.zone()?;
+    /// let listener = zone.listen(7174)?;
+    /// driver.block_on(&mut wait, async {
+    ///     let endpoint = listener.next().await?.accept().await?;
+    ///     loop {
+    ///         let message = endpoint.recv(zone.buffer(64)?).await?;
+    ///         endpoint.send(message.memory).await?;
+    ///     }
+    /// })
+    /// # }
+    /// ```
+    pub fn block_on<F: Future>(self, wait: &mut dyn Wait, future: F) -> F::Output {
+        let core = &self.0.0;
+        wait.begin();
+        let rung = Flag::set(wait.waker());
+        let ring = Waker::from(Arc::clone(&rung));
+        let mut is_due = false;
+        core.run(wait.waker(), future, |is_woken| {
+            let is_rung = rung.take();
+            if is_rung {
+                // Ringing took the waker out.
+                core.enlist(&ring);
+            }
+            let pass = match is_rung || is_due {
+                true => core.pass(),
+                false => core.pass_after_sleep(),
+            };
+            is_due = false;
+            if let Pass::Idle(next) = pass
+                && !is_woken()
+                && !rung.is_set()
+            {
+                // After an interrupted sleep the thread looks again.
+                let _reason = wait.wait(next);
+                is_due = next.is_some();
+            }
+        })
+    }
+
+    /// As [`block_on`](Self::block_on), without sleeping.
+    ///
+    /// `idle` runs after each look that finds nothing; it may yield the processor.
+    pub fn poll_until<F: Future>(self, future: F, mut idle: impl FnMut()) -> F::Output {
+        let core = &self.0.0;
+        let mut looks = 0;
+        core.run(Waker::noop().clone(), future, |_| {
+            looks += 1;
+            // Connection events need the whole pass; completions, which are frequent, do not.
+            if looks == LOOKS {
+                looks = 0;
+                core.pass();
+            } else if !core.dispatch(Scope::Completions) {
+                idle();
+            }
+        })
     }
 }
 
@@ -136,6 +236,47 @@ impl Future for Driver {
         }
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// A flag that a waker sets, which also wakes the thread that looks at it.
+struct Flag {
+    is_set: AtomicBool,
+    /// The thread that looks at the flag; it need not wake itself.
+    thread: ThreadId,
+    sleeper: Waker,
+}
+
+impl Flag {
+    /// Creates a flag of the current thread, which is set.
+    fn set(sleeper: Waker) -> Arc<Self> {
+        Arc::new(Self {
+            is_set: AtomicBool::new(true),
+            thread: thread::current().id(),
+            sleeper,
+        })
+    }
+
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// Returns true if the flag is set, and clears it.
+    fn take(&self) -> bool {
+        self.is_set() && self.is_set.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_set.store(true, Ordering::Release);
+        if thread::current().id() != self.thread {
+            self.sleeper.wake_by_ref();
+        }
     }
 }
 

@@ -70,13 +70,31 @@ pub struct Endpoint {
     _guard: Arc<Guard>,
 }
 
+/// The dispatchers of an endpoint's completions.
+#[derive(Clone, Copy)]
+pub(crate) enum Dispatch<'a> {
+    /// The driver takes all.
+    Driver,
+    /// The program takes those of requests, and the driver those of receives.
+    Requests(&'a Events),
+    /// The program takes all.
+    All(&'a Events),
+}
+
+impl<'a> Dispatch<'a> {
+    /// Returns the dispatchers of an endpoint whose completions the program takes from `events`.
+    pub(crate) fn all(events: Option<&'a Events>) -> Self {
+        events.map_or(Self::Driver, Self::All)
+    }
+}
+
 impl Endpoint {
     /// Creates an unconnected endpoint.
     pub(crate) fn create(
         zone: &Zone,
         attributes: Option<EpAttributes>,
         queue: Option<&SharedReceive>,
-        events: Option<&Events>,
+        dispatch: Dispatch<'_>,
     ) -> dat_core::Result<Self> {
         let domain = &zone.domain;
         let core = domain.core();
@@ -84,6 +102,10 @@ impl Endpoint {
         let attributes = match attributes {
             Some(attributes) => attributes,
             None => default_attributes(interface)?,
+        };
+        let events = match dispatch {
+            Dispatch::Driver => None,
+            Dispatch::Requests(events) | Dispatch::All(events) => Some(events),
         };
         if let Some(events) = events
             && !Arc::ptr_eq(core, events.queue.core())
@@ -93,16 +115,20 @@ impl Endpoint {
         }
         core.add_endpoint()?;
         let (pz, shared) = (Some(domain.id()), Some(core.completions));
-        let transfers = events.map_or(shared, |events| Some(events.queue.id()));
+        let requests = events.map_or(shared, |events| Some(events.queue.id()));
+        // The driver delivers messages of shared queues.
+        let receives = match (dispatch, queue) {
+            (Dispatch::All(_), None) => requests,
+            _ => shared,
+        };
         let connections = Some(core.connections);
         let attributes = &attributes;
         let made = match queue {
-            None => interface.ep_create(pz, transfers, transfers, connections, Some(attributes)),
+            None => interface.ep_create(pz, receives, requests, connections, Some(attributes)),
             Some(queue) => interface.ep_create_with_srq(
                 pz,
-                // The driver delivers messages of shared queues.
-                shared,
-                transfers,
+                receives,
+                requests,
                 connections,
                 queue.id(),
                 attributes,

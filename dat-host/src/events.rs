@@ -23,6 +23,7 @@ use crate::zone::Zone;
 /// [`Accepting::events`](crate::Accepting::events). Their operations then end when the program
 /// takes their events, and not before: the driver leaves them alone. A program that polls
 /// [`try_next`](Self::try_next) reads the device's queue directly, without a wake-up in between.
+/// Endpoints of [`Zone::endpoint_with_events`] use it for all but their receives.
 ///
 /// The event of an operation has its [cookie](crate::Transfer::cookie). From then on its future is
 /// ready, and gives the memory back. So nobody may wait for a future of these endpoints on the
@@ -63,11 +64,12 @@ impl Events {
     pub(crate) fn new(zone: &Zone) -> Result<Self> {
         let core = Arc::clone(zone.domain.core());
         let streams = EvdFlags::DTO | EvdFlags::RMR_BIND;
-        let evd = core.interface().evd_create(1, Some(core.arming), streams)?;
+        let evd = core.interface().evd_create(1, None, streams)?;
         let queue = Arc::new(EventQueue {
             core,
             evd,
             futures: AtomicUsize::new(0),
+            is_armed: AtomicBool::new(false),
             unarmed: AtomicBool::new(true),
             waiting: Mutex::default(),
         });
@@ -118,6 +120,8 @@ pub(crate) struct EventQueue {
     evd: EvdId,
     /// Number of futures of events.
     futures: AtomicUsize,
+    /// Set once a future has waited: the device's queue is armed from then on.
+    is_armed: AtomicBool,
     /// Set if the driver has to arm the device's queue: an event was taken without it.
     unarmed: AtomicBool,
     waiting: Mutex<Waiting>,
@@ -163,7 +167,19 @@ impl EventQueue {
         wakers.wake();
     }
 
+    /// Lets the device notify the driver of events.
+    ///
+    /// A program that only calls `try_next` needs no notifications, which cost a wake-up each.
+    fn arm(&self) {
+        if !self.is_armed.swap(true, Ordering::AcqRel) {
+            let interface = self.core.interface();
+            // Fails only if the adapter is closed.
+            let _ = interface.evd_modify_cno(self.evd, Some(self.core.arming));
+        }
+    }
+
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<Event>> {
+        self.arm();
         let futures = self.futures.load(Ordering::Relaxed);
         let polled = poll_state(
             &self.waiting,

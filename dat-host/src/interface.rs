@@ -29,6 +29,12 @@ macro_rules! interface {
             /// Closes the adapter and drops the backend.
             fn shut(&self);
 
+            /// Returns true if `progress` has nothing to do at any time but that of a deadline.
+            ///
+            /// `None` if the backend cannot tell, or needs the time. For a thread that sleeps in
+            /// the device's own sleeper, which marks what it finds.
+            fn is_quiet(&self) -> Option<bool>;
+
             /// Returns the attributes of adapter and provider.
             fn query(&self) -> Result<IaParam>;
 
@@ -52,6 +58,10 @@ macro_rules! interface {
             fn shut(&self) {
                 // Fails only if the adapter is closed already.
                 drop(dat_core::Ia::shut(self, CloseFlags::Abrupt));
+            }
+
+            fn is_quiet(&self) -> Option<bool> {
+                B::EVENT_DRIVEN.then(|| dat_core::Ia::is_quiet(self))
             }
 
             fn query(&self) -> Result<IaParam> {
@@ -78,6 +88,7 @@ interface! {
     ) -> Result<u32>;
     fn cno_create(agent: Option<dat_core::event::ProxyAgent>) -> Result<CnoId>;
     fn evd_create(min_qlen: i32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId>;
+    fn evd_modify_cno(evd: EvdId, cno: Option<CnoId>) -> Result<()>;
     fn evd_resize(evd: EvdId, min_qlen: i32) -> Result<()>;
     fn evd_free(evd: EvdId) -> Result<()>;
     fn evd_dequeue(evd: EvdId) -> Result<Event>;

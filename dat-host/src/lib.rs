@@ -62,7 +62,9 @@
 //! Futures are woken by completions; a driver polls for them.
 //! - By default the adapter has a thread for it, which sleeps while nothing happens. Any executor
 //!   works, or none.
-//! - [`Options::open_driven`] gives a [`Driver`] instead, a future to spawn.
+//! - [`Options::open_driven`] gives a [`Driver`] instead, a future to spawn. With
+//!   [`Driver::block_on`], one thread runs all tasks and sleeps on the device itself: short messages
+//!   are answered without a switch between threads.
 //! - With the feature `fd`, `Options::open_descriptor` gives a `DescriptorDriver`, a file
 //!   descriptor for the event loop of the program. `Options::open_tokio` (feature `tokio`) spawns
 //!   it on tokio, `DescriptorDriver::run_async_io` (feature `async-io`) runs it on async-io.

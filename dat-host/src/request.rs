@@ -13,7 +13,7 @@ use dat_core::id::CrId;
 
 use crate::connect::State;
 use crate::core::Core;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Dispatch, Endpoint};
 use crate::error::Result;
 use crate::events::Events;
 use crate::shared_receive::SharedReceive;
@@ -187,7 +187,7 @@ impl Accepting {
 
     fn begin(self, core: &Core) -> Result<Endpoint> {
         let zone = &self.request.zone;
-        let (queue, events) = (self.queue.as_ref(), self.events.as_ref());
+        let (queue, events) = (self.queue.as_ref(), Dispatch::all(self.events.as_ref()));
         let endpoint = Endpoint::create(zone, self.attributes, queue, events)?;
         self.accept(core, endpoint)
     }

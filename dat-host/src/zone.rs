@@ -8,7 +8,7 @@ use dat_core::id::PzId;
 
 use crate::connect::Connecting;
 use crate::core::{Core, Guard};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Dispatch, Endpoint};
 use crate::error::{Failed, Result};
 use crate::events::Events;
 use crate::listener::Listener;
@@ -189,7 +189,48 @@ impl Zone {
     /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
     /// - INVALID_HANDLE: the adapter is closed.
     pub fn endpoint(&self, attributes: Option<EpAttributes>) -> Result<Endpoint> {
-        Ok(Endpoint::create(self, attributes, None, None)?)
+        Ok(Endpoint::create(self, attributes, None, Dispatch::Driver)?)
+    }
+
+    /// As [`endpoint`](Self::endpoint); the program takes the completions of requests from
+    /// `requests`.
+    ///
+    /// Requests are Sends, Writes, Reads and binds. Completions of receives go to the driver. So a
+    /// server that answers each message wakes up once for a message, and not for the end of its
+    /// answer: until [`Events::next`] is first polled, the device notifies nobody of requests.
+    ///
+    /// ```
+    /// # fn main() -> dat_host::Result<()> {
+    /// # let zone = dat_host::Adapter::open("mock://requests")?.zone()?;
+    /// let requests = zone.events()?;
+    /// let endpoint = zone.endpoint_with_events(None, &requests)?;
+    /// let question = endpoint.recv(zone.buffer(64)?);
+    /// # let listener = zone.listen(7174)?;
+    /// # let client = zone.connect("requests:7174").start();
+    /// let server = listener.next().wait()?.accept().start_on(endpoint).wait()?;
+    /// # let client = client.wait()?;
+    /// # let answer = client.recv(zone.buffer(64)?);
+    /// # client.send(zone.copy(b"again")?).wait()?;
+    /// let sent = server.send(question.wait()?.memory);
+    /// # answer.wait()?;
+    /// // Later, when the buffer of the answer is needed again:
+    /// let _event = requests.next().wait()?;
+    /// let buffer = sent.wait()?;
+    /// # assert_eq!(&buffer[..], b"again");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`endpoint`](Self::endpoint), and INVALID_HANDLE (EVD): `requests` is of another
+    /// adapter.
+    pub fn endpoint_with_events(
+        &self,
+        attributes: Option<EpAttributes>,
+        requests: &Events,
+    ) -> Result<Endpoint> {
+        let dispatch = Dispatch::Requests(requests);
+        Ok(Endpoint::create(self, attributes, None, dispatch)?)
     }
 
     /// Begins a connection to a peer: `HOST:PORT`, or address and connection qualifier.

@@ -189,3 +189,52 @@ fn events_come_over_udp() {
         receive.wait().unwrap();
     }
 }
+
+/// Sends, Writes and binds are events of the program; receives are not.
+#[test]
+fn the_driver_takes_receives_if_the_program_takes_requests() {
+    let pair = Pair::new();
+    let requests = pair.near.events().unwrap();
+    let endpoint = pair.near.endpoint_with_events(None, &requests).unwrap();
+    let question = endpoint.recv(pair.near.buffer(8).unwrap());
+    let listener = pair.near.listen(5).unwrap();
+    let connecting = pair.far.connect("near:5").start();
+    let accepting = listener.next().wait().unwrap().accept();
+    let near = accepting.start_on(endpoint).wait().unwrap();
+    let far = connecting.wait().unwrap();
+    let answer = far.recv(pair.far.buffer(8).unwrap());
+    far.send(pair.far.copy(b"question").unwrap())
+        .wait()
+        .unwrap();
+    let question = question.wait_timeout(SOON).expect("in time").unwrap();
+    let sent = near.send(question.memory);
+    assert_eq!(&answer.wait().unwrap().memory[..], b"question");
+    // Nobody is notified of requests until a future waits for one.
+    let sent = sent.wait_timeout(Duration::from_millis(50)).unwrap_err();
+    assert_eq!(
+        completion(requests.next().wait().unwrap()).0,
+        sent.cookie().unwrap()
+    );
+    sent.wait_timeout(Duration::ZERO).unwrap().unwrap();
+    let second = near.send(pair.near.copy(b"again").unwrap());
+    let (cookie, status, _) = thread_next(&requests, || {
+        far.recv(pair.far.buffer(8).unwrap()).wait().unwrap();
+    });
+    assert_eq!(
+        (Some(cookie), status),
+        (second.cookie(), DtoStatus::Success)
+    );
+    let refused = pair.far.endpoint_with_events(None, &requests).unwrap_err();
+    let kind = refused.core().map(|error| error.kind());
+    assert_eq!(kind, Some(ErrorKind::InvalidHandle));
+}
+
+/// Waits for the next event on another thread while `act` runs.
+fn thread_next(events: &Events, act: impl FnOnce()) -> (u64, DtoStatus, u64) {
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| completion(events.next().wait().unwrap()));
+        std::thread::sleep(Duration::from_millis(20));
+        act();
+        waiting.join().unwrap()
+    })
+}

@@ -18,11 +18,11 @@ use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::{HostBackend, Memory, Registered};
 
 /// Time limit for connecting.
-const CONNECTING: Duration = Duration::from_secs(10);
+pub(crate) const CONNECTING: Duration = Duration::from_secs(10);
 /// Time that a server may be silent while the client waits for it.
-const SILENCE: Duration = Duration::from_secs(30);
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// Maximum sleep before signals and deadlines are checked.
-const TICK: Duration = Duration::from_millis(500);
+pub(crate) const TICK: Duration = Duration::from_millis(500);
 /// Bit that marks the cookies of messages; other cookies belong to the caller.
 const MESSAGE_COOKIE: u64 = 1 << 32;
 
@@ -71,8 +71,6 @@ pub(crate) struct Client<'a, B: HostBackend, W> {
     keep_alive_interval: Duration,
     last_keep_alive: Instant,
     last: usize,
-    /// True once [`Message::End`] is sent: the server may have stored the file since.
-    ended: bool,
 }
 
 /// The answer to a connection request.
@@ -89,6 +87,77 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
         what: "the server refused the request".into(),
         why: refusal.why().into(),
         remedy: refusal.remedy().into(),
+    }
+}
+
+/// Builds the failure of a connection that was not made.
+pub(crate) fn cannot_connect(why: &str, remedy: &str) -> Failure {
+    Failure {
+        kind: FailureKind::Operation,
+        what: "cannot connect to the server".into(),
+        why: why.into(),
+        remedy: remedy.into(),
+    }
+}
+
+/// Builds the failure of a connection request that the server rejected with these bytes.
+pub(crate) fn rejected(data: &[u8]) -> Failure {
+    let without_reason = || {
+        cannot_connect(
+            "it rejected the connection without a reason, which happens while it shuts down",
+            "check that `dat serve` still runs there, and run the command again",
+        )
+    };
+    decode_rejection(data).map_or_else(without_reason, refused)
+}
+
+/// Builds the failure of a connection request that the server did not answer.
+pub(crate) fn not_connected(kind: ConnectionEventKind) -> Failure {
+    let (why, remedy) = match kind {
+        ConnectionEventKind::NonPeerRejected => (
+            "no server listens on that port",
+            "start `dat serve` there, and check the port number",
+        ),
+        ConnectionEventKind::Unreachable => (
+            "its address cannot be reached from this device",
+            "check the address, and select another --device if there are several",
+        ),
+        ConnectionEventKind::TimedOut => (
+            "nothing answers",
+            "check the address, the network and that `dat serve` runs there",
+        ),
+        other => {
+            let remedy = "check that `dat serve` still runs there";
+            return cannot_connect(&format!("{other:?}"), remedy);
+        }
+    };
+    cannot_connect(why, remedy)
+}
+
+/// Returns the reason for the end of a connection.
+pub(crate) fn why_ended(kind: ConnectionEventKind) -> String {
+    match kind {
+        ConnectionEventKind::Disconnected => "the server closed it".into(),
+        ConnectionEventKind::Broken => "it broke: the server or the network path failed".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Builds the failure of a connection that ended before the work.
+///
+/// `may_be_stored` is true if the server may have stored a file.
+pub(crate) fn lost(why: String, may_be_stored: bool) -> Failure {
+    let changed = match may_be_stored {
+        true => "check whether the file is complete on the server",
+        false => "no file was changed",
+    };
+    Failure {
+        kind: FailureKind::Operation,
+        what: "the connection to the server was lost".into(),
+        why,
+        remedy: format!(
+            "check that `dat serve` still runs there, and run the command again; {changed}"
+        ),
     }
 }
 
@@ -131,7 +200,6 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         prepare: &impl Fn(&OpenAdapter<B, W>, EpId) -> Result<()>,
     ) -> Result<Self> {
         let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
-        let zone = adapter.zone;
         let attributes = EpAttributes {
             max_recv_dtos: count(plan.receives),
             max_request_dtos: count(plan.requests),
@@ -142,17 +210,14 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             max_rdma_read_out: plan.reads,
             ..EpAttributes::default_for(&adapter.limits)
         };
-        let ep = adapter
-            .endpoint(zone, &attributes)
-            .during("dat_ep_create")?;
+        let ep = adapter.endpoint(&attributes).during("dat_ep_create")?;
         let sends = usize::from(plan.request.depth) + 2;
         let memory = Memory::new(MessageBuffers::bytes(plan.message_receives, sends));
-        let message_buffers =
-            MessageBuffers::register(adapter, zone, memory, plan.message_receives)
-                .during("dat_lmr_create")?;
+        let message_buffers = MessageBuffers::register(adapter, memory, plan.message_receives)
+            .during("dat_lmr_create")?;
         for number in 0..plan.message_receives {
             message_buffers
-                .receive_as(&adapter.ia, ep, number, MESSAGE_COOKIE | number as u64)
+                .receive(&adapter.ia, ep, number, MESSAGE_COOKIE | number as u64)
                 .during("dat_ep_post_recv")?;
         }
         prepare(adapter, ep)?;
@@ -186,24 +251,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             keep_alive_interval: Duration::MAX,
             last_keep_alive: Instant::now(),
             last: sends - 1,
-            ended: false,
         })
-    }
-
-    /// Builds the failure of a connection that ended before the work.
-    fn lost(&self, why: impl std::fmt::Display) -> Failure {
-        let changed = match self.ended {
-            true => "check whether the file is complete on the server",
-            false => "no file was changed",
-        };
-        Failure {
-            kind: FailureKind::Operation,
-            what: "the connection to the server was lost".into(),
-            why: why.to_string(),
-            remedy: format!(
-                "check that `dat serve` still runs there, and run the command again; {changed}"
-            ),
-        }
     }
 
     /// Frees the endpoint and memory of a rejected request.
@@ -217,19 +265,16 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
 
     /// Waits until the server accepts or rejects.
     fn answer(&mut self, request: &Request) -> Result<Answer> {
-        let failed = |why: &str, remedy: &str| Failure {
-            kind: FailureKind::Operation,
-            what: "cannot connect to the server".into(),
-            why: why.into(),
-            remedy: remedy.into(),
-        };
         let begin = Instant::now();
         loop {
             let event = self.adapter.next_event(TICK)?;
             let Some(Event::Connection { kind, ep, .. }) = event else {
                 // The adapter's own timeout should come first.
                 if begin.elapsed() > 2 * CONNECTING {
-                    return Err(failed("nothing answers", "check that the device is up"));
+                    return Err(cannot_connect(
+                        "nothing answers",
+                        "check that the device is up",
+                    ));
                 }
                 continue;
             };
@@ -251,32 +296,9 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
                     .map_err(refused),
                 ConnectionEventKind::PeerRejected => match decode_challenge(data) {
                     Some(challenge) => Ok(Answer::Challenged(challenge)),
-                    None => Err(decode_rejection(data).map_or_else(
-                    || {
-                        failed(
-                            "it rejected the connection without a reason, which happens while it shuts down",
-                            "check that `dat serve` still runs there, and run the command again",
-                        )
-                    },
-                    refused,
-                )),
+                    None => Err(rejected(data)),
                 },
-                ConnectionEventKind::NonPeerRejected => Err(failed(
-                    "no server listens on that port",
-                    "start `dat serve` there, and check the port number",
-                )),
-                ConnectionEventKind::Unreachable => Err(failed(
-                    "its address cannot be reached from this device",
-                    "check the address, and select another --device if there are several",
-                )),
-                ConnectionEventKind::TimedOut => Err(failed(
-                    "nothing answers",
-                    "check the address, the network and that `dat serve` runs there",
-                )),
-                other => Err(failed(
-                    &format!("{other:?}"),
-                    "check that `dat serve` still runs there",
-                )),
+                kind => Err(not_connected(kind)),
             };
         }
     }
@@ -286,7 +308,6 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// The buffer must stay unused until the server has shown that it has the message.
     pub(crate) fn send(&mut self, slot: usize, message: &Message) -> Result<()> {
         self.silent = None;
-        self.ended |= matches!(message, Message::End { .. });
         self.message_buffers
             .send(&self.adapter.ia, self.ep, slot, message, MESSAGE_COOKIE)
             .during("dat_ep_post_send")
@@ -331,10 +352,9 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         if wait {
             check()?;
             if self.silent.get_or_insert_with(Instant::now).elapsed() > SILENCE {
-                return Err(self.lost(format!(
-                    "the server did not respond for {} s",
-                    SILENCE.as_secs()
-                )));
+                let seconds = SILENCE.as_secs();
+                let why = format!("the server did not respond for {seconds} s");
+                return Err(lost(why, false));
             }
         }
         Ok(None)
@@ -350,13 +370,9 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     pub(crate) fn arrived(&mut self, event: &Event) -> Result<Option<Arrival>> {
         match event {
             Event::Dto(done) => self.completion(*done),
-            Event::Connection { kind, ep, .. } if *ep == self.ep => Err(self.lost(match kind {
-                ConnectionEventKind::Disconnected => "the server closed it".into(),
-                ConnectionEventKind::Broken => {
-                    "it broke: the server or the network path failed".into()
-                }
-                other => format!("{other:?}"),
-            })),
+            Event::Connection { kind, ep, .. } if *ep == self.ep => {
+                Err(lost(why_ended(*kind), false))
+            }
             _ => Ok(None),
         }
     }
@@ -369,8 +385,10 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         let is_message = done.cookie & MESSAGE_COOKIE != 0;
         match done.status {
             DtoStatus::Success => {}
-            DtoStatus::Flushed => return Err(self.lost("outstanding operations were flushed")),
-            status => return Err(self.lost(format!("an operation completed as {status:?}"))),
+            DtoStatus::Flushed => {
+                return Err(lost("outstanding operations were flushed".into(), false));
+            }
+            status => return Err(lost(format!("an operation completed as {status:?}"), false)),
         }
         self.note_activity();
         if !is_message {
@@ -382,7 +400,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         let number = (done.cookie & !MESSAGE_COOKIE) as usize;
         let message = self.message_buffers.read(number, done.transferred_length);
         self.message_buffers
-            .receive_as(&self.adapter.ia, self.ep, number, done.cookie)
+            .receive(&self.adapter.ia, self.ep, number, done.cookie)
             .during("dat_ep_post_recv")?;
         match message {
             None => Err(refused(Refusal::Malformed)),

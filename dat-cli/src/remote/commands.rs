@@ -14,10 +14,11 @@ use serde::Serialize;
 use super::both;
 use super::client::ServerAddress;
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
+use super::host_adapter::{self, Drive};
 use super::load::RemoteLoad;
 use super::open_adapter::{OpenAdapter, Waiting};
 use super::protocol::{MOST_DEPTH, Refusal, Work, is_plain_name};
-use super::server::{MOST_CLIENTS, Notice, Server, Terms};
+use super::server::{Notice, Server, Terms};
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
 use super::transport::{Carrier, Transport, first_address, no_device, own_address, resolve};
@@ -35,9 +36,6 @@ use crate::perf::{self, Counters, Goal, Point, measure, say_counts, without_coun
 use crate::size::{argument, counted, size};
 
 type DeviceAdapter<T> = OpenAdapter<<T as Transport>::Backend, <T as Transport>::Wait>;
-
-/// Requests and receives of all clients of a server.
-const SERVER_ROOM: usize = 16384;
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
     match arguments.wait {
@@ -72,14 +70,14 @@ fn counters<T: Transport>(adapter: &DeviceAdapter<T>, argument: &str) -> Result<
 
 /// Runs `act` as the client of the named server, or of one in this process.
 ///
-/// The server in this process runs on the same device and stores the file in `local`. With `once`
-/// set, it ends when its client has gone.
-fn with_server<T: Transport, R>(
+/// `open` opens the adapter of the client.
+/// The server in this process runs on the same device and stores the file in `local`.
+fn with_server<T: Transport, A, R>(
     arguments: &DeviceArguments,
-    room: usize,
-    (memory, once): (u64, bool),
-    mut local: Single,
-    act: impl FnOnce(&mut DeviceAdapter<T>, ServerAddress<'_>, &str) -> Result<R>,
+    memory: u64,
+    local: Single,
+    open: impl Fn(&Carrier, Waiting) -> Result<A>,
+    act: impl FnOnce(&mut A, ServerAddress<'_>, &str) -> Result<R>,
 ) -> Result<R> {
     let waiting = waiting(arguments.waiting);
     if let Some(peer) = &arguments.connect {
@@ -87,7 +85,7 @@ fn with_server<T: Transport, R>(
         let token = token.transpose()?;
         let peer = resolve(peer)?;
         let device = T::choose(arguments.device.as_deref(), own_address(peer))?;
-        let mut adapter = adapter::<T>(&device, waiting, 2, room)?;
+        let mut adapter = open(&device, waiting)?;
         let server = ServerAddress {
             address: IaAddress::from(peer),
             qualifier: peer.port().into(),
@@ -98,19 +96,16 @@ fn with_server<T: Transport, R>(
     let device = T::choose(arguments.device.as_deref(), None)?;
     let address = first_address::<T>(&device)?;
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-    let station_of_server = adapter::<T>(&device, waiting, 2, 2 * room)?;
-    let mut server = Server::new(station_of_server, memory, Terms::default());
+    let (opened, _) = Drive::open::<T>(&device, waiting)?;
+    let of_server = opened.0.clone();
+    let mut server = Server::new(opened, memory, Terms::default());
     let qualifier = server.listen(None, None)?;
-    let mut client = adapter::<T>(&device, waiting, 2, room)?;
+    let mut client = open(&device, waiting)?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
             let ended = || stop.load(Ordering::Acquire);
-            server.run(&mut local, &ended, &mut |notice| {
-                if once && notice == Notice::Gone {
-                    stop.store(true, Ordering::Release);
-                }
-            })
+            server.run(&local, &ended, &mut |_| {})
         });
         let server = ServerAddress {
             address,
@@ -119,6 +114,8 @@ fn with_server<T: Transport, R>(
         };
         let result = act(&mut client, server, &device.name);
         stop.store(true, Ordering::Release);
+        // The server does not wait for its next look at `stop`.
+        of_server.close();
         match serving.join() {
             // The client's error is the more specific one.
             Ok(served) => result.and_then(|result| served.map(|()| result)),
@@ -190,12 +187,12 @@ pub(crate) fn copy<T: Transport>(
     let (target, name, files) = match server {
         Some(_) => {
             let name = remote_name(source, &arguments.target)?;
-            (name.clone(), name, Single(None))
+            (name.clone(), name, Single::new(None))
         }
         None => {
             let part = Target::choose(source, &arguments.target)?.begin()?;
             let target = part.target().name().display().to_string();
-            (target, "copy".into(), Single(Some(part)))
+            (target, "copy".into(), Single::new(Some(part)))
         }
     };
     let mut file = File::open(source).map_err(unreadable)?;
@@ -217,12 +214,11 @@ pub(crate) fn copy<T: Transport>(
         smaller(geometry, room / 3)
     })?;
     let progress = progress_bar(length, output);
-    let room = 6 * fit.depth + 64;
-    let (outcome, device) = with_server::<T, _>(
+    let (outcome, device) = with_server::<T, _, _>(
         &arguments.device,
-        room,
-        (memory, true),
+        memory,
         files,
+        host_adapter::open::<T>,
         |adapter, server, device| {
             let read = |buffer: &mut [u8]| {
                 let count = fill(&mut file, buffer).map_err(unreadable)?;
@@ -335,11 +331,11 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
         usize::from(arguments.depth),
     )?;
     let room = 4 * usize::from(arguments.depth) + 128;
-    with_server::<T, _>(
+    with_server::<T, _, _>(
         &arguments.device,
-        room,
-        (memory, false),
-        Single(None),
+        memory,
+        Single::new(None),
+        |device, waiting| adapter::<T>(device, waiting, 2, room),
         |adapter, server, _| {
             let counters = arguments
                 .verbose
@@ -454,7 +450,7 @@ pub(crate) fn serve<T: Transport>(
             ));
         }
     }
-    let mut files: Box<dyn FileStore> = match &arguments.into {
+    let files: Box<dyn FileStore> = match &arguments.into {
         None => Box::new(NoFiles),
         Some(path) if path.is_dir() => {
             let quotas = Quotas {
@@ -485,17 +481,12 @@ pub(crate) fn serve<T: Transport>(
         )
     })?;
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
-    let adapter = adapter::<T>(
-        &device,
-        waiting(arguments.waiting),
-        MOST_CLIENTS + 1,
-        SERVER_ROOM,
-    )?;
+    let (opened, counters) = Drive::open::<T>(&device, waiting(arguments.waiting))?;
     let counters = arguments
         .stats
-        .then(|| counters::<T>(&adapter, "--stats"))
+        .then(|| counters.ok_or_else(|| without_counters("--stats")))
         .transpose()?;
-    let mut server = Server::new(adapter, memory, terms);
+    let mut server = Server::new(opened, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
     let addresses: Vec<String> = match arguments.listen {
         Some(address) => vec![address.to_string()],
@@ -518,7 +509,7 @@ pub(crate) fn serve<T: Transport>(
         ..ServeReport::default()
     };
     let stop = || signals.check().is_err();
-    server.run(files.as_mut(), &stop, &mut |notice| {
+    server.run(files.as_ref(), &stop, &mut |notice| {
         match &notice {
             Notice::Accepted(_) => report.clients += 1,
             Notice::Rejected(_) => report.rejected += 1,

@@ -23,12 +23,12 @@ type SyncFile = Arc<dyn Fn(&File) -> io::Result<()> + Send + Sync>;
 pub(crate) type Host = Option<IaAddress>;
 
 /// Storage for the files that clients send.
-pub(crate) trait FileStore {
+pub(crate) trait FileStore: Sync {
     /// Creates the temporary file for a copy with this plain name and length.
     ///
     /// # Errors
     /// The reason why the file cannot be created.
-    fn begin(&mut self, name: &str, length: u64, host: Host) -> Result<Draft, Refusal>;
+    fn begin(&self, name: &str, length: u64, host: Host) -> Result<Draft, Refusal>;
 }
 
 /// A file that a client sends; dropping it removes it.
@@ -129,7 +129,7 @@ impl Drop for Reserved {
 pub(crate) struct NoFiles;
 
 impl FileStore for NoFiles {
-    fn begin(&mut self, _: &str, _: u64, _: Host) -> Result<Draft, Refusal> {
+    fn begin(&self, _: &str, _: u64, _: Host) -> Result<Draft, Refusal> {
         Err(Refusal::NoFolder)
     }
 }
@@ -182,7 +182,7 @@ impl Folder {
 }
 
 impl FileStore for Folder {
-    fn begin(&mut self, name: &str, length: u64, host: Host) -> Result<Draft, Refusal> {
+    fn begin(&self, name: &str, length: u64, host: Host) -> Result<Draft, Refusal> {
         let path = self.path.join(name);
         self.look(&path)?;
         let target = OutputPath::choose(&path).map_err(|_| Refusal::CannotWrite)?;
@@ -202,11 +202,18 @@ impl FileStore for Folder {
 }
 
 /// A file whose destination is chosen already, for the only client of an in-process server.
-pub(crate) struct Single(pub(crate) Option<Part>);
+pub(crate) struct Single(Mutex<Option<Part>>);
+
+impl Single {
+    pub(crate) fn new(part: Option<Part>) -> Self {
+        Self(Mutex::new(part))
+    }
+}
 
 impl FileStore for Single {
-    fn begin(&mut self, _: &str, _: u64, _: Host) -> Result<Draft, Refusal> {
-        let part = self.0.take().ok_or(Refusal::Busy)?;
+    fn begin(&self, _: &str, _: u64, _: Host) -> Result<Draft, Refusal> {
+        let mut part = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = part.take().ok_or(Refusal::Busy)?;
         Ok(Draft {
             part,
             replace: true,

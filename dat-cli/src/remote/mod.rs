@@ -8,12 +8,13 @@
 //! Only the code that opens devices depends on the backend, so tests run both ends on the mock.
 
 mod both;
-mod buffer_pool;
+mod budget;
 mod client;
 mod commands;
 pub(crate) mod device;
 mod echo;
 mod file_store;
+mod host_adapter;
 mod load;
 #[cfg(not(feature = "verbs"))]
 mod no_verbs;

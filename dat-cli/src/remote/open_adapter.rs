@@ -36,8 +36,6 @@ pub(crate) struct OpenAdapter<B: HostBackend, W> {
     pub(crate) zone: PzId,
     pub(crate) events: EvdId,
     pub(crate) limits: IaAttributes,
-    /// Completions that the dispatcher has room for.
-    pub(crate) room: usize,
     wait: W,
     waiting: Waiting,
     looks: u32,
@@ -86,7 +84,6 @@ impl<B: HostBackend, W: Wait> OpenAdapter<B, W> {
             zone,
             events,
             limits,
-            room,
             wait,
             waiting,
             looks: 0,
@@ -158,11 +155,11 @@ impl<B: HostBackend, W: Wait> OpenAdapter<B, W> {
         self.ia.evd_dequeue(self.events)
     }
 
-    /// Creates an endpoint on the dispatcher, in a zone.
-    pub(crate) fn endpoint(&self, zone: PzId, attributes: &EpAttributes) -> dat_core::Result<EpId> {
+    /// Creates an endpoint on the dispatcher.
+    pub(crate) fn endpoint(&self, attributes: &EpAttributes) -> dat_core::Result<EpId> {
         let all = Some(self.events);
         self.ia
-            .ep_create(Some(zone), all, all, all, Some(attributes))
+            .ep_create(Some(self.zone), all, all, all, Some(attributes))
     }
 
     /// Registers memory in the zone of all connections.
@@ -171,17 +168,7 @@ impl<B: HostBackend, W: Wait> OpenAdapter<B, W> {
         memory: Memory,
         privileges: MemoryPrivileges,
     ) -> dat_core::Result<Registered> {
-        self.register_in(self.zone, memory, privileges)
-    }
-
-    /// Registers memory in a zone.
-    pub(crate) fn register_in(
-        &self,
-        zone: PzId,
-        memory: Memory,
-        privileges: MemoryPrivileges,
-    ) -> dat_core::Result<Registered> {
-        host::register(&self.ia, zone, memory, privileges)
+        host::register(&self.ia, self.zone, memory, privileges)
     }
 }
 
@@ -202,13 +189,12 @@ impl MessageBuffers {
 
     pub(crate) fn register<B: HostBackend, W: Wait>(
         adapter: &OpenAdapter<B, W>,
-        zone: PzId,
         memory: Memory,
         receives: usize,
     ) -> dat_core::Result<Self> {
         let privileges = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
         Ok(Self {
-            memory: adapter.register_in(zone, memory, privileges)?,
+            memory: adapter.register(memory, privileges)?,
             receives,
         })
     }
@@ -217,18 +203,8 @@ impl MessageBuffers {
         &self.memory
     }
 
-    /// Posts the receive of a buffer, with its number as the cookie.
+    /// Posts the receive of a buffer.
     pub(crate) fn receive<B: HostBackend>(
-        &self,
-        ia: &Adapter<B>,
-        ep: EpId,
-        number: usize,
-    ) -> dat_core::Result<()> {
-        self.receive_as(ia, ep, number, number as u64)
-    }
-
-    /// Posts the receive of a buffer under another cookie.
-    pub(crate) fn receive_as<B: HostBackend>(
         &self,
         ia: &Adapter<B>,
         ep: EpId,
@@ -283,14 +259,21 @@ pub(crate) fn fill(memory: Memory, seed: u64) {
     let mut block = vec![0_u8; BLOCK];
     let length = memory.length();
     for offset in (0..length).step_by(BLOCK) {
-        for word in block.chunks_exact_mut(8) {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
-        }
+        fill_block(&mut state, &mut block);
         let count = BLOCK.min(length - offset);
         memory.store(offset, block.get(..count).unwrap_or_default());
+    }
+}
+
+/// Fills a block with pseudorandom bytes; `state` is not 0.
+pub(crate) fn fill_block(state: &mut u64, block: &mut [u8]) {
+    for word in block.chunks_mut(8) {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        for (to, from) in word.iter_mut().zip(state.to_le_bytes()) {
+            *to = from;
+        }
     }
 }
 

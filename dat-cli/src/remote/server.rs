@@ -1,29 +1,30 @@
-//! A server: one thread that serves all of its clients.
+//! A server: one thread that drives the adapter, one that admits clients, and one for each client.
 
 use std::net::IpAddr;
-use std::thread::{self, JoinHandle};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
-use dat_core::event::{ConnectionEventKind, Event, Wait};
-use dat_core::flags::{CloseFlags, CrFields, PspFlags};
-use dat_core::id::{CrId, EpId};
+use dat_host::{Adapter, Error, Listener};
+use futures::StreamExt;
+use futures::channel::mpsc::{self, UnboundedSender};
 
-use super::buffer_pool::BufferPool;
-use super::file_store::{Draft, FileStore};
-use super::open_adapter::OpenAdapter;
+use super::budget::{Budget, Demand};
+use super::echo::Task;
+use super::file_store::FileStore;
+use super::host_adapter::{Drive, Driven};
 use super::protocol::{Challenge, Refusal, Request, encode_rejection};
-use super::session::{Needs, Session, SessionEvent, SessionOver, TICK};
+use super::session::{self, Needs, TICK};
 use super::token::Guard;
-use crate::failure::{During, Failure, FailureKind, Result};
-use crate::host::HostBackend;
+use crate::failure::{Failure, FailureKind, Result};
 use crate::limits;
 
 /// Maximum number of clients at one time.
 pub(crate) const MOST_CLIENTS: usize = 16;
-/// Maximum number of completions between two checks of the deadlines.
-const SWEEP: u32 = 64;
+/// Connection requests that wait until the server looks at them.
+const BACKLOG: usize = 4 * MOST_CLIENTS;
 
 /// Events that a server reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub(crate) struct Terms {
     pub(crate) idle: Duration,
     /// If set, admits only clients that have the token.
     pub(crate) guard: Option<Guard>,
-    pub(crate) clock: Box<dyn Fn() -> Instant + Send>,
+    pub(crate) clock: Box<dyn Fn() -> Instant + Send + Sync>,
 }
 
 impl Default for Terms {
@@ -72,33 +73,46 @@ impl Default for Terms {
     }
 }
 
-/// A file that a separate thread stores, because the disk may be slow.
-struct Storing {
-    ep: EpId,
-    name: String,
-    length: u64,
-    thread: JoinHandle<std::result::Result<(), Refusal>>,
+/// The state of a running server that its sessions share.
+pub(crate) struct Shared<'a> {
+    pub(crate) adapter: &'a Adapter,
+    pub(crate) files: &'a dyn FileStore,
+    /// Time that a client may be silent.
+    pub(crate) idle: Duration,
+    pub(crate) clock: &'a (dyn Fn() -> Instant + Send + Sync),
+    /// Returns true once the server ends.
+    pub(crate) stop: &'a (dyn Fn() -> bool + Sync),
+    tell: Mutex<&'a mut (dyn FnMut(Notice) + Send)>,
+    budget: &'a Budget,
+}
+
+impl Shared<'_> {
+    /// Reports an event.
+    pub(crate) fn tell(&self, notice: Notice) {
+        let mut tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
+        tell(notice);
+    }
 }
 
 /// A server on an open adapter.
-pub(crate) struct Server<B: HostBackend, W> {
-    adapter: OpenAdapter<B, W>,
-    pool: BufferPool,
+pub(crate) struct Server {
+    adapter: Adapter,
+    drive: Drive,
+    listener: Option<Listener>,
+    budget: Budget,
     terms: Terms,
-    sessions: Vec<Session>,
-    storing: Vec<Storing>,
     /// If set, the only local address that is served.
     only: Option<IpAddr>,
 }
 
-impl<B: HostBackend, W: Wait> Server<B, W> {
-    pub(crate) fn new(adapter: OpenAdapter<B, W>, memory: usize, terms: Terms) -> Self {
+impl Server {
+    pub(crate) fn new((adapter, drive): Driven, memory: usize, terms: Terms) -> Self {
         Self {
             adapter,
-            pool: BufferPool::new(memory),
+            drive,
+            listener: None,
+            budget: Budget::new(memory),
             terms,
-            sessions: Vec::new(),
-            storing: Vec::new(),
             only: None,
         }
     }
@@ -108,217 +122,143 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     /// # Errors
     /// - Operation: another process listens on the qualifier, or the adapter fails.
     pub(crate) fn listen(&mut self, qualifier: Option<u64>, only: Option<IpAddr>) -> Result<u64> {
-        self.only = only;
-        let (ia, events) = (&self.adapter.ia, self.adapter.events);
-        let Some(qualifier) = qualifier else {
-            return ia
-                .psp_create_any(events, PspFlags::Consumer)
-                .map(|(_, qualifier)| qualifier)
-                .during("dat_psp_create_any");
+        let failed = |error: Error| match (error.core(), qualifier) {
+            (Some(error), Some(qualifier)) => not_listening(qualifier, error),
+            _ => Failure::operation("dat_psp_create_any failed", error),
         };
-        match ia.psp_create(qualifier, events, PspFlags::Consumer) {
-            Ok(_) => Ok(qualifier),
-            Err(error) => Err(not_listening(qualifier, error)),
-        }
+        // Each client gets a zone of its own; this one has no memory.
+        let zone = self.adapter.zone().map_err(failed)?;
+        let listener = zone.listen_with(qualifier, BACKLOG).map_err(failed)?;
+        self.only = only;
+        Ok(self.listener.insert(listener).qualifier())
     }
 
     /// Serves until `stop` returns true, then disconnects all clients.
     ///
+    /// The calling thread drives the adapter meanwhile.
+    ///
     /// # Errors
     /// - Operation: the adapter failed. Errors of clients are not errors of the server.
     pub(crate) fn run(
-        &mut self,
-        files: &mut dyn FileStore,
-        stop: &dyn Fn() -> bool,
-        tell: &mut dyn FnMut(Notice),
+        self,
+        files: &dyn FileStore,
+        stop: &(dyn Fn() -> bool + Sync),
+        tell: &mut (dyn FnMut(Notice) + Send),
     ) -> Result<()> {
-        let mut turn = 0_u32;
-        while !stop() {
-            let longest = self.sessions.iter().map(Session::due).min();
-            match self.adapter.next_event(longest.unwrap_or(TICK))? {
-                Some(Event::ConnectionRequest { cr, .. }) => self.arrive(cr, tell),
-                Some(Event::Connection { kind, ep, .. }) => self.connection(kind, ep, files, tell),
-                Some(Event::Dto(done)) => {
-                    let position = self.position(done.ep);
-                    if let Some(session) =
-                        position.and_then(|position| self.sessions.get_mut(position))
-                    {
-                        let outcome = session.completed(&self.adapter, files, &done);
-                        self.follow(done.ep, outcome, tell);
-                    }
-                    turn = turn.wrapping_add(1);
-                    let rests = self.sessions.iter().all(|session| session.due() == TICK);
-                    if rests && !turn.is_multiple_of(SWEEP) {
-                        continue;
-                    }
-                }
-                Some(_) => {}
-                None => {}
-            }
-            self.work(tell);
-            self.stored(false, tell);
-        }
-        self.stored(true, tell);
-        for session in std::mem::take(&mut self.sessions) {
-            // If the client has gone already, the call fails, and nothing is left to end.
-            let _ = self
-                .adapter
-                .ia
-                .ep_disconnect(session.ep, CloseFlags::Abrupt);
-            session.close(&self.adapter, &mut self.pool);
-        }
-        Ok(())
-    }
-
-    /// Does a part of the due work of each client.
-    fn work(&mut self, tell: &mut dyn FnMut(Notice)) {
-        let now = (self.terms.clock)();
-        let all: Vec<EpId> = self.sessions.iter().map(|session| session.ep).collect();
-        for ep in all {
-            let position = self.position(ep);
-            if let Some(session) = position.and_then(|position| self.sessions.get_mut(position)) {
-                let outcome = session.work(&self.adapter, self.terms.idle, now);
-                self.follow(ep, outcome, tell);
-            }
-        }
-    }
-
-    /// Starts a thread that moves a complete file to its path.
-    fn store(&mut self, ep: EpId, draft: Draft, (name, length): (String, u64)) {
-        let begun = thread::Builder::new().spawn(|| draft.store());
-        match begun {
-            Ok(thread) => self.storing.push(Storing {
-                ep,
-                name,
-                length,
-                thread,
-            }),
-            // Dropping the closure, which owned the file, has removed the file.
-            Err(_) => self.answer(ep, Err(Refusal::CannotWrite), &mut |_| {}),
-        }
-    }
-
-    /// Tells clients whether their files were stored; with `all`, waits for every storing thread.
-    fn stored(&mut self, all: bool, tell: &mut dyn FnMut(Notice)) {
-        let over = |storing: &mut Storing| all || storing.thread.is_finished();
-        let over: Vec<Storing> = self.storing.extract_if(.., over).collect();
-        for storing in over {
-            let outcome = storing.thread.join().unwrap_or(Err(Refusal::CannotWrite));
-            if outcome.is_ok() {
-                tell(Notice::Stored(storing.name, storing.length));
-            }
-            self.answer(storing.ep, outcome, tell);
-        }
-    }
-
-    fn answer(
-        &mut self,
-        ep: EpId,
-        outcome: std::result::Result<(), Refusal>,
-        tell: &mut dyn FnMut(Notice),
-    ) {
-        let position = self.position(ep);
-        if let Some(session) = position.and_then(|position| self.sessions.get_mut(position)) {
-            let outcome = session.stored(&self.adapter, outcome);
-            self.follow(ep, outcome, tell);
-        }
-    }
-
-    fn position(&self, ep: EpId) -> Option<usize> {
-        self.sessions.iter().position(|session| session.ep == ep)
-    }
-
-    fn follow(
-        &mut self,
-        ep: EpId,
-        outcome: std::result::Result<Option<SessionEvent>, SessionOver>,
-        tell: &mut dyn FnMut(Notice),
-    ) {
-        match outcome {
-            Ok(None) => {}
-            Ok(Some(SessionEvent::Accepted(request))) => tell(Notice::Accepted(request)),
-            Ok(Some(SessionEvent::Received(draft, name, length))) => {
-                self.store(ep, *draft, (name, length))
-            }
-            Ok(Some(SessionEvent::Refused(refusal))) => tell(Notice::Refused(refusal)),
-            Err(SessionOver) => self.end(ep, tell),
-        }
-    }
-
-    fn end(&mut self, ep: EpId, tell: &mut dyn FnMut(Notice)) {
-        if let Some(position) = self.position(ep) {
-            let session = self.sessions.swap_remove(position);
-            let notice = match session.is_accepted() {
-                true => Notice::Gone,
-                false => Notice::Rejected(Refusal::Busy),
-            };
-            session.close(&self.adapter, &mut self.pool);
-            tell(notice);
-        }
-    }
-
-    fn connection(
-        &mut self,
-        kind: ConnectionEventKind,
-        ep: EpId,
-        files: &mut dyn FileStore,
-        tell: &mut dyn FnMut(Notice),
-    ) {
-        if kind != ConnectionEventKind::Established {
-            self.end(ep, tell);
-            return;
-        }
-        let position = self.position(ep);
-        let Some(session) = position.and_then(|position| self.sessions.get_mut(position)) else {
-            return;
+        let Some(listener) = self.listener else {
+            return Ok(());
         };
-        for done in session.established() {
-            // An earlier completion may have ended the session.
-            let position = self.position(ep);
-            if let Some(session) = position.and_then(|position| self.sessions.get_mut(position)) {
-                let outcome = session.completed(&self.adapter, files, &done);
-                self.follow(ep, outcome, tell);
+        let shared = Shared {
+            adapter: &self.adapter,
+            files,
+            idle: self.terms.idle,
+            clock: &*self.terms.clock,
+            stop,
+            tell: Mutex::new(tell),
+            budget: &self.budget,
+        };
+        let (shared, only, guard) = (&shared, self.only, self.terms.guard);
+        let (tasks, begun) = mpsc::unbounded();
+        thread::scope(|scope| {
+            let admitting =
+                scope.spawn(move || admit_all(shared, scope, &tasks, &listener, only, guard));
+            // Ends when no thread is left that could begin a task.
+            self.drive.run(begun.for_each_concurrent(None, |task| task));
+            let admitted = admitting.join();
+            admitted.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+/// Admits clients until the server ends.
+///
+/// # Errors
+/// - Operation: the adapter failed.
+fn admit_all<'scope>(
+    shared: &'scope Shared<'_>,
+    scope: &'scope Scope<'scope, '_>,
+    tasks: &UnboundedSender<Task>,
+    listener: &Listener,
+    only: Option<IpAddr>,
+    mut guard: Option<Guard>,
+) -> Result<()> {
+    while !(shared.stop)() {
+        match listener.next().wait_timeout(TICK) {
+            Ok(Ok(arrived)) => arrive(shared, scope, tasks, only, &mut guard, arrived),
+            Ok(Err(error @ Error::Closed)) if !(shared.stop)() => {
+                return Err(Failure::operation("serving failed", error));
             }
+            // The client has given up, or there is none.
+            Ok(Err(_)) | Err(_) => {}
         }
     }
+    Ok(())
+}
 
-    fn arrive(&mut self, cr: CrId, tell: &mut dyn FnMut(Notice)) {
-        if let Err((refusal, challenge)) = self.admit(cr) {
-            let answer = encode_rejection(refusal, challenge.as_ref());
+/// Starts the session of a client, or rejects the client.
+fn arrive<'scope>(
+    shared: &'scope Shared<'_>,
+    scope: &'scope Scope<'scope, '_>,
+    tasks: &UnboundedSender<Task>,
+    only: Option<IpAddr>,
+    guard: &mut Option<Guard>,
+    arrived: dat_host::Request,
+) {
+    let admitted = admit(&arrived, only, guard).and_then(|request| {
+        let needs = Needs::of(&request);
+        let demand = Demand {
+            clients: 1,
+            completions: needs.completions(),
+            bytes: needs.bytes(),
+        };
+        let share = shared.budget.share(demand);
+        share
+            .map(|share| (request, share))
+            .map_err(|refusal| (refusal, None))
+    });
+    match admitted {
+        Ok((request, share)) => {
+            let tasks = tasks.clone();
+            let serve = move || {
+                let notice = session::serve(shared, scope, &tasks, arrived, request);
+                drop(share);
+                // A server that ends does not report the clients that it disconnects.
+                if !(shared.stop)() {
+                    shared.tell(notice);
+                }
+            };
+            // Dropping the closure, which owns the request, rejects it.
+            if thread::Builder::new().spawn_scoped(scope, serve).is_err() {
+                shared.tell(Notice::Rejected(Refusal::Busy));
+            }
+        }
+        Err((refusal, challenge)) => {
             // If the client has given up, the call fails, and no answer is needed.
-            let _ = self.adapter.ia.cr_reject(cr, &answer);
+            let _ = arrived.reject(&encode_rejection(refusal, challenge.as_ref()));
             // A challenge is no report: clients with the token get one too.
             if challenge.is_none() {
-                tell(Notice::Rejected(refusal));
+                shared.tell(Notice::Rejected(refusal));
             }
         }
     }
+}
 
-    /// Opens a session for a client, which is accepted when its memory is prepared.
-    fn admit(&mut self, cr: CrId) -> std::result::Result<(), (Refusal, Option<Challenge>)> {
-        let plain = |refusal| (refusal, None);
-        let queried = self.adapter.ia.cr_query(cr, CrFields::all());
-        let queried = queried.map_err(|_| plain(Refusal::Unknown))?;
-        let local = queried.local_address.and_then(IaAddress::socket_address);
-        if let (Some(only), Some(local)) = (self.only, local)
-            && only != local.ip()
-        {
-            return Err(plain(Refusal::WrongAddress));
-        }
-        let (request, proof) = Request::decode(&queried.private_data).map_err(plain)?;
-        if let Some(guard) = &mut self.terms.guard {
-            guard.admit(&request, proof.as_ref())?;
-        }
-        let used: usize = self.sessions.iter().map(Session::completions).sum();
-        let needed = Needs::of(&request).completions();
-        if needed <= self.adapter.room
-            && (self.sessions.len() >= MOST_CLIENTS || used + needed > self.adapter.room)
-        {
-            return Err(plain(Refusal::Busy));
-        }
-        let (from, now) = ((cr, queried.remote_address), (self.terms.clock)());
-        let session = Session::open(&self.adapter, &mut self.pool, from, request, now);
-        self.sessions.push(session.map_err(plain)?);
-        Ok(())
+/// Checks the address, the format and the proof of a connection request.
+fn admit(
+    arrived: &dat_host::Request,
+    only: Option<IpAddr>,
+    guard: &mut Option<Guard>,
+) -> std::result::Result<Request, (Refusal, Option<Challenge>)> {
+    let plain = |refusal| (refusal, None);
+    let local = arrived.local_address().and_then(IaAddress::socket_address);
+    if let (Some(only), Some(local)) = (only, local)
+        && only != local.ip()
+    {
+        return Err(plain(Refusal::WrongAddress));
     }
+    let (request, proof) = Request::decode(arrived.private_data()).map_err(plain)?;
+    if let Some(guard) = guard {
+        guard.admit(&request, proof.as_ref())?;
+    }
+    Ok(request)
 }

@@ -11,9 +11,11 @@ use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions};
 use dat_core::attributes::IaAddress;
 use dat_core::event::{DtoOperation, ThreadWait};
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
+use dat_host::Polled;
 
 use super::client::{Arrival, Client, Plan, ServerAddress};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
+use super::host_adapter::{self, Drive, Driven};
 use super::load::RemoteLoad;
 use super::open_adapter::{OpenAdapter, Waiting, checksum, part_of};
 use super::protocol::{Message, Refusal, Request, Work};
@@ -45,6 +47,13 @@ fn adapter(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -
     OpenAdapter::open(backend, ThreadWait::new(), waiting, MOST_CLIENTS + 1, 512).unwrap()
 }
 
+/// Opens the adapter of a server.
+fn server_adapter(fabric: &Fabric, waiting: Waiting) -> Driven {
+    let backend = fabric.node(NodeOptions::new("server", 1));
+    let wait = ThreadWait::until_woken();
+    Drive::on(backend, Polled::default(), wait, waiting).unwrap()
+}
+
 fn server_address() -> ServerAddress<'static> {
     ServerAddress {
         address: IaAddress::Node(1),
@@ -62,18 +71,14 @@ fn folder(path: &Path, replace: bool) -> Folder {
 }
 
 /// Runs `act` on a fabric with a server; returns the server's notices.
-fn serving(
-    waiting: Waiting,
-    files: &mut (dyn FileStore + Send),
-    act: impl FnOnce(&Fabric),
-) -> Vec<Notice> {
+fn serving(waiting: Waiting, files: &dyn FileStore, act: impl FnOnce(&Fabric)) -> Vec<Notice> {
     serving_on(Terms::default(), waiting, files, act)
 }
 
 fn serving_on(
     terms: Terms,
     waiting: Waiting,
-    files: &mut (dyn FileStore + Send),
+    files: &dyn FileStore,
     act: impl FnOnce(&Fabric),
 ) -> Vec<Notice> {
     let fabric = Fabric::new(FabricOptions::default());
@@ -83,7 +88,7 @@ fn serving_on(
     let listens = AtomicBool::new(false);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
-            let adapter = adapter(&fabric, "server", 1, waiting);
+            let adapter = server_adapter(&fabric, waiting);
             let mut server = Server::new(adapter, MEMORY, terms);
             let only: IpAddr = [10, 9, 0, 1].into();
             // The mock's nodes have no IP addresses, so the server ignores `only`.
@@ -108,7 +113,13 @@ fn serving_on(
     notices.into_inner().unwrap()
 }
 
-fn copy(adapter: &mut MockAdapter, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
+/// Opens the adapter of a client that copies.
+fn copier(fabric: &Fabric, number: u64, waiting: Waiting) -> dat_host::Adapter {
+    let backend = fabric.node(NodeOptions::new("copier", number));
+    host_adapter::on(backend, Polled::default(), waiting).unwrap()
+}
+
+fn copy(adapter: &dat_host::Adapter, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
     let mut left = data;
     let read = |buffer: &mut [u8]| Ok(crate::copy::fill(&mut left, buffer).unwrap());
     let check = || Ok(());
@@ -140,12 +151,12 @@ fn names(folder: &Path) -> Vec<String> {
 fn files_arrive_complete() {
     for waiting in WAITINGS {
         let directory = tempfile::tempdir().unwrap();
-        let mut files = folder(directory.path(), true);
-        let notices = serving(waiting, &mut files, |fabric| {
-            let mut client = adapter(fabric, "client", 2, waiting);
+        let files = folder(directory.path(), true);
+        let notices = serving(waiting, &files, |fabric| {
+            let client = copier(fabric, 2, waiting);
             for length in [0, 1, 999, 1000, 1001, 2000, 6000, 6001, 50_001] {
                 let data = some(length);
-                let outcome = copy(&mut client, "file", &data, SHAPE).unwrap();
+                let outcome = copy(&client, "file", &data, SHAPE).unwrap();
                 assert_eq!(outcome.bytes, length as u64);
                 assert_eq!(outcome.writes, length.div_ceil(2000) as u64);
                 assert_eq!(outcome.segments, length.div_ceil(1000) as u64);
@@ -167,10 +178,10 @@ fn a_copy_to_a_chosen_path_stores_one_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("target");
     let part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
-    serving(Waiting::Block, &mut Single(Some(part)), |fabric| {
-        let mut client = adapter(fabric, "client", 2, Waiting::Block);
-        copy(&mut client, "copy", &some(5000), SHAPE).unwrap();
-        let again = copy(&mut client, "copy", &some(5000), SHAPE).unwrap_err();
+    serving(Waiting::Block, &Single::new(Some(part)), |fabric| {
+        let client = copier(fabric, 2, Waiting::Block);
+        copy(&client, "copy", &some(5000), SHAPE).unwrap();
+        let again = copy(&client, "copy", &some(5000), SHAPE).unwrap_err();
         assert_eq!(again.why, Refusal::Busy.why());
     });
     assert_eq!(std::fs::read(path).unwrap(), some(5000));
@@ -180,9 +191,10 @@ fn a_copy_to_a_chosen_path_stores_one_file() {
 fn a_refused_client_does_not_stop_the_server() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("there"), "precious").unwrap();
-    let mut files = folder(directory.path(), false);
-    let notices = serving(Waiting::Block, &mut files, |fabric| {
+    let files = folder(directory.path(), false);
+    let notices = serving(Waiting::Block, &files, |fabric| {
         let mut client = adapter(fabric, "client", 2, Waiting::Block);
+        let copier = copier(fabric, 3, Waiting::Block);
         let huge = Shape {
             depth: 1024,
             segments: 1,
@@ -205,11 +217,11 @@ fn a_refused_client_does_not_stop_the_server() {
                 };
                 connect(&mut client, request).err().unwrap()
             } else {
-                copy(&mut client, name, &data, shape).unwrap_err()
+                copy(&copier, name, &data, shape).unwrap_err()
             };
             assert_eq!(failure.why, refusal.why(), "{name}");
         }
-        copy(&mut client, "new", &some(100), SHAPE).unwrap();
+        copy(&copier, "new", &some(100), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["new", "there"]);
     let there = std::fs::read_to_string(directory.path().join("there"));
@@ -217,9 +229,9 @@ fn a_refused_client_does_not_stop_the_server() {
     assert!(notices.contains(&Notice::Rejected(Refusal::TooLarge)));
     assert!(notices.contains(&Notice::Refused(Refusal::Exists)));
 
-    let notices = serving(Waiting::Block, &mut NoFiles, |fabric| {
-        let mut client = adapter(fabric, "client", 2, Waiting::Block);
-        let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
+    let notices = serving(Waiting::Block, &NoFiles, |fabric| {
+        let client = copier(fabric, 2, Waiting::Block);
+        let failure = copy(&client, "x", b"data", SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::NoFolder.why());
         assert!(failure.remedy.contains("--into"));
     });
@@ -238,10 +250,10 @@ fn links_are_not_followed() {
         directory.path().join("link"),
     )
     .unwrap();
-    let mut files = folder(directory.path(), true);
-    serving(Waiting::Block, &mut files, |fabric| {
-        let mut client = adapter(fabric, "client", 2, Waiting::Block);
-        let failure = copy(&mut client, "link", b"evil", SHAPE).unwrap_err();
+    let files = folder(directory.path(), true);
+    serving(Waiting::Block, &files, |fabric| {
+        let client = copier(fabric, 2, Waiting::Block);
+        let failure = copy(&client, "link", b"evil", SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::CannotWrite.why());
     });
     let precious = std::fs::read_to_string(outside.path().join("precious"));
@@ -287,7 +299,7 @@ fn answers(
 #[test]
 fn clients_that_break_the_protocol_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut files = folder(directory.path(), false);
+    let files = folder(directory.path(), false);
     let name = Message::Name("evil".into());
     let filled = |slot, length| Message::Filled { slot, length };
     let end = Message::End { checksum: 1 };
@@ -309,7 +321,7 @@ fn clients_that_break_the_protocol_are_refused() {
         (vec![name.clone(), end.clone()], Refusal::Different),
         (vec![name.clone(), filled(0, 100), end], Refusal::Different),
     ];
-    let notices = serving(Waiting::Block, &mut files, |fabric| {
+    let notices = serving(Waiting::Block, &files, |fabric| {
         let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
         for (messages, refusal) in &attempts {
             let mut client = connect(&mut adapter, COPY).unwrap();
@@ -317,7 +329,8 @@ fn clients_that_break_the_protocol_are_refused() {
             assert_eq!(failure.why, refusal.why(), "{messages:?}");
             client.close(&[]).unwrap();
         }
-        copy(&mut adapter, "good", &some(3000), SHAPE).unwrap();
+        let copier = copier(fabric, 3, Waiting::Block);
+        copy(&copier, "good", &some(3000), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["good"]);
     let gone = notices
@@ -335,7 +348,7 @@ fn memory_beyond_the_grant_cannot_be_reached() {
         depth,
         size,
     };
-    serving(Waiting::Block, &mut NoFiles, |fabric| {
+    serving(Waiting::Block, &NoFiles, |fabric| {
         let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
         let memory = Memory::new(200);
         memory.store(0, &[7; 200]);
@@ -389,7 +402,7 @@ fn memory_of_another_client_cannot_be_reached() {
         depth: 1,
         size: 100,
     };
-    serving(Waiting::Block, &mut NoFiles, |fabric| {
+    serving(Waiting::Block, &NoFiles, |fabric| {
         let mut honest = adapter(fabric, "honest", 2, Waiting::Block);
         let mut victim = connect(&mut honest, write).unwrap();
         let mut hostile = adapter(fabric, "hostile", 3, Waiting::Block);
@@ -421,8 +434,8 @@ fn memory_of_another_client_cannot_be_reached() {
 #[test]
 fn clients_that_vanish_leave_room_for_others() {
     let directory = tempfile::tempdir().unwrap();
-    let mut files = folder(directory.path(), false);
-    serving(Waiting::Block, &mut files, |fabric| {
+    let files = folder(directory.path(), false);
+    serving(Waiting::Block, &files, |fabric| {
         for round in 0..2 * MOST_CLIENTS as u64 {
             let mut adapter = adapter(fabric, "client", 2 + round, Waiting::Block);
             let mut client = connect(&mut adapter, COPY).unwrap();
@@ -444,7 +457,7 @@ fn clients_that_vanish_leave_room_for_others() {
 
 #[test]
 fn too_many_clients_are_rejected_as_busy() {
-    let notices = serving(Waiting::Block, &mut NoFiles, |fabric| {
+    let notices = serving(Waiting::Block, &NoFiles, |fabric| {
         let mut stations: Vec<MockAdapter> = (0..=MOST_CLIENTS as u64)
             .map(|number| adapter(fabric, "client", 2 + number, Waiting::Block))
             .collect();
@@ -492,8 +505,8 @@ fn random_messages_do_no_harm() {
         state % below
     };
     let directory = tempfile::tempdir().unwrap();
-    let mut files = folder(directory.path(), false);
-    serving(Waiting::Block, &mut files, |fabric| {
+    let files = folder(directory.path(), false);
+    serving(Waiting::Block, &files, |fabric| {
         let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
         for _ in 0..40 {
             let work = [
@@ -531,7 +544,8 @@ fn random_messages_do_no_harm() {
             }
             client.close(&[]).unwrap();
         }
-        copy(&mut adapter, "good", &some(3000), SHAPE).unwrap();
+        let copier = copier(fabric, 3, Waiting::Block);
+        copy(&copier, "good", &some(3000), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["good"]);
 }
@@ -539,8 +553,8 @@ fn random_messages_do_no_harm() {
 #[test]
 fn operations_on_a_server_are_measured() {
     for waiting in WAITINGS {
-        let mut files = NoFiles;
-        serving(waiting, &mut files, |fabric| {
+        let files = NoFiles;
+        serving(waiting, &files, |fabric| {
             let mut adapter = adapter(fabric, "client", 2, waiting);
             for operation in [Operation::Write, Operation::Read, Operation::Send] {
                 // The number of operations need not be a multiple of the batch.
@@ -594,12 +608,12 @@ fn a_server_that_ends_is_noticed() {
     let listens = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let adapter = adapter(&fabric, "server", 1, Waiting::Block);
+            let adapter = server_adapter(&fabric, Waiting::Block);
             let mut server = Server::new(adapter, MEMORY, Terms::default());
             server.listen(Some(QUALIFIER), None).unwrap();
             listens.store(true, Ordering::Release);
             let stop = || stop.load(Ordering::Acquire);
-            server.run(&mut NoFiles, &stop, &mut |_| {}).unwrap();
+            server.run(&NoFiles, &stop, &mut |_| {}).unwrap();
         });
         while !listens.load(Ordering::Acquire) {
             thread::yield_now();
@@ -623,7 +637,7 @@ fn a_client_without_a_server_fails() {
     let fabric = Fabric::new(FabricOptions::default());
     let _time = fabric.spawn_thread().unwrap();
     let _nobody = adapter(&fabric, "nobody", 1, Waiting::Block);
-    let mut client = adapter(&fabric, "client", 2, Waiting::Block);
-    let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
+    let client = copier(&fabric, 2, Waiting::Block);
+    let failure = copy(&client, "x", b"data", SHAPE).unwrap_err();
     assert_eq!(failure.what, "cannot connect to the server");
 }

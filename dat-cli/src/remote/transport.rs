@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use dat_core::attributes::IaAddress;
 use dat_core::event::Wait;
+use dat_host::Ringing;
 
+use super::host_adapter::SharedBackend;
 use crate::failure::{Failure, FailureKind, Result};
-use crate::host::HostBackend;
 use crate::peer::Peer;
 use crate::perf::Counters;
 
@@ -33,14 +34,9 @@ impl Carrier {
 /// A kind of devices that reach other processes.
 pub(crate) trait Transport: 'static {
     /// The backend.
-    type Backend: HostBackend<
-            CompletionQueue: Send,
-            SendQueue: Send,
-            ReceiveQueue: Send,
-            SharedReceiveQueue: Send,
-        > + Send;
+    type Backend: SharedBackend;
     /// The wait of a thread for events.
-    type Wait: Wait + Send;
+    type Wait: Wait + Send + 'static;
 
     /// The name of the backend in reports.
     const NAME: &'static str;
@@ -58,6 +54,12 @@ pub(crate) trait Transport: 'static {
     /// # Errors
     /// - Operation: the device cannot be opened.
     fn open(device: &Carrier) -> Result<(Self::Backend, Self::Wait)>;
+
+    /// Lets an open device ring the bell of its adapter when it has events.
+    ///
+    /// # Errors
+    /// - Operation: the system refuses.
+    fn ring(device: &Carrier, backend: &Self::Backend, ringing: &Ringing) -> Result<()>;
 
     /// Returns a reader of the counts of an open device; `None` if it has none.
     fn counters(backend: &Self::Backend) -> Option<Arc<Counters>> {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
 use dat_core::backend::BackendError;
+use dat_host::Ringing;
 
 use super::transport::{Carrier, Transport, no_device};
 use crate::devices::{Device, Port, rdma_device};
@@ -32,6 +33,11 @@ impl Transport for Verbs {
         let backend = VerbsBackend::open(&device.name, options).map_err(failed)?;
         let wait = backend.wait().map_err(failed)?;
         Ok((backend, wait))
+    }
+
+    fn ring(device: &Carrier, backend: &VerbsBackend, ringing: &Ringing) -> Result<()> {
+        let failed = |error| opening(&device.name, error);
+        backend.on_event(ringing.ring()).map_err(failed)
     }
 }
 

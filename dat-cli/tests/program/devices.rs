@@ -2,6 +2,34 @@
 
 use super::{dat, json, refused, text};
 
+/// Each device is one line: its name, backend, state and main facts.
+#[test]
+fn devices_are_listed_line_by_line() {
+    let report = json(&["devices"], 0);
+    let out = text(&dat(&["devices"]).stdout);
+    let mut lines = out.lines();
+    for device in report["devices"].as_array().unwrap() {
+        let line = lines.next().unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let name = device["name"].as_str().or(device["backend"].as_str());
+        let state = match device["active"].as_bool() {
+            Some(false) => "down",
+            _ => "up",
+        };
+        assert_eq!(Some(words[0]), name);
+        assert_eq!(words[1], device["backend"]);
+        assert_eq!(words[2], state, "{line}");
+        let addresses = device["addresses"].as_array().into_iter().flatten();
+        for address in addresses.map(|address| address.as_str().unwrap()) {
+            assert!(line.contains(address) || line.contains("cannot be opened"));
+        }
+    }
+    let mock = out.lines().next().unwrap();
+    assert!(mock.contains("in this process") && mock.contains("messages of up to 2 GiB"));
+    // The note on RDMA devices follows.
+    assert!(lines.count() <= 1);
+}
+
 #[test]
 fn devices_show_all_attributes() {
     let report = json(&["devices"], 0);
@@ -19,7 +47,7 @@ fn devices_show_all_attributes() {
     }
     assert!(device["adapter"]["max_eps"].is_u64());
     // The text shows the meaning and the unit of every attribute.
-    let out = text(&dat(&["devices"]).stdout);
+    let out = text(&dat(&["devices", "-v"]).stdout);
     let line = |name: &str| {
         let mut lines = out.lines();
         lines

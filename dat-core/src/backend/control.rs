@@ -399,7 +399,8 @@ pub unsafe trait Backend {
     /// Set if `is_quiet` is implemented and `poll_control` ignores the time.
     ///
     /// Blocking waits then avoid the clock: before the first sleep they skip `poll_control` if
-    /// `is_quiet` returns true, and after a sleep they pass an arbitrary time.
+    /// `is_quiet` returns true, and after a sleep they pass an arbitrary time. `progress` skips it
+    /// after an event if `is_quiet` returns true.
     const EVENT_DRIVEN: bool = false;
 
     /// Set if send queues read a request's data at post, to send it inline.

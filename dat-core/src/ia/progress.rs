@@ -47,6 +47,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         while handled < EVENTS_PER_CALL && !quiet {
             if self.handle_next(now, None) {
                 handled = handled.saturating_add(1);
+                // Another look may take a system call, and the caller looks again in any case.
+                quiet = B::EVENT_DRIVEN && self.is_quiet();
             } else {
                 quiet = true;
             }

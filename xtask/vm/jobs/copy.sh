@@ -10,7 +10,7 @@ head -c 16777216 /dev/urandom > /run/from/file
 head -c 1 /run/from/file > /run/from/byte
 : > /run/from/nothing
 
-dat devices | grep "^$RDMA_DEVICE:"
+dat devices | grep "^$RDMA_DEVICE "
 dat serve --into /run/into --memory 12M --json > /run/served 2>&1 &
 server=$!
 wait_until 10 listens 7471

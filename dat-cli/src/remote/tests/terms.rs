@@ -1,11 +1,10 @@
-//! Tests of a server's limits: silence, work per turn, disk space and tokens.
+//! Tests of a server's limits: silence, slow sessions, disk space and tokens.
 
 use super::*;
 
 /// A server's clock that the test advances.
 ///
-/// It counts its readings: one for each turn of the server's work, and one for each connection
-/// request that the server can serve.
+/// It counts its readings: at least one for each part of a session's work.
 #[derive(Clone, Default)]
 struct Time {
     seconds: Arc<AtomicU64>,
@@ -44,8 +43,8 @@ const WRITE: Request = Request {
 fn idle_clients_are_disconnected() {
     let time = Time::default();
     let directory = tempfile::tempdir().unwrap();
-    let mut files = folder(directory.path(), false);
-    let notices = serving_on(time.terms(), Waiting::Block, &mut files, |fabric| {
+    let files = folder(directory.path(), false);
+    let notices = serving_on(time.terms(), Waiting::Block, &files, |fabric| {
         let mut stations: Vec<MockAdapter> = (0..=MOST_CLIENTS as u64)
             .map(|number| adapter(fabric, "client", 2 + number, Waiting::Block))
             .collect();
@@ -78,7 +77,13 @@ fn idle_clients_are_disconnected() {
         time.pass(10);
         let answer = answers(&mut busy, &[Message::Sum]).unwrap();
         assert!(matches!(answer, Message::SumIs { .. }));
-        connect(&mut late, WRITE).unwrap().close(&[]).unwrap();
+        // Each session ends by itself.
+        let mut tries = 0;
+        while let Err(failure) = connect(&mut late, WRITE).and_then(|late| late.close(&[])) {
+            assert_eq!(failure.why, Refusal::Busy.why());
+            tries += 1;
+            assert!(tries < 100, "the server keeps the sessions");
+        }
     });
     let silent = Notice::Refused(Refusal::Silent);
     let silent = notices.iter().filter(|notice| **notice == silent).count();
@@ -88,7 +93,7 @@ fn idle_clients_are_disconnected() {
 /// A client sends a keep-alive after a third of the idle limit, and no sooner.
 #[test]
 fn a_client_sends_keep_alive_messages_in_time() {
-    serving(Waiting::Block, &mut NoFiles, |fabric| {
+    serving(Waiting::Block, &NoFiles, |fabric| {
         let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
         let mut client = connect(&mut adapter, WRITE).unwrap();
         let begin = Instant::now();
@@ -113,7 +118,7 @@ fn a_client_sends_keep_alive_messages_in_time() {
 #[test]
 fn a_host_that_is_gone_is_noticed() {
     let time = Time::default();
-    serving_on(time.terms(), Waiting::Block, &mut NoFiles, |fabric| {
+    serving_on(time.terms(), Waiting::Block, &NoFiles, |fabric| {
         let most = Request {
             size: (MEMORY / 4 * 3) as u32,
             ..WRITE
@@ -141,7 +146,7 @@ fn a_host_that_is_gone_is_noticed() {
 #[test]
 fn a_client_that_floods_keeps_no_idle_one() {
     let time = Time::default();
-    serving_on(time.terms(), Waiting::Block, &mut NoFiles, |fabric| {
+    serving_on(time.terms(), Waiting::Block, &NoFiles, |fabric| {
         let over = AtomicBool::new(false);
         let mut idle = adapter(fabric, "idle", 2, Waiting::Block);
         let mut idle = connect(&mut idle, WRITE).unwrap();
@@ -178,15 +183,15 @@ fn a_client_that_floods_keeps_no_idle_one() {
     });
 }
 
-/// The server splits long work and serves other clients between the parts.
+/// A session splits long work, and checks between the parts whether it goes on.
 #[test]
 fn long_work_is_done_in_parts() {
     const LONG: u32 = 2 << 20;
     const PARTS: u64 = 2 << 2;
     let time = Time::default();
     let directory = tempfile::tempdir().unwrap();
-    let mut files = folder(directory.path(), false);
-    serving_on(time.terms(), Waiting::Block, &mut files, |fabric| {
+    let files = folder(directory.path(), false);
+    serving_on(time.terms(), Waiting::Block, &files, |fabric| {
         let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
         for work in [
             Work::Write,
@@ -240,10 +245,9 @@ fn quotas_limit_stored_bytes() {
         host: 12 << 10,
         all: 20 << 10,
     };
-    let mut files = Folder::new(directory.path(), false, quotas).unwrap();
-    let notices = serving(Waiting::Block, &mut files, |fabric| {
-        let mut first = adapter(fabric, "first", 2, Waiting::Block);
-        let mut second = adapter(fabric, "second", 3, Waiting::Block);
+    let files = Folder::new(directory.path(), false, quotas).unwrap();
+    let notices = serving(Waiting::Block, &files, |fabric| {
+        let mut raw = adapter(fabric, "first", 2, Waiting::Block);
         // A failed copy returns its quota.
         let request = Request {
             work: Work::Copy { length: 12 << 10 },
@@ -251,24 +255,28 @@ fn quotas_limit_stored_bytes() {
             size: 100,
         };
         for _ in 0..3 {
-            let mut client = connect(&mut first, request).unwrap();
+            let mut client = connect(&mut raw, request).unwrap();
             let messages = [Message::Name("bad".into()), Message::End { checksum: 0 }];
             let failure = answers(&mut client, &messages).unwrap_err();
             assert_eq!(failure.why, Refusal::Different.why());
             client.close(&[]).unwrap();
         }
-        let quota = |adapter: &mut MockAdapter, name: &str, length| {
+        // The same host, with the client of the program.
+        drop(raw);
+        let first = copier(fabric, 2, Waiting::Block);
+        let second = copier(fabric, 3, Waiting::Block);
+        let quota = |adapter: &dat_host::Adapter, name: &str, length| {
             let failure = copy(adapter, name, &some(length), SHAPE).unwrap_err();
             assert_eq!(failure.why, Refusal::Quota.why(), "{name}");
         };
-        quota(&mut first, "large", (12 << 10) + 1);
-        copy(&mut first, "a", &some(8 << 10), SHAPE).unwrap();
-        quota(&mut first, "b", (4 << 10) + 1);
+        quota(&first, "large", (12 << 10) + 1);
+        copy(&first, "a", &some(8 << 10), SHAPE).unwrap();
+        quota(&first, "b", (4 << 10) + 1);
         // An empty file takes room too.
-        copy(&mut first, "empty", &[], SHAPE).unwrap();
-        quota(&mut first, "empty too", 0);
-        copy(&mut second, "c", &some(8 << 10), SHAPE).unwrap();
-        quota(&mut second, "d", 1);
+        copy(&first, "empty", &[], SHAPE).unwrap();
+        quota(&first, "empty too", 0);
+        copy(&second, "c", &some(8 << 10), SHAPE).unwrap();
+        quota(&second, "d", 1);
     });
     assert_eq!(names(directory.path()), ["a", "c", "empty"]);
     assert!(notices.contains(&Notice::Refused(Refusal::Quota)));
@@ -284,8 +292,8 @@ fn a_token_lets_clients_in() {
         ..Terms::default()
     };
     let directory = tempfile::tempdir().unwrap();
-    let mut files = folder(directory.path(), false);
-    let notices = serving_on(terms, Waiting::Block, &mut files, |fabric| {
+    let files = folder(directory.path(), false);
+    let notices = serving_on(terms, Waiting::Block, &files, |fabric| {
         let number = AtomicU64::new(2);
         let client = || {
             let number = number.fetch_add(1, Ordering::Relaxed);
@@ -302,7 +310,9 @@ fn a_token_lets_clients_in() {
                 read += count;
                 Ok(count)
             };
-            send_file(&mut client(), server, name, 5000, SHAPE, fill, &|| Ok(()))
+            let number = number.fetch_add(1, Ordering::Relaxed);
+            let copier = copier(fabric, number, Waiting::Block);
+            send_file(&copier, server, name, 5000, SHAPE, fill, &|| Ok(()))
         };
         for (name, token, refusal) in [
             ("none", None, Refusal::NoToken),
@@ -349,15 +359,15 @@ fn a_file_made_meanwhile_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let theirs = path.clone();
-        let mut files = folder(directory.path(), replace).synced_by(move |file| {
+        let files = folder(directory.path(), replace).synced_by(move |file| {
             if file.metadata()?.is_file() {
                 std::fs::write(&theirs, "theirs")?;
             }
             Ok(())
         });
-        serving(Waiting::Block, &mut files, |fabric| {
-            let mut client = adapter(fabric, "client", 2, Waiting::Block);
-            let outcome = copy(&mut client, "file", b"ours", SHAPE);
+        serving(Waiting::Block, &files, |fabric| {
+            let client = copier(fabric, 2, Waiting::Block);
+            let outcome = copy(&client, "file", b"ours", SHAPE);
             if replace {
                 outcome.unwrap();
             } else {
@@ -385,18 +395,18 @@ fn a_file_is_stored_after_its_sync() {
     let directory = tempfile::tempdir().unwrap();
     let (slow, done) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
     let (wait, count) = (slow.clone(), done.clone());
-    let mut files = folder(directory.path(), false).synced_by(move |_| {
+    let files = folder(directory.path(), false).synced_by(move |_| {
         while wait.load(Ordering::Acquire) {
             thread::yield_now();
         }
         count.fetch_add(1, Ordering::AcqRel);
         Ok(())
     });
-    serving(Waiting::Block, &mut files, |fabric| {
+    serving(Waiting::Block, &files, |fabric| {
         thread::scope(|scope| {
             let first = scope.spawn(|| {
-                let mut client = adapter(fabric, "first", 2, Waiting::Block);
-                let outcome = copy(&mut client, "file", &some(5000), SHAPE);
+                let client = copier(fabric, 2, Waiting::Block);
+                let outcome = copy(&client, "file", &some(5000), SHAPE);
                 (outcome, done.load(Ordering::Acquire))
             });
             // The temporary file exists, but it is not moved to its path yet.
@@ -423,11 +433,86 @@ fn a_file_is_stored_after_its_sync() {
 
     let directory = tempfile::tempdir().unwrap();
     let full = |_: &std::fs::File| Err(std::io::ErrorKind::StorageFull.into());
-    let mut files = folder(directory.path(), false).synced_by(full);
-    serving(Waiting::Block, &mut files, |fabric| {
-        let mut client = adapter(fabric, "client", 2, Waiting::Block);
-        let failure = copy(&mut client, "file", &some(5000), SHAPE).unwrap_err();
+    let files = folder(directory.path(), false).synced_by(full);
+    serving(Waiting::Block, &files, |fabric| {
+        let client = copier(fabric, 2, Waiting::Block);
+        let failure = copy(&client, "file", &some(5000), SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::CannotWrite.why());
     });
     assert_eq!(names(directory.path()), [""; 0]);
+}
+
+/// A session that is stuck in its work delays no other, nor does a silent client.
+#[test]
+fn a_session_that_is_stuck_delays_no_other() {
+    let copied = Request {
+        work: Work::Copy { length: 1 << 20 },
+        depth: 1,
+        size: 1 << 20,
+    };
+    let written = Request {
+        work: Work::Write,
+        ..copied
+    };
+    // The next session that reads the clock, between two parts of its work, is stuck.
+    let (armed, stuck) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (next, held) = (armed.clone(), stuck.clone());
+    let terms = Terms {
+        clock: Box::new(move || {
+            if next.swap(false, Ordering::AcqRel) {
+                held.store(true, Ordering::Release);
+                while held.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            }
+            Instant::now()
+        }),
+        ..Terms::default()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let files = folder(directory.path(), true);
+    serving_on(terms, Waiting::Block, &files, |fabric| {
+        let number = AtomicU64::new(2);
+        let client = || {
+            let number = number.fetch_add(1, Ordering::Relaxed);
+            adapter(fabric, "client", number, Waiting::Block)
+        };
+        let (mut slow, mut silent) = (client(), client());
+        for request in [written, copied] {
+            let mut slow = connect(&mut slow, request).unwrap();
+            let (message, expected) = if request == written {
+                let zeros = checksum(Memory::new(1 << 20));
+                (Message::Sum, Message::SumIs { checksum: zeros })
+            } else {
+                let name = Message::Name("slow".into());
+                assert_eq!(answers(&mut slow, &[name]).unwrap(), Message::Ready);
+                let (slot, length) = (0, 1 << 20);
+                (Message::Filled { slot, length }, Message::Empty { slot })
+            };
+            let begin = Instant::now();
+            armed.store(true, Ordering::Release);
+            slow.send(0, &message).unwrap();
+            let release = Until(&stuck);
+            while !stuck.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            // This client never sends anything.
+            let _silent = connect(&mut silent, COPY).unwrap();
+            for _ in 0..3 {
+                let copier = copier(fabric, 100 + number.load(Ordering::Relaxed), Waiting::Block);
+                copy(&copier, "other", &some(50_000), SHAPE).unwrap();
+                let mut other = client();
+                let mut other = connect(&mut other, WRITE).unwrap();
+                let answer = answers(&mut other, &[Message::Sum]).unwrap();
+                assert!(matches!(answer, Message::SumIs { .. }));
+                other.close(&[]).unwrap();
+            }
+            assert!(stuck.load(Ordering::Acquire), "all that time");
+            assert!(begin.elapsed() < Duration::from_secs(20));
+            drop(release);
+            assert_eq!(slow.message(&|| Ok(())).unwrap(), expected);
+            slow.close(&[]).unwrap();
+        }
+    });
+    assert_eq!(names(directory.path()), ["other"]);
 }

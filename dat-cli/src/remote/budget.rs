@@ -1,0 +1,146 @@
+//! The memory and completions that a server shares out among its clients.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::protocol::Refusal;
+use super::server::MOST_CLIENTS;
+
+/// Requests and receives of all clients of a server.
+const COMPLETIONS: usize = 16384;
+/// Time that a client waits for the share of another one, which may be about to end.
+///
+/// A client that connects again after its disconnect may arrive before its old session has ended.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// The resources of one client, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Demand {
+    pub(crate) clients: usize,
+    pub(crate) completions: usize,
+    pub(crate) bytes: usize,
+}
+
+/// The resources of a server, and the part of them that is in use.
+pub(crate) struct Budget {
+    most: Demand,
+    used: Mutex<Demand>,
+    /// Notified when a share is given back.
+    freed: Condvar,
+}
+
+/// A part of a budget; dropping it gives the part back.
+pub(crate) struct Share<'a> {
+    budget: &'a Budget,
+    demand: Demand,
+}
+
+impl Budget {
+    /// Creates a budget with this many bytes of memory for all clients.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self {
+            most: Demand {
+                clients: MOST_CLIENTS,
+                completions: COMPLETIONS,
+                bytes,
+            },
+            used: Mutex::default(),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Takes a part of the budget; waits for a moment if it does not fit.
+    ///
+    /// # Errors
+    /// - `TooLarge`: it would not fit even without other clients.
+    /// - `Busy`: it does not fit now.
+    pub(crate) fn share(&self, demand: Demand) -> Result<Share<'_>, Refusal> {
+        self.sum(Demand::default(), demand)
+            .ok_or(Refusal::TooLarge)?;
+        let full = |used: &mut Demand| self.sum(*used, demand).is_none();
+        let waited = self.freed.wait_timeout_while(self.lock(), GRACE, full);
+        let (mut used, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *used = self.sum(*used, demand).ok_or(Refusal::Busy)?;
+        Ok(Share {
+            budget: self,
+            demand,
+        })
+    }
+
+    /// Adds two demands; returns `None` if the sum exceeds the budget.
+    fn sum(&self, used: Demand, more: Demand) -> Option<Demand> {
+        let add = |used: usize, more, most| used.checked_add(more).filter(|sum| *sum <= most);
+        Some(Demand {
+            clients: add(used.clients, more.clients, self.most.clients)?,
+            completions: add(used.completions, more.completions, self.most.completions)?,
+            bytes: add(used.bytes, more.bytes, self.most.bytes)?,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Demand> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let mut used = self.budget.lock();
+        used.clients -= self.demand.clients;
+        used.completions -= self.demand.completions;
+        used.bytes -= self.demand.bytes;
+        drop(used);
+        self.budget.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(bytes: usize) -> Demand {
+        Demand {
+            clients: 1,
+            completions: 1,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn shares_stay_inside_the_budget() {
+        let budget = Budget::new(100);
+        let refusal = |demand| budget.share(demand).err();
+        assert_eq!(refusal(bytes(101)), Some(Refusal::TooLarge));
+        assert_eq!(refusal(bytes(usize::MAX)), Some(Refusal::TooLarge));
+        let first = budget.share(bytes(60)).ok();
+        assert_eq!(refusal(bytes(41)), Some(Refusal::Busy));
+        let second = budget.share(bytes(40)).ok();
+        assert_eq!(refusal(bytes(1)), Some(Refusal::Busy));
+        drop(first);
+        assert_eq!(refusal(bytes(60)), None);
+        drop(second);
+        assert_eq!(refusal(bytes(100)), None);
+        let completions = |completions| Demand {
+            completions,
+            ..bytes(1)
+        };
+        assert_eq!(
+            refusal(completions(COMPLETIONS + 1)),
+            Some(Refusal::TooLarge)
+        );
+        let all: Vec<_> = (0..MOST_CLIENTS).map(|_| budget.share(bytes(1))).collect();
+        assert!(all.iter().all(Result::is_ok));
+        assert_eq!(refusal(bytes(1)), Some(Refusal::Busy));
+    }
+
+    /// A share that is given back in time goes to the client that waits for it.
+    #[test]
+    fn a_client_waits_for_a_moment() {
+        let budget = Budget::new(100);
+        let first = budget.share(bytes(100)).ok();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| budget.share(bytes(100)).is_ok());
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+    }
+}

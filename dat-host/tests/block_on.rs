@@ -1,0 +1,127 @@
+//! A driver that runs a future on its thread.
+
+mod common;
+
+use std::thread;
+use std::time::Duration;
+
+use common::SOON;
+use dat_core::event::{ConnectionEventKind, ThreadWait};
+use dat_host::{Driver, Endpoint, Error, Network, Options, Result, Zone};
+use futures::channel::{mpsc, oneshot};
+use futures::{FutureExt, StreamExt};
+
+/// Zones of an adapter `near` whose driver the test runs, and of one `far` with a thread.
+fn open() -> (Zone, Driver, Zone) {
+    let network = Network::new(Network::options());
+    let options = || Options::new().network(&network);
+    let (near, driver) = options().open_driven("mock://near").unwrap();
+    let far = options().open("mock://far").unwrap();
+    (near.zone().unwrap(), driver, far.zone().unwrap())
+}
+
+/// Sends each message back, until the connection ends.
+async fn echo(zone: Zone, endpoint: Endpoint) -> Error {
+    let echo = async {
+        loop {
+            let message = endpoint.recv(zone.buffer(8)?).await?;
+            endpoint.send(message.memory).await?;
+        }
+    };
+    let ended: Result<()> = echo.await;
+    ended.unwrap_err()
+}
+
+/// Sends numbers, and expects them back.
+fn ping(zone: &Zone, endpoint: &Endpoint) {
+    for number in 0..100_u64 {
+        let answer = endpoint.recv(zone.buffer(8).unwrap());
+        let sent = endpoint.send(zone.copy(&number.to_le_bytes()).unwrap());
+        sent.wait_timeout(SOON).expect("in time").unwrap();
+        let answer = answer.wait_timeout(SOON).expect("in time").unwrap();
+        assert_eq!(answer.memory[..], number.to_le_bytes());
+    }
+}
+
+/// Serves one client with a driver that `run` runs.
+fn serve_one(run: impl FnOnce(Driver, &mut (dyn Future<Output = Error> + Unpin)) -> Error) {
+    let (near, driver, far) = open();
+    let listener = near.listen(5).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| ping(&far, &far.connect("near:5").wait().unwrap()));
+        let mut served = Box::pin(async {
+            let endpoint = listener.next().await.unwrap().accept().await.unwrap();
+            echo(near.clone(), endpoint).await
+        });
+        let ended = run(driver, &mut served);
+        assert!(ended.status().is_some(), "{ended:?}");
+    });
+    assert!(near.region(vec![0; 8]).is_err(), "the adapter is closed");
+}
+
+#[test]
+fn a_future_gets_its_completions_on_the_thread_that_drives() {
+    serve_one(|driver, served| driver.block_on(&mut ThreadWait::until_woken(), served));
+}
+
+#[test]
+fn a_future_gets_its_completions_on_a_thread_that_polls() {
+    serve_one(|driver, served| driver.poll_until(served, thread::yield_now));
+}
+
+/// Other threads wait for their own operations, and give tasks to the thread that drives.
+#[test]
+fn tasks_of_other_threads_run_on_the_thread_that_drives() {
+    const CLIENTS: usize = 4;
+    let (near, driver, far) = open();
+    let listener = near.listen(5).unwrap();
+    let (tasks, begun) = mpsc::unbounded();
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let endpoint = far.connect("near:5").wait().unwrap();
+                ping(&far, &endpoint);
+                endpoint.disconnect().wait().unwrap();
+            });
+        }
+        let (near, driving) = (&near, thread::current().id());
+        scope.spawn(move || {
+            for _ in 0..CLIENTS {
+                let endpoint = listener.next().wait().unwrap().accept().wait().unwrap();
+                let ended = endpoint.ended();
+                let (over, is_over) = oneshot::channel();
+                let task = echo(near.clone(), endpoint).map(move |error| {
+                    assert!(error.status().is_some(), "{error:?}");
+                    over.send(thread::current().id()).unwrap();
+                });
+                tasks.unbounded_send(task).unwrap();
+                scope.spawn(move || {
+                    let kind = ended.wait_timeout(SOON).expect("in time");
+                    assert_eq!(kind, ConnectionEventKind::Disconnected);
+                    let by = futures::executor::block_on(is_over).unwrap();
+                    assert_eq!(by, driving);
+                });
+            }
+        });
+        driver.block_on(
+            &mut ThreadWait::until_woken(),
+            begun.for_each_concurrent(None, |task| task),
+        );
+    });
+}
+
+/// Time that passes wakes no future, and ends no sleep for good.
+#[test]
+fn a_driver_that_sleeps_is_woken_by_other_threads() {
+    let (near, driver, _far) = open();
+    let (ready, is_ready) = oneshot::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(50));
+            ready.send(7).unwrap();
+        });
+        let number = driver.block_on(&mut ThreadWait::until_woken(), is_ready);
+        assert_eq!(number, Ok(7));
+    });
+    assert!(near.region(vec![0; 8]).is_err(), "the adapter is closed");
+}
