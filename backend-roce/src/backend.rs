@@ -44,17 +44,18 @@ impl RoceBackend {
     /// Polls of completion queues take the packets that have come. Timers run in `progress`, whose
     /// argument is the time.
     pub fn over(port: impl Port + 'static, options: RoceOptions) -> Self {
-        Self::new(Box::new(port), options, None)
+        Self::new(Box::new(port), options, None, None)
     }
 
     pub(crate) fn new(
         port: Box<dyn Port>,
         options: RoceOptions,
         clock: Option<fn() -> Instant>,
+        generation: Option<usize>,
     ) -> Self {
         let adapter = Adapter::new(options, port.address(), port.run_packets());
         Self {
-            shared: Arc::new(Shared::new(adapter, port, clock)),
+            shared: Arc::new(Shared::new(adapter, port, clock, generation)),
             next_port: FIRST_CHOSEN,
             #[cfg(feature = "udp")]
             service: None,

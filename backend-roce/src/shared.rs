@@ -77,9 +77,8 @@ pub(crate) struct Shared {
     port: Box<dyn Port>,
     /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
     stand_in: OnceLock<Mutex<Adapter>>,
-    /// Generation of the process that made the adapter.
-    #[cfg(feature = "udp")]
-    generation: usize,
+    /// Generation of the process that opened the sockets, if the port has any.
+    generation: Option<usize>,
     /// Packets on their way to the port; its holder sends for all.
     output: Mutex<Outbox>,
     /// Set to make the holder of `output` look once more.
@@ -106,6 +105,7 @@ impl Shared {
         adapter: Adapter,
         port: Box<dyn Port>,
         clock: Option<fn() -> Instant>,
+        generation: Option<usize>,
     ) -> Self {
         // Exchanged for the one of the adapter.
         let output = Outbox::new(OUTBOX, port.run_packets());
@@ -113,8 +113,7 @@ impl Shared {
             adapter: Mutex::new(adapter),
             port,
             stand_in: OnceLock::new(),
-            #[cfg(feature = "udp")]
-            generation: crate::forks::generation(),
+            generation,
             output: Mutex::new(output),
             again: AtomicBool::new(false),
             input: Mutex::new(alloc::vec![0; INPUT]),
@@ -137,9 +136,10 @@ impl Shared {
     /// It must not take a lock of the adapter: a thread of its parent may have held it.
     pub(crate) fn is_forked(&self) -> bool {
         #[cfg(feature = "udp")]
-        return self.is_threaded() && crate::forks::generation() != self.generation;
+        let here = Some(crate::forks::generation());
         #[cfg(not(feature = "udp"))]
-        false
+        let here = None;
+        self.generation.is_some() && self.generation != here
     }
 
     /// Fails in a child of `fork`.

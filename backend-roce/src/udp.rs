@@ -118,16 +118,19 @@ struct UdpPort {
     sockets: RwLock<Vec<Socket>>,
     /// Receive buffer that each socket asks for, in bytes.
     receive_buffer: usize,
-    registry: Registry,
+    /// The poller of the adapter's thread, if it has one.
+    registry: Option<Registry>,
     /// The socket to read first.
     next: AtomicUsize,
 }
 
 impl UdpPort {
     fn register(&self, socket: &Socket) -> io::Result<()> {
+        let Some(registry) = &self.registry else {
+            return Ok(());
+        };
         let fd = socket.io.as_raw_fd();
-        self.registry
-            .register(&mut SourceFd(&fd), SOCKETS, Interest::READABLE)
+        registry.register(&mut SourceFd(&fd), SOCKETS, Interest::READABLE)
     }
 
     /// Returns the address of the socket with a port.
@@ -331,6 +334,30 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// Starts the thread of an adapter.
+    fn start(shared: &Arc<Shared>, mut poll: Poll) -> io::Result<Self> {
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let wakes = Arc::clone(&waker);
+        shared.set_on_deadline(Box::new(move || {
+            let _ = wakes.wake();
+        }));
+        let stops = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stops);
+        let shared = Arc::clone(shared);
+        // The thread begins with the mask of this one: signals are for the threads of the program.
+        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let thread = std::thread::Builder::new()
+            .name("roce".into())
+            .spawn(move || serve(&shared, &mut poll, &stopped));
+        // It was the mask of this thread.
+        let _ = mask.thread_set_mask();
+        Ok(Self {
+            waker,
+            stops,
+            thread: Some(thread?),
+        })
+    }
+
     /// Returns true on the thread itself.
     pub(crate) fn is_current(&self) -> bool {
         let current = std::thread::current().id();
@@ -405,7 +432,8 @@ fn taken(address: SocketAddr, error: io::Error) -> io::Error {
 }
 
 impl RoceBackend {
-    /// Opens an adapter at an address of this host, with a thread that serves it.
+    /// Opens an adapter at an address of this host, with a thread that serves it unless the options
+    /// ask for a polled one.
     ///
     /// The port of `address` is the UDP port of the connections that the adapter makes. If it is 0,
     /// the port is 4791, or a free one if that is taken. `0.0.0.0` stands for all IPv4 addresses of
@@ -426,8 +454,12 @@ impl RoceBackend {
             port => wanted(port),
         }
         .map_err(|error| taken(address, error))?;
-        let mut poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let poll = if options.polled {
+            None
+        } else {
+            Some(Poll::new()?)
+        };
+        let registry = poll.as_ref().map(|poll| poll.registry().try_clone());
         let port = UdpPort {
             bound: first.io.local_addr()?,
             told: if address.ip().is_unspecified() {
@@ -437,7 +469,7 @@ impl RoceBackend {
             },
             sockets: RwLock::default(),
             receive_buffer: options.receive_buffer,
-            registry: poll.registry().try_clone()?,
+            registry: registry.transpose()?,
             next: AtomicUsize::new(0),
         };
         port.register(&first)?;
@@ -445,27 +477,12 @@ impl RoceBackend {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .push(first);
-        let mut backend = Self::new(Box::new(port), options, Some(ThreadWait::clock));
-        let shared = Arc::clone(backend.shared());
-        let wakes = Arc::clone(&waker);
-        shared.set_on_deadline(Box::new(move || {
-            let _ = wakes.wake();
-        }));
-        let stops = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stops);
-        // The thread begins with the mask of this one: signals are for the threads of the program.
-        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        let thread = std::thread::Builder::new()
-            .name("roce".into())
-            .spawn(move || serve(&shared, &mut poll, &stopped));
-        // It was the mask of this thread.
-        let _ = mask.thread_set_mask();
-        let thread = thread?;
-        backend.set_service(Service {
-            waker,
-            stops,
-            thread: Some(thread),
-        });
+        let clock = (!options.polled).then_some(ThreadWait::clock as fn() -> Instant);
+        let mut backend = Self::new(Box::new(port), options, clock, Some(forks::generation()));
+        if let Some(poll) = poll {
+            let service = Service::start(backend.shared(), poll)?;
+            backend.set_service(service);
+        }
         Ok(backend)
     }
 }
