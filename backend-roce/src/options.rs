@@ -70,7 +70,7 @@ impl RoceOptions {
             connections: 1 << 14,
             keys: 1 << 16,
             backlog: 1024,
-            window: 32,
+            window: 128,
             timeout: 16,
             retries: 6,
             not_ready_retries: 6,

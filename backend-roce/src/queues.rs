@@ -66,15 +66,18 @@ impl RoceSendQueue {
         }
         let count = self.committed.len();
         let (key, committed) = (self.key, &mut self.committed);
-        let taken = self
-            .shared
-            .enter(|adapter| adapter.post_requests(key, committed.drain(..)));
+        let (taken, sends) = self.shared.enter(|adapter| {
+            let taken = adapter.post_requests(key, committed.drain(..));
+            (taken, adapter.has_output())
+        });
         if !taken {
             self.committed.clear();
             return Err(count as u32);
         }
         self.known = self.known.saturating_add(count);
-        self.shared.flush();
+        if sends {
+            self.shared.flush();
+        }
         Ok(())
     }
 
@@ -336,8 +339,7 @@ impl RoceCompletionQueue {
             return true;
         }
         !self.shared.is_threaded() && {
-            self.shared.take_packets();
-            self.shared.flush();
+            self.shared.poll();
             self.ready.load(Ordering::Acquire) > 0
         }
     }

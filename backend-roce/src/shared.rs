@@ -322,8 +322,8 @@ impl Shared {
         }
     }
 
-    /// Takes the datagrams that have come, and sends the answers.
-    pub(crate) fn take_packets(&self) -> Bursts {
+    /// Takes the datagrams that have come, at most `bursts` times `burst`, and sends the answers.
+    fn take_packets(&self, bursts: usize, burst: usize) -> Bursts {
         if self.is_forked() {
             return Bursts::None;
         }
@@ -333,15 +333,15 @@ impl Shared {
             Err(TryLockError::WouldBlock) => return Bursts::None,
         };
         let mut taken = Bursts::None;
-        for _ in 0..BURSTS {
-            let mut burst = 0;
-            while burst < BURST
+        for _ in 0..bursts {
+            let mut left = burst;
+            while left > 0
                 && let Some(arrival) = self.port.receive(&mut input)
             {
-                burst += 1;
+                left -= 1;
                 let has_unrouted = self.enter(|adapter| {
-                    for packet in arrival.packets(&input) {
-                        adapter.receive(&arrival.flow, packet);
+                    for (index, packet) in (0..).zip(arrival.packets(&input)) {
+                        adapter.receive(&arrival.flow, index, packet);
                     }
                     adapter.has_unrouted()
                 });
@@ -349,13 +349,26 @@ impl Shared {
                     self.look_up_paths();
                 }
             }
-            if burst == 0 {
+            if left < burst {
+                taken = Bursts::All;
+                self.flush();
+            }
+            if left > 0 {
                 return taken;
             }
-            taken = Bursts::All;
-            self.flush();
         }
         Bursts::Some
+    }
+
+    /// Moves the packets of an adapter without a thread, for a poll of a completion queue.
+    ///
+    /// Takes one datagram: to look for another one that has not come costs as much as a short one.
+    /// The next poll looks.
+    pub(crate) fn poll(&self) {
+        let came = self.take_packets(1, 1) != Bursts::None;
+        if !came && self.enter_briefly(|adapter| adapter.has_output()) {
+            self.flush();
+        }
     }
 
     /// Looks up the paths of new requests to connect, without the adapter's lock.
@@ -366,35 +379,37 @@ impl Shared {
         }
     }
 
-    /// Takes the reports of datagrams that were not delivered.
-    fn take_undelivered(&self) {
+    /// Takes the reports of datagrams that were not delivered; returns true if more may have come.
+    fn take_undelivered(&self) -> bool {
         if self.is_forked() {
-            return;
+            return false;
         }
         let mut refused = [0; REFUSED];
         for _ in 0..BURSTS {
             let Some((length, reason)) = self.port.undelivered(&mut refused) else {
-                return;
+                return false;
             };
             let datagram = refused.get(..length).unwrap_or_default();
             self.enter(|adapter| adapter.not_delivered(datagram, reason));
         }
+        true
     }
 
     /// Takes the packets that have come, does what is due and sends packets.
     ///
-    /// Returns true if more is to be done at once.
-    pub(crate) fn drive(&self) -> bool {
-        let bursts = self.take_packets();
-        self.take_undelivered();
+    /// Takes the reports of datagrams that were not delivered if `reports` is set. Returns true if
+    /// more is to be done at once.
+    pub(crate) fn drive(&self, reports: bool) -> bool {
+        let bursts = self.take_packets(BURSTS, BURST);
+        let more_reports = reports && self.take_undelivered();
         self.enter(Adapter::expire);
         let all_sent = self.flush();
-        bursts == Bursts::Some || !all_sent
+        bursts == Bursts::Some || more_reports || !all_sent
     }
 
     /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
     pub(crate) fn drive_at(&self, now: Instant) {
         self.enter(|adapter| adapter.now = adapter.now.max(now));
-        let _more = self.drive();
+        let _more = self.drive(true);
     }
 }

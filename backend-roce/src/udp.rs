@@ -404,7 +404,8 @@ fn serve(shared: &Shared, poll: &mut Poll, stops: &AtomicBool) {
         // Interrupted by nothing: signals are blocked.
         let _ = poll.poll(&mut events, pause);
         *shared.sleeps_until() = None;
-        more = shared.drive();
+        let reports = more || events.iter().any(mio::event::Event::is_error);
+        more = shared.drive(reports);
         if stops.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;

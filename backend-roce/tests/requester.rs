@@ -17,6 +17,7 @@ const OPTIONS: RequesterOptions = RequesterOptions {
     first: Psn::new(0xFF_FFFE),
     mtu: PathMtu::Bytes256,
     initiator_depth: 2,
+    run: 1,
     window: 16,
     timeout: 8,
     retry_count: 2,

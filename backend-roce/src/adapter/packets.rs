@@ -3,7 +3,7 @@
 use super::queue_pair::{Access, Receives};
 use super::timers::Timer;
 use super::{Adapter, ENDED, Pair};
-use crate::port::Outbox;
+use crate::port::{Outbox, RUN_PACKETS_MAX};
 use crate::proto::connection;
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::{OVERHEAD_MAX, Opcode, Packet};
@@ -12,15 +12,15 @@ use crate::proto::queue_pair::QueuePair;
 /// Room for the largest packet.
 pub(super) const PACKET_MAX: usize = 4096 + OVERHEAD_MAX;
 
-/// Packets that a queue pair sends before it is the turn of another one.
-const TURN: usize = 32;
+/// Packets that a queue pair sends before it is the turn of another one: a full run.
+const TURN: usize = RUN_PACKETS_MAX as usize;
 
 /// Identifications up to this one are those of segments of one send (ROCE-50).
 const SEGMENT_MAX: u16 = 128;
 
 impl Adapter {
-    /// Takes a received packet; `wire` has the addresses of the datagram.
-    pub(crate) fn receive(&mut self, wire: &Flow, datagram: &[u8]) {
+    /// Takes a received packet, number `index` of its arrival; `wire` has the addresses.
+    pub(crate) fn receive(&mut self, wire: &Flow, index: u16, datagram: &[u8]) {
         self.counts.packets += 1;
         self.counts.bytes += datagram.len() as u64;
         let Ok(packet) = Packet::decode(datagram) else {
@@ -48,7 +48,7 @@ impl Adapter {
         else {
             return;
         };
-        let valid = match view.verify(datagram) {
+        let valid = match view.verify_segment(index, datagram) {
             Verdict::Right => true,
             Verdict::Recovered(identification) => !is_marked || identification < SEGMENT_MAX,
             Verdict::Wrong => false,

@@ -21,10 +21,17 @@ impl Adapter {
         }
         if self.pairs.get(key).map(|pair| pair.state) == Some(State::Error) {
             self.flush_requests(key);
-        } else {
+        } else if !self.gathers(key) {
             self.set_ready(key);
         }
         true
+    }
+
+    /// Returns true if the requests of a queue pair wait for more of them (ROCE-184).
+    fn gathers(&self, key: usize) -> bool {
+        let pair = self.pairs.get(key);
+        let transport = pair.and_then(|pair| pair.transport.as_ref());
+        transport.is_some_and(QueuePair::gathers)
     }
 
     pub(super) fn post_request(&mut self, key: usize, entry: SendEntry) {

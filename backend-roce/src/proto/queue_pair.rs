@@ -73,6 +73,8 @@ impl Agreement {
 pub struct QueuePairOptions {
     /// Limit of the window, in packets.
     pub window: u32,
+    /// Packets that may leave in one send.
+    pub run: u16,
     /// Code of the time-out of requests.
     pub timeout: u8,
     /// The time that a peer waits where there is no receive.
@@ -111,6 +113,7 @@ impl<'s> QueuePair<'s> {
             mtu: agreement.mtu,
             initiator_depth: agreement.initiator_depth,
             window: options.window,
+            run: options.run,
             timeout: options.timeout,
             retry_count: agreement.retry_count,
             rnr_retry_count: agreement.rnr_retry_count,
@@ -246,6 +249,11 @@ impl<'s> QueuePair<'s> {
     pub fn end(&mut self) -> Option<ReceiveCompletion> {
         self.requester.end();
         self.responder.end()
+    }
+
+    /// Returns true if the requests that are not sent wait for more; see [`Requester::gathers`].
+    pub fn gathers(&self) -> bool {
+        self.requester.gathers()
     }
 
     /// Returns the expected PSN and the oldest unacknowledged one.

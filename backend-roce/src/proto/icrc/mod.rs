@@ -145,10 +145,18 @@ impl Flow {
 
     /// Checks the last 4 bytes of a packet (ROCE-34 to ROCE-37).
     pub fn verify(&self, packet: &[u8]) -> Verdict {
-        self.check(packet).unwrap_or(Verdict::Wrong)
+        self.verify_segment(0, packet)
     }
 
-    fn check(&self, packet: &[u8]) -> Option<Verdict> {
+    /// As [`verify`](Self::verify), for a packet that should have an identification.
+    ///
+    /// Packet k of a datagram that the system has joined should have identification k (ROCE-38): to
+    /// recover it takes longer than to try it.
+    pub fn verify_segment(&self, expected: u16, packet: &[u8]) -> Verdict {
+        self.check(expected, packet).unwrap_or(Verdict::Wrong)
+    }
+
+    fn check(&self, expected: u16, packet: &[u8]) -> Option<Verdict> {
         let (body, received) = packet.split_last_chunk::<ICRC_LENGTH>()?;
         let received = u32::from_le_bytes(*received);
         let fragment_words: &[u16] = match self.addresses {
@@ -156,14 +164,14 @@ impl Flow {
             Addresses::V6 { .. } => &[0],
         };
         for fragment_word in fragment_words {
-            let difference = self.compute(0, *fragment_word, body)? ^ received;
+            let difference = self.compute(expected, *fragment_word, body)? ^ received;
             if difference == 0 {
                 return Some(Verdict::Right);
             }
             if let Addresses::V4 { .. } = self.addresses
                 && let Some(identification) = recover(difference, body.len())
             {
-                return Some(Verdict::Recovered(identification));
+                return Some(Verdict::Recovered(expected ^ identification));
             }
         }
         Some(Verdict::Wrong)
@@ -226,7 +234,8 @@ impl Flow {
     }
 }
 
-/// Finds the identification that explains the difference of two CRCs; `None` if there is none.
+/// Finds the identification that explains the difference of two CRCs, as a difference to the one
+/// that was tried; `None` if there is none.
 ///
 /// The CRC is linear. The difference is what the two bytes of the identification became after all
 /// bytes that follow them.

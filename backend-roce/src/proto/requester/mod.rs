@@ -23,6 +23,14 @@ use window::Window;
 /// A retry count that never ends, for RNR NAKs (ROCE-79).
 const FOREVER: u8 = 7;
 
+/// Longest request that waits for others: 64 packets of this length fit a datagram.
+const SHORT: u32 = 960;
+
+/// Requests under way from which on short ones wait for others.
+///
+/// The few of a group, such as data and the message that tells of it, leave at once.
+const BUSY: u64 = 4;
+
 /// Length of the memory that an Atomic changes and returns.
 const ATOMIC_LENGTH: u32 = 8;
 
@@ -39,6 +47,8 @@ pub struct RequesterOptions {
     pub initiator_depth: u8,
     /// Limit of the window, in packets (ROCE-66).
     pub window: u32,
+    /// Packets that may leave in one send; short requests gather if it is above 1 (ROCE-184).
+    pub run: u16,
     /// Code of the time-out; 0 means never (ROCE-81).
     pub timeout: u8,
     /// Time-outs without progress that are accepted (ROCE-82).
@@ -107,6 +117,8 @@ pub struct Requester<'s> {
     assigned: u64,
     /// Position of the next request to post.
     posted: u64,
+    /// Position before which no request waits for more of them.
+    released: u64,
     cursor: Cursor,
     /// Oldest PSN that is not acknowledged.
     unacknowledged: Psn,
@@ -154,6 +166,7 @@ impl<'s> Requester<'s> {
             open: 0,
             assigned: 0,
             posted: 0,
+            released: 0,
             cursor: Cursor {
                 position: 0,
                 packet: 0,
@@ -203,6 +216,9 @@ impl<'s> Requester<'s> {
             ..RequestSlot::EMPTY
         };
         self.posted = self.posted.saturating_add(1);
+        if request.length > SHORT {
+            self.released = self.posted;
+        }
         self.counts.posts = self.counts.posts.saturating_add(1);
         self.counts.bytes = self.counts.bytes.saturating_add(request.length.into());
         Ok(())
@@ -221,6 +237,17 @@ impl<'s> Requester<'s> {
         self.taken = self.taken.saturating_add(1);
         self.open = self.open.max(self.taken);
         Some(Completion { token, status })
+    }
+
+    /// Returns true if the requests that are not sent wait for more of them (ROCE-184).
+    ///
+    /// A short request costs a dozen times as much in a datagram of its own as in one with others.
+    /// What is under way brings an acknowledgement or a time-out, so the wait has an end.
+    pub fn gathers(&self) -> bool {
+        let under_way = self.assigned.saturating_sub(self.open);
+        let unsent = self.posted.saturating_sub(self.assigned);
+        let enough = under_way.min(self.options.run.into());
+        self.assigned >= self.released && under_way >= BUSY && unsent < enough
     }
 
     /// Returns the token of a local operation whose turn has come (ROCE-91).
