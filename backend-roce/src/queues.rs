@@ -95,8 +95,7 @@ pub struct RoceSendSlot<'a> {
 
 impl WorkSlot for RoceSendSlot<'_> {
     fn segment(&mut self, segment: Segment) {
-        // The core adds no more segments than it reserved.
-        let _ = self.entry.segments.push(segment);
+        self.entry.segments.push(segment);
     }
 
     fn commit(mut self, length: u32) -> Result<(), Rejected> {
@@ -163,7 +162,7 @@ impl SendQueue for RoceSendQueue {
         request: &ExtendedRequest,
         segments: &[Segment],
     ) -> Result<(), Rejected> {
-        if !self.has_room() {
+        if segments.len() > crate::adapter::SEGMENTS || !self.has_room() {
             return Err(Rejected);
         }
         let work = match request.operation {
@@ -184,7 +183,7 @@ impl SendQueue for RoceSendQueue {
             work,
             length: request.length,
             flags: request.flags,
-            segments: Segments::from_slice(segments).map_err(|_| Rejected)?,
+            segments: Segments::from_slice(segments),
         })
     }
 }
@@ -262,8 +261,7 @@ pub struct RoceReceiveSlot<'a> {
 
 impl WorkSlot for RoceReceiveSlot<'_> {
     fn segment(&mut self, segment: Segment) {
-        // The core adds no more segments than it reserved.
-        let _ = self.entry.segments.push(segment);
+        self.entry.segments.push(segment);
     }
 
     fn commit(self, _length: u32) -> Result<(), Rejected> {

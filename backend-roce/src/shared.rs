@@ -277,7 +277,7 @@ impl Shared {
         if !all_sent && let Some(wake) = self.on_deadline.get() {
             wake();
         }
-        let (unused, deadline) = self.enter(|adapter| {
+        let (unused, deadline) = self.enter_briefly(|adapter| {
             let unused = core::mem::take(&mut adapter.unused_ports);
             (unused, adapter.deadline())
         });
@@ -305,6 +305,7 @@ impl Shared {
                     return false;
                 }
             }
+            output.send(&*self.port);
             drop(output);
         }
         true
@@ -335,22 +336,25 @@ impl Shared {
         let mut taken = Bursts::None;
         for _ in 0..bursts {
             let mut left = burst;
+            let mut sends = false;
             while left > 0
                 && let Some(arrival) = self.port.receive(&mut input)
             {
                 left -= 1;
-                let has_unrouted = self.enter(|adapter| {
-                    for (index, packet) in (0..).zip(arrival.packets(&input)) {
-                        adapter.receive(&arrival.flow, index, packet);
-                    }
-                    adapter.has_unrouted()
+                let has_unrouted;
+                (has_unrouted, sends) = self.enter(|adapter| {
+                    adapter.receive(&arrival, &input);
+                    (adapter.has_unrouted(), adapter.has_output())
                 });
                 if has_unrouted {
                     self.look_up_paths();
+                    sends = true;
                 }
             }
             if left < burst {
                 taken = Bursts::All;
+            }
+            if sends {
                 self.flush();
             }
             if left > 0 {

@@ -8,6 +8,7 @@ use dat_core::backend::{
 };
 use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
+use smallvec::SmallVec;
 
 use super::buffers::Share;
 use super::memories::Memories;
@@ -22,8 +23,8 @@ use crate::proto::responder::ReceiveStatus;
 /// Most segments of a request.
 pub(crate) const SEGMENTS: usize = 32;
 
-/// Segments of a request.
-pub(crate) type Segments = heapless::Vec<Segment, SEGMENTS>;
+/// Segments of a request, at most [`SEGMENTS`]; few of them need no allocation.
+pub(crate) type Segments = SmallVec<[Segment; 2]>;
 
 /// State of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,14 +97,16 @@ pub(crate) struct SendEntry {
 }
 
 impl SendEntry {
-    /// A probe of the peer.
-    pub(crate) const PROBE: Self = Self {
-        token: 0,
-        work: Work::Probe,
-        length: 0,
-        flags: SendFlags::empty(),
-        segments: Segments::new(),
-    };
+    /// Returns a probe of the peer.
+    pub(crate) fn probe() -> Self {
+        Self {
+            token: 0,
+            work: Work::Probe,
+            length: 0,
+            flags: SendFlags::empty(),
+            segments: Segments::new(),
+        }
+    }
 
     /// Returns the request of the transport; `position` names it.
     pub(crate) fn request(&self, position: u64) -> Request {

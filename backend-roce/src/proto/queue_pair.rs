@@ -217,6 +217,11 @@ impl<'s> QueuePair<'s> {
         self.responder.transmit(memory, buffer)
     }
 
+    /// Returns true if [`transmit`](Self::transmit) may have a packet to send.
+    pub fn has_output(&self) -> bool {
+        self.responder.has_output() || self.requester.has_output()
+    }
+
     /// Returns when [`expire`](Self::expire) has work to do.
     pub fn deadline(&self) -> Option<Instant> {
         self.requester.deadline().filter(|_| !self.is_failed())

@@ -250,6 +250,14 @@ impl<'s> Requester<'s> {
         self.assigned >= self.released && under_way >= BUSY && unsent < enough
     }
 
+    /// Returns true if [`transmit`](Self::transmit) may have a packet to send, or a local operation
+    /// may have its turn.
+    pub fn has_output(&self) -> bool {
+        let repeats = self.cursor.position < self.assigned;
+        let begins = self.assigned < self.posted && !self.gathers();
+        !self.ended && (repeats || begins)
+    }
+
     /// Returns the token of a local operation whose turn has come (ROCE-91).
     ///
     /// Nothing is sent until [`finish_local`](Self::finish_local) has its outcome.
