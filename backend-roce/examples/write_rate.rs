@@ -146,7 +146,9 @@ fn main() -> Result<()> {
                 return Err(format!("the far end has {event:?}").into());
             }
         }
-        while let Ok(event) = near.ia.evd_dequeue(near.evd) {
+        while done < posted
+            && let Ok(event) = near.ia.evd_dequeue(near.evd)
+        {
             let succeeded = matches!(&event, Event::Dto(write) if write.status == DtoStatus::Success);
             if !succeeded {
                 return Err(format!("a write ended with {event:?}").into());

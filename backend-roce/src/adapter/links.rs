@@ -62,13 +62,12 @@ impl Link {
     /// by the passive side: the other one keeps the address that it was answered from. Another
     /// address is not followed, or a peer could direct the responses to its Reads at others.
     pub(super) fn has_moved(&self, wire: &Flow) -> bool {
-        let (before, now) = (self.path.wire.destination(), wire.source());
         let is_translated = self.path.wire != self.path.view;
-        self.is_passive
-            && self.is_marked()
-            && is_translated
-            && now.ip() == before.ip()
-            && now.port() != before.port()
+        if !(self.is_passive && self.is_marked() && is_translated) {
+            return false;
+        }
+        let (before, now) = (self.path.wire.destination(), wire.source());
+        now.ip() == before.ip() && now.port() != before.port()
     }
 
     /// Returns the addresses that the ICRC of a packet with these addresses covers.

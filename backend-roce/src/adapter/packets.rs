@@ -176,6 +176,10 @@ impl Adapter {
 
     /// Writes packets of a queue pair; false if it has none left that it may send now.
     fn write_packets(&mut self, key: usize) -> bool {
+        let link = self.pairs.get(key).and_then(|pair| pair.link);
+        let Some(path) = link.and_then(|link| self.links.get(link).map(|link| link.path)) else {
+            return false;
+        };
         for left in (0..TURN).rev() {
             if !self.outbox.has_room(PACKET_MAX) {
                 return true;
@@ -184,10 +188,6 @@ impl Adapter {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return false;
             };
-            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
-                return false;
-            };
-            let path = link.path;
             let Some((transport, mut access)) = pair.access(&self.memories) else {
                 return false;
             };
@@ -199,7 +199,7 @@ impl Adapter {
             let sent = self
                 .outbox
                 .add(&path, |buffer| transport.transmit(now, &mut access, buffer));
-            if !sent {
+            if !sent || !transport.has_output() {
                 return false;
             }
         }
