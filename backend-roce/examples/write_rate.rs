@@ -20,7 +20,7 @@ use dat_core::flags::{
     QualityOfService,
 };
 use dat_core::id::{EpId, EvdId, PzId};
-use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, LmrCreated, Region, RmrTriplet};
+use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::HostLock;
 use dat_storage::{Limits, OwnedIa};
 
@@ -149,7 +149,8 @@ fn main() -> Result<()> {
         while done < posted
             && let Ok(event) = near.ia.evd_dequeue(near.evd)
         {
-            let succeeded = matches!(&event, Event::Dto(write) if write.status == DtoStatus::Success);
+            let succeeded =
+                matches!(&event, Event::Dto(write) if write.status == DtoStatus::Success);
             if !succeeded {
                 return Err(format!("a write ended with {event:?}").into());
             }

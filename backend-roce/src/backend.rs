@@ -257,7 +257,7 @@ unsafe impl Backend for RoceBackend {
     ) -> Result<RoceCompletionQueue, BackendError> {
         self.shared.check_process()?;
         let ready = Arc::new(AtomicUsize::new(0));
-        self.shared.enter(|adapter| {
+        let gathers = self.shared.enter(|adapter| {
             room(
                 adapter.completion_queue_count,
                 attributes::COMPLETION_QUEUES,
@@ -265,12 +265,14 @@ unsafe impl Backend for RoceBackend {
             within_unsigned(depth, attributes::COMPLETIONS)?;
             let ring = CompletionRing::new(depth, Arc::clone(&ready));
             let added = adapter.add_completion_queue(number, ring);
-            added.then_some(()).ok_or(BackendError::State)
+            let gathers = Arc::clone(&adapter.gathers);
+            added.then_some(gathers).ok_or(BackendError::State)
         })?;
         Ok(RoceCompletionQueue {
             shared: Arc::clone(&self.shared),
             number,
             ready,
+            gathers,
             immediate: None,
             peeked: None,
         })

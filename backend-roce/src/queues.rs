@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dat_core::backend::{
     Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ExtendedRequest, ExtendedSend,
@@ -10,7 +10,7 @@ use dat_core::backend::{
     WorkQueue, WorkSlot,
 };
 
-use crate::adapter::{Pair, ReceiveEntry, Segments, SendEntry, Work};
+use crate::adapter::{Adapter, Pair, ReceiveEntry, Segments, SendEntry, Work};
 use crate::proto::memory::AtomicOperation;
 use crate::shared::Shared;
 
@@ -66,16 +66,19 @@ impl RoceSendQueue {
         }
         let count = self.committed.len();
         let (key, committed) = (self.key, &mut self.committed);
-        let (taken, sends) = self.shared.enter(|adapter| {
+        let (taken, acts) = self.shared.enter(|adapter| {
+            let before = adapter.gathers.load(Ordering::Relaxed);
             let taken = adapter.post_requests(key, committed.drain(..));
-            (taken, adapter.has_output())
+            // The thread has to know when requests that wait leave in any case.
+            let waits = adapter.gathers.load(Ordering::Relaxed) && !before;
+            (taken, waits || adapter.has_output())
         });
         if !taken {
             self.committed.clear();
             return Err(count as u32);
         }
         self.known = self.known.saturating_add(count);
-        if sends {
+        if acts {
             self.shared.flush();
         }
         Ok(())
@@ -324,6 +327,8 @@ pub struct RoceCompletionQueue {
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: u32,
     pub(crate) ready: Arc<AtomicUsize>,
+    /// Set if requests of the adapter wait until the consumer has taken its completions.
+    pub(crate) gathers: Arc<AtomicBool>,
     /// Immediate data of the completion that was polled last.
     pub(crate) immediate: Option<u32>,
     /// Token of the success that was peeked last.
@@ -335,6 +340,10 @@ impl RoceCompletionQueue {
     fn look(&self) -> bool {
         if self.ready.load(Ordering::Acquire) > 0 {
             return true;
+        }
+        if self.gathers.load(Ordering::Acquire) {
+            self.shared.enter(Adapter::release_gathered);
+            self.shared.flush();
         }
         !self.shared.is_threaded() && {
             self.shared.poll();

@@ -133,7 +133,9 @@ fn poll_both(ends: [&End; 2], wanted: usize, mut done: impl FnMut(usize, Event) 
 }
 
 fn connect(left: &End, right: &End) {
-    let point = right.ia.psp_create(QUALIFIER, right.evd, PspFlags::Consumer);
+    let point = right
+        .ia
+        .psp_create(QUALIFIER, right.evd, PspFlags::Consumer);
     point.expect("a service point");
     let param = ConnectParam {
         address: right.address,

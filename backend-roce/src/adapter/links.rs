@@ -185,7 +185,7 @@ impl Adapter {
     /// Returns true if requests or messages wait for an answer of a peer.
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: &Timer| match timer {
-            Timer::Pair(_) => true,
+            Timer::Pair(_) | Timer::Gathered => true,
             Timer::Probe(_) => false,
             Timer::Link(id) => self.links.get(*id).is_some_and(|link| {
                 let state = link.connection.state();

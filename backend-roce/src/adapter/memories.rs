@@ -191,12 +191,7 @@ impl Memories {
         self.region_at(object, domain, needed)
     }
 
-    fn region_at(
-        &self,
-        object: usize,
-        domain: usize,
-        needed: MemoryPrivileges,
-    ) -> Option<&Region> {
+    fn region_at(&self, object: usize, domain: usize, needed: MemoryPrivileges) -> Option<&Region> {
         let region = self.regions.get(object)?;
         (region.domain == domain && region.privileges.contains(needed)).then_some(region)
     }

@@ -261,6 +261,16 @@ impl<'s> QueuePair<'s> {
         self.requester.gathers()
     }
 
+    /// Tells whether more requests are about to be posted; see [`Requester::expect_more`].
+    pub const fn expect_more(&mut self, more: bool) {
+        self.requester.expect_more(more);
+    }
+
+    /// Lets the requests that have gathered leave.
+    pub const fn release(&mut self) {
+        self.requester.release();
+    }
+
     /// Returns the expected PSN and the oldest unacknowledged one.
     ///
     /// Only valid packets of the peer that are in order change them.

@@ -119,6 +119,8 @@ pub struct Requester<'s> {
     posted: u64,
     /// Position before which no request waits for more of them.
     released: u64,
+    /// Set while the caller is about to post more.
+    expects_more: bool,
     cursor: Cursor,
     /// Oldest PSN that is not acknowledged.
     unacknowledged: Psn,
@@ -167,6 +169,7 @@ impl<'s> Requester<'s> {
             assigned: 0,
             posted: 0,
             released: 0,
+            expects_more: false,
             cursor: Cursor {
                 position: 0,
                 packet: 0,
@@ -246,8 +249,28 @@ impl<'s> Requester<'s> {
     pub fn gathers(&self) -> bool {
         let under_way = self.assigned.saturating_sub(self.open);
         let unsent = self.posted.saturating_sub(self.assigned);
-        let enough = under_way.min(self.options.run.into());
-        self.assigned >= self.released && under_way >= BUSY && unsent < enough
+        let run = self.options.run.into();
+        let enough = if self.expects_more {
+            run
+        } else if under_way >= BUSY {
+            under_way.min(run)
+        } else {
+            0
+        };
+        self.assigned >= self.released && unsent < enough
+    }
+
+    /// Tells whether the caller is about to post more: short requests then gather for a full send.
+    ///
+    /// It calls [`release`](Self::release) when it is not.
+    pub const fn expect_more(&mut self, more: bool) {
+        self.expects_more = more;
+    }
+
+    /// Lets the requests that have gathered leave.
+    pub const fn release(&mut self) {
+        self.released = self.posted;
+        self.expects_more = false;
     }
 
     /// Returns true if [`transmit`](Self::transmit) may have a packet to send, or a local operation
