@@ -413,10 +413,7 @@ impl Shared {
 
     /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
     pub(crate) fn drive_at(&self, now: Instant) {
-        self.enter(|adapter| {
-            adapter.now = adapter.now.max(now);
-            adapter.release_gathered();
-        });
+        self.enter(|adapter| adapter.now = adapter.now.max(now));
         let _more = self.drive(true);
     }
 }

@@ -58,6 +58,8 @@ impl End {
         let attributes = EpAttributes {
             max_request_dtos: DEPTH,
             max_recv_dtos: DEPTH,
+            max_rdma_read_in: 4,
+            max_rdma_read_out: 4,
             ..EpAttributes::DEFAULT
         };
         let ep = ia

@@ -65,15 +65,15 @@ impl Adapter {
         }
     }
 
-    /// Lets the requests leave that wait for the consumer, which looks for completions in vain, or
-    /// has not done so for long.
+    /// Ends the wait for the consumer, which looks for completions in vain, or has not looked for
+    /// long.
     pub(crate) fn release_gathered(&mut self) {
         let until = self.gathered_at.take();
         self.set_timer(Timer::Gathered, until, None);
         self.gathers.store(false, Ordering::Release);
         for key in core::mem::take(&mut self.gathering) {
             if let Some(transport) = self.transport(key) {
-                transport.release();
+                transport.expect_more(false);
             }
             self.set_ready(key);
         }

@@ -266,11 +266,6 @@ impl<'s> QueuePair<'s> {
         self.requester.expect_more(more);
     }
 
-    /// Lets the requests that have gathered leave.
-    pub const fn release(&mut self) {
-        self.requester.release();
-    }
-
     /// Returns the expected PSN and the oldest unacknowledged one.
     ///
     /// Only valid packets of the peer that are in order change them.

@@ -261,16 +261,8 @@ impl<'s> Requester<'s> {
     }
 
     /// Tells whether the caller is about to post more: short requests then gather for a full send.
-    ///
-    /// It calls [`release`](Self::release) when it is not.
     pub const fn expect_more(&mut self, more: bool) {
         self.expects_more = more;
-    }
-
-    /// Lets the requests that have gathered leave.
-    pub const fn release(&mut self) {
-        self.released = self.posted;
-        self.expects_more = false;
     }
 
     /// Returns true if [`transmit`](Self::transmit) may have a packet to send, or a local operation
