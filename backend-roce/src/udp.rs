@@ -17,7 +17,7 @@ use dat_core::time::Instant;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use nix::sys::signal::{SigSet, SigmaskHow};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
 use crate::adapter::Adapter;
@@ -95,6 +95,13 @@ impl Socket {
             accept_without_checksum(&io)?;
         }
         state.enable_transport_errors((&io).into())?;
+        // Each of these costs a part of every packet, and nobody reads them.
+        let _ = setsockopt(&io, sockopt::ReceiveTimestampns, &false);
+        let _ = setsockopt(&io, sockopt::IpRecvTos, &false);
+        if address.is_ipv4() && !address.ip().is_unspecified() {
+            // The socket has one address.
+            setsockopt(&io, sockopt::Ipv4PacketInfo, &false)?;
+        }
         // The system grants what it allows.
         let _ = state.set_recv_buffer_size((&io).into(), receive_buffer);
         let port = io.local_addr()?.port();

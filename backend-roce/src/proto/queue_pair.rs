@@ -273,6 +273,11 @@ impl<'s> QueuePair<'s> {
         (self.responder.expected(), self.requester.unacknowledged())
     }
 
+    /// Returns the path MTU.
+    pub const fn mtu(&self) -> PathMtu {
+        self.requester.mtu()
+    }
+
     /// Returns the room of the packets under way, and of the responses that they ask for
     /// (ROCE-183).
     pub fn under_way(&self) -> BufferRoom {

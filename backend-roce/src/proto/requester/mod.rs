@@ -327,6 +327,11 @@ impl<'s> Requester<'s> {
         self.counts
     }
 
+    /// Returns the path MTU.
+    pub const fn mtu(&self) -> PathMtu {
+        self.options.mtu
+    }
+
     /// Returns the window, in packets.
     pub const fn window(&self) -> u32 {
         self.window.size()
