@@ -240,7 +240,7 @@ fn the_peer_of_a_polled_adapter_learns_of_its_end() {
 
 /// Short writes that are under way together share datagrams, which the peer gets in runs.
 ///
-/// Spec: ROCE-57, ROCE-184
+/// Spec: ROCE-57, ROCE-184, ROCE-185
 #[test]
 fn a_stream_of_short_writes_gathers() {
     let (left, right) = (End::open(6, true), End::open(7, true));

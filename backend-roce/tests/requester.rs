@@ -844,3 +844,26 @@ fn gathered_requests_leave_after_a_time_out() {
         assert_eq!(single.drain(), [(Opcode::WriteOnly, index)]);
     }
 }
+
+/// Short requests wait for a full send while the caller is about to post more.
+///
+/// Spec: ROCE-185
+#[test]
+fn short_requests_gather_while_more_are_expected() {
+    let mut bench = Bench::new(RequesterOptions { run: 6, ..OPTIONS });
+    bench.requester.expect_more(true);
+    for _ in 0..5 {
+        bench.post(WRITE, 8);
+        assert_eq!(bench.drain(), []);
+    }
+    bench.post(WRITE, 8);
+    assert_eq!(bench.drain().len(), 6);
+    bench.answer(5, ACK);
+    assert_eq!(bench.completions().len(), 6);
+    // Nothing is under way, and the caller posts no more.
+    bench.post(WRITE, 8);
+    assert_eq!(bench.drain(), []);
+    bench.requester.expect_more(false);
+    assert!(bench.requester.has_output());
+    assert_eq!(bench.drain(), [(Opcode::WriteOnly, 6)]);
+}
