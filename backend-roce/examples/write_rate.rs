@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU8;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use backend_roce::{RoceBackend, RoceOptions};
 use dat_core::attributes::{EpAttributes, IaAddress};
@@ -28,8 +28,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const QUALIFIER: u64 = 7175;
 const BYTES_MAX: usize = 1 << 20;
-/// Looks of the pollers between two calls of `progress`, which run the timers.
-const LOOKS: u64 = 256;
+/// Time between two calls of `progress`, which run the timers.
+const PROGRESS: Duration = Duration::from_millis(10);
 
 static SOURCE: [AtomicU8; BYTES_MAX] = [const { AtomicU8::new(1) }; BYTES_MAX];
 static TARGET: [AtomicU8; BYTES_MAX] = [const { AtomicU8::new(0) }; BYTES_MAX];
@@ -132,7 +132,7 @@ fn main() -> Result<()> {
     };
     let none = CompletionFlags::empty();
     let begin = Instant::now();
-    let (mut posted, mut done, mut looks) = (0, 0, 0);
+    let (mut posted, mut done, mut progressed) = (0, 0, begin);
     while done < writes {
         while posted < writes && posted - done < depth {
             near.ia
@@ -156,8 +156,8 @@ fn main() -> Result<()> {
             }
             done += 1;
         }
-        looks += 1;
-        if looks % LOOKS == 0 {
+        if progressed.elapsed() > PROGRESS {
+            progressed = Instant::now();
             near.ia.progress(ThreadWait::clock());
             far.ia.progress(ThreadWait::clock());
         }

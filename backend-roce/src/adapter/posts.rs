@@ -36,12 +36,16 @@ impl Adapter {
         }
         if self.pairs.get(key).map(|pair| pair.state) == Some(State::Error) {
             self.flush_requests(key);
-        } else if !self
+            return true;
+        }
+        if !self
             .transport(key)
             .is_some_and(|transport| transport.gathers())
         {
             self.set_ready(key);
-        } else if is_behind {
+        }
+        if is_behind {
+            // Even if all requests may leave: some may find no room, and later ones wait then.
             self.add_gathering(key);
         }
         true
@@ -53,10 +57,11 @@ impl Adapter {
 
     /// Notes that requests of a queue pair wait until the consumer has caught up (ROCE-185).
     fn add_gathering(&mut self, key: usize) {
-        if self.gathering.contains(&key) {
-            return;
+        if let Some(pair) = self.pairs.get_mut(key)
+            && !core::mem::replace(&mut pair.is_gathering, true)
+        {
+            self.gathering.push(key);
         }
-        self.gathering.push(key);
         self.gathers.store(true, Ordering::Release);
         if self.gathered_at.is_none() {
             let until = after(self.now, GATHER);
@@ -72,6 +77,9 @@ impl Adapter {
         self.set_timer(Timer::Gathered, until, None);
         self.gathers.store(false, Ordering::Release);
         for key in core::mem::take(&mut self.gathering) {
+            if let Some(pair) = self.pairs.get_mut(key) {
+                pair.is_gathering = false;
+            }
             if let Some(transport) = self.transport(key) {
                 transport.expect_more(false);
             }

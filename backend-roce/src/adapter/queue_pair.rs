@@ -228,6 +228,8 @@ pub(crate) struct Pair {
     pub(crate) hard_watermark: Option<u32>,
     /// Set while the queue pair waits for its turn to send.
     pub(crate) is_ready: bool,
+    /// Set while requests may wait for the consumer (ROCE-185).
+    pub(crate) is_gathering: bool,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
     pub(crate) timer: Option<Instant>,
@@ -270,6 +272,7 @@ impl Pair {
             soft_watermark: None,
             hard_watermark: None,
             is_ready: false,
+            is_gathering: false,
             is_failing: false,
             timer: None,
         };
