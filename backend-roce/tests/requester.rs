@@ -866,4 +866,11 @@ fn short_requests_gather_while_more_are_expected() {
     bench.requester.expect_more(false);
     assert!(bench.requester.has_output());
     assert_eq!(bench.drain(), [(Opcode::WriteOnly, 6)]);
+    bench.answer(6, ACK);
+    // A long one gathers, too, unless it fills a send.
+    bench.requester.expect_more(true);
+    bench.post(WRITE, 1000);
+    assert_eq!(bench.drain(), []);
+    bench.post(WRITE, 60_000);
+    assert_eq!(bench.drain().len(), 16);
 }

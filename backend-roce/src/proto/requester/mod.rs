@@ -26,6 +26,9 @@ const FOREVER: u8 = 7;
 /// Longest request that waits for others: 64 packets of this length fit a datagram.
 const SHORT: u32 = 960;
 
+/// Length of the requests that fill a send, without their headers.
+const FULL: u32 = 60_000;
+
 /// Requests under way from which on short ones wait for others.
 ///
 /// The few of a group, such as data and the message that tells of it, leave at once.
@@ -119,6 +122,10 @@ pub struct Requester<'s> {
     posted: u64,
     /// Position before which no request waits for more of them.
     released: u64,
+    /// Length of the requests from there on.
+    gathered: u32,
+    /// Set if one of them is not short.
+    has_long: bool,
     /// Set while the caller is about to post more.
     expects_more: bool,
     cursor: Cursor,
@@ -169,6 +176,8 @@ impl<'s> Requester<'s> {
             assigned: 0,
             posted: 0,
             released: 0,
+            gathered: 0,
+            has_long: false,
             expects_more: false,
             cursor: Cursor {
                 position: 0,
@@ -219,9 +228,8 @@ impl<'s> Requester<'s> {
             ..RequestSlot::EMPTY
         };
         self.posted = self.posted.saturating_add(1);
-        if request.length > SHORT {
-            self.released = self.posted;
-        }
+        self.has_long |= request.length > SHORT;
+        self.gathered = self.gathered.saturating_add(request.length);
         self.counts.posts = self.counts.posts.saturating_add(1);
         self.counts.bytes = self.counts.bytes.saturating_add(request.length.into());
         Ok(())
@@ -250,17 +258,16 @@ impl<'s> Requester<'s> {
         let under_way = self.assigned.saturating_sub(self.open);
         let unsent = self.posted.saturating_sub(self.assigned);
         let run = self.options.run.into();
-        let enough = if self.expects_more {
-            run
-        } else if under_way >= BUSY {
-            under_way.min(run)
+        if self.assigned < self.released {
+            false
+        } else if self.expects_more {
+            unsent < run && self.gathered < FULL
         } else {
-            0
-        };
-        self.assigned >= self.released && unsent < enough
+            under_way >= BUSY && !self.has_long && unsent < under_way.min(run)
+        }
     }
 
-    /// Tells whether the caller is about to post more: short requests then gather for a full send.
+    /// Tells whether the caller is about to post more: requests then gather for a full send.
     pub const fn expect_more(&mut self, more: bool) {
         self.expects_more = more;
     }
