@@ -44,17 +44,18 @@ impl RoceBackend {
     /// Polls of completion queues take the packets that have come. Timers run in `progress`, whose
     /// argument is the time.
     pub fn over(port: impl Port + 'static, options: RoceOptions) -> Self {
-        Self::new(Box::new(port), options, None)
+        Self::new(Box::new(port), options, None, None)
     }
 
     pub(crate) fn new(
         port: Box<dyn Port>,
         options: RoceOptions,
         clock: Option<fn() -> Instant>,
+        generation: Option<usize>,
     ) -> Self {
         let adapter = Adapter::new(options, port.address(), port.run_packets());
         Self {
-            shared: Arc::new(Shared::new(adapter, port, clock)),
+            shared: Arc::new(Shared::new(adapter, port, clock, generation)),
             next_port: FIRST_CHOSEN,
             #[cfg(feature = "udp")]
             service: None,
@@ -256,7 +257,7 @@ unsafe impl Backend for RoceBackend {
     ) -> Result<RoceCompletionQueue, BackendError> {
         self.shared.check_process()?;
         let ready = Arc::new(AtomicUsize::new(0));
-        self.shared.enter(|adapter| {
+        let gathers = self.shared.enter(|adapter| {
             room(
                 adapter.completion_queue_count,
                 attributes::COMPLETION_QUEUES,
@@ -264,12 +265,14 @@ unsafe impl Backend for RoceBackend {
             within_unsigned(depth, attributes::COMPLETIONS)?;
             let ring = CompletionRing::new(depth, Arc::clone(&ready));
             let added = adapter.add_completion_queue(number, ring);
-            added.then_some(()).ok_or(BackendError::State)
+            let gathers = Arc::clone(&adapter.gathers);
+            added.then_some(gathers).ok_or(BackendError::State)
         })?;
         Ok(RoceCompletionQueue {
             shared: Arc::clone(&self.shared),
             number,
             ready,
+            gathers,
             immediate: None,
             peeked: None,
         })

@@ -42,6 +42,11 @@ pub struct RoceOptions {
     pub mtu: PathMtu,
     /// Receive buffer that each socket asks the system for, in bytes; the system may grant less.
     pub receive_buffer: usize,
+    /// Set for sockets without a thread: polls of completion queues take and send packets, and
+    /// timers run in `progress`, whose argument is the time.
+    ///
+    /// Only while the program polls does the adapter answer its peers.
+    pub polled: bool,
 }
 
 impl RoceOptions {
@@ -65,7 +70,7 @@ impl RoceOptions {
             connections: 1 << 14,
             keys: 1 << 16,
             backlog: 1024,
-            window: 32,
+            window: 128,
             timeout: 16,
             retries: 6,
             not_ready_retries: 6,
@@ -73,6 +78,7 @@ impl RoceOptions {
             keep_alive: None,
             mtu: PathMtu::Bytes4096,
             receive_buffer: 4 << 20,
+            polled: false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dat_core::backend::{
     Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ExtendedRequest, ExtendedSend,
@@ -10,7 +10,7 @@ use dat_core::backend::{
     WorkQueue, WorkSlot,
 };
 
-use crate::adapter::{Pair, ReceiveEntry, Segments, SendEntry, Work};
+use crate::adapter::{Adapter, Pair, ReceiveEntry, Segments, SendEntry, Work};
 use crate::proto::memory::AtomicOperation;
 use crate::shared::Shared;
 
@@ -66,15 +66,21 @@ impl RoceSendQueue {
         }
         let count = self.committed.len();
         let (key, committed) = (self.key, &mut self.committed);
-        let taken = self
-            .shared
-            .enter(|adapter| adapter.post_requests(key, committed.drain(..)));
+        let (taken, acts) = self.shared.enter(|adapter| {
+            let before = adapter.gathers.load(Ordering::Relaxed);
+            let taken = adapter.post_requests(key, committed.drain(..));
+            // The thread has to know when requests that wait leave in any case.
+            let waits = adapter.gathers.load(Ordering::Relaxed) && !before;
+            (taken, waits || adapter.has_output())
+        });
         if !taken {
             self.committed.clear();
             return Err(count as u32);
         }
         self.known = self.known.saturating_add(count);
-        self.shared.flush();
+        if acts {
+            self.shared.flush();
+        }
         Ok(())
     }
 
@@ -92,8 +98,7 @@ pub struct RoceSendSlot<'a> {
 
 impl WorkSlot for RoceSendSlot<'_> {
     fn segment(&mut self, segment: Segment) {
-        // The core adds no more segments than it reserved.
-        let _ = self.entry.segments.push(segment);
+        self.entry.segments.push(segment);
     }
 
     fn commit(mut self, length: u32) -> Result<(), Rejected> {
@@ -160,7 +165,7 @@ impl SendQueue for RoceSendQueue {
         request: &ExtendedRequest,
         segments: &[Segment],
     ) -> Result<(), Rejected> {
-        if !self.has_room() {
+        if segments.len() > crate::adapter::SEGMENTS || !self.has_room() {
             return Err(Rejected);
         }
         let work = match request.operation {
@@ -181,7 +186,7 @@ impl SendQueue for RoceSendQueue {
             work,
             length: request.length,
             flags: request.flags,
-            segments: Segments::from_slice(segments).map_err(|_| Rejected)?,
+            segments: Segments::from_slice(segments),
         })
     }
 }
@@ -259,8 +264,7 @@ pub struct RoceReceiveSlot<'a> {
 
 impl WorkSlot for RoceReceiveSlot<'_> {
     fn segment(&mut self, segment: Segment) {
-        // The core adds no more segments than it reserved.
-        let _ = self.entry.segments.push(segment);
+        self.entry.segments.push(segment);
     }
 
     fn commit(self, _length: u32) -> Result<(), Rejected> {
@@ -323,6 +327,8 @@ pub struct RoceCompletionQueue {
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: u32,
     pub(crate) ready: Arc<AtomicUsize>,
+    /// Set if requests of the adapter wait until the consumer has taken its completions.
+    pub(crate) gathers: Arc<AtomicBool>,
     /// Immediate data of the completion that was polled last.
     pub(crate) immediate: Option<u32>,
     /// Token of the success that was peeked last.
@@ -335,9 +341,12 @@ impl RoceCompletionQueue {
         if self.ready.load(Ordering::Acquire) > 0 {
             return true;
         }
-        !self.shared.is_threaded() && {
-            self.shared.take_packets();
+        if self.gathers.load(Ordering::Acquire) {
+            self.shared.enter(Adapter::release_gathered);
             self.shared.flush();
+        }
+        !self.shared.is_threaded() && {
+            self.shared.poll();
             self.ready.load(Ordering::Acquire) > 0
         }
     }

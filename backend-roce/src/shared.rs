@@ -77,9 +77,8 @@ pub(crate) struct Shared {
     port: Box<dyn Port>,
     /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
     stand_in: OnceLock<Mutex<Adapter>>,
-    /// Generation of the process that made the adapter.
-    #[cfg(feature = "udp")]
-    generation: usize,
+    /// Generation of the process that opened the sockets, if the port has any.
+    generation: Option<usize>,
     /// Packets on their way to the port; its holder sends for all.
     output: Mutex<Outbox>,
     /// Set to make the holder of `output` look once more.
@@ -106,6 +105,7 @@ impl Shared {
         adapter: Adapter,
         port: Box<dyn Port>,
         clock: Option<fn() -> Instant>,
+        generation: Option<usize>,
     ) -> Self {
         // Exchanged for the one of the adapter.
         let output = Outbox::new(OUTBOX, port.run_packets());
@@ -113,8 +113,7 @@ impl Shared {
             adapter: Mutex::new(adapter),
             port,
             stand_in: OnceLock::new(),
-            #[cfg(feature = "udp")]
-            generation: crate::forks::generation(),
+            generation,
             output: Mutex::new(output),
             again: AtomicBool::new(false),
             input: Mutex::new(alloc::vec![0; INPUT]),
@@ -137,9 +136,10 @@ impl Shared {
     /// It must not take a lock of the adapter: a thread of its parent may have held it.
     pub(crate) fn is_forked(&self) -> bool {
         #[cfg(feature = "udp")]
-        return self.is_threaded() && crate::forks::generation() != self.generation;
+        let here = Some(crate::forks::generation());
         #[cfg(not(feature = "udp"))]
-        false
+        let here = None;
+        self.generation.is_some() && self.generation != here
     }
 
     /// Fails in a child of `fork`.
@@ -277,7 +277,7 @@ impl Shared {
         if !all_sent && let Some(wake) = self.on_deadline.get() {
             wake();
         }
-        let (unused, deadline) = self.enter(|adapter| {
+        let (unused, deadline) = self.enter_briefly(|adapter| {
             let unused = core::mem::take(&mut adapter.unused_ports);
             (unused, adapter.deadline())
         });
@@ -305,6 +305,7 @@ impl Shared {
                     return false;
                 }
             }
+            output.send(&*self.port);
             drop(output);
         }
         true
@@ -322,8 +323,8 @@ impl Shared {
         }
     }
 
-    /// Takes the datagrams that have come, and sends the answers.
-    pub(crate) fn take_packets(&self) -> Bursts {
+    /// Takes the datagrams that have come, at most `bursts` times `burst`, and sends the answers.
+    fn take_packets(&self, bursts: usize, burst: usize) -> Bursts {
         if self.is_forked() {
             return Bursts::None;
         }
@@ -333,29 +334,45 @@ impl Shared {
             Err(TryLockError::WouldBlock) => return Bursts::None,
         };
         let mut taken = Bursts::None;
-        for _ in 0..BURSTS {
-            let mut burst = 0;
-            while burst < BURST
+        for _ in 0..bursts {
+            let mut left = burst;
+            let mut sends = false;
+            while left > 0
                 && let Some(arrival) = self.port.receive(&mut input)
             {
-                burst += 1;
-                let has_unrouted = self.enter(|adapter| {
-                    for packet in arrival.packets(&input) {
-                        adapter.receive(&arrival.flow, packet);
-                    }
-                    adapter.has_unrouted()
+                left -= 1;
+                let has_unrouted;
+                (has_unrouted, sends) = self.enter(|adapter| {
+                    adapter.receive(&arrival, &input);
+                    (adapter.has_unrouted(), adapter.has_output())
                 });
                 if has_unrouted {
                     self.look_up_paths();
+                    sends = true;
                 }
             }
-            if burst == 0 {
+            if left < burst {
+                taken = Bursts::All;
+            }
+            if sends {
+                self.flush();
+            }
+            if left > 0 {
                 return taken;
             }
-            taken = Bursts::All;
-            self.flush();
         }
         Bursts::Some
+    }
+
+    /// Moves the packets of an adapter without a thread, for a poll of a completion queue.
+    ///
+    /// Takes one datagram: to look for another one that has not come costs as much as a short one.
+    /// The next poll looks.
+    pub(crate) fn poll(&self) {
+        let came = self.take_packets(1, 1) != Bursts::None;
+        if !came && self.enter_briefly(|adapter| adapter.has_output()) {
+            self.flush();
+        }
     }
 
     /// Looks up the paths of new requests to connect, without the adapter's lock.
@@ -366,35 +383,37 @@ impl Shared {
         }
     }
 
-    /// Takes the reports of datagrams that were not delivered.
-    fn take_undelivered(&self) {
+    /// Takes the reports of datagrams that were not delivered; returns true if more may have come.
+    fn take_undelivered(&self) -> bool {
         if self.is_forked() {
-            return;
+            return false;
         }
         let mut refused = [0; REFUSED];
         for _ in 0..BURSTS {
             let Some((length, reason)) = self.port.undelivered(&mut refused) else {
-                return;
+                return false;
             };
             let datagram = refused.get(..length).unwrap_or_default();
             self.enter(|adapter| adapter.not_delivered(datagram, reason));
         }
+        true
     }
 
     /// Takes the packets that have come, does what is due and sends packets.
     ///
-    /// Returns true if more is to be done at once.
-    pub(crate) fn drive(&self) -> bool {
-        let bursts = self.take_packets();
-        self.take_undelivered();
+    /// Takes the reports of datagrams that were not delivered if `reports` is set. Returns true if
+    /// more is to be done at once.
+    pub(crate) fn drive(&self, reports: bool) -> bool {
+        let bursts = self.take_packets(BURSTS, BURST);
+        let more_reports = reports && self.take_undelivered();
         self.enter(Adapter::expire);
         let all_sent = self.flush();
-        bursts == Bursts::Some || !all_sent
+        bursts == Bursts::Some || more_reports || !all_sent
     }
 
     /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
     pub(crate) fn drive_at(&self, now: Instant) {
         self.enter(|adapter| adapter.now = adapter.now.max(now));
-        let _more = self.drive();
+        let _more = self.drive(true);
     }
 }

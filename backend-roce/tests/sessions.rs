@@ -24,6 +24,7 @@ use dat_core::time::Instant;
 use fastrand::Rng;
 
 const OPTIONS: QueuePairOptions = QueuePairOptions {
+    run: 1,
     window: 16,
     timeout: 8,
     rnr_timer: RnrTimer::from_code(8),

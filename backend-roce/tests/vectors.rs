@@ -221,6 +221,16 @@ fn every_identification_is_recovered_at_every_length() {
         "4500003400034000401100000a0901020a090101c00012b7002000000430ffff000000118000000a68656c6c6f00000046a4f2b0",
     ));
     assert_eq!(packet.flow.verify(&packet.payload), Verdict::Recovered(3));
+    // The fourth packet of a joined datagram should have it; the fifth one should not, and is found
+    // to have it all the same.
+    assert_eq!(
+        packet.flow.verify_segment(3, &packet.payload),
+        Verdict::Right
+    );
+    assert_eq!(
+        packet.flow.verify_segment(4, &packet.payload),
+        Verdict::Recovered(3)
+    );
     let mut again = packet.payload.clone();
     again[20..].fill(0);
     let sealed = packet.flow.seal(3, &mut again);

@@ -181,8 +181,10 @@ impl Adapter {
         state: State,
         keep_alive: Option<Duration>,
     ) {
+        let path = self.links.get(id).map(|link| link.path);
         let options = QueuePairOptions {
             window: self.options.window,
+            run: path.map_or(1, |path| self.outbox.run_packets(&path)),
             timeout: self.options.timeout,
             rnr_timer: RnrTimer::from_code(self.options.not_ready_timer),
             remote_read: true,

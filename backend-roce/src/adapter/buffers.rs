@@ -22,6 +22,9 @@ const ROOM: u32 = 212_992 / BUFFER_UNIT;
 /// Room of the largest packet; with less, nobody gets the turn.
 const LARGEST: u32 = BufferRoom::of_packet(PathMtu::Bytes4096.bytes());
 
+/// Full packets whose room a queue pair may use while others wait.
+const SHARE: u32 = 32;
+
 /// A socket buffer.
 #[derive(Debug)]
 pub(crate) struct SocketBuffer {
@@ -47,7 +50,17 @@ impl SocketBuffer {
         }
     }
 
-    /// Returns the units that a queue pair may use; none while others are before it.
+    /// Returns the units that a queue pair may use, which uses `used`; `full` is a full packet.
+    fn limit(&self, key: usize, used: u32, full: u32) -> u32 {
+        let limit = used.saturating_add(self.room(key));
+        if self.waiting.is_empty() {
+            limit
+        } else {
+            limit.min(full.saturating_mul(SHARE))
+        }
+    }
+
+    /// Returns the units that a queue pair may use more; none while others are before it.
     fn room(&self, key: usize) -> u32 {
         let is_next = match self.turn {
             Some(turn) => turn == key,
@@ -163,14 +176,14 @@ impl Adapter {
         let Some((share, transport)) = pair.share.zip(pair.transport.as_mut()) else {
             return;
         };
-        let room = |number: usize| {
-            self.buffers
-                .get(number)
-                .map_or(0, |buffer| buffer.room(key))
+        let full = BufferRoom::of_packet(transport.mtu().bytes());
+        let limit = |number: usize, used: u32| {
+            let buffer = self.buffers.get(number);
+            buffer.map_or(0, |buffer| buffer.limit(key, used, full))
         };
         transport.set_limit(BufferRoom {
-            requests: share.used.requests.saturating_add(room(share.requests)),
-            responses: share.used.responses.saturating_add(room(share.responses)),
+            requests: limit(share.requests, share.used.requests),
+            responses: limit(share.responses, share.used.responses),
         });
     }
 

@@ -146,6 +146,10 @@ impl CompletionRing {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     pub(crate) fn arm(&mut self, solicited_only: bool) -> Armed {
         if !self.entries.is_empty() || self.failure.is_some() {
             return Armed::Missed;

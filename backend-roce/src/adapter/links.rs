@@ -62,13 +62,12 @@ impl Link {
     /// by the passive side: the other one keeps the address that it was answered from. Another
     /// address is not followed, or a peer could direct the responses to its Reads at others.
     pub(super) fn has_moved(&self, wire: &Flow) -> bool {
-        let (before, now) = (self.path.wire.destination(), wire.source());
         let is_translated = self.path.wire != self.path.view;
-        self.is_passive
-            && self.is_marked()
-            && is_translated
-            && now.ip() == before.ip()
-            && now.port() != before.port()
+        if !(self.is_passive && self.is_marked() && is_translated) {
+            return false;
+        }
+        let (before, now) = (self.path.wire.destination(), wire.source());
+        now.ip() == before.ip() && now.port() != before.port()
     }
 
     /// Returns the addresses that the ICRC of a packet with these addresses covers.
@@ -186,7 +185,7 @@ impl Adapter {
     /// Returns true if requests or messages wait for an answer of a peer.
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: &Timer| match timer {
-            Timer::Pair(_) => true,
+            Timer::Pair(_) | Timer::Gathered => true,
             Timer::Probe(_) => false,
             Timer::Link(id) => self.links.get(*id).is_some_and(|link| {
                 let state = link.connection.state();

@@ -188,6 +188,10 @@ impl Memories {
         let Named::Region(object) = *self.keys.get(key)? else {
             return None;
         };
+        self.region_at(object, domain, needed)
+    }
+
+    fn region_at(&self, object: usize, domain: usize, needed: MemoryPrivileges) -> Option<&Region> {
         let region = self.regions.get(object)?;
         (region.domain == domain && region.privileges.contains(needed)).then_some(region)
     }
@@ -231,7 +235,7 @@ impl Memories {
     ) -> Option<RegisteredSpan<'_>> {
         let region = match *self.keys.get(at.key)? {
             Named::Binding => return None,
-            Named::Region(_) => self.region(at.key, domain, needed)?,
+            Named::Region(object) => self.region_at(object, domain, needed)?,
             Named::Window(window) => {
                 let window = self.windows.get(window)?;
                 let bound = window.bound.as_ref()?;

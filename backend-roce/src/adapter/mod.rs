@@ -32,8 +32,10 @@ pub(crate) use service_points::port_of;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::sync::atomic::AtomicBool;
 
 use dat_core::backend::ControlEvent;
 use dat_core::time::Instant;
@@ -94,6 +96,12 @@ pub(crate) struct Adapter {
     buffers_by_address: BTreeMap<SocketAddr, usize>,
     timers: BTreeSet<(Instant, Timer)>,
     ready_pairs: VecDeque<usize>,
+    /// Queue pairs whose requests wait for the consumer.
+    gathering: Vec<usize>,
+    /// Set if there are any; read without the lock.
+    pub(crate) gathers: Arc<AtomicBool>,
+    /// Time at which they leave in any case.
+    gathered_at: Option<Instant>,
     ready_links: VecDeque<u32>,
     outbox: Outbox,
     control: VecDeque<ControlEvent>,
@@ -138,6 +146,9 @@ impl Adapter {
             buffers_by_address: BTreeMap::new(),
             timers: BTreeSet::new(),
             ready_pairs: VecDeque::new(),
+            gathering: Vec::new(),
+            gathers: Arc::new(AtomicBool::new(false)),
+            gathered_at: None,
             ready_links: VecDeque::new(),
             outbox: Outbox::new(OUTBOX, run_packets),
             control: VecDeque::new(),

@@ -2,8 +2,8 @@
 
 use super::queue_pair::{Access, Receives};
 use super::timers::Timer;
-use super::{Adapter, ENDED, Pair};
-use crate::port::Outbox;
+use super::{Adapter, Pair, State};
+use crate::port::{Arrival, Outbox, RUN_PACKETS_MAX};
 use crate::proto::connection;
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::{OVERHEAD_MAX, Opcode, Packet};
@@ -12,61 +12,84 @@ use crate::proto::queue_pair::QueuePair;
 /// Room for the largest packet.
 pub(super) const PACKET_MAX: usize = 4096 + OVERHEAD_MAX;
 
-/// Packets that a queue pair sends before it is the turn of another one.
-const TURN: usize = 32;
+/// Packets that a queue pair sends before it is the turn of another one: a full run.
+const TURN: usize = RUN_PACKETS_MAX as usize;
 
 /// Identifications up to this one are those of segments of one send (ROCE-50).
 const SEGMENT_MAX: u16 = 128;
 
 impl Adapter {
-    /// Takes a received packet; `wire` has the addresses of the datagram.
-    pub(crate) fn receive(&mut self, wire: &Flow, datagram: &[u8]) {
+    /// Takes the packets of an arrival, whose bytes are in `input`.
+    pub(crate) fn receive(&mut self, arrival: &Arrival, input: &[u8]) {
+        // The packets of an arrival mostly belong to one queue pair: its completions, timers and
+        // answers follow once.
+        let mut changed = None;
+        for (index, packet) in (0..).zip(arrival.packets(input)) {
+            let key = self.receive_packet(&arrival.flow, index, packet);
+            if key != changed
+                && let Some(before) = core::mem::replace(&mut changed, key)
+            {
+                self.after_receive(before);
+            }
+        }
+        if let Some(key) = changed {
+            self.after_receive(key);
+        }
+    }
+
+    /// Takes over what packets have changed in a queue pair, and lets it send.
+    fn after_receive(&mut self, key: usize) {
+        self.after_transport(key);
+        let pair = self.pairs.get(key);
+        let transport = pair.and_then(|pair| pair.transport.as_ref());
+        if transport.is_some_and(QueuePair::has_output) {
+            self.set_ready(key);
+        }
+    }
+
+    /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
+    fn receive_packet(&mut self, wire: &Flow, index: u16, datagram: &[u8]) -> Option<usize> {
         self.counts.packets += 1;
         self.counts.bytes += datagram.len() as u64;
         let Ok(packet) = Packet::decode(datagram) else {
             self.counts.dropped += 1;
-            return;
+            return None;
         };
         let bth = packet.header.bth;
         if bth.destination == connection::MANAGEMENT_QPN {
             self.management(wire, datagram, &packet);
-            return;
+            return None;
         }
         let key = self.qpns.get(bth.destination).copied();
-        let Some(key) = key.filter(|key| *key != ENDED) else {
+        let pair = key.and_then(|key| Some((key, self.pairs.get(key)?)));
+        let Some((key, link, state)) =
+            pair.and_then(|(key, pair)| Some((key, pair.link?, pair.state)))
+        else {
             self.counts.dropped += 1;
-            return;
+            return None;
         };
-        let Some(link) = self.pairs.get(key).and_then(|pair| pair.link) else {
-            self.counts.dropped += 1;
-            return;
-        };
-        let Some((view, is_marked, has_moved)) = self
+        let (view, is_marked, has_moved) = self
             .links
             .get(link)
-            .map(|link| (link.view(wire), link.is_marked(), link.has_moved(wire)))
-        else {
-            return;
-        };
-        let valid = match view.verify(datagram) {
+            .map(|link| (link.view(wire), link.is_marked(), link.has_moved(wire)))?;
+        let valid = match view.verify_segment(index, datagram) {
             Verdict::Right => true,
             Verdict::Recovered(identification) => !is_marked || identification < SEGMENT_MAX,
             Verdict::Wrong => false,
         };
         if !valid {
             self.counts.bad_icrc += 1;
-            return;
+            return None;
         }
         if bth.opcode == Opcode::CongestionNotification {
             self.counts.congestion += 1;
-            return;
+            return None;
         }
-        if !bth.opcode.is_response() && !bth.opcode.has_deth() {
+        let is_request = !bth.opcode.is_response() && !bth.opcode.has_deth();
+        if is_request && state == State::Accepting {
             self.note_request(link);
         }
-        let Some(pair) = self.pairs.get_mut(key) else {
-            return;
-        };
+        let pair = self.pairs.get_mut(key)?;
         let Pair {
             transport,
             sends,
@@ -74,9 +97,7 @@ impl Adapter {
             current,
             ..
         } = pair;
-        let Some(transport) = transport else {
-            return;
-        };
+        let transport = transport.as_mut()?;
         let mut access = Access {
             memories: &self.memories,
             domain: pair.domain,
@@ -84,7 +105,7 @@ impl Adapter {
             first: pair.first,
         };
         pair.heard = self.now;
-        let before = transport.progress();
+        let before = has_moved.then(|| transport.progress());
         let shared_key = pair.shared;
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
         let mut queue = Receives {
@@ -98,7 +119,7 @@ impl Adapter {
         let done = transport.receive(self.now, &packet, &mut access, &mut queue);
         let takes = !had_current && queue.current.is_some();
         // An old packet, or a forged one, may come from anywhere (ROCE-52).
-        let follows = has_moved && transport.progress() != before;
+        let follows = before.is_some_and(|before| transport.progress() != before);
         if follows {
             self.follow(link, wire);
         }
@@ -111,11 +132,10 @@ impl Adapter {
                 self.check_limit(shared);
             }
         }
-        self.after_transport(key);
-        self.set_ready(key);
+        Some(key)
     }
 
-    /// Writes packets that are due into `out`, which is empty; returns false if there are none.
+    /// Writes packets that are due into `out`, which is empty; returns true if others are left.
     pub(crate) fn transmit(&mut self, out: &mut Outbox) -> bool {
         let mut turns = self.ready_pairs.len();
         while turns > 0 && self.outbox.has_room(PACKET_MAX) {
@@ -138,7 +158,7 @@ impl Adapter {
         self.counts.packets_sent += packets;
         self.counts.bytes_sent += bytes;
         core::mem::swap(&mut self.outbox, out);
-        !out.is_empty()
+        self.has_output()
     }
 
     /// Writes some packets of a queue pair, as far as its peer has room for them.
@@ -156,6 +176,10 @@ impl Adapter {
 
     /// Writes packets of a queue pair; false if it has none left that it may send now.
     fn write_packets(&mut self, key: usize) -> bool {
+        let link = self.pairs.get(key).and_then(|pair| pair.link);
+        let Some(path) = link.and_then(|link| self.links.get(link).map(|link| link.path)) else {
+            return false;
+        };
         for left in (0..TURN).rev() {
             if !self.outbox.has_room(PACKET_MAX) {
                 return true;
@@ -164,10 +188,6 @@ impl Adapter {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return false;
             };
-            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
-                return false;
-            };
-            let path = link.path;
             let Some((transport, mut access)) = pair.access(&self.memories) else {
                 return false;
             };
@@ -179,16 +199,20 @@ impl Adapter {
             let sent = self
                 .outbox
                 .add(&path, |buffer| transport.transmit(now, &mut access, buffer));
-            if !sent {
+            if !sent || !transport.has_output() {
                 return false;
             }
         }
         true
     }
 
-    /// Returns true if packets are due.
+    /// Returns true if packets are due, or ports are to be given back.
     pub(crate) fn has_output(&self) -> bool {
-        !self.ready_pairs.is_empty() || !self.ready_links.is_empty()
+        let nothing = self.ready_pairs.is_empty()
+            && self.ready_links.is_empty()
+            && self.outbox.is_empty()
+            && self.unused_ports.is_empty();
+        !nothing
     }
 
     pub(super) fn set_ready(&mut self, key: usize) {

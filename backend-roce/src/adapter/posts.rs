@@ -1,9 +1,16 @@
 //! Posted requests and receives of an adapter.
 
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+
 use dat_core::flags::DtoStatus;
 
+use super::timers::{Timer, after};
 use super::{Adapter, Pair, ReceiveEntry, SendEntry, State, Work};
 use crate::proto::queue_pair::QueuePair;
+
+/// Longest time that requests wait for a consumer with completions to take.
+const GATHER: Duration = Duration::from_millis(1);
 
 impl Adapter {
     /// Takes the requests of a send queue; false if its queue pair does not take any.
@@ -13,18 +20,71 @@ impl Adapter {
         entries: impl Iterator<Item = SendEntry>,
     ) -> bool {
         let takes = |pair: &Pair| matches!(pair.state, State::Connected | State::Error);
-        if !self.pairs.get(key).is_some_and(takes) {
+        let Some(pair) = self.pairs.get(key).filter(|pair| takes(pair)) else {
             return false;
+        };
+        // A consumer with completions to take posts again when it has taken them.
+        let is_behind = pair
+            .request_queue
+            .and_then(|number| self.completion_queue(number))
+            .is_some_and(|ring| !ring.is_empty());
+        if let Some(transport) = self.transport(key) {
+            transport.expect_more(is_behind);
         }
         for entry in entries {
             self.post_request(key, entry);
         }
         if self.pairs.get(key).map(|pair| pair.state) == Some(State::Error) {
             self.flush_requests(key);
-        } else {
+            return true;
+        }
+        if !self
+            .transport(key)
+            .is_some_and(|transport| transport.gathers())
+        {
             self.set_ready(key);
         }
+        if is_behind {
+            // Even if all requests may leave: some may find no room, and later ones wait then.
+            self.add_gathering(key);
+        }
         true
+    }
+
+    fn transport(&mut self, key: usize) -> Option<&mut QueuePair<'static>> {
+        self.pairs.get_mut(key)?.transport.as_mut()
+    }
+
+    /// Notes that requests of a queue pair wait until the consumer has caught up (ROCE-185).
+    fn add_gathering(&mut self, key: usize) {
+        if let Some(pair) = self.pairs.get_mut(key)
+            && !core::mem::replace(&mut pair.is_gathering, true)
+        {
+            self.gathering.push(key);
+        }
+        self.gathers.store(true, Ordering::Release);
+        if self.gathered_at.is_none() {
+            let until = after(self.now, GATHER);
+            self.gathered_at = Some(until);
+            self.set_timer(Timer::Gathered, None, Some(until));
+        }
+    }
+
+    /// Ends the wait for the consumer, which looks for completions in vain, or has not looked for
+    /// long.
+    pub(crate) fn release_gathered(&mut self) {
+        let until = self.gathered_at.take();
+        self.set_timer(Timer::Gathered, until, None);
+        self.gathers.store(false, Ordering::Release);
+        for key in core::mem::take(&mut self.gathering) {
+            if let Some(pair) = self.pairs.get_mut(key) {
+                pair.is_gathering = false;
+            }
+            if let Some(transport) = self.transport(key) {
+                transport.expect_more(false);
+            }
+            self.set_ready(key);
+        }
     }
 
     pub(super) fn post_request(&mut self, key: usize, entry: SendEntry) {

@@ -27,7 +27,7 @@ impl Adapter {
             // A request under way finds out by itself.
             if pair.state == State::Connected && pair.sends.is_empty() {
                 pair.probes += 1;
-                self.post_request(key, SendEntry::PROBE);
+                self.post_request(key, SendEntry::probe());
                 self.set_ready(key);
             }
         }

@@ -8,6 +8,7 @@ use dat_core::backend::{
 };
 use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
+use smallvec::SmallVec;
 
 use super::buffers::Share;
 use super::memories::Memories;
@@ -22,8 +23,8 @@ use crate::proto::responder::ReceiveStatus;
 /// Most segments of a request.
 pub(crate) const SEGMENTS: usize = 32;
 
-/// Segments of a request.
-pub(crate) type Segments = heapless::Vec<Segment, SEGMENTS>;
+/// Segments of a request, at most [`SEGMENTS`]; few of them need no allocation.
+pub(crate) type Segments = SmallVec<[Segment; 2]>;
 
 /// State of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,14 +97,16 @@ pub(crate) struct SendEntry {
 }
 
 impl SendEntry {
-    /// A probe of the peer.
-    pub(crate) const PROBE: Self = Self {
-        token: 0,
-        work: Work::Probe,
-        length: 0,
-        flags: SendFlags::empty(),
-        segments: Segments::new(),
-    };
+    /// Returns a probe of the peer.
+    pub(crate) fn probe() -> Self {
+        Self {
+            token: 0,
+            work: Work::Probe,
+            length: 0,
+            flags: SendFlags::empty(),
+            segments: Segments::new(),
+        }
+    }
 
     /// Returns the request of the transport; `position` names it.
     pub(crate) fn request(&self, position: u64) -> Request {
@@ -225,6 +228,8 @@ pub(crate) struct Pair {
     pub(crate) hard_watermark: Option<u32>,
     /// Set while the queue pair waits for its turn to send.
     pub(crate) is_ready: bool,
+    /// Set while requests may wait for the consumer (ROCE-185).
+    pub(crate) is_gathering: bool,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
     pub(crate) timer: Option<Instant>,
@@ -267,6 +272,7 @@ impl Pair {
             soft_watermark: None,
             hard_watermark: None,
             is_ready: false,
+            is_gathering: false,
             is_failing: false,
             timer: None,
         };

@@ -15,6 +15,8 @@ pub(super) enum Timer {
     /// A probe of the peer of a queue pair.
     Probe(usize),
     Link(u32),
+    /// Requests that wait for the consumer.
+    Gathered,
 }
 
 pub(super) fn after(start: Instant, period: Duration) -> Instant {
@@ -50,6 +52,7 @@ impl Adapter {
             match timer {
                 Timer::Link(id) => self.expire_link(id),
                 Timer::Probe(key) => self.probe(key),
+                Timer::Gathered => self.release_gathered(),
                 Timer::Pair(key) => {
                     if let Some(pair) = self.pairs.get_mut(key) {
                         pair.timer = None;

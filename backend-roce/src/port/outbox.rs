@@ -95,6 +95,12 @@ impl Outbox {
         }
     }
 
+    /// Returns how many packets of a path may leave in one send.
+    #[must_use]
+    pub fn run_packets(&self, path: &Path) -> u16 {
+        if path.single { 1 } else { self.run_packets }
+    }
+
     /// Returns true if no packet waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -25,6 +25,12 @@ pub struct BufferRoom {
 }
 
 impl BufferRoom {
+    /// No room at all.
+    pub(crate) const NONE: Self = Self {
+        requests: 0,
+        responses: 0,
+    };
+
     /// More than any requests take.
     pub const UNLIMITED: Self = Self {
         requests: u32::MAX,

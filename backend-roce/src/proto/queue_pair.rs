@@ -73,6 +73,8 @@ impl Agreement {
 pub struct QueuePairOptions {
     /// Limit of the window, in packets.
     pub window: u32,
+    /// Packets that may leave in one send.
+    pub run: u16,
     /// Code of the time-out of requests.
     pub timeout: u8,
     /// The time that a peer waits where there is no receive.
@@ -111,6 +113,7 @@ impl<'s> QueuePair<'s> {
             mtu: agreement.mtu,
             initiator_depth: agreement.initiator_depth,
             window: options.window,
+            run: options.run,
             timeout: options.timeout,
             retry_count: agreement.retry_count,
             rnr_retry_count: agreement.rnr_retry_count,
@@ -214,6 +217,11 @@ impl<'s> QueuePair<'s> {
         self.responder.transmit(memory, buffer)
     }
 
+    /// Returns true if [`transmit`](Self::transmit) may have a packet to send.
+    pub fn has_output(&self) -> bool {
+        self.responder.has_output() || self.requester.has_output()
+    }
+
     /// Returns when [`expire`](Self::expire) has work to do.
     pub fn deadline(&self) -> Option<Instant> {
         self.requester.deadline().filter(|_| !self.is_failed())
@@ -248,11 +256,26 @@ impl<'s> QueuePair<'s> {
         self.responder.end()
     }
 
+    /// Returns true if the requests that are not sent wait for more; see [`Requester::gathers`].
+    pub fn gathers(&self) -> bool {
+        self.requester.gathers()
+    }
+
+    /// Tells whether more requests are about to be posted; see [`Requester::expect_more`].
+    pub const fn expect_more(&mut self, more: bool) {
+        self.requester.expect_more(more);
+    }
+
     /// Returns the expected PSN and the oldest unacknowledged one.
     ///
     /// Only valid packets of the peer that are in order change them.
     pub const fn progress(&self) -> (Psn, Psn) {
         (self.responder.expected(), self.requester.unacknowledged())
+    }
+
+    /// Returns the path MTU.
+    pub const fn mtu(&self) -> PathMtu {
+        self.requester.mtu()
     }
 
     /// Returns the room of the packets under way, and of the responses that they ask for

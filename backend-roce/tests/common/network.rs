@@ -82,6 +82,7 @@ impl End {
             first: sends,
             mtu: options.mtu,
             initiator_depth: options.depth,
+            run: 1,
             window: options.window,
             timeout: options.timeout,
             retry_count: options.retry_count,

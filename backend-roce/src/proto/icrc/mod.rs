@@ -23,6 +23,9 @@ const DONT_FRAGMENT: u16 = 0x4000;
 /// Covered bytes after the identification, before the packet: the rest of IPv4 and UDP.
 const AFTER_IDENTIFICATION: usize = 14 + UDP_LENGTH;
 
+/// Bytes after the BTH that are copied behind the headers: the RETH and the data of a short packet.
+const SHORT: usize = 32;
+
 /// Offset of the byte of the BTH that switches may change (ROCE-33).
 const MASKED: usize = 4;
 
@@ -145,10 +148,18 @@ impl Flow {
 
     /// Checks the last 4 bytes of a packet (ROCE-34 to ROCE-37).
     pub fn verify(&self, packet: &[u8]) -> Verdict {
-        self.check(packet).unwrap_or(Verdict::Wrong)
+        self.verify_segment(0, packet)
     }
 
-    fn check(&self, packet: &[u8]) -> Option<Verdict> {
+    /// As [`verify`](Self::verify), for a packet that should have an identification.
+    ///
+    /// Packet k of a datagram that the system has joined should have identification k (ROCE-38): to
+    /// recover it takes longer than to try it.
+    pub fn verify_segment(&self, expected: u16, packet: &[u8]) -> Verdict {
+        self.check(expected, packet).unwrap_or(Verdict::Wrong)
+    }
+
+    fn check(&self, expected: u16, packet: &[u8]) -> Option<Verdict> {
         let (body, received) = packet.split_last_chunk::<ICRC_LENGTH>()?;
         let received = u32::from_le_bytes(*received);
         let fragment_words: &[u16] = match self.addresses {
@@ -156,14 +167,14 @@ impl Flow {
             Addresses::V6 { .. } => &[0],
         };
         for fragment_word in fragment_words {
-            let difference = self.compute(0, *fragment_word, body)? ^ received;
+            let difference = self.compute(expected, *fragment_word, body)? ^ received;
             if difference == 0 {
                 return Some(Verdict::Right);
             }
             if let Addresses::V4 { .. } = self.addresses
                 && let Some(identification) = recover(difference, body.len())
             {
-                return Some(Verdict::Recovered(identification));
+                return Some(Verdict::Recovered(expected ^ identification));
             }
         }
         Some(Verdict::Wrong)
@@ -173,19 +184,31 @@ impl Flow {
     fn compute(&self, identification: u16, fragment_word: u16, body: &[u8]) -> Option<u32> {
         let (bth, rest) = body.split_first_chunk::<{ Bth::LENGTH }>()?;
         let datagram = u16::try_from(UDP_LENGTH + body.len() + ICRC_LENGTH).ok()?;
-        // One run of bytes, since a CRC takes long to begin.
-        let mut headers = [0; IPV6_LENGTH + UDP_LENGTH + Bth::LENGTH];
+        // One run of bytes, since a CRC takes long to begin; a short packet has all of it here.
+        let mut headers = [0; IPV6_LENGTH + UDP_LENGTH + Bth::LENGTH + SHORT];
         let mut writer = Writer::new(&mut headers);
         match self.addresses {
             Addresses::V4 {
                 source,
                 destination,
             } => {
-                writer.put(&[0x45, 0xFF])?;
-                writer.u16(datagram.checked_add(IPV4_LENGTH as u16)?)?;
-                writer.u16(identification)?;
-                writer.u16(fragment_word)?;
-                writer.put(&[0xFF, UDP_PROTOCOL, 0xFF, 0xFF])?;
+                let [t0, t1] = datagram.checked_add(IPV4_LENGTH as u16)?.to_be_bytes();
+                let [i0, i1] = identification.to_be_bytes();
+                let [f0, f1] = fragment_word.to_be_bytes();
+                writer.put(&[
+                    0x45,
+                    0xFF,
+                    t0,
+                    t1,
+                    i0,
+                    i1,
+                    f0,
+                    f1,
+                    0xFF,
+                    UDP_PROTOCOL,
+                    0xFF,
+                    0xFF,
+                ])?;
                 writer.put(&source.octets())?;
                 writer.put(&destination.octets())?;
             }
@@ -200,20 +223,24 @@ impl Flow {
                 writer.put(&destination.octets())?;
             }
         }
-        writer.u16(self.source_port)?;
-        writer.u16(self.destination_port)?;
-        writer.u16(datagram)?;
-        writer.u16(0xFFFF)?;
+        let [s0, s1] = self.source_port.to_be_bytes();
+        let [d0, d1] = self.destination_port.to_be_bytes();
+        let [l0, l1] = datagram.to_be_bytes();
+        writer.put(&[s0, s1, d0, d1, l0, l1, 0xFF, 0xFF])?;
         let mut bth = *bth;
         if let Some(byte) = bth.get_mut(MASKED) {
             *byte = 0xFF;
         }
         writer.put(&bth)?;
+        let (short, long) = rest.split_at_checked(SHORT).unwrap_or((rest, &[]));
+        writer.put(short)?;
         let unused = writer.into_rest().len();
         let used = headers.len().checked_sub(unused)?;
         let mut hasher = crc32fast::Hasher::new_with_initial(ROUTE_HEADER_CRC);
         hasher.update(headers.get(..used)?);
-        hasher.update(rest);
+        if !long.is_empty() {
+            hasher.update(long);
+        }
         Some(hasher.finalize())
     }
 
@@ -226,7 +253,8 @@ impl Flow {
     }
 }
 
-/// Finds the identification that explains the difference of two CRCs; `None` if there is none.
+/// Finds the identification that explains the difference of two CRCs, as a difference to the one
+/// that was tried; `None` if there is none.
 ///
 /// The CRC is linear. The difference is what the two bytes of the identification became after all
 /// bytes that follow them.

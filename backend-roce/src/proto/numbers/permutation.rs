@@ -1,25 +1,41 @@
 //! A secret permutation of 24 or 32 bits.
 
+use core::cell::Cell;
 use core::hash::Hasher as _;
 use siphasher::sip::SipHasher13;
 
 /// Rounds; more than five withstand as many known pairs as there are halves.
 const ROUNDS: u8 = 8;
 
+/// Inversions that are remembered; a power of two.
+const REMEMBERED: usize = 64;
+
 /// A Feistel network over two halves, with a keyed hash as its function.
+///
+/// An inversion takes as long as the rest of a short packet. Packets name the same few numbers
+/// again and again, so the last inversions are remembered, each at the low bits of its number.
 #[derive(Clone, Debug)]
 pub(super) struct Permutation {
     hasher: SipHasher13,
     /// Bits of a half, at most 16.
     half: u32,
+    /// Values with their inverses.
+    remembered: [Cell<(u32, u32)>; REMEMBERED],
 }
 
 impl Permutation {
     pub(super) fn new(secret: [u8; 16], half: u32) -> Self {
-        Self {
+        let permutation = Self {
             hasher: SipHasher13::new_with_key(&secret),
             half,
+            remembered: [const { Cell::new((0, 0)) }; REMEMBERED],
+        };
+        // A true pair, so that no entry has to be marked as empty.
+        let pair = (0, permutation.compute_inverse(0));
+        for entry in &permutation.remembered {
+            entry.set(pair);
         }
+        permutation
     }
 
     pub(super) fn apply(&self, value: u32) -> u32 {
@@ -30,6 +46,20 @@ impl Permutation {
     }
 
     pub(super) fn invert(&self, value: u32) -> u32 {
+        let index = value as usize % REMEMBERED;
+        let Some(entry) = self.remembered.get(index) else {
+            return self.compute_inverse(value);
+        };
+        let (known, inverse) = entry.get();
+        if known == value {
+            return inverse;
+        }
+        let inverse = self.compute_inverse(value);
+        entry.set((value, inverse));
+        inverse
+    }
+
+    fn compute_inverse(&self, value: u32) -> u32 {
         let halves = self.split(value);
         let (left, right) = (0..ROUNDS).rev().fold(halves, |(left, right), round| {
             (right ^ self.function(round, left), left)
@@ -67,6 +97,8 @@ mod tests {
         let mut flipped = 0;
         for value in (0..20_000).chain([u32::MAX, 1 << 31]) {
             let image = permutation.apply(value);
+            assert_eq!(permutation.invert(image), value);
+            // The second time it is remembered.
             assert_eq!(permutation.invert(image), value);
             equal += u32::from(other.apply(value) == image);
             flipped += (image ^ permutation.apply(value ^ 1)).count_ones();

@@ -23,6 +23,17 @@ use window::Window;
 /// A retry count that never ends, for RNR NAKs (ROCE-79).
 const FOREVER: u8 = 7;
 
+/// Longest request that waits for others: 64 packets of this length fit a datagram.
+const SHORT: u32 = 960;
+
+/// Length of the requests that fill a send, without their headers.
+const FULL: u32 = 60_000;
+
+/// Requests under way from which on short ones wait for others.
+///
+/// The few of a group, such as data and the message that tells of it, leave at once.
+const BUSY: u64 = 4;
+
 /// Length of the memory that an Atomic changes and returns.
 const ATOMIC_LENGTH: u32 = 8;
 
@@ -39,6 +50,8 @@ pub struct RequesterOptions {
     pub initiator_depth: u8,
     /// Limit of the window, in packets (ROCE-66).
     pub window: u32,
+    /// Packets that may leave in one send; short requests gather if it is above 1 (ROCE-184).
+    pub run: u16,
     /// Code of the time-out; 0 means never (ROCE-81).
     pub timeout: u8,
     /// Time-outs without progress that are accepted (ROCE-82).
@@ -107,6 +120,14 @@ pub struct Requester<'s> {
     assigned: u64,
     /// Position of the next request to post.
     posted: u64,
+    /// Position before which no request waits for more of them.
+    released: u64,
+    /// Length of the requests from there on.
+    gathered: u32,
+    /// Set if one of them is not short.
+    has_long: bool,
+    /// Set while the caller is about to post more.
+    expects_more: bool,
     cursor: Cursor,
     /// Oldest PSN that is not acknowledged.
     unacknowledged: Psn,
@@ -154,6 +175,10 @@ impl<'s> Requester<'s> {
             open: 0,
             assigned: 0,
             posted: 0,
+            released: 0,
+            gathered: 0,
+            has_long: false,
+            expects_more: false,
             cursor: Cursor {
                 position: 0,
                 packet: 0,
@@ -203,6 +228,8 @@ impl<'s> Requester<'s> {
             ..RequestSlot::EMPTY
         };
         self.posted = self.posted.saturating_add(1);
+        self.has_long |= request.length > SHORT;
+        self.gathered = self.gathered.saturating_add(request.length);
         self.counts.posts = self.counts.posts.saturating_add(1);
         self.counts.bytes = self.counts.bytes.saturating_add(request.length.into());
         Ok(())
@@ -221,6 +248,36 @@ impl<'s> Requester<'s> {
         self.taken = self.taken.saturating_add(1);
         self.open = self.open.max(self.taken);
         Some(Completion { token, status })
+    }
+
+    /// Returns true if the requests that are not sent wait for more of them (ROCE-184).
+    ///
+    /// A short request costs a dozen times as much in a datagram of its own as in one with others.
+    /// What is under way brings an acknowledgement or a time-out, so the wait has an end.
+    pub fn gathers(&self) -> bool {
+        let under_way = self.assigned.saturating_sub(self.open);
+        let unsent = self.posted.saturating_sub(self.assigned);
+        let run = self.options.run.into();
+        if self.assigned < self.released {
+            false
+        } else if self.expects_more {
+            unsent < run && self.gathered < FULL
+        } else {
+            under_way >= BUSY && !self.has_long && unsent < under_way.min(run)
+        }
+    }
+
+    /// Tells whether the caller is about to post more: requests then gather for a full send.
+    pub const fn expect_more(&mut self, more: bool) {
+        self.expects_more = more;
+    }
+
+    /// Returns true if [`transmit`](Self::transmit) may have a packet to send, or a local operation
+    /// may have its turn.
+    pub fn has_output(&self) -> bool {
+        let repeats = self.cursor.position < self.assigned;
+        let begins = self.assigned < self.posted && !self.gathers();
+        !self.ended && (repeats || begins)
     }
 
     /// Returns the token of a local operation whose turn has come (ROCE-91).
@@ -275,6 +332,11 @@ impl<'s> Requester<'s> {
     /// Returns the counts.
     pub const fn counts(&self) -> RequesterCounts {
         self.counts
+    }
+
+    /// Returns the path MTU.
+    pub const fn mtu(&self) -> PathMtu {
+        self.options.mtu
     }
 
     /// Returns the window, in packets.

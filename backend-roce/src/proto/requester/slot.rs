@@ -33,10 +33,7 @@ impl RequestSlot {
         packets: 0,
         requested: 0,
         received: 0,
-        before: BufferRoom {
-            requests: 0,
-            responses: 0,
-        },
+        before: BufferRoom::NONE,
     };
 
     /// Returns the PSN after the last one.
@@ -46,11 +43,10 @@ impl RequestSlot {
 
     /// Returns the room that the first `packets` packets take, modulo 2^32.
     pub(super) const fn room(&self, mtu: PathMtu, packets: u32) -> BufferRoom {
-        let sent = if packets > 0 {
-            BufferRoom::EMPTY_PACKET
-        } else {
-            0
-        };
+        if packets == 0 {
+            return BufferRoom::NONE;
+        }
+        let sent = BufferRoom::EMPTY_PACKET;
         let length = self.request.length;
         match self.request.operation {
             Operation::Send { .. } | Operation::Write { .. } => BufferRoom {
@@ -67,16 +63,17 @@ impl RequestSlot {
                 requests: sent,
                 responses: sent,
             },
-            Operation::Local => BufferRoom {
-                requests: 0,
-                responses: 0,
-            },
+            Operation::Local => BufferRoom::NONE,
         }
     }
 
     /// Returns the room of the packets from `packet` to `end`, which is not one of them.
     pub(super) const fn room_between(&self, mtu: PathMtu, packet: u32, end: u32) -> BufferRoom {
-        self.room(mtu, end).minus(self.room(mtu, packet))
+        let room = self.room(mtu, end);
+        if packet == 0 {
+            return room;
+        }
+        room.minus(self.room(mtu, packet))
     }
 
     /// Returns true if data of the peer is missing.

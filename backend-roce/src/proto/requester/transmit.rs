@@ -153,8 +153,14 @@ impl Requester<'_> {
         if position < self.assigned {
             return true;
         }
-        if position == self.posted {
+        if position == self.posted || self.gathers() {
             return false;
+        }
+        if position >= self.released {
+            // All that have gathered leave.
+            self.released = self.posted;
+            self.gathered = 0;
+            self.has_long = false;
         }
         let (first, before, reading) = (self.sent, self.total, self.reading);
         let mtu = self.options.mtu;

@@ -193,6 +193,8 @@ impl Responder<'_> {
         }
         let immediate = packet.header.extensions.immediate;
         let checked = match (position.begins(), immediate) {
+            // The copy checks the only packet.
+            (true, None) if position.ends() => 0,
             (true, _) => length,
             // Before a receive is taken; the copy checks again under its own lock.
             (false, Some(_)) => added,

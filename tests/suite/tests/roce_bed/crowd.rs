@@ -29,7 +29,7 @@ impl End {
         let domain = device.create_domain().unwrap();
         let queue = device.create_completion_queue(0, 1 << 16).unwrap();
         let attributes = EpAttributes {
-            max_request_dtos: 64,
+            max_request_dtos: 256,
             max_rdma_read_in: 4,
             max_rdma_read_out: 4,
             ..EpAttributes::DEFAULT

@@ -47,7 +47,7 @@ fn queue_pairs_to_one_socket_share_its_buffer() {
             let bed = RoceBed::new();
             let (mut left, mut right) = ends(&bed, mtu);
             bed.limit_buffers(BUFFER);
-            let count = if length < 1_000 { 64 } else { 8 };
+            let count = if length < 1_000 { 256 } else { 8 };
             let fewest = stream(&bed, &mut left, &mut right, (count, length), reads);
             let (most, dropped) = bed.buffered();
             println!("{mtu:?} {length} reads {reads}: {most} bytes, at least {fewest} of {count}");
