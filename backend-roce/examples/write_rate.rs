@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p backend-roce --features udp --example write_rate -- ARGUMENTS`
 //!
-//! The arguments are IP MODE DEPTH [WRITES [BYTES]]. MODE is `polled` for adapters that this thread moves, or `threads` for adapters with threads of
-//! their own. DEPTH writes are under way. Prints nanoseconds of a write with its completion.
+//! The arguments are IP MODE DEPTH [WRITES [BYTES]]. MODE is `polled` for adapters that this thread
+//! moves, or `threads` for adapters with threads of their own. DEPTH writes are under way. Prints
+//! nanoseconds of a write with its completion.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
