@@ -1,9 +1,10 @@
 //! Time of an RDMA Write between two adapters of this process, on one thread.
 //!
-//! `cargo run --release -p backend-roce --features udp --example write_rate -- IP MODE DEPTH [WRITES [BYTES]]`
+//! `cargo run --release -p backend-roce --features udp --example write_rate -- ARGUMENTS`
 //!
-//! MODE is `polled` for adapters that this thread moves, or `threads` for adapters with threads of
-//! their own. DEPTH writes are under way. Prints nanoseconds of a write with its completion.
+//! The arguments are IP MODE DEPTH [WRITES [BYTES]]. MODE is `polled` for adapters that this thread
+//! moves, or `threads` for adapters with threads of their own. DEPTH writes are under way. Prints
+//! nanoseconds of a write with its completion.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
