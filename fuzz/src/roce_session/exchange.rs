@@ -25,6 +25,8 @@ const REQUESTS: usize = 8;
 const DEPTH: u8 = 4;
 /// Packets that may be under way.
 const WINDOW: u32 = 16;
+/// Packets of one send, where short requests gather (ROCE-184).
+const RUN: u16 = 6;
 const MTU: PathMtu = PathMtu::Bytes256;
 /// Most bytes of a message.
 const LONGEST: u32 = 1024;
@@ -84,6 +86,7 @@ impl Exchange {
             mtu: MTU,
             initiator_depth: 1 + (setup >> 3 & 1) * (DEPTH - 1),
             window: if setup & 0x10 == 0 { WINDOW } else { 2 },
+            run: if setup & 0x20 == 0 { 1 } else { RUN },
             timeout: 8,
             retry_count: 3,
             rnr_retry_count: 3,

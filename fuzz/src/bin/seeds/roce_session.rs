@@ -152,9 +152,18 @@ pub(super) fn seeds() -> Vec<Seed> {
             ],
         ),
     ];
+    let short = [post(WRITE, 8, 0); 4];
+    let gathered = [
+        &[post(WRITE, 8, 0), REQUESTS][..],
+        &short,
+        &[REQUESTS],
+        &short,
+        &[REQUESTS, TO_RESPONDER, RESPONSES, TO_REQUESTER, REQUESTS],
+    ];
     let exchanges = exchanges
         .into_iter()
-        .map(|(name, operations)| (name, EXCHANGE, 8, operations));
+        .map(|(name, operations)| (name, EXCHANGE, 8, operations))
+        .chain([("gathered", EXCHANGE, 0x28, gathered.concat())]);
     let handshakes = handshakes
         .into_iter()
         .map(|(name, setup, operations)| (name, HANDSHAKE, setup, operations));
