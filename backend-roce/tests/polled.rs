@@ -238,6 +238,41 @@ fn the_peer_of_a_polled_adapter_learns_of_its_end() {
     }
 }
 
+/// A request of a consumer that takes no completions leaves at once, though some are there.
+///
+/// Spec: ROCE-185
+#[test]
+fn a_consumer_that_takes_nothing_is_not_waited_for() {
+    let (left, right) = (End::open(8, true), End::open(9, true));
+    connect(&left, &right);
+    let none = CompletionFlags::empty();
+    let post = |cookie| {
+        let (local, remote) = (left.local(0, 8), right.remote(0, 8));
+        let posted = left
+            .ia
+            .post_rdma_write(left.ep, &local, cookie, &remote, none);
+        posted.expect("a post");
+    };
+    let end = Instant::now() + PATIENCE;
+    for cookie in 0..5 {
+        let sent = left.driver.counts().packets_sent;
+        post(cookie);
+        assert_eq!(left.driver.counts().packets_sent, sent + 1, "{cookie}");
+        // Until the write is acknowledged, so that its completion is there.
+        let answered = left.driver.counts().packets;
+        while left.driver.counts().packets == answered {
+            assert!(Instant::now() < end, "no acknowledgement");
+            assert!(right.look().is_none());
+            left.ia.progress(ThreadWait::clock());
+        }
+    }
+    for cookie in 0..5 {
+        let event = left.look();
+        let taken = matches!(event, Some(Event::Dto(done)) if done.cookie == cookie);
+        assert!(taken, "{event:?}");
+    }
+}
+
 /// Short writes that are under way together share datagrams, which the peer gets in runs.
 ///
 /// Spec: ROCE-57, ROCE-184, ROCE-185

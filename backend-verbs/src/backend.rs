@@ -200,8 +200,8 @@ impl VerbsBackend {
 
     /// Reserves room for completions of a queue pair; `None` without a dispatcher.
     ///
-    /// A dispatcher without the room gets a further completion queue. `replaced` is the
-    /// reservation of the queue pair that the new one replaces.
+    /// A dispatcher without the room gets a further completion queue. `replaced` are the
+    /// reservations of the queue pair that the new one replaces.
     ///
     /// # Errors
     /// - `State`: there is no queue with this number.
@@ -210,7 +210,7 @@ impl VerbsBackend {
         &mut self,
         number: Option<u32>,
         completions: u32,
-        replaced: Option<&Reservation>,
+        replaced: &Reservations,
     ) -> Result<Option<Reservation>, BackendError> {
         let Some(number) = number else {
             return Ok(None);
@@ -222,7 +222,10 @@ impl VerbsBackend {
         if completions > self.most_completions() {
             return Err(BackendError::Resources);
         }
-        let depth = completions.max(queue.device.depth());
+        // Twice as long as the last one, so that there are few.
+        let longest = completion_room::each(&queue.device).last();
+        let longest = longest.map_or(0, |last| last.depth()).saturating_mul(2);
+        let depth = completions.max(longest.min(self.most_completions()));
         let added = self.new_completion_queue(number as usize, signed(depth)?)?;
         completion_room::append(&queue.device, &added);
         queue.marks.arm_added(&added);
@@ -455,9 +458,9 @@ unsafe impl Backend for VerbsBackend {
             })
     }
 
-    /// Enlarges the first completion queue up to the device's limit.
+    /// Enlarges the first completion queue, unless the device has no queue for so many.
     ///
-    /// Queue pairs for which no completion queue has room get a further one.
+    /// Then queue pairs for which no completion queue has room get a further one.
     fn reserve_completions(
         &mut self,
         queue: &mut VerbsCompletionQueue,

@@ -22,17 +22,19 @@ pub(crate) struct Reservation {
 impl Reservation {
     /// Reserves room in the first completion queue that has it; `None` if none has.
     ///
-    /// Needs the control lock. `replaced` is the reservation of the queue pair that the new one
-    /// replaces; its room counts as free.
+    /// Needs the control lock. `replaced` are the reservations of the queue pair that the new one
+    /// replaces; their room counts as free.
     pub(crate) fn find(
         first: &Arc<CompletionQueue>,
         count: u32,
-        replaced: Option<&Self>,
+        replaced: &Reservations,
     ) -> Option<Self> {
         each(first).find_map(|queue| {
-            let freed = replaced
+            let freed = [&replaced.requests, &replaced.receives]
+                .into_iter()
+                .flatten()
                 .filter(|old| Arc::ptr_eq(&old.queue, queue))
-                .map_or(0, |old| old.count);
+                .fold(0_u32, |sum, old| sum.saturating_add(old.count));
             let others = queue.reserved.load(Ordering::Relaxed).saturating_sub(freed);
             let fits = count <= queue.depth().saturating_sub(others);
             fits.then(|| Self::new(queue, count))
@@ -109,6 +111,11 @@ mod tests {
     use super::*;
     use crate::hal::fake::Device as Fake;
 
+    const NONE: &Reservations = &Reservations {
+        requests: None,
+        receives: None,
+    };
+
     fn reserved(queue: &CompletionQueue) -> u32 {
         queue.reserved.load(Ordering::Relaxed)
     }
@@ -118,22 +125,22 @@ mod tests {
     fn room_is_found_in_the_first_queue_that_has_it_and_comes_back() {
         let devices = [Fake::with_completions(10), Fake::with_completions(6)];
         let [first, second] = devices.each_ref().map(Fake::completion_queue);
-        let six = Reservation::find(&first, 6, None).expect("room for ten");
+        let six = Reservation::find(&first, 6, NONE).expect("room for ten");
         assert!(
-            Reservation::find(&first, 5, None).is_none(),
+            Reservation::find(&first, 5, NONE).is_none(),
             "four are left"
         );
         append(&first, &second);
         assert_eq!(each(&first).count(), 2);
-        let five = Reservation::find(&first, 5, None).expect("room for six in the second");
+        let five = Reservation::find(&first, 5, NONE).expect("room for six in the second");
         assert!(Arc::ptr_eq(five.queue(), &second));
-        let four = Reservation::find(&first, 4, None).expect("room in the first");
+        let four = Reservation::find(&first, 4, NONE).expect("room in the first");
         assert!(Arc::ptr_eq(four.queue(), &first));
         assert_eq!([reserved(&first), reserved(&second)], [10, 5]);
-        assert!(Reservation::find(&first, 2, None).is_none());
+        assert!(Reservation::find(&first, 2, NONE).is_none());
         drop(six);
         assert_eq!([reserved(&first), reserved(&second)], [4, 5]);
-        let again = Reservation::find(&first, 6, None).expect("the room is free again");
+        let again = Reservation::find(&first, 6, NONE).expect("the room is free again");
         assert!(Arc::ptr_eq(again.queue(), &first));
     }
 
@@ -142,10 +149,19 @@ mod tests {
     fn a_replacement_may_take_the_room_that_it_frees() {
         let device = Fake::with_completions(10);
         let queue = device.completion_queue();
-        let old = Reservation::find(&queue, 8, None).expect("room");
-        assert!(Reservation::find(&queue, 8, None).is_none());
-        assert!(Reservation::find(&queue, 11, Some(&old)).is_none());
-        let new = Reservation::find(&queue, 10, Some(&old)).expect("room without the old one");
+        let old = Reservations {
+            requests: Reservation::find(&queue, 5, NONE),
+            receives: Reservation::find(&queue, 4, NONE),
+        };
+        assert!(Reservation::find(&queue, 5, NONE).is_none());
+        assert!(Reservation::find(&queue, 11, &old).is_none());
+        // Requests and receives of the same queue, as large as before or larger.
+        let new = Reservations {
+            requests: Reservation::find(&queue, 5, &old),
+            receives: Reservation::find(&queue, 5, &old),
+        };
+        assert!(new.requests.is_some() && new.receives.is_some());
+        assert!(Reservation::find(&queue, 1, &old).is_none());
         drop(old);
         assert_eq!(reserved(&queue), 10);
         drop(new);
@@ -157,12 +173,12 @@ mod tests {
     fn a_reservation_grows_as_far_as_its_queue_has_room() {
         let device = Fake::with_completions(10);
         let queue = device.completion_queue();
-        let mut shared = Reservation::find(&queue, 4, None).expect("room");
-        let other = Reservation::find(&queue, 3, None).expect("room");
+        let mut shared = Reservation::find(&queue, 4, NONE).expect("room");
+        let other = Reservation::find(&queue, 3, NONE).expect("room");
         assert_eq!(shared.resize(8), Err(BackendError::Resources));
         assert_eq!(reserved(&queue), 7);
         assert_eq!(shared.resize(7), Ok(()));
-        assert!(Reservation::find(&queue, 1, None).is_none());
+        assert!(Reservation::find(&queue, 1, NONE).is_none());
         assert_eq!(shared.resize(2), Ok(()));
         assert_eq!(reserved(&queue), 5);
         drop((shared, other));

@@ -145,10 +145,9 @@ impl VerbsBackend {
             }
         };
         let completed = self.completions_of(count(attributes.max_request_dtos));
-        let requests = replaced.requests.as_ref();
         let reservations = Reservations {
-            requests: self.reserve(request.request_queue, completed, requests)?,
-            receives: self.reserve(request.receive_queue, receives, replaced.receives.as_ref())?,
+            requests: self.reserve(request.request_queue, completed, replaced)?,
+            receives: self.reserve(request.receive_queue, receives, replaced)?,
         };
         let request_queue = self.queue_of(reservations.requests.as_ref())?;
         let receive_queue = self.queue_of(reservations.receives.as_ref())?;

@@ -51,12 +51,16 @@ impl SocketBuffer {
     }
 
     /// Returns the units that a queue pair may use, which uses `used`; `full` is a full packet.
+    ///
+    /// The queue pair that has the turn may send a packet even above its share: two that are at
+    /// their share would otherwise pass the turn to each other without end.
     fn limit(&self, key: usize, used: u32, full: u32) -> u32 {
         let limit = used.saturating_add(self.room(key));
         if self.waiting.is_empty() {
             limit
         } else {
-            limit.min(full.saturating_mul(SHARE))
+            let share = full.saturating_mul(SHARE);
+            limit.min(share.max(used.saturating_add(full)))
         }
     }
 

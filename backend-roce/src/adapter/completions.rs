@@ -67,6 +67,8 @@ pub(crate) struct CompletionRing {
     failure: Option<DeviceFailure>,
     /// Queue pairs that complete here.
     pub(crate) users: BTreeSet<usize>,
+    /// Completions of requests taken since the queue was empty, less the requests posted for them.
+    taken: u32,
     /// Number of polls that return an entry or the failure; read without the lock.
     ready: Arc<AtomicUsize>,
 }
@@ -79,6 +81,7 @@ impl CompletionRing {
             armed: None,
             failure: None,
             users: BTreeSet::new(),
+            taken: 0,
             ready,
         }
     }
@@ -119,8 +122,7 @@ impl CompletionRing {
     }
 
     pub(crate) fn take(&mut self) -> Result<Option<Entry>, DeviceFailure> {
-        let entry = self.entries.pop_front();
-        self.publish();
+        let entry = self.pop();
         match (entry, self.failure) {
             (None, Some(failure)) => Err(failure),
             (entry, _) => Ok(entry),
@@ -141,13 +143,30 @@ impl CompletionRing {
         if let Some(Peek::Success { token: head, .. }) = self.entries.front().map(Entry::peek)
             && head == token
         {
-            self.entries.pop_front();
-            self.publish();
+            self.pop();
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front();
+        self.publish();
+        if self.entries.is_empty() {
+            self.taken = 0;
+        } else if entry.is_some_and(|entry| entry.kind == Kind::Request) {
+            self.taken = self.taken.saturating_add(1);
+        }
+        entry
+    }
+
+    /// Returns true if a request that is posted now may wait for its consumer (ROCE-185).
+    ///
+    /// The consumer takes completions of requests, and more of them are here. Each that it has
+    /// taken counts once, so the requests of a consumer that takes none do not wait.
+    pub(crate) fn is_being_taken(&mut self) -> bool {
+        let more = self.entries.front().map(|entry| entry.kind) == Some(Kind::Request);
+        let left = self.taken.checked_sub(1);
+        self.taken = left.unwrap_or(0);
+        more && left.is_some()
     }
 
     pub(crate) fn arm(&mut self, solicited_only: bool) -> Armed {

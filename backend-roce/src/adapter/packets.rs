@@ -158,7 +158,7 @@ impl Adapter {
         self.counts.packets_sent += packets;
         self.counts.bytes_sent += bytes;
         core::mem::swap(&mut self.outbox, out);
-        self.has_output()
+        !(self.ready_pairs.is_empty() && self.ready_links.is_empty())
     }
 
     /// Writes some packets of a queue pair, as far as its peer has room for them.

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use dat_core::flags::DtoStatus;
 
+use super::completions::CompletionRing;
 use super::timers::{Timer, after};
 use super::{Adapter, Pair, ReceiveEntry, SendEntry, State, Work};
 use crate::proto::queue_pair::QueuePair;
@@ -23,11 +24,11 @@ impl Adapter {
         let Some(pair) = self.pairs.get(key).filter(|pair| takes(pair)) else {
             return false;
         };
-        // A consumer with completions to take posts again when it has taken them.
+        // A consumer that takes completions one by one posts again for each.
         let is_behind = pair
             .request_queue
             .and_then(|number| self.completion_queue(number))
-            .is_some_and(|ring| !ring.is_empty());
+            .is_some_and(CompletionRing::is_being_taken);
         if let Some(transport) = self.transport(key) {
             transport.expect_more(is_behind);
         }

@@ -263,7 +263,9 @@ impl<'s> Requester<'s> {
         } else if self.expects_more {
             unsent < run && self.gathered < FULL
         } else {
-            under_way >= BUSY && !self.has_long && unsent < under_way.min(run)
+            // Without a time-out, a request may have to leave to show that others are lost.
+            let ends = self.options.timeout != 0;
+            ends && under_way >= BUSY && !self.has_long && unsent < under_way.min(run)
         }
     }
 

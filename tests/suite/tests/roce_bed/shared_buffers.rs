@@ -60,6 +60,38 @@ fn queue_pairs_to_one_socket_share_its_buffer() {
     }
 }
 
+/// Two queue pairs at their share leave the rest of the buffer to each other, and come to rest.
+///
+/// With nothing to send, an adapter has no work until a packet or a time-out comes.
+///
+/// Spec: ROCE-183
+#[test]
+fn queue_pairs_at_their_share_come_to_rest() {
+    for (mtu, length) in [
+        (PathMtu::Bytes256, 200_000),
+        (PathMtu::Bytes512, 300_000),
+        (PathMtu::Bytes1024, 500_000),
+        (PathMtu::Bytes1024, 8),
+    ] {
+        let bed = RoceBed::new();
+        let (mut left, mut right) = ends(&bed, mtu);
+        let (_, segment, _) = left.memory(vec![1; length]);
+        let (_, _, far) = right.memory(vec![2; length]);
+        let count = if length < 1_000 { 256 } else { 1 };
+        post_writes(&mut left, 0, count, (segment, far));
+        post_writes(&mut left, 1, count, (segment, far));
+        let mut done = 0;
+        while done < 2 * count {
+            bed.go_on();
+            assert_ne!(left.device.next_deadline(), Some(bed.now()), "{mtu:?}");
+            while let Some((_, status)) = left.poll() {
+                assert_eq!(status, DtoStatus::Success);
+                done += 1;
+            }
+        }
+    }
+}
+
 /// Both directions at once fit in the buffer that Linux grants: twice the size.
 ///
 /// Spec: ROCE-183
