@@ -21,6 +21,9 @@ pub(crate) struct Entry {
     pub(crate) kind: Kind,
 }
 
+/// Most completions taken that count for later requests.
+const TAKEN_MAX: u32 = 128;
+
 /// Kind of work that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -67,7 +70,7 @@ pub(crate) struct CompletionRing {
     failure: Option<DeviceFailure>,
     /// Queue pairs that complete here.
     pub(crate) users: BTreeSet<usize>,
-    /// Completions of requests taken since the queue was empty, less the requests posted for them.
+    /// Completions of requests that were taken, less the requests posted since; at most `TAKEN_MAX`.
     taken: u32,
     /// Number of polls that return an entry or the failure; read without the lock.
     ready: Arc<AtomicUsize>,
@@ -150,18 +153,16 @@ impl CompletionRing {
     fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front();
         self.publish();
-        if self.entries.is_empty() {
-            self.taken = 0;
-        } else if entry.is_some_and(|entry| entry.kind == Kind::Request) {
-            self.taken = self.taken.saturating_add(1);
+        if entry.is_some_and(|entry| entry.kind == Kind::Request) {
+            self.taken = self.taken.saturating_add(1).min(TAKEN_MAX);
         }
         entry
     }
 
     /// Returns true if a request that is posted now may wait for its consumer (ROCE-185).
     ///
-    /// The consumer takes completions of requests, and more of them are here. Each that it has
-    /// taken counts once, so the requests of a consumer that takes none do not wait.
+    /// Completions of requests are here, and their consumer has taken earlier ones. Each of these
+    /// counts for one request, so the requests of a consumer that takes none do not wait.
     pub(crate) fn is_being_taken(&mut self) -> bool {
         let more = self.entries.front().map(|entry| entry.kind) == Some(Kind::Request);
         let left = self.taken.checked_sub(1);
