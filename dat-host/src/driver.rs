@@ -273,7 +273,8 @@ impl Wake for Flag {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.is_set.store(true, Ordering::Release);
+        // A swap, not a store: the driver that takes the flag sees the effects of every waker.
+        let _was_set = self.is_set.swap(true, Ordering::AcqRel);
         if thread::current().id() != self.thread {
             self.sleeper.wake_by_ref();
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use dat_core::event::Event;
-use dat_core::flags::EvdFlags;
+use dat_core::flags::{DtoStatus, EvdFlags};
 use dat_core::id::EvdId;
 
 use crate::core::{Core, Guard, lock};
@@ -93,7 +93,7 @@ impl Events {
             let mut waiting = lock(&self.queue.waiting);
             waiting.taken.take().or_else(|| self.queue.dequeue())
         };
-        event.inspect(|event| self.queue.core.settle(event))
+        event.inspect(|event| self.queue.settle(event))
     }
 
     /// Returns the next event.
@@ -151,6 +151,17 @@ impl EventQueue {
         event
     }
 
+    /// Completes the operation of an event.
+    ///
+    /// A failure ends the connection, which the device need not report by itself.
+    fn settle(&self, event: &Event) {
+        self.core.settle(event);
+        let failed = |status| !matches!(status, DtoStatus::Success | DtoStatus::Flushed);
+        if matches!(event, Event::Dto(done) if failed(done.status)) {
+            self.core.wake_driver();
+        }
+    }
+
     /// Wakes the futures if an event waits or the adapter is closed.
     pub(crate) fn offer(&self) {
         let wakers = {
@@ -175,6 +186,8 @@ impl EventQueue {
             let interface = self.core.interface();
             // Fails only if the adapter is closed.
             let _ = interface.evd_modify_cno(self.evd, Some(self.core.arming));
+            // Events that came before may have been moved without a notification.
+            self.core.wake_driver();
         }
     }
 
@@ -192,7 +205,7 @@ impl EventQueue {
             },
         );
         match &polled {
-            Poll::Ready(Ok(event)) => self.core.settle(event),
+            Poll::Ready(Ok(event)) => self.settle(event),
             Poll::Ready(Err(_)) => {}
             // Once only: a thread that drives while it waits would wake itself for ever.
             Poll::Pending if self.unarmed.swap(false, Ordering::AcqRel) => self.core.wake_driver(),
