@@ -1,5 +1,6 @@
 //! The memory and completions that a server shares out among its clients.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(crate) struct Budget {
     used: Mutex<Demand>,
     /// Notified when a share is given back.
     freed: Condvar,
+    /// Set if a client waited in vain, and none has left since.
+    waited: AtomicBool,
 }
 
 /// A part of a budget; dropping it gives the part back.
@@ -46,10 +49,14 @@ impl Budget {
             },
             used: Mutex::default(),
             freed: Condvar::new(),
+            waited: AtomicBool::new(false),
         }
     }
 
     /// Takes a part of the budget; waits for a moment if it does not fit.
+    ///
+    /// After a wait in vain, requests that do not fit are refused at once until a client leaves:
+    /// many of them would delay those that fit.
     ///
     /// # Errors
     /// - `TooLarge`: it would not fit even without other clients.
@@ -58,9 +65,17 @@ impl Budget {
         self.sum(Demand::default(), demand)
             .ok_or(Refusal::TooLarge)?;
         let full = |used: &mut Demand| self.sum(*used, demand).is_none();
-        let waited = self.freed.wait_timeout_while(self.lock(), GRACE, full);
+        let grace = match self.waited.load(Ordering::Relaxed) {
+            true => Duration::ZERO,
+            false => GRACE,
+        };
+        let waited = self.freed.wait_timeout_while(self.lock(), grace, full);
         let (mut used, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *used = self.sum(*used, demand).ok_or(Refusal::Busy)?;
+        let Some(sum) = self.sum(*used, demand) else {
+            self.waited.store(true, Ordering::Relaxed);
+            return Err(Refusal::Busy);
+        };
+        *used = sum;
         Ok(Share {
             budget: self,
             demand,
@@ -88,6 +103,7 @@ impl Drop for Share<'_> {
         used.clients -= self.demand.clients;
         used.completions -= self.demand.completions;
         used.bytes -= self.demand.bytes;
+        self.budget.waited.store(false, Ordering::Relaxed);
         drop(used);
         self.budget.freed.notify_all();
     }
@@ -130,6 +146,21 @@ mod tests {
         let all: Vec<_> = (0..MOST_CLIENTS).map(|_| budget.share(bytes(1))).collect();
         assert!(all.iter().all(Result::is_ok));
         assert_eq!(refusal(bytes(1)), Some(Refusal::Busy));
+    }
+
+    /// Only one client waits in vain; the next one may wait once a client has left.
+    #[test]
+    fn clients_that_do_not_fit_do_not_wait_one_after_the_other() {
+        let budget = Budget::new(100);
+        let first = budget.share(bytes(60)).ok();
+        let refused = |budget: &Budget| budget.share(bytes(100)).err() == Some(Refusal::Busy);
+        assert!(refused(&budget));
+        assert!(budget.waited.load(Ordering::Relaxed));
+        assert!(refused(&budget));
+        assert!(budget.share(bytes(40)).is_ok(), "it fits");
+        drop(first);
+        assert!(!budget.waited.load(Ordering::Relaxed));
+        assert!(budget.share(bytes(100)).is_ok());
     }
 
     /// A share that is given back in time goes to the client that waits for it.

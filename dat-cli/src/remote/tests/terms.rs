@@ -83,6 +83,7 @@ fn idle_clients_are_disconnected() {
             assert_eq!(failure.why, Refusal::Busy.why());
             tries += 1;
             assert!(tries < 100, "the server keeps the sessions");
+            std::thread::sleep(Duration::from_millis(100));
         }
     });
     let silent = Notice::Refused(Refusal::Silent);
