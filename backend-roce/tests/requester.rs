@@ -823,7 +823,7 @@ fn a_long_request_gathers_no_others() {
     assert_eq!(sent.last(), Some(&(Opcode::WriteLast, 8)));
 }
 
-/// What has gathered leaves after a time-out at the latest; without runs nothing gathers.
+/// Gathered requests leave after a time-out at the latest; without runs none gather.
 ///
 /// Spec: ROCE-184
 #[test]

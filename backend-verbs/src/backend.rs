@@ -181,7 +181,7 @@ impl VerbsBackend {
         self.domains.get(key.0).ok_or(BackendError::State)
     }
 
-    /// Returns the completion queue of a reservation, or the one for queue pairs without dispatcher.
+    /// Returns the completion queue of a reservation, or the sink without one.
     pub(crate) fn queue_of(
         &mut self,
         reservation: Option<&Reservation>,
@@ -223,9 +223,10 @@ impl VerbsBackend {
             return Err(BackendError::Resources);
         }
         // Twice as long as the last one, so that there are few.
-        let longest = completion_room::each(&queue.device).last();
-        let longest = longest.map_or(0, |last| last.depth()).saturating_mul(2);
-        let depth = completions.max(longest.min(self.most_completions()));
+        let twice = completion_room::last(&queue.device)
+            .depth()
+            .saturating_mul(2);
+        let depth = completions.max(twice.min(self.most_completions()));
         let added = self.new_completion_queue(number as usize, signed(depth)?)?;
         completion_room::append(&queue.device, &added);
         queue.marks.arm_added(&added);

@@ -246,8 +246,9 @@ impl CompletionQueue for VerbsCompletionQueue {
                 return Armed::Armed;
             }
             self.marks.narrow.store(solicited_only, Ordering::SeqCst);
-            // A device that cannot be armed never notifies, so the caller has to poll again.
+            // Either this sees a queue that is being added, or `arm_added` sees the arming.
             fence(Ordering::SeqCst);
+            // A device that cannot be armed never notifies, so the caller has to poll again.
             let armed = request_notifications(&self.device, solicited_only);
             let nothing_new = self.fill() == Ok(false);
             if armed && nothing_new && !self.marks.overrun.load(Ordering::Relaxed) {

@@ -91,9 +91,13 @@ pub(crate) struct Reservations {
 
 /// Appends a completion queue to those of a dispatcher. Needs the control lock.
 pub(crate) fn append(first: &Arc<CompletionQueue>, added: &Arc<CompletionQueue>) {
-    let last = each(first).last().unwrap_or(first);
     // The last one has no next, and the control lock keeps others from setting it.
-    let _set = last.next.set(Arc::clone(added));
+    let _set = last(first).next.set(Arc::clone(added));
+}
+
+/// Returns the last completion queue of a dispatcher.
+pub(crate) fn last(first: &Arc<CompletionQueue>) -> &Arc<CompletionQueue> {
+    each(first).last().unwrap_or(first)
 }
 
 /// Returns the completion queues of a dispatcher, from its first one on.

@@ -226,30 +226,13 @@ impl VerbsBackend {
         request: &QueuePairRequest,
         keep_receives: bool,
     ) -> Result<(), BackendError> {
-        let replaced = self
-            .pairs
-            .get_mut(key.0)
-            .map(|old| std::mem::take(&mut old.reservations))
-            .unwrap_or_default();
-        let outcome = self.replace_reserved(key, send, receive, request, keep_receives, &replaced);
-        if outcome.is_err()
-            && let Some(old) = self.pairs.get_mut(key.0)
-        {
+        let old = self.pairs.get_mut(key.0).ok_or(BackendError::State)?;
+        let replaced = std::mem::take(&mut old.reservations);
+        let made = self.make_pair(key.0, request, &replaced);
+        if let Some(old) = self.pairs.get_mut(key.0) {
             old.reservations = replaced;
         }
-        outcome
-    }
-
-    fn replace_reserved(
-        &mut self,
-        key: QueuePairKey,
-        send: &mut VerbsSendQueue,
-        receive: Option<&mut VerbsReceiveQueue>,
-        request: &QueuePairRequest,
-        keep_receives: bool,
-        replaced: &Reservations,
-    ) -> Result<(), BackendError> {
-        let (device, reservations) = self.make_pair(key.0, request, replaced)?;
+        let (device, reservations) = made?;
         let undo = |backend: &Self, error| {
             backend.forget_pair(request, device.number());
             error

@@ -70,7 +70,9 @@ pub(crate) struct CompletionRing {
     failure: Option<DeviceFailure>,
     /// Queue pairs that complete here.
     pub(crate) users: BTreeSet<usize>,
-    /// Completions of requests that were taken, less the requests posted since; at most `TAKEN_MAX`.
+    /// Completions of requests that were taken, less the requests posted since.
+    ///
+    /// At most `TAKEN_MAX`.
     taken: u32,
     /// Number of polls that return an entry or the failure; read without the lock.
     ready: Arc<AtomicUsize>,

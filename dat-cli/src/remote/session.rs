@@ -199,7 +199,7 @@ fn triplet(slice: RemoteSlice) -> RmrTriplet {
     }
 }
 
-/// What a client uses, by its work.
+/// Resources that a client uses, by its work.
 enum Grant {
     /// Memory that the client may access.
     Memory(ZoneWindow<Vec<u8>>),

@@ -37,7 +37,7 @@ const BURST: usize = 256;
 /// Turns after which an honest network must have let everything end.
 const PATIENCE: usize = 10_000;
 
-/// What a posted request does, for the model.
+/// A posted request, as the model has it.
 #[derive(Clone, Debug)]
 enum Posted {
     Send(Vec<u8>, bool),

@@ -142,8 +142,7 @@ impl Side {
         }
     }
 
-    /// Expects that the consumer was told of a life of a connection: established at most once, then
-    /// over at most once, then released at most once.
+    /// Checks the order of the events: established, over and released, each at most once.
     fn check(&self) {
         let phase = |event: &ConnectionEvent| match event {
             ConnectionEvent::Accepted(_) | ConnectionEvent::Established => 0,

@@ -31,7 +31,7 @@ const FULL: u32 = 60_000;
 
 /// Requests under way from which on short ones wait for others.
 ///
-/// The few of a group, such as data and the message that tells of it, leave at once.
+/// A small group, such as data and the message after it, leaves at once.
 const BUSY: u64 = 4;
 
 /// Length of the memory that an Atomic changes and returns.
@@ -253,7 +253,7 @@ impl<'s> Requester<'s> {
     /// Returns true if the requests that are not sent wait for more of them (ROCE-184).
     ///
     /// A short request costs a dozen times as much in a datagram of its own as in one with others.
-    /// What is under way brings an acknowledgement or a time-out, so the wait has an end.
+    /// Each request under way brings an acknowledgement or a time-out, which ends the wait.
     pub fn gathers(&self) -> bool {
         let under_way = self.assigned.saturating_sub(self.open);
         let unsent = self.posted.saturating_sub(self.assigned);

@@ -382,7 +382,7 @@ fn killed_exporter_aborts_the_import() {
     );
 }
 
-/// One exporter serves two importers, each of which has its rights; a signal reaches both.
+/// One exporter serves two importers with different rights; a signal reaches both.
 ///
 /// Spec: RSMIM-02, RSMPB-03, RSMSG-01, RSMSG-03, RSMSG-06, RSMPV-01, RSMPV-E07
 #[test]

@@ -32,7 +32,7 @@ pub(crate) const SIDE: &str = "DAT_TEST_SIDE";
 /// Exit code of a side that found a fault.
 const FAULT: i32 = 101;
 
-/// What a side does meanwhile, while it waits for another one.
+/// Work of a side while it waits for another one.
 type Meanwhile = Box<dyn Fn(Instant)>;
 
 /// A side of a scenario.
@@ -47,7 +47,7 @@ pub(crate) struct Side {
     orders: Receiver<Order>,
     /// Words of each side that were not awaited yet.
     heard: RefCell<Vec<VecDeque<Word>>>,
-    /// What the runner has done to other sides.
+    /// Signals that the runner has sent to other sides.
     controls: RefCell<Vec<(ProcessControl, usize)>>,
     meanwhile: RefCell<Vec<Meanwhile>>,
 }

@@ -14,7 +14,7 @@ const LARGE: u64 = 1 << 20;
 
 /// A write gathers its segments in list order and places them in the memory of the other process.
 ///
-/// No other byte changes there, and no event tells of it.
+/// No other byte changes there, and no event reports the write.
 ///
 /// Spec: EPW-01, EPW-02, EPW-41, EPW-43, DTO-01, DTO-03, DTO-06
 #[test]
