@@ -46,8 +46,8 @@ pub(crate) trait Host:
     /// True if posts may allocate.
     const POSTS_ALLOCATE: bool;
 
-    /// True if posts and binds make system calls in which a thread can be cancelled.
-    const POSTS_ARE_CANCELLED: bool;
+    /// True if posts, binds and dequeues make system calls in which a thread can be cancelled.
+    const DATA_CALLS_ARE_CANCELLED: bool;
 
     /// True if a device pins registered memory, and so checks that it exists.
     ///
@@ -78,7 +78,7 @@ impl Host for MockBackend {
     type Ground = Fabric;
 
     const POSTS_ALLOCATE: bool = true;
-    const POSTS_ARE_CANCELLED: bool = false;
+    const DATA_CALLS_ARE_CANCELLED: bool = false;
     const PINS_MEMORY: bool = false;
 
     fn sleeper(fabric: &Fabric) -> std::result::Result<MockWait, BackendError> {
@@ -112,7 +112,7 @@ impl Host for RoceBackend {
     type Ground = RoceDriver;
 
     const POSTS_ALLOCATE: bool = true;
-    const POSTS_ARE_CANCELLED: bool = true;
+    const DATA_CALLS_ARE_CANCELLED: bool = true;
     const PINS_MEMORY: bool = false;
 
     fn sleeper(driver: &RoceDriver) -> std::result::Result<RoceWait, BackendError> {
@@ -148,7 +148,7 @@ impl Host for backend_verbs::VerbsBackend {
 
     const POSTS_ALLOCATE: bool = false;
     // The backend protects its system calls.
-    const POSTS_ARE_CANCELLED: bool = false;
+    const DATA_CALLS_ARE_CANCELLED: bool = false;
     const PINS_MEMORY: bool = true;
 
     fn sleeper(waits: &Self::Ground) -> std::result::Result<Self::Wait, BackendError> {
@@ -220,7 +220,12 @@ impl<B: Host> Opened<B> {
     /// INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted; and those of `call`.
     pub(crate) fn posting<R>(&self, call: impl FnOnce() -> Result<R>) -> Result<R> {
         self.check_post()?;
-        if B::POSTS_ARE_CANCELLED {
+        self.data_call(call)
+    }
+
+    /// Posts, binds or dequeues; the thread is not cancelled meanwhile.
+    pub(crate) fn data_call<R>(&self, call: impl FnOnce() -> R) -> R {
+        if B::DATA_CALLS_ARE_CANCELLED {
             uncancelled(call)
         } else {
             call()

@@ -9,7 +9,7 @@ use super::edition::Edition;
 use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, named_of, sheltered};
 use crate::adapter::{Adapter, Host, with_device};
-use crate::boundary::{self, EvdParam, In, Out, guarded, in_steps, uncancelled};
+use crate::boundary::{self, EvdParam, In, Out, Uncancelled, guarded, in_steps, uncancelled};
 use crate::handles::CHandle;
 
 /// Mark of dispatchers that can get completions.
@@ -139,9 +139,14 @@ pub(crate) extern "C" fn dequeue<E: Edition, B: Host>(
     event: Out<boundary::Event<E>>,
 ) -> Code {
     let taken = match (evd.cell(), event.required(2)) {
-        (Some(cell), Ok(output)) => cell.place().dequeue::<B, _>(|cells, completion| {
-            event::put_transfer(output, event::transfer_of(cells, completion), evd);
-        }),
+        (Some(cell), Ok(output)) => {
+            let uncancelled = B::DATA_CALLS_ARE_CANCELLED.then(Uncancelled::new);
+            let taken = cell.place().dequeue::<B, _>(|cells, completion| {
+                event::put_transfer(output, event::transfer_of(cells, completion), evd);
+            });
+            drop(uncancelled);
+            taken
+        }
         _ => None,
     };
     match taken {
@@ -165,7 +170,9 @@ fn dequeue_slow<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>, is_emp
     let id = EvdId::from_handle(object);
     let mut dequeued = match is_empty {
         true => Err(Error::queue_empty()),
-        false => with_device!(adapter, opened => opened.ia.evd_dequeue(id)),
+        false => with_device!(adapter, opened => {
+            opened.data_call(|| opened.ia.evd_dequeue(id))
+        }),
     };
     if dequeued == Err(Error::queue_empty()) {
         with_device!(adapter, opened => if !opened.ia.is_quiet() {

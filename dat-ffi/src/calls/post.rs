@@ -110,7 +110,7 @@ fn post<E: Edition, B: Host>(request: Request<E>) -> Code {
     if request.count == 1
         && let Some(cell) = request.queue.cell()
     {
-        let uncancelled = B::POSTS_ARE_CANCELLED.then(Uncancelled::new);
+        let uncancelled = B::DATA_CALLS_ARE_CANCELLED.then(Uncancelled::new);
         let posted = request.post_at::<B>(cell.place());
         drop(uncancelled);
         if let Some(posted) = posted {
