@@ -26,6 +26,10 @@ use crate::table::{Effects, Key, Outcome, Owner, Table};
 use crate::timer::{self, Armed};
 use crate::trace::Span;
 
+/// Completions that one look takes, so that a flood of them does not keep the driver.
+const COMPLETIONS_OF_A_LOOK: usize = 256;
+/// Time between two looks at a device that does not ring, in microseconds.
+const POLL_MICROS: u64 = 1_000;
 /// Events of an endpoint that may be queued at a time.
 const EVENTS_OF_ENDPOINT: usize = 4;
 /// Connection events that the dispatcher holds at first.
@@ -44,6 +48,8 @@ pub(crate) struct Core {
     interface: Box<dyn Interface>,
     device: Box<dyn Device>,
     acts_after_posts: bool,
+    /// Set if the device asked to act at a time.
+    is_timed: AtomicBool,
     bell: Bell,
     bell_waker: Waker,
     /// Names of peers in this process.
@@ -81,7 +87,7 @@ pub(crate) enum Scope {
     All,
 }
 
-/// Result of [`Core::pass`].
+/// Result of [`Core::pass_once`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// There were events; look once more.
@@ -140,6 +146,7 @@ impl Core {
         device.attach(&bell);
         Ok(Arc::new(Self {
             acts_after_posts: device.acts_after_posts(),
+            is_timed: AtomicBool::new(false),
             interface,
             device,
             bell_waker: bell.waker(),
@@ -229,10 +236,23 @@ impl Core {
         self.interface.register_progress_waker(&self.bell_waker);
     }
 
-    /// Looks for events of the device once and runs their effects.
+    /// As `pass_once`, for a driver that then sleeps until the bell is rung.
     pub(crate) fn pass(&self) -> Pass {
+        match self.pass_once() {
+            Pass::Idle(next) if !self.device.rings() => {
+                let poll = Instant::from_micros(Self::now().as_micros() + POLL_MICROS);
+                Pass::Idle(Some(next.map_or(poll, |next| next.min(poll))))
+            }
+            pass => pass,
+        }
+    }
+
+    /// Looks for events of the device once and runs their effects.
+    pub(crate) fn pass_once(&self) -> Pass {
         let now = Self::now();
         let activity = self.device.act(now);
+        self.is_timed
+            .store(activity.next.is_some(), Ordering::Relaxed);
         // Before `progress`, which would copy the completions into the queue of the dispatcher.
         let completed = self.dispatch(Scope::Completions);
         let progressed = self.interface.progress(now) != 0;
@@ -246,14 +266,15 @@ impl Core {
         })
     }
 
-    /// As `pass`, after a sleep in the device's own sleeper that neither the bell nor a deadline
+    /// As `pass_once`, after a sleep in the device's own sleeper that neither the bell nor a deadline
     /// ended.
     ///
     /// The sleeper marks what it finds. So a quiet device has nothing but completions, and asking
     /// it or the clock would take a system call.
     pub(crate) fn pass_after_sleep(&self) -> Pass {
-        let Some(is_quiet) = self.interface.is_quiet() else {
-            return self.pass();
+        let is_quiet = match self.interface.is_quiet() {
+            Some(is_quiet) if !self.is_timed.load(Ordering::Relaxed) => is_quiet,
+            _ => return self.pass_once(),
         };
         let completed = self.dispatch(Scope::Completions);
         let progressed = !is_quiet && self.interface.progress(Instant::ZERO) != 0 && {
@@ -314,7 +335,8 @@ impl Core {
         let mut turn = Turn(&self.turn);
         let mut found = false;
         loop {
-            found |= self.take_completions();
+            let taken = self.take_completions(COMPLETIONS_OF_A_LOOK);
+            found |= taken != 0;
             if scope == Scope::All {
                 found |= self.take_connection_events();
                 found |= self.take_async_events();
@@ -324,19 +346,27 @@ impl Core {
             }
             turn = match turn.end() {
                 Some(turn) => turn,
-                None => return found,
+                None => {
+                    if taken == COMPLETIONS_OF_A_LOOK {
+                        // This thread may not be the driver.
+                        self.bell.ring();
+                    }
+                    return found;
+                }
             };
             scope = Scope::All;
         }
     }
 
-    fn take_completions(&self) -> bool {
-        let mut found = false;
-        while let Ok(event) = self.interface.evd_dequeue(self.completions) {
-            found = true;
-            self.settle(&event);
+    /// Takes at most so many completions; returns their number.
+    fn take_completions(&self, most: usize) -> usize {
+        for taken in 0..most {
+            match self.interface.evd_dequeue(self.completions) {
+                Ok(event) => self.settle(&event),
+                Err(_) => return taken,
+            }
         }
-        found
+        most
     }
 
     /// Ends the operation of a completion.
@@ -391,7 +421,7 @@ impl Core {
             {
                 if kind != ConnectionEventKind::Established {
                     // Messages that arrived before the end come first.
-                    self.take_completions();
+                    self.take_completions(usize::MAX);
                 }
                 link.changed(kind);
             }
@@ -527,7 +557,7 @@ impl Core {
                 return;
             };
             // Buffers of a shared queue that the endpoint consumed have no other way back.
-            self.take_completions();
+            self.take_completions(usize::MAX);
             // Fails only if the adapter is closed.
             let freed = self.interface.ep_free(link.id());
             {

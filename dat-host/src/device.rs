@@ -22,6 +22,13 @@ pub trait Device: Send + Sync + 'static {
         Activity::default()
     }
 
+    /// Returns true if events ring the bell.
+    ///
+    /// Otherwise the adapter polls once in a millisecond, except in the device's own sleeper.
+    fn rings(&self) -> bool {
+        true
+    }
+
     /// Returns true if `act` must be called after a post.
     fn acts_after_posts(&self) -> bool {
         false

@@ -138,7 +138,7 @@ impl Driver {
                     idle();
                 }
             }
-            core.pass();
+            core.pass_once();
         }
     }
 
@@ -183,7 +183,7 @@ impl Driver {
                 core.enlist(&ring);
             }
             let pass = match is_rung || is_due {
-                true => core.pass(),
+                true => core.pass_once(),
                 false => core.pass_after_sleep(),
             };
             is_due = false;
@@ -209,7 +209,7 @@ impl Driver {
             // Connection events need the whole pass; completions, which are frequent, do not.
             if looks == LOOKS {
                 looks = 0;
-                core.pass();
+                core.pass_once();
             } else if !core.dispatch(Scope::Completions) {
                 idle();
             }

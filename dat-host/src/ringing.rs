@@ -8,6 +8,8 @@ use crate::device::Device;
 
 /// A device that rings the bell of its adapter from a thread of its backend.
 ///
+/// Without a [`ring`](Self::ring), the adapter polls once in a millisecond.
+///
 /// ```no_run
 /// use backend_roce::{RoceBackend, RoceOptions};
 /// use dat_host::{Adapter, Error, Ringing};
@@ -44,6 +46,11 @@ impl Device for Ringing {
     fn attach(&self, bell: &Bell) {
         // Attached once, by the adapter that owns the device.
         let _ = self.0.set(bell.clone());
+    }
+
+    fn rings(&self) -> bool {
+        // The functions that ring hold the other references.
+        Arc::strong_count(&self.0) > 1
     }
 }
 

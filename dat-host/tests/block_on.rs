@@ -5,9 +5,14 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
+use backend_mock::{Fabric, NodeOptions};
 use common::SOON;
 use dat_core::event::{ConnectionEventKind, ThreadWait};
-use dat_host::{Driver, Endpoint, Error, Network, Options, Result, Zone};
+use dat_core::time::Instant;
+use dat_host::{
+    Activity, Adapter, Bell, Device, Driver, Endpoint, Error, Network, Options, Receive, Result,
+    Ringing, Zone,
+};
 use futures::channel::{mpsc, oneshot};
 use futures::{FutureExt, StreamExt};
 
@@ -124,4 +129,114 @@ fn a_driver_that_sleeps_is_woken_by_other_threads() {
         assert_eq!(number, Ok(7));
     });
     assert!(near.region(vec![0; 8]).is_err(), "the adapter is closed");
+}
+
+/// A future runs again before the driver has taken all of many completions.
+#[test]
+fn a_flood_of_completions_does_not_keep_the_driver() {
+    const EACH: u64 = 64;
+    let (near, driver, far) = open();
+    let listener = near.listen(5).unwrap();
+    let ends: Vec<_> = (0..16)
+        .map(|_| {
+            let connecting = far.connect("near:5").start();
+            let accepted = listener.next().wait().unwrap().accept().wait().unwrap();
+            (connecting.wait().unwrap(), accepted)
+        })
+        .collect();
+    let mut receives = Vec::new();
+    for (sender, receiver) in &ends {
+        for number in 0..EACH {
+            receives.push(receiver.recv(near.buffer(8).unwrap()));
+            let sent = sender.send(far.copy(&number.to_le_bytes()).unwrap());
+            sent.wait_timeout(SOON).expect("in time").unwrap();
+        }
+    }
+    let left = driver.block_on(&mut ThreadWait::until_woken(), async {
+        receives.remove(0).await.unwrap();
+        let is_ready = |receive: &mut Receive<_>| receive.now_or_never().is_some();
+        receives
+            .iter_mut()
+            .map(is_ready)
+            .filter(|&ready| !ready)
+            .count()
+    });
+    assert!(left > 0, "the driver took all completions at once");
+}
+
+/// A fabric as a device that asks for no time and has a bell that nothing rings.
+struct Silent(Fabric, Ringing);
+
+impl Device for Silent {
+    fn attach(&self, bell: &Bell) {
+        self.1.attach(bell);
+    }
+
+    fn act(&self, now: Instant) -> Activity {
+        Activity {
+            acted: self.0.run_until(now) != 0,
+            next: None,
+        }
+    }
+
+    fn rings(&self) -> bool {
+        self.1.rings()
+    }
+}
+
+/// An adapter whose driver the test runs and one with a thread, both on devices that do not ring.
+fn open_silent() -> (Zone, Driver, Zone) {
+    let fabric = Fabric::new(Network::options());
+    let backend = |number| fabric.node(NodeOptions::new("silent", number));
+    let device = || Silent(fabric.clone(), Ringing::default());
+    let opened = Options::new().open_backend_driven(backend(1), device());
+    let (near, driver) = opened.unwrap();
+    let far = Adapter::from_backend(backend(2), device()).unwrap();
+    (near.zone().unwrap(), driver, far.zone().unwrap())
+}
+
+#[test]
+fn blocking_waits_poll_a_device_that_does_not_ring() {
+    let (near, driver, far) = open_silent();
+    let listener = near.listen(5).unwrap();
+    let peer = (near.address().unwrap(), listener.qualifier());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let connected = far.connect(peer).wait_timeout(SOON).expect("in time");
+            ping(&far, &connected.unwrap());
+        });
+        let request = listener.next().wait_timeout(SOON).expect("in time");
+        let accepted = request.unwrap().accept().wait_timeout(SOON);
+        let endpoint = accepted.expect("in time").unwrap();
+        driver.block_on(&mut ThreadWait::until_woken(), async {
+            // Blocks the thread that drives.
+            for _ in 0..100 {
+                let received = endpoint.recv(near.buffer(8).unwrap());
+                let received = received.wait_timeout(SOON).expect("in time").unwrap();
+                let sent = endpoint.send(received.memory);
+                sent.wait_timeout(SOON).expect("in time").unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+fn a_driver_polls_a_device_that_does_not_ring() {
+    let (near, driver, far) = open_silent();
+    let listener = near.listen(5).unwrap();
+    let peer = (near.address().unwrap(), listener.qualifier());
+    thread::scope(|scope| {
+        scope.spawn(|| ping(&far, &far.connect(peer).wait().unwrap()));
+        let served = async {
+            let endpoint = listener.next().await.unwrap().accept().await.unwrap();
+            echo(near.clone(), endpoint).await
+        };
+        let (ended, is_over) = oneshot::channel();
+        scope.spawn(|| {
+            let driving = Box::pin(served.map(|error| ended.send(error).unwrap()));
+            futures::executor::block_on(futures::future::select(driving, driver));
+        });
+        let error = futures::executor::block_on(is_over).unwrap();
+        assert!(error.status().is_some(), "{error:?}");
+    });
 }
