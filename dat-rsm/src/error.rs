@@ -157,7 +157,10 @@ impl core::error::Error for RsmError {}
 impl From<Error> for RsmError {
     fn from(error: Error) -> Self {
         match error.kind() {
-            ErrorKind::InsufficientResources | ErrorKind::QueueFull => Self::InsufficientResources,
+            ErrorKind::InsufficientResources
+            | ErrorKind::QueueFull
+            | ErrorKind::ConnQualInUse
+            | ErrorKind::ConnQualUnavailable => Self::InsufficientResources,
             ErrorKind::PrivilegesViolation | ErrorKind::ProtectionViolation => Self::BadAddress,
             ErrorKind::LengthError => Self::BadLength,
             ErrorKind::TimeoutExpired => Self::TimedOut,

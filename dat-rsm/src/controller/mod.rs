@@ -63,9 +63,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// # Errors
     /// - CTLR_NOT_PRESENT: no adapter has this name, or the name is invalid.
     /// - INSUFFICIENT_RESOURCES, INSUFFICIENT_MEM: the adapter's tables or memory are exhausted.
+    /// - INSUFFICIENT_RESOURCES: another service listens at the controller's qualifier.
     /// - INSUFFICIENT_RESOURCES: a release of the controller by its last user has not finished.
     ///
-    /// Spec: RSMCT-01, RSMCT-02, RSMCT-03, RSMCT-05
+    /// Spec: RSMCT-01, RSMCT-02, RSMCT-03, RSMCT-05, RSMCT-06
     pub fn get_controller(&self, name: Option<&str>) -> Result<ControllerId> {
         let requested = Name::parse(name.unwrap_or("loopback"));
         let requested = requested.ok_or(RsmError::ControllerNotPresent)?;

@@ -409,6 +409,7 @@ macro_rules! conformance_suite {
                     rebinding_is_refused_in_order;
                 rsm_segment:
                     controllers_are_counted
+                    a_controller_needs_its_qualifier
                     releasing_a_controller_releases_its_objects
                     the_end_of_a_process_releases_everything
                     controllers_report_their_attributes

@@ -2,12 +2,12 @@
 
 use dat_core::memory::Region;
 use dat_rsm::{
-    AccessEntry, ConnectionState, ControllerId, Credentials, ExportFlags, ExportId, ImportId,
-    ImportState, Options, Permission, RsmError, VectorFlags,
+    AccessEntry, ConnectionState, ControllerConfig, ControllerId, Credentials, ExportFlags,
+    ExportId, ImportId, ImportState, Options, Permission, Rsm, RsmError, VectorFlags,
 };
 
-use crate::fixture::RsmTestbed;
 use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, node_number, pages_of, put};
+use crate::fixture::{RsmTestbed, open};
 
 const NONE: VectorFlags = VectorFlags::empty();
 
@@ -51,6 +51,28 @@ pub fn controllers_are_counted<T: RsmTestbed>(bed: &T) {
     let again = engine.get_controller(Some("rsm0")).expect("open again");
     assert_ne!(again, first, "the old handle stays dead");
     assert_eq!(engine.release_controller(first, wait), freed);
+}
+
+/// Spec: RSMCT-06
+pub fn a_controller_needs_its_qualifier<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::with(bed, 1, |options| options);
+    let node = nodes.node_entries[0].clone();
+    let config = ControllerConfig {
+        name: node.controller,
+        ia: open::<T>(bed.device_at(node.address)),
+        qualifier: node.qualifier,
+        nodes: nodes.node_entries.clone(),
+    };
+    let engine = Rsm::new(Options::new(node.node, 1), vec![config]).expect("an engine");
+    // Often enough to use up a table, if an attempt left its objects.
+    for _ in 0..100 {
+        let refused = engine.get_controller(Some(node.controller));
+        assert_eq!(refused, Err(RsmError::InsufficientResources));
+    }
+    nodes.run_to_idle();
+    drop(nodes);
+    let opened = engine.get_controller(Some(node.controller));
+    assert!(opened.is_ok(), "{opened:?}");
 }
 
 /// Spec: RSMCT-11, RSMLH-10, RSMGEN-04
