@@ -1,5 +1,6 @@
 //! Runs the long forms of the safety checks and writes their counts into the page.
 
+mod bad_network;
 mod connections;
 mod coverage;
 mod dependencies;
@@ -77,7 +78,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 20] = [
+const PROOFS: [Proof; 21] = [
     Proof {
         name: "unsafe",
         about: "up-to-date inventory of unsafe code",
@@ -107,6 +108,11 @@ const PROOFS: [Proof; 20] = [
         name: "connections",
         about: "two endpoints over a network with loss and duplication, in every order of steps up to a depth",
         run: |workspace, _| connections::run(workspace).map(Some),
+    },
+    Proof {
+        name: "bad-network",
+        about: "a million operations of RoCEv2 in software over a network that loses, repeats, delays and damages packets",
+        run: |workspace, effort| bad_network::run(workspace, effort.seed).map(Some),
     },
     Proof {
         name: "fuzz",
