@@ -4,6 +4,7 @@
 pub mod memory;
 pub mod network;
 pub mod packets;
+pub mod requester;
 
 use backend_roce::proto::icrc::{Addresses, Flow};
 
