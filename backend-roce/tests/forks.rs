@@ -17,8 +17,10 @@ use dat_core::backend::{
 use dat_core::event::{ThreadWait, Wait as _};
 use dat_core::flags::QualityOfService;
 
-/// Set in the process that forks, to the number of its address.
+/// Set in the process that forks, to the address that it connects to.
 const ROLE: &str = "FORKING_PROCESS";
+/// Set if its adapter is polled.
+const POLLED: &str = "FORKING_PROCESS_POLLS";
 
 /// A qualifier, and the port that it claims.
 const QUALIFIER: u16 = 20_003;
@@ -28,10 +30,11 @@ fn address(number: u8, port: u16) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(127, 48 + number, high, low).into(), port)
 }
 
-fn open(address: SocketAddr) -> RoceBackend {
+fn open(address: SocketAddr, polled: bool) -> RoceBackend {
     let mut options = RoceOptions::random().unwrap();
     options.connections = 64;
     options.keys = 256;
+    options.polled = polled;
     RoceBackend::open(address, options).unwrap_or_else(|error| panic!("{address}: {error}"))
 }
 
@@ -81,7 +84,7 @@ fn use_in_child(mut device: RoceBackend, mut queue: backend_roce::RoceCompletion
     device.destroy_completion_queue(queue);
     drop(device);
     // An adapter of its own works.
-    let mut own = open(address(1, 0));
+    let mut own = open(address(1, 0), false);
     own.create_domain().unwrap();
     own.listen(1, None).unwrap();
 }
@@ -89,7 +92,17 @@ fn use_in_child(mut device: RoceBackend, mut queue: backend_roce::RoceCompletion
 /// A child uses and drops the adapter of its parent while threads of the parent hold its locks.
 #[test]
 fn a_child_is_refused_and_does_not_hang() {
-    let mut device = open(address(2, 0));
+    refuse_children(address(2, 0), false);
+}
+
+#[test]
+fn a_child_of_a_polled_adapter_is_refused_and_does_not_hang() {
+    refuse_children(address(5, 0), true);
+}
+
+fn refuse_children(own: SocketAddr, polled: bool) {
+    let mut device = open(own, polled);
+    let claimed = SocketAddr::new(own.ip(), QUALIFIER);
     let (listener, _) = device.listen(1, Some(QUALIFIER.into())).unwrap();
     let ends = Arc::new(AtomicBool::new(false));
     let busy: Vec<_> = (0..2)
@@ -114,16 +127,16 @@ fn a_child_is_refused_and_does_not_hang() {
     }
     // The parent has lost nothing.
     let mut device = device.unwrap();
-    assert!(UdpSocket::bind(address(2, QUALIFIER)).is_err());
+    assert!(UdpSocket::bind(claimed).is_err());
     device.stop_listening(listener);
-    UdpSocket::bind(address(2, QUALIFIER)).expect("the port is free again");
+    UdpSocket::bind(claimed).expect("the port is free again");
     device.create_domain().unwrap();
 }
 
 /// The process that forks: it connects, and its child drops the adapter and then waits.
 fn forking_process(target: &str) -> ! {
     let target: SocketAddr = target.parse().unwrap();
-    let mut device = open(address(3, 0));
+    let mut device = open(address(3, 0), std::env::var_os(POLLED).is_some());
     println!(
         "at {}",
         device.ia_attributes().ia_address.socket_address().unwrap()
@@ -171,7 +184,13 @@ fn the_end_of_the_parent_frees_its_ports() {
     if let Ok(target) = std::env::var(ROLE) {
         forking_process(&target);
     }
-    let mut device = open(address(4, 0));
+    for polled in [false, true] {
+        end_parent(polled);
+    }
+}
+
+fn end_parent(polled: bool) {
+    let mut device = open(address(4, 0), polled);
     let here = device.ia_attributes().ia_address.socket_address().unwrap();
     device.listen(1, Some(QUALIFIER.into())).unwrap();
     let domain = device.create_domain().unwrap();
@@ -180,7 +199,11 @@ fn the_end_of_the_parent_frees_its_ports() {
     request.request_queue = Some(0);
     request.receive_queue = Some(0);
     let pair = device.create_queue_pair(&request).unwrap();
-    let mut parent = Command::new(std::env::current_exe().unwrap())
+    let mut parent = Command::new(std::env::current_exe().unwrap());
+    if polled {
+        parent.env(POLLED, "1");
+    }
+    let mut parent = parent
         .args([
             "--exact",
             "the_end_of_the_parent_frees_its_ports",
