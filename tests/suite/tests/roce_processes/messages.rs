@@ -1,9 +1,11 @@
 //! Sends and Receives between processes.
 
-use dat_core::event::DtoOperation;
-use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use dat_core::event::{
+    AsyncEventKind, ConnectionEventKind, DtoOperation, Event, REASON_SOFT_HIGH_WATERMARK,
+};
+use dat_core::flags::{DtoStatus, MemoryPrivileges, WATERMARK_INFINITE};
 use dat_core::memory::LmrTriplet;
-use dat_tests::fixture::{Memory, equal};
+use dat_tests::fixture::{Memory, equal, granted};
 
 use crate::runner::two_sides;
 use crate::side::{Party, Side};
@@ -205,6 +207,51 @@ fn message_without_a_receive_breaks() {
             far.broken(&party);
             far.meet("broken");
             far.net.quiet(&party);
+        },
+    );
+}
+
+/// The soft high watermark is reported once; the hard one ends the connection, at both sides.
+///
+/// Spec: EPH-01..04, E22
+#[test]
+fn high_watermarks_are_reported_and_end_the_connection() {
+    two_sides(
+        |near| {
+            let party = near.party();
+            near.connect(&party);
+            for cookie in 0..3 {
+                near.meet("a receive");
+                party.send_from(&[party.memory.segment(0, 8)], cookie);
+                near.net.success(&party, cookie);
+            }
+            near.meet("a receive above the hard watermark");
+            party.send_from(&[party.memory.segment(0, 8)], 3);
+            assert_eq!(near.net.connection(&party), ConnectionEventKind::Broken);
+        },
+        |far| {
+            let party = far.party();
+            far.accept(&party);
+            let ia = &party.ia;
+            granted(ia.ep_set_watermark(party.ep, 0, WATERMARK_INFINITE));
+            for cookie in 0..3 {
+                party.receive_into(&[party.memory.segment(0, 8)], cookie);
+                far.meet("a receive");
+                let done = far.net.receive_completion(&party);
+                assert_eq!((done.cookie, done.status), (cookie, DtoStatus::Success));
+            }
+            let event = Event::Async {
+                kind: AsyncEventKind::EpBroken,
+                handle: party.ep.handle(),
+                reason: REASON_SOFT_HIGH_WATERMARK,
+            };
+            assert_eq!(far.net.event(ia, ia.async_evd()), event);
+            far.net.silent(ia, ia.async_evd());
+            granted(ia.ep_set_watermark(party.ep, WATERMARK_INFINITE, 0));
+            party.receive_into(&[party.memory.segment(0, 8)], 3);
+            far.meet("a receive above the hard watermark");
+            assert_eq!(far.net.connection(&party), ConnectionEventKind::Broken);
+            far.net.silent(ia, ia.async_evd());
         },
     );
 }
