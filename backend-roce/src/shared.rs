@@ -11,7 +11,7 @@ use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX};
 use crate::options::RoceOptions;
-use crate::port::{Arrival, ClaimError, Outbox, Port, Route};
+use crate::port::{Arrival, Awakening, ClaimError, Outbox, Port, Route};
 use crate::proto::icrc::Flow;
 
 /// Longest datagrams that the port gives at once.
@@ -71,6 +71,17 @@ impl Port for ClosedPort {
     }
 }
 
+/// Control events, and the threads that wait for them.
+#[derive(Debug, Default)]
+struct Events {
+    /// Number of events so far.
+    count: u64,
+    /// Number of threads that sleep until they are told of an event.
+    sleepers: usize,
+    /// Set while a thread sleeps on the port.
+    sleeps_on_port: bool,
+}
+
 /// An adapter with its port.
 pub(crate) struct Shared {
     adapter: Mutex<Adapter>,
@@ -86,9 +97,10 @@ pub(crate) struct Shared {
     input: Mutex<Vec<u8>>,
     /// The clock; without one, time passes by calls of `progress` only.
     clock: Option<fn() -> Instant>,
-    /// Number of control events so far.
-    events: Mutex<u64>,
+    events: Mutex<Events>,
     event: Condvar,
+    /// Held by the thread that sleeps on the port.
+    receives: Mutex<()>,
     on_event: OnceLock<OnEvent>,
     /// Wakes the thread of the adapter, if there is one.
     on_deadline: OnceLock<OnEvent>,
@@ -118,8 +130,9 @@ impl Shared {
             again: AtomicBool::new(false),
             input: Mutex::new(alloc::vec![0; INPUT]),
             clock,
-            events: Mutex::new(0),
+            events: Mutex::default(),
             event: Condvar::new(),
+            receives: Mutex::new(()),
             on_event: OnceLock::new(),
             on_deadline: OnceLock::new(),
             sleeps_until: Mutex::new(None),
@@ -184,8 +197,7 @@ impl Shared {
         let raised = core::mem::take(&mut adapter.raised);
         drop(adapter);
         if raised {
-            *lock(&self.events) += 1;
-            self.event.notify_all();
+            self.wake(|events| events.count += 1);
             if let Some(on_event) = self.on_event.get() {
                 on_event();
             }
@@ -231,37 +243,95 @@ impl Shared {
             return false;
         }
         let end = pause.and_then(|pause| std::time::Instant::now().checked_add(pause));
+        let left = || end.map(|end| end.saturating_duration_since(std::time::Instant::now()));
+        let mut is_over = |events: &Events| {
+            let over = events.count != *seen || woken();
+            if over {
+                *seen = events.count;
+            }
+            over
+        };
+        if self.is_threaded()
+            && let Ok(_receives) = self.receives.try_lock()
+            && let Some(slept) = self.sleep_on_port(&mut is_over, &left)
+        {
+            return slept;
+        }
         let mut events = lock(&self.events);
         loop {
-            if *events != *seen || woken() {
-                *seen = *events;
+            if is_over(&events) {
                 return true;
             }
-            events = match end {
+            let left = left();
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            events.sleepers += 1;
+            events = match left {
                 None => self
                     .event
                     .wait(events)
                     .unwrap_or_else(PoisonError::into_inner),
-                Some(end) => {
-                    let left = end.saturating_duration_since(std::time::Instant::now());
-                    if left.is_zero() {
-                        return false;
-                    }
+                Some(left) => {
                     let waited = self.event.wait_timeout(events, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            events.sleepers -= 1;
+        }
+    }
+
+    /// As `sleep`, on the port itself: a packet that this thread waits for wakes no other thread.
+    ///
+    /// Returns `None` if the port cannot sleep.
+    fn sleep_on_port(
+        &self,
+        is_over: &mut impl FnMut(&Events) -> bool,
+        left: &impl Fn() -> Option<core::time::Duration>,
+    ) -> Option<bool> {
+        loop {
+            let mut events = lock(&self.events);
+            if is_over(&events) {
+                return Some(true);
+            }
+            let left = left();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Some(false);
+            }
+            events.sleeps_on_port = true;
+            drop(events);
+            let awakening = self.port.sleep(left);
+            lock(&self.events).sleeps_on_port = false;
+            if let Awakening::Arrivals { reports } = awakening?
+                && self.drive(reports)
+                && let Some(wake) = self.on_deadline.get()
+            {
+                // The thread of the adapter does the rest.
+                wake();
+            }
         }
     }
 
     /// Ends all sleeps.
     pub(crate) fn wake_sleepers(&self) {
-        if self.is_forked() {
-            return;
+        if !self.is_forked() {
+            self.wake(|_| {});
         }
+    }
+
+    /// Changes the events and wakes the threads that wait for them.
+    fn wake(&self, change: impl FnOnce(&mut Events)) {
         // Under the lock, so that no thread is between its check and its sleep.
-        let _events = lock(&self.events);
-        self.event.notify_all();
+        let mut events = lock(&self.events);
+        change(&mut events);
+        let wakes_port = core::mem::take(&mut events.sleeps_on_port);
+        if events.sleepers != 0 {
+            self.event.notify_all();
+        }
+        drop(events);
+        if wakes_port {
+            self.port.wake();
+        }
     }
 
     /// Sends the packets that are due, without the adapter's lock.
@@ -324,26 +394,18 @@ impl Shared {
     }
 
     /// Takes the datagrams that have come, at most `bursts` times `burst`, and sends the answers.
-    fn take_packets(&self, bursts: usize, burst: usize) -> Bursts {
-        if self.is_forked() {
-            return Bursts::None;
-        }
-        let mut input = match self.input.try_lock() {
-            Ok(input) => input,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Bursts::None,
-        };
+    fn take_packets(&self, input: &mut [u8], bursts: usize, burst: usize) -> Bursts {
         let mut taken = Bursts::None;
         for _ in 0..bursts {
             let mut left = burst;
             let mut sends = false;
             while left > 0
-                && let Some(arrival) = self.port.receive(&mut input)
+                && let Some(arrival) = self.port.receive(input)
             {
                 left -= 1;
                 let has_unrouted;
                 (has_unrouted, sends) = self.enter(|adapter| {
-                    adapter.receive(&arrival, &input);
+                    adapter.receive(&arrival, input);
                     (adapter.has_unrouted(), adapter.has_output())
                 });
                 if has_unrouted {
@@ -369,7 +431,16 @@ impl Shared {
     /// Takes one datagram: to look for another one that has not come costs as much as a short one.
     /// The next poll looks.
     pub(crate) fn poll(&self) {
-        let came = self.take_packets(1, 1) != Bursts::None;
+        if self.is_forked() {
+            return;
+        }
+        let input = match self.input.try_lock() {
+            Ok(input) => Some(input),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let came =
+            input.is_some_and(|mut input| self.take_packets(&mut input, 1, 1) != Bursts::None);
         if !came && self.enter_briefly(|adapter| adapter.has_output()) {
             self.flush();
         }
@@ -404,7 +475,11 @@ impl Shared {
     /// Takes the reports of datagrams that were not delivered if `reports` is set. Returns true if
     /// more is to be done at once.
     pub(crate) fn drive(&self, reports: bool) -> bool {
-        let bursts = self.take_packets(BURSTS, BURST);
+        if self.is_forked() {
+            return false;
+        }
+        // Another thread may have looked for the last time before this one was woken.
+        let bursts = self.take_packets(&mut lock(&self.input), BURSTS, BURST);
         let more_reports = reports && self.take_undelivered();
         self.enter(Adapter::expire);
         let all_sent = self.flush();

@@ -14,8 +14,6 @@ use std::thread::JoinHandle;
 
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
@@ -25,15 +23,12 @@ use crate::address::representative;
 use crate::backend::RoceBackend;
 use crate::forks;
 use crate::options::RoceOptions;
-use crate::port::{Arrival, ClaimError, Port, RUN_PACKETS_MAX, Route, Undelivered};
+use crate::poller::Poller;
+use crate::port::{Arrival, Awakening, ClaimError, Port, RUN_PACKETS_MAX, Route, Undelivered};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
 use crate::proto::packet::UDP_PORT;
 use crate::shared::Shared;
-
-/// The token of the waker; sockets need none of their own, since all are read.
-const SOCKETS: Token = Token(0);
-const WAKER: Token = Token(1);
 
 /// Bytes of the system's messages with a report: the error, the flow and the class of the datagram.
 const CONTROL: usize = 512;
@@ -46,6 +41,9 @@ const LOOPBACK_MTU: i32 = 65_536;
 
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
+
+/// Pauses for which the poller's milliseconds are too coarse.
+const SHORT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Empty datagrams and reports that are skipped for one that is not.
 const SKIPPED: usize = 1 << 16;
@@ -130,19 +128,17 @@ struct UdpPort {
     sockets: RwLock<Vec<Socket>>,
     /// Receive buffer that each socket asks for, in bytes.
     receive_buffer: usize,
-    /// The poller of the adapter's thread, if it has one.
-    registry: Option<Registry>,
+    /// Pollers of a thread of the program and of the adapter's thread, if it has one.
+    pollers: Option<[Arc<Poller>; 2]>,
     /// The socket to read first, times [`STREAK`], plus the datagrams that it gave in a row.
     next: AtomicUsize,
 }
 
 impl UdpPort {
     fn register(&self, socket: &Socket) -> io::Result<()> {
-        let Some(registry) = &self.registry else {
-            return Ok(());
-        };
-        let fd = socket.io.as_raw_fd();
-        registry.register(&mut SourceFd(&fd), SOCKETS, Interest::READABLE)
+        // A thread of the program that sleeps is served first: it need not be woken by the other.
+        let mut pollers = self.pollers.iter().flatten();
+        pollers.try_for_each(|poller| poller.add(&socket.io))
     }
 
     /// Returns the address of the socket with a port.
@@ -348,36 +344,54 @@ impl Port for UdpPort {
             .map(|socket| report(socket.io.as_raw_fd(), buffer));
         reports.find_map(Result::ok)
     }
+
+    fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
+        let [poller, _] = self.pollers.as_ref()?;
+        if pause.is_some_and(|pause| pause < SHORT_PAUSE) {
+            return None;
+        }
+        let wakeup = poller.sleep(pause);
+        Some(match wakeup.arrivals {
+            true => Awakening::Arrivals {
+                reports: wakeup.reports,
+            },
+            false => Awakening::Nothing,
+        })
+    }
+
+    fn wake(&self) {
+        if let Some([poller, _]) = &self.pollers {
+            poller.wake();
+        }
+    }
 }
 
 /// The thread that serves an adapter.
 #[derive(Debug)]
 pub(crate) struct Service {
-    waker: Arc<Waker>,
+    poller: Arc<Poller>,
     stops: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Service {
     /// Starts the thread of an adapter.
-    fn start(shared: &Arc<Shared>, mut poll: Poll) -> io::Result<Self> {
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let wakes = Arc::clone(&waker);
-        shared.set_on_deadline(Box::new(move || {
-            let _ = wakes.wake();
-        }));
+    fn start(shared: &Arc<Shared>, poller: Arc<Poller>) -> io::Result<Self> {
+        let wakes = Arc::clone(&poller);
+        shared.set_on_deadline(Box::new(move || wakes.wake()));
         let stops = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stops);
         let shared = Arc::clone(shared);
+        let sleeps_on = Arc::clone(&poller);
         // The thread begins with the mask of this one: signals are for the threads of the program.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let thread = std::thread::Builder::new()
             .name("roce".into())
-            .spawn(move || serve(&shared, &mut poll, &stopped));
+            .spawn(move || serve(&shared, &sleeps_on, &stopped));
         // It was the mask of this thread.
         let _ = mask.thread_set_mask();
         Ok(Self {
-            waker,
+            poller,
             stops,
             thread: Some(thread?),
         })
@@ -393,7 +407,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.stops.store(true, Ordering::Release);
-        let _ = self.waker.wake();
+        self.poller.wake();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -404,8 +418,7 @@ impl Drop for Service {
 }
 
 /// Serves an adapter until it is closed and its peers have answered.
-fn serve(shared: &Shared, poll: &mut Poll, stops: &AtomicBool) {
-    let mut events = Events::with_capacity(16);
+fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
     let mut end = None;
     let mut more = false;
     loop {
@@ -427,10 +440,9 @@ fn serve(shared: &Shared, poll: &mut Poll, stops: &AtomicBool) {
         };
         let pause = if more { Some(Duration::ZERO) } else { pause };
         // Interrupted by nothing: signals are blocked.
-        let _ = poll.poll(&mut events, pause);
+        let wakeup = poller.sleep(pause);
         *shared.sleeps_until() = None;
-        let reports = more || events.iter().any(mio::event::Event::is_error);
-        more = shared.drive(reports);
+        more = shared.drive(more || wakeup.reports);
         if stops.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;
@@ -480,12 +492,10 @@ impl RoceBackend {
             port => wanted(port),
         }
         .map_err(|error| taken(address, error))?;
-        let poll = if options.polled {
-            None
-        } else {
-            Some(Poll::new()?)
+        let pollers = match options.polled {
+            true => None,
+            false => Some([Arc::new(Poller::new()?), Arc::new(Poller::new()?)]),
         };
-        let registry = poll.as_ref().map(|poll| poll.registry().try_clone());
         let port = UdpPort {
             bound: first.io.local_addr()?,
             told: if address.ip().is_unspecified() {
@@ -495,7 +505,7 @@ impl RoceBackend {
             },
             sockets: RwLock::default(),
             receive_buffer: options.receive_buffer,
-            registry: registry.transpose()?,
+            pollers: pollers.clone(),
             next: AtomicUsize::new(0),
         };
         port.register(&first)?;
@@ -505,8 +515,8 @@ impl RoceBackend {
             .push(first);
         let clock = (!options.polled).then_some(ThreadWait::clock as fn() -> Instant);
         let mut backend = Self::new(Box::new(port), options, clock, Some(forks::generation()));
-        if let Some(poll) = poll {
-            let service = Service::start(backend.shared(), poll)?;
+        if let Some([_, poller]) = pollers {
+            let service = Service::start(backend.shared(), poller)?;
             backend.set_service(service);
         }
         Ok(backend)

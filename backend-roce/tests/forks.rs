@@ -4,8 +4,8 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use backend_roce::{RoceBackend, RoceOptions};
@@ -24,6 +24,9 @@ const POLLED: &str = "FORKING_PROCESS_POLLS";
 
 /// A qualifier, and the port that it claims.
 const QUALIFIER: u16 = 20_003;
+
+/// Held by each test: a child of another one has this one's sockets until it begins to run.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn address(number: u8, port: u16) -> SocketAddr {
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -101,6 +104,7 @@ fn a_child_of_a_polled_adapter_is_refused_and_does_not_hang() {
 }
 
 fn refuse_children(own: SocketAddr, polled: bool) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut device = open(own, polled);
     let claimed = SocketAddr::new(own.ip(), QUALIFIER);
     let (listener, _) = device.listen(1, Some(QUALIFIER.into())).unwrap();
@@ -190,6 +194,7 @@ fn the_end_of_the_parent_frees_its_ports() {
 }
 
 fn end_parent(polled: bool) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut device = open(address(4, 0), polled);
     let here = device.ia_attributes().ia_address.socket_address().unwrap();
     device.listen(1, Some(QUALIFIER.into())).unwrap();

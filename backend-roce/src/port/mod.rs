@@ -4,6 +4,7 @@
 mod outbox;
 
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 #[cfg(feature = "alloc")]
 pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};
@@ -57,7 +58,19 @@ pub enum Undelivered {
     NoHost,
 }
 
-/// A way for datagrams. All calls return at once.
+/// Result of [`Port::sleep`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awakening {
+    /// Datagrams may have come, and reports too if `reports` is set.
+    Arrivals {
+        /// Reports may have come.
+        reports: bool,
+    },
+    /// None has.
+    Nothing,
+}
+
+/// A way for datagrams. All calls but [`sleep`](Self::sleep) return at once.
 pub trait Port: Send + Sync {
     /// Returns the address, and the UDP port that connections of this side are made from.
     ///
@@ -100,4 +113,16 @@ pub trait Port: Send + Sync {
         let _ = buffer;
         None
     }
+
+    /// Sleeps until datagrams come, [`wake`](Self::wake) is called or the pause ends.
+    ///
+    /// One thread at a time calls it. While it sleeps, a datagram wakes no other thread. Returns
+    /// `None` at once if the port cannot sleep so, or not for so short a pause.
+    fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
+        let _ = pause;
+        None
+    }
+
+    /// Ends [`sleep`](Self::sleep), or the next one.
+    fn wake(&self) {}
 }

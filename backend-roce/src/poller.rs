@@ -1,0 +1,151 @@
+//! Sleeps until sockets have datagrams.
+
+use core::time::Duration;
+use std::io;
+use std::os::fd::AsFd;
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// The data of an event of the waker; sockets need no data of their own, since all are read.
+const WAKER: u64 = 1;
+const SOCKET: u64 = 0;
+
+/// Sockets that a thread sleeps on.
+///
+/// Several pollers may have a socket. A datagram wakes the thread of one of them: the first one
+/// that the socket was added to and that a thread sleeps on.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    poll: Epoll,
+    waker: EventFd,
+}
+
+/// The reasons for the end of a sleep; none of them at the end of the pause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wakeup {
+    /// Datagrams or reports have come.
+    pub(crate) arrivals: bool,
+    /// Reports of datagrams that were not delivered have come.
+    pub(crate) reports: bool,
+}
+
+impl Poller {
+    /// # Errors
+    /// No descriptor or no memory is left.
+    pub(crate) fn new() -> io::Result<Self> {
+        let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let waker = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        // Reported once for each wake-up, so that nobody reads the counter.
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+        poll.add(&waker, EpollEvent::new(flags, WAKER))?;
+        Ok(Self { poll, waker })
+    }
+
+    /// Adds a socket. New data is reported once, so the socket is to be read until it is empty.
+    ///
+    /// # Errors
+    /// No memory is left.
+    pub(crate) fn add(&self, socket: impl AsFd) -> io::Result<()> {
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET | EpollFlags::EPOLLEXCLUSIVE;
+        self.poll.add(socket, EpollEvent::new(flags, SOCKET))?;
+        Ok(())
+    }
+
+    /// Ends the sleep, or the next one.
+    pub(crate) fn wake(&self) {
+        // A full counter is a wake-up, too.
+        let _ = self.waker.write(1);
+    }
+
+    /// Sleeps until a socket has something, [`wake`](Self::wake) is called, a signal is handled or
+    /// the pause ends, which is rounded up to milliseconds.
+    pub(crate) fn sleep(&self, pause: Option<Duration>) -> Wakeup {
+        let timeout = pause.map_or(EpollTimeout::NONE, |pause| {
+            let micros = pause.as_micros().div_ceil(1000);
+            EpollTimeout::try_from(micros).unwrap_or(EpollTimeout::MAX)
+        });
+        let mut events = [EpollEvent::empty(); 16];
+        let found = self.poll.wait(&mut events, timeout).unwrap_or(0);
+        let mut wakeup = Wakeup::default();
+        for event in events
+            .iter()
+            .take(found)
+            .filter(|event| event.data() == SOCKET)
+        {
+            wakeup.arrivals = true;
+            wakeup.reports |= event.events().contains(EpollFlags::EPOLLERR);
+        }
+        wakeup
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    const SOON: Option<Duration> = Some(Duration::from_secs(20));
+
+    fn socket() -> (UdpSocket, impl Fn()) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let target = socket.local_addr().unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        (socket, move || {
+            sender.send_to(&[1], target).unwrap();
+        })
+    }
+
+    fn read(socket: &UdpSocket) {
+        while socket.recv(&mut [0; 8]).is_ok() {}
+    }
+
+    #[test]
+    fn a_wake_up_before_the_sleep_ends_it() {
+        let poller = Poller::new().unwrap();
+        poller.wake();
+        poller.wake();
+        assert_eq!(poller.sleep(SOON), Wakeup::default());
+        // Each wake-up counts once.
+        assert_eq!(poller.sleep(Some(Duration::ZERO)), Wakeup::default());
+    }
+
+    /// The first poller gets a datagram if it sleeps, and the second one if not.
+    #[test]
+    fn a_datagram_wakes_one_poller() {
+        let (socket, send) = socket();
+        let (first, second) = (Poller::new().unwrap(), Poller::new().unwrap());
+        first.add(&socket).unwrap();
+        second.add(&socket).unwrap();
+        let (woken, wakers) = channel();
+        for round in 0..20 {
+            thread::scope(|scope| {
+                let sleep = |poller: &Poller, name: u32| {
+                    if poller.sleep(SOON).arrivals {
+                        woken.send(name).unwrap();
+                    }
+                };
+                let (first, second) = (&first, &second);
+                scope.spawn(move || sleep(second, 2));
+                if round % 2 == 0 {
+                    scope.spawn(move || sleep(first, 1));
+                }
+                thread::sleep(Duration::from_millis(20));
+                send();
+                let expected = if round % 2 == 0 { 1 } else { 2 };
+                assert_eq!(wakers.recv(), Ok(expected), "round {round}");
+                read(&socket);
+                first.wake();
+                second.wake();
+            });
+            assert!(wakers.try_recv().is_err(), "both in round {round}");
+            // A sleep that nothing ends takes the wake-up that was left.
+            first.sleep(Some(Duration::ZERO));
+            second.sleep(Some(Duration::ZERO));
+        }
+    }
+}
