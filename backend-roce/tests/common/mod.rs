@@ -1,6 +1,8 @@
 //! Helpers of the tests.
 #![allow(dead_code, unreachable_pub, reason = "each test target uses some")]
 
+#[cfg(feature = "udp")]
+pub mod end;
 pub mod memory;
 pub mod network;
 pub mod packets;

@@ -1,0 +1,157 @@
+//! Adapters with sockets on the loop-back interface, each with a connected endpoint.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::backend::Backend as _;
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::{Event, ThreadWait};
+use dat_core::flags::{ConnectFlags, EvdFlags, MemoryPrivileges, PspFlags, QualityOfService};
+use dat_core::id::{EpId, EvdId};
+use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use dat_core::sync::HostLock;
+use dat_storage::{Limits, OwnedIa};
+
+pub const QUALIFIER: u64 = 20_184;
+pub const DEPTH: i32 = 100;
+/// Length of the memory of an end; an operation takes a slot of `SLOT` bytes.
+pub const LENGTH: usize = SLOT * DEPTH as usize;
+pub const SLOT: usize = 10_000;
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One end of a connection.
+pub struct End {
+    pub ia: OwnedIa<RoceBackend, HostLock>,
+    pub address: IaAddress,
+    pub driver: RoceDriver,
+    pub evd: EvdId,
+    pub ep: EpId,
+    pub bytes: &'static [AtomicU8],
+    pub memory: LmrCreated,
+}
+
+impl End {
+    /// Opens an adapter at an address of the loop-back interface that no other test uses.
+    pub fn open(number: u8, polled: bool) -> Self {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let ip = Ipv4Addr::new(127, 48 + number, high, low);
+        let mut options = RoceOptions::random().expect("random bytes");
+        options.connections = 64;
+        options.keys = 256;
+        options.polled = polled;
+        let address = SocketAddr::new(ip.into(), 0);
+        let backend = RoceBackend::open(address, options).expect("an adapter");
+        let (address, driver) = (backend.ia_attributes().ia_address, backend.driver());
+        let Ok(ia) = OwnedIa::open(backend, &Limits::default(), 16) else {
+            panic!("no interface adapter");
+        };
+        let pz = ia.pz_create().expect("a zone");
+        let kinds = EvdFlags::DEFAULT & !EvdFlags::ASYNC;
+        let evd = ia.evd_create(4 * DEPTH, None, kinds).expect("a queue");
+        let attributes = EpAttributes {
+            max_request_dtos: DEPTH,
+            max_recv_dtos: DEPTH,
+            max_rdma_read_in: 4,
+            max_rdma_read_out: 4,
+            ..EpAttributes::DEFAULT
+        };
+        let ep = ia
+            .ep_create(Some(pz), Some(evd), Some(evd), Some(evd), Some(&attributes))
+            .expect("an endpoint");
+        let bytes: Vec<AtomicU8> = (0..LENGTH).map(|_| AtomicU8::new(number)).collect();
+        let bytes: &'static [AtomicU8] = bytes.leak();
+        let memory = ia
+            .lmr_create(&LmrRequest {
+                memory: LmrMemory::Virtual(Region::from_static(bytes)),
+                pz,
+                privileges: MemoryPrivileges::ALL,
+            })
+            .expect("a region");
+        Self {
+            ia,
+            address,
+            driver,
+            evd,
+            ep,
+            bytes,
+            memory,
+        }
+    }
+
+    pub fn local(&self, slot: usize, length: usize) -> [LmrTriplet; 1] {
+        [LmrTriplet {
+            context: self.memory.lmr_context,
+            address: self.memory.registered_address + (slot * SLOT) as u64,
+            length: length as u64,
+        }]
+    }
+
+    pub fn remote(&self, slot: usize, length: usize) -> RmrTriplet {
+        RmrTriplet {
+            context: self.memory.rmr_context,
+            address: self.memory.registered_address + (slot * SLOT) as u64,
+            length: length as u64,
+        }
+    }
+
+    /// Takes an event, if there is one, and lets the timers run.
+    pub fn look(&self) -> Option<Event> {
+        self.ia.progress(ThreadWait::clock());
+        self.ia.evd_dequeue(self.evd).ok()
+    }
+
+    pub fn fill(&self, value: u8) {
+        self.bytes
+            .iter()
+            .for_each(|byte| byte.store(value, Ordering::Relaxed));
+    }
+
+    pub fn holds(&self, slots: usize, length: usize, value: u8) -> bool {
+        let slots = self.bytes.chunks(SLOT).take(slots);
+        let mut bytes = slots.flat_map(|slot| slot.iter().take(length));
+        bytes.all(|byte| byte.load(Ordering::Relaxed) == value)
+    }
+}
+
+/// Polls both ends until `done` returns true for as many events as are wanted.
+pub fn poll_both(ends: [&End; 2], wanted: usize, mut done: impl FnMut(usize, Event) -> bool) {
+    let end = Instant::now() + PATIENCE;
+    let mut count = 0;
+    while count < wanted {
+        assert!(Instant::now() < end, "{count} of {wanted} events");
+        for (number, one) in ends.into_iter().enumerate() {
+            if let Some(event) = one.look() {
+                count += usize::from(done(number, event));
+            }
+        }
+    }
+}
+
+pub fn connect(left: &End, right: &End) {
+    let point = right
+        .ia
+        .psp_create(QUALIFIER, right.evd, PspFlags::Consumer);
+    point.expect("a service point");
+    let param = ConnectParam {
+        address: right.address,
+        qualifier: QUALIFIER,
+        timeout: 20_000_000,
+        private_data: b"polled",
+        quality: QualityOfService::BEST_EFFORT,
+        flags: ConnectFlags::empty(),
+    };
+    let connected = left.ia.ep_connect(left.ep, &param, ThreadWait::clock());
+    connected.expect("an attempt");
+    poll_both([left, right], 2, |_, event| match event {
+        Event::ConnectionRequest { cr, .. } => {
+            let accepted = right.ia.cr_accept(cr, Some(right.ep), &[]);
+            accepted.expect("an acceptance");
+            false
+        }
+        Event::Connection { .. } => true,
+        other => panic!("{other:?}"),
+    });
+}
