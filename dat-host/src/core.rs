@@ -7,7 +7,9 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
-use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY, ThreadWait};
+use dat_core::event::{
+    AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY, ThreadWait, Wait,
+};
 use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
 use dat_core::id::{CnoId, EpId, EvdId, SrqId};
 use dat_core::time::Instant;
@@ -179,6 +181,11 @@ impl Core {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Returns the device's own sleeper for a thread that drives the adapter, if it has one.
+    pub(crate) fn device_wait(&self) -> Option<Box<dyn Wait + Send>> {
+        self.device.wait()
     }
 
     /// Returns the time of the adapter, in microseconds since the process first asked.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dat_core::event::Wait;
 use dat_core::time::Instant;
 
 use crate::bell::Bell;
@@ -27,6 +28,14 @@ pub trait Device: Send + Sync + 'static {
     /// Otherwise the adapter polls once in a millisecond, except in the device's own sleeper.
     fn rings(&self) -> bool {
         true
+    }
+
+    /// Returns a sleeper in which the thread of the adapter waits for events of the device.
+    ///
+    /// Called by that thread, once. The device then need not ring for them. Without a sleeper, the
+    /// thread sleeps until the bell rings.
+    fn wait(&self) -> Option<Box<dyn Wait + Send>> {
+        None
     }
 
     /// Returns true if `act` must be called after a post.

@@ -77,6 +77,13 @@ impl Drop for Closing {
 }
 
 fn run(core: &Core) {
+    if let Some(mut wait) = core.device_wait() {
+        let mut sleeper = Sleeper::new(&mut *wait);
+        while !core.is_closed() {
+            sleeper.look(core, &|| core.is_closed());
+        }
+        return;
+    }
     let waker = thread_waker();
     loop {
         core.enlist(&waker);
@@ -172,30 +179,9 @@ impl Driver {
     /// ```
     pub fn block_on<F: Future>(self, wait: &mut dyn Wait, future: F) -> F::Output {
         let core = &self.0.0;
-        wait.begin();
-        let rung = Flag::set(wait.waker());
-        let ring = Waker::from(Arc::clone(&rung));
-        let mut is_due = false;
-        core.run(wait.waker(), future, |is_woken| {
-            let is_rung = rung.take();
-            if is_rung {
-                // Ringing took the waker out.
-                core.enlist(&ring);
-            }
-            let pass = match is_rung || is_due {
-                true => core.pass_once(),
-                false => core.pass_after_sleep(),
-            };
-            is_due = false;
-            if let Pass::Idle(next) = pass
-                && !is_woken()
-                && !rung.is_set()
-            {
-                // After an interrupted sleep the thread looks again.
-                let _reason = wait.wait(next);
-                is_due = next.is_some();
-            }
-        })
+        let woken = wait.waker();
+        let mut sleeper = Sleeper::new(wait);
+        core.run(woken, future, |is_woken| sleeper.look(core, is_woken))
     }
 
     /// As [`block_on`](Self::block_on), without sleeping.
@@ -236,6 +222,51 @@ impl Future for Driver {
         }
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// A driver on the current thread, which sleeps in the device's own sleeper.
+struct Sleeper<'a> {
+    wait: &'a mut dyn Wait,
+    /// Set by the bell.
+    rung: Arc<Flag>,
+    ring: Waker,
+    /// Set if the last sleep had a deadline.
+    is_due: bool,
+}
+
+impl<'a> Sleeper<'a> {
+    fn new(wait: &'a mut dyn Wait) -> Self {
+        wait.begin();
+        let rung = Flag::set(wait.waker());
+        Self {
+            wait,
+            ring: Waker::from(Arc::clone(&rung)),
+            rung,
+            is_due: false,
+        }
+    }
+
+    /// Looks for events once; if there are none, sleeps unless `is_woken` returns true.
+    fn look(&mut self, core: &Core, is_woken: &dyn Fn() -> bool) {
+        let is_rung = self.rung.take();
+        if is_rung {
+            // Ringing took the waker out.
+            core.enlist(&self.ring);
+        }
+        let pass = match is_rung || self.is_due {
+            true => core.pass_once(),
+            false => core.pass_after_sleep(),
+        };
+        self.is_due = false;
+        if let Pass::Idle(next) = pass
+            && !is_woken()
+            && !self.rung.is_set()
+        {
+            // After an interrupted sleep the thread looks again.
+            let _reason = self.wait.wait(next);
+            self.is_due = next.is_some();
+        }
     }
 }
 

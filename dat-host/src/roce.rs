@@ -1,7 +1,13 @@
 //! RoCEv2 in software, at an address of this host.
 
-use backend_roce::{RoceBackend, RoceOptions, parse_address};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use backend_roce::{RoceBackend, RoceDriver, RoceOptions, parse_address};
+use dat_core::event::Wait;
+
+use crate::bell::Bell;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ringing::Ringing;
 
@@ -9,12 +15,31 @@ use crate::ringing::Ringing;
 const FORM: &str =
     "`roce://IP` or `roce://INTERFACE`, with `?udp=PORT&keep-alive=SECONDS` or a part of it";
 
+/// The wake-ups of an adapter.
+pub(crate) struct RoceDevice {
+    driver: RoceDriver,
+    ringing: Ringing,
+    /// Set if a thread sleeps on the sockets, which then needs no ring.
+    sleeps: Arc<AtomicBool>,
+}
+
+impl Device for RoceDevice {
+    fn attach(&self, bell: &Bell) {
+        self.ringing.attach(bell);
+    }
+
+    fn wait(&self) -> Option<Box<dyn Wait + Send>> {
+        self.sleeps.store(true, Ordering::Relaxed);
+        Some(Box::new(self.driver.wait()))
+    }
+}
+
 /// Opens an adapter at an address of this host.
 ///
 /// # Errors
 /// - [`Error::Malformed`]: `name` has another form than an address.
 /// - [`Error::System`]: the host has no such address or interface, or the UDP port is taken.
-pub(crate) fn open(name: &str) -> Result<(RoceBackend, Ringing)> {
+pub(crate) fn open(name: &str) -> Result<(RoceBackend, RoceDevice)> {
     let address = parse_address(name).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidInput => Error::Malformed(FORM),
         _ => Error::System(error),
@@ -24,7 +49,18 @@ pub(crate) fn open(name: &str) -> Result<(RoceBackend, Ringing)> {
     options.not_ready_retries = 7;
     options.keep_alive = address.keep_alive;
     let backend = RoceBackend::open(address.socket, options).map_err(Error::System)?;
-    let device = Ringing::default();
-    backend.on_event(device.ring());
+    let ringing = Ringing::default();
+    let sleeps = Arc::<AtomicBool>::default();
+    let (ring, sleeping) = (ringing.ring(), Arc::clone(&sleeps));
+    backend.on_event(move || {
+        if !sleeping.load(Ordering::Relaxed) {
+            ring();
+        }
+    });
+    let device = RoceDevice {
+        driver: backend.driver(),
+        ringing,
+        sleeps,
+    };
     Ok((backend, device))
 }
