@@ -240,10 +240,7 @@ impl Core {
         if activity.acted || completed || progressed || dispatched {
             return Pass::Active;
         }
-        Pass::Idle(match (self.interface.next_deadline(), activity.next) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        })
+        Pass::Idle(first(self.interface.next_deadline(), activity.next))
     }
 
     /// As `pass`, after a sleep in the device's own sleeper that neither the bell nor a deadline
@@ -617,6 +614,14 @@ impl Drop for Turn<'_> {
     /// Ends the turn if a waker panicked.
     fn drop(&mut self) {
         self.0.store(IDLE, Ordering::SeqCst);
+    }
+}
+
+/// Returns the earlier one of two times, if there are any.
+pub(crate) fn first(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 
