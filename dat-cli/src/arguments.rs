@@ -146,8 +146,8 @@ pub(crate) struct CopyArguments {
 #[command(next_help_heading = "RDMA devices")]
 pub(crate) struct DeviceArguments {
     /// Use this device: roce (RDMA over UDP, without a device) or roce://IP, an RDMA device of this
-    /// host (see `dat devices`), or model-mlx5, a simulated device in this process; without
-    /// --connect, both ends use it
+    /// host by its name or as verbs://NAME (see `dat devices`), or model-mlx5, a simulated device
+    /// in this process; without --connect, both ends use it
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Connect to `dat serve` in another process or on another host
@@ -262,8 +262,8 @@ pub(crate) struct ServeArguments {
     /// Listen on this port, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, value_parser = up_to::<u16, 65535>, allow_negative_numbers = true)]
     pub(crate) port: u16,
-    /// Use this device: roce, roce://IP or an RDMA device (see `dat devices`) [default: an RDMA
-    /// device that is up, if this build and host have one, else roce]
+    /// Use this device: roce, roce://IP, or an RDMA device by its name or as verbs://NAME (see `dat
+    /// devices`) [default: an RDMA device that is up, if this build and host have one, else roce]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Store received files in this directory; without it, copies are refused

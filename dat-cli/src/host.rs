@@ -12,7 +12,7 @@ use dat_core::flags::{
 };
 use dat_core::id::{EpId, EvdId, LmrId, PzId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use dat_core::sync::{SpinLock, load_bytes, store_bytes};
+use dat_core::sync::{RawLock, SpinLock, load_bytes, store_bytes};
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
 use dat_storage::{Limits, OwnedIa, Reservation};
@@ -367,14 +367,6 @@ impl Memory {
         }
     }
 
-    /// Returns a part of the memory; it is empty if out of range.
-    pub(crate) fn part(self, offset: usize, length: usize) -> Self {
-        let bytes = self.bytes.get(offset..).and_then(|rest| rest.get(..length));
-        Self {
-            bytes: bytes.unwrap_or_default(),
-        }
-    }
-
     /// Returns the length in bytes.
     pub(crate) fn length(self) -> usize {
         self.bytes.len()
@@ -393,23 +385,28 @@ impl Memory {
     /// Stores the lowest [`STAMP`] bytes of a number at `offset`, cut off at `end`.
     #[inline]
     pub(crate) fn stamp(self, offset: usize, end: usize, number: u64) {
-        let bytes = number.to_le_bytes();
-        let stamp = self.bytes.get(offset..end).unwrap_or_default();
-        // With enough room the length is a constant, and the loop is unrolled.
-        if let Some(stamp) = stamp.first_chunk::<STAMP>() {
-            for (to, byte) in stamp.iter().zip(bytes) {
-                to.store(byte, Ordering::Relaxed);
-            }
-        } else {
-            for (to, byte) in stamp.iter().zip(bytes) {
-                to.store(byte, Ordering::Relaxed);
-            }
-        }
+        stamp(self.bytes.get(offset..end).unwrap_or_default(), number);
     }
 
     /// Loads bytes from `offset` up to the end of the memory or of `into`.
     pub(crate) fn load(self, offset: usize, into: &mut [u8]) {
         load_bytes(self.bytes.get(offset..).unwrap_or_default(), into);
+    }
+}
+
+/// Stores the lowest [`STAMP`] bytes of a number at the start of memory, as far as they fit.
+#[inline]
+pub(crate) fn stamp(memory: &[AtomicU8], number: u64) {
+    let bytes = number.to_le_bytes();
+    // With enough room the length is a constant, and the loop is unrolled.
+    if let Some(stamp) = memory.first_chunk::<STAMP>() {
+        for (to, byte) in stamp.iter().zip(bytes) {
+            to.store(byte, Ordering::Relaxed);
+        }
+    } else {
+        for (to, byte) in memory.iter().zip(bytes) {
+            to.store(byte, Ordering::Relaxed);
+        }
     }
 }
 
@@ -460,7 +457,10 @@ impl Registered {
 }
 
 /// Takes the next event of a dispatcher, if one is queued.
-pub(crate) fn dequeue<B: HostBackend>(ia: &Adapter<B>, evd: EvdId) -> Result<Option<Event>> {
+pub(crate) fn dequeue<B: HostBackend, L: RawLock>(
+    ia: &Ia<'_, B, L>,
+    evd: EvdId,
+) -> Result<Option<Event>> {
     match ia.evd_dequeue(evd) {
         Ok(event) => Ok(Some(event)),
         Err(error) => nothing(error),

@@ -1,7 +1,8 @@
 //! The program `dat`: a tour of the interface, file copies and measurements.
 //!
-//! A host program: it uses `std` and the heap, and no `unsafe`. The library serves the program, the
-//! generators of shell completions and man pages ([`command`]), and tests.
+//! A host program: it uses `std` and the heap. One `unsafe` call reaches the core for measurements
+//! (`remote/host_adapter.rs`). The library serves the program, the generators of shell completions
+//! and man pages ([`command`]), and tests.
 
 mod arguments;
 mod copy;

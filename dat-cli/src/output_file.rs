@@ -234,7 +234,7 @@ impl Part {
     /// Moves the file to its path durably.
     ///
     /// `sync` writes the file to the disk before the move and its directory after it. Without
-    /// `replace` the path must still be free.
+    /// `replace` the path must still be free. `moved` is called when the file is at its path.
     ///
     /// # Errors
     /// - `AlreadyExists`: another file has taken the path; it is untouched.
@@ -244,6 +244,7 @@ impl Part {
         self,
         replace: bool,
         sync: &dyn Fn(&File) -> io::Result<()>,
+        moved: impl FnOnce(),
     ) -> io::Result<()> {
         let Self { target, file } = self;
         if let Some(replaced) = target.replaced.as_ref().filter(|_| replace) {
@@ -256,6 +257,7 @@ impl Part {
             file.persist_noclobber(&target.path)
         }
         .map_err(|refused| refused.error)?;
+        moved();
         // Other systems cannot open directories and need no sync of them.
         #[cfg(unix)]
         sync(&File::open(&target.directory)?)?;
@@ -327,15 +329,20 @@ mod tests {
             };
             let content = || fs::read_to_string(&path).ok();
             let before = replace.then(|| "old".to_owned());
-            let refused = begin().store(replace, &|_| Err(io::ErrorKind::StorageFull.into()));
+            let refused =
+                begin().store(replace, &|_| Err(io::ErrorKind::StorageFull.into()), || {});
             assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::StorageFull);
             assert_eq!(content(), before);
             let synced = RefCell::new(Vec::new());
-            let stored = begin().store(replace, &|file| {
-                let about = file.metadata()?;
-                synced.borrow_mut().push((about.is_dir(), content()));
-                Ok(())
-            });
+            let stored = begin().store(
+                replace,
+                &|file| {
+                    let about = file.metadata()?;
+                    synced.borrow_mut().push((about.is_dir(), content()));
+                    Ok(())
+                },
+                || {},
+            );
             stored.unwrap();
             let mut expected = vec![(false, before)];
             if cfg!(unix) {
@@ -355,7 +362,9 @@ mod tests {
             let mut part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
             part.write(b"ours").unwrap();
             fs::write(&path, "theirs").unwrap();
-            let outcome = part.store(replace, &File::sync_all);
+            let mut is_moved = false;
+            let outcome = part.store(replace, &File::sync_all, || is_moved = true);
+            assert_eq!(is_moved, outcome.is_ok());
             let content = fs::read_to_string(&path).unwrap();
             if replace {
                 outcome.unwrap();

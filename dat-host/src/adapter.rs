@@ -124,6 +124,14 @@ impl Adapter {
     /// objects that this crate made, make only calls that query. In particular, name no region or
     /// buffer of it in a post, a bind or another registration, and take no events of its
     /// dispatchers.
+    ///
+    /// Two exceptions let a program post and take completions without the cost of futures:
+    /// - Post requests at an endpoint that was made with [`Events`](crate::Events), and receives if
+    ///   it has the events of these, too. Cookies are below 2^32: they name no operation of this
+    ///   crate. Segments are of a [`ZoneWindow`](crate::ZoneWindow), or of a region that this crate
+    ///   did not make.
+    /// - Take events of [`Events::id`](crate::Events::id). An operation of this crate whose event
+    ///   is taken so ends with its endpoint.
     #[expect(unsafe_code)]
     // UNSAFETY: regions of this crate lend slices, which the core's safe posts do not know of.
     pub unsafe fn ia<B: Backend + 'static>(&self) -> Option<&Ia<'static, B, HostLock>> {

@@ -38,6 +38,13 @@ impl Bell {
         }
     }
 
+    /// Removes a sleeper that was added.
+    pub(crate) fn remove(&self, waker: &Waker) {
+        let mut wakers = self.0.lock();
+        wakers.retain(|known| !known.will_wake(waker));
+        self.0.count.store(wakers.len(), Ordering::SeqCst);
+    }
+
     /// Returns a waker that rings the bell.
     pub(crate) fn waker(&self) -> Waker {
         Waker::from(Arc::clone(&self.0))

@@ -254,6 +254,11 @@ impl Core {
         }
     }
 
+    /// Removes a sleeper that does not sleep again.
+    pub(crate) fn forget(&self, waker: &Waker) {
+        self.bell.remove(waker);
+    }
+
     /// Looks for events of the device once and runs their effects.
     pub(crate) fn pass_once(&self) -> Pass {
         let now = Self::now();
@@ -267,10 +272,7 @@ impl Core {
         if activity.acted || completed || progressed || dispatched {
             return Pass::Active;
         }
-        Pass::Idle(match (self.interface.next_deadline(), activity.next) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        })
+        Pass::Idle(first(self.interface.next_deadline(), activity.next))
     }
 
     /// As `pass_once`, after a sleep in the device's own sleeper that neither the bell nor a deadline
@@ -654,6 +656,14 @@ impl Drop for Turn<'_> {
     /// Ends the turn if a waker panicked.
     fn drop(&mut self) {
         self.0.store(IDLE, Ordering::SeqCst);
+    }
+}
+
+/// Returns the earlier one of two times, if there are any.
+pub(crate) fn first(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use dat_core::event::Wait;
+use dat_core::time::Instant;
 
-use crate::core::{Core, Pass, Scope};
+use crate::core::{Core, Pass, Scope, first};
 use crate::error::{Error, Result};
 use crate::wait::thread_waker;
 
@@ -21,26 +23,70 @@ const LOOKS: usize = 64;
 
 impl Core {
     /// Polls `future` on this thread when it is woken, until it is ready; calls `look` in between,
-    /// which drives and may sleep unless its argument returns true.
-    fn run<F: Future>(
+    /// which drives, may sleep unless its argument returns true, and returns false to give up.
+    fn run<F: Future + Unpin>(
         &self,
         sleeper: Waker,
-        future: F,
-        mut look: impl FnMut(&dyn Fn() -> bool),
-    ) -> F::Output {
+        future: &mut F,
+        mut look: impl FnMut(&dyn Fn() -> bool) -> bool,
+    ) -> Option<F::Output> {
         self.thread.get_or_init(|| thread::current().id());
         let woken = Flag::set(sleeper);
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
-        let mut future = pin!(future);
+        let mut goes_on = true;
         loop {
             if woken.take()
-                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+                && let Poll::Ready(output) = Pin::new(&mut *future).poll(&mut context)
             {
-                return output;
+                return Some(output);
             }
-            look(&|| woken.is_set());
+            if !goes_on {
+                return None;
+            }
+            goes_on = look(&|| woken.is_set());
         }
+    }
+
+    /// Drives until `future` is ready or the deadline has passed, and sleeps in `wait`.
+    fn sleep_until<F: Future + Unpin>(
+        &self,
+        wait: &mut dyn Wait,
+        future: &mut F,
+        deadline: Option<Instant>,
+    ) -> Option<F::Output> {
+        let woken = wait.waker();
+        let mut sleeper = Sleeper::new(wait, deadline);
+        let output = self.run(woken, future, |is_woken| {
+            sleeper.look(self, is_woken);
+            !is_past(deadline)
+        });
+        self.forget(&sleeper.ring);
+        output
+    }
+
+    /// As `sleep_until`, without sleeping; calls `idle` after each look that finds nothing.
+    fn poll_until<F: Future + Unpin>(
+        &self,
+        future: &mut F,
+        deadline: Option<Instant>,
+        mut idle: impl FnMut(),
+    ) -> Option<F::Output> {
+        // The first look is a whole pass, also for a deadline that has passed.
+        let mut looks = LOOKS;
+        self.run(Waker::noop().clone(), future, |_| {
+            looks += 1;
+            // Connection events need the whole pass; completions, which are frequent, do not.
+            if looks > LOOKS {
+                looks = 1;
+                self.pass_once();
+                return !is_past(deadline);
+            }
+            if !self.dispatch(Scope::Completions) {
+                idle();
+            }
+            true
+        })
     }
 
     /// Returns true if no thread drives the adapter, or the current one does.
@@ -50,6 +96,17 @@ impl Core {
             None => true,
         }
     }
+}
+
+fn is_past(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= Core::now())
+}
+
+/// Returns the time after a timeout; `None` if it is too far away to matter.
+fn deadline_after(timeout: Duration) -> Option<Instant> {
+    let micros = u64::try_from(timeout.as_micros()).ok()?;
+    let deadline = Core::now().as_micros().checked_add(micros)?;
+    Some(Instant::from_micros(deadline))
 }
 
 /// Starts the thread of an adapter, which ends when the adapter is closed.
@@ -78,7 +135,7 @@ impl Drop for Closing {
 
 fn run(core: &Core) {
     if let Some(mut wait) = core.device_wait() {
-        let mut sleeper = Sleeper::new(&mut *wait);
+        let mut sleeper = Sleeper::new(&mut *wait, None);
         while !core.is_closed() {
             sleeper.look(core, &|| core.is_closed());
         }
@@ -178,28 +235,68 @@ impl Driver {
     /// # }
     /// ```
     pub fn block_on<F: Future>(self, wait: &mut dyn Wait, future: F) -> F::Output {
-        let core = &self.0.0;
-        let woken = wait.waker();
-        let mut sleeper = Sleeper::new(wait);
-        core.run(woken, future, |is_woken| sleeper.look(core, is_woken))
+        match self.0.0.sleep_until(wait, &mut pin!(future), None) {
+            Some(output) => output,
+            None => unreachable!("there is no deadline"),
+        }
+    }
+
+    /// As [`block_on`](Self::block_on), for at most `timeout`; the adapter stays open.
+    ///
+    /// For a program whose only thread drives the adapter while it waits. In between nobody does.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use dat_core::event::ThreadWait;
+    /// use dat_host::{Options, Result};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let (adapter, mut driver) = Options::new().open_driven("mock://once")?;
+    /// let mut wait = ThreadWait::until_woken();
+    /// let listener = adapter.zone()?.listen(7174)?;
+    /// let request = driver.block_on_timeout(&mut wait, listener.next(), Duration::ZERO);
+    /// assert!(request.is_err(), "there is none");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The future, if it is not ready in time.
+    pub fn block_on_timeout<F: Future + Unpin>(
+        &mut self,
+        wait: &mut dyn Wait,
+        mut future: F,
+        timeout: Duration,
+    ) -> std::result::Result<F::Output, F> {
+        let deadline = deadline_after(timeout);
+        let output = self.0.0.sleep_until(wait, &mut future, deadline);
+        output.ok_or(future)
     }
 
     /// As [`block_on`](Self::block_on), without sleeping.
     ///
     /// `idle` runs after each look that finds nothing; it may yield the processor.
-    pub fn poll_until<F: Future>(self, future: F, mut idle: impl FnMut()) -> F::Output {
-        let core = &self.0.0;
-        let mut looks = 0;
-        core.run(Waker::noop().clone(), future, |_| {
-            looks += 1;
-            // Connection events need the whole pass; completions, which are frequent, do not.
-            if looks == LOOKS {
-                looks = 0;
-                core.pass_once();
-            } else if !core.dispatch(Scope::Completions) {
-                idle();
-            }
-        })
+    pub fn poll_until<F: Future>(self, future: F, idle: impl FnMut()) -> F::Output {
+        match self.0.0.poll_until(&mut pin!(future), None, idle) {
+            Some(output) => output,
+            None => unreachable!("there is no deadline"),
+        }
+    }
+
+    /// As [`poll_until`](Self::poll_until), for at most `timeout`; the adapter stays open.
+    ///
+    /// # Errors
+    /// The future, if it is not ready in time.
+    pub fn poll_timeout<F: Future + Unpin>(
+        &mut self,
+        mut future: F,
+        timeout: Duration,
+        idle: impl FnMut(),
+    ) -> std::result::Result<F::Output, F> {
+        let deadline = deadline_after(timeout);
+        let output = self.0.0.poll_until(&mut future, deadline, idle);
+        output.ok_or(future)
     }
 }
 
@@ -231,18 +328,21 @@ struct Sleeper<'a> {
     /// Set by the bell.
     rung: Arc<Flag>,
     ring: Waker,
-    /// Set if the last sleep had a deadline.
+    /// End of the longest sleep.
+    deadline: Option<Instant>,
+    /// Set if the adapter asked for the end of the last sleep.
     is_due: bool,
 }
 
 impl<'a> Sleeper<'a> {
-    fn new(wait: &'a mut dyn Wait) -> Self {
+    fn new(wait: &'a mut dyn Wait, deadline: Option<Instant>) -> Self {
         wait.begin();
         let rung = Flag::set(wait.waker());
         Self {
             wait,
             ring: Waker::from(Arc::clone(&rung)),
             rung,
+            deadline,
             is_due: false,
         }
     }
@@ -264,7 +364,7 @@ impl<'a> Sleeper<'a> {
             && !self.rung.is_set()
         {
             // After an interrupted sleep the thread looks again.
-            let _reason = self.wait.wait(next);
+            let _reason = self.wait.wait(first(next, self.deadline));
             self.is_due = next.is_some();
         }
     }

@@ -2,13 +2,13 @@
 
 mod common;
 
+use std::pin::Pin;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backend_mock::{Fabric, NodeOptions};
 use common::SOON;
 use dat_core::event::{ConnectionEventKind, ThreadWait};
-use dat_core::time::Instant;
 use dat_host::{
     Activity, Adapter, Bell, Device, Driver, Endpoint, Error, Network, Options, Receive, Result,
     Ringing, Zone,
@@ -115,6 +115,58 @@ fn tasks_of_other_threads_run_on_the_thread_that_drives() {
     });
 }
 
+/// Waits with `wait_for`, one wait after the other; in between the adapter stays open.
+fn connect_in_turns<W>(mut wait_for: W)
+where
+    W: FnMut(&mut Driver, &mut (dyn Future<Output = bool> + Unpin), Duration) -> Option<bool>,
+{
+    let (near, mut driver, far) = open();
+    let mut timeouts = 0;
+    let mut waits = |mut future: Pin<Box<dyn Future<Output = bool> + '_>>, timeout| {
+        let output = wait_for(&mut driver, &mut future, timeout);
+        timeouts += u32::from(output.is_none());
+        output
+    };
+    let listener = near.listen(5).unwrap();
+    let begin = Instant::now();
+    let never = Duration::from_millis(20);
+    let arrives = async { listener.next().await.is_ok() };
+    assert_eq!(waits(Box::pin(arrives), never), None);
+    assert!(begin.elapsed() >= never);
+    let client = far.connect("near:5").start();
+    let mut endpoint = None;
+    let accepts = async {
+        let request = listener.next().await.unwrap();
+        endpoint = Some(request.accept().await.unwrap());
+        true
+    };
+    assert_eq!(waits(Box::pin(accepts), SOON), Some(true));
+    let (endpoint, client) = (endpoint.unwrap(), client.wait().unwrap());
+    let receive = endpoint.recv(near.buffer(8).unwrap());
+    client.send(far.copy(b"message").unwrap()).wait().unwrap();
+    // One look is enough for a message that has come.
+    let arrives = receive.map(|received| received.is_ok());
+    assert_eq!(waits(Box::pin(arrives), Duration::ZERO), Some(true));
+    assert_eq!(timeouts, 1);
+    drop(driver);
+    assert!(near.region(vec![0; 8]).is_err(), "the adapter is closed");
+}
+
+#[test]
+fn a_driver_sleeps_for_a_time() {
+    let mut wait = ThreadWait::until_woken();
+    connect_in_turns(|driver, future, timeout| {
+        driver.block_on_timeout(&mut wait, future, timeout).ok()
+    });
+}
+
+#[test]
+fn a_driver_polls_for_a_time() {
+    connect_in_turns(|driver, future, timeout| {
+        driver.poll_timeout(future, timeout, thread::yield_now).ok()
+    });
+}
+
 /// Time that passes wakes no future, and ends no sleep for good.
 #[test]
 fn a_driver_that_sleeps_is_woken_by_other_threads() {
@@ -172,7 +224,7 @@ impl Device for Silent {
         self.1.attach(bell);
     }
 
-    fn act(&self, now: Instant) -> Activity {
+    fn act(&self, now: dat_core::time::Instant) -> Activity {
         Activity {
             acted: self.0.run_until(now) != 0,
             next: None,

@@ -4,10 +4,12 @@ mod common;
 
 use std::time::{Duration, Instant};
 
+use backend_mock::MockBackend;
 use common::{Pair, SOON};
 use dat_core::ErrorKind;
 use dat_core::event::Event;
-use dat_core::flags::DtoStatus;
+use dat_core::flags::{CompletionFlags, DtoStatus, LmrFields};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_host::{Access, Endpoint, Error, Events, Zone};
 
 /// Connects an endpoint with events to one without.
@@ -237,4 +239,52 @@ fn thread_next(events: &Events, act: impl FnOnce()) -> (u64, DtoStatus, u64) {
         act();
         waiting.join().unwrap()
     })
+}
+
+/// Posts of the program by itself end no operation, whatever their cookies, if these are small.
+#[test]
+#[expect(unsafe_code, reason = "the posts keep to the rules")]
+fn posts_in_the_core_end_no_operation() {
+    let pair = Pair::new();
+    let (near, far, near_adapter) = (&pair.near, &pair.far, &pair.near_adapter);
+    let events = near.events().unwrap();
+    let (client, server) = connect(near, far, &events);
+    let from = near.window(vec![7; 8], Access::READ).unwrap();
+    let to = far.window(vec![0; 8], Access::WRITE).unwrap();
+    // SAFETY: the endpoint has `events`, the segment is of a window, and the cookie is small.
+    let core = unsafe { near_adapter.ia::<MockBackend>() }.unwrap();
+    let region = core.lmr_query(from.id(), LmrFields::all()).unwrap();
+    let segment = LmrTriplet {
+        context: region.lmr_context,
+        address: from.remote().address(),
+        length: 8,
+    };
+    let remote = RmrTriplet {
+        context: to.remote().context(),
+        address: to.remote().address(),
+        length: 8,
+    };
+    // In flight until the server receives; it is the first of the adapter's operations.
+    let message = client.send(near.copy(b"message").unwrap());
+    let index = message.cookie().unwrap() & u64::from(u32::MAX);
+    for cookie in [index, u64::from(u32::MAX)] {
+        let none = CompletionFlags::empty();
+        let (ep, segments) = (client.id(), [segment]);
+        core.post_rdma_write(ep, &segments, cookie, &remote, none)
+            .unwrap();
+    }
+    assert_eq!(near_adapter.in_flight(), 1);
+    let receive = server.recv(far.buffer(8).unwrap());
+    let sent = completion(take(&events));
+    assert_eq!(Some(sent.0), message.cookie());
+    assert_eq!(&message.wait().unwrap()[..], b"message");
+    let message = client.send(near.copy(b"another").unwrap());
+    assert_eq!(near_adapter.in_flight(), 1);
+    assert_eq!(completion(take(&events)), (index, DtoStatus::Success, 8));
+    let last = completion(take(&events));
+    assert_eq!(last, (u64::from(u32::MAX), DtoStatus::Success, 8));
+    assert_eq!(near_adapter.in_flight(), 1, "the second message");
+    receive.wait().unwrap();
+    assert_eq!(to.into_inner(), [7; 8]);
+    drop(message);
 }

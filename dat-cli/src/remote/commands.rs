@@ -6,22 +6,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dat_core::attributes::IaAddress;
 use serde::Serialize;
 
 use super::both;
-use super::client::ServerAddress;
+use super::connection::ServerAddress;
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
-use super::host_adapter::{self, Drive};
+use super::host_adapter::{Drive, Driven, Waiting};
 use super::load::RemoteLoad;
-use super::open_adapter::{OpenAdapter, Waiting};
 use super::protocol::{MOST_DEPTH, Refusal, Work, is_plain_name};
 use super::server::{Notice, Server, Terms};
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
-use super::transport::{Carrier, Transport, first_address, no_device, own_address, resolve};
+use super::transport::{Transport, first_address, no_device, own_address, resolve};
 use crate::arguments::{
     CopyArguments, DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName,
     WaitingArguments,
@@ -29,13 +28,11 @@ use crate::arguments::{
 use crate::copy::target::{Target, irregular};
 use crate::copy::{fill, fitted, geometry, per_second, progress_bar, rate, smaller};
 use crate::failure::{Failure, Result};
-use crate::host::{self, Memory};
+use crate::host;
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
-use crate::perf::{self, Counters, Goal, Point, measure, say_counts, without_counters};
+use crate::perf::{self, Counters, measure, say_counts, without_counters};
 use crate::size::{argument, counted, size};
-
-type DeviceAdapter<T> = OpenAdapter<<T as Transport>::Backend, <T as Transport>::Wait>;
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
     match arguments.wait {
@@ -46,38 +43,23 @@ fn waiting(arguments: WaitingArguments) -> Waiting {
     }
 }
 
-fn adapter<T: Transport>(
-    device: &Carrier,
-    waiting: Waiting,
-    endpoints: usize,
-    room: usize,
-) -> Result<DeviceAdapter<T>> {
-    let (backend, wait) = T::open(device)?;
-    let counters = T::counters(&backend);
-    let mut adapter = OpenAdapter::open(backend, wait, waiting, endpoints, room)?;
-    adapter.counters = counters;
-    Ok(adapter)
-}
-
-/// Returns the reader of the counts of an adapter's device.
+/// Returns the reader of the counts of a device.
 ///
 /// # Errors
 /// - Usage: the device has none.
-fn counters<T: Transport>(adapter: &DeviceAdapter<T>, argument: &str) -> Result<Arc<Counters>> {
-    let counters = adapter.counters.clone();
+fn counters(drive: &Drive, argument: &str) -> Result<Arc<Counters>> {
+    let counters = drive.counters.clone();
     counters.ok_or_else(|| without_counters(argument))
 }
 
 /// Runs `act` as the client of the named server, or of one in this process.
 ///
-/// `open` opens the adapter of the client.
 /// The server in this process runs on the same device and stores the file in `local`.
-fn with_server<T: Transport, A, R>(
+fn with_server<T: Transport, R>(
     arguments: &DeviceArguments,
     memory: u64,
     local: Single,
-    open: impl Fn(&Carrier, Waiting) -> Result<A>,
-    act: impl FnOnce(&mut A, ServerAddress<'_>, &str) -> Result<R>,
+    act: impl FnOnce(&mut Driven, ServerAddress<'_>, &str) -> Result<R>,
 ) -> Result<R> {
     let waiting = waiting(arguments.waiting);
     if let Some(peer) = &arguments.connect {
@@ -85,22 +67,22 @@ fn with_server<T: Transport, A, R>(
         let token = token.transpose()?;
         let peer = resolve(peer)?;
         let device = T::choose(arguments.device.as_deref(), own_address(peer))?;
-        let mut adapter = open(&device, waiting)?;
+        let mut client = Drive::open::<T>(&device, waiting)?;
         let server = ServerAddress {
             address: IaAddress::from(peer),
             qualifier: peer.port().into(),
             token: token.as_ref(),
         };
-        return act(&mut adapter, server, &device.name);
+        return act(&mut client, server, &device.name);
     }
     let device = T::choose(arguments.device.as_deref(), None)?;
     let address = first_address::<T>(&device)?;
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-    let (opened, _) = Drive::open::<T>(&device, waiting)?;
+    let opened = Drive::open::<T>(&device, waiting)?;
     let of_server = opened.0.clone();
     let mut server = Server::new(opened, memory, Terms::default());
     let qualifier = server.listen(None, None)?;
-    let mut client = open(&device, waiting)?;
+    let mut client = Drive::open::<T>(&device, waiting)?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
@@ -214,19 +196,18 @@ pub(crate) fn copy<T: Transport>(
         smaller(geometry, room / 3)
     })?;
     let progress = progress_bar(length, output);
-    let (outcome, device) = with_server::<T, _, _>(
+    let (outcome, device) = with_server::<T, _>(
         &arguments.device,
         memory,
         files,
-        host_adapter::open::<T>,
-        |adapter, server, device| {
+        |client, server, device| {
             let read = |buffer: &mut [u8]| {
                 let count = fill(&mut file, buffer).map_err(unreadable)?;
                 progress.inc(count as u64);
                 Ok(count)
             };
             let check = || signals.check();
-            let outcome = send_file(adapter, server, &name, length, shape, read, &check)?;
+            let outcome = send_file(client, server, &name, length, shape, read, &check)?;
             Ok((outcome, device.to_owned()))
         },
     )?;
@@ -330,28 +311,26 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
         usize::try_from(largest).unwrap_or(usize::MAX),
         usize::from(arguments.depth),
     )?;
-    let room = 4 * usize::from(arguments.depth) + 128;
-    with_server::<T, _, _>(
+    with_server::<T, _>(
         &arguments.device,
         memory,
         Single::new(None),
-        |device, waiting| adapter::<T>(device, waiting, 2, room),
-        |adapter, server, _| {
+        |client, server, _| {
             let counters = arguments
                 .verbose
-                .then(|| counters::<T>(adapter, "--verbose"))
+                .then(|| counters(&client.1, "--verbose"))
                 .transpose()?;
             let counters = counters.as_deref();
-            let mut both = None;
             perf::run_on(
                 T::NAME,
                 arguments,
                 output,
                 counters,
-                |shape, largest, goal, clock| {
-                    let memory =
-                        *both.get_or_insert_with(|| Memory::new(2 * largest * shape.depth));
-                    measure_one::<T>(adapter, server, shape, memory, (goal, clock))
+                |shape, _, goal, clock| {
+                    let mut load = RemoteLoad::<T::Backend>::open(client, server, shape)?;
+                    let point = measure::run(&mut load, goal, clock)?;
+                    load.close();
+                    Ok(point)
                 },
             )
         },
@@ -391,19 +370,6 @@ fn perf_both<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Re
             measure::run(&mut load, goal, clock)
         },
     )
-}
-
-fn measure_one<T: Transport>(
-    adapter: &mut DeviceAdapter<T>,
-    server: ServerAddress<'_>,
-    shape: perf::Shape,
-    memory: Memory,
-    (goal, clock): (Goal, Duration),
-) -> Result<Point> {
-    let mut load = RemoteLoad::open(adapter, server, shape, memory)?;
-    let point = measure::run(&mut load, goal, clock)?;
-    load.close()?;
-    Ok(point)
 }
 
 #[derive(Serialize, Default)]
@@ -481,10 +447,10 @@ pub(crate) fn serve<T: Transport>(
         )
     })?;
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
-    let (opened, counters) = Drive::open::<T>(&device, waiting(arguments.waiting))?;
+    let opened = Drive::open::<T>(&device, waiting(arguments.waiting))?;
     let counters = arguments
         .stats
-        .then(|| counters.ok_or_else(|| without_counters("--stats")))
+        .then(|| counters(&opened.1, "--stats"))
         .transpose()?;
     let mut server = Server::new(opened, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;

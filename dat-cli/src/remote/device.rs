@@ -16,7 +16,8 @@ use crate::rsm::arguments::RsmCommand;
 
 /// Returns true if the device is RoCEv2 in software: by its name, or because there is no other.
 ///
-/// Without free descriptors, RDMA devices cannot be seen; their failure names the limit.
+/// Without free descriptors, RDMA devices cannot be seen; their failure names the limit. An RDMA
+/// device that has such a name is `verbs://NAME`.
 #[cfg(feature = "verbs")]
 fn is_roce(name: Option<&str>) -> bool {
     let without_name = || !verbs::is_there() && crate::limits::descriptors().is_none();

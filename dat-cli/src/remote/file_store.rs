@@ -46,15 +46,23 @@ impl Draft {
     /// - `Exists`: another file has taken the path meanwhile.
     /// - `CannotWrite`: the system refuses.
     pub(crate) fn store(self) -> Result<(), Refusal> {
-        let stored = self.part.store(self.replace, self.sync.as_ref());
+        let Self {
+            part,
+            replace,
+            sync,
+            mut reserved,
+        } = self;
+        // From then on the file takes room, even if its directory cannot be written to the disk.
+        let keep = || {
+            if let Some(reserved) = &mut reserved {
+                reserved.kept = true;
+            }
+        };
+        let stored = part.store(replace, sync.as_ref(), keep);
         stored.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Refusal::Exists,
             _ => Refusal::CannotWrite,
-        })?;
-        if let Some(mut reserved) = self.reserved {
-            reserved.kept = true;
-        }
-        Ok(())
+        })
     }
 }
 

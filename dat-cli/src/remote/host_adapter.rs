@@ -2,15 +2,28 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use dat_core::event::Wait;
+use dat_core::event::{Event, ThreadWait, Wait};
+use dat_core::id::EvdId;
+use dat_core::sync::HostLock;
+use dat_core::time::Instant;
+use dat_core::{ErrorKind, Ia};
 use dat_host::{Adapter, Device, Driver, Error, Options, Ringing};
 
-use super::open_adapter::Waiting;
 use super::transport::{Carrier, Transport};
 use crate::failure::{Failure, Result};
 use crate::host::{self, HostBackend};
 use crate::perf::Counters;
+
+/// The way to wait for events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// The thread sleeps.
+    Block,
+    /// The thread polls, and yields after `looks` empty polls.
+    Poll { looks: u32 },
+}
 
 /// A backend whose adapters threads share.
 pub(crate) trait SharedBackend:
@@ -33,84 +46,32 @@ impl<B> SharedBackend for B where
 {
 }
 
-/// Opens a device; a thread of the adapter sleeps or polls for its events.
-///
-/// # Errors
-/// - Operation: the device cannot be opened, or no thread can be started.
-pub(crate) fn open<T: Transport>(device: &Carrier, waiting: Waiting) -> Result<Adapter> {
-    // The thread is woken by the ring.
-    let (backend, _) = T::open(device)?;
-    let ringing = Ringing::default();
-    T::ring(device, &backend, &ringing)?;
-    on(backend, ringing, waiting)
-}
-
-/// Opens an adapter on a backend; a thread of its own sleeps or polls for its events.
-///
-/// # Errors
-/// - Operation: the adapter cannot be opened, or no thread can be started.
-pub(crate) fn on(
-    backend: impl SharedBackend,
-    device: impl Device,
-    waiting: Waiting,
-) -> Result<Adapter> {
-    let options = Options::new();
-    let looks = match waiting {
-        Waiting::Block => return options.open_backend(backend, device).map_err(not_opened),
-        Waiting::Poll { looks } => looks,
-    };
-    let opened = options.open_backend_driven(backend, device);
-    let (adapter, driver) = opened.map_err(not_opened)?;
-    // The thread ends when the adapter is closed.
-    thread::Builder::new()
-        .spawn(move || driver.poll_on_thread(yield_after(looks)))
-        .map_err(|error| Failure::operation("starting a thread failed", error))?;
-    Ok(adapter)
-}
-
-fn not_opened(error: Error) -> Failure {
-    match error {
-        Error::Refused(error) => host::not_opened(error),
-        error => Failure::operation("opening the adapter failed", error),
-    }
-}
-
-/// Returns a function that lets other programs run once in so many calls.
-fn yield_after(looks: u32) -> impl FnMut() {
-    let mut empty = 0_u32;
-    move || {
-        empty += 1;
-        if empty >= looks {
-            empty = 0;
-            thread::yield_now();
-        }
-    }
-}
-
 /// An adapter and its driver.
 pub(crate) type Driven = (Adapter, Drive);
+
+/// The core's adapter of a device, for measurements.
+pub(crate) type Core<B> = Ia<'static, B, HostLock>;
 
 /// The driver of an adapter, and how its thread waits.
 pub(crate) struct Drive {
     driver: Driver,
     wait: Box<dyn Wait + Send>,
     waiting: Waiting,
+    /// Reader of the counts of the device, if it has any.
+    pub(crate) counters: Option<Arc<Counters>>,
 }
 
 impl Drive {
-    /// Opens a device that the caller drives; returns a reader of its counts, too, if it has one.
+    /// Opens a device that the caller drives.
     ///
     /// # Errors
     /// - Operation: the device cannot be opened.
-    pub(crate) fn open<T: Transport>(
-        device: &Carrier,
-        waiting: Waiting,
-    ) -> Result<(Driven, Option<Arc<Counters>>)> {
+    pub(crate) fn open<T: Transport>(device: &Carrier, waiting: Waiting) -> Result<Driven> {
         let (backend, wait) = T::open(device)?;
         let counters = T::counters(&backend);
         // The thread that drives sleeps on the device itself, so nothing rings.
-        let opened = Self::on(backend, Ringing::default(), wait, waiting)?;
-        Ok((opened, counters))
+        let (adapter, drive) = Self::on(backend, Ringing::default(), wait, waiting)?;
+        Ok((adapter, Self { counters, ..drive }))
     }
 
     /// Opens an adapter on a backend; the caller drives it.
@@ -124,11 +85,15 @@ impl Drive {
         waiting: Waiting,
     ) -> Result<Driven> {
         let opened = Options::new().open_backend_driven(backend, device);
-        let (adapter, driver) = opened.map_err(not_opened)?;
+        let (adapter, driver) = opened.map_err(|error| match error {
+            Error::Refused(error) => host::not_opened(error),
+            error => Failure::operation("opening the adapter failed", error),
+        })?;
         let this = Self {
             driver,
             wait: Box::new(wait),
             waiting,
+            counters: None,
         };
         Ok((adapter, this))
     }
@@ -138,6 +103,104 @@ impl Drive {
         match self.waiting {
             Waiting::Block => self.driver.block_on(&mut *self.wait, future),
             Waiting::Poll { looks } => self.driver.poll_until(future, yield_after(looks)),
+        }
+    }
+
+    /// Drives the adapter until `future` is ready, for at most `longest`.
+    ///
+    /// # Errors
+    /// The future, if it is not ready in time.
+    pub(crate) fn wait_for<F: Future + Unpin>(
+        &mut self,
+        future: F,
+        longest: Duration,
+    ) -> std::result::Result<F::Output, F> {
+        let Self { driver, wait, .. } = self;
+        match self.waiting {
+            Waiting::Block => driver.block_on_timeout(&mut **wait, future, longest),
+            Waiting::Poll { looks } => driver.poll_timeout(future, longest, yield_after(looks)),
+        }
+    }
+
+    /// Waits in the core for an event of a dispatcher that the caller takes by itself.
+    ///
+    /// Returns `None` at the timeout or after a signal.
+    ///
+    /// # Errors
+    /// - Operation: the adapter failed.
+    pub(crate) fn next_event<B: SharedBackend>(
+        &mut self,
+        core: &Core<B>,
+        events: EvdId,
+        longest: Duration,
+    ) -> Result<Option<Event>> {
+        let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        let until = |now: Instant| Instant::from_micros(now.as_micros().saturating_add(longest));
+        let looks = match self.waiting {
+            Waiting::Poll { looks } => looks,
+            Waiting::Block => {
+                let deadline = Some(until(self.wait.now()));
+                let waited = core.evd_wait_until(events, 1, deadline, &mut *self.wait);
+                return match waited {
+                    Ok(waited) => Ok(Some(waited.event)),
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::TimeoutExpired | ErrorKind::InterruptedCall
+                        ) =>
+                    {
+                        Ok(None)
+                    }
+                    Err(error) => Err(Failure::operation("dat_evd_wait failed", error)),
+                };
+            }
+        };
+        let mut deadline = None;
+        loop {
+            for _ in 0..looks {
+                if let Some(event) = host::dequeue(core, events)? {
+                    return Ok(Some(event));
+                }
+            }
+            let now = ThreadWait::clock();
+            core.progress(now);
+            if *deadline.get_or_insert_with(|| until(now)) <= now {
+                return host::dequeue(core, events);
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Returns true if the thread polls instead of sleeping.
+    pub(crate) fn polls(&self) -> bool {
+        matches!(self.waiting, Waiting::Poll { .. })
+    }
+}
+
+/// Returns the core's adapter, for posts and dequeues that end no future.
+///
+/// # Errors
+/// - Operation: the adapter has another backend.
+#[expect(
+    unsafe_code,
+    reason = "a future for each operation would cost more than the operation"
+)]
+pub(crate) fn core<B: SharedBackend>(adapter: &Adapter) -> Result<&Core<B>> {
+    // SAFETY: the only callers are loads (`load.rs`). They post at endpoints with `Events`, with
+    // the number of a slot as the cookie and segments of `ZoneWindow`s, and take events of these
+    // `Events` only.
+    let core = unsafe { adapter.ia::<B>() };
+    core.ok_or_else(|| Failure::operation("reaching the core failed", "it has another backend"))
+}
+
+/// Returns a function that lets other programs run once in so many calls.
+fn yield_after(looks: u32) -> impl FnMut() {
+    let mut empty = 0_u32;
+    move || {
+        empty += 1;
+        if empty >= looks {
+            empty = 0;
+            thread::yield_now();
         }
     }
 }

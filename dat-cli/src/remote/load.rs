@@ -1,19 +1,25 @@
 //! Operations between this process and a server, as a load to measure.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU8;
 use std::time::Instant;
 
+use dat_core::attributes::{EpAttributes, IaAttributes};
 use dat_core::endpoint::{BatchOperation, BatchRequest};
-use dat_core::event::{DtoCompletion, DtoOperation, Event, Wait};
-use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use dat_core::event::{DtoOperation, Event};
+use dat_core::flags::{CompletionFlags, DtoStatus, LmrFields};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::sync::load_bytes;
+use dat_host::{Access, Adapter, Events, Pages, Zone, ZoneWindow};
 
-use super::client::{Arrival, Client, Plan, ServerAddress, refused};
-use super::open_adapter::{OpenAdapter, checksum, fill, part_of};
+use super::connection::{Completions, Connection, Plan, ServerAddress, TICK, refused};
+use super::data::{checksum, fill};
+use super::host_adapter::{Core, Driven, SharedBackend, core};
 use super::protocol::{Message, Refusal, Request, Work};
+use super::session::triplet;
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, HostBackend, Memory, Registered, STAMP};
+use crate::host::{self, STAMP};
 use crate::perf::Shape;
 use crate::perf::measure::Measured;
 
@@ -23,9 +29,51 @@ const UNSIGNALLED: u64 = 8;
 /// Calls of `take` between two keep-alive checks; the server cannot see RDMA operations.
 const KEEPALIVE: u64 = 16;
 
+/// Receives for messages.
+const MESSAGES: usize = 4;
+
+/// Registered memory whose segments the core posts.
+struct Registered {
+    window: ZoneWindow<Pages>,
+    context: u32,
+}
+
+impl Registered {
+    /// Registers `length` bytes, which are 0.
+    fn new<B: SharedBackend>(core: &Core<B>, zone: &Zone, length: usize) -> Result<Self> {
+        let pages = Pages::anonymous(length).during("allocating the buffers")?;
+        let window = zone.window(pages, Access::READ | Access::WRITE);
+        let window = window.map_err(dat_host::Error::from);
+        let window = window.during("dat_lmr_create")?;
+        let region = core.lmr_query(window.id(), LmrFields::all());
+        Ok(Self {
+            window,
+            context: region.during("dat_lmr_query")?.lmr_context,
+        })
+    }
+
+    /// Returns a segment; does not check its bounds.
+    fn segment(&self, offset: usize, length: usize) -> LmrTriplet {
+        LmrTriplet {
+            context: self.context,
+            address: self.window.remote().address().wrapping_add(offset as u64),
+            length: length as u64,
+        }
+    }
+
+    /// Returns the bytes of a slot; none if it is out of range.
+    fn slot(&self, slot: usize, size: usize) -> &[AtomicU8] {
+        let rest = self.window.atomics().get(slot * size..);
+        rest.and_then(|rest| rest.get(..size)).unwrap_or_default()
+    }
+}
+
 /// A load of operations on a connection to a server.
-pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
-    client: Client<'a, B, W>,
+pub(crate) struct RemoteLoad<'a, B: SharedBackend> {
+    client: Connection<'a>,
+    core: &'a Core<B>,
+    /// Completions of the operations, and of the messages to the server.
+    events: Events,
     shape: Shape,
     /// Local memory: the data to write or send, or the target of reads.
     near: Registered,
@@ -44,21 +92,44 @@ pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
     count: u64,
     /// Number of calls of `take`.
     taken: u64,
+    /// The time when the server's silence was noticed.
+    silent: Option<Instant>,
 }
 
-impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
-    /// Connects; `memory` holds the data to send first, then the buffers of the echoes.
+/// Returns the attributes of the endpoint for a load.
+fn attributes(shape: Shape, limits: &IaAttributes) -> EpAttributes {
+    let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
+    let (depth, segments) = (shape.depth, count(shape.segments));
+    EpAttributes {
+        max_recv_dtos: match shape.operation {
+            Operation::Send => count(depth),
+            _ => count(MESSAGES),
+        },
+        max_request_dtos: count(2 * depth + 2 * UNSIGNALLED as usize),
+        max_recv_iov: segments,
+        max_request_iov: segments,
+        max_rdma_read_iov: segments,
+        max_rdma_write_iov: segments,
+        max_rdma_read_out: match shape.operation {
+            Operation::Read => count(depth).min(limits.max_rdma_read_per_ep_out),
+            _ => 0,
+        },
+        ..EpAttributes::default_for(limits)
+    }
+}
+
+impl<'a, B: SharedBackend> RemoteLoad<'a, B> {
+    /// Connects, with new memory for the data, and for that of echoes.
     pub(crate) fn open(
-        adapter: &'a mut OpenAdapter<B, W>,
+        (adapter, drive): &'a mut Driven,
         server: ServerAddress<'_>,
         shape: Shape,
-        memory: Memory,
     ) -> Result<Self> {
+        let adapter: &'a Adapter = adapter;
         let Shape {
             operation,
             size,
             depth,
-            segments,
             ..
         } = shape;
         let work = match operation {
@@ -77,30 +148,18 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         else {
             return Err(refused(Refusal::TooLarge));
         };
-        let all = size * depth;
-        let near_memory = memory.part(0, all);
-        let near = adapter
-            .register(near_memory, MemoryPrivileges::ALL)
-            .during("dat_lmr_create")?;
-        let echoes = match operation {
-            Operation::Send => Some(
-                adapter
-                    .register(memory.part(all, all), MemoryPrivileges::ALL)
-                    .during("dat_lmr_create")?,
-            ),
-            _ => None,
-        };
-        match operation {
-            // Reads start with zeroed memory, so that their data is seen to arrive.
-            Operation::Read => zero(near_memory),
-            _ => fill(near_memory, 0x9E37_79B9),
+        let core = core::<B>(adapter)?;
+        let limits = adapter.query().during("dat_ia_query")?.ia;
+        let zone = adapter.zone().during("dat_pz_create")?;
+        let events = zone.events().during("dat_evd_create")?;
+        let near = Registered::new(core, &zone, size * depth)?;
+        // Reads start with zeroed memory, so that their data is seen to arrive.
+        if operation != Operation::Read {
+            fill(near.window.atomics(), 0x9E37_79B9);
         }
-        let message_receives = if echoes.is_some() { 0 } else { 4 };
-        let reads = match operation {
-            Operation::Read => i32::try_from(depth)
-                .unwrap_or(i32::MAX)
-                .min(adapter.limits.max_rdma_read_per_ep_out),
-            _ => 0,
+        let echoes = match operation {
+            Operation::Send => Some(Registered::new(core, &zone, size * depth)?),
+            _ => None,
         };
         let plan = Plan {
             request: Request {
@@ -108,83 +167,103 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
                 depth: narrow_depth,
                 size: narrow_size,
             },
-            receives: depth + message_receives,
-            message_receives,
-            requests: 2 * depth + 2 * UNSIGNALLED as usize,
-            segments,
-            reads,
+            attributes: attributes(shape, &limits),
+            completions: match &echoes {
+                Some(_) => Completions::All(&events),
+                None => Completions::Requests(&events),
+            },
         };
-        let client = Client::connect(adapter, server, plan, |adapter, ep| {
-            let Some(echoes) = &echoes else {
-                return Ok(());
-            };
-            for buffer in 0..depth {
-                let segments = [echoes.segment(buffer * size, size)];
-                adapter
-                    .ia
-                    .post_recv(ep, &segments, buffer as u64, CompletionFlags::empty())
-                    .during("dat_ep_post_recv")?;
-            }
-            Ok(())
-        })?;
-        let remote = (0..depth)
-            .map(|slot| part_of(&client.granted, slot * size, size))
-            .collect();
-        Ok(Self {
+        let client = Connection::open(drive, zone, server, &plan, &|| Ok(()))?;
+        let mut this = Self {
             client,
+            core,
+            events,
             shape,
-            remote,
-            near,
+            remote: Vec::new(),
             segments: slot_segments(&near, shape),
+            near,
             echoes,
             sent: VecDeque::new(),
             stamps: vec![0; depth],
             came: vec![None; depth],
             count: 0,
             taken: 0,
-        })
+            silent: None,
+        };
+        if this.echoes.is_some() {
+            // The server sends nothing by itself, so they are in time.
+            (0..depth).try_for_each(|buffer| this.receive(buffer))?;
+        } else {
+            let (granted, size) = (this.client.granted, size as u64);
+            let slots = (0..depth as u64).map(|slot| granted.slice(slot * size..(slot + 1) * size));
+            let slots: dat_host::Result<Vec<_>> = slots.map(|slot| slot.map(triplet)).collect();
+            this.remote = slots.map_err(|_| refused(Refusal::Malformed))?;
+        }
+        Ok(this)
     }
 
     /// Ends the connection.
-    pub(crate) fn close(self) -> Result<()> {
-        let memory: Vec<Registered> = std::iter::once(self.near).chain(self.echoes).collect();
-        self.client.close(&memory)
+    pub(crate) fn close(self) {
+        self.client.close();
+    }
+
+    /// Posts the receive of an echo.
+    fn receive(&self, buffer: usize) -> Result<()> {
+        let Some(echoes) = &self.echoes else {
+            return Ok(());
+        };
+        let size = self.shape.size;
+        let segments = [echoes.segment(buffer * size, size)];
+        let (ep, cookie) = (self.client.endpoint.id(), buffer as u64);
+        self.core
+            .post_recv(ep, &segments, cookie, DEFAULT)
+            .during("dat_ep_post_recv")
     }
 
     fn stamp(&self, memory: &Registered, slot: usize) -> [u8; STAMP] {
         let mut stamp = [0; STAMP];
-        let length = STAMP.min(self.shape.size);
-        let part = stamp.get_mut(..length).unwrap_or_default();
-        memory.memory.load(slot * self.shape.size, part);
+        load_bytes(memory.slot(slot, self.shape.size), &mut stamp);
         stamp
-    }
-
-    /// Returns the slot whose operation an event completes, if any.
-    fn came(&mut self, event: &Event, wait: bool) -> Result<Option<usize>> {
-        match self.client.arrived(event)? {
-            Some(Arrival::Done(done)) => match self.completed(&done)? {
-                None => self.awaited(wait),
-                slot => Ok(slot),
-            },
-            _ => Ok(None),
-        }
     }
 
     /// Waits for an event that completes an operation; returns its slot.
     fn awaited(&mut self, wait: bool) -> Result<Option<usize>> {
-        while let Some(Arrival::Done(done)) = self.client.arrival(wait, &|| Ok(()))? {
-            if let Some(slot) = self.completed(&done)? {
-                return Ok(Some(slot));
+        loop {
+            let event = match wait {
+                true => self
+                    .client
+                    .drive
+                    .next_event(self.core, self.events.id(), TICK)?,
+                false => host::dequeue(self.core, self.events.id())?,
+            };
+            match event {
+                Some(event) => {
+                    if let Some(slot) = self.completed(&event)? {
+                        return Ok(Some(slot));
+                    }
+                }
+                None => break,
             }
         }
-        if wait && self.echoes.is_none() {
-            self.client.keep_alive(Instant::now())?;
+        if wait {
+            let silent = *self.silent.get_or_insert_with(Instant::now);
+            self.client.tick(silent)?;
+            if self.echoes.is_none() {
+                self.client.keep_alive(Instant::now())?;
+            }
         }
         Ok(None)
     }
 
     /// Returns the slot whose operation a completion ends; an echo ends a send.
-    fn completed(&mut self, done: &DtoCompletion) -> Result<Option<usize>> {
+    fn completed(&mut self, event: &Event) -> Result<Option<usize>> {
+        let Event::Dto(done) = event else {
+            return Ok(None);
+        };
+        if done.status != DtoStatus::Success {
+            return Err(self.client.failed(done.status));
+        }
+        self.silent = None;
         match done.operation {
             DtoOperation::Send => Ok(None),
             DtoOperation::Receive => self
@@ -197,13 +276,13 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     /// Checks that an echo is the next expected one, and returns its slot.
     fn echo(&mut self, buffer: usize, length: u64) -> Result<usize> {
         let wrong = |why: String| Failure::operation("data did not arrive", why);
-        let (Some(slot), Some(echoes)) = (self.sent.pop_front(), self.echoes) else {
+        let (Some(slot), Some(echoes)) = (self.sent.pop_front(), &self.echoes) else {
             return Err(wrong(
                 "a reply arrived to a message that was not sent".into(),
             ));
         };
         let size = self.shape.size;
-        let (expected, found) = (self.stamp(&self.near, slot), self.stamp(&echoes, buffer));
+        let (expected, found) = (self.stamp(&self.near, slot), self.stamp(echoes, buffer));
         if length != size as u64 || expected != found {
             return Err(wrong(format!(
                 "a reply of {length} bytes begins with {found:02x?}, expected {expected:02x?}"
@@ -216,17 +295,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         if let Some(came) = self.came.get_mut(slot) {
             *came = Some((buffer, stamp));
         }
-        let segments = [echoes.segment(buffer * size, size)];
-        self.client
-            .adapter
-            .ia
-            .post_recv(
-                self.client.ep,
-                &segments,
-                buffer as u64,
-                CompletionFlags::empty(),
-            )
-            .during("dat_ep_post_recv")?;
+        self.receive(buffer)?;
         Ok(slot)
     }
 }
@@ -261,15 +330,7 @@ fn slot_segments(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
     (0..shape.depth * segments).map(segment).collect()
 }
 
-fn zero(memory: Memory) {
-    const BLOCK: usize = 1 << 16;
-    let zeros = vec![0; BLOCK];
-    for offset in (0..memory.length()).step_by(BLOCK) {
-        memory.store(offset, &zeros);
-    }
-}
-
-impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
+impl<B: SharedBackend> Measured for RemoteLoad<'_, B> {
     fn depth(&self) -> usize {
         self.shape.depth
     }
@@ -291,9 +352,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
             *stamp = self.count;
         }
         if self.shape.operation != Operation::Read {
-            let (start, size) = (slot * self.shape.size, self.shape.size);
-            let near = self.near.memory;
-            near.stamp(start, start + size, self.count);
+            host::stamp(self.near.slot(slot, self.shape.size), self.count);
         }
     }
 
@@ -305,17 +364,16 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
             .segments
             .get(first..first + segments)
             .unwrap_or_default();
-        let remote = &self.remote[slot];
-        let (ia, ep, cookie) = (&self.client.adapter.ia, self.client.ep, slot as u64);
+        let (core, ep, cookie) = (self.core, self.client.endpoint.id(), slot as u64);
         match self.shape.operation {
-            Operation::Write => ia
-                .post_rdma_write(ep, local, cookie, remote, DEFAULT)
+            Operation::Write => core
+                .post_rdma_write(ep, local, cookie, &self.remote[slot], DEFAULT)
                 .during("dat_ep_post_rdma_write"),
-            Operation::Read => ia
-                .post_rdma_read(ep, local, cookie, remote, DEFAULT)
+            Operation::Read => core
+                .post_rdma_read(ep, local, cookie, &self.remote[slot], DEFAULT)
                 .during("dat_ep_post_rdma_read"),
             _ => {
-                ia.post_send(ep, local, cookie, send_flags(self.count))
+                core.post_send(ep, local, cookie, send_flags(self.count))
                     .during("dat_ep_post_send")?;
                 self.sent.push_back(slot);
                 Ok(())
@@ -335,10 +393,9 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
             .zip(first..)
             .map(|(&slot, number)| {
                 let from = slot * segments;
-                let remote = self.remote[slot];
                 let (operation, flags) = match self.shape.operation {
-                    Operation::Write => (BatchOperation::RdmaWrite(remote), DEFAULT),
-                    Operation::Read => (BatchOperation::RdmaRead(remote), DEFAULT),
+                    Operation::Write => (BatchOperation::RdmaWrite(self.remote[slot]), DEFAULT),
+                    Operation::Read => (BatchOperation::RdmaRead(self.remote[slot]), DEFAULT),
                     _ => (BatchOperation::Send, send_flags(number)),
                 };
                 BatchRequest {
@@ -349,10 +406,8 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
                 }
             })
             .collect();
-        self.client
-            .adapter
-            .ia
-            .post_batch(self.client.ep, &requests)
+        self.core
+            .post_batch(self.client.endpoint.id(), &requests)
             .map_err(|refused| Failure::operation("a post of a batch failed", refused))?;
         if self.shape.operation == Operation::Send {
             self.sent.extend(slots);
@@ -366,10 +421,10 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
         if self.taken.is_multiple_of(KEEPALIVE) && self.echoes.is_none() {
             self.client.keep_alive(Instant::now())?;
         }
-        if !self.client.adapter.polls() {
+        if !self.client.drive.polls() {
             return self.awaited(wait);
         }
-        match self.client.adapter.look() {
+        match self.core.evd_dequeue(self.events.id()) {
             // Polling usually finds these. Messages are not RDMA operations.
             Ok(Event::Dto(done))
                 if done.status == DtoStatus::Success
@@ -378,10 +433,13 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
                         DtoOperation::RdmaWrite | DtoOperation::RdmaRead
                     ) =>
             {
-                self.client.note_activity();
+                self.silent = None;
                 Ok(Some(done.cookie as usize))
             }
-            Ok(event) => self.came(&event, wait),
+            Ok(event) => match self.completed(&event)? {
+                None => self.awaited(wait),
+                slot => Ok(slot),
+            },
             Err(error) => {
                 host::nothing::<Event>(error)?;
                 if wait { self.awaited(true) } else { Ok(None) }
@@ -392,13 +450,12 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
     /// Compares the checksums of both sides, or all echoes that are still in their buffers.
     fn verify(&mut self) -> Result<()> {
         let different = |what: String| Failure::operation("data did not arrive", what);
-        let Some(echoes) = self.echoes else {
-            let segments = self.shape.depth;
-            self.client.send(segments, &Message::Sum)?;
-            let Message::SumIs { checksum: theirs } = self.client.message(&|| Ok(()))? else {
+        let Some(echoes) = &self.echoes else {
+            self.client.send(&Message::Sum)?;
+            let Message::SumIs { checksum: theirs } = self.client.message()? else {
                 return Err(refused(Refusal::Malformed));
             };
-            let ours = checksum(self.near.memory);
+            let ours = checksum(self.near.window.atomics());
             if ours == theirs {
                 return Ok(());
             }
@@ -411,8 +468,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
             if let (Some((buffer, stamp)), Some(last)) = (came, self.stamps.get(slot))
                 && stamp == last
             {
-                let sent = self.near.memory.part(slot * size, size);
-                let back = echoes.memory.part(buffer * size, size);
+                let (sent, back) = (self.near.slot(slot, size), echoes.slot(*buffer, size));
                 if checksum(sent) != checksum(back) {
                     return Err(different(format!("the reply to slot {slot} differs")));
                 }

@@ -9,8 +9,9 @@
 
 mod both;
 mod budget;
-mod client;
 mod commands;
+mod connection;
+mod data;
 pub(crate) mod device;
 mod echo;
 mod file_store;
@@ -18,7 +19,6 @@ mod host_adapter;
 mod load;
 #[cfg(not(feature = "verbs"))]
 mod no_verbs;
-mod open_adapter;
 mod protocol;
 mod roce;
 pub(crate) mod server;

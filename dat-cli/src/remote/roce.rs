@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use backend_roce::{RoceBackend, RoceOptions, RoceWait, parse_address};
 use dat_core::attributes::IaAddress;
-use dat_host::Ringing;
 
 use super::transport::{Carrier, Transport, no_device};
 use crate::devices::{Device, Port, rdma_device};
@@ -77,11 +76,6 @@ impl Transport for Roce {
         let backend = RoceBackend::open(address, options).map_err(failed)?;
         let wait = backend.wait();
         Ok((backend, wait))
-    }
-
-    fn ring(_: &Carrier, backend: &RoceBackend, ringing: &Ringing) -> Result<()> {
-        backend.on_event(ringing.ring());
-        Ok(())
     }
 
     fn counters(backend: &RoceBackend) -> Option<Arc<Counters>> {

@@ -1,7 +1,7 @@
 //! A server: one thread that drives the adapter, one that admits clients, and one for each client.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,12 @@ use futures::StreamExt;
 use futures::channel::mpsc::{self, UnboundedSender};
 
 use super::budget::{Budget, Demand};
+use super::connection::TICK;
 use super::echo::Task;
 use super::file_store::FileStore;
 use super::host_adapter::{Drive, Driven};
 use super::protocol::{Challenge, Refusal, Request, encode_rejection};
-use super::session::{self, Needs, TICK};
+use super::session::{self, Needs};
 use super::token::Guard;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::limits;
@@ -220,8 +221,8 @@ fn arrive<'scope>(
         Ok((request, share)) => {
             let tasks = tasks.clone();
             let serve = move || {
-                let notice = session::serve(shared, scope, &tasks, arrived, request);
-                drop(share);
+                let client = (arrived, request, Arc::new(share));
+                let notice = session::serve(shared, scope, &tasks, client);
                 // A server that ends does not report the clients that it disconnects.
                 if !(shared.stop)() {
                     shared.tell(notice);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Read, Seek};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
@@ -14,13 +15,16 @@ use dat_host::{
 use futures::channel::mpsc::UnboundedSender;
 use twox_hash::XxHash3_128;
 
+use super::budget::Share;
+use super::connection::TICK;
+use super::data::fill_block;
 use super::echo::{Echo, Task};
 use super::file_store::{Draft, Host};
-use super::open_adapter::{MessageBuffers, fill_block};
 use super::protocol::{
     MESSAGE, Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
 };
 use super::server::{Notice, Shared};
+use crate::host::PAGE;
 use crate::limits;
 
 /// Receives beyond the slots: for a name, an end and excess messages of a client.
@@ -33,8 +37,6 @@ const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval between messages to a client that waits for the server's work.
 const BUSY_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum sleep before signals and deadlines are checked.
-pub(crate) const TICK: Duration = Duration::from_millis(500);
 /// Bytes that are cleared, hashed, written or read between two such checks.
 const STAGING: usize = 1 << 18;
 
@@ -71,7 +73,7 @@ impl Needs {
         let with = |receives, requests, granted| Self {
             receives,
             requests,
-            messages: MessageBuffers::bytes(receives, requests),
+            messages: ((receives + requests) * MESSAGE).next_multiple_of(PAGE),
             granted,
         };
         match request.work {
@@ -119,13 +121,15 @@ impl Needs {
     }
 }
 
+/// A client that is to be served: its connection request, what it asks for, and its share.
+pub(crate) type Arrived<'scope> = (dat_host::Request, Request, Arc<Share<'scope>>);
+
 /// Serves a client from its request to its end; returns the last event to report.
 pub(crate) fn serve<'scope>(
     server: &'scope Shared<'_>,
     scope: &'scope Scope<'scope, '_>,
     tasks: &UnboundedSender<Task>,
-    arrived: dat_host::Request,
-    request: Request,
+    (arrived, request, share): Arrived<'scope>,
 ) -> Notice {
     let host = arrived.remote_address();
     let offer = match Offer::prepare(server, &request) {
@@ -176,6 +180,7 @@ pub(crate) fn serve<'scope>(
         zone,
         endpoint,
         request,
+        share,
         host,
         receives,
         here: None,
@@ -191,7 +196,7 @@ pub(crate) fn serve<'scope>(
 }
 
 /// Returns a remote slice in the form of the protocol.
-fn triplet(slice: RemoteSlice) -> RmrTriplet {
+pub(super) fn triplet(slice: RemoteSlice) -> RmrTriplet {
     RmrTriplet {
         context: slice.context(),
         address: slice.address(),
@@ -299,6 +304,8 @@ struct Session<'scope, 'shared, 'env> {
     zone: Zone,
     endpoint: Endpoint,
     request: Request,
+    /// The client's part of the budget, which a file that is stored keeps.
+    share: Arc<Share<'scope>>,
     host: Host,
     /// Posted receives, in the order of the messages.
     receives: VecDeque<Receive<Buffer>>,
@@ -410,8 +417,11 @@ impl Session<'_, '_, '_> {
     fn store(&mut self, draft: Draft, name: String, length: u64) -> Step {
         let server = self.server;
         let (done, stored) = mpsc::channel();
+        let share = Arc::clone(&self.share);
         let store = move || {
             let outcome = draft.store();
+            // Until then another client would have the place of this one.
+            drop(share);
             if outcome.is_ok() {
                 server.tell(Notice::Stored(name, length));
             }

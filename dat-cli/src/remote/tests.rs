@@ -8,23 +8,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions};
-use dat_core::attributes::IaAddress;
-use dat_core::event::{DtoOperation, ThreadWait};
-use dat_core::flags::{CompletionFlags, MemoryPrivileges};
-use dat_host::Polled;
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::event::ThreadWait;
+use dat_host::{Access, Polled, RemoteSlice};
+use twox_hash::XxHash3_128;
 
-use super::client::{Arrival, Client, Plan, ServerAddress};
+use super::connection::{Completions, Connection, Plan, ServerAddress, TICK};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
-use super::host_adapter::{self, Drive, Driven};
+use super::host_adapter::{Drive, Driven, Waiting};
 use super::load::RemoteLoad;
-use super::open_adapter::{OpenAdapter, Waiting, checksum, part_of};
 use super::protocol::{Message, Refusal, Request, Work};
 use super::server::{MOST_CLIENTS, Notice, Server, Terms};
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
 use crate::arguments::Operation;
-use crate::failure::{Failure, Result};
-use crate::host::Memory;
+use crate::failure::{During, Failure, Result};
 use crate::output_file::OutputPath;
 use crate::perf::{self, Goal, measure};
 
@@ -40,17 +38,10 @@ const SHAPE: Shape = Shape {
 const MEMORY: usize = 4 << 20;
 const WAITINGS: [Waiting; 2] = [Waiting::Block, Waiting::Poll { looks: 10 }];
 
-type MockAdapter = OpenAdapter<MockBackend, ThreadWait>;
-
-fn adapter(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -> MockAdapter {
+/// Opens the adapter of a client, or of a server.
+fn open(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -> Driven {
     let backend = fabric.node(NodeOptions::new(name, number));
-    OpenAdapter::open(backend, ThreadWait::new(), waiting, MOST_CLIENTS + 1, 512).unwrap()
-}
-
-/// Opens the adapter of a server.
-fn server_adapter(fabric: &Fabric, waiting: Waiting) -> Driven {
-    let backend = fabric.node(NodeOptions::new("server", 1));
-    let wait = ThreadWait::until_woken();
+    let wait = ThreadWait::new();
     Drive::on(backend, Polled::default(), wait, waiting).unwrap()
 }
 
@@ -88,7 +79,7 @@ fn serving_on(
     let listens = AtomicBool::new(false);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
-            let adapter = server_adapter(&fabric, waiting);
+            let adapter = open(&fabric, "server", 1, waiting);
             let mut server = Server::new(adapter, MEMORY, terms);
             let only: IpAddr = [10, 9, 0, 1].into();
             // The mock's nodes have no IP addresses, so the server ignores `only`.
@@ -113,13 +104,7 @@ fn serving_on(
     notices.into_inner().unwrap()
 }
 
-/// Opens the adapter of a client that copies.
-fn copier(fabric: &Fabric, number: u64, waiting: Waiting) -> dat_host::Adapter {
-    let backend = fabric.node(NodeOptions::new("copier", number));
-    host_adapter::on(backend, Polled::default(), waiting).unwrap()
-}
-
-fn copy(adapter: &dat_host::Adapter, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
+fn copy(adapter: &mut Driven, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
     let mut left = data;
     let read = |buffer: &mut [u8]| Ok(crate::copy::fill(&mut left, buffer).unwrap());
     let check = || Ok(());
@@ -153,15 +138,15 @@ fn files_arrive_complete() {
         let directory = tempfile::tempdir().unwrap();
         let files = folder(directory.path(), true);
         let notices = serving(waiting, &files, |fabric| {
-            let client = copier(fabric, 2, waiting);
+            let mut client = open(fabric, "client", 2, waiting);
             for length in [0, 1, 999, 1000, 1001, 2000, 6000, 6001, 50_001] {
                 let data = some(length);
-                let outcome = copy(&client, "file", &data, SHAPE).unwrap();
+                let outcome = copy(&mut client, "file", &data, SHAPE).unwrap();
                 assert_eq!(outcome.bytes, length as u64);
                 assert_eq!(outcome.writes, length.div_ceil(2000) as u64);
                 assert_eq!(outcome.segments, length.div_ceil(1000) as u64);
                 assert_eq!(outcome.moving.is_zero(), length == 0);
-                assert_eq!(outcome.checksum, twox_hash::XxHash3_128::oneshot(&data));
+                assert_eq!(outcome.checksum, XxHash3_128::oneshot(&data));
                 assert_eq!(std::fs::read(directory.path().join("file")).unwrap(), data);
             }
         });
@@ -179,9 +164,9 @@ fn a_copy_to_a_chosen_path_stores_one_file() {
     let path = directory.path().join("target");
     let part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
     serving(Waiting::Block, &Single::new(Some(part)), |fabric| {
-        let client = copier(fabric, 2, Waiting::Block);
-        copy(&client, "copy", &some(5000), SHAPE).unwrap();
-        let again = copy(&client, "copy", &some(5000), SHAPE).unwrap_err();
+        let mut client = open(fabric, "client", 2, Waiting::Block);
+        copy(&mut client, "copy", &some(5000), SHAPE).unwrap();
+        let again = copy(&mut client, "copy", &some(5000), SHAPE).unwrap_err();
         assert_eq!(again.why, Refusal::Busy.why());
     });
     assert_eq!(std::fs::read(path).unwrap(), some(5000));
@@ -193,8 +178,8 @@ fn a_refused_client_does_not_stop_the_server() {
     std::fs::write(directory.path().join("there"), "precious").unwrap();
     let files = folder(directory.path(), false);
     let notices = serving(Waiting::Block, &files, |fabric| {
-        let mut client = adapter(fabric, "client", 2, Waiting::Block);
-        let copier = copier(fabric, 3, Waiting::Block);
+        let mut client = open(fabric, "client", 2, Waiting::Block);
+        let mut copier = open(fabric, "copier", 3, Waiting::Block);
         let huge = Shape {
             depth: 1024,
             segments: 1,
@@ -217,11 +202,11 @@ fn a_refused_client_does_not_stop_the_server() {
                 };
                 connect(&mut client, request).err().unwrap()
             } else {
-                copy(&copier, name, &data, shape).unwrap_err()
+                copy(&mut copier, name, &data, shape).unwrap_err()
             };
             assert_eq!(failure.why, refusal.why(), "{name}");
         }
-        copy(&copier, "new", &some(100), SHAPE).unwrap();
+        copy(&mut copier, "new", &some(100), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["new", "there"]);
     let there = std::fs::read_to_string(directory.path().join("there"));
@@ -230,8 +215,8 @@ fn a_refused_client_does_not_stop_the_server() {
     assert!(notices.contains(&Notice::Refused(Refusal::Exists)));
 
     let notices = serving(Waiting::Block, &NoFiles, |fabric| {
-        let client = copier(fabric, 2, Waiting::Block);
-        let failure = copy(&client, "x", b"data", SHAPE).unwrap_err();
+        let mut client = open(fabric, "client", 2, Waiting::Block);
+        let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::NoFolder.why());
         assert!(failure.remedy.contains("--into"));
     });
@@ -252,27 +237,29 @@ fn links_are_not_followed() {
     .unwrap();
     let files = folder(directory.path(), true);
     serving(Waiting::Block, &files, |fabric| {
-        let client = copier(fabric, 2, Waiting::Block);
-        let failure = copy(&client, "link", b"evil", SHAPE).unwrap_err();
+        let mut client = open(fabric, "client", 2, Waiting::Block);
+        let failure = copy(&mut client, "link", b"evil", SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::CannotWrite.why());
     });
     let precious = std::fs::read_to_string(outside.path().join("precious"));
     assert_eq!(precious.unwrap(), "precious");
 }
 
-fn connect(
-    adapter: &mut MockAdapter,
-    request: Request,
-) -> Result<Client<'_, MockBackend, ThreadWait>> {
+/// Connects with room for messages, also for those that the work does not need.
+fn connect((adapter, drive): &mut Driven, request: Request) -> Result<Connection<'_>> {
+    let limits = adapter.query().during("dat_ia_query")?.ia;
     let plan = Plan {
         request,
-        receives: 8,
-        message_receives: 8,
-        requests: 64,
-        segments: 1,
-        reads: 0,
+        attributes: EpAttributes {
+            max_recv_dtos: 8,
+            max_request_dtos: 64,
+            max_rdma_read_out: 0,
+            ..EpAttributes::default_for(&limits)
+        },
+        completions: Completions::None,
     };
-    Client::connect(adapter, server_address(), plan, |_, _| Ok(()))
+    let zone = adapter.zone().during("dat_pz_create")?;
+    Connection::open(drive, zone, server_address(), &plan, &|| Ok(()))
 }
 
 const COPY: Request = Request {
@@ -282,17 +269,21 @@ const COPY: Request = Request {
 };
 
 /// Sends messages, each after the answer to the last; returns the final answer.
-fn answers(
-    client: &mut Client<'_, MockBackend, ThreadWait>,
-    messages: &[Message],
-) -> Result<Message> {
-    for (slot, message) in messages.iter().enumerate() {
-        client.send(slot % 4, message)?;
-        if slot + 1 < messages.len() {
-            client.message(&|| Ok(()))?;
+fn answers(client: &mut Connection<'_>, messages: &[Message]) -> Result<Message> {
+    for (number, message) in messages.iter().enumerate() {
+        client.send(message)?;
+        if number + 1 < messages.len() {
+            client.message()?;
         }
     }
-    client.message(&|| Ok(()))
+    client.message()
+}
+
+/// Writes bytes to a server's memory, which may be another client's.
+fn write(client: &mut Connection<'_>, bytes: &[u8], target: RemoteSlice) -> Result<()> {
+    let buffer = client.zone.copy(bytes).unwrap();
+    let write = client.endpoint.write(buffer, target);
+    client.finish(write).map(drop)
 }
 
 /// The server refuses clients that break the protocol, and keeps nothing of their files.
@@ -322,15 +313,15 @@ fn clients_that_break_the_protocol_are_refused() {
         (vec![name.clone(), filled(0, 100), end], Refusal::Different),
     ];
     let notices = serving(Waiting::Block, &files, |fabric| {
-        let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
+        let mut adapter = open(fabric, "client", 2, Waiting::Block);
         for (messages, refusal) in &attempts {
             let mut client = connect(&mut adapter, COPY).unwrap();
             let failure = answers(&mut client, messages).unwrap_err();
             assert_eq!(failure.why, refusal.why(), "{messages:?}");
-            client.close(&[]).unwrap();
+            client.close();
         }
-        let copier = copier(fabric, 3, Waiting::Block);
-        copy(&copier, "good", &some(3000), SHAPE).unwrap();
+        let mut copier = open(fabric, "copier", 3, Waiting::Block);
+        copy(&mut copier, "good", &some(3000), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["good"]);
     let gone = notices
@@ -343,90 +334,58 @@ fn clients_that_break_the_protocol_are_refused() {
 /// A client can only write its own grant, which holds no earlier client's data.
 #[test]
 fn memory_beyond_the_grant_cannot_be_reached() {
-    let write = |size, depth| Request {
+    let request = Request {
         work: Work::Write,
-        depth,
-        size,
+        depth: 1,
+        size: 100,
     };
     serving(Waiting::Block, &NoFiles, |fabric| {
-        let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
-        let memory = Memory::new(200);
-        memory.store(0, &[7; 200]);
-        let mine = adapter.register(memory, MemoryPrivileges::ALL).unwrap();
+        let mut adapter = open(fabric, "client", 2, Waiting::Block);
         for (offset, length, allowed) in [(0, 100, true), (0, 101, false), (100, 1, false)] {
-            let mut client = connect(&mut adapter, write(100, 1)).unwrap();
-            let target = part_of(&client.granted, offset, length);
-            client
-                .adapter
-                .ia
-                .post_rdma_write(
-                    client.ep,
-                    &[mine.segment(0, length)],
-                    1,
-                    &target,
-                    CompletionFlags::empty(),
-                )
-                .unwrap();
-            let outcome = loop {
-                match client.arrival(true, &|| Ok(())) {
-                    Ok(None) => {}
-                    other => break other,
-                }
-            };
-            match outcome {
-                Ok(Some(Arrival::Done(done))) => {
-                    assert!(allowed && done.operation == DtoOperation::RdmaWrite);
-                    let expected = checksum(memory.part(0, 100));
+            let mut client = connect(&mut adapter, request).unwrap();
+            let (context, address) = (client.granted.context(), client.granted.address());
+            let target = RemoteSlice::new(context, address + offset, length, Access::WRITE);
+            let bytes = vec![7; length as usize];
+            match write(&mut client, &bytes, target.unwrap()) {
+                Ok(()) => {
+                    assert!(allowed);
+                    let checksum = XxHash3_128::oneshot(&bytes);
                     let answer = answers(&mut client, &[Message::Sum]).unwrap();
-                    assert_eq!(answer, Message::SumIs { checksum: expected });
+                    assert_eq!(answer, Message::SumIs { checksum });
                 }
                 Err(failure) => assert!(!allowed && failure.what.contains("lost"), "{failure}"),
-                other => panic!("{other:?}"),
             }
-            client.close(&[]).unwrap();
+            client.close();
         }
         // The memory of the earlier clients is lent again, and is cleared.
-        let mut client = connect(&mut adapter, write(100, 1)).unwrap();
-        let zeros = checksum(Memory::new(100));
+        let mut client = connect(&mut adapter, request).unwrap();
+        let checksum = XxHash3_128::oneshot(&[0; 100]);
         let answer = answers(&mut client, &[Message::Sum]).unwrap();
-        assert_eq!(answer, Message::SumIs { checksum: zeros });
-        client.close(&[]).unwrap();
+        assert_eq!(answer, Message::SumIs { checksum });
+        client.close();
     });
 }
 
 /// A client's key gives another client no access, because each has its own zone.
 #[test]
 fn memory_of_another_client_cannot_be_reached() {
-    let write = Request {
+    let request = Request {
         work: Work::Write,
         depth: 1,
         size: 100,
     };
     serving(Waiting::Block, &NoFiles, |fabric| {
-        let mut honest = adapter(fabric, "honest", 2, Waiting::Block);
-        let mut victim = connect(&mut honest, write).unwrap();
-        let mut hostile = adapter(fabric, "hostile", 3, Waiting::Block);
-        let memory = Memory::new(100);
-        memory.store(0, &[7; 100]);
-        let mine = hostile.register(memory, MemoryPrivileges::ALL).unwrap();
-        let client = &mut connect(&mut hostile, write).unwrap();
-        let ia = &client.adapter.ia;
+        let mut honest = open(fabric, "honest", 2, Waiting::Block);
+        let mut victim = connect(&mut honest, request).unwrap();
+        let mut hostile = open(fabric, "hostile", 3, Waiting::Block);
+        let mut client = connect(&mut hostile, request).unwrap();
         let stolen = victim.granted;
-        assert_ne!(stolen.context, client.granted.context);
-        let nothing = CompletionFlags::empty();
-        ia.post_rdma_write(client.ep, &[mine.segment(0, 100)], 1, &stolen, nothing)
-            .unwrap();
-        let failure = loop {
-            match client.arrival(true, &|| Ok(())) {
-                Ok(None) => {}
-                Ok(Some(done)) => panic!("{done:?}"),
-                Err(failure) => break failure,
-            }
-        };
+        assert_ne!(stolen.context(), client.granted.context());
+        let failure = write(&mut client, &[7; 100], stolen).unwrap_err();
         assert!(failure.what.contains("lost"), "{failure}");
-        let zeros = checksum(Memory::new(100));
+        let checksum = XxHash3_128::oneshot(&[0; 100]);
         let answer = answers(&mut victim, &[Message::Sum]).unwrap();
-        assert_eq!(answer, Message::SumIs { checksum: zeros });
+        assert_eq!(answer, Message::SumIs { checksum });
     });
 }
 
@@ -437,7 +396,7 @@ fn clients_that_vanish_leave_room_for_others() {
     let files = folder(directory.path(), false);
     serving(Waiting::Block, &files, |fabric| {
         for round in 0..2 * MOST_CLIENTS as u64 {
-            let mut adapter = adapter(fabric, "client", 2 + round, Waiting::Block);
+            let mut adapter = open(fabric, "client", 2 + round, Waiting::Block);
             let mut client = connect(&mut adapter, COPY).unwrap();
             let name = Message::Name("half".into());
             assert_eq!(answers(&mut client, &[name]).unwrap(), Message::Ready);
@@ -458,8 +417,8 @@ fn clients_that_vanish_leave_room_for_others() {
 #[test]
 fn too_many_clients_are_rejected_as_busy() {
     let notices = serving(Waiting::Block, &NoFiles, |fabric| {
-        let mut stations: Vec<MockAdapter> = (0..=MOST_CLIENTS as u64)
-            .map(|number| adapter(fabric, "client", 2 + number, Waiting::Block))
+        let mut stations: Vec<Driven> = (0..=MOST_CLIENTS as u64)
+            .map(|number| open(fabric, "client", 2 + number, Waiting::Block))
             .collect();
         let request = Request {
             work: Work::Write,
@@ -474,7 +433,7 @@ fn too_many_clients_are_rejected_as_busy() {
             match outcome {
                 Ok(client) => {
                     assert!(number < MOST_CLIENTS);
-                    client.close(&[]).unwrap();
+                    client.close();
                 }
                 Err(failure) => {
                     assert_eq!(number, MOST_CLIENTS, "{failure}");
@@ -507,7 +466,7 @@ fn random_messages_do_no_harm() {
     let directory = tempfile::tempdir().unwrap();
     let files = folder(directory.path(), false);
     serving(Waiting::Block, &files, |fabric| {
-        let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
+        let mut adapter = open(fabric, "client", 2, Waiting::Block);
         for _ in 0..40 {
             let work = [
                 Work::Copy { length: 100 },
@@ -521,7 +480,7 @@ fn random_messages_do_no_harm() {
                 size: 1 + random(300) as u32,
             };
             let mut client = connect(&mut adapter, request).unwrap();
-            for slot in 0..random(5) as usize {
+            for _ in 0..random(5) {
                 let message = match random(6) {
                     0 => Message::Name("x".repeat(random(9) as usize)),
                     1 | 2 => Message::Filled {
@@ -534,18 +493,19 @@ fn random_messages_do_no_harm() {
                     4 => Message::Sum,
                     _ => Message::Refused(Refusal::Busy),
                 };
-                if client.send(slot.min(2), &message).is_err() {
+                if client.send(&message).is_err() {
                     break;
                 }
                 // The result is an answer, an end or nothing.
-                if client.arrival(random(2) == 0, &|| Ok(())).is_err() {
+                let longest = [Duration::ZERO, TICK][random(2) as usize];
+                if client.next(longest).is_err() {
                     break;
                 }
             }
-            client.close(&[]).unwrap();
+            client.close();
         }
-        let copier = copier(fabric, 3, Waiting::Block);
-        copy(&copier, "good", &some(3000), SHAPE).unwrap();
+        let mut copier = open(fabric, "copier", 3, Waiting::Block);
+        copy(&mut copier, "good", &some(3000), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["good"]);
 }
@@ -555,7 +515,7 @@ fn operations_on_a_server_are_measured() {
     for waiting in WAITINGS {
         let files = NoFiles;
         serving(waiting, &files, |fabric| {
-            let mut adapter = adapter(fabric, "client", 2, waiting);
+            let mut adapter = open(fabric, "client", 2, waiting);
             for operation in [Operation::Write, Operation::Read, Operation::Send] {
                 // The number of operations need not be a multiple of the batch.
                 let shapes = [
@@ -573,14 +533,14 @@ fn operations_on_a_server_are_measured() {
                         segments,
                         batch,
                     };
-                    let memory = Memory::new(2 * size * depth);
                     let mut load =
-                        RemoteLoad::open(&mut adapter, server_address(), shape, memory).unwrap();
+                        RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape)
+                            .unwrap();
                     let point =
                         measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
                     assert_eq!(point.operations, 50);
                     assert!(point.verified, "{shape:?}");
-                    load.close().unwrap();
+                    load.close();
                 }
             }
             for operation in [Operation::Bind, Operation::Srq] {
@@ -591,7 +551,7 @@ fn operations_on_a_server_are_measured() {
                     segments: 1,
                     batch: 1,
                 };
-                let load = RemoteLoad::open(&mut adapter, server_address(), shape, Memory::new(2));
+                let load = RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape);
                 assert!(load.is_err());
             }
         });
@@ -608,7 +568,7 @@ fn a_server_that_ends_is_noticed() {
     let listens = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let adapter = server_adapter(&fabric, Waiting::Block);
+            let adapter = open(&fabric, "server", 1, Waiting::Block);
             let mut server = Server::new(adapter, MEMORY, Terms::default());
             server.listen(Some(QUALIFIER), None).unwrap();
             listens.store(true, Ordering::Release);
@@ -618,7 +578,7 @@ fn a_server_that_ends_is_noticed() {
         while !listens.load(Ordering::Acquire) {
             thread::yield_now();
         }
-        let mut adapter = adapter(&fabric, "client", 2, Waiting::Block);
+        let mut adapter = open(&fabric, "client", 2, Waiting::Block);
         let request = Request {
             work: Work::Write,
             depth: 1,
@@ -626,7 +586,7 @@ fn a_server_that_ends_is_noticed() {
         };
         let mut client = connect(&mut adapter, request).unwrap();
         stop.store(true, Ordering::Release);
-        left = client.message(&|| Ok(())).err();
+        left = client.message().err();
     });
     let failure: Failure = left.unwrap();
     assert_eq!(failure.what, "the connection to the server was lost");
@@ -636,8 +596,35 @@ fn a_server_that_ends_is_noticed() {
 fn a_client_without_a_server_fails() {
     let fabric = Fabric::new(FabricOptions::default());
     let _time = fabric.spawn_thread().unwrap();
-    let _nobody = adapter(&fabric, "nobody", 1, Waiting::Block);
-    let client = copier(&fabric, 2, Waiting::Block);
-    let failure = copy(&client, "x", b"data", SHAPE).unwrap_err();
+    let _nobody = open(&fabric, "nobody", 1, Waiting::Block);
+    let mut client = open(&fabric, "client", 2, Waiting::Block);
+    let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
     assert_eq!(failure.what, "cannot connect to the server");
+}
+
+/// A signal is noticed soon while nobody answers the connection request.
+#[test]
+fn a_client_that_connects_looks_for_signals() {
+    let fabric = Fabric::new(FabricOptions::default());
+    let _time = fabric.spawn_thread().unwrap();
+    let silent = open(&fabric, "silent", 1, Waiting::Block);
+    let zone = silent.0.zone().unwrap();
+    let _listener = zone.listen(QUALIFIER).unwrap();
+    for waiting in WAITINGS {
+        let mut client = open(&fabric, "client", 2, waiting);
+        let interrupted = || Failure::operation("interrupted", "a signal came");
+        let begin = Instant::now();
+        let check = || Err(interrupted());
+        let outcome = send_file(
+            &mut client,
+            server_address(),
+            "x",
+            1,
+            SHAPE,
+            |_| unreachable!("nothing is sent"),
+            &check,
+        );
+        assert_eq!(outcome.unwrap_err(), interrupted());
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use dat_core::attributes::IaAddress;
 use dat_core::event::Wait;
-use dat_host::Ringing;
 
 use super::host_adapter::SharedBackend;
 use crate::failure::{Failure, FailureKind, Result};
@@ -54,12 +53,6 @@ pub(crate) trait Transport: 'static {
     /// # Errors
     /// - Operation: the device cannot be opened.
     fn open(device: &Carrier) -> Result<(Self::Backend, Self::Wait)>;
-
-    /// Lets an open device ring the bell of its adapter when it has events.
-    ///
-    /// # Errors
-    /// - Operation: the system refuses.
-    fn ring(device: &Carrier, backend: &Self::Backend, ringing: &Ringing) -> Result<()>;
 
     /// Returns a reader of the counts of an open device; `None` if it has none.
     fn counters(backend: &Self::Backend) -> Option<Arc<Counters>> {

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
 use dat_core::backend::BackendError;
-use dat_host::Ringing;
 
 use super::transport::{Carrier, Transport, no_device};
 use crate::devices::{Device, Port, rdma_device};
@@ -33,11 +32,6 @@ impl Transport for Verbs {
         let backend = VerbsBackend::open(&device.name, options).map_err(failed)?;
         let wait = backend.wait().map_err(failed)?;
         Ok((backend, wait))
-    }
-
-    fn ring(device: &Carrier, backend: &VerbsBackend, ringing: &Ringing) -> Result<()> {
-        let failed = |error| opening(&device.name, error);
-        backend.on_event(ringing.ring()).map_err(failed)
     }
 }
 
@@ -82,19 +76,22 @@ pub(crate) fn is_there() -> bool {
     backend_verbs::devices().iter().any(is_usable)
 }
 
+/// Returns the device with this name, which may follow `verbs://`.
+fn named<'d>(all: &'d [VerbsDevice], name: &str) -> Option<&'d VerbsDevice> {
+    let name = name.strip_prefix("verbs://").unwrap_or(name);
+    all.iter().find(|device| device.name == name)
+}
+
 /// Returns the named device, else the one with an address, else the first usable one.
 fn find(name: Option<&str>, address: Option<IpAddr>) -> Result<VerbsDevice> {
     let all = backend_verbs::devices();
     if let Some(name) = name {
-        return all
-            .into_iter()
-            .find(|device| device.name == name)
-            .ok_or_else(|| {
-                without_device(
-                    format!("cannot open the device {name}"),
-                    "the device does not exist, or this user has no permission to open it",
-                )
-            });
+        return named(&all, name).cloned().ok_or_else(|| {
+            without_device(
+                format!("cannot open the device {name}"),
+                "the device does not exist, or this user has no permission to open it",
+            )
+        });
     }
     let has = |device: &&VerbsDevice| {
         device
@@ -156,4 +153,33 @@ pub(crate) fn note() -> Option<String> {
             .map_or("this host has no RDMA device".into(), |reached| reached.why);
         format!("RDMA devices: {why}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An RDMA device that has the name of RoCEv2 in software can be selected.
+    #[test]
+    fn a_device_is_named_with_or_without_its_kind() {
+        let device = |name: &str| VerbsDevice {
+            name: name.into(),
+            device: name.into(),
+            port: 1,
+            active: true,
+            addresses: Vec::new(),
+            description: String::new(),
+        };
+        let all = ["rxe0", "roce", "mlx5_0:2"].map(device);
+        for name in ["rxe0", "roce", "mlx5_0:2"] {
+            let kind = format!("verbs://{name}");
+            assert!(!crate::remote::roce::is_named(&kind));
+            for name in [name, &kind] {
+                let found = named(&all, name).unwrap();
+                assert!(kind.ends_with(&found.name));
+            }
+        }
+        assert_eq!(named(&all, "verbs://"), None);
+        assert_eq!(named(&all, "roce://rxe0"), None);
+    }
 }

@@ -80,8 +80,8 @@ pub(crate) struct ExportArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = DEVICES)]
 pub(crate) struct SegmentDevice {
-    /// Use this device: roce, roce://IP or an RDMA device (see `dat devices`); without --connect,
-    /// both ends use it
+    /// Use this device: roce, roce://IP, or an RDMA device by its name or as verbs://NAME (see `dat
+    /// devices`); without --connect, both ends use it
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Import from `dat rsm export --device` in another process or on another host

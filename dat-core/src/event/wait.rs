@@ -203,7 +203,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///
     /// Spec: EVW-01..14
     #[inline]
-    pub fn evd_wait_until<W: Wait>(
+    pub fn evd_wait_until<W: Wait + ?Sized>(
         &self,
         evd: EvdId,
         threshold: i32,
@@ -222,7 +222,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///
     /// Spec: EVW-01..14
     #[inline]
-    pub fn evd_wait_counted<W: Wait>(
+    pub fn evd_wait_counted<W: Wait + ?Sized>(
         &self,
         evd: EvdId,
         threshold: i32,
@@ -242,7 +242,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Starts a wait and sleeps until it ends.
     #[cold]
     #[inline(never)]
-    fn evd_wait_slow<W: Wait>(
+    fn evd_wait_slow<W: Wait + ?Sized>(
         &self,
         evd: EvdId,
         threshold: i32,
@@ -261,7 +261,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// `own` is the dispatcher wait that `poll` polls, if any. Of all threads that block here, one
     /// drives: it calls `progress`. The events that it handles wake the others. When it leaves, it
     /// wakes them too, and one takes its place.
-    pub(super) fn sleep_until<W: Wait, R>(
+    pub(super) fn sleep_until<W: Wait + ?Sized, R>(
         &self,
         own: Option<OwnWait>,
         deadline: Option<Instant>,
@@ -399,7 +399,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
     /// Those of `poll`, and INTERRUPTED_CALL: `wait` was interrupted.
     ///
     /// Spec: EVW-01, EVW-05, EVW-06
-    pub fn sleep_until<W: Wait>(
+    pub fn sleep_until<W: Wait + ?Sized>(
         &mut self,
         deadline: Option<Instant>,
         wait: &mut W,
