@@ -119,8 +119,8 @@ pub(crate) fn not_connected(kind: ConnectionEventKind) -> Failure {
             "start `dat serve` there, and check the port number",
         ),
         ConnectionEventKind::Unreachable => (
-            "its address cannot be reached from this device",
-            "check the address, and select another --device if there are several",
+            "its address cannot be reached from this device, or nothing answers there",
+            "check the address and firewalls, and select another --device if there are several",
         ),
         ConnectionEventKind::TimedOut => (
             "nothing answers",
@@ -141,6 +141,16 @@ pub(crate) fn why_ended(kind: ConnectionEventKind) -> String {
         ConnectionEventKind::Broken => "it broke: the server or the network path failed".into(),
         other => format!("{other:?}"),
     }
+}
+
+/// Returns the reason for the failure of an operation that broke the connection.
+pub(crate) fn why_failed(status: DtoStatus) -> String {
+    let cause = match status {
+        // Nothing acknowledges it: the path may also carry short packets only.
+        DtoStatus::Transport => ": the server or the network path failed, or long packets are lost",
+        _ => "",
+    };
+    format!("an operation completed as {status:?}{cause}")
 }
 
 /// Builds the failure of a connection that ended before the work.
@@ -388,7 +398,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             DtoStatus::Flushed => {
                 return Err(lost("outstanding operations were flushed".into(), false));
             }
-            status => return Err(lost(format!("an operation completed as {status:?}"), false)),
+            status => return Err(lost(why_failed(status), false)),
         }
         self.note_activity();
         if !is_message {

@@ -12,7 +12,7 @@ use twox_hash::XxHash3_128;
 
 use super::client::{
     CONNECTING, SILENCE, ServerAddress, TICK, cannot_connect, lost, not_connected, refused,
-    rejected, why_ended,
+    rejected, why_ended, why_failed,
 };
 use super::protocol::{
     MESSAGE, Message, Proof, Refusal, Request, Work, decode_answer, decode_challenge,
@@ -309,7 +309,7 @@ impl<'a> Connection<'a> {
                 Ok(kind) => why_ended(kind),
                 Err(_) => "outstanding operations were flushed".into(),
             },
-            Error::Failed(status) => format!("an operation completed as {status:?}"),
+            Error::Failed(status) => why_failed(status),
             error => error.to_string(),
         };
         lost(why, self.ended)
