@@ -82,7 +82,7 @@ impl From<SocketAddr> for RoceAddress {
 ///
 /// The forms are `IP`, `[IPv6]`, `IPv6%INTERFACE` for a link-local address, `localhost`, or the
 /// name of an interface. `0.0.0.0` stands for all IPv4 addresses of this host, `::` for all
-/// addresses. Neither reaches link-local peers.
+/// addresses.
 ///
 /// Options may follow: `?udp=PORT`, `?keep-alive=SECONDS`, or both with `&` between them.
 ///

@@ -18,7 +18,7 @@ use crate::adapter::{Adapter, CompletionRing, Pair, SharedReceives, State, port_
 use crate::attributes;
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
-use crate::port::{ClaimError, Port};
+use crate::port::{ClaimError, Port, canonical};
 use crate::queues::{Owner, RoceCompletionQueue, RoceReceiveQueue, RoceSendQueue};
 use crate::shared::Shared;
 use crate::wait::RoceWait;
@@ -532,8 +532,7 @@ unsafe impl Backend for RoceBackend {
     ) -> Result<u64, BackendError> {
         self.shared.check_process()?;
         let peer = request.address.socket_address();
-        // An IPv4 address may have the form of an IPv6 one.
-        let peer = peer.ok_or(BackendError::Address)?.ip().to_canonical();
+        let peer = canonical(peer.ok_or(BackendError::Address)?);
         let route = self
             .shared
             .port()

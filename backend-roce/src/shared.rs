@@ -54,7 +54,7 @@ impl Port for ClosedPort {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
     }
 
-    fn route(&self, _: IpAddr) -> Option<Route> {
+    fn route(&self, _: SocketAddr) -> Option<Route> {
         None
     }
 
@@ -449,7 +449,7 @@ impl Shared {
     /// Looks up the paths of new requests to connect, without the adapter's lock.
     fn look_up_paths(&self) {
         while let Some(unrouted) = self.enter(Adapter::next_unrouted) {
-            let route = self.port.route(unrouted.peer.ip());
+            let route = self.port.route(unrouted.peer);
             self.enter(|adapter| adapter.routed(&unrouted, route));
         }
     }

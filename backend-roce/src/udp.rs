@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd as _, RawFd};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use dat_core::event::ThreadWait;
@@ -24,7 +24,9 @@ use crate::backend::RoceBackend;
 use crate::forks;
 use crate::options::RoceOptions;
 use crate::poller::Poller;
-use crate::port::{Arrival, Awakening, ClaimError, Port, RUN_PACKETS_MAX, Route, Undelivered};
+use crate::port::{
+    Arrival, Awakening, ClaimError, Port, RUN_PACKETS_MAX, Route, Undelivered, canonical,
+};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
 use crate::proto::packet::UDP_PORT;
@@ -56,26 +58,36 @@ const STREAK: usize = 16;
 /// Attempts to send after refusals of earlier datagrams, which the system reports first.
 const ATTEMPTS: usize = 8;
 
+/// Time for which packets to a peer may leave in fragments, after one was too long for its path.
+///
+/// The path may become wide again, and systems forget what they have learned about one.
+const NARROW_TIME: Duration = Duration::from_secs(60);
+
+/// Most peers that are known to have a narrow path.
+const NARROW_MAX: usize = 64;
+
 /// A socket of an adapter.
 struct Socket {
     port: u16,
     io: UdpSocket,
     state: UdpSocketState,
+    /// Held while the socket fragments what is too long.
+    fragments: Mutex<()>,
 }
 
-/// Accepts datagrams over IPv6 without a UDP checksum, as soft-RoCE sends them (ROCE-41).
+/// Sets an option whose value is a number.
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "an option that no crate has a function for")]
-fn accept_without_checksum(io: &UdpSocket) -> io::Result<()> {
-    let on: libc::c_int = 1;
+#[expect(unsafe_code, reason = "options that no crate has a function for")]
+fn set_number(io: &UdpSocket, level: libc::c_int, name: libc::c_int, value: i32) -> io::Result<()> {
+    let value: libc::c_int = value;
     // SAFETY: the descriptor is open, and the value has the length that is given.
     let code = unsafe {
         libc::setsockopt(
             io.as_raw_fd(),
-            libc::SOL_UDP,
-            libc::UDP_NO_CHECK6_RX,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
     if code == 0 {
@@ -85,8 +97,63 @@ fn accept_without_checksum(io: &UdpSocket) -> io::Result<()> {
     }
 }
 
+/// Returns the path MTU of a connected socket of IPv6.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "an option that no crate has a function for")]
+fn ipv6_mtu(io: &UdpSocket) -> Option<i32> {
+    let mut value: libc::c_int = 0;
+    let mut length = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the descriptor is open, and the value has the length that is given.
+    let code = unsafe {
+        libc::getsockopt(
+            io.as_raw_fd(),
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    (code == 0).then_some(value)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ipv6_mtu(_: &UdpSocket) -> Option<i32> {
+    None
+}
+
+/// Accepts datagrams over IPv6 without a UDP checksum, as soft-RoCE sends them (ROCE-41).
+#[cfg(target_os = "linux")]
+fn accept_without_checksum(io: &UdpSocket) -> io::Result<()> {
+    set_number(io, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)
+}
+
 #[cfg(not(target_os = "linux"))]
 fn accept_without_checksum(_: &UdpSocket) -> io::Result<()> {
+    Ok(())
+}
+
+/// Lets the system refuse a packet that is longer than its path, or send it in fragments.
+///
+/// It refuses by what it knows of the path, not only by the interface (ROCE-40).
+#[cfg(target_os = "linux")]
+fn set_fragments(io: &UdpSocket, is_ipv6: bool, fragments: bool) -> io::Result<()> {
+    let discover = if fragments {
+        libc::IP_PMTUDISC_WANT
+    } else {
+        libc::IP_PMTUDISC_DO
+    };
+    // A socket of IPv6 may have peers of IPv4.
+    set_number(io, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)?;
+    if is_ipv6 {
+        set_number(io, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, discover)?;
+        let whole = i32::from(!fragments);
+        set_number(io, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, whole)?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_fragments(_: &UdpSocket, _: bool, _: bool) -> io::Result<()> {
     Ok(())
 }
 
@@ -97,6 +164,7 @@ impl Socket {
         if address.is_ipv6() {
             accept_without_checksum(&io)?;
         }
+        set_fragments(&io, address.is_ipv6(), false)?;
         state.enable_transport_errors((&io).into())?;
         // Each of these costs a part of every packet, and nobody reads them.
         let _ = setsockopt(&io, sockopt::ReceiveTimestampns, &false);
@@ -109,7 +177,122 @@ impl Socket {
         let _ = state.set_recv_buffer_size((&io).into(), receive_buffer);
         let port = io.local_addr()?.port();
         forks::add(io.as_raw_fd());
-        Ok(Self { port, io, state })
+        Ok(Self {
+            port,
+            io,
+            state,
+            fragments: Mutex::new(()),
+        })
+    }
+
+    /// Sends packets one by one, in fragments if they are longer than their path (ROCE-186).
+    fn send_in_fragments(&self, transmit: &Transmit<'_>, segment: usize) {
+        let _only = self
+            .fragments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_ipv6 = transmit.destination.is_ipv6();
+        // Without the option, packets of the length of the path arrive.
+        let _ = set_fragments(&self.io, is_ipv6, true);
+        self.send_each(transmit, segment);
+        let _ = set_fragments(&self.io, is_ipv6, false);
+    }
+
+    /// Sends packets one by one; false if the next one is longer than its path.
+    fn send_each(&self, transmit: &Transmit<'_>, segment: usize) -> bool {
+        for packet in transmit.contents.chunks(segment.max(1)) {
+            let single = Transmit {
+                contents: packet,
+                segment_size: None,
+                ..transmit.clone()
+            };
+            if self.send_one(&single) == Sent::TooLong {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sends one packet, or several with segmentation.
+    fn send_one(&self, transmit: &Transmit<'_>) -> Sent {
+        let is_plain = transmit.segment_size.is_none() && transmit.src_ip.is_none();
+        let mut too_long = false;
+        for _ in 0..ATTEMPTS {
+            let sent = if is_plain {
+                // A call without control data costs a tenth less.
+                let sent = self.io.send_to(transmit.contents, transmit.destination);
+                sent.map(|_| ())
+            } else {
+                self.state.try_send((&self.io).into(), transmit)
+            };
+            match sent {
+                Ok(()) => return Sent::Done,
+                // A packet that is lost is repeated.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Done,
+                // The first one may be the report of an earlier datagram.
+                Err(error) if is_too_long(&error) => {
+                    if core::mem::replace(&mut too_long, true) {
+                        return Sent::TooLong;
+                    }
+                }
+                // A device without segmentation, an address that it cannot be used with, or
+                // segments that are longer than the path.
+                Err(error) if transmit.segment_size.is_some() && !is_report(&error) => {
+                    return Sent::NotSegmented;
+                }
+                // An earlier datagram was refused, and this one was not sent.
+                Err(_) => {}
+            }
+        }
+        Sent::Done
+    }
+}
+
+/// The outcome of a call of the system that sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// Sent, or lost: the transport repeats it.
+    Done,
+    /// The system does not send these packets in one call.
+    NotSegmented,
+    /// Longer than the path.
+    TooLong,
+}
+
+/// Peers with a path that is narrower than the path MTU of their connections (ROCE-186).
+#[derive(Default)]
+struct NarrowPaths {
+    /// Number of entries, which a send looks at without the lock.
+    count: AtomicUsize,
+    /// Addresses, and the times until which they count.
+    entries: Mutex<Vec<(IpAddr, std::time::Instant)>>,
+}
+
+impl NarrowPaths {
+    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<(IpAddr, std::time::Instant)>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if packets to a peer may leave in fragments.
+    fn contains(&self, peer: IpAddr) -> bool {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let now = std::time::Instant::now();
+        let mut entries = self.entries();
+        entries.retain(|(_, until)| *until > now);
+        self.count.store(entries.len(), Ordering::Relaxed);
+        entries.iter().any(|(ip, _)| *ip == peer)
+    }
+
+    fn add(&self, peer: IpAddr) {
+        let mut entries = self.entries();
+        entries.retain(|(ip, _)| *ip != peer);
+        if entries.len() == NARROW_MAX {
+            entries.remove(0);
+        }
+        entries.push((peer, std::time::Instant::now() + NARROW_TIME));
+        self.count.store(entries.len(), Ordering::Relaxed);
     }
 }
 
@@ -132,6 +315,7 @@ struct UdpPort {
     pollers: Option<[Arc<Poller>; 2]>,
     /// The socket to read first, times [`STREAK`], plus the datagrams that it gave in a row.
     next: AtomicUsize,
+    narrow: NarrowPaths,
 }
 
 impl UdpPort {
@@ -165,6 +349,11 @@ impl UdpPort {
     }
 }
 
+/// Returns true if an error tells that a datagram is longer than its path.
+fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMSGSIZE)
+}
+
 /// Returns true if an error is the report of an earlier datagram.
 fn is_report(error: &io::Error) -> bool {
     matches!(
@@ -176,7 +365,9 @@ fn is_report(error: &io::Error) -> bool {
 }
 
 /// Reads the report of an earlier datagram, and writes the beginning of the datagram.
-fn report(socket: RawFd, buffer: &mut [u8]) -> nix::Result<(usize, Undelivered)> {
+///
+/// `None` stands for the report of a datagram that was longer than its path.
+fn report(socket: RawFd, buffer: &mut [u8]) -> nix::Result<Option<(usize, Undelivered)>> {
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     let mut control = Vec::with_capacity(CONTROL);
     let mut parts = [IoSliceMut::new(buffer)];
@@ -190,10 +381,11 @@ fn report(socket: RawFd, buffer: &mut [u8]) -> nix::Result<(usize, Undelivered)>
         })
     });
     let reason = match error.map(u32::cast_signed) {
+        Some(libc::EMSGSIZE) => return Ok(None),
         Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN) => Undelivered::NoHost,
         _ => Undelivered::NoPort,
     };
-    Ok((received.bytes, reason))
+    Ok(Some((received.bytes, reason)))
 }
 
 impl Port for UdpPort {
@@ -201,21 +393,22 @@ impl Port for UdpPort {
         SocketAddr::new(self.told, self.bound.port())
     }
 
-    fn route(&self, peer: IpAddr) -> Option<Route> {
+    fn route(&self, mut peer: SocketAddr) -> Option<Route> {
         let near = match peer {
-            IpAddr::V4(_) if self.bound.is_ipv6() => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V4(_) if self.bound.is_ipv6() => (Ipv4Addr::UNSPECIFIED, 0).into(),
             _ => self.at(0),
         };
         // Connecting sends nothing; it selects the way.
         let probe = UdpSocket::bind(near).ok()?;
-        probe.connect(SocketAddr::new(peer, UDP_PORT)).ok()?;
+        peer.set_port(UDP_PORT);
+        probe.connect(peer).ok()?;
         let source = probe.local_addr().ok()?.ip();
-        let mtu = if peer.is_loopback() {
+        let mtu = if peer.ip().is_loopback() {
             Some(LOOPBACK_MTU)
         } else if peer.is_ipv4() {
-            nix::sys::socket::getsockopt(&probe, nix::sys::socket::sockopt::IpMtu).ok()
+            nix::sys::socket::getsockopt(&probe, sockopt::IpMtu).ok()
         } else {
-            None
+            ipv6_mtu(&probe)
         };
         // Without an answer, the MTU of Ethernet.
         let mtu = mtu.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(1500);
@@ -265,34 +458,20 @@ impl Port for UdpPort {
             segment_size: (packets.len() > segment).then_some(segment),
             src_ip: self.bound.ip().is_unspecified().then(|| flow.source().ip()),
         };
-        let is_plain = transmit.segment_size.is_none() && transmit.src_ip.is_none();
-        for _ in 0..ATTEMPTS {
-            let sent = if is_plain {
-                // A call without control data costs a tenth less.
-                let sent = socket.io.send_to(packets, transmit.destination);
-                sent.map(|_| ())
-            } else {
-                socket.state.try_send((&socket.io).into(), &transmit)
-            };
-            match sent {
-                Ok(()) => return,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // A device without segmentation, or an address that it cannot be used with.
-                Err(error) if transmit.segment_size.is_some() && !is_report(&error) => {
-                    for packet in packets.chunks(segment.max(1)) {
-                        let single = Transmit {
-                            contents: packet,
-                            segment_size: None,
-                            ..transmit.clone()
-                        };
-                        // A packet that is lost is repeated.
-                        let _ = socket.state.try_send((&socket.io).into(), &single);
-                    }
-                    return;
-                }
-                // An earlier datagram was refused, and this one was not sent.
-                Err(_) => {}
-            }
+        let peer = transmit.destination.ip();
+        if self.narrow.contains(peer) {
+            socket.send_in_fragments(&transmit, segment);
+            return;
+        }
+        let is_sent = match socket.send_one(&transmit) {
+            Sent::Done => true,
+            Sent::NotSegmented => socket.send_each(&transmit, segment),
+            Sent::TooLong => false,
+        };
+        if !is_sent {
+            // The transport drops the packets that are sent twice.
+            self.narrow.add(peer);
+            socket.send_in_fragments(&transmit, segment);
         }
     }
 
@@ -315,8 +494,7 @@ impl Port for UdpPort {
                     Ok(1) if meta.len > 0 => {
                         let own = meta.dst_ip.unwrap_or(self.bound.ip()).to_canonical();
                         let own = SocketAddr::new(own, socket.port);
-                        let peer = meta.addr;
-                        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+                        let peer = canonical(meta.addr);
                         if let Some(flow) = Flow::between(peer, own) {
                             // The next socket after a full streak, so that none waits for long.
                             let streak = if offset == 0 { next % STREAK + 1 } else { 1 };
@@ -339,10 +517,16 @@ impl Port for UdpPort {
 
     fn undelivered(&self, buffer: &mut [u8]) -> Option<(usize, Undelivered)> {
         let sockets = self.sockets();
-        let mut reports = sockets
-            .iter()
-            .map(|socket| report(socket.io.as_raw_fd(), buffer));
-        reports.find_map(Result::ok)
+        for socket in sockets.iter() {
+            for _ in 0..SKIPPED {
+                match report(socket.io.as_raw_fd(), buffer) {
+                    Ok(Some(report)) => return Some(report),
+                    Ok(None) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        None
     }
 
     fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
@@ -507,6 +691,7 @@ impl RoceBackend {
             receive_buffer: options.receive_buffer,
             pollers: pollers.clone(),
             next: AtomicUsize::new(0),
+            narrow: NarrowPaths::default(),
         };
         port.register(&first)?;
         port.sockets

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Mutex;
 
 use backend_roce::port::{
@@ -22,7 +22,7 @@ impl Port for Kept {
         ([127, 0, 0, 1], 4791).into()
     }
 
-    fn route(&self, _: IpAddr) -> Option<Route> {
+    fn route(&self, _: SocketAddr) -> Option<Route> {
         None
     }
 

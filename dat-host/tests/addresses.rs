@@ -127,6 +127,8 @@ fn an_interface_is_an_address() {
 }
 
 /// A link-local address works with its interface.
+///
+/// Spec: ROCE-188
 #[test]
 fn a_link_local_address_has_an_interface() {
     let interfaces = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
@@ -147,4 +149,7 @@ fn a_link_local_address_has_an_interface() {
     };
     let device = format!("roce://{address}%{interface}");
     exchange(&device, &device, 9, &[&format!("[{address}]")]);
+    // A wildcard has no interface of its own: the peer's address names it.
+    let peer = format!("[{address}%{interface}]");
+    exchange("roce://::", "roce://::", 10, &[&peer]);
 }

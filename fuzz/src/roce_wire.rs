@@ -72,7 +72,7 @@ impl Port for Cable {
         VICTIM
     }
 
-    fn route(&self, _: IpAddr) -> Option<Route> {
+    fn route(&self, _: SocketAddr) -> Option<Route> {
         Some(Route {
             source: VICTIM.ip(),
             mtu: PathMtu::Bytes4096,

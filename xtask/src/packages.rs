@@ -46,6 +46,16 @@ const NEEDED: &[SystemPackage] = &[
         &["ip", "rdma"],
         "sets up the guest's RDMA device and counts its objects",
     ),
+    programs(
+        "nftables",
+        &["nft"],
+        "translates addresses and drops packets in the guest",
+    ),
+    programs(
+        "conntrack",
+        &["conntrack"],
+        "lets a translator of the guest forget its connections",
+    ),
     file(
         "ibverbs-providers",
         "/etc/libibverbs.d/rxe.driver",

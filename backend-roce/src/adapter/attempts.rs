@@ -1,7 +1,7 @@
 //! Connections as the consumer makes, accepts, rejects and ends them.
 
 use alloc::boxed::Box;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use dat_core::backend::{BackendError, ConnectFailure};
@@ -33,7 +33,7 @@ impl Adapter {
         &mut self,
         key: usize,
         route: Route,
-        peer: IpAddr,
+        mut peer: SocketAddr,
         qualifier: u64,
         data: &[u8],
     ) -> Result<(), BackendError> {
@@ -41,8 +41,8 @@ impl Adapter {
         let (private_data, private_length, private_tail) = pack_request(data).ok_or(resources)?;
         let dialled = port_of(qualifier);
         let source = SocketAddr::new(route.source, self.address.port());
-        let flow = Flow::between(source, SocketAddr::new(peer, dialled));
-        let flow = flow.ok_or(BackendError::Address)?;
+        peer.set_port(dialled);
+        let flow = Flow::between(source, peer).ok_or(BackendError::Address)?;
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
         let shared_receive_queue = pair.shared.is_some();
@@ -64,7 +64,7 @@ impl Adapter {
             max_retries: ConnectionOptions::USUAL.max_retries,
             shared_receive_queue,
             source: route.source,
-            destination: peer,
+            destination: peer.ip(),
             source_port: source.port(),
             ack_timeout: self.options.timeout,
             mark: Some(Mark {
@@ -93,6 +93,7 @@ impl Adapter {
                 port: None,
                 waits: false,
                 is_answered: false,
+                is_refused: false,
                 is_passive: false,
                 repeats: 0,
                 is_ready: false,

@@ -39,12 +39,17 @@ impl Adapter {
                 self.attempt_failed(id, failure);
             }
             Some(ConnectionEvent::Unreachable) => {
-                let pair = self.links.get(id).and_then(|link| link.pair);
+                let link = self.links.get(id);
+                // Port 4791 may belong to a kernel that answers others only.
+                let is_refused = link.is_some_and(|link| link.is_refused);
+                let pair = link.and_then(|link| link.pair);
                 let state = pair
                     .and_then(|key| self.pairs.get(key))
                     .map(|pair| pair.state);
                 let failure = if state == Some(State::Accepting) {
                     ConnectFailure::TimedOut
+                } else if is_refused {
+                    ConnectFailure::NonPeerRejected
                 } else {
                     ConnectFailure::Unreachable
                 };

@@ -42,6 +42,8 @@ pub(crate) struct Link {
     pub(super) waits: bool,
     /// Set once the peer has received the request.
     pub(super) is_answered: bool,
+    /// Set once the peer's host has refused the request at the port of the qualifier.
+    pub(super) is_refused: bool,
     /// Set if this is the passive side.
     pub(super) is_passive: bool,
     /// Times that the timer has expired.

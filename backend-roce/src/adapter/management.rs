@@ -26,7 +26,7 @@ pub(crate) struct Unrouted {
     /// Address that the request came from.
     pub(crate) peer: SocketAddr,
     /// Address that it was sent to.
-    local: IpAddr,
+    local: SocketAddr,
 }
 
 impl Adapter {
@@ -119,7 +119,10 @@ impl Adapter {
         let marked = request.mark.and_then(|mark| {
             let source = SocketAddr::new(request.source, mark.port);
             let destination = SocketAddr::new(request.destination, mark.dialled);
-            Flow::between(source, destination)
+            let flow = Flow::between(source, destination)?;
+            // Only this side knows its interface.
+            let scope = wire.scope;
+            Some(Flow { scope, ..flow })
         });
         let view = marked.unwrap_or(*wire);
         if view.verify(datagram) == Verdict::Wrong {
@@ -142,10 +145,10 @@ impl Adapter {
             path.wire.destination_port = UDP_PORT;
             path.view.destination_port = UDP_PORT;
         }
-        let listener = self.services.get(&request.service).copied();
+        let listener = self.service_at(wire.destination().port(), request);
         let listener = listener.and_then(|key| self.listeners.get(key));
         let token = listener.map(|listener| listener.token);
-        let (peer, local) = (wire.source(), wire.destination().ip());
+        let (peer, local) = (wire.source(), wire.destination());
         let largest = self.options.mtu;
         let refusal = if let Some(stale) = stale {
             // The peer has begun again: nothing of the earlier connection is there any more.
@@ -187,6 +190,7 @@ impl Adapter {
                 port,
                 waits: true,
                 is_answered: false,
+                is_refused: false,
                 is_passive: true,
                 repeats: 0,
                 is_ready: false,
@@ -248,7 +252,8 @@ impl Adapter {
             return;
         }
         self.after_link(id);
-        let local = SocketAddr::new(unrouted.local, self.address.port());
+        let mut local = unrouted.local;
+        local.set_port(self.address.port());
         self.raise(ControlEvent::ConnectionRequest {
             listener: unrouted.listener,
             request: RequestKey(id as usize),

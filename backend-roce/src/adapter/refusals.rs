@@ -48,6 +48,7 @@ impl Adapter {
         if !connects || !is_current || link.is_answered {
             return;
         }
+        link.is_refused |= reason == Undelivered::NoPort;
         let failure = match reason {
             Undelivered::NoPort if self.try_common_port(id) => return,
             Undelivered::NoPort => ConnectionEvent::Rejected(NOBODY),

@@ -3,7 +3,7 @@
 use dat_core::backend::BackendError;
 
 use super::Adapter;
-use crate::proto::connection::service_of;
+use crate::proto::connection::{ConnectRequest, service_of};
 
 /// A service point.
 pub(crate) struct Listener {
@@ -37,6 +37,19 @@ pub(crate) fn port_of(qualifier: u64) -> u16 {
 }
 
 impl Adapter {
+    /// Returns the service point that a request which came to a port is for.
+    ///
+    /// A translator may publish a port under another number, which the active side has dialled and
+    /// takes for the qualifier (ROCE-187).
+    pub(super) fn service_at(&self, port: u16, request: &ConnectRequest) -> Option<usize> {
+        let dialled = request.mark.map(|mark| service_of(mark.dialled));
+        let published = (dialled == Some(request.service))
+            .then(|| self.services.get(&service_of(port)))
+            .flatten();
+        let named = || self.services.get(&request.service);
+        published.or_else(named).copied()
+    }
+
     /// Adds a service point whose port is claimed.
     ///
     /// # Errors

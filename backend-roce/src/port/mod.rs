@@ -70,6 +70,15 @@ pub enum Awakening {
     Nothing,
 }
 
+/// Returns the IPv4 address that has the form of an IPv6 one; keeps others, with their scope.
+#[cfg(feature = "std")]
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
 /// A way for datagrams. All calls but [`sleep`](Self::sleep) return at once.
 pub trait Port: Send + Sync {
     /// Returns the address, and the UDP port that connections of this side are made from.
@@ -77,8 +86,8 @@ pub trait Port: Send + Sync {
     /// A port that serves all addresses of its host returns the one that it tells to others.
     fn address(&self) -> SocketAddr;
 
-    /// Returns the way to an address; `None` if there is none.
-    fn route(&self, peer: IpAddr) -> Option<Route>;
+    /// Returns the way to an address, whose port does not matter; `None` if there is none.
+    fn route(&self, peer: SocketAddr) -> Option<Route>;
 
     /// Returns how many packets may leave in one send; their identifications count up.
     fn run_packets(&self) -> u16 {

@@ -266,11 +266,16 @@ impl<'s> QueuePair<'s> {
         self.requester.expect_more(more);
     }
 
-    /// Returns the expected PSN and the oldest unacknowledged one.
+    /// Returns the expected PSN, the oldest unacknowledged one, and the number of repeated requests.
     ///
-    /// Only valid packets of the peer that are in order change them.
-    pub const fn progress(&self) -> (Psn, Psn) {
-        (self.responder.expected(), self.requester.unacknowledged())
+    /// Only current packets of the peer change them. A repeated request is one: its sender has no
+    /// answer, and may have nothing else to send.
+    pub const fn progress(&self) -> (Psn, Psn, u64) {
+        (
+            self.responder.expected(),
+            self.requester.unacknowledged(),
+            self.responder.counts().duplicates,
+        )
     }
 
     /// Returns the path MTU.

@@ -57,6 +57,7 @@ pub fn datagram(ip: &[u8]) -> Datagram {
             addresses,
             source_port: word(udp),
             destination_port: word(udp + 2),
+            scope: 0,
         },
         identification,
         payload: ip[udp + 8..udp + length].to_vec(),
@@ -72,5 +73,6 @@ pub fn flow() -> Flow {
         },
         source_port: 0xC000,
         destination_port: 4791,
+        scope: 0,
     }
 }

@@ -90,8 +90,8 @@ fn not_connected(kind: ConnectionEventKind) -> Failure {
             "start `dat serve` there, and check the port number",
         ),
         ConnectionEventKind::Unreachable => (
-            "its address cannot be reached from this device",
-            "check the address, and select another --device if there are several",
+            "its address cannot be reached from this device, or nothing answers there",
+            "check the address and firewalls, and select another --device if there are several",
         ),
         ConnectionEventKind::TimedOut => (
             "nothing answers",
@@ -112,6 +112,16 @@ fn why_ended(kind: ConnectionEventKind) -> String {
         ConnectionEventKind::Broken => "it broke: the server or the network path failed".into(),
         other => format!("{other:?}"),
     }
+}
+
+/// Returns the reason for the failure of an operation that broke the connection.
+fn why_failed(status: DtoStatus) -> String {
+    let cause = match status {
+        // Nothing acknowledges it: the path may also carry short packets only.
+        DtoStatus::Transport => ": the server or the network path failed, or long packets are lost",
+        _ => "",
+    };
+    format!("an operation completed as {status:?}{cause}")
 }
 
 /// Builds the failure of a connection that ended before the work.
@@ -307,7 +317,7 @@ impl<'a> Connection<'a> {
                     Err(_) => "outstanding operations were flushed".into(),
                 }
             }
-            Error::Failed(status) => format!("an operation completed as {status:?}"),
+            Error::Failed(status) => why_failed(status),
             error => error.to_string(),
         };
         lost(why, self.ended)

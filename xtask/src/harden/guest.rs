@@ -24,7 +24,7 @@ pub(crate) const HOSTILE: Counting = Counting {
 };
 
 pub(crate) const FAULTS: Counting = Counting {
-    jobs: &["faults"],
+    jobs: &["faults", "roce_paths"],
     columns: &["what", "tried", "whole", "reported"],
 };
 

@@ -5,7 +5,7 @@ mod rewind;
 
 pub use identification::{Identifications, Likelihood};
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use super::bytes::Writer;
 use super::packet::{Bth, ICRC_LENGTH};
@@ -59,6 +59,16 @@ pub struct Flow {
     pub source_port: u16,
     /// UDP port of the receiver.
     pub destination_port: u16,
+    /// Interface that link-local addresses belong to; the ICRC does not cover it (ROCE-188).
+    pub scope: u32,
+}
+
+/// Returns the interface of a link-local address; 0 for others.
+const fn scope(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(address) if address.ip().is_unicast_link_local() => address.scope_id(),
+        _ => 0,
+    }
 }
 
 /// The outcome of a check.
@@ -91,17 +101,29 @@ impl Flow {
             addresses,
             source_port: source.port(),
             destination_port: destination.port(),
+            scope: match scope(source) {
+                0 => scope(destination),
+                scope => scope,
+            },
         })
     }
 
     /// Returns the socket address of the sender.
     #[must_use]
     pub const fn source(&self) -> SocketAddr {
-        let address = match self.addresses {
-            Addresses::V4 { source, .. } => IpAddr::V4(source),
-            Addresses::V6 { source, .. } => IpAddr::V6(source),
-        };
-        SocketAddr::new(address, self.source_port)
+        match self.addresses {
+            Addresses::V4 { source, .. } => {
+                SocketAddr::V4(SocketAddrV4::new(source, self.source_port))
+            }
+            Addresses::V6 { source, .. } => {
+                let scope = if source.is_unicast_link_local() {
+                    self.scope
+                } else {
+                    0
+                };
+                SocketAddr::V6(SocketAddrV6::new(source, self.source_port, 0, scope))
+            }
+        }
     }
 
     /// Returns the socket address of the receiver.
@@ -133,6 +155,7 @@ impl Flow {
             addresses,
             source_port: self.destination_port,
             destination_port: self.source_port,
+            scope: self.scope,
         }
     }
 

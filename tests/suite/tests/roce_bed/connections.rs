@@ -10,7 +10,7 @@ use backend_roce::proto::{PathMtu, Psn};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend as _, BackendError, CompletionQueue as _, ConnectFailure, ConnectRequest, ControlEvent,
-    DisconnectMode, SendFlags, SendOperation, SendRequest, WorkQueue as _,
+    DisconnectMode, ReceiveRequest, SendFlags, SendOperation, SendRequest, WorkQueue as _,
 };
 use dat_core::flags::{DtoStatus, QualityOfService};
 use dat_tests::fixture::Testbed as _;
@@ -223,6 +223,98 @@ fn a_translated_path_carries_a_connection() {
     });
     assert_eq!(left.device.counts().bad_icrc, 0);
     assert_eq!(right.device.counts().bad_icrc, 0);
+}
+
+/// A peer that only repeats what was executed is followed, too: the answers went to its old port.
+///
+/// Spec: ROCE-52
+#[test]
+fn a_peer_that_repeats_a_request_is_followed() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+    let inside = left.address().socket_address().unwrap();
+    let outside = |port| SocketAddr::new(Ipv4Addr::new(198, 51, 100, 7).into(), port);
+    bed.translate(inside, outside(40_007));
+    join(&bed, &mut left, &mut right, 7174);
+    while bed.step() {}
+    let (_, source, _) = left.memory(vec![7; 100]);
+    let (received, target, _) = right.memory(vec![0; 100]);
+    let receives = right.pair.receive.as_mut().unwrap();
+    let receive = ReceiveRequest { token: 2 };
+    receives.post(&receive, &[target]).unwrap();
+    let request = SendRequest {
+        token: 1,
+        operation: SendOperation::Send,
+        flags: SendFlags::empty(),
+    };
+    left.pair.send.post(&request, &[source]).unwrap();
+    // The acknowledgement is under way to the port that the translator forgets.
+    bed.deliver_one();
+    bed.translate(inside, outside(40_008));
+    pass(&bed, 3);
+    assert_eq!(left.status(&bed), DtoStatus::Success);
+    assert_eq!(right.status(&bed), DtoStatus::Success);
+    assert!(received == [7; 100]);
+}
+
+/// A port that refuses, before one that is silent, has no listener.
+///
+/// Spec: ROCE-46
+#[test]
+fn a_refused_port_before_a_silent_one_has_no_listener() {
+    let bed = RoceBed::new();
+    let (mut left, right) = (Node::new(&bed), Node::new(&bed));
+    left.connect(right.address(), 7174, &[]);
+    // The request, and its refusal.
+    bed.deliver_one();
+    bed.silence(ip(&right));
+    pass(&bed, 60);
+    assert_eq!(left.failure(&bed), ConnectFailure::NonPeerRejected);
+}
+
+/// A port may be published under another number; the service point of the real one gets the request.
+///
+/// Spec: ROCE-49, ROCE-187
+#[test]
+fn a_published_port_may_have_another_number() {
+    for is_listener_of_both in [false, true] {
+        let bed = RoceBed::new();
+        let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+        let inside = SocketAddr::new(ip(&right), 7174);
+        let outside = SocketAddr::new(Ipv4Addr::new(198, 51, 100, 7).into(), 17_174);
+        bed.translate(inside, outside);
+        right.device.listen(1, Some(7174)).unwrap();
+        if is_listener_of_both {
+            right.device.listen(2, Some(17_174)).unwrap();
+        }
+        left.connect(IaAddress::from(outside), 17_174, &[]);
+        let (listener, request) = right.until(&bed, |event| match event {
+            ControlEvent::ConnectionRequest {
+                listener, request, ..
+            } => Some((listener, request)),
+            _ => None,
+        });
+        assert_eq!(listener, 1);
+        right.device.accept(request, right.pair.key, &[]).unwrap();
+        left.established(&bed);
+        right.established(&bed);
+        check_message(&bed, &mut left, &mut right);
+        check_message(&bed, &mut right, &mut left);
+    }
+}
+
+/// A qualifier that is no port is not that of the port that the request came to.
+///
+/// Spec: ROCE-45, ROCE-187
+#[test]
+fn a_request_at_the_port_of_another_qualifier_is_refused() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+    right.device.listen(1, Some(80)).unwrap();
+    let mut ports = bed.ports(ip(&right)).into_iter();
+    let hashed = ports.find(|port| *port != 4791).unwrap();
+    left.connect(right.address(), hashed.into(), &[]);
+    assert_eq!(left.failure(&bed), ConnectFailure::NonPeerRejected);
 }
 
 fn ip(node: &Node) -> std::net::IpAddr {

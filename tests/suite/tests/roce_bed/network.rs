@@ -219,7 +219,7 @@ impl Port for SimulatedPort {
         self.address
     }
 
-    fn route(&self, peer: IpAddr) -> Option<Route> {
+    fn route(&self, peer: SocketAddr) -> Option<Route> {
         (peer.is_ipv4() == self.address.is_ipv4()).then_some(Route {
             source: self.address.ip(),
             mtu: lock(&self.wire)
@@ -383,6 +383,14 @@ impl RoceBed {
         let next = drivers.iter().filter_map(RoceDriver::deadline).min();
         next.inspect(|next| self.now.set(self.now.get().max(*next)))
             .is_some()
+    }
+
+    /// Moves the next run of packets; what its receiver sends stays under way.
+    pub(crate) fn deliver_one(&self) {
+        lock(&self.wire).move_next();
+        for driver in &*self.drivers.borrow() {
+            driver.drive(self.now.get());
+        }
     }
 
     /// Puts a packet on the wire.
