@@ -77,7 +77,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 20] = [
+const PROOFS: [Proof; 21] = [
     Proof {
         name: "unsafe",
         about: "up-to-date inventory of unsafe code",
@@ -148,6 +148,15 @@ const PROOFS: [Proof; 20] = [
         about: "random operations compared between the mock, device models and an RDMA device",
         run: |workspace, effort| {
             differential::run(workspace, effort.minutes, effort.seed).map(Some)
+        },
+    },
+    Proof {
+        name: "peers",
+        about: "programs of others on soft-RoCE meet RoCEv2 in software; every packet is judged",
+        run: |workspace, effort| {
+            // A round takes one or two minutes.
+            let rounds = effort.minutes.saturating_mul(2);
+            guest::run(workspace, &guest::PEERS, rounds, effort.seed).map(Some)
         },
     },
     Proof {

@@ -301,7 +301,7 @@ fn format(workspace: &Workspace) -> Result<()> {
 /// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long.
 /// Their seeds are the same each time.
 fn check_in_guests(workspace: &Workspace) -> Result<()> {
-    const JOBS: [&str; 16] = [
+    const JOBS: [&str; 17] = [
         "smoke",
         "copy",
         "perf",
@@ -309,6 +309,7 @@ fn check_in_guests(workspace: &Workspace) -> Result<()> {
         "rsm -- 1 7",
         "hosts",
         "roce",
+        "roce_dapl -- 1 few",
         "examples -- 1",
         "conformance",
         "dapl",
