@@ -387,6 +387,11 @@ mod tests {
         assert!(one.contains("GUEST=1 PEER=2") && two.contains("GUEST=2 PEER=1"));
         assert!(one.contains("mac=52:54:00:00:00:01") && two.contains("mac=52:54:00:00:00:02"));
         assert!(one.contains("socket,id=cable,fd=3"));
+        assert!(!one.contains("filter-dump"));
+        let (captured, _other) = Cable::pair().expect("cable");
+        let captured = captured.captured_in(Some("a,b.pcap".into()));
+        let all = "-object filter-dump,id=capture,netdev=cable,file=a,,b.pcap";
+        assert!(text(&captured).contains(all));
         assert!(!self::text(&machine(), "record").contains("cable"));
     }
 
