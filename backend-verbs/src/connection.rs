@@ -14,13 +14,12 @@ use crate::hal::{
     REPLY_DATA, Step,
 };
 use crate::options::LongQualifiers;
-use crate::private_data::{Brought, Name, SPLIT_MOST, join, pack, receive, split, unpack};
+use crate::private_data::{Brought, MOST, Name, join, pack, receive, split, unpack};
 use crate::queue_pair::{Pair, State};
 use crate::signal::Source;
 
 /// Most bytes of private data of a connection call.
-pub(crate) const PRIVATE_DATA_SIZE: i32 = 64;
-const _: () = assert!(PRIVATE_DATA_SIZE as usize <= SPLIT_MOST);
+pub(crate) const PRIVATE_DATA_SIZE: i32 = MOST as i32;
 
 /// Most tails of private data that wait for their heads; the newest are kept.
 const ANNOUNCED_MOST: usize = 256;

@@ -8,6 +8,10 @@ use dat_core::backend::{BackendError, PrivateData};
 
 use crate::hal::CONNECT_DATA;
 
+/// Most bytes of private data of a connection call.
+pub(crate) const MOST: usize = 64;
+const _: () = assert!(MOST <= SPLIT_MOST);
+
 /// Packs data into a message with room for `room` bytes.
 pub(crate) fn pack(data: &[u8], room: usize) -> Result<PrivateData, BackendError> {
     let last = room.checked_sub(1).ok_or(BackendError::Resources)?;
@@ -28,9 +32,13 @@ pub(crate) fn pack(data: &[u8], room: usize) -> Result<PrivateData, BackendError
 }
 
 /// Unpacks the data of a message.
+///
+/// The last byte of another program's data stands for no length above the limit, and for a smaller
+/// one only if zeros are behind the data.
 pub(crate) fn unpack(mut received: PrivateData) -> PrivateData {
     if let Some((&mark, rest)) = received.split_last()
         && let Some(length) = usize::from(mark).checked_sub(1)
+        && length <= MOST
         && let Some(padding) = rest.get(length..)
         && padding.iter().all(|&byte| byte == 0)
     {
@@ -115,6 +123,7 @@ pub(crate) fn join(mut head: PrivateData, tail: &[u8]) -> Option<PrivateData> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hal::{REJECT_DATA, REPLY_DATA};
 
     fn data(bytes: &[u8]) -> PrivateData {
         PrivateData::from_slice(bytes).expect("short enough")
@@ -124,7 +133,7 @@ mod tests {
     #[test]
     fn private_data_of_every_length_round_trips() {
         for room in [56_usize, 148, 196] {
-            for length in 0..room {
+            for length in 0..room.min(MOST + 1) {
                 let bytes: Vec<u8> = (0..length).map(|at| (at % 3) as u8).collect();
                 let packed = pack(&bytes, room).expect("it fits");
                 assert_eq!(packed.len(), room);
@@ -182,5 +191,12 @@ mod tests {
         assert_eq!(unpack(data(&full)), data(&full));
         assert_eq!(unpack(data(&[])), data(&[]));
         assert_eq!(unpack(data(&[255])), data(&[255]));
+        for room in [REPLY_DATA, REJECT_DATA] {
+            for last in 0..=u8::MAX {
+                let mut full = vec![7; room];
+                full[room - 1] = last;
+                assert_eq!(unpack(data(&full)), data(&full), "{room}, {last}");
+            }
+        }
     }
 }

@@ -133,6 +133,11 @@ const NEEDED: &[SystemPackage] = &[
         "DAT 2.0 programs of OFA",
     ),
     programs(
+        "tshark",
+        &["tshark"],
+        "reads the packets that two guests exchange",
+    ),
+    programs(
         "perftest",
         &[
             "ib_write_bw",

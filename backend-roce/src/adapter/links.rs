@@ -174,8 +174,14 @@ impl Adapter {
     pub(super) fn write_mad(&mut self, path: &Path, mad: &Mad) {
         let psn = Psn::new(self.random.next() as u32);
         let bytes = mad.encode();
+        // No message joins another: its peer may be a kernel, which drops one whose identification
+        // is not that of its ICRC, as when a device cannot segment.
+        let path = Path {
+            single: true,
+            ..*path
+        };
         self.outbox
-            .add(path, |buffer| encode_packet(&bytes, psn, buffer));
+            .add(&path, |buffer| encode_packet(&bytes, psn, buffer));
     }
 
     /// Returns the token of a queue pair whose attempt to connect is pending.

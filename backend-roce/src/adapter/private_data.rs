@@ -21,10 +21,14 @@ pub(super) fn pack<const N: usize>(data: &[u8]) -> Option<PrivateData<N>> {
 }
 
 /// Unpacks private data; of other programs, all of the room counts.
+///
+/// The last byte of another program's data stands for no length above the limit, and for a smaller
+/// one only if zeros are behind the data.
 pub(super) fn unpack(room: &[u8]) -> CoreData {
     let packed = || {
         let (last, rest) = room.split_last()?;
         let length = usize::from(*last).checked_sub(1)?;
+        let length = Some(length).filter(|length| *length <= private_size())?;
         let (data, padding) = rest.split_at_checked(length)?;
         padding.iter().all(|byte| *byte == 0).then_some(data)
     };
@@ -55,5 +59,36 @@ pub(super) fn unpack_request(request: &ConnectRequest) -> CoreData {
             data
         }
         _ => unpack(head),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::connection::{REJECT_PRIVATE, REPLY_PRIVATE};
+
+    /// Spec: ROCE-152
+    #[test]
+    fn full_answers_of_other_programs_are_whole_whatever_their_last_byte() {
+        for room in [REPLY_PRIVATE, REJECT_PRIVATE] {
+            for last in 0..=u8::MAX {
+                let mut data = [7; REPLY_PRIVATE];
+                let data = &mut data[..room];
+                data[room - 1] = last;
+                assert_eq!(unpack(data), *data, "{room} bytes, the last is {last}");
+            }
+        }
+    }
+
+    /// Spec: ROCE-152
+    #[test]
+    fn packed_data_has_its_length_again() {
+        for length in 0..=private_size() {
+            let data = &[7; 64][..length];
+            let reply = pack::<REPLY_PRIVATE>(data).expect("room");
+            assert_eq!(unpack(reply.bytes()), *data);
+            let rejection = pack::<REJECT_PRIVATE>(data).expect("room");
+            assert_eq!(unpack(rejection.bytes()), *data);
+        }
     }
 }

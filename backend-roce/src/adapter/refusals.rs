@@ -4,8 +4,8 @@ use super::Adapter;
 use crate::port::Undelivered;
 use crate::proto::PathMtu;
 use crate::proto::connection::{
-    Answered, Connection, ConnectionEvent, ConnectionOptions, Ids, Information, PrivateData,
-    Reason, Reject, State as LinkState,
+    Answered, Connection, ConnectionEvent, ConnectionOptions, Ids, Information, Mark, PrivateData,
+    REQUEST_PRIVATE, Reason, Reject, State as LinkState,
 };
 use crate::proto::packet::UDP_PORT;
 
@@ -86,11 +86,9 @@ impl Adapter {
             return false;
         };
         let dialled = link.path.wire.destination_port;
-        let long = link
-            .request
-            .mark
-            .is_some_and(|mark| mark.private_length > 0);
-        if dialled == UDP_PORT || long {
+        // Another program reads no private data from the mark.
+        let in_mark = |mark: Mark| usize::from(mark.private_length) > REQUEST_PRIVATE + 1;
+        if dialled == UDP_PORT || link.request.mark.is_some_and(in_mark) {
             return false;
         }
         link.path.wire.destination_port = UDP_PORT;

@@ -24,7 +24,8 @@ pub struct Path {
     pub view: Flow,
     /// Set if each packet leaves in a send of its own, with identification 0.
     ///
-    /// For kernels, which do not recover the identification of segments.
+    /// For kernels, which do not recover the identification of segments: those of a device without
+    /// segmentation have none.
     pub single: bool,
 }
 

@@ -43,6 +43,11 @@ pub(crate) const LIMITS: Counting = Counting {
     columns: FAULTS.columns,
 };
 
+pub(crate) const PEERS: Counting = Counting {
+    jobs: &["roce_dapl", "roce"],
+    columns: &["what", "number", "of these"],
+};
+
 pub(crate) const DIFFERENTIAL: Counting = Counting {
     jobs: &["differential"],
     columns: &[
@@ -121,7 +126,8 @@ fn count(
         if let Some(complaint) = attempt.complaint {
             bail!("job {job} {complaint}; repeat it with {command}");
         }
-        let counted = vm::counted(&attempt.record).with_context(|| format!("job {job}"))?;
+        let mut counted = vm::counted(&attempt.record).with_context(|| format!("job {job}"))?;
+        counted.extend(attempt.captured.iter().map(String::as_str));
         rows.extend(added_up(&counted, counting.columns.len())?);
         again.push(command);
     }

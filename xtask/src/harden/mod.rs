@@ -157,6 +157,15 @@ const PROOFS: [Proof; 21] = [
         },
     },
     Proof {
+        name: "peers",
+        about: "programs of others on soft-RoCE meet RoCEv2 in software; every packet is judged",
+        run: |workspace, effort| {
+            // A round takes one or two minutes.
+            let rounds = effort.minutes.saturating_mul(2);
+            guest::run(workspace, &guest::PEERS, rounds, effort.seed).map(Some)
+        },
+    },
+    Proof {
         name: "hostile",
         about: "a peer that uses stale, guessed, replayed and foreign keys, and floods",
         run: |workspace, effort| {

@@ -310,6 +310,7 @@ fn check_in_guests(workspace: &Workspace) -> Result<()> {
         "hosts",
         "roce",
         "roce_paths",
+        "roce_dapl -- 1 few",
         "examples -- 1",
         "conformance",
         "dapl",

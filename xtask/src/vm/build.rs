@@ -87,17 +87,17 @@ pub(super) fn named(workspace: &Workspace, library: &Path, folder: &Path) -> Res
     Ok(linked)
 }
 
-/// Compiles a C program and links it with a library in the same folder.
+/// Compiles a C program into a folder, and links it with a library in the same folder, if any.
 ///
 /// The program finds the library there, here and in the guest.
 pub(super) fn compiled(
     workspace: &Workspace,
     source: &str,
-    linked: &Path,
+    folder: &Path,
+    linked: Option<&Path>,
     links: &[String],
 ) -> Result<PathBuf> {
     let shell = &workspace.shell;
-    let folder = linked.parent().context("a library is in a folder")?;
     let source = workspace.root().join(source);
     let program = folder.join(source.file_stem().context("a source has a name")?);
     let include = workspace.root().join("dat-ffi/include");
@@ -106,7 +106,7 @@ pub(super) fn compiled(
     let links = links.iter().map(|name| format!("-l{name}"));
     cmd!(
         shell,
-        "cc -std=c11 -D_GNU_SOURCE -O1 -g -pthread {warnings...} -I {include} -o {program} {source} {linked} {runpath} {links...}"
+        "cc -std=c11 -D_GNU_SOURCE -O1 -g -pthread {warnings...} -I {include} -o {program} {source} {linked...} {runpath} {links...}"
     )
     .quiet()
     .run()?;

@@ -40,6 +40,9 @@ pub(crate) struct Needs {
     /// The job runs in the first.
     #[serde(default)]
     pub(crate) peer: bool,
+    /// Set if the packets of RoCEv2 between two guests are captured and judged.
+    #[serde(default)]
+    pub(crate) capture: bool,
     /// MiB of each guest; by default, derived from the size of its files.
     pub(crate) memory: Option<u64>,
     /// Programs of this machine that the job runs.
@@ -59,6 +62,22 @@ pub(crate) struct Needs {
     /// Programs and tests of the workspace that the job runs.
     #[serde(default)]
     pub(crate) build: Vec<Build>,
+    /// C programs that use libraries of this machine only.
+    #[serde(default)]
+    pub(crate) compile: Vec<Compile>,
+}
+
+/// A C program without a library of the workspace.
+///
+/// In the guest it has the name of its source.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Compile {
+    /// The path of the source.
+    pub(crate) source: String,
+    /// Libraries of this machine that the program is linked with.
+    #[serde(default)]
+    pub(crate) links: Vec<String>,
 }
 
 /// A build of a target of the workspace.
@@ -125,8 +144,11 @@ impl Job {
             .lines()
             .filter_map(|line| line.strip_prefix(MARK))
             .collect();
-        let needs = toml::from_str(&header.join("\n"))
+        let needs: Needs = toml::from_str(&header.join("\n"))
             .with_context(|| format!("the lines that begin with `{MARK}`"))?;
+        if needs.capture && !needs.peer {
+            bail!("packets are captured between two guests only: add `peer = true`");
+        }
         Ok(Self {
             name: name.to_owned(),
             needs,
@@ -152,12 +174,14 @@ impl Job {
                 icount: false,
                 anywhere: false,
                 peer: false,
+                capture: false,
                 memory: None,
                 programs,
                 libraries: Vec::new(),
                 files: Vec::new(),
                 modules: Vec::new(),
                 build: Vec::new(),
+                compile: Vec::new(),
             },
             script: format!("{command}\n"),
         }
@@ -209,6 +233,15 @@ rping
         );
         let two = Job::parse("two", two).expect("job");
         assert!(two.needs.peer && two.needs.memory == Some(512));
+        assert!(!two.needs.capture);
+        let captured = SCRIPT.replace(
+            "timeout = 60",
+            "timeout = 60\n#: peer = true\n#: capture = true\n#: compile = [{ source = \"a.c\" }]",
+        );
+        let captured = Job::parse("captured", captured).expect("job");
+        assert!(captured.needs.capture);
+        let compile = captured.needs.compile.first().expect("a program");
+        assert_eq!((compile.source.as_str(), compile.links.len()), ("a.c", 0));
     }
 
     #[test]
@@ -229,6 +262,7 @@ rping
             ("#: timeout = 60\n", ""),
             ("timeout = 60", "timeout = -1"),
             ("timeout = 60", "timeout = 60\n#: memory = true"),
+            ("timeout = 60", "timeout = 60\n#: capture = true"),
             (", target = { test = \"verbs\" }", ""),
             ("test =", "bench ="),
         ] {

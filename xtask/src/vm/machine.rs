@@ -31,6 +31,8 @@ pub(crate) struct Cable {
     /// Number of the guest at the other end.
     peer: u8,
     end: OwnedFd,
+    /// The file that gets every packet of this end.
+    capture: Option<PathBuf>,
 }
 
 impl Cable {
@@ -44,8 +46,17 @@ impl Cable {
             guest,
             peer,
             end: end.into(),
+            capture: None,
         };
         Ok((end(1, 2, one), end(2, 1, two)))
+    }
+
+    /// Captures the packets of this end in a file.
+    pub(crate) fn captured_in(self, file: Option<PathBuf>) -> Self {
+        Self {
+            capture: file,
+            ..self
+        }
     }
 }
 
@@ -162,22 +173,33 @@ impl Machine {
         pair("-initrd", &self.image);
         // On a busy host, no timer tick may come while the kernel checks for ticks.
         let mut line = "console=ttyS0 quiet panic=-1 oops=panic no_timer_check".to_owned();
-        if let Some(Cable { guest, peer, .. }) = cable {
+        // A comma would begin the next property.
+        let as_value = |file: &Path| file.to_string_lossy().replace(',', ",,");
+        if let Some(Cable {
+            guest,
+            peer,
+            capture,
+            ..
+        }) = cable
+        {
             // The kernel passes unknown arguments on, as variables of the first process.
             line += &format!(" GUEST={guest} PEER={peer}");
             pair("-netdev", &format!("socket,id=cable,fd={CABLE}"));
             let card = format!("virtio-net-pci,netdev=cable,mac=52:54:00:00:00:{guest:02x}");
             // The guest does not boot from the network.
             pair("-device", &format!("{card},romfile="));
+            if let Some(file) = capture {
+                let file = as_value(file);
+                let filter = format!("filter-dump,id=capture,netdev=cable,file={file}");
+                pair("-object", &filter);
+            }
         }
         pair("-append", &line);
         // The console, and the record of the guest's first process.
         pair("-chardev", &"stdio,id=console,signal=on");
         pair("-serial", &"chardev:console");
-        let mut file = OsString::from("file,id=record,path=");
-        // A comma would begin the next property.
-        file.push(record.to_string_lossy().replace(',', ",,"));
-        pair("-chardev", &file);
+        let record = format!("file,id=record,path={}", as_value(record));
+        pair("-chardev", &record);
         pair("-serial", &"chardev:record");
         arguments
     }
@@ -365,6 +387,11 @@ mod tests {
         assert!(one.contains("GUEST=1 PEER=2") && two.contains("GUEST=2 PEER=1"));
         assert!(one.contains("mac=52:54:00:00:00:01") && two.contains("mac=52:54:00:00:00:02"));
         assert!(one.contains("socket,id=cable,fd=3"));
+        assert!(!one.contains("filter-dump"));
+        let (captured, _other) = Cable::pair().expect("cable");
+        let captured = captured.captured_in(Some("a,b.pcap".into()));
+        let all = "-object filter-dump,id=capture,netdev=cable,file=a,,b.pcap";
+        assert!(text(&captured).contains(all));
         assert!(!self::text(&machine(), "record").contains("cable"));
     }
 

@@ -3,6 +3,7 @@
 //! The guest is Debian's kernel in QEMU, with soft-RoCE and the programs of this machine.
 
 mod build;
+mod capture;
 mod image;
 mod job;
 mod kernel;
@@ -44,7 +45,7 @@ const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 /// The configuration file of the device's provider.
 const PROVIDER: &str = "/etc/libibverbs.d/rxe.driver";
 /// Known programs that are useless in a guest.
-const NOT_FOR_GUESTS: [&str; 3] = ["valgrind", "busybox", "pkg-config"];
+const NOT_FOR_GUESTS: [&str; 4] = ["valgrind", "busybox", "pkg-config", "tshark"];
 /// The modules of the device; it uses the checksum modules without listing them as dependencies.
 const MODULES: [&str; 6] = [
     "dummy",
@@ -225,6 +226,8 @@ pub(crate) struct Attempt {
     pub(crate) console: String,
     /// The record of the guest's first process.
     pub(crate) record: String,
+    /// The counts of captured packets, as rows.
+    pub(crate) captured: Vec<String>,
     /// The failure in words; `None` if the job passed.
     pub(crate) complaint: Option<String>,
     /// Set if the job ran to its end.
@@ -270,12 +273,17 @@ pub(crate) fn attempt_on(
 
 fn attempt_with(workspace: &Workspace, name: &str, options: &Options) -> Result<Attempt> {
     let job = Job::load(&scripts(workspace).join("jobs"), name)?;
-    let Outcome { verdict, record } = run_job(workspace, &job, options)?;
+    let Outcome {
+        verdict,
+        record,
+        captured,
+    } = run_job(workspace, &job, options)?;
     let console = read(&log_of(workspace, name));
     let complaint = (verdict.code() != 0).then(|| verdict.describe(&console));
     Ok(Attempt {
         console,
         record,
+        captured,
         complaint,
         is_whole: verdict.is_of_job(),
     })
@@ -300,7 +308,7 @@ pub(crate) fn program_of(
     });
     let (build, source) = sources.with_context(|| format!("job {name} has no C program"))?;
     let linked = named(workspace, &built(workspace, &job, build)?, folder)?;
-    compiled(workspace, source, &linked, &build.links)
+    compiled(workspace, source, folder, Some(&linked), &build.links)
 }
 
 /// Returns the path of a job's console log.
@@ -310,10 +318,11 @@ fn log_of(workspace: &Workspace, name: &str) -> PathBuf {
     log
 }
 
-/// The verdict on a job, and the record it was read from.
+/// The verdict on a job, the record it was read from, and the counts of captured packets.
 struct Outcome {
     verdict: Verdict,
     record: String,
+    captured: Vec<String>,
 }
 
 fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcome> {
@@ -338,6 +347,7 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcom
         ["qemu-system-x86_64", "busybox", PROVIDER]
             .into_iter()
             .chain(PROGRAMS)
+            .chain(job.needs.capture.then_some(capture::DISSECTOR))
             .chain(job.needs.programs.iter().map(String::as_str)),
     )?;
     let kernel = Kernel::get(shell, &workspace.target().join("vm/kernel"))?;
@@ -386,9 +396,10 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcom
         first: io::stdout(),
         second: File::create(&log).with_context(|| format!("cannot write {}", log.display()))?,
     };
+    let packets = job.needs.capture.then(|| log.with_extension("pcap"));
     let (mut other, cable) = if peer {
         let (other, cable) = Peer::start(&machine, work.path(), &log)?;
-        (Some(other), Some(cable))
+        (Some(other), Some(cable.captured_in(packets.clone())))
     } else {
         (None, None)
     };
@@ -413,7 +424,18 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcom
         Some(died) if verdict.code() == 0 => died,
         _ => verdict,
     };
-    Ok(Outcome { verdict, record })
+    let mut captured = Vec::new();
+    if let Some(file) = packets.filter(|_| verdict.code() == 0) {
+        let counts =
+            capture::judge(&file).with_context(|| format!("the packets of job {}", job.name))?;
+        println!("{counts}; a changed byte is reported ({})", file.display());
+        captured = counts.rows();
+    }
+    Ok(Outcome {
+        verdict,
+        record,
+        captured,
+    })
 }
 
 /// Returns the content of a file, or an empty string if it cannot be read.
@@ -519,10 +541,17 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
         let name = linked.file_name().context("a library has a name")?;
         image.program(&linked, name)?;
         for source in &build.sources {
-            let program = compiled(workspace, source, &linked, &build.links)?;
+            let program = compiled(workspace, source, &folder, Some(&linked), &build.links)?;
             let name = program.file_name().context("a program has a name")?;
             image.program(&program, name)?;
         }
+    }
+    for program in &job.needs.compile {
+        let folder = workspace.target().join("vm/linked");
+        fs::create_dir_all(&folder)?;
+        let program = compiled(workspace, &program.source, &folder, None, &program.links)?;
+        let name = program.file_name().context("a program has a name")?;
+        image.program(&program, name)?;
     }
     for file in &options.binary {
         let file = std::path::absolute(file)?;

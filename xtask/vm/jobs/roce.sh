@@ -2,6 +2,7 @@
 #: about = "RoCEv2 in software against soft-RoCE of another host: copies, measurements and segments, both ways, over IPv4 and IPv6"
 #: timeout = 600
 #: peer = true
+#: capture = true
 #: memory = 512
 #: programs = ["cmp"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
@@ -74,6 +75,7 @@ for ((round = 0; round < rounds; round++)); do
         wait_until 20 peer_has_no_objects
     done
 done
+count "rounds of dat copy and dat perf, over IPv4 and IPv6, failed" "$rounds" 0
 
 # The device again, as it was.
 insmod "$(grep rdma_rxe /vm/order)"

@@ -1,89 +1,210 @@
 #!/bin/bash
-#: about = "dapltest with this provider on RoCEv2 in software, against OFA's provider on soft-RoCE of another host, both ways"
+#: about = "dapltest, dtest and a program on librdmacm, on soft-RoCE of another host, meet RoCEv2 in software, both ways; all packets are judged"
 #: timeout = 600
 #: peer = true
+#: capture = true
 #: memory = 512
-#: programs = ["dapltest"]
+#: programs = ["dapltest", "dtest"]
 #: libraries = ["libdaplofa.so.2"]
-#: build = [{ package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } }]
-# Argument: the rounds, one without any. The programs end with 0 when they failed, so they are judged by what they print.
+#: build = [{ package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } },
+#:     { package = "dat-host", features = ["verbs", "rsm"], target = { test = "private_data" } }]
+#: compile = [{ source = "xtask/vm/programs/rdmacm_private_data.c", links = ["ibverbs", "rdmacm"] }]
+# Arguments: the rounds, one without any; `few` for shorter runs; and the programs (dapltest dtest librdmacm), all without any. The programs of OFA
+# end with 0 when they failed, so they are judged by what they print. The next program runs after one that failed; the counts go to `cargo xtask harden`.
 set -Eeuo pipefail
-trap 'echo "line $LINENO ended with $?"' ERR
+trap 'echo "line $LINENO ended with $?"; told' ERR
+# The last lines of the server, here or there, and what its threads wait for.
+told() {
+    local process
+    tail -n 20 /run/server || true
+    for process in $(pidof dapltest dtest private_data); do
+        grep . "/proc/$process"/task/*/{comm,wchan,syscall} || true
+    done
+    peer 'tail -n 20 /run/server' || true
+}
 rounds=${1:-1}
+if [ "${2:-}" = few ]; then
+    few=yes
+else
+    few=
+fi
+programs=("${@:3}")
+[ "${#programs[@]}" != 0 ] || programs=(dapltest dtest librdmacm)
 ulimit -l unlimited
 wait_until 60 peer true
 # Soft-RoCE of this host has UDP port 4791, which the other host sends to.
 rdma link delete "$RDMA_DEVICE"
 rmmod rdma_rxe
 
+# The client of dtest opens the adapter that the server names, not that of -P, so there is one name on both hosts.
 export DAT_OVERRIDE=/run/dat.conf
-echo "ours u2.0 nonthreadsafe default $(command -v libdat_provider.so) dat.0.1 \"roce $RDMA_IPV4\" \"\"" > "$DAT_OVERRIDE"
-peer "echo 'ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"$RDMA_INTERFACE 0\" \"\"' > /run/dat.conf"
+echo "adapter u2.0 nonthreadsafe default $(command -v libdat_provider.so) dat.0.1 \"roce $RDMA_IPV4\" \"\"" > "$DAT_OVERRIDE"
+peer "echo 'adapter u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"$RDMA_INTERFACE 0\" \"\"' > /run/dat.conf"
 there="export DAT_OVERRIDE=/run/dat.conf; ulimit -l unlimited;"
 peer_before=$(peer device_objects)
 peer_has_no_objects() {
     [ "$(peer device_objects)" = "$peer_before" ]
 }
 
-# judge NAME GOOD FILE: the output of a program has GOOD, and no failure.
-judge() {
-    if ! grep -qaE "$2" "$3" || grep -qaE 'Error|[Ff]ailed|FAIL' "$3"; then
-        echo "FAILED: $1"
-        tail -n 20 "$3"
-        return 1
+declare -A runs failures
+# verdict GROUP NAME GOOD FILE [CODE]: the output of a program has GOOD and no failure, and its exit code, if any, is 0.
+verdict() {
+    local failed=0
+    if [ "${5:-0}" != 0 ] || ! grep -qaE "$3" "$4" ||
+        grep -av '; 0 failed;' "$4" | grep -aE 'Error|[Ff]ailed|FAIL' > /dev/null; then
+        failed=1
+        echo "FAILED: $2 (code ${5:-0})"
+        tail -n 20 "$4"
+    else
+        echo "passed: $2 ($(now))"
     fi
-    echo "passed: $1 ($(now))"
+    runs[$1]=$((${runs[$1]:-0} + 1))
+    failures[$1]=$((${failures[$1]:-0} + failed))
 }
 # Here and there: a server in the background, a client, and the end of the server.
 here_serves() {
     "$@" > /run/server 2>&1 &
     server=$!
 }
+# here_ended: its exit code is in `code`. A server whose client failed may wait for another one.
 here_ended() {
     is_over() { ! kill -0 "$server" 2> /dev/null; }
-    wait_until 60 is_over
-    wait "$server" || true
+    code=0
+    wait_until 20 is_over || kill -KILL "$server"
+    wait "$server" || code=$?
+}
+# listens_here PORT: a process of this host waits for connections of RoCEv2 in software, which has a socket of UDP for them.
+listens_here() {
+    local digits
+    printf -v digits ':%04X ' "$1"
+    grep -q "$digits" /proc/net/udp /proc/net/udp6
 }
 there_serves() {
     peer "$there $* > /run/server 2>&1 & echo \$! > /run/server.process"
 }
 there_ended() {
-    peer 'gone() { ! kill -0 $(< /run/server.process) 2> /dev/null; }; wait_until 60 gone; cat /run/server' > /run/server
+    peer 'gone() { ! kill -0 $(< /run/server.process) 2> /dev/null; }; wait_until 20 gone || kill -KILL $(< /run/server.process); cat /run/server' > /run/server
 }
-transactions=(
-    "-T T -i 100 -t 1 -w 1 client SR 256 server SR 256"
-    "-T T -i 50 -t 2 -w 2 client SR 256 server RW 4096 server SR 256"
-    "-T T -i 50 -t 1 -w 2 client SR 256 server RR 4096 server SR 256"
-    "-T T -P -i 50 -t 1 -w 1 client SR 8192 3 server SR 8192 3"
-    "-T P -i 512 -p 16 -m b RW 4096 1"
-    "-T P -i 512 -p 1 -m p RR 256 1"
-)
 
-for ((round = 0; round < rounds; round++)); do
-    echo "-- round $round: dapltest, the server has OFA's provider ($(now))"
-    there_serves "dapltest -T S -D ofa"
+if [ -n "$few" ]; then
+    transactions=(
+        "-T T -i 20 -t 2 -w 2 client SR 256 server RW 4096 server SR 256"
+        "-T T -P -i 20 -t 1 -w 1 client SR 8192 3 server RR 8192 3 server SR 256"
+        "-T P -i 128 -p 16 -m b RW 4096 1"
+    )
+    dtests=("-b 4096")
+    # A host of Linux refuses few requests to ports in a second, by ICMP. Port 4791 is tried 0.8 s after a request without an answer.
+    peer 'echo 0 > /proc/sys/net/ipv4/icmp_ratelimit; echo 0 > /proc/sys/net/ipv6/icmp/ratelimit'
+else
+    transactions=(
+        "-T T -i 100 -t 1 -w 1 client SR 256 server SR 256"
+        "-T T -i 50 -t 2 -w 2 client SR 256 server RW 4096 server SR 256"
+        "-T T -i 50 -t 1 -w 2 client SR 256 server RR 4096 server SR 256"
+        "-T T -P -i 50 -t 1 -w 1 client SR 8192 3 server SR 8192 3"
+        "-T P -i 512 -p 16 -m b RW 4096 1"
+        "-T P -i 512 -p 1 -m p RR 256 1"
+    )
+    dtests=("-b 65536" "-b 4096 -p" "-b 4096 -w" "-b 4096 -c" "-W -b 4096")
+fi
+
+dapltest_ours_connects() {
+    local arguments group="dapltest, OFA's server"
+    there_serves "dapltest -T S -D adapter"
     peer 'wait_until 20 listens 62000'
     for arguments in "${transactions[@]}"; do
         # shellcheck disable=SC2086
-        timeout 90 dapltest ${arguments/-i/-s $PEER_IPV4 -D ours -i} > /run/said 2>&1 || true
-        judge "dapltest $arguments" 'Total WQE|^raw:' /run/said
+        timeout 90 dapltest ${arguments/-i/-s $PEER_IPV4 -D adapter -i} > /run/said 2>&1 || true
+        verdict "$group" "dapltest $arguments" 'Total WQE|^raw:' /run/said
     done
-    timeout 60 dapltest -T Q -s "$PEER_IPV4" -D ours > /run/said 2>&1
+    timeout 60 dapltest -T Q -s "$PEER_IPV4" -D adapter > /run/said 2>&1 || true
     there_ended
-    judge "its server" 'Server' /run/server
-
-    echo "-- round $round: dapltest, the client has OFA's provider ($(now))"
-    here_serves dapltest -T S -D ours
-    sleep 2
+    verdict "$group" "its server" 'Server' /run/server
+}
+dapltest_ours_serves() {
+    local arguments group="dapltest, OFA's client"
+    here_serves dapltest -T S -D adapter
+    wait_until 20 listens_here 62000
     for arguments in "${transactions[@]}"; do
-        peer "$there timeout 90 dapltest ${arguments/-i/-s $RDMA_IPV4 -D ofa -i} 2>&1 || true" > /run/said
-        judge "dapltest $arguments" 'Total WQE|^raw:' /run/said
+        peer "$there timeout 90 dapltest ${arguments/-i/-s $RDMA_IPV4 -D adapter -i} 2>&1 || true" > /run/said
+        verdict "$group" "dapltest $arguments" 'Total WQE|^raw:' /run/said
     done
-    peer "$there timeout 60 dapltest -T Q -s $RDMA_IPV4 -D ofa" > /run/said 2>&1
+    peer "$there timeout 60 dapltest -T Q -s $RDMA_IPV4 -D adapter || true" > /run/said 2>&1
     here_ended
-    judge "its server" 'Server' /run/server
+    verdict "$group" "its server" 'Server' /run/server
+}
+dtest_both_ways() {
+    local arguments
+    for arguments in "${dtests[@]}"; do
+        there_serves "timeout 120 dtest -P adapter $arguments"
+        peer 'wait_until 20 listens 15828'
+        code=0
+        # shellcheck disable=SC2086
+        timeout 120 dtest -P adapter -h "$PEER_IPV4" $arguments > /run/said 2>&1 || code=$?
+        verdict "dtest, OFA's server" "dtest $arguments" PASSED /run/said "$code"
+        there_ended
+        verdict "dtest, OFA's server" "its server" PASSED /run/server
 
+        # shellcheck disable=SC2086
+        here_serves timeout 120 dtest -P adapter $arguments
+        # Its client asks it by TCP for the name of its adapter.
+        wait_until 20 listens 15828
+        code=0
+        peer "$there timeout 120 dtest -P adapter -h $RDMA_IPV4 $arguments" > /run/said 2>&1 || code=$?
+        verdict "dtest, OFA's client" "dtest $arguments" PASSED /run/said "$code"
+        here_ended
+        verdict "dtest, OFA's client" "its server" PASSED /run/server "$code"
+    done
+}
+# librdmacm OWN OTHER: 125 attempts in each direction, a fifth of which is rejected.
+librdmacm() {
+    local own=$1 other=$2 said='^100 connections, 25 rejections$'
+    export ADDRESS=roce://$own ATTEMPTS=125 PORT=7175 SERVER="[$other]:7175"
+    there_serves "rdmacm_private_data serve $other 7175 $ATTEMPTS"
+    peer 'wait_until 20 listens 7175'
+    code=0
+    timeout 300 private_data --ignored --exact connects > /run/said 2>&1 || code=$?
+    verdict "librdmacm's server, 125 attempts" "private_data connects from $own" '1 passed; 0 failed' /run/said "$code"
+    there_ended
+    verdict "librdmacm's server, 125 attempts" "its server" "$said" /run/server
+
+    here_serves timeout 120 private_data --ignored --exact serves --nocapture
+    wait_until 20 listens_here 7175
+    code=0
+    peer "timeout 120 rdmacm_private_data connect $own 7175 $ATTEMPTS" > /run/said 2>&1 || code=$?
+    verdict "librdmacm's client, 125 attempts" "rdmacm_private_data connects to $own" "$said" /run/said "$code"
+    here_ended
+    verdict "librdmacm's client, 125 attempts" "its server" '1 passed; 0 failed' /run/server "$code"
+}
+
+for ((round = 0; round < rounds; round++)); do
+    for program in "${programs[@]}"; do
+        echo "-- round $round: $program ($(now))"
+        case $program in
+            dapltest)
+                dapltest_ours_connects
+                dapltest_ours_serves
+                ;;
+            dtest) dtest_both_ways ;;
+            librdmacm)
+                # Both families in turn.
+                if [ $((round % 2)) = 0 ]; then
+                    librdmacm "$RDMA_IPV4" "$PEER_IPV4"
+                else
+                    librdmacm "$RDMA_IPV6" "$PEER_IPV6"
+                fi
+                ;;
+            *)
+                echo "unknown program $program"
+                exit 2
+                ;;
+        esac
+    done
     wait_until 20 peer_has_no_objects
+done
+all=0
+for group in "${!runs[@]}"; do
+    count "$group, failed" "${runs[$group]}" "${failures[$group]}"
+    all=$((all + failures[$group]))
 done
 
 # The device again, as it was.
@@ -91,3 +212,5 @@ insmod "$(grep rdma_rxe /vm/order)"
 rdma link add "$RDMA_DEVICE" type rxe netdev "$RDMA_INTERFACE"
 wait_until 20 address_index "$RDMA_IPV4" > /dev/null
 wait_until 20 address_index "$RDMA_IPV6" > /dev/null
+echo "$all failed"
+[ "$all" = 0 ]

@@ -61,6 +61,31 @@ fn a_refused_port_is_followed_by_the_common_one() {
     assert_eq!(dialled(&bed), [7174, 4791]);
 }
 
+/// A request with all private data that rdma_cm carries goes to 4791, too; a longer one needs a
+/// peer that reads the mark.
+///
+/// Spec: ROCE-46, ROCE-152
+#[test]
+fn private_data_that_rdma_cm_carries_goes_to_the_common_port() {
+    for (length, ports) in [(55, &[7174, 4791][..]), (56, &[7174, 4791]), (57, &[7174])] {
+        let bed = RoceBed::new();
+        let (mut left, right) = (Node::new(&bed), Node::new(&bed));
+        left.connect(right.address(), 7174, &vec![0xFF; length]);
+        assert_eq!(left.failure(&bed), ConnectFailure::NonPeerRejected);
+        assert_eq!(dialled(&bed), ports, "{length}");
+        let data = bed
+            .log()
+            .iter()
+            .find_map(|(_, packet)| match mad(packet)?.message {
+                Message::Request(request) => Some(request.private_data),
+                _ => None,
+            });
+        let first = &data.expect("a request");
+        let first = &first.bytes()[..length.min(56)];
+        assert!(first.iter().all(|byte| *byte == 0xFF), "{length}");
+    }
+}
+
 /// Returns the ports that requests to connect were sent to.
 fn dialled(bed: &RoceBed) -> Vec<u16> {
     bed.log()
