@@ -78,7 +78,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 21] = [
+const PROOFS: [Proof; 22] = [
     Proof {
         name: "unsafe",
         about: "up-to-date inventory of unsafe code",
