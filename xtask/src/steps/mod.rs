@@ -301,7 +301,7 @@ fn format(workspace: &Workspace) -> Result<()> {
 /// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long.
 /// Their seeds are the same each time.
 fn check_in_guests(workspace: &Workspace) -> Result<()> {
-    const JOBS: [&str; 17] = [
+    const JOBS: [&str; 18] = [
         "smoke",
         "copy",
         "perf",
