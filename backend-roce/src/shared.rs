@@ -80,6 +80,8 @@ struct Events {
     sleepers: usize,
     /// Set while a thread sleeps on the port.
     sleeps_on_port: bool,
+    /// Number of sleeps on the port so far.
+    port_sleeps: u64,
 }
 
 /// An adapter with its port.
@@ -299,6 +301,7 @@ impl Shared {
                 return Some(false);
             }
             events.sleeps_on_port = true;
+            events.port_sleeps += 1;
             drop(events);
             let awakening = self.port.sleep(left);
             lock(&self.events).sleeps_on_port = false;
@@ -310,6 +313,12 @@ impl Shared {
                 wake();
             }
         }
+    }
+
+    /// Returns the number of sleeps on the port so far.
+    #[cfg(feature = "udp")]
+    pub(crate) fn port_sleeps(&self) -> u64 {
+        lock(&self.events).port_sleeps
     }
 
     /// Ends all sleeps.

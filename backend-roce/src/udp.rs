@@ -41,6 +41,9 @@ const LINGER: Duration = Duration::from_millis(300);
 /// Path MTU of the loop-back interface.
 const LOOPBACK_MTU: i32 = 65_536;
 
+/// Time that the thread leaves packets to a thread of the program that took some.
+const LEFT_ALONE: Duration = Duration::from_micros(500);
+
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
 
@@ -605,6 +608,7 @@ impl Drop for Service {
 fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
     let mut end = None;
     let mut more = false;
+    let mut port_sleeps = 0;
     loop {
         let pause = {
             let mut sleeps_until = shared.sleeps_until();
@@ -627,6 +631,12 @@ fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
         let wakeup = poller.sleep(pause);
         *shared.sleeps_until() = None;
         more = shared.drive(more || wakeup.reports);
+        let slept = std::mem::replace(&mut port_sleeps, shared.port_sleeps());
+        if !more && slept != port_sleeps && !stops.load(Ordering::Acquire) {
+            // A thread of the program takes packets now and then, and would find the next ones
+            // before this one does: to be woken for each would cost as much again.
+            std::thread::sleep(LEFT_ALONE);
+        }
         if stops.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;
