@@ -26,8 +26,6 @@ mod counts;
 mod forks;
 #[cfg(feature = "std")]
 mod options;
-#[cfg(feature = "udp")]
-mod poller;
 pub mod port;
 pub mod proto;
 #[cfg(feature = "std")]

@@ -1,0 +1,331 @@
+//! Sockets of an adapter, and the thread that serves it.
+
+mod narrow_paths;
+mod options;
+mod poller;
+mod service;
+mod socket;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
+use std::io::{self, IoSliceMut};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd as _;
+use std::sync::{PoisonError, RwLock};
+
+use dat_core::event::ThreadWait;
+use dat_core::time::Instant;
+use nix::sys::socket::sockopt;
+use quinn_udp::{RecvMeta, Transmit};
+
+use self::narrow_paths::NarrowPaths;
+use self::options::ipv6_mtu;
+use self::poller::Poller;
+pub(crate) use self::service::Service;
+use self::socket::{Sent, Socket, report};
+use crate::address::representative;
+use crate::backend::RoceBackend;
+use crate::forks;
+use crate::options::RoceOptions;
+use crate::port::{
+    Arrival, Awakening, ClaimError, Port, RUN_PACKETS_MAX, Route, Undelivered, canonical,
+};
+use crate::proto::PathMtu;
+use crate::proto::icrc::Flow;
+use crate::proto::packet::UDP_PORT;
+
+/// Path MTU of the loop-back interface.
+const LOOPBACK_MTU: i32 = 65_536;
+
+/// Pauses for which the poller's milliseconds are too coarse.
+const SHORT_PAUSE: Duration = Duration::from_millis(1);
+
+/// Empty datagrams and reports that are skipped for one that is not.
+const SKIPPED: usize = 1 << 16;
+
+/// Datagrams that a socket gives in a row before another one is read.
+///
+/// To look at a socket without any costs a tenth of a short transfer.
+const STREAK: usize = 16;
+
+/// The sockets of an adapter. The first one makes its connections.
+struct UdpPort {
+    /// Address of all sockets, with the port of the first one.
+    bound: SocketAddr,
+    /// Address that the adapter gives as its own; not `bound` if that is a wildcard.
+    told: IpAddr,
+    sockets: RwLock<Vec<Socket>>,
+    /// Receive buffer that each socket asks for, in bytes.
+    receive_buffer: usize,
+    /// Pollers of a thread of the program and of the adapter's thread, if it has one.
+    pollers: Option<[Arc<Poller>; 2]>,
+    /// The socket to read first, times [`STREAK`], plus the datagrams that it gave in a row.
+    next: AtomicUsize,
+    narrow: NarrowPaths,
+}
+
+impl UdpPort {
+    fn register(&self, socket: &Socket) -> io::Result<()> {
+        // A thread of the program that sleeps is served first: it need not be woken by the other.
+        let mut pollers = self.pollers.iter().flatten();
+        pollers.try_for_each(|poller| poller.add(&socket.io))
+    }
+
+    /// Returns the address of the socket with a port.
+    fn at(&self, port: u16) -> SocketAddr {
+        let mut address = self.bound;
+        address.set_port(port);
+        address
+    }
+
+    /// Returns the form of a peer's address that sockets of this address take.
+    ///
+    /// A socket for all addresses of both families takes IPv4 addresses in the form of IPv6.
+    fn to_peer(&self, peer: SocketAddr) -> SocketAddr {
+        match peer.ip() {
+            IpAddr::V4(ip) if self.bound.is_ipv6() => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), peer.port())
+            }
+            _ => peer,
+        }
+    }
+
+    fn sockets(&self) -> std::sync::RwLockReadGuard<'_, Vec<Socket>> {
+        self.sockets.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Port for UdpPort {
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.told, self.bound.port())
+    }
+
+    fn route(&self, mut peer: SocketAddr) -> Option<Route> {
+        let near = match peer {
+            SocketAddr::V4(_) if self.bound.is_ipv6() => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            _ => self.at(0),
+        };
+        // Connecting sends nothing; it selects the way.
+        let probe = UdpSocket::bind(near).ok()?;
+        peer.set_port(UDP_PORT);
+        probe.connect(peer).ok()?;
+        let source = probe.local_addr().ok()?.ip();
+        let mtu = if peer.ip().is_loopback() {
+            Some(LOOPBACK_MTU)
+        } else if peer.is_ipv4() {
+            nix::sys::socket::getsockopt(&probe, sockopt::IpMtu).ok()
+        } else {
+            ipv6_mtu(&probe)
+        };
+        // Without an answer, the MTU of Ethernet.
+        let mtu = mtu.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(1500);
+        let mtu = PathMtu::for_interface(mtu)?;
+        (source.is_ipv4() == peer.is_ipv4()).then_some(Route { source, mtu })
+    }
+
+    fn run_packets(&self) -> u16 {
+        let sockets = self.sockets();
+        let most = sockets
+            .first()
+            .map(|socket| socket.state.max_gso_segments());
+        most.and_then(|most| u16::try_from(most).ok())
+            .unwrap_or(1)
+            .min(RUN_PACKETS_MAX)
+    }
+
+    fn claim(&self, port: u16) -> Result<(), ClaimError> {
+        let socket = Socket::bind(self.at(port), self.receive_buffer);
+        let socket = socket.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => ClaimError::InUse,
+            _ => ClaimError::Refused,
+        })?;
+        let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
+        self.register(&socket).map_err(|_| ClaimError::Refused)?;
+        sockets.push(socket);
+        Ok(())
+    }
+
+    fn release(&self, port: u16) {
+        let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
+        sockets.retain(|socket| socket.port != port || port == self.bound.port());
+    }
+
+    fn send(&self, flow: &Flow, packets: &[u8], segment: usize) {
+        let sockets = self.sockets();
+        let socket = sockets
+            .iter()
+            .find(|socket| socket.port == flow.source_port);
+        let Some(socket) = socket else {
+            return;
+        };
+        let transmit = Transmit {
+            destination: self.to_peer(flow.destination()),
+            ecn: None,
+            contents: packets,
+            segment_size: (packets.len() > segment).then_some(segment),
+            src_ip: self.bound.ip().is_unspecified().then(|| flow.source().ip()),
+        };
+        let peer = transmit.destination.ip();
+        if self.narrow.contains(peer) {
+            socket.send_in_fragments(&transmit, segment);
+            return;
+        }
+        let is_sent = match socket.send_one(&transmit) {
+            Sent::Done => true,
+            Sent::NotSegmented => socket.send_each(&transmit, segment),
+            Sent::TooLong => false,
+        };
+        if !is_sent {
+            // The transport drops the packets that are sent twice.
+            self.narrow.add(peer);
+            socket.send_in_fragments(&transmit, segment);
+        }
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
+        let sockets = self.sockets();
+        let next = self.next.load(Ordering::Relaxed);
+        for offset in 0..sockets.len() {
+            let index = (next / STREAK).wrapping_add(offset) % sockets.len();
+            let socket = sockets.get(index)?;
+            for _ in 0..SKIPPED {
+                let mut meta = [RecvMeta::default()];
+                let mut slices = [IoSliceMut::new(buffer)];
+                let received = socket
+                    .state
+                    .recv((&socket.io).into(), &mut slices, &mut meta);
+                let [meta] = meta;
+                match received {
+                    // The poller reports new data once, so the socket is read until it is empty.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Ok(1) if meta.len > 0 => {
+                        let own = meta.dst_ip.unwrap_or(self.bound.ip()).to_canonical();
+                        let own = SocketAddr::new(own, socket.port);
+                        let peer = canonical(meta.addr);
+                        if let Some(flow) = Flow::between(peer, own) {
+                            // The next socket after a full streak, so that none waits for long.
+                            let streak = if offset == 0 { next % STREAK + 1 } else { 1 };
+                            let next = index * STREAK + streak;
+                            self.next.store(next, Ordering::Relaxed);
+                            return Some(Arrival {
+                                flow,
+                                length: meta.len,
+                                segment: meta.stride,
+                            });
+                        }
+                    }
+                    // An empty datagram, or the report of a refused one.
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+
+    fn undelivered(&self, buffer: &mut [u8]) -> Option<(usize, Undelivered)> {
+        let sockets = self.sockets();
+        for socket in sockets.iter() {
+            for _ in 0..SKIPPED {
+                match report(socket.io.as_raw_fd(), buffer) {
+                    Ok(Some(report)) => return Some(report),
+                    Ok(None) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        None
+    }
+
+    fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
+        let [poller, _] = self.pollers.as_ref()?;
+        if pause.is_some_and(|pause| pause < SHORT_PAUSE) {
+            return None;
+        }
+        let wakeup = poller.sleep(pause);
+        Some(match wakeup.arrivals {
+            true => Awakening::Arrivals {
+                reports: wakeup.reports,
+            },
+            false => Awakening::Nothing,
+        })
+    }
+
+    fn wake(&self) {
+        if let Some([poller, _]) = &self.pollers {
+            poller.wake();
+        }
+    }
+}
+
+/// Explains why a port cannot be had (ROCE-55).
+fn taken(address: SocketAddr, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return error;
+    }
+    let text = alloc::format!(
+        "UDP port {} of {} is taken: by soft-RoCE (rdma_rxe) in this network namespace, or by another \
+        process; stop that one, use another address, or let the adapter choose a port",
+        address.port(),
+        address.ip(),
+    );
+    io::Error::new(io::ErrorKind::AddrInUse, text)
+}
+
+impl RoceBackend {
+    /// Opens an adapter at an address of this host, with a thread that serves it unless the options
+    /// ask for a polled one.
+    ///
+    /// The port of `address` is the UDP port of the connections that the adapter makes. If it is 0,
+    /// the port is 4791, or a free one if that is taken. `0.0.0.0` stands for all IPv4 addresses of
+    /// this host, `::` for all addresses; the adapter then names itself by one of them.
+    ///
+    /// # Errors
+    /// Those of the system: the host does not have the address (`AddrNotAvailable`), another
+    /// program or soft-RoCE has the port (`AddrInUse`), no thread or descriptor is left.
+    pub fn open(address: SocketAddr, options: RoceOptions) -> io::Result<Self> {
+        forks::prepare()?;
+        let wanted = |port| {
+            let mut address = address;
+            address.set_port(port);
+            Socket::bind(address, options.receive_buffer)
+        };
+        let first = match address.port() {
+            0 => wanted(UDP_PORT).or_else(|_| wanted(0)),
+            port => wanted(port),
+        }
+        .map_err(|error| taken(address, error))?;
+        let pollers = match options.polled {
+            true => None,
+            false => Some([Arc::new(Poller::new()?), Arc::new(Poller::new()?)]),
+        };
+        let port = UdpPort {
+            bound: first.io.local_addr()?,
+            told: if address.ip().is_unspecified() {
+                representative(address.ip())
+            } else {
+                address.ip()
+            },
+            sockets: RwLock::default(),
+            receive_buffer: options.receive_buffer,
+            pollers: pollers.clone(),
+            next: AtomicUsize::new(0),
+            narrow: NarrowPaths::default(),
+        };
+        port.register(&first)?;
+        port.sockets
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(first);
+        let clock = (!options.polled).then_some(ThreadWait::clock as fn() -> Instant);
+        let mut backend = Self::new(Box::new(port), options, clock, Some(forks::generation()));
+        if let Some([_, poller]) = pollers {
+            let service = Service::start(backend.shared(), poller)?;
+            backend.set_service(service);
+        }
+        Ok(backend)
+    }
+}
