@@ -92,11 +92,21 @@ pub(crate) fn resolve(peer: &Peer) -> Result<SocketAddr> {
         why,
         remedy: "check the spelling, or use its IP address".into(),
     };
-    (peer.host.as_str(), peer.port)
+    let mut addresses = (peer.host.as_str(), peer.port)
         .to_socket_addrs()
-        .map_err(|error| failed(error.to_string()))?
-        .next()
-        .ok_or_else(|| failed("it has no address".into()))
+        .map_err(|error| failed(error.to_string()))?;
+    match addresses.next() {
+        None => Err(failed("it has no address".into())),
+        Some(SocketAddr::V6(address))
+            if address.ip().is_unicast_link_local() && address.scope_id() == 0 =>
+        {
+            Err(Failure {
+                remedy: format!("write [{}%INTERFACE]:{}", peer.host, peer.port),
+                ..failed("each network interface has its own link-local addresses".into())
+            })
+        }
+        Some(address) => Ok(address),
+    }
 }
 
 /// Returns the local address of this host on the route to a peer.
@@ -110,4 +120,22 @@ pub(crate) fn own_address(peer: SocketAddr) -> Option<IpAddr> {
     let socket = std::net::UdpSocket::bind(any).ok()?;
     socket.connect(peer).ok()?;
     Some(socket.local_addr().ok()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_local_host_needs_its_interface() {
+        let peer = |host: &str| Peer {
+            host: host.into(),
+            port: 7471,
+        };
+        let refused = resolve(&peer("fe80::1")).unwrap_err();
+        assert_eq!(refused.remedy, "write [fe80::1%INTERFACE]:7471");
+        let named = resolve(&peer("fe80::1%1")).unwrap();
+        assert!(matches!(named, SocketAddr::V6(address) if address.scope_id() == 1));
+        assert!(resolve(&peer("fd09::1")).is_ok());
+    }
 }

@@ -458,7 +458,7 @@ scope() {
         serve_ends
     done
     timed in_namespace a timeout 60 dat copy file . --device roce://:: --connect "[$far]:$PORT"
-    reported "link-local, no interface is named" "$code" "invalid address"
+    reported "link-local, no interface is named" "$code" "INTERFACE"
 }
 # link_local NAMESPACE NAME: its link-local address.
 link_local() {
