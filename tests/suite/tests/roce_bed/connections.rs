@@ -16,6 +16,7 @@ use dat_core::flags::{DtoStatus, QualityOfService};
 use dat_tests::fixture::Testbed as _;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use crate::crowd;
 use crate::network::RoceBed;
 use crate::node::{Node, check_message, connect, join};
 
@@ -132,6 +133,23 @@ fn a_silent_peer_is_unreachable() {
     // A peer that was there, but could not answer, forgets the request (ROCE-176).
     assert_eq!(ports[19..], [4791]);
     assert_eq!(rejections(&bed)[0].reason, Reason::TIMEOUT);
+}
+
+/// Messages of connection management that are due at once leave in a send each.
+///
+/// The network refuses two in one send, since a kernel that gets them drops the second one.
+///
+/// Spec: ROCE-38
+#[test]
+fn messages_of_several_connections_leave_singly() {
+    const PAIRS: usize = 8;
+    let bed = RoceBed::new();
+    bed.join_packets();
+    let end = || crowd::End::new(bed.device(), PAIRS);
+    let (mut left, mut right) = (end(), end());
+    crowd::join(&bed, &mut left, &mut right, 7174);
+    drop(left);
+    while bed.go_on() {}
 }
 
 fn mad(packet: &[u8]) -> Option<Mad> {

@@ -41,6 +41,8 @@ struct Inbox {
 struct Wire {
     owners: HashMap<SocketAddr, usize>,
     under_way: VecDeque<Datagrams>,
+    /// Set if several packets may leave in one send.
+    joins: bool,
     /// All packets that were sent.
     log: Vec<(Flow, Vec<u8>)>,
     /// An address that others see as another one.
@@ -214,6 +216,11 @@ struct SimulatedPort {
     address: SocketAddr,
 }
 
+/// Returns true for a packet to queue pair 1.
+fn is_management(packet: &[u8]) -> bool {
+    packet.get(5..8) == Some(&[0, 0, 1])
+}
+
 impl Port for SimulatedPort {
     fn address(&self) -> SocketAddr {
         self.address
@@ -245,7 +252,14 @@ impl Port for SimulatedPort {
         lock(&self.wire).owners.remove(&address);
     }
 
+    fn run_packets(&self) -> u16 {
+        if lock(&self.wire).joins { 64 } else { 1 }
+    }
+
     fn send(&self, flow: &Flow, packets: &[u8], segment: usize) {
+        // A kernel drops a message of connection management that another one follows.
+        let is_single = packets.len() <= segment;
+        assert!(is_single || !packets.chunks(segment).any(is_management));
         let mut wire = lock(&self.wire);
         let Wire {
             under_way,
@@ -346,6 +360,11 @@ impl RoceBed {
     /// Lets nothing arrive at an address.
     pub(crate) fn silence(&self, address: IpAddr) {
         lock(&self.wire).silent = Some(address);
+    }
+
+    /// Lets devices that are made from now on send several packets at once.
+    pub(crate) fn join_packets(&self) {
+        lock(&self.wire).joins = true;
     }
 
     /// Sets the path MTU of the interface with an address; it is 1024 bytes otherwise.
