@@ -12,7 +12,7 @@ use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
 
 use crate::core::Core;
-use crate::endpoint::{Dispatch, Endpoint};
+use crate::endpoint::{Dispatch, Endpoint, check_unset};
 use crate::error::{Error, Result};
 use crate::events::Events;
 use crate::peer::Peer;
@@ -114,8 +114,13 @@ impl Connecting {
     /// The attributes and queues of the endpoint are its own.
     ///
     /// # Errors
-    /// Those of the future, INVALID_HANDLE (EP): the endpoint is of another adapter, and
-    /// INVALID_STATE: it has a connection. The endpoint is then dropped.
+    /// Those of the future, and
+    /// - [`NotApplicable`](crate::Error::NotApplicable): [`attributes`](Self::attributes),
+    ///   [`receive`](Self::receive) or [`events`](Self::events) was called.
+    /// - INVALID_HANDLE (EP): the endpoint is of another adapter.
+    /// - INVALID_STATE: the endpoint has a connection.
+    ///
+    /// The endpoint is then dropped.
     pub fn start_on(self, endpoint: Endpoint) -> Connect {
         let core = Arc::clone(self.zone.domain.core());
         Connect {
@@ -132,6 +137,11 @@ impl Connecting {
     }
 
     fn begin_on(self, core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoint> {
+        check_unset(
+            self.attributes.as_ref(),
+            self.queue.as_ref(),
+            self.events.as_ref(),
+        )?;
         endpoint.check_core(core)?;
         let peer = self.resolve(core)?;
         self.connect(core, endpoint, peer)

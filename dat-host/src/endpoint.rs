@@ -14,7 +14,7 @@ use dat_core::{Cause, Error as CoreError, ErrorKind, Parameter, Subtype};
 
 use crate::batch::Batch;
 use crate::core::{Core, Guard};
-use crate::error::{Failed, Result};
+use crate::error::{Error, Failed, Result};
 use crate::events::Events;
 use crate::interface::Interface;
 use crate::link::Link;
@@ -79,6 +79,26 @@ pub(crate) enum Dispatch<'a> {
     Requests(&'a Events),
     /// The program takes all.
     All(&'a Events),
+}
+
+/// Checks that no option of a new endpoint is set, for an endpoint that exists.
+///
+/// # Errors
+/// [`Error::NotApplicable`]: one is.
+pub(crate) fn check_unset(
+    attributes: Option<&EpAttributes>,
+    queue: Option<&SharedReceive>,
+    events: Option<&Events>,
+) -> Result<()> {
+    let options = [
+        ("attributes", attributes.is_some()),
+        ("receive", queue.is_some()),
+        ("events", events.is_some()),
+    ];
+    match options.into_iter().find(|(_, is_set)| *is_set) {
+        Some((option, _)) => Err(Error::NotApplicable(option)),
+        None => Ok(()),
+    }
 }
 
 impl<'a> Dispatch<'a> {

@@ -23,6 +23,11 @@ pub enum Error {
     Rejected(Vec<u8>),
     /// The adapter was closed before the operation completed.
     Closed,
+    /// An option of a new endpoint was set for one that exists; names the option.
+    ///
+    /// `start_on` of [`Connecting`](crate::Connecting) and [`Accepting`](crate::Accepting) gets an
+    /// endpoint with its own attributes, queue and dispatcher.
+    NotApplicable(&'static str),
     /// A range reaches outside of its memory, or ends before it starts.
     OutOfRange {
         /// First byte of the range.
@@ -120,6 +125,10 @@ impl fmt::Display for Error {
                 data.len()
             ),
             Self::Closed => f.write_str("the adapter is closed"),
+            Self::NotApplicable(option) => write!(
+                f,
+                "`{option}` is for a new endpoint, but `start_on` takes one that exists"
+            ),
             Self::OutOfRange { end, length, .. } if end > length => {
                 write!(f, "the range ends at {end}, the memory at {length}")
             }

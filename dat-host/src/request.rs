@@ -13,7 +13,7 @@ use dat_core::id::CrId;
 
 use crate::connect::State;
 use crate::core::Core;
-use crate::endpoint::{Dispatch, Endpoint};
+use crate::endpoint::{Dispatch, Endpoint, check_unset};
 use crate::error::Result;
 use crate::events::Events;
 use crate::shared_receive::SharedReceive;
@@ -171,18 +171,29 @@ impl Accepting {
     /// The attributes and queues of the endpoint are its own.
     ///
     /// # Errors
-    /// Those of the future, INVALID_HANDLE (EP): the endpoint is of another adapter, and
-    /// INVALID_STATE: it has a connection. The endpoint is then dropped.
+    /// Those of the future, and
+    /// - [`NotApplicable`](crate::Error::NotApplicable): [`attributes`](Self::attributes),
+    ///   [`receive`](Self::receive) or [`events`](Self::events) was called.
+    /// - INVALID_HANDLE (EP): the endpoint is of another adapter.
+    /// - INVALID_STATE: the endpoint has a connection.
+    ///
+    /// The endpoint is then dropped, and the request rejected.
     pub fn start_on(self, endpoint: Endpoint) -> Accept {
         let core = Arc::clone(self.request.zone.domain.core());
-        let begun = match endpoint.check_core(&core) {
-            Ok(()) => self.accept(&core, endpoint),
-            Err(foreign) => Err(foreign.into()),
-        };
         Accept {
-            state: State::after(begun),
+            state: State::after(self.begin_on(&core, endpoint)),
             core,
         }
+    }
+
+    fn begin_on(self, core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoint> {
+        check_unset(
+            self.attributes.as_ref(),
+            self.queue.as_ref(),
+            self.events.as_ref(),
+        )?;
+        endpoint.check_core(core)?;
+        self.accept(core, endpoint)
     }
 
     fn begin(self, core: &Core) -> Result<Endpoint> {
