@@ -278,8 +278,7 @@ impl Driver {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use dat_core::event::ThreadWait;
-    /// use dat_host::{Options, Result};
+    /// use dat_host::{Options, Result, ThreadWait};
     ///
     /// # fn main() -> Result<()> {
     /// let (adapter, mut driver) = Options::new().open_driven("mock://once")?;

@@ -89,8 +89,9 @@ impl Request {
     /// Rejects the request with private data.
     ///
     /// # Errors
-    /// [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`private_data`): more bytes than the
-    /// provider allows. The request is then rejected without data.
+    /// [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`private_data`): more bytes than
+    /// [`Connecting`](crate::Connecting::private_data) names. The request is then rejected without
+    /// data.
     pub fn reject(mut self, private_data: &[u8]) -> Result<()> {
         let core = self.zone.domain.core();
         core.interface().cr_reject(self.id, private_data)?;
@@ -132,7 +133,8 @@ pub struct Accepting {
 }
 
 impl Accepting {
-    /// Sends bytes with the answer, at most as many as the provider allows.
+    /// Sends bytes with the answer, at most as many as
+    /// [`Connecting`](crate::Connecting::private_data) names.
     pub fn private_data(mut self, data: &[u8]) -> Self {
         self.private_data = data.to_vec();
         self
@@ -145,7 +147,7 @@ impl Accepting {
         self
     }
 
-    /// Lets the endpoint receive from a shared queue.
+    /// Lets the endpoint receive from a shared queue, by [`Endpoint::next_message`].
     pub fn receive(mut self, queue: &SharedReceive) -> Self {
         self.queue = Some(queue.clone());
         self
