@@ -360,6 +360,8 @@ impl Endpoint {
 
     /// Waits until either side has ended the connection; returns how.
     ///
+    /// [`Error::Connection`] of the result has a text to print; the kind itself has only `Debug`.
+    ///
     /// The future may wait without limit for a peer that has [vanished](Self#vanished-peers).
     pub fn ended(&self) -> Ended {
         Ended(Arc::clone(&self.link))
