@@ -533,11 +533,8 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         let peer = request.address.socket_address();
         let peer = canonical(peer.ok_or(BackendError::Address)?);
-        let route = self
-            .shared
-            .port()
-            .route(peer)
-            .ok_or(BackendError::Address)?;
+        let port = self.shared.port();
+        let route = port.route(peer).ok_or(BackendError::Unreachable)?;
         let port = self.shared.enter(|adapter| {
             let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
             if pair.state != State::Unconnected {

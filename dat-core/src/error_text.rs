@@ -249,6 +249,9 @@ impl Cause {
             Cause::QualifierTaken => "another service point holds the qualifier",
             Cause::Unsupported => "the provider cannot do this",
             Cause::DeviceRefused => "the device refused",
+            Cause::NoRoute => {
+                "the adapter has no route to the address; at a loop-back address it reaches only this host"
+            }
             Cause::DeviceGone => "the device is gone",
             Cause::CorruptCompletion => "an impossible completion, or an inconsistent table",
             Cause::Contended => "the object changed while the call checked it",

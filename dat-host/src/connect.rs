@@ -12,7 +12,7 @@ use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
 
 use crate::core::Core;
-use crate::endpoint::{Dispatch, Endpoint};
+use crate::endpoint::{Dispatch, Endpoint, check_unset};
 use crate::error::{Error, Result};
 use crate::events::Events;
 use crate::peer::Peer;
@@ -64,13 +64,16 @@ impl Connecting {
 
     /// Limits the time until the connection is made, instead of 10 seconds.
     ///
-    /// At most 71 minutes, from 1 microsecond.
+    /// From 1 microsecond to 71 minutes.
     pub const fn deadline_in(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Sends bytes with the request, at most as many as the provider allows.
+    /// Sends bytes with the request: at most 64 over `roce://` and `verbs://`, 256 over `mock://`.
+    ///
+    /// [`Adapter::query`](crate::Adapter::query) has the number of every backend, in
+    /// `provider.max_private_data_size`.
     pub fn private_data(mut self, data: &[u8]) -> Self {
         self.private_data = data.to_vec();
         self
@@ -85,7 +88,7 @@ impl Connecting {
         self
     }
 
-    /// Lets the endpoint receive from a shared queue.
+    /// Lets the endpoint receive from a shared queue, by [`Endpoint::next_message`].
     pub fn receive(mut self, queue: &SharedReceive) -> Self {
         self.queue = Some(queue.clone());
         self
@@ -99,8 +102,9 @@ impl Connecting {
 
     /// Starts the connection at once; the future only waits for its end.
     ///
-    /// Names that are not numeric addresses are resolved first, which blocks. The future returns the
-    /// error of a peer that is malformed or unknown. A listener learns nothing of such an attempt.
+    /// Names that are not numeric addresses are resolved first, which blocks. The future returns
+    /// the error of a peer that is malformed or unknown. A listener learns nothing of such an
+    /// attempt.
     pub fn start(self) -> Connect {
         let core = Arc::clone(self.zone.domain.core());
         Connect {
@@ -114,8 +118,13 @@ impl Connecting {
     /// The attributes and queues of the endpoint are its own.
     ///
     /// # Errors
-    /// Those of the future, INVALID_HANDLE (EP): the endpoint is of another adapter, and
-    /// INVALID_STATE: it has a connection. The endpoint is then dropped.
+    /// Those of the future, and
+    /// - [`NotApplicable`](crate::Error::NotApplicable): [`attributes`](Self::attributes),
+    ///   [`receive`](Self::receive) or [`events`](Self::events) was called.
+    /// - INVALID_HANDLE (EP): the endpoint is of another adapter.
+    /// - INVALID_STATE: the endpoint has a connection.
+    ///
+    /// The endpoint is then dropped.
     pub fn start_on(self, endpoint: Endpoint) -> Connect {
         let core = Arc::clone(self.zone.domain.core());
         Connect {
@@ -132,6 +141,11 @@ impl Connecting {
     }
 
     fn begin_on(self, core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoint> {
+        check_unset(
+            self.attributes.as_ref(),
+            self.queue.as_ref(),
+            self.events.as_ref(),
+        )?;
         endpoint.check_core(core)?;
         let peer = self.resolve(core)?;
         self.connect(core, endpoint, peer)

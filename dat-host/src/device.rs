@@ -30,10 +30,12 @@ pub trait Device: Send + Sync + 'static {
         true
     }
 
-    /// Returns a sleeper in which the thread of the adapter waits for events of the device.
+    /// Returns a sleeper in which the thread that drives the adapter waits for events of the
+    /// device.
     ///
-    /// Called by that thread, once. The device then need not ring for them. Without a sleeper, the
-    /// thread sleeps until the bell rings.
+    /// Called by that thread, once: the thread of the adapter, or the caller of
+    /// [`Driver::run_until`](crate::Driver::run_until). The device then need not ring for them.
+    /// Without a sleeper, the thread sleeps until the bell rings.
     fn wait(&self) -> Option<Box<dyn Wait + Send>> {
         None
     }

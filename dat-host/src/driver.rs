@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use dat_core::event::Wait;
+use dat_core::event::{ThreadWait, Wait};
 use dat_core::time::Instant;
 
 use crate::core::{Core, Pass, Scope, first};
@@ -208,7 +208,37 @@ impl Driver {
 
     /// Drives the adapter on this thread until `future` is ready, then closes the adapter.
     ///
-    /// The thread sleeps in `wait`, the sleeper of the device. So what `future` waits for ends
+    /// The thread sleeps in the sleeper of the device if it has one, as that of `roce://` has, and
+    /// otherwise until the device rings the [`Bell`](crate::Bell). So short messages are answered
+    /// without a switch between threads. Waits of other threads only wait for their own operation.
+    ///
+    /// ```no_run
+    /// use dat_host::{Options, Result};
+    ///
+    /// fn main() -> Result<()> {
+    ///     let (adapter, driver) = Options::new().open_driven("roce://127.0.0.1")?;
+    ///     let zone = adapter.zone()?;
+    ///     let listener = zone.listen(7174)?;
+    ///     driver.run_until(async {
+    ///         let endpoint = listener.next().await?.accept().await?;
+    ///         loop {
+    ///             let message = endpoint.recv(zone.buffer(64)?).await?;
+    ///             endpoint.send(message.memory).await?;
+    ///         }
+    ///     })
+    /// }
+    /// ```
+    pub fn run_until<F: Future>(self, future: F) -> F::Output {
+        match self.0.0.device_wait() {
+            Some(mut wait) => self.block_on(&mut *wait, future),
+            None => self.block_on(&mut ThreadWait::until_woken(), future),
+        }
+    }
+
+    /// As [`run_until`](Self::run_until), in a sleeper of the caller.
+    ///
+    /// For a backend that the program opened. The thread sleeps in `wait`, the sleeper of the
+    /// device. So what `future` waits for ends
     /// without a switch to another thread, which costs more than a short message. Waits of other
     /// threads only wait for their own operation. A device with a sleeper needs no
     /// [ring](crate::Ringing::ring).
@@ -248,8 +278,7 @@ impl Driver {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use dat_core::event::ThreadWait;
-    /// use dat_host::{Options, Result};
+    /// use dat_host::{Options, Result, ThreadWait};
     ///
     /// # fn main() -> Result<()> {
     /// let (adapter, mut driver) = Options::new().open_driven("mock://once")?;

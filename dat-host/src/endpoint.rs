@@ -14,7 +14,7 @@ use dat_core::{Cause, Error as CoreError, ErrorKind, Parameter, Subtype};
 
 use crate::batch::Batch;
 use crate::core::{Core, Guard};
-use crate::error::{Failed, Result};
+use crate::error::{Error, Failed, Result};
 use crate::events::Events;
 use crate::interface::Interface;
 use crate::link::Link;
@@ -32,17 +32,39 @@ const DEPTH: i32 = 64;
 /// RDMA Reads in flight, in each direction.
 const READS: i32 = 16;
 
-/// An endpoint with a connection (EP), or for one.
+/// One end of a connection, made or still to be made (EP).
 ///
 /// Each operation takes its memory and returns a future that gives it back. The operation is posted
 /// at once, and goes on if the future is dropped. Up to 64 operations may be in flight, unless the
 /// endpoint was made with other attributes.
 ///
 /// Operations of an endpoint act in the order of the calls, except that later ones may overtake an
-/// RDMA Read. Await the read before a message that lets the peer reuse the memory.
+/// RDMA Read. If a message tells the peer that it may reuse memory that you read, await the read
+/// before you send it.
 ///
-/// A peer that vanishes is noticed only by a Send, Write or Read in flight. Without one, receives
-/// wait without limit.
+/// # Completed operations
+/// | operation | its completion proves | it does not prove |
+/// |---|---|---|
+/// | [`send`](Self::send) | the peer's device has put the message into a receive | the peer's program has taken it |
+/// | [`write`](Self::write) | the peer's device has taken all bytes | the peer's program knows of them |
+/// | [`read`](Self::read) | the bytes are in the memory of the caller | the peer's program knows of the read |
+/// | [`recv`](Self::recv) | the message is in the memory, and so is all that the peer wrote before it sent the message | |
+///
+/// So a program that must know that its peer has acted waits for a message of the peer. A Send
+/// waits while the peer has no receive posted.
+///
+/// # Vanished peers
+/// If the host or the process of a peer vanishes, a Send, Write or Read in flight fails
+/// (`Transport`) and the connection ends (`Broken`): over `roce://` after 1.9 seconds, over
+/// `verbs://` after the retries of the device. Nothing else notices it. Without such an operation,
+/// [`recv`](Self::recv), [`next_message`](Self::next_message) and [`ended`](Self::ended) wait
+/// without limit.
+///
+/// An adapter that is opened with `keep-alive`, such as `roce://192.0.2.1?keep-alive=10`, probes
+/// silent peers. The connection then ends 1.9 seconds after the period: receives fail with the
+/// status `Flushed`, `next_message` fails with `Connection(Broken)`. A server over `roce://` should
+/// set it. The side that connects sets the number of retries for both sides; 1.9 seconds are those
+/// of this crate.
 ///
 /// Dropping the endpoint ends the connection abruptly and flushes its operations. The thread of the
 /// adapter frees it shortly afterwards.
@@ -79,6 +101,26 @@ pub(crate) enum Dispatch<'a> {
     Requests(&'a Events),
     /// The program takes all.
     All(&'a Events),
+}
+
+/// Checks that no option of a new endpoint is set, for an endpoint that exists.
+///
+/// # Errors
+/// [`Error::NotApplicable`]: one is.
+pub(crate) fn check_unset(
+    attributes: Option<&EpAttributes>,
+    queue: Option<&SharedReceive>,
+    events: Option<&Events>,
+) -> Result<()> {
+    let options = [
+        ("attributes", attributes.is_some()),
+        ("receive", queue.is_some()),
+        ("events", events.is_some()),
+    ];
+    match options.into_iter().find(|(_, is_set)| *is_set) {
+        Some((option, _)) => Err(Error::NotApplicable(option)),
+        None => Ok(()),
+    }
 }
 
 impl<'a> Dispatch<'a> {
@@ -181,6 +223,12 @@ impl Endpoint {
 
     /// Sends the memory as one message; the peer needs a receive for it.
     ///
+    /// The future is ready when the peer's device has put the message into a receive. The peer's
+    /// program may not have looked at it. While the peer has no receive posted, the Send waits.
+    ///
+    /// A message that is longer than the receive fails with the status `RemoteResponder`, and
+    /// breaks the connection.
+    ///
     /// # Errors
     /// [`Transfer`] names the errors after the post; once the connection has ended, each operation
     /// fails with the status `Flushed` (Spec: DTO-10). [`Refused`](crate::Error::Refused) has
@@ -199,6 +247,10 @@ impl Endpoint {
     }
 
     /// Writes the memory to the start of a peer's memory (RDMA Write).
+    ///
+    /// The future is ready when the peer's device has taken all bytes. The peer's program learns
+    /// nothing of the write. A message that is sent after the write arrives after its bytes
+    /// (Spec: EPW-43), so send one to tell the peer.
     ///
     /// # Errors
     /// Those of [`send`](Self::send), and as [`Refused`](crate::Error::Refused):
@@ -219,6 +271,9 @@ impl Endpoint {
     }
 
     /// Reads all of a peer's memory to the start of the memory (RDMA Read).
+    ///
+    /// The future is ready when the bytes are in the memory. Memory that is longer than `remote`
+    /// keeps its length, and the rest of its bytes. The peer's program learns nothing of the read.
     ///
     /// # Errors
     /// Those of [`send`](Self::send), and as [`Refused`](crate::Error::Refused):
@@ -245,8 +300,7 @@ impl Endpoint {
     /// may fail.
     /// [`Zone::endpoint`] makes an endpoint to post them before there is a connection.
     ///
-    /// A peer that vanishes is noticed only by a Send, Write or Read in flight, so the future may
-    /// wait without limit.
+    /// The future may wait without limit for a peer that has [vanished](Self#vanished-peers).
     ///
     /// # Errors
     /// Those of [`send`](Self::send), and as [`Refused`](crate::Error::Refused) INVALID_STATE
@@ -274,8 +328,7 @@ impl Endpoint {
     ///
     /// Nothing is posted: dropping the future loses no message.
     ///
-    /// A peer that vanishes is noticed only by a Send, Write or Read in flight, so the future may
-    /// wait without limit.
+    /// The future may wait without limit for a peer that has [vanished](Self#vanished-peers).
     ///
     /// # Errors
     /// - [`Refused`](crate::Error::Refused) INVALID_STATE: the endpoint has no shared queue.
@@ -307,8 +360,9 @@ impl Endpoint {
 
     /// Waits until either side has ended the connection; returns how.
     ///
-    /// A peer that vanishes is noticed only by a Send, Write or Read in flight, and by the keep-alive
-    /// of an address of `roce`.
+    /// [`Error::Connection`] of the result has a text to print; the kind itself has only `Debug`.
+    ///
+    /// The future may wait without limit for a peer that has [vanished](Self#vanished-peers).
     pub fn ended(&self) -> Ended {
         Ended(Arc::clone(&self.link))
     }

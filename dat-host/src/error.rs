@@ -10,19 +10,38 @@ use dat_core::flags::DtoStatus;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The error of a call or of an operation.
+///
+/// Print the `Error`, which has the text of the kind or the status in it. These have only `Debug`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The core refused the call; names the parameter, and nothing was posted.
     Refused(dat_core::Error),
     /// The operation was posted and failed, with this completion status.
+    ///
+    /// | status | cause |
+    /// |---|---|
+    /// | [`Flushed`](DtoStatus::Flushed) | the connection ended before the operation was done |
+    /// | [`Transport`](DtoStatus::Transport) | the peer does not answer |
+    /// | [`RemoteAccess`](DtoStatus::RemoteAccess) | a Write or Read of memory that the peer has revoked, or never opened |
+    /// | [`RemoteResponder`](DtoStatus::RemoteResponder) | a Send of a message that is longer than the peer's receive |
+    /// | [`LocalLength`](DtoStatus::LocalLength) | a receive that is shorter than the message |
+    ///
+    /// Each but `Flushed` ends the connection, so that later operations are flushed.
     Failed(DtoStatus),
     /// The connection was not made, or it ended.
+    ///
+    /// `Disconnected` is the end by one of the programs, `Broken` that by a failure.
     Connection(ConnectionEventKind),
     /// The peer rejected the connection, with this private data.
     Rejected(Vec<u8>),
     /// The adapter was closed before the operation completed.
     Closed,
+    /// An option of a new endpoint was set for one that exists; names the option.
+    ///
+    /// `start_on` of [`Connecting`](crate::Connecting) and [`Accepting`](crate::Accepting) gets an
+    /// endpoint with its own attributes, queue and dispatcher.
+    NotApplicable(&'static str),
     /// A range reaches outside of its memory, or ends before it starts.
     OutOfRange {
         /// First byte of the range.
@@ -120,6 +139,10 @@ impl fmt::Display for Error {
                 data.len()
             ),
             Self::Closed => f.write_str("the adapter is closed"),
+            Self::NotApplicable(option) => write!(
+                f,
+                "`{option}` is for a new endpoint, but `start_on` takes one that exists"
+            ),
             Self::OutOfRange { end, length, .. } if end > length => {
                 write!(f, "the range ends at {end}, the memory at {length}")
             }

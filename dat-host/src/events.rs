@@ -34,7 +34,7 @@ use crate::zone::Zone;
 ///
 /// ```
 /// # fn main() -> dat_host::Result<()> {
-/// use dat_core::event::Event;
+/// use dat_host::Event;
 ///
 /// let zone = dat_host::Adapter::open("mock://events")?.zone()?;
 /// let events = zone.events()?;

@@ -25,6 +25,50 @@
 //!
 //! Every operation is a future as well: replace `.wait()?` by `.await?`.
 //!
+//! # Two processes
+//! Over `roce://`, processes need neither a device nor a privilege. This program is the server with
+//! the argument `serve`, and the client without one. The examples of the repository have more:
+//! `two_processes`, `key_value`, `rpc`, `file_server`.
+//!
+//! ```no_run
+//! use dat_host::{Adapter, Request, Result, Zone};
+//!
+//! fn serve() -> Result<()> {
+//!     let zone = Adapter::open("roce://127.0.0.1?keep-alive=10")?.zone()?;
+//!     let listener = zone.listen(7174)?;
+//!     loop {
+//!         let request = listener.next().wait()?;
+//!         if let Err(error) = answer(&zone, request) {
+//!             eprintln!("a client: {error}");
+//!         }
+//!     }
+//! }
+//!
+//! fn answer(zone: &Zone, request: Request) -> Result<()> {
+//!     let client = request.accept().wait()?;
+//!     let question = client.recv(zone.buffer(64)?).wait()?;
+//!     client.send(question.memory).wait()?;
+//!     client.ended().wait();
+//!     Ok(())
+//! }
+//!
+//! fn ask() -> Result<()> {
+//!     let zone = Adapter::open("roce://127.0.0.1")?.zone()?;
+//!     let server = zone.connect("127.0.0.1:7174").wait()?;
+//!     let answer = server.recv(zone.buffer(64)?);
+//!     server.send(zone.copy(b"hello")?).wait()?;
+//!     println!("{:?}", &answer.wait()?.memory[..]);
+//!     server.disconnect().wait()
+//! }
+//!
+//! fn main() -> Result<()> {
+//!     match std::env::args().nth(1).as_deref() {
+//!         Some("serve") => serve(),
+//!         _ => ask(),
+//!     }
+//! }
+//! ```
+//!
 //! # Objects
 //!
 //! | type | DAT | what it is |
@@ -44,7 +88,27 @@
 //! | [`Events`] | EVD | raw completions, for programs that take them by themselves |
 //! | [`SharedReceive`], [`Message`] | SRQ | receive buffers of many endpoints |
 //!
-//! Each has a method `id` with its handle in the core.
+//! All objects may be used from several threads. Each but [`RemoteSlice`] and [`Message`] has a
+//! method `id` with its handle in the core.
+//!
+//! # Words
+//! | word | meaning |
+//! |---|---|
+//! | core | the crate `dat-core`, which checks all calls; [`Error::Refused`] has its errors |
+//! | post | to give an operation to the device, which carries it out later |
+//! | completion | the report of the device that an operation has ended; it makes a future ready |
+//! | flush | to end operations without carrying them out, because their connection has ended |
+//! | doorbell | the write that tells a device of posted operations; it rings once for a [`Batch`] |
+//! | region | registered memory, which a device may access for this program |
+//! | window | memory of this program that peers access |
+//! | bind | to open a range of a region as a window; an unbind ends the access |
+//! | qualifier | the number that names a listener at an address: the `PORT` of a peer |
+//! | private data | a few bytes that travel with a connection request or its answer |
+//! | dispatcher | a queue of completions or of connection requests (EVD) |
+//! | backend | the crate that drives one kind of device, or stands for one |
+//!
+//! `Spec: RMB-45` and the like name requirements in the directory `docs/spec` of the repository:
+//! `dat-requirements.md` for most, `rocev2.md` for ROCE, `rsm-requirements.md` for RSM.
 //!
 //! # Memory
 //! An operation takes its memory over and gives it back:
@@ -55,16 +119,28 @@
 //!
 //! Regions have no remote rights. [`Region::expose`] makes a [`Window`], which has no slices, but
 //! only copies and atomics, since a peer may write at any moment. [`Window::revoke`] gives the
-//! region back when no peer can reach it any longer. A [`ZoneWindow`] needs no connection, and is
-//! open to all peers of its zone. All of this holds without `unsafe` in the program.
+//! region back when no peer can reach it any longer. All of this holds without `unsafe` in the
+//! program.
+//!
+//! # Windows
+//! | | open to | this side writes meanwhile | known before the connection | its end |
+//! |---|---|---|---|---|
+//! | [`Window`] | the peer of one endpoint | yes, by `store` and `atomics` | no | `revoke`, or drop |
+//! | [`ReadWindow`] | the peer of one endpoint, for reads; a region may have several windows | no, nobody writes | no | `revoke`, or drop |
+//! | [`ZoneWindow`] | the peers of all endpoints of a zone | yes, by `store` and `atomics` | yes | `into_inner`, or drop |
+//!
+//! # Completed operations
+//! A completed Send, Write or Read proves that the devices have done their part. It does not prove
+//! that the peer's program has looked: only a message of the peer does. [`Endpoint`] has the
+//! details, and what happens if a peer [vanishes](Endpoint#vanished-peers).
 //!
 //! # Who drives
-//! Futures are woken by completions; a driver polls for them.
+//! A driver looks for completions of the device and wakes the futures that wait for them.
 //! - By default the adapter has a thread for it, which sleeps while nothing happens. Any executor
 //!   works, or none.
 //! - [`Options::open_driven`] gives a [`Driver`] instead, a future to spawn. With
-//!   [`Driver::block_on`], one thread runs all tasks and sleeps on the device itself: short messages
-//!   are answered without a switch between threads.
+//!   [`Driver::run_until`], one thread runs all tasks and sleeps on the device itself: short
+//!   messages are answered without a switch between threads.
 //! - With the feature `fd`, `Options::open_descriptor` gives a `DescriptorDriver`, a file
 //!   descriptor for the event loop of the program. `Options::open_tokio` (feature `tokio`) spawns
 //!   it on tokio, `DescriptorDriver::run_async_io` (feature `async-io`) runs it on async-io.
@@ -75,7 +151,8 @@
 //! - the one that drives,
 //! - one that closes the adapter,
 //! - one that drops an endpoint of an adapter without a thread,
-//! - one that polls a future of a state that very many dropped futures have waited for.
+//! - one that polls a future of an endpoint, a listener or a dispatcher, after 64 or more other
+//!   tasks have waited for the same object and dropped their futures.
 //!
 //! They may drop anything, also the last handle of the adapter. They must not block on operations
 //! of the same adapter.
@@ -88,11 +165,15 @@
 //! | `verbs://NAME` (feature `verbs`) | a port of an RDMA device: `rxe0`, `mlx5_0:2` | `HOST:PORT` |
 //!
 //! An address of `roce` may end with `?udp=PORT`, the UDP port of the connections that it makes,
-//! `?keep-alive=SECONDS`, or both with `&` between them. With the latter, an idle connection whose
-//! peer is silent for that time is probed, and breaks if the peer does not answer. Without it, only
-//! a request notices that a peer is gone.
+//! `?keep-alive=SECONDS`, or both with `&` between them. With `keep-alive`, an idle connection
+//! whose peer is silent for that time is probed, and breaks 1.9 seconds later if the peer does not
+//! answer. The number of seconds is a whole number from 1. Without `keep-alive`, an idle connection
+//! to a peer that has vanished stays, and `recv` and `next_message` wait without limit. So a server
+//! should set it.
 //!
-//! The `PORT` of a peer is the connection qualifier. Other schemes are refused with an error that
+//! The `PORT` of a peer is the connection qualifier: a number of 64 bits that names a listener
+//! (1 to 65535 over `verbs://`). Any number of processes may open the same address; each listener
+//! there needs its own qualifier. Other schemes are refused with an error that
 //! names the feature, if there is one. [`Adapter::from_backend`] opens every other backend; its
 //! peers are `HOST:PORT`.
 //!
@@ -184,6 +265,11 @@ pub use adapter::{Adapter, Options};
 pub use batch::Batch;
 pub use bell::Bell;
 pub use connect::{Connect, Connecting};
+pub use dat_core::attributes::{EpAttributes, IaAddress};
+pub use dat_core::backend::BackendError;
+pub use dat_core::event::{ConnectionEventKind, Event, ThreadWait, Wait};
+pub use dat_core::flags::DtoStatus;
+pub use dat_core::{Cause, ErrorKind, IaParam, Parameter, Subtype};
 pub use dat_storage::Limits;
 #[cfg(feature = "fd")]
 pub use descriptor::DescriptorDriver;

@@ -20,6 +20,8 @@ use crate::zone::Zone;
 
 /// A listener on a connection qualifier (PSP).
 ///
+/// Threads may share it: each request goes to one of them.
+///
 /// Dropping it refuses the requests that wait. Endpoints of accepted requests stay.
 ///
 /// ```
@@ -82,8 +84,9 @@ impl Listener {
 
     /// Returns the next connection request.
     ///
-    /// It waits as long as no request comes. `wait_timeout` ends a wait for an attempt that may have
-    /// failed. Dropping the future loses no request.
+    /// It waits as long as no request comes. A client that failed before its request arrived leaves
+    /// none, so use `wait_timeout` if you expect one. A client that gave up later leaves a request
+    /// that cannot be accepted. Dropping the future loses no request.
     ///
     /// # Errors
     /// [`Closed`](Error::Closed): the adapter was closed.

@@ -83,7 +83,10 @@ impl<B: StableRead> fmt::Debug for ExposeRead<B> {
     }
 }
 
-/// Memory that peers read (RMR), and that nobody writes.
+/// Memory that the peer of one endpoint reads (RMR), and that nobody writes.
+///
+/// A region may have several windows, one for each of several peers. The
+/// [table of windows](crate#windows) compares it with the other kinds.
 ///
 /// [`revoke`](Self::revoke) ends the access and returns the region. Dropping the window ends the
 /// access at once.

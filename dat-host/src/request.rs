@@ -13,7 +13,7 @@ use dat_core::id::CrId;
 
 use crate::connect::State;
 use crate::core::Core;
-use crate::endpoint::{Dispatch, Endpoint};
+use crate::endpoint::{Dispatch, Endpoint, check_unset};
 use crate::error::Result;
 use crate::events::Events;
 use crate::shared_receive::SharedReceive;
@@ -89,8 +89,9 @@ impl Request {
     /// Rejects the request with private data.
     ///
     /// # Errors
-    /// [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`private_data`): more bytes than the
-    /// provider allows. The request is then rejected without data.
+    /// [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`private_data`): more bytes than
+    /// [`Connecting`](crate::Connecting::private_data) names. The request is then rejected without
+    /// data.
     pub fn reject(mut self, private_data: &[u8]) -> Result<()> {
         let core = self.zone.domain.core();
         core.interface().cr_reject(self.id, private_data)?;
@@ -132,7 +133,8 @@ pub struct Accepting {
 }
 
 impl Accepting {
-    /// Sends bytes with the answer, at most as many as the provider allows.
+    /// Sends bytes with the answer, at most as many as
+    /// [`Connecting`](crate::Connecting::private_data) names.
     pub fn private_data(mut self, data: &[u8]) -> Self {
         self.private_data = data.to_vec();
         self
@@ -145,7 +147,7 @@ impl Accepting {
         self
     }
 
-    /// Lets the endpoint receive from a shared queue.
+    /// Lets the endpoint receive from a shared queue, by [`Endpoint::next_message`].
     pub fn receive(mut self, queue: &SharedReceive) -> Self {
         self.queue = Some(queue.clone());
         self
@@ -171,18 +173,29 @@ impl Accepting {
     /// The attributes and queues of the endpoint are its own.
     ///
     /// # Errors
-    /// Those of the future, INVALID_HANDLE (EP): the endpoint is of another adapter, and
-    /// INVALID_STATE: it has a connection. The endpoint is then dropped.
+    /// Those of the future, and
+    /// - [`NotApplicable`](crate::Error::NotApplicable): [`attributes`](Self::attributes),
+    ///   [`receive`](Self::receive) or [`events`](Self::events) was called.
+    /// - INVALID_HANDLE (EP): the endpoint is of another adapter.
+    /// - INVALID_STATE: the endpoint has a connection.
+    ///
+    /// The endpoint is then dropped, and the request rejected.
     pub fn start_on(self, endpoint: Endpoint) -> Accept {
         let core = Arc::clone(self.request.zone.domain.core());
-        let begun = match endpoint.check_core(&core) {
-            Ok(()) => self.accept(&core, endpoint),
-            Err(foreign) => Err(foreign.into()),
-        };
         Accept {
-            state: State::after(begun),
+            state: State::after(self.begin_on(&core, endpoint)),
             core,
         }
+    }
+
+    fn begin_on(self, core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoint> {
+        check_unset(
+            self.attributes.as_ref(),
+            self.queue.as_ref(),
+            self.events.as_ref(),
+        )?;
+        endpoint.check_core(core)?;
+        self.accept(core, endpoint)
     }
 
     fn begin(self, core: &Core) -> Result<Endpoint> {

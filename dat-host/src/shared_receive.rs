@@ -17,22 +17,67 @@ use crate::zone::{Domain, Zone};
 
 /// A shared receive queue (SRQ) with its buffers, for any number of endpoints.
 ///
-/// All buffers are posted, except those that the program holds as [`Message`]s. Endpoints that
-/// receive from it are made with [`Connecting::receive`](crate::Connecting::receive) and
+/// Endpoints share only the buffers. Each returns its own messages, by
+/// [`Endpoint::next_message`](crate::Endpoint::next_message). Endpoints that receive from the queue
+/// are made with [`Connecting::receive`](crate::Connecting::receive) and
 /// [`Accepting::receive`](crate::Accepting::receive). Clones are the same queue, which stays until
 /// its last endpoint and message is dropped.
 ///
-/// Unread messages of one endpoint hold buffers that all endpoints share. So take the messages of
-/// each endpoint, or drop it.
+/// ```
+/// use dat_host::{Adapter, Listener, Request, Result, SharedReceive, Zone};
 ///
+/// /// Serves each client on a thread, until the adapter is closed.
+/// fn serve(zone: &Zone, listener: &Listener, queue: &SharedReceive) {
+///     while let Ok(request) = listener.next().wait() {
+///         let (zone, queue) = (zone.clone(), queue.clone());
+///         std::thread::spawn(move || {
+///             let error = answer(&zone, &queue, request).unwrap_err();
+///             println!("a client has left: {error}");
+///         });
+///     }
+/// }
+///
+/// /// Sends each message back, until the connection ends.
+/// fn answer(zone: &Zone, queue: &SharedReceive, request: Request) -> Result<()> {
+///     let client = request.accept().receive(queue).wait()?;
+///     loop {
+///         let message = client.next_message().wait()?;
+///         let answer = zone.copy(&message)?;
+///         // The buffer is posted again.
+///         drop(message);
+///         client.send(answer).wait()?;
+///     }
+/// }
+///
+/// fn main() -> Result<()> {
+///     let adapter = Adapter::open("mock://queue")?;
+///     let zone = adapter.zone()?;
+///     let queue = zone.shared_receive(256, 4096)?;
+///     let listener = zone.listen(7174)?;
+///     let server = std::thread::spawn({
+///         let zone = zone.clone();
+///         move || serve(&zone, &listener, &queue)
+///     });
+///     let client = zone.connect("queue:7174").wait()?;
+///     let answer = client.recv(zone.buffer(4096)?);
+///     client.send(zone.copy(b"hello")?).wait()?;
+///     assert_eq!(&answer.wait()?.memory[..], b"hello");
+///     adapter.close();
+///     server.join().expect("the thread does not panic");
+///     Ok(())
+/// }
 /// ```
-/// # fn main() -> dat_host::Result<()> {
-/// let zone = dat_host::Adapter::open("mock://queue")?.zone()?;
-/// let queue = zone.shared_receive(256, 4096)?;
-/// assert_eq!((queue.count(), queue.size()), (256, 4096));
-/// # Ok(())
-/// # }
-/// ```
+///
+/// # Buffers
+/// All buffers are posted, except those that the program holds as [`Message`]s and those of
+/// messages that nobody has taken yet. If none is left, all clients wait. So take the messages of
+/// each endpoint, or drop the endpoint. Make as many buffers as there are messages at a time: the
+/// number of clients, times the messages that a client sends before it waits for an answer.
+///
+/// A message that is longer than a buffer breaks its connection. The Send fails with
+/// [`Failed(RemoteResponder)`](crate::Error::Failed), and `next_message` of the receiver with
+/// [`Connection(Broken)`](crate::Error::Connection). The buffer is not lost, and the other
+/// connections go on.
 #[derive(Clone)]
 pub struct SharedReceive {
     pub(crate) buffers: Arc<SharedBuffers>,

@@ -110,15 +110,18 @@ impl<M: Memory> Posted<M> {
 
 /// A Send, RDMA Write or RDMA Read: a future of the memory that it moves.
 ///
-/// The operation is posted by the call that made the future. Dropping or forgetting the future
-/// does not stop the operation, which owns the memory until it completes. Then the memory is
-/// released, but never if the future was forgotten.
+/// The call that made the future has posted the operation. Dropping or forgetting the future does
+/// not stop the operation, which owns the memory until it completes. Then the memory is released.
+/// After `mem::forget` of the future it never is.
+///
+/// [`Endpoint`](crate::Endpoint#completed-operations) says what a completed operation proves. It
+/// never proves that the peer's program has looked.
 ///
 /// # Errors
 /// Returns the memory, and
 /// - [`Refused`](Error::Refused): the post was refused, with the code that the method names.
-/// - [`Failed`](Error::Failed): the operation was posted and did not succeed. A status other than
-///   `Flushed` breaks the connection.
+/// - [`Failed`](Error::Failed): the operation was posted and did not succeed. It names the
+///   statuses that programs meet; each but `Flushed` breaks the connection.
 /// - [`Closed`](Error::Closed): the adapter was closed.
 #[must_use = "the operation is posted, but nobody learns of its end"]
 pub struct Transfer<M: Memory>(Posted<M>);
@@ -169,7 +172,8 @@ pub struct Received<M> {
 /// A Receive: a future of the message.
 ///
 /// Posted and owned as a [`Transfer`], with the same errors. A message that is longer than the
-/// memory breaks the connection (`LocalLength`).
+/// memory breaks the connection: the receive fails with the status `LocalLength`, the Send of the
+/// peer with `RemoteResponder`.
 #[must_use = "the receive is posted, but nobody learns of its message"]
 pub struct Receive<M: Memory>(Posted<M>);
 

@@ -104,11 +104,11 @@ impl<B: Stable> fmt::Debug for Expose<B> {
     }
 }
 
-/// Memory that peers access (RMR): no slices, only copies and atomics.
+/// Memory that the peer of one endpoint accesses (RMR): no slices, only copies and atomics.
 ///
-/// Offsets are those of [`remote`](Self::remote). [`revoke`](Self::revoke) ends the access and
-/// returns the region. Dropping the window frees both at once; forgetting it keeps both until the
-/// adapter is closed.
+/// The [table of windows](crate#windows) compares it with the other kinds. Offsets are those of
+/// [`remote`](Self::remote). [`revoke`](Self::revoke) ends the access and returns the region.
+/// Dropping the window frees both at once; forgetting it keeps both until the adapter is closed.
 ///
 /// ```
 /// # use dat_host::{Access, Adapter, Endpoint, Result};
@@ -179,6 +179,10 @@ impl<B: Stable> Window<B> {
 
     /// Copies bytes out, from `offset` on; all of `into`.
     ///
+    /// Bytes are loaded in no particular order, as relaxed atomics. Those that a peer writes during
+    /// the call may be old or new, each by itself. Those that it wrote before a message are new
+    /// once the message is received.
+    ///
     /// # Errors
     /// [`OutOfRange`](Error::OutOfRange): the window has fewer bytes. Nothing is copied.
     pub fn load(&self, offset: usize, into: &mut [u8]) -> Result<()> {
@@ -188,6 +192,11 @@ impl<B: Stable> Window<B> {
     }
 
     /// Copies bytes in, to `offset`; all of `from`.
+    ///
+    /// Bytes are stored in no particular order, as relaxed atomics. A Read of a peer during the
+    /// call may return any mix of old and new bytes. So store a version or a checksum beside the
+    /// data, which the peer checks. A Read that the peer posts after a message returns all that was
+    /// stored before the message was sent.
     ///
     /// # Errors
     /// [`OutOfRange`](Error::OutOfRange): the window has fewer bytes. Nothing is copied.

@@ -152,8 +152,14 @@ impl Zone {
 
     /// Registers the memory of `value` and opens it to the peers of all endpoints of the zone.
     ///
-    /// The value that gives access exists before any connection, so it fits into the private data
-    /// of one. A peer that guesses it has access, too, so a server makes a zone for each client.
+    /// [`remote()`](ZoneWindow::remote) is known before there is a connection, so it can be sent in
+    /// the private data of one.
+    ///
+    /// A peer that guesses the value has access, too. Memory that all clients may read belongs into
+    /// one zone, with [`Access::READ`]. Memory that only one client may touch belongs into a zone
+    /// of its own, with its own listener, or with an endpoint for
+    /// [`Accepting::start_on`](crate::Accepting::start_on). Endpoints of a zone may use a
+    /// [`SharedReceive`] of another one, except on soft-RoCE of a kernel (`verbs://rxe0`).
     ///
     /// # Errors
     /// Returns the value, with the errors of [`region`](Self::region), and INVALID_PARAMETER
@@ -249,8 +255,9 @@ impl Zone {
         self.listen_with(Some(qualifier), BACKLOG)
     }
 
-    /// Listens on a connection qualifier, or on a free one; further requests than `backlog` are
-    /// refused while so many wait.
+    /// Listens on a connection qualifier, or on a free one.
+    ///
+    /// While `backlog` requests wait, further ones are refused.
     ///
     /// # Errors
     /// - [`Refused`](crate::Error::Refused) CONN_QUAL_IN_USE: another listener has the qualifier.
@@ -273,6 +280,8 @@ impl Zone {
     }
 
     /// Creates a shared receive queue of `count` posted buffers of `size` bytes.
+    ///
+    /// [`SharedReceive`] tells how many buffers a server needs.
     ///
     /// # Errors
     /// - [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`attributes`): `count` is 0, or

@@ -15,8 +15,9 @@ use crate::zone::Domain;
 /// Memory that the peers of all endpoints of a zone access: no slices, only copies and atomics.
 ///
 /// Unlike a [`Window`](crate::Window) it needs no connection, so its [`remote`](Self::remote) may
-/// be private data of one. The access lasts until the value is dropped, or closed
-/// ([`into_inner`](Self::into_inner)); forgetting it keeps the memory until the adapter is closed.
+/// be private data of one. The [table of windows](crate#windows) compares the kinds. The access
+/// lasts until the value is dropped, or closed ([`into_inner`](Self::into_inner)); forgetting it
+/// keeps the memory until the adapter is closed.
 ///
 /// ```
 /// # fn main() -> dat_host::Result<()> {
@@ -85,6 +86,10 @@ impl<B: Stable> ZoneWindow<B> {
 
     /// Copies bytes out, from `offset` on; all of `into`.
     ///
+    /// Bytes are loaded in no particular order, as relaxed atomics. Those that a peer writes during
+    /// the call may be old or new, each by itself. Those that it wrote before a message are new
+    /// once the message is received.
+    ///
     /// # Errors
     /// [`OutOfRange`](crate::Error::OutOfRange): the window has fewer bytes. Nothing is copied.
     pub fn load(&self, offset: usize, into: &mut [u8]) -> Result<()> {
@@ -94,6 +99,11 @@ impl<B: Stable> ZoneWindow<B> {
     }
 
     /// Copies bytes in, to `offset`; all of `from`.
+    ///
+    /// Bytes are stored in no particular order, as relaxed atomics. A Read of a peer during the
+    /// call may return any mix of old and new bytes. So store a version or a checksum beside the
+    /// data, which the peer checks. A Read that the peer posts after a message returns all that was
+    /// stored before the message was sent.
     ///
     /// # Errors
     /// [`OutOfRange`](crate::Error::OutOfRange): the window has fewer bytes. Nothing is copied.

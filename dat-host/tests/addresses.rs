@@ -1,6 +1,7 @@
 //! Adapters of `roce://` at one address, at all addresses, and by an interface's name.
 #![cfg(feature = "roce")]
 
+use dat_core::{Cause, Subtype};
 use dat_host::{Access, Adapter, Error, Listener, RemoteSlice, Result, Zone};
 
 /// Connection qualifiers of this test program; others use other ones.
@@ -111,6 +112,21 @@ fn a_wildcard_and_an_address_exclude_each_other() {
         assert!(refused.to_string().contains("in use"), "{refused}");
         drop(kept);
     }
+}
+
+/// An adapter at the loop-back interface has no route to other hosts, and says so.
+#[test]
+fn an_address_without_a_route_is_refused_with_the_cause() {
+    let adapter = Adapter::open("roce://127.0.0.1").expect("an adapter");
+    let zone = adapter.zone().expect("a zone");
+    let refused = zone.connect("192.0.2.1:7174").wait();
+    let refused = refused.expect_err("no route");
+    let cause = refused.core().map(|error| (error.subtype(), error.cause()));
+    let no_route = (Subtype::InvalidAddressUnreachable, Cause::NoRoute);
+    assert_eq!(cause, Some(no_route), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("loop-back"), "{text}");
+    assert!(!text.contains("family"), "{text}");
 }
 
 /// The name of an interface stands for its address; another word is refused with the cause.

@@ -51,6 +51,47 @@ fn receives_are_posted_before_the_connection() {
     assert_eq!(flushed.error.status(), Some(DtoStatus::Flushed));
 }
 
+/// Options of a new endpoint are refused for one that exists; nothing is sent.
+#[test]
+fn options_of_a_new_endpoint_are_refused_for_another() {
+    let pair = Pair::new();
+    let listener = pair.far.listen(1).unwrap();
+    let (queue, events) = (
+        pair.near.shared_receive(4, 8).unwrap(),
+        pair.near.events().unwrap(),
+    );
+    let refused = |error: Error, option: &str| {
+        assert!(matches!(error, Error::NotApplicable(named) if named == option));
+        assert!(error.to_string().contains(option), "{error}");
+    };
+    let connecting = || pair.near.connect("far:1");
+    for (connecting, option) in [
+        (connecting().attributes(EpAttributes::DEFAULT), "attributes"),
+        (connecting().receive(&queue), "receive"),
+        (connecting().events(&events), "events"),
+    ] {
+        let wrong = connecting.start_on(endpoint(&pair.near)).wait();
+        refused(wrong.unwrap_err(), option);
+    }
+    let none = listener.next().wait_timeout(Duration::from_millis(20));
+    let _next = none.expect_err("nothing was sent");
+    let queue = pair.far.shared_receive(4, 8).unwrap();
+    let events = pair.far.events().unwrap();
+    for option in ["attributes", "receive", "events"] {
+        let client = connecting().start();
+        let accepting = listener.next().wait().unwrap().accept();
+        let accepting = match option {
+            "attributes" => accepting.attributes(EpAttributes::DEFAULT),
+            "receive" => accepting.receive(&queue),
+            _ => accepting.events(&events),
+        };
+        let wrong = accepting.start_on(endpoint(&pair.far)).wait();
+        refused(wrong.unwrap_err(), option);
+        let rejected = client.wait_timeout(SOON).expect("in time");
+        assert!(matches!(rejected, Err(Error::Rejected(_))), "{rejected:?}");
+    }
+}
+
 #[test]
 fn endpoints_of_other_adapters_are_refused() {
     let pair = Pair::new();

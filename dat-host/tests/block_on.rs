@@ -70,6 +70,47 @@ fn a_future_gets_its_completions_on_the_thread_that_drives() {
 }
 
 #[test]
+fn a_future_gets_its_completions_without_a_sleeper_of_its_device() {
+    serve_one(|driver, served| driver.run_until(served));
+}
+
+/// The thread sleeps in the sleeper of the device; a thread that waited before is woken.
+#[test]
+#[cfg(feature = "roce")]
+fn a_future_gets_its_completions_in_the_sleeper_of_its_device() {
+    let (adapter, driver) = Options::new().open_driven("roce://127.0.0.37").unwrap();
+    let zone = adapter.zone().unwrap();
+    let client = Adapter::open("roce://127.0.0.38").unwrap().zone().unwrap();
+    let qualifier = 20_000 + u64::from(std::process::id() % 10_000);
+    let (first, second) = (zone.listen(qualifier), zone.listen(qualifier + 1));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    let peer = |qualifier| (adapter.address().unwrap(), qualifier);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let request = second.next().wait_timeout(SOON).expect("in time");
+            request.unwrap().reject(b"later").unwrap();
+        });
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(50));
+            let rejected = client.connect(peer(qualifier + 1)).wait_timeout(SOON);
+            assert!(matches!(
+                rejected.expect("in time"),
+                Err(Error::Rejected(_))
+            ));
+            waits.join().unwrap();
+            ping(&client, &client.connect(peer(qualifier)).wait().unwrap());
+        });
+        // Sleeps begin and end while nothing happens.
+        let ended = driver.run_until(async {
+            let endpoint = first.next().await.unwrap().accept().await.unwrap();
+            echo(zone.clone(), endpoint).await
+        });
+        assert!(ended.status().is_some(), "{ended:?}");
+    });
+    assert!(zone.region(vec![0; 8]).is_err(), "the adapter is closed");
+}
+
+#[test]
 fn a_future_gets_its_completions_on_a_thread_that_polls() {
     serve_one(|driver, served| driver.poll_until(served, thread::yield_now));
 }

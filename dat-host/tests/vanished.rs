@@ -2,9 +2,9 @@
 #![cfg(feature = "roce")]
 
 use std::process::{Child, Command};
+use std::time::Instant;
 
-use dat_core::event::ConnectionEventKind;
-use dat_host::Adapter;
+use dat_host::{Adapter, ConnectionEventKind, DtoStatus};
 
 /// Peer of the child process, in its environment.
 const PEER: &str = "DAT_VANISHED_PEER";
@@ -51,6 +51,13 @@ fn an_idle_peer_that_is_killed_breaks_the_connection() {
         .spawn();
     let mut child = Killed(child.unwrap());
     let connection = listener.next().wait().unwrap().accept().wait().unwrap();
+    let receive = connection.recv(zone.buffer(8).unwrap());
     child.kill();
+    let begin = Instant::now();
     assert_eq!(connection.ended().wait(), ConnectionEventKind::Broken);
+    // The silence, seven times of 268 ms, and time for a machine under load.
+    let time = begin.elapsed().as_secs_f64();
+    assert!((1.0..10.0).contains(&time), "{time} s");
+    let flushed = receive.wait().unwrap_err().error;
+    assert_eq!(flushed.status(), Some(DtoStatus::Flushed));
 }

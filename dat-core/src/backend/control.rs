@@ -67,6 +67,8 @@ pub enum BackendError {
     QualifierUnavailable,
     /// The transport cannot use the address or the connection qualifier.
     Address,
+    /// The device has no route to the address.
+    Unreachable,
     /// The object's state forbids the call, as when a change would lose posted receives.
     State,
     /// The device failed.
@@ -693,6 +695,7 @@ pub unsafe trait Backend {
     ///
     /// # Errors
     /// - [`BackendError::Address`]: the transport cannot express the address or the qualifier.
+    /// - [`BackendError::Unreachable`]: the device has no route to the address.
     /// - [`BackendError::State`]: the queue pair is not unconnected.
     /// - [`BackendError::Resources`]: out of memory or device objects, or the private data is too
     ///   long.

@@ -168,6 +168,8 @@ numbered! {
         RequestCompletionFlags = 75,
         /// Binds of the window are outstanding on another endpoint, or as many as it can have.
         BindsOutstanding = 76,
+        /// The device has no route to the address.
+        NoRoute = 77,
     }
 }
 

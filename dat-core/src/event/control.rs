@@ -489,6 +489,11 @@ pub(crate) fn backend_refused(error: BackendError, resource: Subtype) -> Error {
             Subtype::InvalidAddressUnsupported,
         )
         .because(Cause::DeviceRefused),
+        BackendError::Unreachable => Error::new(
+            crate::error::ErrorKind::InvalidAddress,
+            Subtype::InvalidAddressUnreachable,
+        )
+        .because(Cause::NoRoute),
         BackendError::State => {
             Error::invalid_state(Subtype::InvalidStateEpNotReady).because(Cause::DeviceRefused)
         }
