@@ -378,7 +378,7 @@ impl<A: Record, B: Record> Record for (A, B) {
 /// Status of a successful command.
 const DONE: u32 = 0;
 /// Errors of failed commands; the status is the index plus 1.
-const ERRORS: [BackendError; 7] = [
+const ERRORS: [BackendError; 8] = [
     BackendError::Resources,
     BackendError::NotSupported,
     BackendError::QualifierInUse,
@@ -386,6 +386,7 @@ const ERRORS: [BackendError; 7] = [
     BackendError::Address,
     BackendError::State,
     BackendError::Device,
+    BackendError::Unreachable,
 ];
 
 /// Result of a command: the status, then the value.

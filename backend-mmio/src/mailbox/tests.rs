@@ -289,6 +289,7 @@ fn answers_survive_encoding() {
     }));
     same(&Err::<(), _>(BackendError::QualifierInUse));
     same(&Err::<(), _>(BackendError::Device));
+    same(&Err::<(), _>(BackendError::Unreachable));
 }
 
 #[test]
@@ -308,7 +309,7 @@ fn invalid_words_are_no_record() {
     refused::<PrivateData>(&[257]);
     refused::<PrivateData>(&[u32::MAX]);
     refused::<Option<DeviceEvent>>(&[1, 9]);
-    refused::<Result<(), BackendError>>(&[8]);
+    refused::<Result<(), BackendError>>(&[9]);
     refused::<u16>(&[1 << 16]);
 }
 

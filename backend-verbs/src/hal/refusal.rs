@@ -48,13 +48,10 @@ pub(super) fn meaning(error: &io::Error) -> BackendError {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP) => BackendError::NotSupported,
         Some(libc::EADDRINUSE) => BackendError::QualifierInUse,
-        Some(
-            libc::EADDRNOTAVAIL
-            | libc::EAFNOSUPPORT
-            | libc::ENETUNREACH
-            | libc::EHOSTUNREACH
-            | libc::EDESTADDRREQ,
-        ) => BackendError::Address,
+        Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EDESTADDRREQ) => {
+            BackendError::Address
+        }
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH) => BackendError::Unreachable,
         Some(libc::EIO | libc::ENODEV | libc::ENXIO) => BackendError::Device,
         Some(libc::EBUSY | libc::EISCONN | libc::EEXIST) => BackendError::State,
         // The core has checked the sizes, so a size that the device finds invalid exceeds its
