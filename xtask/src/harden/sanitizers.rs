@@ -40,12 +40,13 @@ const THREAD: Sanitizer = Sanitizer {
 };
 
 /// The packages whose tests run in one process without system devices or libraries.
-const PACKAGES: [&str; 8] = [
+const PACKAGES: [&str; 9] = [
     "dat-core",
     "dat-host",
     "dat-rsm",
     "backend-mock",
     "backend-mmio",
+    "backend-roce",
     "mmio-model",
     "dat-oracle",
     "dat-tests",
