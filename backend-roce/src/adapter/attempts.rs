@@ -18,7 +18,7 @@ use crate::proto::connection::{
     PrivateData, REJECT_PRIVATE, REPLY_PRIVATE, Reason, Reject, State as LinkState,
 };
 use crate::proto::icrc::Flow;
-use crate::proto::packet::RnrTimer;
+use crate::proto::packet::{RnrTimer, UDP_PORT};
 use crate::proto::queue_pair::{Agreement, QueuePair, QueuePairOptions};
 use crate::proto::requester::RequestSlot;
 use crate::proto::responder::ResourceSlot;
@@ -42,7 +42,7 @@ impl Adapter {
         let dialled = port_of(qualifier);
         let source = SocketAddr::new(route.source, self.address.port());
         peer.set_port(dialled);
-        let flow = Flow::between(source, peer).ok_or(BackendError::Address)?;
+        let mut flow = Flow::between(source, peer).ok_or(BackendError::Address)?;
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
         let shared_receive_queue = pair.shared.is_some();
@@ -77,6 +77,14 @@ impl Adapter {
             }),
             private_data,
         };
+        let mut fallback = None;
+        if dialled != UDP_PORT && self.is_common(&request) {
+            fallback = Some(dialled);
+            flow.destination_port = UDP_PORT;
+            if let Some(mark) = &mut request.mark {
+                mark.dialled = UDP_PORT;
+            }
+        }
         let qpn = self.qpns.draw(key).ok_or(resources)?;
         let transaction = self.random.next();
         let now = self.now;
@@ -93,6 +101,7 @@ impl Adapter {
                 port: None,
                 waits: false,
                 is_answered: false,
+                fallback,
                 is_refused: false,
                 is_passive: false,
                 repeats: 0,

@@ -30,8 +30,10 @@ impl Adapter {
             Some(ConnectionEvent::Accepted(reply)) => self.accepted(id, &reply),
             Some(ConnectionEvent::Established) => self.established(id),
             Some(ConnectionEvent::Rejected(reject)) if self.propose_smaller(id, &reject) => {}
+            Some(ConnectionEvent::Rejected(reject)) if self.asks_elsewhere(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) => {
                 let failure = if reject.reason == Reason::CONSUMER {
+                    self.note_answer(id);
                     ConnectFailure::PeerRejected(unpack(reject.private_data.bytes()))
                 } else {
                     ConnectFailure::NonPeerRejected
@@ -69,6 +71,7 @@ impl Adapter {
         let Some((key, agreement)) = link.pair.zip(Agreement::active(&link.request, reply)) else {
             return;
         };
+        self.note_answer(id);
         let is_translated = is_ours(reply.guid) && reply.guid & TRANSLATED != 0;
         let asked = self.options.keep_alive;
         let keep_alive = match asked {

@@ -42,6 +42,8 @@ pub(crate) struct Link {
     pub(super) waits: bool,
     /// Set once the peer has received the request.
     pub(super) is_answered: bool,
+    /// Port of the qualifier, if port 4791 is asked first.
+    pub(super) fallback: Option<u16>,
     /// Set once the peer's host has refused the request at the port of the qualifier.
     pub(super) is_refused: bool,
     /// Set if this is the passive side.

@@ -190,6 +190,7 @@ impl Adapter {
                 port,
                 waits: true,
                 is_answered: false,
+                fallback: None,
                 is_refused: false,
                 is_passive: true,
                 repeats: 0,

@@ -34,7 +34,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::AtomicBool;
 
 use dat_core::backend::ControlEvent;
@@ -77,6 +77,8 @@ pub(crate) struct Adapter {
     pub(crate) listeners: Slab<Listener>,
     /// Listeners by service id.
     services: BTreeMap<u64, usize>,
+    /// Peers with services that have answered at port 4791, the newest last.
+    common_services: VecDeque<(IpAddr, u64)>,
     /// Connections by communication id.
     links: NumberTable<'static, Box<Link>>,
     /// Communication ids of incoming requests, by GUID and communication id of the peer.
@@ -135,6 +137,7 @@ impl Adapter {
             completion_queue_count: 0,
             listeners: Slab::new(),
             services: BTreeMap::new(),
+            common_services: VecDeque::new(),
             links: numbers(NumberKind::Word, random.secret(), connections),
             incoming: BTreeMap::new(),
             peers: BTreeMap::new(),

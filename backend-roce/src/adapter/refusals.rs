@@ -4,13 +4,16 @@ use super::Adapter;
 use crate::port::Undelivered;
 use crate::proto::PathMtu;
 use crate::proto::connection::{
-    Answered, Connection, ConnectionEvent, ConnectionOptions, Ids, Information, Mark, PrivateData,
-    REQUEST_PRIVATE, Reason, Reject, State as LinkState,
+    Answered, ConnectRequest, Connection, ConnectionEvent, ConnectionOptions, Ids, Information,
+    Mark, PrivateData, REQUEST_PRIVATE, Reason, Reject, State as LinkState,
 };
 use crate::proto::packet::UDP_PORT;
 
 /// Repetitions of a request without an answer after which port 4791 is tried: 0.8 s.
 pub(super) const SILENT_REPEATS: u32 = 3;
+
+/// Most services that are known to answer at port 4791.
+const COMMON_SERVICES_MAX: usize = 64;
 
 /// The refusal of a host on which nobody listens.
 const NOBODY: Reject = Reject {
@@ -23,6 +26,11 @@ const NOBODY: Reject = Reject {
     information: Information::None,
     private_data: PrivateData::NONE,
 };
+
+/// Returns true if private data is in the mark, where another program reads none.
+fn in_mark(mark: Mark) -> bool {
+    usize::from(mark.private_length) > REQUEST_PRIVATE + 1
+}
 
 impl Adapter {
     /// Fails an attempt whose request was not delivered, or tries another port.
@@ -50,7 +58,7 @@ impl Adapter {
         }
         link.is_refused |= reason == Undelivered::NoPort;
         let failure = match reason {
-            Undelivered::NoPort if self.try_common_port(id) => return,
+            Undelivered::NoPort if self.try_next_port(id) => return,
             Undelivered::NoPort => ConnectionEvent::Rejected(NOBODY),
             Undelivered::NoHost => ConnectionEvent::Unreachable,
         };
@@ -78,26 +86,60 @@ impl Adapter {
         true
     }
 
-    /// Sends the request of an attempt to port 4791; false if it has been sent there.
+    /// Sends the request of an attempt to the next port; false if all have been tried.
     ///
-    /// A kernel, or an adapter of hardware, has only that port.
-    pub(super) fn try_common_port(&mut self, id: u32) -> bool {
+    /// A kernel, or an adapter of hardware, has only port 4791.
+    pub(super) fn try_next_port(&mut self, id: u32) -> bool {
         let Some(link) = self.links.get_mut(id) else {
             return false;
         };
         let dialled = link.path.wire.destination_port;
-        // Another program reads no private data from the mark.
-        let in_mark = |mark: Mark| usize::from(mark.private_length) > REQUEST_PRIVATE + 1;
-        if dialled == UDP_PORT || link.request.mark.is_some_and(in_mark) {
-            return false;
-        }
-        link.path.wire.destination_port = UDP_PORT;
-        link.path.view.destination_port = UDP_PORT;
+        let service = (link.request.destination, link.request.service);
+        let next = match link.fallback.take() {
+            Some(port) => {
+                self.common_services.retain(|known| *known != service);
+                port
+            }
+            None if dialled != UDP_PORT && !link.request.mark.is_some_and(in_mark) => UDP_PORT,
+            None => return false,
+        };
+        link.path.wire.destination_port = next;
+        link.path.view.destination_port = next;
         if let Some(mark) = &mut link.request.mark {
-            mark.dialled = UDP_PORT;
+            mark.dialled = next;
         }
         self.request_anew(id);
         true
+    }
+
+    /// Tries the port of the qualifier if port 4791 does not know the service any more.
+    pub(super) fn asks_elsewhere(&mut self, id: u32, reject: &Reject) -> bool {
+        let link = self.links.get(id);
+        reject.reason == Reason::INVALID_SERVICE
+            && link.is_some_and(|link| link.fallback.is_some())
+            && self.try_next_port(id)
+    }
+
+    /// Returns true if the service of an attempt has answered at port 4791 before (ROCE-189).
+    pub(super) fn is_common(&self, request: &ConnectRequest) -> bool {
+        let service = (request.destination, request.service);
+        self.common_services.contains(&service) && !request.mark.is_some_and(in_mark)
+    }
+
+    /// Notes that a service has answered, if it did so at port 4791.
+    pub(super) fn note_answer(&mut self, id: u32) {
+        let Some(link) = self.links.get(id) else {
+            return;
+        };
+        let service = (link.request.destination, link.request.service);
+        let is_common = !link.is_passive && link.path.wire.destination_port == UDP_PORT;
+        if !is_common || self.common_services.contains(&service) {
+            return;
+        }
+        if self.common_services.len() == COMMON_SERVICES_MAX {
+            self.common_services.pop_front();
+        }
+        self.common_services.push_back(service);
     }
 
     /// Begins an attempt again, by its request as it is now.

@@ -75,7 +75,7 @@ impl Adapter {
             let connects = link.connection.state() == LinkState::RequestSent;
             // Hosts refuse only so many datagrams in a second: silence may be a refusal, too.
             if connects && !link.is_answered && link.repeats == SILENT_REPEATS {
-                self.try_common_port(id);
+                self.try_next_port(id);
             }
             self.link_event(id, event);
         }

@@ -87,6 +87,53 @@ fn private_data_that_rdma_cm_carries_goes_to_the_common_port() {
     }
 }
 
+/// A service that has answered at port 4791 is asked there first, and elsewhere if it is gone.
+///
+/// Spec: ROCE-46, ROCE-189
+#[test]
+fn a_service_at_the_common_port_is_asked_there_first() {
+    for other_program in [false, true] {
+        let bed = RoceBed::new();
+        let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+        let peer = right.address();
+        let at = |port| SocketAddr::new(peer.socket_address().unwrap().ip(), port);
+        right.device.listen(1, Some(7174)).unwrap();
+        // As at a kernel, which has no other port.
+        bed.close_port(at(7174));
+        let mut asked = 0;
+        let mut attempt = |right: &mut Node, expected: &[u16]| {
+            left.connect(peer, 7174, &[]);
+            let (request, _) = right.request(&bed);
+            right.device.reject(request, true, b"later");
+            let failure = left.failure(&bed);
+            assert!(
+                matches!(failure, ConnectFailure::PeerRejected(_)),
+                "{failure:?}"
+            );
+            let all = dialled(&bed);
+            assert_eq!(all[asked..], *expected);
+            asked = all.len();
+            let pair = &mut left.pair;
+            let reset =
+                left.device
+                    .reset_queue_pair(pair.key, &mut pair.send, pair.receive.as_mut());
+            reset.unwrap();
+        };
+        attempt(&mut right, &[7174, 4791]);
+        attempt(&mut right, &[4791]);
+        drop(right);
+        // Now a process of ours has the service, and another program or nobody the common port.
+        let _owner = other_program.then(|| bed.device_on(at(0).ip()));
+        let mut right = Node::over(bed.device_on(at(0).ip()));
+        if !other_program {
+            bed.close_port(at(4791));
+        }
+        right.device.listen(1, Some(7174)).unwrap();
+        attempt(&mut right, &[4791, 7174]);
+        attempt(&mut right, &[7174]);
+    }
+}
+
 /// Returns the ports that requests to connect were sent to.
 fn dialled(bed: &RoceBed) -> Vec<u16> {
     bed.log()

@@ -362,6 +362,11 @@ impl RoceBed {
         lock(&self.wire).silent = Some(address);
     }
 
+    /// Closes a port of an address, as if no socket had it.
+    pub(crate) fn close_port(&self, address: SocketAddr) {
+        lock(&self.wire).owners.remove(&address);
+    }
+
     /// Lets devices that are made from now on send several packets at once.
     pub(crate) fn join_packets(&self) {
         lock(&self.wire).joins = true;
