@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -36,6 +37,18 @@ fn wakeups_of_adapters() -> Vec<u64> {
         (field("Name:")? == "roce").then(|| switches.expect("a number"))
     });
     wakeups.collect()
+}
+
+/// Waits until a thread sleeps, which is named by its path below `/proc`.
+fn until_asleep(thread: &Path) {
+    let status = Path::new("/proc").join(thread).join("stat");
+    // The state follows the name of the thread.
+    while !fs::read_to_string(&status)
+        .expect("a thread")
+        .contains(") S ")
+    {
+        thread::yield_now();
+    }
 }
 
 /// Sleeps until a message has come.
@@ -71,15 +84,14 @@ fn a_message_for_a_sleeping_thread_wakes_no_other_one() {
             for _ in 0..MESSAGES {
                 let posted = right.ia.post_recv(right.ep, &right.local(1, 8), 1, none);
                 posted.expect("a receive");
-                ready.send(()).expect("the sender");
+                let own = fs::read_link("/proc/thread-self").expect("this thread");
+                ready.send(own).expect("the sender");
                 receive(right);
             }
             (before, wakeups_of_adapters())
         });
         for _ in 0..MESSAGES {
-            is_ready.recv().expect("the receiver");
-            // The receiver falls asleep.
-            thread::sleep(Duration::from_millis(5));
+            until_asleep(&is_ready.recv().expect("the receiver"));
             let posted = left.ia.post_send(left.ep, &left.local(0, 8), 2, none);
             posted.expect("a post");
             while left.look().is_none() {}
@@ -88,7 +100,7 @@ fn a_message_for_a_sleeping_thread_wakes_no_other_one() {
         let ([before], [after]) = (&before[..], &after[..]) else {
             panic!("one thread of an adapter: {before:?}, {after:?}");
         };
-        // A few messages may come before their receiver sleeps.
+        // A few messages may come while their receiver sleeps for a lock.
         let wakeups = after - before;
         assert!(
             wakeups < MESSAGES / 2,

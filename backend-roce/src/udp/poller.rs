@@ -83,8 +83,9 @@ impl Poller {
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
+    use std::path::Path;
     use std::sync::mpsc::channel;
-    use std::thread;
+    use std::{fs, thread};
 
     use super::*;
 
@@ -114,38 +115,49 @@ mod tests {
         assert_eq!(poller.sleep(Some(Duration::ZERO)), Wakeup::default());
     }
 
+    /// Waits until a thread sleeps, which is named by its path below `/proc`.
+    fn until_asleep(thread: &Path) {
+        let status = Path::new("/proc").join(thread).join("stat");
+        // The state follows the name of the thread.
+        while !fs::read_to_string(&status).unwrap().contains(") S ") {
+            thread::yield_now();
+        }
+    }
+
     /// The first poller gets a datagram if it sleeps, and the second one if not.
     #[test]
     fn a_datagram_wakes_one_poller() {
         let (socket, send) = socket();
-        let (first, second) = (Poller::new().unwrap(), Poller::new().unwrap());
-        first.add(&socket).unwrap();
-        second.add(&socket).unwrap();
-        let (woken, wakers) = channel();
+        let pollers = [Poller::new().unwrap(), Poller::new().unwrap()];
+        pollers
+            .iter()
+            .for_each(|poller| poller.add(&socket).unwrap());
+        let (woken, is_woken) = channel();
         for round in 0..20 {
+            let expected = round % 2;
             thread::scope(|scope| {
-                let sleep = |poller: &Poller, name: u32| {
-                    if poller.sleep(SOON).arrivals {
-                        woken.send(name).unwrap();
-                    }
-                };
-                let (first, second) = (&first, &second);
-                scope.spawn(move || sleep(second, 2));
-                if round % 2 == 0 {
-                    scope.spawn(move || sleep(first, 1));
+                for (number, poller) in pollers.iter().enumerate().skip(expected) {
+                    let (own, is_known) = channel();
+                    let woken = woken.clone();
+                    scope.spawn(move || {
+                        own.send(fs::read_link("/proc/thread-self").unwrap())
+                            .unwrap();
+                        if poller.sleep(SOON).arrivals {
+                            woken.send(number).unwrap();
+                        }
+                    });
+                    until_asleep(&is_known.recv().unwrap());
                 }
-                thread::sleep(Duration::from_millis(20));
                 send();
-                let expected = if round % 2 == 0 { 1 } else { 2 };
-                assert_eq!(wakers.recv(), Ok(expected), "round {round}");
+                assert_eq!(is_woken.recv(), Ok(expected), "round {round}");
                 read(&socket);
-                first.wake();
-                second.wake();
+                pollers.iter().for_each(Poller::wake);
             });
-            assert!(wakers.try_recv().is_err(), "both in round {round}");
-            // A sleep that nothing ends takes the wake-up that was left.
-            first.sleep(Some(Duration::ZERO));
-            second.sleep(Some(Duration::ZERO));
+            assert!(is_woken.try_recv().is_err(), "both in round {round}");
+            // Takes the wake-up of the one that did not sleep any more.
+            for poller in &pollers {
+                poller.sleep(Some(Duration::ZERO));
+            }
         }
     }
 }
