@@ -93,7 +93,8 @@ impl RoceBackend {
     /// Calls `on_event` after events that `progress` has to handle; only the first call counts.
     ///
     /// It is called without the lock of the adapter, by the thread of the adapter or by one that
-    /// makes a call.
+    /// makes a call or sleeps in a [`RoceWait`]. It must neither wait for another call on the
+    /// adapter nor drop the adapter.
     pub fn on_event(&self, on_event: impl Fn() + Send + Sync + 'static) {
         self.shared.set_on_event(Box::new(on_event));
     }
@@ -656,6 +657,7 @@ impl Drop for RoceBackend {
             if service.is_current() {
                 return;
             }
+            self.shared.leave_port();
             drop(service);
         }
         self.shared.enter(Adapter::leave_ports);

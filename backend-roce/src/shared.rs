@@ -80,8 +80,8 @@ struct Events {
     sleepers: usize,
     /// Set while a thread sleeps on the port.
     sleeps_on_port: bool,
-    /// Number of sleeps on the port so far.
-    port_sleeps: u64,
+    /// Set once the adapter is closed: its own thread does the rest.
+    is_closing: bool,
 }
 
 /// An adapter with its port.
@@ -296,17 +296,22 @@ impl Shared {
             if is_over(&events) {
                 return Some(true);
             }
+            if events.is_closing {
+                return None;
+            }
             let left = left();
             if left.is_some_and(|left| left.is_zero()) {
                 return Some(false);
             }
             events.sleeps_on_port = true;
-            events.port_sleeps += 1;
+            let before = events.count;
             drop(events);
             let awakening = self.port.sleep(left);
             lock(&self.events).sleeps_on_port = false;
+            // Other packets than those that this thread waits for are not its work.
+            let is_served = || lock(&self.events).count != before;
             if let Awakening::Arrivals { reports } = awakening?
-                && self.drive(reports)
+                && self.drive(reports, is_served)
                 && let Some(wake) = self.on_deadline.get()
             {
                 // The thread of the adapter does the rest.
@@ -315,10 +320,10 @@ impl Shared {
         }
     }
 
-    /// Returns the number of sleeps on the port so far.
+    /// Leaves the port to the thread of the adapter, which ends it.
     #[cfg(feature = "udp")]
-    pub(crate) fn port_sleeps(&self) -> u64 {
-        lock(&self.events).port_sleeps
+    pub(crate) fn leave_port(&self) {
+        self.wake(|events| events.is_closing = true);
     }
 
     /// Ends all sleeps.
@@ -403,7 +408,14 @@ impl Shared {
     }
 
     /// Takes the datagrams that have come, at most `bursts` times `burst`, and sends the answers.
-    fn take_packets(&self, input: &mut [u8], bursts: usize, burst: usize) -> Bursts {
+    ///
+    /// Ends after a burst for which `stops` returns true.
+    fn take_packets(
+        &self,
+        input: &mut [u8],
+        (bursts, burst): (usize, usize),
+        stops: impl Fn() -> bool,
+    ) -> Bursts {
         let mut taken = Bursts::None;
         for _ in 0..bursts {
             let mut left = burst;
@@ -431,6 +443,9 @@ impl Shared {
             if left > 0 {
                 return taken;
             }
+            if stops() {
+                break;
+            }
         }
         Bursts::Some
     }
@@ -443,13 +458,9 @@ impl Shared {
         if self.is_forked() {
             return;
         }
-        let input = match self.input.try_lock() {
-            Ok(input) => Some(input),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        let came =
-            input.is_some_and(|mut input| self.take_packets(&mut input, 1, 1) != Bursts::None);
+        let came = self.try_input().is_some_and(|mut input| {
+            self.take_packets(&mut input, (1, 1), || false) != Bursts::None
+        });
         if !came && self.enter_briefly(|adapter| adapter.has_output()) {
             self.flush();
         }
@@ -481,23 +492,43 @@ impl Shared {
 
     /// Takes the packets that have come, does what is due and sends packets.
     ///
-    /// Takes the reports of datagrams that were not delivered if `reports` is set. Returns true if
-    /// more is to be done at once.
-    pub(crate) fn drive(&self, reports: bool) -> bool {
+    /// Takes the reports of datagrams that were not delivered if `reports` is set. Takes no more
+    /// packets once `stops` returns true. Returns true if more is to be done at once.
+    pub(crate) fn drive(&self, reports: bool, stops: impl Fn() -> bool) -> bool {
         if self.is_forked() {
             return false;
         }
         // Another thread may have looked for the last time before this one was woken.
-        let bursts = self.take_packets(&mut lock(&self.input), BURSTS, BURST);
+        let bursts = self.take_packets(&mut lock(&self.input), (BURSTS, BURST), stops);
+        self.finish(bursts, reports)
+    }
+
+    /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
+    pub(crate) fn drive_at(&self, now: Instant) {
+        self.enter(|adapter| adapter.now = adapter.now.max(now));
+        if self.is_forked() {
+            return;
+        }
+        let bursts = match self.try_input() {
+            Some(mut input) => self.take_packets(&mut input, (BURSTS, BURST), || false),
+            None => Bursts::None,
+        };
+        let _more = self.finish(bursts, true);
+    }
+
+    fn finish(&self, bursts: Bursts, reports: bool) -> bool {
         let more_reports = reports && self.take_undelivered();
         self.enter(Adapter::expire);
         let all_sent = self.flush();
         bursts == Bursts::Some || more_reports || !all_sent
     }
 
-    /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
-    pub(crate) fn drive_at(&self, now: Instant) {
-        self.enter(|adapter| adapter.now = adapter.now.max(now));
-        let _more = self.drive(true);
+    /// Locks the input, unless another thread or a caller of this one has locked it.
+    fn try_input(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
+        match self.input.try_lock() {
+            Ok(input) => Some(input),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }

@@ -86,12 +86,17 @@ impl Adapter {
             && link.connection.state() == LinkState::RequestSent
         {
             link.path.single = !is_ours(reply.guid);
+            if link.path.single {
+                // Other programs have no other port, also if another one was asked since.
+                link.path.wire.destination_port = UDP_PORT;
+                link.path.view.destination_port = UDP_PORT;
+            }
         }
-        if let Message::Reject(reject) = mad.message
-            && reject.reason == Reason::INVALID_MTU
+        if matches!(mad.message, Message::Reject(_))
+            && link.connection.state() == LinkState::RequestSent
             && mad.transaction != link.connection.request_transaction()
         {
-            // The refusal of an earlier, larger proposal comes again.
+            // The refusal of an earlier request: a larger proposal, or to another port.
             return;
         }
         let is_receipt = matches!(mad.message, Message::Receipt(_));

@@ -170,7 +170,7 @@ impl Port for UdpPort {
             src_ip: self.bound.ip().is_unspecified().then(|| flow.source().ip()),
         };
         let peer = transmit.destination.ip();
-        if self.narrow.contains(peer) {
+        if self.narrow.refuses(peer, segment) {
             socket.send_in_fragments(&transmit, segment);
             return;
         }
@@ -181,7 +181,7 @@ impl Port for UdpPort {
         };
         if !is_sent {
             // The transport drops the packets that are sent twice.
-            self.narrow.add(peer);
+            self.narrow.add(peer, segment);
             socket.send_in_fragments(&transmit, segment);
         }
     }
@@ -245,6 +245,8 @@ impl Port for UdpPort {
         if pause.is_some_and(|pause| pause < SHORT_PAUSE) {
             return None;
         }
+        // Rounded down: the caller waits for the rest in another way.
+        let pause = pause.map(|pause| Duration::from_millis(pause.as_millis() as u64));
         let wakeup = poller.sleep(pause);
         Some(match wakeup.arrivals {
             true => Awakening::Arrivals {

@@ -18,9 +18,6 @@ use crate::shared::Shared;
 /// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
 const LINGER: Duration = Duration::from_millis(300);
 
-/// Time that the thread leaves packets to a thread of the program that took some.
-const LEFT_ALONE: Duration = Duration::from_micros(500);
-
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
 
@@ -79,7 +76,6 @@ impl Drop for Service {
 fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
     let mut end = None;
     let mut more = false;
-    let mut port_sleeps = 0;
     loop {
         let pause = {
             let mut sleeps_until = shared.sleeps_until();
@@ -101,13 +97,7 @@ fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
         // Interrupted by nothing: signals are blocked.
         let wakeup = poller.sleep(pause);
         *shared.sleeps_until() = None;
-        more = shared.drive(more || wakeup.reports);
-        let slept = std::mem::replace(&mut port_sleeps, shared.port_sleeps());
-        if !more && slept != port_sleeps && !stops.load(Ordering::Acquire) {
-            // A thread of the program takes packets now and then, and would find the next ones
-            // before this one does: to be woken for each would cost as much again.
-            std::thread::sleep(LEFT_ALONE);
-        }
+        more = shared.drive(more || wakeup.reports, || false);
         if stops.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;

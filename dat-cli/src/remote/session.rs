@@ -180,7 +180,7 @@ pub(crate) fn serve<'scope>(
         zone,
         endpoint,
         request,
-        share,
+        share: Arc::clone(&share),
         host,
         receives,
         here: None,
