@@ -121,21 +121,34 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return 0;
         };
         let mut handled = port.ia.progress(now);
-        // Completions go before connection events, so that a failed entry gets its own status.
         for evd in [ids.completions, ids.receives, ids.connections, ids.arrivals] {
-            let mut taken = 0;
-            while taken < EVENTS_PER_CALL
-                && let Ok(event) = port.ia.evd_dequeue(evd)
-            {
-                taken = taken.saturating_add(1);
-                self.take_in(index, &ids, evd, &event, now);
-            }
+            let taken = self.take_events(index, &ids, evd, now);
             handled = handled.saturating_add(taken);
             if taken == EVENTS_PER_CALL {
                 self.state.with(|state| state.poll_again = true);
             }
         }
         handled
+    }
+
+    /// Handles events of a dispatcher, at most [`EVENTS_PER_CALL`]; returns their number.
+    fn take_events(&self, index: usize, ids: &PortIds, evd: EvdId, now: Instant) -> usize {
+        let mut taken = 0_usize;
+        while taken < EVENTS_PER_CALL
+            && let Some(port) = self.ports.get(index)
+            && let Ok(event) = port.ia.evd_dequeue(evd)
+        {
+            taken = taken.saturating_add(1);
+            if evd == ids.connections {
+                // The end of a connection ends only what was not complete before. Completions may
+                // have come since the look at their dispatchers.
+                for earlier in [ids.completions, ids.receives] {
+                    while self.take_events(index, ids, earlier, now) == EVENTS_PER_CALL {}
+                }
+            }
+            self.take_in(index, ids, evd, &event, now);
+        }
+        taken
     }
 
     fn take_in(&self, index: usize, ids: &PortIds, evd: EvdId, event: &Event, now: Instant) {
