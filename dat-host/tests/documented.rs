@@ -38,7 +38,6 @@ fn objects_may_be_used_from_several_threads() {
     )>();
 }
 
-/// Spec: EPB-02
 #[test]
 fn a_read_leaves_the_rest_of_a_longer_buffer() {
     on_each(|near, far| {
@@ -50,7 +49,6 @@ fn a_read_leaves_the_rest_of_a_longer_buffer() {
     });
 }
 
-/// Spec: EPS-04, EPV-04
 #[test]
 fn a_message_that_is_too_long_breaks_the_connection() {
     on_each(|near, far| {
@@ -65,8 +63,6 @@ fn a_message_that_is_too_long_breaks_the_connection() {
 }
 
 /// The receiver has no future of the buffer, and learns only of the connection.
-///
-/// Spec: EPS-04, EPV-04
 #[test]
 fn a_message_that_is_longer_than_shared_buffers_breaks_the_connection() {
     on_each(|near, far| {

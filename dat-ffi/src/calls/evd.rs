@@ -9,7 +9,7 @@ use super::edition::Edition;
 use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, named_of, sheltered};
 use crate::adapter::{Adapter, Host, with_device};
-use crate::boundary::{self, EvdParam, In, Out, Uncancelled, guarded, in_steps, uncancelled};
+use crate::boundary::{self, EvdParam, In, Out, guarded, in_steps, uncancelled};
 use crate::handles::CHandle;
 
 /// Mark of dispatchers that can get completions.
@@ -140,12 +140,15 @@ pub(crate) extern "C" fn dequeue<E: Edition, B: Host>(
 ) -> Code {
     let taken = match (evd.cell(), event.required(2)) {
         (Some(cell), Ok(output)) => {
-            let uncancelled = B::DATA_CALLS_ARE_CANCELLED.then(Uncancelled::new);
-            let taken = cell.place().dequeue::<B, _>(|cells, completion| {
-                event::put_transfer(output, event::transfer_of(cells, completion), evd);
-            });
-            drop(uncancelled);
-            taken
+            let dequeue = || {
+                cell.place().dequeue::<B, _>(|cells, completion| {
+                    event::put_transfer(output, event::transfer_of(cells, completion), evd);
+                })
+            };
+            match B::DATA_CALLS_ARE_CANCELLED {
+                true => uncancelled(dequeue),
+                false => dequeue(),
+            }
         }
         _ => None,
     };
