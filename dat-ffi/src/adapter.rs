@@ -220,11 +220,6 @@ impl<B: Host> Opened<B> {
     /// INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted; and those of `call`.
     pub(crate) fn posting<R>(&self, call: impl FnOnce() -> Result<R>) -> Result<R> {
         self.check_post()?;
-        self.data_call(call)
-    }
-
-    /// Posts, binds or dequeues; the thread is not cancelled meanwhile.
-    pub(crate) fn data_call<R>(&self, call: impl FnOnce() -> R) -> R {
         if B::DATA_CALLS_ARE_CANCELLED {
             uncancelled(call)
         } else {

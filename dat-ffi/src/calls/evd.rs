@@ -138,18 +138,19 @@ pub(crate) extern "C" fn dequeue<E: Edition, B: Host>(
     evd: CHandle,
     event: Out<boundary::Event<E>>,
 ) -> Code {
+    if B::DATA_CALLS_ARE_CANCELLED {
+        return uncancelled(|| dequeue_common::<E, B>(evd, event));
+    }
+    dequeue_common::<E, B>(evd, event)
+}
+
+/// Dequeues a completion at the place of the dispatcher; leaves all else to `dequeue_slow`.
+#[inline(always)]
+fn dequeue_common<E: Edition, B: Host>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
     let taken = match (evd.cell(), event.required(2)) {
-        (Some(cell), Ok(output)) => {
-            let dequeue = || {
-                cell.place().dequeue::<B, _>(|cells, completion| {
-                    event::put_transfer(output, event::transfer_of(cells, completion), evd);
-                })
-            };
-            match B::DATA_CALLS_ARE_CANCELLED {
-                true => uncancelled(dequeue),
-                false => dequeue(),
-            }
-        }
+        (Some(cell), Ok(output)) => cell.place().dequeue::<B, _>(|cells, completion| {
+            event::put_transfer(output, event::transfer_of(cells, completion), evd);
+        }),
         _ => None,
     };
     match taken {
@@ -173,9 +174,7 @@ fn dequeue_slow<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>, is_emp
     let id = EvdId::from_handle(object);
     let mut dequeued = match is_empty {
         true => Err(Error::queue_empty()),
-        false => with_device!(adapter, opened => {
-            opened.data_call(|| opened.ia.evd_dequeue(id))
-        }),
+        false => with_device!(adapter, opened => opened.ia.evd_dequeue(id)),
     };
     if dequeued == Err(Error::queue_empty()) {
         with_device!(adapter, opened => if !opened.ia.is_quiet() {
