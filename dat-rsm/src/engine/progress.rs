@@ -139,12 +139,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             && let Ok(event) = port.ia.evd_dequeue(evd)
         {
             taken = taken.saturating_add(1);
-            if evd == ids.connections {
-                // The end of a connection ends only what was not complete before. Completions may
-                // have come since the look at their dispatchers.
-                for earlier in [ids.completions, ids.receives] {
-                    while self.take_events(index, ids, earlier, now) == EVENTS_PER_CALL {}
-                }
+            if let Event::Connection { kind, .. } = event
+                && kind != ConnectionEventKind::Established
+            {
+                // The end of a connection ends only requests that were not complete before, and
+                // completions may have come since the look at them. Messages wait: those of another
+                // connection may be behind the event that establishes it.
+                while self.take_events(index, ids, ids.completions, now) == EVENTS_PER_CALL {}
             }
             self.take_in(index, ids, evd, &event, now);
         }
