@@ -76,7 +76,7 @@ impl Port for ClosedPort {
 struct Events {
     /// Number of events so far.
     count: u64,
-    /// Number of threads that sleep until they are told of an event.
+    /// Number of threads that sleep on the condition variable.
     sleepers: usize,
     /// Set while a thread sleeps on the port.
     sleeps_on_port: bool,

@@ -33,7 +33,7 @@ pub(crate) struct ServerAddress<'t> {
     pub(crate) token: Option<&'t Token>,
 }
 
-/// What a client asks for, and its endpoint for it.
+/// The request of a client, and the attributes of its endpoint.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'e> {
     pub(crate) request: Request,

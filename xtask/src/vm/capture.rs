@@ -328,7 +328,7 @@ struct Flows {
 }
 
 struct Flow {
-    /// The communication id, by which a later user of the same number is told apart.
+    /// The communication id, which differs for a later user of the same number.
     communication: u64,
     /// The PSN after the highest one of a request so far.
     next: u64,
