@@ -275,8 +275,8 @@ impl Core {
         Pass::Idle(first(self.interface.next_deadline(), activity.next))
     }
 
-    /// As `pass_once`, after a sleep in the device's own sleeper that neither the bell nor a deadline
-    /// ended.
+    /// As `pass_once`, after a sleep in the device's own sleeper that neither the bell nor a
+    /// deadline ended.
     ///
     /// The sleeper marks what it finds. So a quiet device has nothing but completions, and asking
     /// it or the clock would take a system call.

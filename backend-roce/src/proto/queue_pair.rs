@@ -266,7 +266,7 @@ impl<'s> QueuePair<'s> {
         self.requester.expect_more(more);
     }
 
-    /// Returns the expected PSN, the oldest unacknowledged one, and the number of repeated requests.
+    /// Returns the expected PSN, the oldest unacknowledged one, and the count of repeated requests.
     ///
     /// Only current packets of the peer change them. A repeated request is one: its sender has no
     /// answer, and may have nothing else to send.

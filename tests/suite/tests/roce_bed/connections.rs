@@ -372,7 +372,8 @@ fn a_refused_port_before_a_silent_one_has_no_listener() {
     assert_eq!(left.failure(&bed), ConnectFailure::NonPeerRejected);
 }
 
-/// A port may be published under another number; the service point of the real one gets the request.
+/// A port may be published under another number; the service point of the real one gets the
+/// request.
 ///
 /// Spec: ROCE-49, ROCE-187
 #[test]
