@@ -9,12 +9,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use dat_core::event::{ThreadWait, Wait};
+use dat_core::event::Wait;
 use dat_core::time::Instant;
 
 use crate::core::{Core, Pass, Scope, first};
 use crate::error::{Error, Result};
-use crate::wait::thread_waker;
+use crate::wait::{block_on, thread_waker};
 
 /// Passes of a poll before the driver lets other tasks run.
 pub(crate) const PASSES: usize = 64;
@@ -103,7 +103,7 @@ fn is_past(deadline: Option<Instant>) -> bool {
 }
 
 /// Returns the time after a timeout; `None` if it is too far away to matter.
-fn deadline_after(timeout: Duration) -> Option<Instant> {
+pub(crate) fn deadline_after(timeout: Duration) -> Option<Instant> {
     let micros = u64::try_from(timeout.as_micros()).ok()?;
     let deadline = Core::now().as_micros().checked_add(micros)?;
     Some(Instant::from_micros(deadline))
@@ -209,8 +209,9 @@ impl Driver {
     /// Drives the adapter on this thread until `future` is ready, then closes the adapter.
     ///
     /// The thread sleeps in the sleeper of the device if it has one, as that of `roce://` has, and
-    /// otherwise until the device rings the [`Bell`](crate::Bell). So short messages are answered
-    /// without a switch between threads. Waits of other threads only wait for their own operation.
+    /// otherwise until the device rings the [`Bell`](crate::Bell). A device that never rings is
+    /// polled. So short messages are answered without a switch between threads. Waits of other
+    /// threads only wait for their own operation.
     ///
     /// ```no_run
     /// use dat_host::{Options, Result};
@@ -231,7 +232,13 @@ impl Driver {
     pub fn run_until<F: Future>(self, future: F) -> F::Output {
         match self.0.0.device_wait() {
             Some(mut wait) => self.block_on(&mut *wait, future),
-            None => self.block_on(&mut ThreadWait::until_woken(), future),
+            None => {
+                self.0.0.thread.get_or_init(|| thread::current().id());
+                match block_on(&self.0.0, &mut pin!(future), None) {
+                    Some(output) => output,
+                    None => unreachable!("there is no deadline"),
+                }
+            }
         }
     }
 

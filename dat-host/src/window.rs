@@ -8,13 +8,12 @@ use std::sync::atomic::AtomicU8;
 use std::task::{Context, Poll, ready};
 
 use dat_core::id::{LmrId, RmrId};
-use dat_core::sync::{load_bytes, store_bytes};
 
 use crate::bind::{Binding, Bound, Revoking};
 use crate::core::Core;
 use crate::endpoint::Endpoint;
-use crate::error::{Error, Failed, Result};
-use crate::memory::{Region, Registered, Stable};
+use crate::error::{Failed, Result};
+use crate::memory::{Region, Registered, Stable, copies};
 use crate::remote::{Access, RemoteSlice};
 use crate::wait::blocking;
 
@@ -167,56 +166,6 @@ impl<B: Stable> Window<B> {
         &self.bound.owner().memory.atomics()[start..][..length]
     }
 
-    /// Returns the number of exposed bytes.
-    pub fn len(&self) -> usize {
-        self.bound.length
-    }
-
-    /// Returns true if no byte is exposed, which cannot be.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Copies bytes out, from `offset` on; all of `into`.
-    ///
-    /// Bytes are loaded in no particular order, as relaxed atomics. Those that a peer writes during
-    /// the call may be old or new, each by itself. Those that it wrote before a message are new
-    /// once the message is received.
-    ///
-    /// # Errors
-    /// [`OutOfRange`](Error::OutOfRange): the window has fewer bytes. Nothing is copied.
-    pub fn load(&self, offset: usize, into: &mut [u8]) -> Result<()> {
-        let from = self.range(offset, into.len())?;
-        load_bytes(from, into);
-        Ok(())
-    }
-
-    /// Copies bytes in, to `offset`; all of `from`.
-    ///
-    /// Bytes are stored in no particular order, as relaxed atomics. A Read of a peer during the
-    /// call may return any mix of old and new bytes. So store a version or a checksum beside the
-    /// data, which the peer checks. A Read that the peer posts after a message returns all that was
-    /// stored before the message was sent.
-    ///
-    /// # Errors
-    /// [`OutOfRange`](Error::OutOfRange): the window has fewer bytes. Nothing is copied.
-    pub fn store(&self, offset: usize, from: &[u8]) -> Result<()> {
-        let into = self.range(offset, from.len())?;
-        store_bytes(into, from);
-        Ok(())
-    }
-
-    fn range(&self, offset: usize, length: usize) -> Result<&[AtomicU8]> {
-        let end = offset.saturating_add(length);
-        self.atomics()
-            .get(offset..end)
-            .ok_or_else(|| Error::OutOfRange {
-                start: offset as u64,
-                end: end as u64,
-                length: self.len() as u64,
-            })
-    }
-
     /// Ends the access of peers; a future of the region.
     ///
     /// The unbind comes after the operations that the endpoint has in flight. Without a connection,
@@ -227,6 +176,8 @@ impl<B: Stable> Window<B> {
         }
     }
 }
+
+copies!([B: Stable] Window<B>);
 
 impl<B: Stable> fmt::Debug for Window<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

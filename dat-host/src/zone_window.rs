@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
 use dat_core::id::LmrId;
-use dat_core::sync::{load_bytes, store_bytes};
 
 use crate::error::{Failed, Result};
-use crate::memory::{Registered, Stable};
-use crate::remote::{Access, RemoteSlice, resolve_range};
+use crate::memory::{Registered, Stable, copies};
+use crate::remote::{Access, RemoteSlice};
 use crate::zone::Domain;
 
 /// Memory that the peers of all endpoints of a zone access: no slices, only copies and atomics.
@@ -74,52 +73,6 @@ impl<B: Stable> ZoneWindow<B> {
         self.registered.memory.atomics()
     }
 
-    /// Returns the number of bytes.
-    pub fn len(&self) -> usize {
-        self.registered.memory.len()
-    }
-
-    /// Returns true if there is no byte, which cannot be.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Copies bytes out, from `offset` on; all of `into`.
-    ///
-    /// Bytes are loaded in no particular order, as relaxed atomics. Those that a peer writes during
-    /// the call may be old or new, each by itself. Those that it wrote before a message are new
-    /// once the message is received.
-    ///
-    /// # Errors
-    /// [`OutOfRange`](crate::Error::OutOfRange): the window has fewer bytes. Nothing is copied.
-    pub fn load(&self, offset: usize, into: &mut [u8]) -> Result<()> {
-        let from = self.range(offset, into.len())?;
-        load_bytes(from, into);
-        Ok(())
-    }
-
-    /// Copies bytes in, to `offset`; all of `from`.
-    ///
-    /// Bytes are stored in no particular order, as relaxed atomics. A Read of a peer during the
-    /// call may return any mix of old and new bytes. So store a version or a checksum beside the
-    /// data, which the peer checks. A Read that the peer posts after a message returns all that was
-    /// stored before the message was sent.
-    ///
-    /// # Errors
-    /// [`OutOfRange`](crate::Error::OutOfRange): the window has fewer bytes. Nothing is copied.
-    pub fn store(&self, offset: usize, from: &[u8]) -> Result<()> {
-        let into = self.range(offset, from.len())?;
-        store_bytes(into, from);
-        Ok(())
-    }
-
-    fn range(&self, offset: usize, length: usize) -> Result<&[AtomicU8]> {
-        let atomics = self.atomics();
-        let end = offset.saturating_add(length);
-        let (start, length) = resolve_range(offset..end, atomics.len())?;
-        Ok(&atomics[start..][..length])
-    }
-
     /// Ends the access of peers, at once; returns the owner of the memory.
     ///
     /// Later operations of peers break their connections.
@@ -133,6 +86,8 @@ impl<B: Stable> ZoneWindow<B> {
         }
     }
 }
+
+copies!([B: Stable] ZoneWindow<B>);
 
 impl<B: Stable> fmt::Debug for ZoneWindow<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,11 +3,13 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use dat_host::rsm::{
-    AccessEntry, BarrierMode, BarrierScope, Export, Get, Import, Node, Permission, Put, RsmError,
-    VectorFlags,
+    AccessEntry, BarrierMode, BarrierScope, Export, FailedVector, Get, Import, LocalMemory, Node,
+    Permission, Put, RsmError, VectorFlags,
 };
 use dat_host::{Error, Foreign, Network, Pages, Result};
 use futures::executor::block_on;
@@ -151,6 +153,218 @@ fn barriers_complete_transfers_in_explicit_mode() {
     let mut bytes = vec![0; 32 * 128];
     export.load(0, &mut bytes).unwrap();
     assert!(bytes.iter().all(|&byte| byte == 3));
+}
+
+/// The vector of four parts of local memory, each of `BLOCK` bytes, from or to every second block.
+const BLOCK: usize = 3000;
+
+fn puts<M: dat_host::Stable>(local: &LocalMemory<M>) -> Vec<Put<dat_host::rsm::LocalSlice>> {
+    let put = |index: usize| Put {
+        memory: local.slice(index * BLOCK..(index + 1) * BLOCK).unwrap(),
+        offset: (2 * index * BLOCK) as u64,
+    };
+    (0..4).map(put).collect()
+}
+
+fn gets<M: dat_host::Stable>(local: &LocalMemory<M>) -> Vec<Get<dat_host::rsm::LocalSlice>> {
+    let get = |put: Put<_>| Get {
+        memory: put.memory,
+        offset: put.offset,
+    };
+    puts(local).into_iter().map(get).collect()
+}
+
+fn exchange_local_memory(pair: &Pair) {
+    let Pair {
+        near,
+        export,
+        import,
+        ..
+    } = pair;
+    let none = VectorFlags::empty();
+    let (from, to) = ([7_u8; 4 * BLOCK], vec![0_u8; 4 * BLOCK]);
+    let from = near.local_memory(from.to_vec()).unwrap();
+    let to = near.local_memory(to.into_boxed_slice()).unwrap();
+    assert_eq!(from.len(), 4 * BLOCK);
+    let mut all = [0; 4 * BLOCK];
+    export.store(0, &[0; 8 * BLOCK]).unwrap();
+    for mode in [BarrierMode::Implicit, BarrierMode::Explicit] {
+        let number = 1 + mode as u8;
+        from.store(0, &[number; 4 * BLOCK]).unwrap();
+        let barrier = import.barrier(BarrierScope::Segment).unwrap();
+        import.set_mode(mode).unwrap();
+        let explicit = mode == BarrierMode::Explicit;
+        let span = |act: &dyn Fn()| {
+            if explicit {
+                barrier.open().unwrap();
+            }
+            act();
+            if explicit {
+                barrier.close().wait().unwrap();
+            }
+        };
+        span(&|| drop(import.putv(puts(&from), none).wait().unwrap()));
+        let mut row = [0; BLOCK];
+        for block in 0..4 {
+            export.load(2 * block * BLOCK, &mut row).unwrap();
+            assert!(row == [number; BLOCK]);
+            export.load((2 * block + 1) * BLOCK, &mut row).unwrap();
+            assert!(row == [0; BLOCK], "between the blocks");
+        }
+        to.store(0, &[0; 4 * BLOCK]).unwrap();
+        span(&|| drop(import.getv(gets(&to), none).wait().unwrap()));
+        to.load(0, &mut all).unwrap();
+        assert!(all == [number; 4 * BLOCK]);
+    }
+    import.set_mode(BarrierMode::Implicit).unwrap();
+    assert!(*to.free().wait().unwrap() == all);
+    assert!(block_on(async { from.free().await }).unwrap() == all);
+}
+
+#[test]
+fn vectors_use_local_memory_in_place() {
+    exchange_local_memory(&Pair::new());
+}
+
+#[cfg(feature = "roce")]
+#[test]
+fn vectors_use_local_memory_in_place_over_udp() {
+    let far = Node::new(2).listen(7177).peer(1, "127.0.0.39:0");
+    let near = Node::new(1).peer(2, "127.0.0.40:7177");
+    let far = far.open("roce://127.0.0.40").unwrap();
+    exchange_local_memory(&Pair::of(near.open("roce://127.0.0.39").unwrap(), far));
+}
+
+#[test]
+fn local_memory_is_refused_where_it_is_not_the_nodes() {
+    let pair = Pair::new();
+    let import = &pair.import;
+    let none = VectorFlags::empty();
+    let refused = |failed: FailedVector<Put<_>>| {
+        assert_eq!((failed.entries.len(), failed.error.residual), (1, 1));
+        failed.error.error
+    };
+    let put = |memory| vec![Put { memory, offset: 0 }];
+    let local = pair.near.local_memory(vec![1_u8; 64]).unwrap();
+    assert!(matches!(
+        local.slice(32..65),
+        Err(Error::OutOfRange { end: 65, .. })
+    ));
+    let slice = local.slice(8..16).unwrap();
+    assert_eq!((slice.len(), slice.is_empty()), (8, false));
+    import.putv(put(slice), none).wait().unwrap();
+    local.free().wait().unwrap();
+    let failed = import.putv(put(slice), none).wait().unwrap_err();
+    assert_eq!(refused(failed), RsmError::BadScatterGather);
+    let foreign = pair.far.local_memory(vec![1_u8; 64]).unwrap();
+    let slice = foreign.slice(..).unwrap();
+    let failed = import.putv(put(slice), none).wait().unwrap_err();
+    assert_eq!(refused(failed), RsmError::BadScatterGather);
+    let empty = pair.near.local_memory(Vec::new()).unwrap_err();
+    assert_eq!(reason(Err::<(), _>(empty.error)), RsmError::BadLength);
+}
+
+#[test]
+fn dropped_local_memory_returns_once_and_outlives_no_node() {
+    let pair = Pair::new();
+    let drops = Arc::new(AtomicUsize::new(0));
+    drop(pair.near.local_memory(counted(&drops)).unwrap());
+    common::eventually("the memory is dropped", || {
+        drops.load(Ordering::SeqCst) == 1
+    });
+    // A call that is never made, and one after the node is closed.
+    drop(pair.near.local_memory(counted(&drops)).unwrap().free());
+    common::eventually("the memory is dropped", || {
+        drops.load(Ordering::SeqCst) == 2
+    });
+    let local = pair.near.local_memory(counted(&drops)).unwrap();
+    pair.near.clone().close().wait().unwrap();
+    assert!(local.free().wait().is_err());
+    assert_eq!(drops.load(Ordering::SeqCst), 2, "the engine may use it");
+    drop(pair);
+    common::eventually("the memory is dropped", || {
+        drops.load(Ordering::SeqCst) == 3
+    });
+}
+
+#[test]
+fn a_mapping_bounds_puts() {
+    let Pair { export, import, .. } = &Pair::new();
+    import.map(Permission::all(), 4096, 4096).unwrap();
+    import.put(4096, vec![5; 4096]).wait().unwrap();
+    assert!(import.put(4095, [5; 2]).wait().is_err());
+    let again = import.map(Permission::all(), 0, 4096);
+    assert_eq!(reason(again), RsmError::SegmentAlreadyMapped);
+    import.unmap().unwrap();
+    assert_eq!(reason(import.unmap()), RsmError::SegmentNotMapped);
+    import.put(4095, [5; 2]).wait().unwrap();
+    let mut byte = [0];
+    export.load(4095, &mut byte).unwrap();
+    assert_eq!(byte, [5]);
+}
+
+#[test]
+fn a_node_that_polls_has_no_thread_of_its_own() {
+    let network = Network::new(Network::options());
+    let looks = Arc::new(AtomicUsize::new(0));
+    let far = Node::new(2).listen(7).peer(1, "near:0").network(&network);
+    let near = Node::new(1).peer(2, "far:7").network(&network);
+    let counted = Arc::clone(&looks);
+    let near = near.poll(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        thread::yield_now();
+    });
+    let far = far.open("mock://far").unwrap();
+    let pair = Pair::of(near.open("mock://near").unwrap(), far);
+    exchange(&pair);
+    exchange_local_memory(&pair);
+    let after = looks.load(Ordering::SeqCst);
+    assert!(after > 0, "the calls polled");
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(looks.load(Ordering::SeqCst), after, "nothing polls now");
+    // The exporter learns of its end.
+    drop((pair.near, pair.import));
+    pair.export.destroy().wait().unwrap();
+}
+
+#[test]
+fn waits_for_signals_end_in_time_and_by_the_program() {
+    let network = Network::new(Network::options());
+    let ends = Arc::new(AtomicBool::new(false));
+    let far = Node::new(2).listen(7).peer(1, "near:0").network(&network);
+    let near = Node::new(1).peer(2, "far:7").network(&network);
+    let asked = Arc::clone(&ends);
+    let near = near.interrupt(move || asked.load(Ordering::SeqCst));
+    let far = far.open("mock://far").unwrap();
+    let pair = Pair::of(near.open("mock://near").unwrap(), far);
+    let short = Duration::from_millis(20);
+    assert!(!pair.import.signaled_within(short).wait().unwrap());
+    assert!(!pair.export.signaled_within(short).wait().unwrap());
+    pair.import.signal().wait().unwrap();
+    let long = Duration::from_secs(60);
+    assert!(pair.export.signaled_within(long).wait().unwrap());
+    assert!(!pair.export.signaled_within(Duration::ZERO).wait().unwrap());
+    let waits = pair.import.signaled().start();
+    ends.store(true, Ordering::SeqCst);
+    assert_eq!(reason(block_on(waits)), RsmError::Interrupted);
+    // The end of the node is not a call of the program.
+    drop((pair.near, pair.import));
+    pair.export.destroy().wait().unwrap();
+}
+
+#[test]
+fn a_qualifier_has_one_node() {
+    let network = Network::new(Network::options());
+    let open = || {
+        let node = Node::new(2).listen(7).peer(1, "near:0");
+        node.network(&network).open("mock://far")
+    };
+    let first = open().unwrap();
+    let Err(Error::Refused(error)) = open() else {
+        panic!("the qualifier is taken");
+    };
+    assert_eq!(error.kind(), dat_core::ErrorKind::ConnQualInUse);
+    first.close().wait().unwrap();
 }
 
 #[test]

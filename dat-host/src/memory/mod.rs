@@ -1,6 +1,7 @@
 //! Owned memory: regions, pool buffers, and their loan to operations.
 
 mod buffer;
+mod copies;
 mod gather;
 mod lent;
 #[cfg(feature = "pages")]
@@ -16,6 +17,7 @@ mod slice;
 mod slot;
 
 pub use buffer::Buffer;
+pub(crate) use copies::{copies, range_of};
 pub use gather::Gather;
 pub(crate) use lent::{Lend, Lent, Object};
 pub use lent::{Memory, MemoryMut};

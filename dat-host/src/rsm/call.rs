@@ -11,9 +11,12 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use dat_rsm::{RsmError, SegmentHandle};
+
 use super::Site;
-use super::engine::Sleep;
+use super::engine::{Interrupt, Sleep};
 use crate::core::lock;
+use crate::driver::deadline_after;
 use crate::error::{Error, Result};
 
 /// Time that a thread stays without calls before it ends.
@@ -48,7 +51,7 @@ impl<T> Call<T> {
     /// # Errors
     /// Those of the method that made the call.
     pub fn wait(self) -> T {
-        let mut sleep = Sleep::new(&self.site.sleepers, false);
+        let mut sleep = Sleep::new(&self.site.sleepers, Interrupt::Program);
         (self.body)(&self.site, &mut sleep)
     }
 }
@@ -65,7 +68,7 @@ impl<T: Send + 'static> Call<T> {
         let pool = Arc::clone(&site.pool);
         // If there is no thread, the job is dropped, and `end` with it.
         let _ = pool.submit(Box::new(move || {
-            let mut sleep = Sleep::new(&site.sleepers, false);
+            let mut sleep = Sleep::new(&site.sleepers, Interrupt::Program);
             let done = catch_unwind(AssertUnwindSafe(|| body(&site, &mut sleep)));
             // Before the future is ready: its program may count on the end of the node.
             drop(sleep);
@@ -88,6 +91,21 @@ impl<T: Send + 'static> IntoFuture for Call<T> {
 impl<T> fmt::Debug for Call<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call").finish_non_exhaustive()
+    }
+}
+
+/// Waits for a signal of a segment, for at most `timeout`; returns false if none came.
+pub(super) fn signaled_within(
+    site: &Site,
+    segment: SegmentHandle,
+    timeout: Duration,
+    sleep: &mut Sleep,
+) -> Result<bool> {
+    let deadline = deadline_after(timeout);
+    match site.engine.signal_wait(segment, deadline, sleep) {
+        Ok(()) => Ok(true),
+        Err(RsmError::TimedOut) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -13,12 +13,13 @@ use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_rsm::{
     AccessEntry, BarrierId, BarrierMode, BarrierScope, ControllerId, ExportFlags, ExportId,
-    GetEntry, ImportId, NodeId, Permission, PutEntry, Rsm, RsmError, SegmentHandle, SegmentId,
-    SignalFlags, VectorError, VectorFlags,
+    GetEntry, ImportId, LocalAccess, LocalMemoryId, NodeId, Permission, PutEntry, Rsm, RsmError,
+    SegmentHandle, SegmentId, SignalFlags, VectorError, VectorFlags,
 };
 use dat_storage::Reservation;
 
 use crate::bell::Bell;
+use crate::core::first;
 use crate::device::Device;
 use crate::wait::thread_waker;
 
@@ -41,8 +42,13 @@ macro_rules! engine {
             /// Makes progress until the sleep is interrupted or the controller is released.
             fn serve(&self, controller: ControllerId, wait: &mut Sleep) -> Result<()>;
 
-            /// Waits for a signal and takes it.
-            fn signal_wait(&self, segment: SegmentHandle, wait: &mut Sleep) -> Result<()>;
+            /// Waits for a signal until a deadline and takes it.
+            fn signal_wait(
+                &self,
+                segment: SegmentHandle,
+                deadline: Option<Instant>,
+                wait: &mut Sleep,
+            ) -> Result<()>;
         }
 
         impl<B: Backend + 'static> Engine for Owned<B>
@@ -59,8 +65,13 @@ macro_rules! engine {
                 self.rsm.serve(controller, wait, || {})
             }
 
-            fn signal_wait(&self, segment: SegmentHandle, wait: &mut Sleep) -> Result<()> {
-                self.rsm.signal_wait(segment, None, wait)
+            fn signal_wait(
+                &self,
+                segment: SegmentHandle,
+                deadline: Option<Instant>,
+                wait: &mut Sleep,
+            ) -> Result<()> {
+                self.rsm.signal_wait(segment, deadline, wait)
             }
         }
     };
@@ -89,7 +100,24 @@ engine! {
     ) -> Result<ImportId>;
     fn import_disconnect(import: ImportId, wait: &mut Sleep) -> Result<()>;
     fn import_length(import: ImportId) -> Result<u64>;
+    fn import_map(
+        import: ImportId,
+        permission: Permission,
+        offset: u64,
+        length: u64,
+    ) -> Result<()>;
+    fn import_unmap(import: ImportId) -> Result<()>;
     fn set_mode(import: ImportId, mode: BarrierMode) -> Result<()>;
+    fn create_local_memory(
+        controller: ControllerId,
+        memory: Region,
+        access: LocalAccess,
+    ) -> Result<LocalMemoryId>;
+    fn free_local_memory(
+        controller: ControllerId,
+        local: LocalMemoryId,
+        wait: &mut Sleep,
+    ) -> Result<()>;
     fn put(import: ImportId, offset: u64, source: &[u8], wait: &mut Sleep) -> Result<()>;
     fn get(import: ImportId, offset: u64, target: &mut [u8], wait: &mut Sleep) -> Result<()>;
     fn putv(
@@ -113,38 +141,68 @@ engine! {
     fn signal_take(segment: SegmentHandle) -> Result<bool>;
 }
 
+/// Microseconds after which a sleeping call asks again if the program interrupts it.
+const TICK: u32 = 200_000;
+
+/// A function that a program lends to a node.
+pub(super) type Hook<R> = Arc<dyn Fn() -> R + Send + Sync>;
+
 /// The device of a node, and the bell that it rings.
 pub(super) struct Sleepers {
     pub(super) device: Box<dyn Device>,
     pub(super) bell: Bell,
     /// Set when the node is to close.
     pub(super) closing: AtomicBool,
+    /// Called instead of sleeping, if the node polls.
+    pub(super) idle: Option<Hook<()>>,
+    /// Returns true if the program interrupts its calls.
+    pub(super) interrupts: Option<Hook<bool>>,
+}
+
+/// The reason that interrupts a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interrupt {
+    /// Nothing.
+    Never,
+    /// The node is to close.
+    Closing,
+    /// The program interrupts its calls.
+    Program,
 }
 
 /// The sleep of one call on the current thread.
 pub(super) struct Sleep {
     sleepers: Arc<Sleepers>,
     waker: Waker,
-    /// Set for the thread of the node, which the end of the node interrupts.
-    ends_with_node: bool,
+    interrupt: Interrupt,
 }
 
 impl Sleep {
-    pub(super) fn new(sleepers: &Arc<Sleepers>, ends_with_node: bool) -> Self {
+    pub(super) fn new(sleepers: &Arc<Sleepers>, interrupt: Interrupt) -> Self {
         Self {
             sleepers: Arc::clone(sleepers),
             waker: thread_waker(),
-            ends_with_node,
+            interrupt,
         }
     }
 
     /// Lets the bell wake this thread; it must look for events before it sleeps.
     fn enlist(&self) {
-        self.sleepers.bell.add(&self.waker);
+        if self.sleepers.idle.is_none() {
+            self.sleepers.bell.add(&self.waker);
+        }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        match self.interrupt {
+            Interrupt::Never => false,
+            Interrupt::Closing => self.sleepers.closing.load(Ordering::SeqCst),
+            Interrupt::Program => self.sleepers.interrupts.as_ref().is_some_and(|is| is()),
+        }
     }
 
     fn sleep(&self, until: Option<Instant>) -> WakeReason {
-        if self.ends_with_node && self.sleepers.closing.load(Ordering::SeqCst) {
+        if self.is_interrupted() {
             return WakeReason::Interrupted;
         }
         let now = ThreadWait::clock();
@@ -155,11 +213,13 @@ impl Sleep {
         if until.is_some_and(|until| until <= now) {
             return WakeReason::TimedOut;
         }
-        let next = match (until, activity.next) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
-        match next {
+        if let Some(idle) = &self.sleepers.idle {
+            idle();
+            return WakeReason::Woken;
+        }
+        let asks = self.interrupt == Interrupt::Program && self.sleepers.interrupts.is_some();
+        let tick = asks.then(|| now.after(TICK)).flatten();
+        match first(first(until, activity.next), tick) {
             Some(next) => thread::park_timeout(Duration::from_micros(
                 next.as_micros().saturating_sub(now.as_micros()),
             )),

@@ -2,72 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dat_rsm::{
     BarrierId, BarrierMode, BarrierScope, GetEntry, ImportId, NodeId, Permission, PutEntry,
-    SegmentId, SignalFlags, Source, Target, VectorError, VectorFlags,
+    SegmentId, SignalFlags, VectorFlags,
 };
 
 use super::Guard;
-use super::call::Call;
-use super::engine::Sleep;
-use crate::error::{Error, Failed, Result};
-
-/// An entry of [`Import::putv`]: bytes, and their place in the segment.
-#[derive(Clone, Debug)]
-pub struct Put<M> {
-    /// Bytes to put.
-    pub memory: M,
-    /// Offset in the segment.
-    pub offset: u64,
-}
-
-/// An entry of [`Import::getv`]: memory for bytes, and their place in the segment.
-#[derive(Clone, Debug)]
-pub struct Get<M> {
-    /// Memory to fill.
-    pub memory: M,
-    /// Offset in the segment.
-    pub offset: u64,
-}
-
-/// The error of a vector; returns its entries.
-///
-/// `?` in a function that returns an [`Error`] drops the entries and keeps the error.
-pub struct FailedVector<E> {
-    /// The error, with the number of entries that are left.
-    pub error: VectorError,
-    /// The entries; the memory of those that did not complete is undefined if it is a get's.
-    pub entries: Vec<E>,
-}
-
-/// Result of a vector: its entries in any case.
-pub type Moved<E> = Result<Vec<E>, FailedVector<E>>;
-
-impl<E> fmt::Debug for FailedVector<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FailedVector")
-            .field("error", &self.error)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<E> fmt::Display for FailedVector<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let VectorError {
-            error, residual, ..
-        } = self.error;
-        write!(f, "{error}; {residual} entries are left")
-    }
-}
-
-impl<E> std::error::Error for FailedVector<E> {}
-
-impl<E> From<FailedVector<E>> for Error {
-    fn from(failed: FailedVector<E>) -> Self {
-        Self::SharedMemory(failed.error.error)
-    }
-}
+use super::call::{Call, signaled_within};
+use super::engine::{Interrupt, Sleep};
+use super::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
+use crate::error::{Failed, Result};
 
 /// A connection to a segment of a node.
 ///
@@ -118,7 +64,7 @@ impl Import {
     /// Returns the length of the segment in bytes.
     ///
     /// # Errors
-    /// [`SharedMemory`](Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
+    /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
     pub fn length(&self) -> Result<u64> {
         Ok(self.guard.0.engine.import_length(self.id())?)
     }
@@ -126,7 +72,7 @@ impl Import {
     /// Copies bytes to the segment, from `offset` on.
     ///
     /// # Errors
-    /// Returns the memory, with [`SharedMemory`](Error::SharedMemory)
+    /// Returns the memory, with [`SharedMemory`](crate::Error::SharedMemory)
     /// - CONN_ABORTED: the exporter took the segment back or ended.
     /// - PERM_DENIED: the connection may not write.
     /// - BAD_OFFSET, BAD_LENGTH: the range exceeds the segment.
@@ -164,28 +110,20 @@ impl Import {
 
     /// Puts several ranges in order (`rsm_memseg_import_putv`).
     ///
-    /// A refused entry ends the vector before it starts; earlier entries stay done.
+    /// The memory is bytes, or parts of a [`LocalMemory`](super::LocalMemory). A refused entry ends
+    /// the vector before it starts; earlier entries stay done.
     ///
     /// # Errors
-    /// Returns the entries, with the errors of [`put`](Self::put), and BAD_SGIO: there are none.
-    pub fn putv<M>(&self, entries: Vec<Put<M>>, flags: VectorFlags) -> Call<Moved<Put<M>>>
-    where
-        M: AsRef<[u8]> + Send + 'static,
-    {
+    /// Returns the entries, with the errors of [`put`](Self::put), and BAD_SGIO: there are none, or
+    /// the local memory of one is freed or of another node.
+    pub fn putv<M: PutMemory>(
+        &self,
+        entries: Vec<Put<M>>,
+        flags: VectorFlags,
+    ) -> Call<Moved<Put<M>>> {
         let id = self.id();
         Call::new(&self.guard.0, move |site, sleep| {
-            let puts: Vec<PutEntry<'_>> = entries
-                .iter()
-                .map(|entry| {
-                    let bytes = entry.memory.as_ref();
-                    PutEntry {
-                        local: Source::Bytes(bytes),
-                        local_offset: 0,
-                        remote_offset: entry.offset,
-                        length: bytes.len() as u64,
-                    }
-                })
-                .collect();
+            let puts: Vec<PutEntry<'_>> = entries.iter().map(Put::entry).collect();
             match site.engine.putv(id, &puts, flags, sleep) {
                 Ok(()) => Ok(entries),
                 Err(error) => Err(FailedVector { error, entries }),
@@ -199,25 +137,14 @@ impl Import {
     ///
     /// # Errors
     /// Those of `putv`; PERM_DENIED: the connection may not read.
-    pub fn getv<M>(&self, mut entries: Vec<Get<M>>, flags: VectorFlags) -> Call<Moved<Get<M>>>
-    where
-        M: AsMut<[u8]> + Send + 'static,
-    {
+    pub fn getv<M: GetMemory>(
+        &self,
+        mut entries: Vec<Get<M>>,
+        flags: VectorFlags,
+    ) -> Call<Moved<Get<M>>> {
         let id = self.id();
         Call::new(&self.guard.0, move |site, sleep| {
-            let mut gets: Vec<GetEntry<'_>> = entries
-                .iter_mut()
-                .map(|entry| {
-                    let bytes = entry.memory.as_mut();
-                    let length = bytes.len() as u64;
-                    GetEntry {
-                        local: Target::Bytes(bytes),
-                        local_offset: 0,
-                        remote_offset: entry.offset,
-                        length,
-                    }
-                })
-                .collect();
+            let mut gets: Vec<GetEntry<'_>> = entries.iter_mut().map(Get::entry).collect();
             match site.engine.getv(id, &mut gets, flags, sleep) {
                 Ok(()) => Ok(entries),
                 Err(error) => Err(FailedVector { error, entries }),
@@ -225,10 +152,35 @@ impl Import {
         })
     }
 
+    /// Maps a part of the segment, so that puts and gets inside it are stores and loads.
+    ///
+    /// A connection has at most one mapping. While it lasts, puts and gets must stay inside it;
+    /// vectors need not.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](crate::Error::SharedMemory)
+    /// - MAP_FAILED: the backend cannot access the memory of the exporter. That of `mock://` can.
+    /// - SEG_ALREADY_MAPPED, BAD_PERMS, BAD_OFFSET, BAD_LENGTH: there is a mapping, or the
+    ///   connection has fewer rights, or the segment has fewer bytes.
+    /// - BAD_MEM_ALIGNMENT: the offset is no multiple of 4096.
+    /// - CONN_ABORTED: the segment is gone.
+    pub fn map(&self, permission: Permission, offset: u64, length: u64) -> Result<()> {
+        let engine = &self.guard.0.engine;
+        Ok(engine.import_map(self.id(), permission, offset, length)?)
+    }
+
+    /// Ends the mapping.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](crate::Error::SharedMemory) SEG_NOT_MAPPED: there is none.
+    pub fn unmap(&self) -> Result<()> {
+        Ok(self.guard.0.engine.import_unmap(self.id())?)
+    }
+
     /// Chooses who completes transfers: each call, or barriers.
     ///
     /// # Errors
-    /// [`SharedMemory`](Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
+    /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
     pub fn set_mode(&self, mode: BarrierMode) -> Result<()> {
         Ok(self.guard.0.engine.set_mode(self.id(), mode)?)
     }
@@ -236,7 +188,7 @@ impl Import {
     /// Makes a closed barrier.
     ///
     /// # Errors
-    /// [`SharedMemory`](Error::SharedMemory) INSUFFICIENT_RESOURCES: the table is full.
+    /// [`SharedMemory`](crate::Error::SharedMemory) INSUFFICIENT_RESOURCES: the table is full.
     pub fn barrier(&self, scope: BarrierScope) -> Result<Barrier> {
         let id = self.guard.0.engine.init_barrier(self.id(), scope)?;
         Ok(Barrier {
@@ -248,7 +200,7 @@ impl Import {
     /// Signals the exporter.
     ///
     /// # Errors
-    /// [`SharedMemory`](Error::SharedMemory)
+    /// [`SharedMemory`](crate::Error::SharedMemory)
     /// - CONN_ABORTED: the exporter took the segment back or ended.
     /// - REMOTE_NODE_UNREACHABLE: the path broke; the signal may have arrived.
     pub fn signal(&self) -> Call<Result<()>> {
@@ -265,12 +217,23 @@ impl Import {
     /// poll.
     ///
     /// # Errors
-    /// [`SharedMemory`](Error::SharedMemory) CONN_ABORTED: the exporter took the segment back, and
-    /// no signal is left.
+    /// [`SharedMemory`](crate::Error::SharedMemory) CONN_ABORTED: the exporter took the segment
+    /// back, and no signal is left.
     pub fn signaled(&self) -> Call<Result<()>> {
         let id = self.id();
         Call::new(&self.guard.0, move |site, sleep| {
-            Ok(site.engine.signal_wait(id.into(), sleep)?)
+            Ok(site.engine.signal_wait(id.into(), None, sleep)?)
+        })
+    }
+
+    /// As [`signaled`](Self::signaled), for at most `timeout`; returns false if no signal came.
+    ///
+    /// # Errors
+    /// Those of `signaled`.
+    pub fn signaled_within(&self, timeout: Duration) -> Call<Result<bool>> {
+        let id = self.id();
+        Call::new(&self.guard.0, move |site, sleep| {
+            signaled_within(site, id.into(), timeout, sleep)
         })
     }
 
@@ -285,7 +248,7 @@ impl Import {
     /// Disconnects after the pending transfers.
     ///
     /// # Errors
-    /// [`SharedMemory`](Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
+    /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
     pub fn disconnect(mut self) -> Call<Result<()>> {
         let site = Arc::clone(&self.guard.0);
         // A method call, so that the closure owns the import, which disconnects in any case.
@@ -303,7 +266,7 @@ impl Drop for Import {
             let pool = Arc::clone(&site.pool);
             // Without a thread the connection stays until the node is closed.
             let _ = pool.submit(Box::new(move || {
-                let mut sleep = Sleep::new(&site.sleepers, false);
+                let mut sleep = Sleep::new(&site.sleepers, Interrupt::Never);
                 // The error is that of a node that closes meanwhile.
                 let _ = site.engine.import_disconnect(id, &mut sleep);
             }));
@@ -329,7 +292,7 @@ impl Barrier {
     /// Starts a span of transfers, or restarts it.
     ///
     /// # Errors
-    /// [`SharedMemory`](Error::SharedMemory) BAD_SEG_HNDL: the import is gone.
+    /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the import is gone.
     pub fn open(&self) -> Result<()> {
         Ok(self.guard.0.engine.open_barrier(self.id)?)
     }
@@ -348,7 +311,7 @@ impl Barrier {
     /// Ends the span: its transfers are done and visible.
     ///
     /// # Errors
-    /// [`SharedMemory`](Error::SharedMemory)
+    /// [`SharedMemory`](crate::Error::SharedMemory)
     /// - BARRIER_NOT_OPENED: no span has started.
     /// - BARRIER_FAILURE: a transfer failed; repeat all transfers of the span.
     /// - CONN_ABORTED: the segment was taken back during the span.

@@ -37,33 +37,38 @@
 
 mod call;
 mod engine;
+mod entry;
 mod export;
+mod held;
 mod import;
+mod local;
 
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use dat_core::backend::Backend;
-use dat_core::flags::{IaFields, ProviderFields};
+use dat_core::flags::{EvdFlags, IaFields, ProviderFields, PspFlags};
 use dat_core::sync::HostLock;
 use dat_core::{Ia, attributes::IaAddress};
 use dat_rsm::{ControllerConfig, ControllerId, NodeEntry, Options, Rsm};
 use dat_storage::Reservation;
 
 pub use self::call::{Call, Running};
+pub use self::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
 pub use self::export::Export;
-pub use self::import::{Barrier, FailedVector, Get, Import, Moved, Put};
+pub use self::import::{Barrier, Import};
+pub use self::local::{LocalMemory, LocalSlice};
 pub use dat_rsm::{
     AccessEntry, BarrierMode, BarrierScope, Credentials, NodeId, Permission, RsmError, SegmentId,
     VectorError, VectorFlags,
 };
 
 use self::call::Pool;
-use self::engine::{Engine, Owned, Sleep, Sleepers};
+use self::engine::{Engine, Hook, Interrupt, Owned, Sleep, Sleepers};
 use crate::Limits;
 use crate::adapter::ASYNC_EVENTS;
 use crate::bell::Bell;
@@ -78,7 +83,7 @@ use crate::peer::{Peer, not_built_in, parse_adapter};
 const CONTROLLER: &str = "dat0";
 
 /// Options for opening a [`Node`]; made by [`Node::new`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "nothing happens until it is opened"]
 pub struct Opening {
     options: Options,
@@ -86,6 +91,8 @@ pub struct Opening {
     network: Option<Network>,
     qualifier: u64,
     peers: Vec<(NodeId, Peer)>,
+    idle: Option<Hook<()>>,
+    interrupts: Option<Hook<bool>>,
 }
 
 impl Opening {
@@ -115,6 +122,31 @@ impl Opening {
         self
     }
 
+    /// Probes the peers on idle connections once in `interval`, to notice one that is gone.
+    ///
+    /// From 1 microsecond to 71 minutes; without, an idle connection sends nothing.
+    pub fn probe_interval(mut self, interval: Duration) -> Self {
+        self.options.probe_interval = u32::try_from(interval.as_micros()).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// Lets the calls of the node poll instead of sleeping; `idle` runs after each look that finds
+    /// nothing, and may yield the processor.
+    ///
+    /// The node then has no thread of its own: it answers its peers during its calls only.
+    pub fn poll(mut self, idle: impl Fn() + Send + Sync + 'static) -> Self {
+        self.idle = Some(Arc::new(idle));
+        self
+    }
+
+    /// Lets the program end the calls that wait: with INTERRUPTED, once `ends` returns true.
+    ///
+    /// A call that sleeps asks five times a second. For programs that a signal may end.
+    pub fn interrupt(mut self, ends: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.interrupts = Some(Arc::new(ends));
+        self
+    }
+
     /// Opens `mock://` addresses in a network other than the process's own.
     pub fn network(mut self, network: &Network) -> Self {
         self.network = Some(network.clone());
@@ -127,6 +159,7 @@ impl Opening {
     /// - Those of [`Options::open`](crate::Options::open).
     /// - [`Malformed`](Error::Malformed), [`System`](Error::System): a peer is not `HOST:PORT`, or
     ///   its name cannot be resolved.
+    /// - [`Refused`](Error::Refused) CONN_QUAL_IN_USE: another service listens on the qualifier.
     /// - [`SharedMemory`](Error::SharedMemory): the engine cannot open its controller.
     pub fn open(mut self, address: &str) -> Result<Node> {
         match parse_adapter(address)? {
@@ -147,6 +180,24 @@ impl Opening {
             }
             (scheme, _) => Err(not_built_in(scheme)),
         }
+    }
+
+    /// Opens the node on a backend, as
+    /// [`Options::open_backend`](crate::Options::open_backend).
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open) after the backend.
+    pub fn open_backend<B>(self, backend: B, device: impl Device) -> Result<Node>
+    where
+        B: Backend<
+                CompletionQueue: Send,
+                SendQueue: Send,
+                ReceiveQueue: Send,
+                SharedReceiveQueue: Send,
+            > + Send
+            + 'static,
+    {
+        self.open_on(backend, device, None)
     }
 
     fn open_on<B: Backend + 'static>(
@@ -183,6 +234,9 @@ impl Opening {
         let storage = unsafe { reservation.lend_unbounded() };
         let ia = Ia::<B, HostLock>::open(backend, storage, ASYNC_EVENTS)
             .map_err(|refused| refused.error)?;
+        if self.qualifier != 0 {
+            check_free(&ia, self.qualifier)?;
+        }
         let own = ia.ia_query(IaFields::empty(), ProviderFields::empty())?;
         nodes.push(entry(self.options.node, own.ia.ia_address, self.qualifier));
         let config = ControllerConfig {
@@ -203,35 +257,50 @@ impl Opening {
                 device: Box::new(device),
                 bell,
                 closing: AtomicBool::new(false),
+                idle: self.idle,
+                interrupts: self.interrupts,
             }),
             pool: Arc::default(),
             kept: Mutex::default(),
         });
-        let served = Arc::clone(&site);
-        thread::Builder::new()
-            .name("dat-host rsm".into())
-            .spawn(move || serve(&served))
-            .map_err(Error::System)?;
+        if site.sleepers.idle.is_none() {
+            let served = Arc::clone(&site);
+            thread::Builder::new()
+                .name("dat-host rsm".into())
+                .spawn(move || serve(&served))
+                .map_err(Error::System)?;
+        }
         Ok(Node(Arc::new(Guard(site))))
     }
 }
 
-/// Answers peers until the node is closed, and releases its controller.
-fn serve(site: &Site) {
-    let mut sleep = Sleep::new(&site.sleepers, true);
-    while !site.sleepers.closing.load(Ordering::SeqCst) {
-        // Returns at the end of the node, by an interruption.
-        let _ = site.engine.serve(site.controller, &mut sleep);
+/// Checks that no other service listens on a qualifier, for which the engine has no error.
+fn check_free<B: Backend>(ia: &Ia<'_, B, HostLock>, qualifier: u64) -> dat_core::Result<()> {
+    let arrivals = ia.evd_create(1, None, EvdFlags::CR)?;
+    let listens = ia.psp_create(qualifier, arrivals, PspFlags::Consumer);
+    if let Ok(psp) = listens {
+        ia.psp_free(psp)?;
     }
-    let mut sleep = Sleep::new(&site.sleepers, false);
+    ia.evd_free(arrivals)?;
+    listens.map(drop)
+}
+
+/// Answers peers until the controller is released, which the end of the node does.
+fn serve(site: &Site) {
+    let mut sleep = Sleep::new(&site.sleepers, Interrupt::Closing);
+    while !site.sleepers.closing.load(Ordering::SeqCst) {
+        if site.engine.serve(site.controller, &mut sleep).is_ok() {
+            return;
+        }
+    }
     // Fails only if it is released already. Ends the calls that wait.
-    let _ = site.engine.release_controller(site.controller, &mut sleep);
+    let _ = site.close();
 }
 
 /// A node of remote shared memory: an engine on an adapter of its own.
 ///
-/// Clones are the same node. It closes when the last node, export and import is dropped; calls that
-/// are under way then end with an error.
+/// Clones are the same node. It closes when the last node, export, import and local memory is
+/// dropped; calls that are under way then end with an error.
 #[derive(Clone)]
 pub struct Node(Arc<Guard>);
 
@@ -242,6 +311,14 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.0.sleepers.closing.store(true, Ordering::SeqCst);
         self.0.sleepers.bell.ring();
+        if self.0.sleepers.idle.is_some() {
+            let site = Arc::clone(&self.0);
+            // Without a thread the peers learn of the end when they next use the connection.
+            let _ = self.0.pool.submit(Box::new(move || {
+                // Fails only if it is released already.
+                let _ = site.close();
+            }));
+        }
     }
 }
 
@@ -252,14 +329,30 @@ pub(super) struct Site {
     controller: ControllerId,
     sleepers: Arc<Sleepers>,
     pool: Arc<Pool>,
-    /// Memory of segments that could not be destroyed.
+    /// Memory of segments and local memory that could not be freed.
     kept: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
 impl Site {
-    /// Keeps the memory of a segment until the engine is gone.
+    /// Releases the controller: frees all objects, and tells the peers.
+    fn close(&self) -> Result<(), RsmError> {
+        let mut sleep = Sleep::new(&self.sleepers, Interrupt::Never);
+        self.engine.release_controller(self.controller, &mut sleep)
+    }
+
+    /// Keeps memory until the engine is gone.
     fn keep(&self, memory: Box<dyn Any + Send>) {
         lock(&self.kept).push(memory);
+    }
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opening")
+            .field("options", &self.options)
+            .field("qualifier", &self.qualifier)
+            .field("peers", &self.peers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -276,6 +369,8 @@ impl Node {
             network: None,
             qualifier: 0,
             peers: Vec::new(),
+            idle: None,
+            interrupts: None,
         }
     }
 
@@ -290,6 +385,35 @@ impl Node {
     /// - INSUFFICIENT_RESOURCES: tables or the device are exhausted.
     pub fn export<M: Stable>(&self, value: M) -> Result<Export<M>, Failed<M>> {
         Export::new(&self.0, value)
+    }
+
+    /// Registers the memory of `value` for entries of vectors.
+    ///
+    /// Its address and its length are arbitrary.
+    ///
+    /// # Errors
+    /// Returns the value, with [`SharedMemory`](Error::SharedMemory)
+    /// - BAD_LENGTH: the memory is empty, or too long for the device.
+    /// - INSUFFICIENT_RESOURCES: tables or the device are exhausted.
+    pub fn local_memory<M: Stable>(&self, value: M) -> Result<LocalMemory<M>, Failed<M>> {
+        LocalMemory::new(&self.0, value)
+    }
+
+    /// Closes the node, and waits until its peers know.
+    ///
+    /// Dropping the node does not wait, so a process that ends then may leave its peers waiting.
+    /// Segments and connections of the node end; calls that are under way get an error.
+    ///
+    /// # Errors
+    /// [`SharedMemory`](Error::SharedMemory) BAD_CTLR_HNDL: it is closed already.
+    pub fn close(self) -> Call<Result<()>> {
+        let site = Arc::clone(&self.0.0);
+        Call::new(&site, move |site, _| {
+            let closed = site.close();
+            // Not before, since the end of the last node closes it, too.
+            drop(self);
+            Ok(closed?)
+        })
     }
 
     /// Connects to a segment of a node, with the rights that its exporter must have granted.
