@@ -366,12 +366,6 @@ impl Memory {
             bytes: self.bytes.get(..length).unwrap_or(self.bytes),
         }
     }
-
-    /// Returns the length in bytes.
-    pub(crate) fn length(self) -> usize {
-        self.bytes.len()
-    }
-
     /// Returns the whole memory as a region to register.
     pub(crate) fn region(self) -> Region {
         Region::from_static(self.bytes)

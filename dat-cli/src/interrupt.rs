@@ -20,7 +20,7 @@ mod signals {
     ];
 
     /// The signals caught since [`Signals::catch`].
-    #[derive(Debug, Default)]
+    #[derive(Clone, Debug, Default)]
     pub(crate) struct Signals {
         /// The number of the last signal, or 0.
         last: Arc<AtomicUsize>,
@@ -101,7 +101,7 @@ mod no_signals {
     use crate::failure::Result;
 
     /// Empty on systems without signals.
-    #[derive(Debug)]
+    #[derive(Clone, Debug)]
     pub(crate) struct Signals;
 
     impl Signals {

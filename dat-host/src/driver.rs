@@ -310,6 +310,15 @@ impl Driver {
         output.ok_or(future)
     }
 
+    /// Looks once for events, and lets the adapter do what is due.
+    ///
+    /// For a program that polls queues of its own, and so needs no future.
+    pub fn pass(&mut self) {
+        let core = &self.0.0;
+        core.thread.get_or_init(|| thread::current().id());
+        core.pass_once();
+    }
+
     /// As [`block_on`](Self::block_on), without sleeping.
     ///
     /// `idle` runs after each look that finds nothing; it may yield the processor.

@@ -1,6 +1,7 @@
 //! Adapters of `dat-host` on the devices of this program.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -85,6 +86,18 @@ impl Drive {
         waiting: Waiting,
     ) -> Result<Driven> {
         let opened = Options::new().open_backend_driven(backend, device);
+        Self::over(opened, wait, waiting)
+    }
+
+    /// Takes the driver of an adapter that was opened.
+    ///
+    /// # Errors
+    /// - Operation: it could not be opened.
+    pub(crate) fn over(
+        opened: dat_host::Result<(Adapter, Driver)>,
+        wait: impl Wait + Send + 'static,
+        waiting: Waiting,
+    ) -> Result<Driven> {
         let (adapter, driver) = opened.map_err(|error| match error {
             Error::Refused(error) => host::not_opened(error),
             error => Failure::operation("opening the adapter failed", error),
@@ -162,8 +175,8 @@ impl Drive {
                     return Ok(Some(event));
                 }
             }
+            self.driver.pass();
             let now = ThreadWait::clock();
-            core.progress(now);
             if *deadline.get_or_insert_with(|| until(now)) <= now {
                 return host::dequeue(core, events);
             }
@@ -186,20 +199,22 @@ impl Drive {
     reason = "a future for each operation would cost more than the operation"
 )]
 pub(crate) fn core<B: SharedBackend>(adapter: &Adapter) -> Result<&Core<B>> {
-    // SAFETY: the only callers are loads (`load.rs`). They post at endpoints with `Events`, with
-    // the number of a slot as the cookie and segments of `ZoneWindow`s, and take events of these
-    // `Events` only.
+    // SAFETY: the only callers are loads (`load.rs`) and plain transfers (`rsm/plain.rs`). They post
+    // at endpoints with `Events`, with the number of a slot as the cookie and segments of
+    // `ZoneWindow`s, and take events of these `Events` only.
     let core = unsafe { adapter.ia::<B>() };
     core.ok_or_else(|| Failure::operation("reaching the core failed", "it has another backend"))
 }
 
 /// Returns a function that lets other programs run once in so many calls.
-fn yield_after(looks: u32) -> impl FnMut() {
-    let mut empty = 0_u32;
+pub(crate) fn yield_after(looks: u32) -> impl Fn() + Send + Sync + 'static {
+    let empty = AtomicU32::new(0);
     move || {
-        empty += 1;
-        if empty >= looks {
-            empty = 0;
+        // Of calls at the same time some may not be counted.
+        let count = empty.load(Ordering::Relaxed) + 1;
+        let is_enough = count >= looks;
+        empty.store(if is_enough { 0 } else { count }, Ordering::Relaxed);
+        if is_enough {
             thread::yield_now();
         }
     }

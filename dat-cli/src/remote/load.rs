@@ -1,21 +1,21 @@
 //! Operations between this process and a server, as a load to measure.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU8;
 use std::time::Instant;
 
 use dat_core::attributes::{EpAttributes, IaAttributes};
 use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::{DtoOperation, Event};
-use dat_core::flags::{CompletionFlags, DtoStatus, LmrFields};
+use dat_core::flags::{CompletionFlags, DtoStatus};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::sync::load_bytes;
-use dat_host::{Access, Adapter, Events, Pages, Zone, ZoneWindow};
+use dat_host::{Adapter, Events};
 
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK, refused};
 use super::data::{checksum, fill};
 use super::host_adapter::{Core, Driven, SharedBackend, core};
 use super::protocol::{Message, Refusal, Request, Work};
+use super::registered::Registered;
 use super::session::triplet;
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
@@ -31,42 +31,6 @@ const KEEPALIVE: u64 = 16;
 
 /// Receives for messages.
 const MESSAGES: usize = 4;
-
-/// Registered memory whose segments the core posts.
-struct Registered {
-    window: ZoneWindow<Pages>,
-    context: u32,
-}
-
-impl Registered {
-    /// Registers `length` bytes, which are 0.
-    fn new<B: SharedBackend>(core: &Core<B>, zone: &Zone, length: usize) -> Result<Self> {
-        let pages = Pages::anonymous(length).during("allocating the buffers")?;
-        let window = zone.window(pages, Access::READ | Access::WRITE);
-        let window = window.map_err(dat_host::Error::from);
-        let window = window.during("dat_lmr_create")?;
-        let region = core.lmr_query(window.id(), LmrFields::all());
-        Ok(Self {
-            window,
-            context: region.during("dat_lmr_query")?.lmr_context,
-        })
-    }
-
-    /// Returns a segment; does not check its bounds.
-    fn segment(&self, offset: usize, length: usize) -> LmrTriplet {
-        LmrTriplet {
-            context: self.context,
-            address: self.window.remote().address().wrapping_add(offset as u64),
-            length: length as u64,
-        }
-    }
-
-    /// Returns the bytes of a slot; none if it is out of range.
-    fn slot(&self, slot: usize, size: usize) -> &[AtomicU8] {
-        let rest = self.window.atomics().get(slot * size..);
-        rest.and_then(|rest| rest.get(..size)).unwrap_or_default()
-    }
-}
 
 /// A load of operations on a connection to a server.
 pub(crate) struct RemoteLoad<'a, B: SharedBackend> {

@@ -15,11 +15,12 @@ mod data;
 pub(crate) mod device;
 mod echo;
 mod file_store;
-mod host_adapter;
+pub(crate) mod host_adapter;
 mod load;
 #[cfg(not(feature = "verbs"))]
 mod no_verbs;
 mod protocol;
+pub(crate) mod registered;
 mod roce;
 pub(crate) mod server;
 mod session;

@@ -78,6 +78,15 @@ impl Transport for Roce {
         Ok((backend, wait))
     }
 
+    fn on_event(
+        _device: &Carrier,
+        backend: &RoceBackend,
+        event: impl Fn() + Send + Sync + 'static,
+    ) -> Result<()> {
+        backend.on_event(event);
+        Ok(())
+    }
+
     fn counters(backend: &RoceBackend) -> Option<Arc<Counters>> {
         let driver = backend.driver();
         Some(Arc::new(move || driver.counts().named().to_vec()))

@@ -54,6 +54,16 @@ pub(crate) trait Transport: 'static {
     /// - Operation: the device cannot be opened.
     fn open(device: &Carrier) -> Result<(Self::Backend, Self::Wait)>;
 
+    /// Lets the backend of an open device call `event` when it has events.
+    ///
+    /// # Errors
+    /// - Operation: the system lacks resources.
+    fn on_event(
+        device: &Carrier,
+        backend: &Self::Backend,
+        event: impl Fn() + Send + Sync + 'static,
+    ) -> Result<()>;
+
     /// Returns a reader of the counts of an open device; `None` if it has none.
     fn counters(backend: &Self::Backend) -> Option<Arc<Counters>> {
         let _ = backend;

@@ -33,6 +33,15 @@ impl Transport for Verbs {
         let wait = backend.wait().map_err(failed)?;
         Ok((backend, wait))
     }
+
+    fn on_event(
+        device: &Carrier,
+        backend: &VerbsBackend,
+        event: impl Fn() + Send + Sync + 'static,
+    ) -> Result<()> {
+        let started = backend.on_event(event);
+        started.map_err(|error| opening(&device.name, error))
+    }
 }
 
 fn carrier(device: &VerbsDevice) -> Carrier {

@@ -1,22 +1,25 @@
 //! Measures the cost of vectors and of plain RDMA Writes, in turns.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dat_core::event::Wait;
-use dat_rsm::{Permission, PutEntry, Source, VectorFlags};
+use dat_host::Pages;
+use dat_host::rsm::{Node, Permission, Put, VectorFlags};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::On;
 use super::arguments::BenchArguments;
+use super::failure::DuringRsm;
 use super::importer::{Importer, Shape};
-use super::pair::DuringRsm;
-use super::plain::{Course, Plain};
+use super::plain::Plain;
 use crate::copy::per_second;
-use crate::failure::{Failure, Result};
-use crate::host::{HostBackend, Memory, PAGE};
+use crate::failure::{During, Failure, Result};
+use crate::host::PAGE;
 use crate::interrupt::Signals;
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
 use crate::perf::measure::Latency;
+use crate::remote::host_adapter::SharedBackend;
 use crate::size::{counted, size};
 
 /// Vectors of each kind that are not measured.
@@ -84,25 +87,15 @@ impl Way {
         }
     }
 
-    fn put<B: HostBackend, W: Wait>(
-        self,
-        importer: &mut Importer<'_, B, W>,
-        source: &[u8],
-    ) -> Result<()> {
-        let (engine, import, wait) = (&importer.engine, importer.import, &mut importer.wait);
+    fn put(self, importer: &Importer, source: &Arc<[u8]>) -> Result<()> {
+        let (import, memory) = (&importer.import, Arc::clone(source));
         if self != Self::Vector {
-            let put = engine.put(import, 0, source, wait);
+            let put = import.put(0, memory).wait().map(drop);
             return put.during_rsm("rsm_memseg_import_put");
         }
-        let entry = PutEntry {
-            local: Source::Bytes(source),
-            local_offset: 0,
-            remote_offset: 0,
-            length: source.len() as u64,
-        };
-        engine
-            .putv(import, &[entry], VectorFlags::empty(), wait)
-            .during_rsm("rsm_memseg_import_putv")
+        let entry = Put { memory, offset: 0 };
+        let put = import.putv(vec![entry], VectorFlags::empty()).wait();
+        put.map(drop).during_rsm("rsm_memseg_import_putv")
     }
 }
 
@@ -149,15 +142,15 @@ impl Timer {
 }
 
 /// Puts one vector and waits until it is visible.
-fn put<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()> {
+fn put(importer: &Importer) -> Result<()> {
     let bytes = importer.shape.vector();
     importer.begin()?;
-    importer.putv(0, 0, bytes, VectorFlags::empty())?;
+    importer.putv(0, 0, bytes)?;
     importer.end()
 }
 
 /// Gets one vector and waits until it has arrived.
-fn get<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()> {
+fn get(importer: &Importer) -> Result<()> {
     let bytes = importer.shape.vector();
     importer.begin()?;
     importer.getv(0, 0, bytes)?;
@@ -169,12 +162,12 @@ fn get<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()>
 /// # Errors
 /// - Operation: a transfer failed.
 /// - Interrupted: a signal came.
-pub(crate) fn run<B: HostBackend, W: Wait, C: Course>(
+pub(super) fn run<B: SharedBackend>(
     arguments: &BenchArguments,
-    (backend, device): (&'static str, Option<String>),
+    (backend, device): On,
     signals: &Signals,
-    importer: &mut Importer<'_, B, W>,
-    plain: &mut Plain<'_, B, C>,
+    importer: &Importer,
+    plain: &mut Plain<'_, B>,
 ) -> Result<Report> {
     let shape = importer.shape;
     let mut putv = Timer::new("putv")?;
@@ -236,23 +229,25 @@ pub(crate) const fn mode(shape: Shape) -> &'static str {
 /// # Errors
 /// - Operation: a put failed.
 /// - Interrupted: a signal came.
-pub(crate) fn bulk<B: HostBackend, W: Wait>(
+pub(super) fn bulk(
     report: &mut Report,
     arguments: &BenchArguments,
     signals: &Signals,
-    importer: &mut Importer<'_, B, W>,
+    (node, importer): (&Node, &Importer),
 ) -> Result<()> {
     let all = room(importer.shape).next_multiple_of(PAGE) as u64;
     let ways = Way::ALL.into_iter();
     for (way, bytes) in ways.flat_map(|way| BULK.map(|bytes| (way, bytes))) {
         if way == Way::Mapped {
             importer
-                .engine
-                .import_map(importer.import, Permission::all(), 0, all)
+                .import
+                .map(Permission::all(), 0, all)
                 .during_rsm("rsm_memseg_import_map")?;
         }
-        let source = vec![7; bytes];
-        let target = Memory::new(bytes);
+        let source: Arc<[u8]> = vec![7; bytes].into();
+        let pages = Pages::anonymous(bytes).during("allocating memory")?;
+        let target = node.local_memory(pages);
+        let target = target.during_rsm("rsm_create_localmemory_handle")?;
         let (mut put, mut copy) = (Timer::new("put")?, Timer::new("copy")?);
         while is_unfinished(&put, arguments, 12) || is_unfinished(&copy, arguments, 12) {
             signals.check()?;
@@ -262,14 +257,14 @@ pub(crate) fn bulk<B: HostBackend, W: Wait>(
                 importer.end()
             })?;
             copy.turn(|| {
-                target.store(0, std::hint::black_box(&source));
-                Ok(())
+                let stored = target.store(0, std::hint::black_box(&source));
+                stored.during("copying")
             })?;
         }
         if way == Way::Mapped {
             importer
-                .engine
-                .import_unmap(importer.import)
+                .import
+                .unmap()
                 .during_rsm("rsm_memseg_import_unmap")?;
         }
         let median = |timer: &Timer| timer.latencies.value_at_quantile(0.5).max(1) as f64;

@@ -8,11 +8,7 @@ use twox_hash::XxHash3_128;
 use crate::copy::fill;
 use crate::copy::target::irregular;
 use crate::failure::{Failure, Result};
-use crate::host::Memory;
 use crate::output_file::{OutputPath, Part, exists};
-
-/// Bytes moved between files and memory at a time.
-const CHUNK: usize = 1 << 20;
 
 /// A file to read.
 pub(super) struct Source<'p> {
@@ -90,12 +86,12 @@ impl Fresh {
         self.part.write(bytes)
     }
 
-    /// Writes the whole of a memory and keeps the file.
+    /// Writes all bytes and keeps the file.
     ///
     /// # Errors
     /// - File: the file cannot be written.
-    pub(super) fn write(mut self, memory: Memory) -> Result<()> {
-        for_each(memory, 0, memory.length(), |bytes| self.append(bytes))?;
+    pub(super) fn write(mut self, bytes: &[u8]) -> Result<()> {
+        self.append(bytes)?;
         self.keep()
     }
 
@@ -108,56 +104,7 @@ impl Fresh {
     }
 }
 
-/// The checksum of memory.
-pub(super) struct Contents(u128);
-
-impl Contents {
-    /// Computes the checksum of the first `length` bytes.
-    pub(super) fn of(memory: Memory, length: u64) -> Self {
-        Self::part(memory, 0, length)
-    }
-
-    /// Computes the checksum of a part of the memory.
-    pub(super) fn part(memory: Memory, offset: u64, length: u64) -> Self {
-        let mut hasher = XxHash3_128::new();
-        let as_size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let hashed = for_each(memory, as_size(offset), as_size(length), |bytes| {
-            hasher.write(bytes);
-            Ok(())
-        });
-        debug_assert_eq!(hashed, Ok(()), "hashing does not fail");
-        Self(hasher.finish_128())
-    }
-
-    /// Returns the checksum.
-    pub(super) fn checksum(&self) -> u128 {
-        self.0
-    }
-
-    /// Checks that another checksum is the same.
-    ///
-    /// # Errors
-    /// - Operation: the checksums differ.
-    pub(super) fn compare(&self, found: u128) -> Result<()> {
-        super::compare(found, self.0)
-    }
-}
-
-fn for_each(
-    memory: Memory,
-    offset: usize,
-    length: usize,
-    mut act: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
-    let mut bytes = vec![0; CHUNK.min(length)];
-    let end = offset.saturating_add(length).min(memory.length());
-    let mut position = offset;
-    while position < end {
-        let count = CHUNK.min(end - position);
-        let part = bytes.get_mut(..count).unwrap_or_default();
-        memory.load(position, part);
-        act(part)?;
-        position += count;
-    }
-    Ok(())
+/// Returns the checksum of bytes.
+pub(super) fn checksum(bytes: &[u8]) -> u128 {
+    XxHash3_128::oneshot(bytes)
 }

@@ -1,16 +1,17 @@
 //! A connection to a segment, and the transfers over it.
 
-use dat_core::event::Wait;
-use dat_rsm::{
-    BarrierId, BarrierMode, BarrierScope, ControllerId, GetEntry, ImportId, LocalAccess,
-    LocalMemoryId, NodeId, Permission, PutEntry, SegmentId, Source, Target, VectorFlags,
+use dat_host::Pages;
+use dat_host::rsm::{
+    Barrier, BarrierMode, BarrierScope, Get, Import, LocalMemory, LocalSlice, Node, Permission,
+    Put, SegmentId, VectorFlags,
 };
 use twox_hash::XxHash3_128;
 
 use super::arguments::{ImportArguments, ModeName};
-use super::pair::{DuringRsm, Engine};
-use crate::failure::{Failure, Result};
-use crate::host::{self, HostBackend, MOST_MEMORY, Memory};
+use super::failure::DuringRsm;
+use super::place::EXPORTER;
+use crate::failure::{During, Failure, Result};
+use crate::host::{self, MOST_MEMORY};
 use crate::size::argument;
 
 /// Vectors between two barriers in explicit mode.
@@ -67,11 +68,10 @@ impl Shape {
     }
 
     /// Returns the offsets and lengths of the entries for `length` bytes.
-    fn entries_of(self, length: usize) -> impl Iterator<Item = (u64, u64)> {
-        (0..length).step_by(self.entry_size).map(move |offset| {
-            let bytes = self.entry_size.min(length - offset);
-            (offset as u64, bytes as u64)
-        })
+    fn entries_of(self, length: usize) -> impl Iterator<Item = (usize, usize)> {
+        (0..length)
+            .step_by(self.entry_size)
+            .map(move |offset| (offset, self.entry_size.min(length - offset)))
     }
 }
 
@@ -84,125 +84,116 @@ pub(crate) struct Moved {
     pub(crate) checksum: u128,
 }
 
-/// A connection to a segment, with a registered local buffer.
-pub(crate) struct Importer<'e, B: HostBackend, W: Wait> {
-    pub(crate) engine: &'e Engine<B>,
-    controller: ControllerId,
-    pub(crate) import: ImportId,
-    pub(crate) memory: Memory,
-    local: LocalMemoryId,
-    barrier: BarrierId,
+/// A connection to a segment, with local memory for its vectors.
+pub(crate) struct Importer {
+    pub(crate) import: Import,
+    barrier: Barrier,
+    pub(crate) local: LocalMemory<Pages>,
     pub(crate) shape: Shape,
-    pub(crate) wait: W,
 }
 
-impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
-    /// Connects to the segment and creates the buffer and the barrier.
+impl Importer {
+    /// Connects to the segment and creates the local memory and the barrier.
     ///
     /// # Errors
     /// - Operation: a call failed.
     pub(crate) fn connect(
-        (engine, controller): (&'e Engine<B>, ControllerId),
-        (node, segment): (NodeId, SegmentId),
+        node: &Node,
+        segment: SegmentId,
         permission: Permission,
         shape: Shape,
-        mut wait: W,
     ) -> Result<Self> {
-        let import = engine
-            .import_connect(controller, node, segment, permission, &mut wait)
-            .during_rsm("rsm_memseg_import_connect")?;
-        let memory = Memory::new(shape.vector() * shape.vectors());
-        let local = engine
-            .create_local_memory(controller, memory.region(), LocalAccess::ReadWrite)
+        let import = node.import(EXPORTER, segment, permission).wait();
+        let import = import.during_rsm("rsm_memseg_import_connect")?;
+        let pages = Pages::anonymous(shape.vector() * shape.vectors());
+        let local = node
+            .local_memory(pages.during("allocating the local memory")?)
             .during_rsm("rsm_create_localmemory_handle")?;
-        let barrier = engine
-            .init_barrier(import, BarrierScope::default())
+        let barrier = import
+            .barrier(BarrierScope::default())
             .during_rsm("rsm_memseg_import_init_barrier")?;
         let mode = if shape.explicit {
             BarrierMode::Explicit
         } else {
             BarrierMode::Implicit
         };
-        engine
-            .set_mode(import, mode)
+        import
+            .set_mode(mode)
             .during_rsm("rsm_memseg_import_set_mode")?;
         Ok(Self {
-            engine,
-            controller,
             import,
-            memory,
-            local,
             barrier,
+            local,
             shape,
-            wait,
         })
     }
 
     /// Returns the bytes of the segment.
     pub(crate) fn length(&self) -> Result<u64> {
-        self.engine
-            .import_length(self.import)
-            .during_rsm("querying the length of the segment")
+        let length = self.import.length();
+        length.during_rsm("querying the length of the segment")
     }
 
-    /// Puts `length` bytes from an offset of the buffer.
-    pub(crate) fn putv(
-        &mut self,
-        from: usize,
+    /// Makes the entries of a vector of `length` bytes.
+    ///
+    /// `make` gets a part of the local memory, from `local` on, and its place in the segment, from
+    /// `remote` on.
+    fn entries<E>(
+        &self,
+        local: usize,
         remote: u64,
         length: usize,
-        flags: VectorFlags,
-    ) -> Result<u64> {
-        let entries: Vec<PutEntry<'_>> = self
-            .shape
-            .entries_of(length)
-            .map(|(offset, length)| PutEntry {
-                local: Source::Handle(self.local),
-                local_offset: from as u64 + offset,
-                remote_offset: remote + offset,
-                length,
-            })
-            .collect();
-        self.engine
-            .putv(self.import, &entries, flags, &mut self.wait)
-            .during_rsm("rsm_memseg_import_putv")?;
-        Ok(entries.len() as u64)
+        make: impl Fn(LocalSlice, u64) -> E,
+    ) -> Result<Vec<E>> {
+        let entries = self.shape.entries_of(length).map(|(offset, length)| {
+            let from = local + offset;
+            let slice = self.local.slice(from..from + length)?;
+            Ok(make(slice, remote + offset as u64))
+        });
+        let entries: dat_host::Result<Vec<E>> = entries.collect();
+        entries.during("making a vector")
     }
 
-    /// Gets `length` bytes into an offset of the buffer.
-    pub(crate) fn getv(&mut self, into: usize, remote: u64, length: usize) -> Result<u64> {
-        let mut entries: Vec<GetEntry<'_>> = self
-            .shape
-            .entries_of(length)
-            .map(|(offset, length)| GetEntry {
-                local: Target::Handle(self.local),
-                local_offset: into as u64 + offset,
-                remote_offset: remote + offset,
-                length,
-            })
-            .collect();
-        let none = VectorFlags::empty();
-        self.engine
-            .getv(self.import, &mut entries, none, &mut self.wait)
-            .during_rsm("rsm_memseg_import_getv")?;
-        Ok(entries.len() as u64)
+    /// Puts `length` bytes from an offset of the local memory; returns the number of entries.
+    pub(crate) fn putv(&self, from: usize, remote: u64, length: usize) -> Result<u64> {
+        let make = |memory, offset| Put { memory, offset };
+        let entries = self.entries(from, remote, length, make)?;
+        let put = self.import.putv(entries, VectorFlags::empty()).wait();
+        Ok(put.during_rsm("rsm_memseg_import_putv")?.len() as u64)
+    }
+
+    /// Gets `length` bytes into an offset of the local memory; returns the number of entries.
+    pub(crate) fn getv(&self, into: usize, remote: u64, length: usize) -> Result<u64> {
+        let make = |memory, offset| Get { memory, offset };
+        let entries = self.entries(into, remote, length, make)?;
+        let got = self.import.getv(entries, VectorFlags::empty()).wait();
+        Ok(got.during_rsm("rsm_memseg_import_getv")?.len() as u64)
+    }
+
+    /// Signals the exporter.
+    pub(crate) fn signal(&self) -> Result<()> {
+        self.import
+            .signal()
+            .wait()
+            .during_rsm("rsm_intr_signal_post")
     }
 
     /// Opens the barrier, in explicit mode.
-    pub(crate) fn begin(&mut self) -> Result<()> {
+    pub(crate) fn begin(&self) -> Result<()> {
         if self.shape.explicit {
-            self.engine
-                .open_barrier(self.barrier)
+            self.barrier
+                .open()
                 .during_rsm("rsm_memseg_import_open_barrier")?;
         }
         Ok(())
     }
 
     /// Closes the barrier, in explicit mode; all transfers since `begin` are then complete.
-    pub(crate) fn end(&mut self) -> Result<()> {
+    pub(crate) fn end(&self) -> Result<()> {
         if self.shape.explicit {
-            self.engine
-                .close_barrier(self.barrier, &mut self.wait)
+            self.barrier
+                .close()
+                .wait()
                 .during_rsm("rsm_memseg_import_close_barrier")?;
         }
         Ok(())
@@ -210,7 +201,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
 
     /// Puts the bytes of `read` at an offset of the segment, until `read` ends.
     pub(crate) fn put_all(
-        &mut self,
+        &self,
         offset: u64,
         mut read: impl FnMut(&mut [u8]) -> Result<usize>,
     ) -> Result<Moved> {
@@ -228,10 +219,11 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
                     break;
                 };
                 hasher.write(read);
-                self.memory.store(index * vector, read);
+                self.local
+                    .store(index * vector, read)
+                    .during("filling the local memory")?;
                 let remote = offset + moved.bytes;
-                let flags = VectorFlags::empty();
-                moved.entries += self.putv(index * vector, remote, count, flags)?;
+                moved.entries += self.putv(index * vector, remote, count)?;
                 moved.vectors += 1;
                 moved.bytes += count as u64;
                 if !more {
@@ -248,7 +240,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
 
     /// Gets `length` bytes from an offset of the segment and passes them to `write`.
     pub(crate) fn get_all(
-        &mut self,
+        &self,
         offset: u64,
         length: u64,
         mut write: impl FnMut(&[u8]) -> Result<()>,
@@ -275,7 +267,9 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
             self.end()?;
             for (index, count) in counts.into_iter().enumerate() {
                 let got = bytes.get_mut(..count).unwrap_or_default();
-                self.memory.load(index * vector, got);
+                self.local
+                    .load(index * vector, got)
+                    .during("reading the local memory")?;
                 hasher.write(got);
                 write(got)?;
             }
@@ -285,16 +279,12 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
         Ok(moved)
     }
 
-    /// Frees the barrier and the buffer, and disconnects.
-    pub(crate) fn disconnect(mut self) -> Result<()> {
-        self.engine
-            .destroy_barrier(self.barrier)
-            .during_rsm("rsm_memseg_import_destroy_barrier")?;
-        self.engine
-            .free_local_memory(self.controller, self.local, &mut self.wait)
-            .during_rsm("rsm_free_localmemory_handle")?;
-        self.engine
-            .import_disconnect(self.import, &mut self.wait)
-            .during_rsm("rsm_memseg_import_disconnect")
+    /// Frees the barrier and the local memory, and disconnects.
+    pub(crate) fn disconnect(self) -> Result<()> {
+        drop(self.barrier);
+        let freed = self.local.free().wait();
+        freed.during_rsm("rsm_free_localmemory_handle")?;
+        let disconnected = self.import.disconnect().wait();
+        disconnected.during_rsm("rsm_memseg_import_disconnect")
     }
 }

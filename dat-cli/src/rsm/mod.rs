@@ -3,24 +3,30 @@
 pub(crate) mod arguments;
 mod bench;
 pub(crate) mod device;
+mod exporter;
+pub(crate) mod failure;
 mod file;
 mod importer;
-pub(crate) mod pair;
-pub(crate) mod plain;
+mod place;
+mod plain;
 
-use dat_rsm::{AccessEntry, ExportFlags, ExportId, Permission, SegmentId, SignalFlags};
+use dat_host::Pages;
+use dat_host::rsm::{Node, Permission, SegmentId};
 use serde::Serialize;
 
 use self::arguments::{
     BenchArguments, ExportArguments, GetArguments, ImportArguments, PutArguments, RsmCommand,
 };
-use self::file::{Contents, Fresh, Source};
+use self::exporter::{Exporter, Listening};
+use self::failure::DuringRsm;
+use self::file::{Fresh, Source, checksum};
 use self::importer::{Importer, Moved, Shape};
-use self::pair::{DuringRsm, End, Pair, PairWait, THIRD};
+use self::place::{EXPORTER, NOWHERE, Name, OnMock, Place, Settings};
 use self::plain::{ExporterAddress, Plain};
+use crate::arguments::{WaitName, WaitingArguments};
 use crate::copy::{per_second, rate};
-use crate::failure::{Failure, Result};
-use crate::host::{Memory, PAGE};
+use crate::failure::{During, Failure, Result};
+use crate::host::PAGE;
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::size::{counted, size};
@@ -74,65 +80,17 @@ pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) 
     if command.wants_device()? {
         return crate::remote::device::rsm(command, signals, output);
     }
+    let find = || Ok((OnMock::new(), None));
     match command {
-        RsmCommand::Export(arguments) => export(arguments, signals, output),
-        RsmCommand::Put(arguments) => put(arguments, signals, output),
-        RsmCommand::Get(arguments) => get(arguments, signals, output),
-        RsmCommand::Bench(arguments) => bench(arguments, signals, output),
+        RsmCommand::Export(arguments) => export(&OnMock::new(), arguments, signals, output),
+        RsmCommand::Put(arguments) => put(find, arguments, signals, output),
+        RsmCommand::Get(arguments) => get(find, arguments, signals, output),
+        RsmCommand::Bench(arguments) => bench(find, arguments, signals, output),
     }
 }
 
-/// A segment that node B of a pair on the mock exports.
-struct Both<'p> {
-    pair: &'p Pair,
-    export: ExportId,
-    memory: Memory,
-}
-
-impl<'p> Both<'p> {
-    fn publish(pair: &'p Pair, memory: Memory, id: SegmentId, digits: u32) -> Result<Self> {
-        let engine = pair.engine(End::B);
-        let controller = pair.controller(End::B);
-        let export = engine
-            .export_create(controller, memory.region(), ExportFlags::empty())
-            .during_rsm("rsm_memseg_export_create")?;
-        let list = [End::A.node(), THIRD].map(|node| AccessEntry {
-            node,
-            permission: digits,
-        });
-        engine
-            .export_publish(export, id, &list)
-            .during_rsm("rsm_memseg_export_publish")?;
-        Ok(Self {
-            pair,
-            export,
-            memory,
-        })
-    }
-
-    fn import(
-        &self,
-        id: SegmentId,
-        permission: Permission,
-        shape: Shape,
-    ) -> Result<Importer<'p, backend_mock::MockBackend, PairWait<'p>>> {
-        let engine = (self.pair.engine(End::A), self.pair.controller(End::A));
-        let wait = self.pair.wait(End::A);
-        Importer::connect(engine, (End::B.node(), id), permission, shape, wait)
-    }
-
-    /// Destroys the export, which revokes the segment.
-    fn end(self) -> Result<()> {
-        let wait = &mut self.pair.wait(End::B);
-        let engine = self.pair.engine(End::B);
-        engine
-            .export_destroy(self.export, wait)
-            .during_rsm("rsm_memseg_export_destroy")
-    }
-}
-
-/// Returns the size of the pages that `bytes` bytes take.
-fn pages(bytes: u64) -> Result<usize> {
+/// Allocates the pages that `bytes` bytes take.
+fn pages(bytes: u64) -> Result<Pages> {
     let rounded = usize::try_from(bytes.max(1))
         .ok()
         .and_then(|bytes| bytes.checked_next_multiple_of(PAGE))
@@ -147,11 +105,11 @@ fn pages(bytes: u64) -> Result<usize> {
     crate::host::room(rounded as u64, |room| {
         format!("free some memory, or export less; {} fit", size(room))
     })?;
-    Ok(rounded)
+    Pages::anonymous(rounded).during("allocating the segment")
 }
 
 /// Creates the memory of a segment with the file's content; returns the file's length too.
-fn contents(arguments: &ExportArguments) -> Result<(Memory, u64)> {
+fn contents(arguments: &ExportArguments) -> Result<(Pages, u64)> {
     let open = |path| Source::open(path, "exported");
     let source = arguments.file.as_deref().map(open).transpose()?;
     let length = source.as_ref().map_or(0, Source::length);
@@ -167,71 +125,88 @@ fn contents(arguments: &ExportArguments) -> Result<(Memory, u64)> {
             "choose a larger --size, or remove it",
         ));
     }
-    let memory = Memory::new(pages(bytes)?);
+    let mut memory = pages(bytes)?;
     if let Some(mut source) = source {
-        let mut position = 0;
-        let mut bytes = vec![0; 1 << 20];
-        loop {
-            let count = source.read(&mut bytes)?;
-            memory.store(position, bytes.get(..count).unwrap_or_default());
-            position += count;
-            if count == 0 {
-                break;
-            }
-        }
+        source.read(&mut memory)?;
     }
     Ok((memory, length))
 }
 
-fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output) -> Result<bool> {
+/// Exports a segment, imports it at another node in this process, and compares the bytes.
+fn export(
+    place: &OnMock,
+    arguments: &ExportArguments,
+    interrupts: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
     let (memory, _) = contents(arguments)?;
     let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
-    let pair = Pair::open()?;
-    let both = Both::publish(&pair, memory, arguments.segment, arguments.permission)?;
+    let expected = checksum(&memory);
+    let segment = (arguments.segment, arguments.permission);
+    let exporter = Exporter::here(place, memory, segment)?;
     let shape = Shape {
         entry_size: 64 << 10,
         entries: 16,
         explicit: false,
     };
-    let mut importer = both.import(arguments.segment, Permission::READ, shape)?;
-    let length = importer.length()?;
-    let moved = importer.get_all(0, length, |_| interrupts.check())?;
-    let here = Contents::of(memory, length);
-    let mut signals = 0;
-    if let Some(count) = arguments.signals {
-        let none = SignalFlags::empty();
-        for _ in 0..count {
+    let rights = (arguments.segment, Permission::READ);
+    let listening = exporter.listening;
+    let importing = (listening, arguments.waiting, interrupts);
+    let (moved, signals) = import(place, importing, rights, shape, |_, importer| {
+        let length = importer.length()?;
+        let moved = importer.get_all(0, length, |_| interrupts.check())?;
+        let wanted = arguments.signals.unwrap_or(0);
+        for _ in 0..wanted {
             interrupts.check()?;
-            let engine = pair.engine(End::A);
-            engine
-                .signal_post(importer.import, none, &mut importer.wait)
-                .during_rsm("rsm_intr_signal_post")?;
-            let wait = &mut pair.wait(End::B);
-            pair.engine(End::B)
-                .signal_wait(both.export, None, wait)
-                .during_rsm("rsm_intr_signal_wait")?;
-            signals += 1;
+            importer.signal()?;
+            exporter.wait_for_signal()?;
         }
-    }
-    importer.disconnect()?;
-    both.end()?;
+        Ok((moved, wanted))
+    })?;
+    let memory = exporter.end()?;
     if let Some(save) = save {
-        save.write(memory)?;
+        save.write(&memory)?;
     }
-    here.compare(moved.checksum)?;
+    compare(moved.checksum, expected)?;
+    let (backend, device) = place.on();
     report_export(
         &ExportReport {
             ok: true,
-            backend: "mock",
-            device: None,
+            backend,
+            device,
             segment: arguments.segment,
-            bytes: length,
+            bytes: moved.bytes,
             signals,
             checksum: format!("{:032x}", moved.checksum),
         },
         output,
     );
     Ok(true)
+}
+
+/// Runs `act` with a node that has connected to a segment, and closes the node.
+fn import<P: Place, R>(
+    place: &P,
+    (exporter, waiting, signals): (Listening, WaitingArguments, &Signals),
+    (segment, permission): (SegmentId, Permission),
+    shape: Shape,
+    act: impl FnOnce(&Node, &Importer) -> Result<R>,
+) -> Result<R> {
+    let (address, qualifier) = exporter;
+    let settings = Settings {
+        number: place.number(Name::Importer, address),
+        qualifier: NOWHERE,
+        peers: vec![(EXPORTER, address, qualifier)],
+        waiting,
+        signals: Some(signals),
+    };
+    let node = place.open(Name::Importer, settings)?;
+    let importer = Importer::connect(&node, segment, permission, shape)?;
+    let done = act(&node, &importer)?;
+    importer.disconnect()?;
+    let closed = node.close().wait();
+    closed.during_rsm("rsm_release_controller")?;
+    Ok(done)
 }
 
 fn report_export(report: &ExportReport, output: &mut Output) {
@@ -247,151 +222,210 @@ fn report_export(report: &ExportReport, output: &mut Output) {
 }
 
 /// Puts a file into a segment, verifies it, and signals if requested.
-fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
+///
+/// `find` returns the place, and the exporter unless it is one in this process.
+fn put<P: Place>(
+    find: impl FnOnce() -> Result<(P, Option<Listening>)>,
     arguments: &PutArguments,
-    importer: &mut Importer<'_, B, W>,
-    on: On,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
+    let shape = Shape::new(&arguments.import)?;
     let mut source = Source::open(&arguments.file, "put into a segment")?;
-    let room = importer.length()?.saturating_sub(arguments.offset);
-    if source.length() > room {
-        return Err(Failure::usage(
-            "the file does not fit into the segment",
-            format!(
-                "the file has {}, and the segment has {} after --offset",
-                counted(source.length(), "byte"),
-                counted(room, "byte")
-            ),
-            "choose a smaller --offset, or export a larger segment",
-        ));
-    }
-    let begin = std::time::Instant::now();
-    let moved = importer.put_all(arguments.offset, |bytes| {
-        signals.check()?;
-        source.read(bytes)
+    let segment = arguments.import.segment;
+    let length = arguments.offset.saturating_add(source.length());
+    let (place, exporter) = find()?;
+    let here = match exporter {
+        Some(_) => None,
+        None => Some(Exporter::here(&place, pages(length)?, (segment, 0o666))?),
+    };
+    let importing = importing(&arguments.import, exporter, here.as_ref(), signals)?;
+    let rights = (segment, Permission::all());
+    let (moved, seconds) = import(&place, importing, rights, shape, |_, importer| {
+        let room = importer.length()?.saturating_sub(arguments.offset);
+        if source.length() > room {
+            return Err(Failure::usage(
+                "the file does not fit into the segment",
+                format!(
+                    "the file has {}, and the segment has {} after --offset",
+                    counted(source.length(), "byte"),
+                    counted(room, "byte")
+                ),
+                "choose a smaller --offset, or export a larger segment",
+            ));
+        }
+        let begin = std::time::Instant::now();
+        let moved = importer.put_all(arguments.offset, |bytes| {
+            signals.check()?;
+            source.read(bytes)
+        })?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let back = importer.get_all(arguments.offset, moved.bytes, |_| signals.check())?;
+        compare(back.checksum, moved.checksum)?;
+        // Posted last, because the exporter may end on the signal.
+        if arguments.signal {
+            importer.signal()?;
+            if let Some(here) = &here {
+                here.wait_for_signal()?;
+            }
+        }
+        Ok((moved, seconds))
     })?;
-    let seconds = begin.elapsed().as_secs_f64();
-    let back = importer.get_all(arguments.offset, moved.bytes, |_| signals.check())?;
-    compare(back.checksum, moved.checksum)?;
-    // Posted last, because the exporter may end on the signal.
-    if arguments.signal {
-        importer
-            .engine
-            .signal_post(importer.import, SignalFlags::empty(), &mut importer.wait)
-            .during_rsm("rsm_intr_signal_post")?;
+    if let Some(here) = here {
+        here.end()?;
     }
     let report = Report {
         file: arguments.file.display().to_string(),
         offset: arguments.offset,
-        ..report(&arguments.import, on, importer.shape, moved, seconds)
+        ..report(&arguments.import, place.on(), shape, moved, seconds)
     };
     print(&report, "put into", output);
     Ok(true)
 }
 
 /// Gets bytes of a segment into a file.
-fn get_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
+///
+/// `find` returns the place, and the exporter unless it is one in this process, which has a file.
+fn get<P: Place>(
+    find: impl FnOnce() -> Result<(P, Option<Listening>)>,
     arguments: &GetArguments,
-    importer: &mut Importer<'_, B, W>,
-    (length, expected): (u64, Option<Contents>),
-    on: On,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let mut file = Fresh::create(&arguments.file)?;
-    let begin = std::time::Instant::now();
-    let moved = importer.get_all(arguments.offset, length, |bytes| {
-        signals.check()?;
-        file.append(bytes)
+    let shape = Shape::new(&arguments.import)?;
+    let segment = arguments.import.segment;
+    let source = arguments
+        .from
+        .as_ref()
+        .map(|from| {
+            let exported = arguments.exported(from);
+            let (memory, end) = contents(&exported)?;
+            let length = arguments.bytes(end, memory.len() as u64)?;
+            let part = memory.get(arguments.offset as usize..);
+            let part = part.and_then(|part| part.get(..length as usize));
+            let expected = (length, checksum(part.unwrap_or_default()));
+            Ok((memory, exported.permission, expected))
+        })
+        .transpose()?;
+    let (place, exporter) = find()?;
+    let (here, expected) = match (exporter, source) {
+        (Some(_), _) => (None, None),
+        (None, Some((memory, permission, expected))) => {
+            let here = Exporter::here(&place, memory, (segment, permission))?;
+            (Some(here), Some(expected))
+        }
+        (None, None) => {
+            return Err(Failure::usage(
+                "no segment is exported",
+                "without --connect, both ends are in this process",
+                "give the content of the segment with --from, or an exporter with --connect",
+            ));
+        }
+    };
+    let importing = importing(&arguments.import, exporter, here.as_ref(), signals)?;
+    let rights = (segment, Permission::READ);
+    let (moved, seconds) = import(&place, importing, rights, shape, |_, importer| {
+        let length = match expected {
+            Some((length, _)) => length,
+            None => {
+                let segment = importer.length()?;
+                arguments.bytes(segment, segment)?
+            }
+        };
+        let mut file = Fresh::create(&arguments.file)?;
+        let begin = std::time::Instant::now();
+        let moved = importer.get_all(arguments.offset, length, |bytes| {
+            signals.check()?;
+            file.append(bytes)
+        })?;
+        let seconds = begin.elapsed().as_secs_f64();
+        if let Some((_, expected)) = expected {
+            compare(moved.checksum, expected)?;
+        }
+        file.keep()?;
+        Ok((moved, seconds))
     })?;
-    let seconds = begin.elapsed().as_secs_f64();
-    let verified = expected.is_some();
-    if let Some(expected) = expected {
-        expected.compare(moved.checksum)?;
+    if let Some(here) = here {
+        here.end()?;
     }
-    file.keep()?;
     let report = Report {
-        verified,
+        verified: expected.is_some(),
         file: arguments.file.display().to_string(),
         offset: arguments.offset,
-        ..report(&arguments.import, on, importer.shape, moved, seconds)
+        ..report(&arguments.import, place.on(), shape, moved, seconds)
     };
     print(&report, "got from", output);
     Ok(true)
 }
 
-fn put(arguments: &PutArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
+/// Measures vectors and plain writes into a segment.
+///
+/// `find` returns the place, and the exporter unless it is one in this process.
+fn bench<P: Place>(
+    find: impl FnOnce() -> Result<(P, Option<Listening>)>,
+    arguments: &BenchArguments,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
-    let length = Source::open(&arguments.file, "put into a segment")?.length();
-    let memory = Memory::new(pages(arguments.offset.saturating_add(length))?);
-    let pair = Pair::open()?;
-    let both = Both::publish(&pair, memory, arguments.import.segment, 0o666)?;
-    let mut importer = both.import(arguments.import.segment, Permission::all(), shape)?;
-    let ok = put_file(arguments, &mut importer, MOCK, signals, output)?;
-    if arguments.signal {
-        let wait = &mut pair.wait(End::B);
-        pair.engine(End::B)
-            .signal_wait(both.export, None, wait)
-            .during_rsm("rsm_intr_signal_wait")?;
+    let segment = arguments.import.segment;
+    let (place, exporter) = find()?;
+    let on_mock = place.on() == MOCK;
+    let bytes = if on_mock {
+        bench::room(shape)
+    } else {
+        shape.vector()
+    };
+    let here = match exporter {
+        Some(_) => None,
+        None => Some(Exporter::here(
+            &place,
+            pages(bytes as u64)?,
+            (segment, 0o666),
+        )?),
+    };
+    let (listening, mut waiting, _) =
+        importing(&arguments.import, exporter, here.as_ref(), signals)?;
+    // Plain transfers poll, so vectors poll too.
+    waiting.wait = Some(WaitName::Poll);
+    let importing = (listening, waiting, signals);
+    let rights = (segment, Permission::all());
+    let report = import(&place, importing, rights, shape, |node, importer| {
+        let address = ExporterAddress {
+            listening,
+            node: place.number(Name::Plain, listening.0),
+            segment,
+        };
+        let (adapter, drive) = place.adapter(Name::Plain, waiting.yield_after)?;
+        let mut plain = Plain::<P::Backend>::connect(&adapter, drive, address, shape)?;
+        let measured = bench::run(arguments, place.on(), signals, importer, &mut plain);
+        let mut report = measured?;
+        // Puts without a vector are direct stores there, and not transfers.
+        if on_mock {
+            bench::bulk(&mut report, arguments, signals, (node, importer))?;
+        }
+        plain.disconnect()?;
+        Ok(report)
+    })?;
+    if let Some(here) = here {
+        here.end()?;
     }
-    importer.disconnect()?;
-    both.end()?;
-    Ok(ok)
-}
-
-fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
-    let shape = Shape::new(&arguments.import)?;
-    let Some(from) = &arguments.from else {
-        return Err(Failure::usage(
-            "no segment is exported",
-            "on the mock, both ends are in this process",
-            "give the content of the segment with --from",
-        ));
-    };
-    let exported = arguments.exported(from);
-    let (memory, length) = contents(&exported)?;
-    let length = arguments.bytes(length, memory.length() as u64)?;
-    let pair = Pair::open()?;
-    let both = Both::publish(&pair, memory, arguments.import.segment, exported.permission)?;
-    let mut importer = both.import(arguments.import.segment, Permission::READ, shape)?;
-    let expected = Contents::part(both.memory, arguments.offset, length);
-    let ok = get_file(
-        arguments,
-        &mut importer,
-        (length, Some(expected)),
-        MOCK,
-        signals,
-        output,
-    )?;
-    importer.disconnect()?;
-    both.end()?;
-    Ok(ok)
-}
-
-fn bench(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
-    let shape = Shape::new(&arguments.import)?;
-    let id = arguments.import.segment;
-    let pair = Pair::open()?;
-    let memory = Memory::new(pages(bench::room(shape) as u64)?);
-    let both = Both::publish(&pair, memory, id, 0o666)?;
-    let mut importer = both.import(id, Permission::all(), shape)?;
-    let exporter = ExporterAddress {
-        address: pair.address(End::B),
-        qualifier: dat_rsm::DEFAULT_QUALIFIER,
-        node: THIRD,
-        segment: id,
-    };
-    let mut plain = Plain::connect(pair.third()?, &pair, exporter, shape)?;
-    let mut report = bench::run(arguments, MOCK, signals, &mut importer, &mut plain)?;
-    bench::bulk(&mut report, arguments, signals, &mut importer)?;
-    plain.disconnect()?;
-    importer.disconnect()?;
-    both.end()?;
     bench::print(&report, output);
     output.document(&report);
     Ok(true)
+}
+
+/// Returns the exporter to connect to, and the way to wait.
+fn importing<'s>(
+    arguments: &ImportArguments,
+    exporter: Option<Listening>,
+    here: Option<&Exporter>,
+    signals: &'s Signals,
+) -> Result<(Listening, WaitingArguments, &'s Signals)> {
+    let listening = exporter.or(here.map(|here| here.listening));
+    let listening = listening
+        .ok_or_else(|| Failure::operation("no segment is exported", "there is no exporter"))?;
+    Ok((listening, arguments.device.waiting, signals))
 }
 
 fn report(

@@ -2,24 +2,21 @@
 //!
 //! The endpoint speaks the control protocol without an engine.
 
-use std::time::{Duration, Instant as Clock};
+use std::time::Duration;
 
-use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_core::endpoint::ConnectParam;
-use dat_core::event::{ConnectionEventKind, Event};
-use dat_core::flags::{
-    CloseFlags, CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges,
-    QualityOfService,
-};
-use dat_core::id::{EpId, EvdId};
+use dat_core::attributes::EpAttributes;
+use dat_core::event::Event;
+use dat_core::flags::{CompletionFlags, DtoStatus};
 use dat_core::memory::RmrTriplet;
-use dat_core::time::Instant;
+use dat_host::{Adapter, Endpoint, Error, Events};
 use dat_rsm::wire::{Body, GREETING_SIZE, Greeting, MESSAGE_SIZE, Message};
 use dat_rsm::{NodeId, Permission, SegmentId};
 
+use super::exporter::Listening;
 use super::importer::Shape;
 use crate::failure::{During, Failure, FailureKind, Result};
-use crate::host::{self, Adapter, HostBackend, Memory, Registered};
+use crate::remote::host_adapter::{Core, Drive, SharedBackend, core};
+use crate::remote::registered::Registered;
 
 /// Messages that the exporter may send.
 const CREDITS: usize = 16;
@@ -33,26 +30,18 @@ const INCARNATION: u64 = 1;
 /// The address of the exporter, the segment, and the node number of this endpoint.
 #[derive(Clone, Copy)]
 pub(crate) struct ExporterAddress {
-    pub(crate) address: IaAddress,
-    pub(crate) qualifier: u64,
+    pub(crate) listening: Listening,
     /// The node number of this endpoint.
     pub(crate) node: NodeId,
     pub(crate) segment: SegmentId,
 }
 
-/// The clock of a backend, and the step that drives it.
-pub(crate) trait Course {
-    fn now(&self) -> Instant;
-    fn go_on(&self);
-}
-
 /// A connected endpoint with the key of a segment.
-pub(crate) struct Plain<'c, B: HostBackend, C> {
-    ia: Adapter<B>,
-    course: &'c C,
-    ep: EpId,
-    transfers: EvdId,
-    connections: EvdId,
+pub(crate) struct Plain<'a, B: SharedBackend> {
+    core: &'a Core<B>,
+    drive: Drive,
+    endpoint: Endpoint,
+    events: Events,
     messages: Registered,
     source: Registered,
     importer: u64,
@@ -61,23 +50,32 @@ pub(crate) struct Plain<'c, B: HostBackend, C> {
     shape: Shape,
 }
 
-impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
+impl<'a, B: SharedBackend> Plain<'a, B> {
     /// Connects to the exporter of a segment.
     ///
     /// # Errors
     /// - Operation: the exporter refused access to the segment, or a call failed.
     pub(crate) fn connect(
-        ia: Adapter<B>,
-        course: &'c C,
+        adapter: &'a Adapter,
+        mut drive: Drive,
         exporter: ExporterAddress,
         shape: Shape,
     ) -> Result<Self> {
-        let zone = ia.pz_create().during("dat_pz_create")?;
-        let dispatcher = |flags| ia.evd_create(32, None, flags).during("dat_evd_create");
-        let (transfers, connections) = (
-            dispatcher(EvdFlags::DTO)?,
-            dispatcher(EvdFlags::CONNECTION)?,
-        );
+        let core = core::<B>(adapter)?;
+        let zone = adapter.zone().during("dat_pz_create")?;
+        let events = zone.events().during("dat_evd_create")?;
+        // Slot 0 holds sent messages and the bytes that a flush reads.
+        let messages = Registered::new(core, &zone, (CREDITS + 1) * MESSAGE_SIZE)?;
+        let source = Registered::new(core, &zone, shape.vector())?;
+        let own = messages.window.remote();
+        let greeting = Greeting {
+            node: exporter.node,
+            incarnation: INCARNATION,
+            flush_address: own.address(),
+            flush_key: own.context(),
+            credits: CREDITS as u16,
+            big_endian: cfg!(target_endian = "big"),
+        };
         let attributes = EpAttributes {
             max_recv_dtos: CREDITS as i32,
             max_request_dtos: shape.entries as i32 + 2,
@@ -87,95 +85,39 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             max_rdma_size: shape.entry_size.max(FLUSH) as u64,
             ..EpAttributes::DEFAULT
         };
-        let (both, connect) = (Some(transfers), Some(connections));
-        let ep = ia
-            .ep_create(Some(zone), both, both, connect, Some(&attributes))
-            .during("dat_ep_create")?;
-        let register = |length| {
-            host::register(&ia, zone, Memory::new(length), MemoryPrivileges::ALL)
-                .during("dat_lmr_create")
-        };
-        // Slot 0 holds sent messages and the bytes that a flush reads.
-        let messages = register((CREDITS + 1) * MESSAGE_SIZE)?;
-        let source = register(shape.vector())?;
+        let connecting = zone
+            .connect(exporter.listening)
+            .private_data(&greeting.encode())
+            .attributes(attributes)
+            .events(&events)
+            .start();
+        let connected = drive.wait_for(connecting, PATIENCE);
+        let endpoint = connected
+            .map_err(|_| silent())?
+            .during("connecting to the exporter")?;
         let mut plain = Self {
-            ia,
-            course,
-            ep,
-            transfers,
-            connections,
+            flush: answered(&endpoint.private_data())?,
+            core,
+            drive,
+            endpoint,
+            events,
             messages,
             source,
             importer: 0,
             segment: RmrTriplet::default(),
-            flush: RmrTriplet::default(),
             shape,
         };
+        // Before the first message, which the exporter answers.
         for slot in 1..=CREDITS {
             let segment = plain.messages.segment(slot * MESSAGE_SIZE, MESSAGE_SIZE);
+            let none = CompletionFlags::empty();
             plain
-                .ia
-                .post_recv(ep, &[segment], slot as u64, CompletionFlags::empty())
+                .core
+                .post_recv(plain.endpoint.id(), &[segment], slot as u64, none)
                 .during("dat_ep_post_recv")?;
         }
-        plain.greet(exporter)?;
         plain.ask(exporter)?;
         Ok(plain)
-    }
-
-    fn greet(&mut self, exporter: ExporterAddress) -> Result<()> {
-        let greeting = Greeting {
-            node: exporter.node,
-            incarnation: INCARNATION,
-            flush_address: self.messages.remote(0, FLUSH).address,
-            flush_key: self.messages.remote_context,
-            credits: CREDITS as u16,
-            big_endian: cfg!(target_endian = "big"),
-        };
-        self.ia
-            .ep_connect(
-                self.ep,
-                &ConnectParam {
-                    address: exporter.address,
-                    qualifier: exporter.qualifier,
-                    timeout: 5_000_000,
-                    private_data: &greeting.encode(),
-                    quality: QualityOfService::BEST_EFFORT,
-                    flags: ConnectFlags::empty(),
-                },
-                self.course.now(),
-            )
-            .during("dat_ep_connect")?;
-        match self.next(self.connections)? {
-            Event::Connection {
-                kind: ConnectionEventKind::Established,
-                ..
-            } => {}
-            other => {
-                return Err(Failure::operation(
-                    "connecting to the exporter failed",
-                    format!("{other:?}"),
-                ));
-            }
-        }
-        let mut answer = [0; dat_core::backend::PRIVATE_DATA_MAX];
-        let length = self
-            .ia
-            .ep_private_data(self.ep, &mut answer)
-            .during("reading the exporter's greeting")?;
-        let answer = answer.get(..length.max(GREETING_SIZE)).unwrap_or_default();
-        let answer = Greeting::decode(answer).map_err(|error| {
-            Failure::operation(
-                "the exporter uses another protocol version",
-                format!("{error:?}"),
-            )
-        })?;
-        self.flush = RmrTriplet {
-            context: answer.flush_key,
-            address: answer.flush_address,
-            length: FLUSH as u64,
-        };
-        Ok(())
     }
 
     fn ask(&mut self, exporter: ExporterAddress) -> Result<()> {
@@ -188,7 +130,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             resume: 0,
         })?;
         loop {
-            let Event::Dto(done) = self.next(self.transfers)? else {
+            let Event::Dto(done) = self.next()? else {
                 continue;
             };
             if done.cookie == 0 {
@@ -196,7 +138,10 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             }
             let mut bytes = [0; MESSAGE_SIZE];
             let slot = usize::try_from(done.cookie).unwrap_or(0);
-            self.messages.memory.load(slot * MESSAGE_SIZE, &mut bytes);
+            self.messages
+                .window
+                .load(slot * MESSAGE_SIZE, &mut bytes)
+                .during("reading a message")?;
             match Message::decode(&bytes).map(|message| message.body) {
                 Ok(Body::Accept {
                     importer,
@@ -230,28 +175,18 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             credits: 0,
             body,
         };
-        self.messages.memory.store(0, &message.encode());
+        let stored = self.messages.window.store(0, &message.encode());
+        stored.during("writing a message")?;
         let segment = self.messages.segment(0, MESSAGE_SIZE);
-        self.ia
-            .post_send(self.ep, &[segment], 0, CompletionFlags::empty())
+        self.core
+            .post_send(self.endpoint.id(), &[segment], 0, CompletionFlags::empty())
             .during("dat_ep_post_send")
     }
 
-    fn next(&self, evd: EvdId) -> Result<Event> {
-        let mut begin = None;
-        loop {
-            self.ia.progress(self.course.now());
-            if let Some(event) = host::dequeue(&self.ia, evd)? {
-                return Ok(event);
-            }
-            self.course.go_on();
-            if begin.get_or_insert_with(Clock::now).elapsed() > PATIENCE {
-                return Err(Failure::operation(
-                    "waiting for the exporter failed",
-                    "it did not respond for 10 seconds",
-                ));
-            }
-        }
+    fn next(&mut self) -> Result<Event> {
+        let events = self.events.id();
+        let event = self.drive.next_event(self.core, events, PATIENCE)?;
+        event.ok_or_else(silent)
     }
 
     /// Writes each entry of a vector, then flushes.
@@ -269,17 +204,23 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
                 ..self.segment
             };
             let segment = [self.source.segment(offset, self.shape.entry_size)];
-            self.ia
-                .post_rdma_write(self.ep, &segment, 0, &remote, CompletionFlags::SUPPRESS)
+            self.core
+                .post_rdma_write(
+                    self.endpoint.id(),
+                    &segment,
+                    0,
+                    &remote,
+                    CompletionFlags::SUPPRESS,
+                )
                 .during("dat_ep_post_rdma_write")?;
         }
         let segment = [self.messages.segment(0, FLUSH)];
         let none = CompletionFlags::empty();
-        self.ia
-            .post_rdma_read(self.ep, &segment, 0, &self.flush, none)
+        self.core
+            .post_rdma_read(self.endpoint.id(), &segment, 0, &self.flush, none)
             .during("dat_ep_post_rdma_read")?;
         loop {
-            if let Event::Dto(done) = self.next(self.transfers)? {
+            if let Event::Dto(done) = self.next()? {
                 if done.status != DtoStatus::Success {
                     return Err(failed(done.status));
                 }
@@ -291,17 +232,44 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
     }
 
     /// Ends the connection.
-    pub(crate) fn disconnect(self) -> Result<()> {
+    ///
+    /// # Errors
+    /// - Operation: a call failed.
+    pub(crate) fn disconnect(mut self) -> Result<()> {
         self.say(Body::Disconnect {
             importer: self.importer,
         })?;
-        while !matches!(self.next(self.transfers)?, Event::Dto(done) if done.cookie == 0) {}
-        self.ia
-            .ep_disconnect(self.ep, CloseFlags::Abrupt)
-            .during("dat_ep_disconnect")?;
-        self.next(self.connections)?;
-        Ok(())
+        while !matches!(self.next()?, Event::Dto(done) if done.cookie == 0) {}
+        let disconnected = self.drive.wait_for(self.endpoint.disconnect(), PATIENCE);
+        match disconnected.map_err(|_| silent())? {
+            // The exporter may be first.
+            Ok(()) | Err(Error::Connection(_)) => Ok(()),
+            Err(error) => Err(error).during("dat_ep_disconnect"),
+        }
     }
+}
+
+/// Returns the memory that a flush reads, from the exporter's greeting.
+fn answered(data: &[u8]) -> Result<RmrTriplet> {
+    let answer = data.get(..GREETING_SIZE).unwrap_or_default();
+    let answer = Greeting::decode(answer).map_err(|error| {
+        Failure::operation(
+            "the exporter uses another protocol version",
+            format!("{error:?}"),
+        )
+    })?;
+    Ok(RmrTriplet {
+        context: answer.flush_key,
+        address: answer.flush_address,
+        length: FLUSH as u64,
+    })
+}
+
+fn silent() -> Failure {
+    Failure::operation(
+        "waiting for the exporter failed",
+        "it did not respond for 10 seconds",
+    )
 }
 
 /// Builds the failure of a transfer that completed with this status.

@@ -2,6 +2,7 @@
 
 mod bind;
 mod coherence;
+mod pair;
 mod remote_memory;
 mod shared;
 mod stage;

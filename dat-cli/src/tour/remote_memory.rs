@@ -6,11 +6,11 @@ use dat_rsm::{
     Target, VectorError, VectorFlags,
 };
 
+use super::pair::{End, Pair};
 use super::step::{Chapter, Outcome, Step};
 use crate::failure::{Failure, Result};
 use crate::host::{Memory, PAGE};
-use crate::rsm::pair::{DuringRsm, End, Pair};
-use crate::rsm::plain::Course;
+use crate::rsm::failure::DuringRsm;
 
 /// The id under which the segment is published.
 const SEGMENT: SegmentId = 0x60_0000;
@@ -500,6 +500,7 @@ fn barriers() -> Vec<Step<Scene>> {
                 for entry in [bytes(b"a span", 0), bytes(b" closed\0", 6)] {
                     scene
                         .put(import, &[entry], VectorFlags::empty())
+                        .map_err(RsmError::from)
                         .during_rsm("rsm_memseg_import_putv")?;
                 }
                 let result = engine.close_barrier(barrier, &mut scene.pair.wait(End::A));

@@ -22,16 +22,17 @@ use crate::remote::resolve_range;
 ///
 /// ```
 /// use dat_host::Pages;
-/// use dat_host::rsm::{Get, Import, LocalMemory, Node, Put, VectorFlags};
+/// use dat_host::rsm::{Get, Import, Node, Put, VectorFlags};
 ///
 /// # fn exchange(node: &Node, import: &Import) -> dat_host::Result<()> {
 /// let local = node.local_memory(Pages::anonymous(1 << 16)?)?;
 /// local.store(0, b"two blocks")?;
-/// let block = |from: usize, to| Ok(Put { memory: local.slice(from..from + 5)?, offset: to });
-/// import.putv(vec![block(0, 0)?, block(5, 4096)?], VectorFlags::empty()).wait()?;
-/// let back = Get { memory: local.slice(100..105)?, offset: 4096 };
+/// let two = Put { memory: local.slice(..3)?, offset: 0 };
+/// let blocks = Put { memory: local.slice(4..10)?, offset: 4096 };
+/// import.putv(vec![two, blocks], VectorFlags::empty()).wait()?;
+/// let back = Get { memory: local.slice(100..106)?, offset: 4096 };
 /// import.getv(vec![back], VectorFlags::empty()).wait()?;
-/// # Ok::<(), dat_host::Error>(())
+/// # Ok(())
 /// # }
 /// ```
 pub struct LocalMemory<M: Stable>(Held<M, LocalMemoryId>);

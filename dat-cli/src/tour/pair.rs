@@ -1,30 +1,26 @@
-//! Two nodes of remote shared memory in this process, on the mock.
+//! Two nodes of remote shared memory in this process, on the mock, driven by one thread.
 
 use std::task::Waker;
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
-use dat_core::attributes::IaAddress;
 use dat_core::event::{Wait, WakeReason};
 use dat_core::sync::SpinLock;
 use dat_core::time::Instant;
-use dat_rsm::{
-    ControllerConfig, ControllerId, DEFAULT_QUALIFIER, NodeEntry, NodeId, Options, Rsm, RsmError,
-};
+use dat_rsm::{ControllerConfig, ControllerId, DEFAULT_QUALIFIER, NodeEntry, NodeId, Options, Rsm};
 use dat_storage::Limits;
 
-use super::plain::Course;
-use crate::failure::{Failure, FailureKind, Result};
-use crate::host::{self, Adapter};
-use crate::limits;
+use crate::failure::Result;
+use crate::host;
+use crate::rsm::failure::DuringRsm;
 
 /// An engine that lives as long as the program.
-pub(crate) type Engine<B = MockBackend> = Rsm<'static, B, SpinLock>;
+pub(crate) type Engine = Rsm<'static, MockBackend, SpinLock>;
 
-/// The name of the program's controllers.
-pub(crate) const CONTROLLER: &str = "dat0";
+/// The name of the controllers.
+const CONTROLLER: &str = "dat0";
 
 /// The sizes that an adapter starts with that carries remote shared memory to a few nodes.
-pub(crate) const LIMITS: Limits = Limits {
+const LIMITS: Limits = Limits {
     endpoints: 8,
     connection_requests: 8,
     zones: 10,
@@ -33,65 +29,6 @@ pub(crate) const LIMITS: Limits = Limits {
     records: 2048,
     ..host::LIMITS
 };
-
-/// Names the failed call of remote shared memory in a failure.
-pub(crate) trait DuringRsm<T> {
-    /// Turns an error of `call` into a failure of the program.
-    fn during_rsm(self, call: &str) -> Result<T>;
-}
-
-impl<T, E: Into<RsmError>> DuringRsm<T> for std::result::Result<T, E> {
-    fn during_rsm(self, call: &str) -> Result<T> {
-        self.map_err(|error| {
-            let error = error.into();
-            let what = format!("{call} failed");
-            match remedy(error) {
-                Some(remedy) => Failure {
-                    kind: FailureKind::Operation,
-                    what,
-                    why: error.to_string(),
-                    remedy: remedy.into(),
-                },
-                None => {
-                    let failure = Failure::operation(what, error);
-                    match error {
-                        // The error does not tell which resource is missing.
-                        RsmError::InsufficientResources => {
-                            let reached = limits::descriptors().or_else(limits::locked_memory);
-                            failure.because(reached)
-                        }
-                        _ => failure,
-                    }
-                }
-            }
-        })
-    }
-}
-
-/// Returns the remedy for errors that have their cause at the exporter.
-const fn remedy(error: RsmError) -> Option<&'static str> {
-    match error {
-        RsmError::RemoteNodeUnreachable => Some(
-            "check that `dat rsm export --device` runs there on that port and allows this host with \
-            --importer; if the host is slow, run the command again",
-        ),
-        RsmError::ConnectionAborted => Some(
-            "the exporter ended or unpublished the segment: export it again, and run the command again",
-        ),
-        RsmError::BarrierFailure => Some(
-            "check the network and the exporter, and run the command again; part of the data may have been \
-            transferred",
-        ),
-        RsmError::PermissionDenied => {
-            Some("export the segment with a --permission that allows this access")
-        }
-        RsmError::SegmentNotPublished => Some("check --segment: the exporter publishes another id"),
-        RsmError::SegmentNotPublishedToNode => {
-            Some("allow this host with --importer at the exporter")
-        }
-        _ => None,
-    }
-}
 
 /// One of the two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +46,6 @@ impl End {
         }
     }
 }
-
-/// The node of the plain writes, an adapter without an engine.
-pub(crate) const THIRD: NodeId = 3;
 
 /// Two nodes on one fabric, each with an open controller.
 pub(crate) struct Pair {
@@ -134,16 +68,7 @@ impl Pair {
             };
             (options, entry)
         });
-        let third = NodeEntry {
-            node: THIRD,
-            address: third().address,
-            ..nodes[0].1.clone()
-        };
-        let table: Vec<NodeEntry> = nodes
-            .iter()
-            .map(|(_, entry)| entry.clone())
-            .chain([third])
-            .collect();
+        let table: Vec<NodeEntry> = nodes.iter().map(|(_, entry)| entry.clone()).collect();
         let [a, b] = nodes.map(|(options, entry)| {
             let ia = host::open_static(fabric.node(options), &LIMITS)?;
             let config = ControllerConfig {
@@ -192,17 +117,9 @@ impl Pair {
         PairWait { pair: self, other }
     }
 
-    /// Returns the address of a node.
-    pub(crate) fn address(&self, end: End) -> IaAddress {
-        NodeOptions::new("rsm", u64::from(end.node())).address
-    }
-
-    /// Opens an adapter without an engine on the same fabric.
-    ///
-    /// # Errors
-    /// - Operation: the adapter cannot be opened.
-    pub(crate) fn third(&self) -> Result<Adapter> {
-        host::open(self.fabric.node(third()), &LIMITS)
+    /// Returns the time of the fabric.
+    pub(crate) fn now(&self) -> Instant {
+        self.fabric.now()
     }
 
     /// Drives both nodes and the fabric until nothing is left to do.
@@ -215,22 +132,6 @@ impl Pair {
             }
         }
     }
-}
-
-impl Course for Pair {
-    fn now(&self) -> Instant {
-        self.fabric.now()
-    }
-
-    fn go_on(&self) {
-        if self.b.0.progress(self.fabric.now()) == 0 {
-            self.fabric.step();
-        }
-    }
-}
-
-fn third() -> NodeOptions {
-    NodeOptions::new("rsm", u64::from(THIRD))
 }
 
 /// Waits by driving the other node and the fabric.

@@ -1,0 +1,69 @@
+//! Failures of calls of remote shared memory.
+
+use dat_host::{Error, rsm::RsmError};
+
+use crate::failure::{During, Failure, FailureKind, Result};
+use crate::limits;
+
+/// Names the failed call of remote shared memory in a failure.
+pub(crate) trait DuringRsm<T> {
+    /// Turns an error of `call` into a failure of the program.
+    fn during_rsm(self, call: &str) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> DuringRsm<T> for std::result::Result<T, E> {
+    fn during_rsm(self, call: &str) -> Result<T> {
+        self.or_else(|error| match error.into() {
+            Error::SharedMemory(error) => Err(failure(call, error)),
+            error => Err(error).during(call),
+        })
+    }
+}
+
+fn failure(call: &str, error: RsmError) -> Failure {
+    let what = format!("{call} failed");
+    match remedy(error) {
+        Some(remedy) => Failure {
+            kind: FailureKind::Operation,
+            what,
+            why: error.to_string(),
+            remedy: remedy.into(),
+        },
+        None => {
+            let failure = Failure::operation(what, error);
+            match error {
+                // The error does not tell which resource is missing.
+                RsmError::InsufficientResources => {
+                    let reached = limits::descriptors().or_else(limits::locked_memory);
+                    failure.because(reached)
+                }
+                _ => failure,
+            }
+        }
+    }
+}
+
+/// Returns the remedy for errors that have their cause at the exporter.
+const fn remedy(error: RsmError) -> Option<&'static str> {
+    match error {
+        RsmError::RemoteNodeUnreachable => Some(
+            "check that `dat rsm export --device` runs there on that port and allows this host with \
+            --importer; if the host is slow, run the command again",
+        ),
+        RsmError::ConnectionAborted => Some(
+            "the exporter ended or unpublished the segment: export it again, and run the command again",
+        ),
+        RsmError::BarrierFailure => Some(
+            "check the network and the exporter, and run the command again; part of the data may have been \
+            transferred",
+        ),
+        RsmError::PermissionDenied => {
+            Some("export the segment with a --permission that allows this access")
+        }
+        RsmError::SegmentNotPublished => Some("check --segment: the exporter publishes another id"),
+        RsmError::SegmentNotPublishedToNode => {
+            Some("allow this host with --importer at the exporter")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,280 @@
+//! Where the nodes of a command are: on devices, or on the mock.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use backend_mock::MockBackend;
+use dat_core::ErrorKind;
+use dat_core::attributes::IaAddress;
+use dat_core::event::ThreadWait;
+use dat_host::rsm::{Credentials, Node, NodeId, Opening};
+use dat_host::{Error, Network, Options, Ringing};
+use twox_hash::XxHash3_128;
+
+use super::On;
+use super::failure::DuringRsm;
+use crate::arguments::{WaitName, WaitingArguments};
+use crate::failure::Result;
+use crate::host;
+use crate::interrupt::Signals;
+use crate::remote::host_adapter::{Drive, Driven, SharedBackend, Waiting, yield_after};
+use crate::remote::server::not_listening;
+use crate::remote::transport::{Carrier, Transport, first_address, own_address};
+
+/// The node number of the exporter.
+pub(super) const EXPORTER: NodeId = 1;
+/// The qualifier of nodes that do not listen.
+pub(super) const NOWHERE: u64 = 0;
+/// Time between two probes of the peer on an idle connection.
+const PROBES: Duration = Duration::from_secs(5);
+
+/// The names of adapters, which only the mock uses.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Name {
+    Exporter,
+    Importer,
+    Plain,
+}
+
+impl Name {
+    const fn on_mock(self) -> &'static str {
+        match self {
+            Self::Exporter => "exporter",
+            Self::Importer => "importer",
+            Self::Plain => "plain",
+        }
+    }
+
+    /// Returns the number of the node on the mock.
+    const fn number(self) -> NodeId {
+        match self {
+            Self::Exporter => EXPORTER,
+            Self::Importer => 2,
+            Self::Plain => 3,
+        }
+    }
+}
+
+/// A place where nodes can be opened.
+pub(super) trait Place {
+    /// The backend of adapters in this place.
+    type Backend: SharedBackend;
+
+    /// Returns the name of the backend, and that of its device if it has several.
+    fn on(&self) -> On;
+
+    /// Opens a node that listens on `qualifier`; on none if that is [`NOWHERE`].
+    ///
+    /// # Errors
+    /// - Operation: the device cannot be opened, or the qualifier is taken.
+    fn open(&self, name: Name, settings: Settings<'_>) -> Result<Node>;
+
+    /// Opens an adapter without a node; its caller polls.
+    ///
+    /// # Errors
+    /// - Operation: the device cannot be opened.
+    fn adapter(&self, name: Name, looks: u32) -> Result<Driven>;
+
+    /// Returns the address of an exporter in this process.
+    ///
+    /// # Errors
+    /// - Operation: the device has none.
+    fn own_address(&self) -> Result<IaAddress>;
+
+    /// Returns the nodes of this place that may import: their numbers and addresses.
+    fn importers(&self) -> Vec<(NodeId, IaAddress)>;
+
+    /// Returns the number that an exporter at this address knows a node by.
+    fn number(&self, name: Name, exporter: IaAddress) -> NodeId;
+}
+
+/// The settings of a node.
+pub(super) struct Settings<'s> {
+    pub(super) number: NodeId,
+    pub(super) qualifier: u64,
+    /// The other nodes: their numbers, addresses and qualifiers.
+    pub(super) peers: Vec<(NodeId, IaAddress, u64)>,
+    pub(super) waiting: WaitingArguments,
+    /// Signals that interrupt the calls of the node.
+    pub(super) signals: Option<&'s Signals>,
+}
+
+impl Settings<'_> {
+    /// Returns the node to open.
+    fn opening(&self) -> Opening {
+        let mut opening = Node::new(self.number)
+            .listen(self.qualifier)
+            .credentials(credentials())
+            .probe_interval(PROBES);
+        for (number, address, qualifier) in &self.peers {
+            opening = opening.peer(*number, (*address, *qualifier));
+        }
+        if self.polls() {
+            opening = opening.poll(yield_after(self.waiting.yield_after));
+        }
+        match self.signals.cloned() {
+            Some(signals) => opening.interrupt(move || signals.check().is_err()),
+            None => opening,
+        }
+    }
+
+    fn polls(&self) -> bool {
+        self.waiting.wait == Some(WaitName::Poll)
+    }
+
+    /// Names the cause of a node that did not open.
+    fn opened(&self, opened: dat_host::Result<Node>) -> Result<Node> {
+        opened.or_else(|error| match error {
+            Error::Refused(error) if error.kind() == ErrorKind::ConnQualInUse => {
+                Err(not_listening(self.qualifier, error))
+            }
+            Error::Refused(error) => Err(host::not_opened(error)),
+            error => Err(error).during_rsm("opening the node"),
+        })
+    }
+}
+
+/// Returns the user and group of this process.
+///
+/// If the system does not report them, all processes count as one user.
+fn credentials() -> Credentials {
+    let about = fs::metadata("/proc/self");
+    about.map_or_else(
+        |_| Credentials::default(),
+        |about| Credentials {
+            user: about.uid(),
+            group: about.gid(),
+        },
+    )
+}
+
+/// A device, which reaches other processes.
+pub(super) struct OnDevice<T> {
+    pub(super) device: Carrier,
+    pub(super) transport: std::marker::PhantomData<T>,
+}
+
+impl<T: Transport> OnDevice<T> {
+    /// Chooses a device by its name, or by an exporter that it is to reach.
+    ///
+    /// # Errors
+    /// - Operation: there is no such device.
+    pub(super) fn choose(name: Option<&str>, exporter: Option<SocketAddr>) -> Result<Self> {
+        Ok(Self {
+            device: T::choose(name, exporter.and_then(own_address))?,
+            transport: std::marker::PhantomData,
+        })
+    }
+}
+
+impl<T: Transport> Place for OnDevice<T> {
+    type Backend = T::Backend;
+
+    fn on(&self) -> On {
+        (T::NAME, Some(self.device.name.clone()))
+    }
+
+    fn open(&self, _name: Name, settings: Settings<'_>) -> Result<Node> {
+        let (backend, _) = T::open(&self.device)?;
+        let device = Ringing::default();
+        if !settings.polls() {
+            T::on_event(&self.device, &backend, device.ring())?;
+        }
+        settings.opened(settings.opening().open_backend(backend, device))
+    }
+
+    fn adapter(&self, _name: Name, looks: u32) -> Result<Driven> {
+        Drive::open::<T>(&self.device, Waiting::Poll { looks })
+    }
+
+    fn own_address(&self) -> Result<IaAddress> {
+        first_address::<T>(&self.device)
+    }
+
+    fn importers(&self) -> Vec<(NodeId, IaAddress)> {
+        let own = self.device.addresses.iter();
+        own.filter_map(|own| Some((node_at(own.socket_address()?.ip()), *own)))
+            .collect()
+    }
+
+    fn number(&self, _name: Name, exporter: IaAddress) -> NodeId {
+        let exporter = exporter.socket_address();
+        let own = exporter.map(|exporter| own_address(exporter).unwrap_or(exporter.ip()));
+        own.map_or(EXPORTER + 1, node_at)
+    }
+}
+
+/// Returns the number of the node of an importer.
+///
+/// It is the IPv4 address, or a hash of the IPv6 address, but at least [`EXPORTER`] + 1.
+pub(super) fn node_at(address: IpAddr) -> NodeId {
+    let number = match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => XxHash3_128::oneshot(&address.octets()) as u32,
+    };
+    number.max(EXPORTER + 1)
+}
+
+/// A network of the mock, in this process.
+pub(super) struct OnMock(Network);
+
+impl OnMock {
+    pub(super) fn new() -> Self {
+        Self(Network::new(Network::options()))
+    }
+
+    fn address_of(&self, name: Name) -> IaAddress {
+        self.0.address(name.on_mock())
+    }
+}
+
+impl Place for OnMock {
+    type Backend = MockBackend;
+
+    fn on(&self) -> On {
+        ("mock", None)
+    }
+
+    fn open(&self, name: Name, settings: Settings<'_>) -> Result<Node> {
+        let opening = settings.opening().network(&self.0);
+        settings.opened(opening.open(&format!("mock://{}", name.on_mock())))
+    }
+
+    fn adapter(&self, name: Name, looks: u32) -> Result<Driven> {
+        let options = Options::new().network(&self.0);
+        let opened = options.open_driven(&format!("mock://{}", name.on_mock()));
+        Drive::over(opened, ThreadWait::until_woken(), Waiting::Poll { looks })
+    }
+
+    fn own_address(&self) -> Result<IaAddress> {
+        Ok(self.address_of(Name::Exporter))
+    }
+
+    fn importers(&self) -> Vec<(NodeId, IaAddress)> {
+        [Name::Importer, Name::Plain]
+            .map(|name| (name.number(), self.address_of(name)))
+            .into()
+    }
+
+    fn number(&self, name: Name, _exporter: IaAddress) -> NodeId {
+        name.number()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_numbered_by_their_addresses() {
+        let number = |text: &str| node_at(text.parse().unwrap());
+        assert_eq!(number("10.9.0.1"), 0x0A09_0001);
+        assert_eq!(number("::ffff:10.9.0.1"), number("10.9.0.1"));
+        assert_ne!(number("fd09::1"), number("fd09::2"));
+        for text in ["0.0.0.0", "0.0.0.1"] {
+            assert_ne!(number(text), EXPORTER);
+        }
+    }
+}
