@@ -242,10 +242,15 @@ impl Place for OnMock {
         settings.opened(opening.open(&format!("mock://{}", name.on_mock())))
     }
 
-    fn adapter(&self, name: Name, looks: u32) -> Result<Driven> {
+    fn adapter(&self, name: Name, _looks: u32) -> Result<Driven> {
         let options = Options::new().network(&self.0);
         let opened = options.open_driven(&format!("mock://{}", name.on_mock()));
-        Drive::over(opened, ThreadWait::until_woken(), Waiting::Poll { looks })
+        // Each look that finds nothing lets the network act.
+        Drive::over(
+            opened,
+            ThreadWait::until_woken(),
+            Waiting::Poll { looks: 1 },
+        )
     }
 
     fn own_address(&self) -> Result<IaAddress> {
