@@ -12,7 +12,7 @@ use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
 
 use crate::core::Core;
-use crate::endpoint::{Dispatch, Endpoint, check_unset};
+use crate::endpoint::{Endpoint, Setup};
 use crate::error::{Error, Result};
 use crate::events::Events;
 use crate::peer::Peer;
@@ -43,10 +43,7 @@ pub struct Connecting {
     zone: Zone,
     peer: Peer,
     deadline: Duration,
-    private_data: Vec<u8>,
-    attributes: Option<EpAttributes>,
-    queue: Option<SharedReceive>,
-    events: Option<Events>,
+    setup: Setup,
 }
 
 impl Connecting {
@@ -55,10 +52,7 @@ impl Connecting {
             zone: zone.clone(),
             peer,
             deadline: DEADLINE,
-            private_data: Vec::new(),
-            attributes: None,
-            queue: None,
-            events: None,
+            setup: Setup::default(),
         }
     }
 
@@ -75,7 +69,7 @@ impl Connecting {
     /// [`Adapter::query`](crate::Adapter::query) has the number of every backend, in
     /// `provider.max_private_data_size`.
     pub fn private_data(mut self, data: &[u8]) -> Self {
-        self.private_data = data.to_vec();
+        self.setup.private_data = data.to_vec();
         self
     }
 
@@ -84,19 +78,19 @@ impl Connecting {
     /// Without, it has room for 64 requests and 64 receives, and for 16 RDMA Reads in each
     /// direction.
     pub const fn attributes(mut self, attributes: EpAttributes) -> Self {
-        self.attributes = Some(attributes);
+        self.setup.attributes = Some(attributes);
         self
     }
 
     /// Lets the endpoint receive from a shared queue, by [`Endpoint::next_message`].
     pub fn receive(mut self, queue: &SharedReceive) -> Self {
-        self.queue = Some(queue.clone());
+        self.setup.queue = Some(queue.clone());
         self
     }
 
     /// Lets the program take the completions of the endpoint by itself.
     pub fn events(mut self, events: &Events) -> Self {
-        self.events = Some(events.clone());
+        self.setup.events = Some(events.clone());
         self
     }
 
@@ -108,7 +102,7 @@ impl Connecting {
     pub fn start(self) -> Connect {
         let core = Arc::clone(self.zone.domain.core());
         Connect {
-            state: State::after(self.begin(&core)),
+            state: State::after(self.begin(&core, None)),
             core,
         }
     }
@@ -128,48 +122,20 @@ impl Connecting {
     pub fn start_on(self, endpoint: Endpoint) -> Connect {
         let core = Arc::clone(self.zone.domain.core());
         Connect {
-            state: State::after(self.begin_on(&core, endpoint)),
+            state: State::after(self.begin(&core, Some(endpoint))),
             core,
         }
     }
 
-    fn begin(self, core: &Core) -> Result<Endpoint> {
-        let peer = self.resolve(core)?;
-        let (queue, events) = (self.queue.as_ref(), Dispatch::all(self.events.as_ref()));
-        let endpoint = Endpoint::create(&self.zone, self.attributes, queue, events)?;
-        self.connect(core, endpoint, peer)
-    }
-
-    fn begin_on(self, core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoint> {
-        check_unset(
-            self.attributes.as_ref(),
-            self.queue.as_ref(),
-            self.events.as_ref(),
-        )?;
-        endpoint.check_core(core)?;
-        let peer = self.resolve(core)?;
-        self.connect(core, endpoint, peer)
-    }
-
-    fn resolve(&self, core: &Core) -> Result<(IaAddress, u64)> {
-        let network = core.network.as_ref();
-        let names = network.map(|network| |name: &str| network.address(name));
-        let names = names.as_ref().map(|names| names as &dyn Fn(&str) -> _);
-        self.peer.resolve(names)
-    }
-
-    fn connect(
-        &self,
-        core: &Core,
-        endpoint: Endpoint,
-        (address, qualifier): (IaAddress, u64),
-    ) -> Result<Endpoint> {
+    fn begin(self, core: &Arc<Core>, given: Option<Endpoint>) -> Result<Endpoint> {
+        let (address, qualifier) = self.resolve(core)?;
+        let endpoint = self.setup.endpoint(core, &self.zone, given)?;
         let timeout = u32::try_from(self.deadline.as_micros()).unwrap_or(TIMEOUT_INFINITE);
         let param = ConnectParam {
             address,
             qualifier,
             timeout: timeout.min(TIMEOUT_INFINITE - 1),
-            private_data: &self.private_data,
+            private_data: &self.setup.private_data,
             quality: QualityOfService::BEST_EFFORT,
             flags: ConnectFlags::empty(),
         };
@@ -177,6 +143,13 @@ impl Connecting {
             .ep_connect(endpoint.id(), &param, Core::now())?;
         core.called();
         Ok(endpoint)
+    }
+
+    fn resolve(&self, core: &Core) -> Result<(IaAddress, u64)> {
+        let network = core.network.as_ref();
+        let names = network.map(|network| |name: &str| network.address(name));
+        let names = names.as_ref().map(|names| names as &dyn Fn(&str) -> _);
+        self.peer.resolve(names)
     }
 
     /// Connects, and blocks until it is done.

@@ -103,23 +103,43 @@ pub(crate) enum Dispatch<'a> {
     All(&'a Events),
 }
 
-/// Checks that no option of a new endpoint is set, for an endpoint that exists.
-///
-/// # Errors
-/// [`Error::NotApplicable`]: one is.
-pub(crate) fn check_unset(
-    attributes: Option<&EpAttributes>,
-    queue: Option<&SharedReceive>,
-    events: Option<&Events>,
-) -> Result<()> {
-    let options = [
-        ("attributes", attributes.is_some()),
-        ("receive", queue.is_some()),
-        ("events", events.is_some()),
-    ];
-    match options.into_iter().find(|(_, is_set)| *is_set) {
-        Some((option, _)) => Err(Error::NotApplicable(option)),
-        None => Ok(()),
+/// Private data for the peer, and the options of a new endpoint.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setup {
+    pub(crate) private_data: Vec<u8>,
+    pub(crate) attributes: Option<EpAttributes>,
+    pub(crate) queue: Option<SharedReceive>,
+    pub(crate) events: Option<Events>,
+}
+
+impl Setup {
+    /// Returns the endpoint that is given, or a new one in `zone`.
+    ///
+    /// # Errors
+    /// - Those of [`Endpoint::create`].
+    /// - [`Error::NotApplicable`]: an option is set for an endpoint that is given.
+    /// - INVALID_HANDLE (EP): the endpoint that is given is of another adapter.
+    pub(crate) fn endpoint(
+        &self,
+        core: &Arc<Core>,
+        zone: &Zone,
+        given: Option<Endpoint>,
+    ) -> Result<Endpoint> {
+        let Some(endpoint) = given else {
+            let events = Dispatch::all(self.events.as_ref());
+            let queue = self.queue.as_ref();
+            return Ok(Endpoint::create(zone, self.attributes, queue, events)?);
+        };
+        let options = [
+            ("attributes", self.attributes.is_some()),
+            ("receive", self.queue.is_some()),
+            ("events", self.events.is_some()),
+        ];
+        if let Some((option, _)) = options.into_iter().find(|(_, is_set)| *is_set) {
+            return Err(Error::NotApplicable(option));
+        }
+        endpoint.check_core(core)?;
+        Ok(endpoint)
     }
 }
 

@@ -13,7 +13,7 @@ use dat_core::id::CrId;
 
 use crate::connect::State;
 use crate::core::Core;
-use crate::endpoint::{Dispatch, Endpoint, check_unset};
+use crate::endpoint::{Endpoint, Setup};
 use crate::error::Result;
 use crate::events::Events;
 use crate::shared_receive::SharedReceive;
@@ -76,13 +76,10 @@ impl Request {
     /// Accepts the request, on a new endpoint in the zone of the listener.
     ///
     /// Nothing happens until the result is awaited or waited for.
-    pub const fn accept(self) -> Accepting {
+    pub fn accept(self) -> Accepting {
         Accepting {
             request: self,
-            private_data: Vec::new(),
-            attributes: None,
-            queue: None,
-            events: None,
+            setup: Setup::default(),
         }
     }
 
@@ -126,36 +123,33 @@ impl fmt::Debug for Request {
 #[must_use = "dropping it rejects the request"]
 pub struct Accepting {
     request: Request,
-    private_data: Vec<u8>,
-    attributes: Option<EpAttributes>,
-    queue: Option<SharedReceive>,
-    events: Option<Events>,
+    setup: Setup,
 }
 
 impl Accepting {
     /// Sends bytes with the answer, at most as many as
     /// [`Connecting`](crate::Connecting::private_data) names.
     pub fn private_data(mut self, data: &[u8]) -> Self {
-        self.private_data = data.to_vec();
+        self.setup.private_data = data.to_vec();
         self
     }
 
     /// Replaces the attributes of the endpoint, as for
     /// [`Connecting`](crate::Connecting::attributes).
     pub fn attributes(mut self, attributes: EpAttributes) -> Self {
-        self.attributes = Some(attributes);
+        self.setup.attributes = Some(attributes);
         self
     }
 
     /// Lets the endpoint receive from a shared queue, by [`Endpoint::next_message`].
     pub fn receive(mut self, queue: &SharedReceive) -> Self {
-        self.queue = Some(queue.clone());
+        self.setup.queue = Some(queue.clone());
         self
     }
 
     /// Lets the program take the completions of the endpoint by itself.
     pub fn events(mut self, events: &Events) -> Self {
-        self.events = Some(events.clone());
+        self.setup.events = Some(events.clone());
         self
     }
 
@@ -163,7 +157,7 @@ impl Accepting {
     pub fn start(self) -> Accept {
         let core = Arc::clone(self.request.zone.domain.core());
         Accept {
-            state: State::after(self.begin(&core)),
+            state: State::after(self.begin(&core, None)),
             core,
         }
     }
@@ -183,31 +177,15 @@ impl Accepting {
     pub fn start_on(self, endpoint: Endpoint) -> Accept {
         let core = Arc::clone(self.request.zone.domain.core());
         Accept {
-            state: State::after(self.begin_on(&core, endpoint)),
+            state: State::after(self.begin(&core, Some(endpoint))),
             core,
         }
     }
 
-    fn begin_on(self, core: &Arc<Core>, endpoint: Endpoint) -> Result<Endpoint> {
-        check_unset(
-            self.attributes.as_ref(),
-            self.queue.as_ref(),
-            self.events.as_ref(),
-        )?;
-        endpoint.check_core(core)?;
-        self.accept(core, endpoint)
-    }
-
-    fn begin(self, core: &Core) -> Result<Endpoint> {
-        let zone = &self.request.zone;
-        let (queue, events) = (self.queue.as_ref(), Dispatch::all(self.events.as_ref()));
-        let endpoint = Endpoint::create(zone, self.attributes, queue, events)?;
-        self.accept(core, endpoint)
-    }
-
-    fn accept(mut self, core: &Core, endpoint: Endpoint) -> Result<Endpoint> {
-        let interface = core.interface();
-        interface.cr_accept(self.request.id, Some(endpoint.id()), &self.private_data)?;
+    fn begin(mut self, core: &Arc<Core>, given: Option<Endpoint>) -> Result<Endpoint> {
+        let endpoint = self.setup.endpoint(core, &self.request.zone, given)?;
+        let (interface, data) = (core.interface(), &self.setup.private_data);
+        interface.cr_accept(self.request.id, Some(endpoint.id()), data)?;
         self.request.cr = None;
         core.called();
         Ok(endpoint)

@@ -314,6 +314,20 @@ fn blocking_waits_poll_a_device_that_does_not_ring() {
 }
 
 #[test]
+fn a_driver_that_runs_a_future_polls_a_device_that_does_not_ring() {
+    let (near, driver, far) = open_silent();
+    let listener = near.listen(5).unwrap();
+    let peer = (near.address().unwrap(), listener.qualifier());
+    thread::scope(|scope| {
+        scope.spawn(|| ping(&far, &far.connect(peer).wait().unwrap()));
+        let _ended = driver.run_until(async {
+            let endpoint = listener.next().await.unwrap().accept().await.unwrap();
+            echo(near.clone(), endpoint).await
+        });
+    });
+}
+
+#[test]
 fn a_driver_polls_a_device_that_does_not_ring() {
     let (near, driver, far) = open_silent();
     let listener = near.listen(5).unwrap();
