@@ -2,6 +2,7 @@
 //!
 //! A [`Node`] exports memory as a segment, and imports segments of other nodes. Puts and gets move
 //! single ranges or vectors of them; barriers order and complete them; signals wake the other side.
+//! Vectors of a [`LocalMemory`], which is registered once, register and copy nothing.
 //! Each call is a future and has a blocking `wait`. It owns its memory until it ends.
 //!
 //! ```
@@ -33,7 +34,8 @@
 //!
 //! # Threads
 //! A node has a thread that answers its peers. Calls that are awaited have threads of the node,
-//! one for each call that is under way; `wait` uses the current one.
+//! one for each call that is under way; `wait` uses the current one. A node that
+//! [polls](Opening::poll) has no thread of its own, for programs with one thread.
 
 mod call;
 mod engine;
