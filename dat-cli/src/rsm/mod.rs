@@ -201,10 +201,16 @@ fn import<P: Place, R>(
         signals: Some(signals),
     };
     let node = place.open(Name::Importer, settings)?;
-    let importer = Importer::connect(&node, segment, permission, shape)?;
-    let done = act(&node, &importer)?;
-    importer.disconnect()?;
+    let import = || {
+        let importer = Importer::connect(&node, segment, permission, shape)?;
+        let done = act(&node, &importer)?;
+        importer.disconnect()?;
+        Ok(done)
+    };
+    let done = import();
+    // Also after a failure, so that the exporter learns of the end.
     let closed = node.close().wait();
+    let done = done?;
     closed.during_rsm("rsm_release_controller")?;
     Ok(done)
 }
