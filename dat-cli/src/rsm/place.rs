@@ -27,6 +27,8 @@ use crate::remote::transport::{Carrier, Transport, first_address, own_address};
 pub(super) const EXPORTER: NodeId = 1;
 /// The qualifier of nodes that do not listen.
 pub(super) const NOWHERE: u64 = 0;
+/// Time until an exporter answers, which may be registering a large segment.
+const CONNECTING: Duration = Duration::from_secs(5);
 /// Time between two probes of the peer on an idle connection.
 const PROBES: Duration = Duration::from_secs(5);
 
@@ -113,6 +115,9 @@ impl Settings<'_> {
         }
         if self.polls() {
             opening = opening.poll(yield_after(self.waiting.yield_after));
+        }
+        if self.qualifier == NOWHERE {
+            opening = opening.connect_timeout(CONNECTING);
         }
         match self.signals.cloned() {
             Some(signals) => opening.interrupt(move || signals.check().is_err()),
