@@ -11,6 +11,8 @@ mod connections;
 #[path = "roce_bed/crowd.rs"]
 mod crowd;
 mod exceptions;
+#[path = "roce_bed/late_replies.rs"]
+mod late_replies;
 #[path = "roce_bed/lossy.rs"]
 mod lossy;
 #[path = "roce_bed/network.rs"]
