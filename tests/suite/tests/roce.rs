@@ -15,6 +15,9 @@ mod exceptions;
 mod late_replies;
 #[path = "roce_bed/lossy.rs"]
 mod lossy;
+#[expect(unreachable_pub, reason = "a file of the tests of backend-roce")]
+#[path = "../../../backend-roce/tests/common/million.rs"]
+mod million;
 #[path = "roce_bed/network.rs"]
 mod network;
 #[path = "roce_bed/node.rs"]
