@@ -52,8 +52,9 @@ pub(super) fn pack_request(
     Some((PrivateData::new(head)?, length, tail))
 }
 
-/// Unpacks the private data of a request; of other programs, whose requests have no mark, all of the
-/// room counts.
+/// Unpacks the private data of a request.
+///
+/// The requests of other programs have no mark; all of their room counts.
 pub(super) fn unpack_request(request: &ConnectRequest) -> CoreData {
     let head = request.private_data.bytes();
     match request.mark {
