@@ -10,6 +10,9 @@ use std::io;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
+use crate::options::RoceOptions;
+use crate::proto::PathMtu;
+
 /// Returns the IP addresses of this host at which adapters can be opened.
 ///
 /// Link-local addresses, which need a scope, are left out.
@@ -67,6 +70,20 @@ pub struct RoceAddress {
     pub socket: SocketAddr,
     /// Silence of a peer after which an idle connection is probed (ROCE-53).
     pub keep_alive: Option<Duration>,
+    /// Largest path MTU that the adapter proposes and accepts (ROCE-177).
+    pub mtu: Option<PathMtu>,
+}
+
+impl RoceAddress {
+    /// Sets the options that the address gives, and keeps the others.
+    pub const fn apply_to(&self, options: &mut RoceOptions) {
+        if self.keep_alive.is_some() {
+            options.keep_alive = self.keep_alive;
+        }
+        if let Some(mtu) = self.mtu {
+            options.mtu = mtu;
+        }
+    }
 }
 
 impl From<SocketAddr> for RoceAddress {
@@ -74,6 +91,7 @@ impl From<SocketAddr> for RoceAddress {
         Self {
             socket,
             keep_alive: None,
+            mtu: None,
         }
     }
 }
@@ -84,17 +102,18 @@ impl From<SocketAddr> for RoceAddress {
 /// name of an interface. `0.0.0.0` stands for all IPv4 addresses of this host, `::` for all
 /// addresses.
 ///
-/// Options may follow: `?udp=PORT`, `?keep-alive=SECONDS`, or both with `&` between them.
+/// Options may follow: `?udp=PORT`, `?keep-alive=SECONDS`, `?mtu=BYTES`, or several of them with
+/// `&` between them. BYTES is 256, 512, 1024, 2048 or 4096.
 ///
 /// # Errors
-/// - `InvalidInput`: the text has another form.
+/// - `InvalidInput`: the text has another form; the error names the options and their values.
 /// - `AddrNotAvailable`: no interface has the name, or it has no address.
 pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
     let (host, options) = match text.split_once('?') {
         Some((host, options)) => (host, Some(options)),
         None => (text, None),
     };
-    let (mut port, mut keep_alive) = (None, None);
+    let (mut port, mut keep_alive, mut mtu) = (None, None, None);
     for option in options.into_iter().flat_map(|options| options.split('&')) {
         let value = option.split_once('=');
         let known = match value {
@@ -105,16 +124,25 @@ pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
                 let period = Duration::from_secs(seconds.get().into());
                 keep_alive.replace(period).is_none()
             }),
+            Some(("mtu", value)) => PathMtu::ALL
+                .into_iter()
+                .find(|mtu| mtu.bytes().to_string() == value)
+                .is_some_and(|value| mtu.replace(value).is_none()),
             _ => false,
         };
         if !known {
             return Err(invalid(
-                "the options of an address are `udp=PORT` and `keep-alive=SECONDS`",
+                "the options of an address are `udp=PORT`, `keep-alive=SECONDS` and `mtu=BYTES`, \
+                where BYTES is 256, 512, 1024, 2048 or 4096",
             ));
         }
     }
     let socket = parse_host(host, port.unwrap_or(0))?;
-    Ok(RoceAddress { socket, keep_alive })
+    Ok(RoceAddress {
+        socket,
+        keep_alive,
+        mtu,
+    })
 }
 
 fn invalid(why: &str) -> io::Error {
@@ -235,10 +263,15 @@ mod tests {
             let port = if text.contains("udp") { 5 } else { 0 };
             assert_eq!(address.socket.port(), port, "{text}");
         }
-        assert_eq!(
-            parse_address("::1?udp=5").expect("one option").keep_alive,
-            None
-        );
+        let address = parse_address("::1?udp=5").expect("one option");
+        assert_eq!((address.keep_alive, address.mtu), (None, None));
+        for mtu in PathMtu::ALL {
+            let text = alloc::format!("::1?keep-alive=1&mtu={}&udp=5", mtu.bytes());
+            let address = parse_address(&text).expect("three options");
+            assert_eq!(address.mtu, Some(mtu), "{text}");
+            let period = Some(Duration::from_secs(1));
+            assert_eq!((address.keep_alive, address.socket.port()), (period, 5));
+        }
         let refused = |text| parse_address(text).err().map(|error| error.kind());
         for wrong in [
             "10.0.0.1:5?",
@@ -252,14 +285,41 @@ mod tests {
             "::1?keep-alive=1s",
             "::1?keep-alive=4294967296",
             "::1?keep-alive=1&keep-alive=1",
+            "::1?mtu=1024&mtu=1024",
             "fe80::1",
             "10.0.0.1%1",
         ] {
             assert_eq!(refused(wrong), Some(io::ErrorKind::InvalidInput), "{wrong}");
         }
+        for wrong in [
+            "", "0", "1", "3", "128", "1000", "1500", "4095", "8192", "+1024", "01024", "1024 ",
+            "1k",
+        ] {
+            let error = parse_address(&alloc::format!("::1?mtu={wrong}"));
+            let error = error.expect_err(wrong).to_string();
+            assert!(error.contains("256, 512, 1024, 2048 or 4096"), "{error}");
+        }
         for wrong in ["", "no-such-interface", "10.0.0.1:5", "fe80::1%none"] {
             let kind = Some(io::ErrorKind::AddrNotAvailable);
             assert_eq!(refused(wrong), kind, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_address_sets_the_options_that_it_gives() {
+        let period = |seconds| Some(Duration::from_secs(seconds));
+        let mut options = RoceOptions::new([0; 16]);
+        options.keep_alive = period(3);
+        options.mtu = PathMtu::Bytes2048;
+        for (text, keep_alive, mtu) in [
+            ("::1", period(3), PathMtu::Bytes2048),
+            ("::1?mtu=512", period(3), PathMtu::Bytes512),
+            ("::1?keep-alive=5", period(5), PathMtu::Bytes512),
+        ] {
+            parse_address(text)
+                .expect("an address")
+                .apply_to(&mut options);
+            assert_eq!((options.keep_alive, options.mtu), (keep_alive, mtu));
         }
     }
 

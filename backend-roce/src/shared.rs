@@ -299,19 +299,20 @@ impl Shared {
             if events.is_closing {
                 return None;
             }
-            let left = left();
-            if left.is_some_and(|left| left.is_zero()) {
+            let pause = left();
+            if pause.is_some_and(|pause| pause.is_zero()) {
                 return Some(false);
             }
             events.sleeps_on_port = true;
             let before = events.count;
             drop(events);
-            let awakening = self.port.sleep(left);
+            let awakening = self.port.sleep(pause);
             lock(&self.events).sleeps_on_port = false;
             // Other packets than those that this thread waits for are not its work.
-            let is_served = || lock(&self.events).count != before;
+            let stops =
+                || lock(&self.events).count != before || left().is_some_and(|left| left.is_zero());
             if let Awakening::Arrivals { reports } = awakening?
-                && self.drive(reports, is_served)
+                && self.drive(reports, stops)
                 && let Some(wake) = self.on_deadline.get()
             {
                 // The thread of the adapter does the rest.
@@ -320,10 +321,13 @@ impl Shared {
         }
     }
 
-    /// Leaves the port to the thread of the adapter, which ends it.
+    /// Ends all sleeps, and leaves the port to the thread of the adapter, which ends it.
     #[cfg(feature = "udp")]
     pub(crate) fn leave_port(&self) {
-        self.wake(|events| events.is_closing = true);
+        self.wake(|events| {
+            events.is_closing = true;
+            events.count += 1;
+        });
     }
 
     /// Ends all sleeps.
@@ -530,5 +534,85 @@ impl Shared {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+}
+
+#[cfg(all(test, feature = "udp"))]
+mod tests {
+    use alloc::sync::{Arc, Weak};
+    use core::sync::atomic::AtomicUsize;
+    use core::time::Duration;
+    use std::thread;
+
+    use dat_core::event::ThreadWait;
+
+    use super::*;
+
+    /// A port at which datagrams never end.
+    #[derive(Default)]
+    struct EndlessPort {
+        /// Datagrams that were taken.
+        taken: Arc<AtomicUsize>,
+        /// Adapter that has an event with each datagram.
+        adapter: Arc<OnceLock<Weak<Shared>>>,
+    }
+
+    impl Port for EndlessPort {
+        fn address(&self) -> SocketAddr {
+            SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4791)
+        }
+
+        fn route(&self, _: SocketAddr) -> Option<Route> {
+            None
+        }
+
+        fn claim(&self, _: u16) -> Result<(), ClaimError> {
+            Err(ClaimError::Refused)
+        }
+
+        fn release(&self, _: u16) {}
+
+        fn send(&self, _: &Flow, _: &[u8], _: usize) {}
+
+        fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            if let Some(shared) = self.adapter.get().and_then(Weak::upgrade) {
+                shared.wake(|events| events.count += 1);
+            }
+            Some(Arrival {
+                flow: Flow::between(self.address(), self.address())?,
+                length: 4,
+                segment: 4,
+            })
+        }
+
+        /// Datagrams come at the end of the pause.
+        fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
+            thread::sleep(pause.unwrap_or_default());
+            Some(Awakening::Arrivals { reports: false })
+        }
+    }
+
+    /// Sleeps at an endless port; returns the reason of the end, and the datagrams taken.
+    fn sleep_at_endless_port(has_events: bool, pause: Option<Duration>) -> (bool, usize) {
+        let port = EndlessPort::default();
+        let (taken, adapter) = (Arc::clone(&port.taken), Arc::clone(&port.adapter));
+        let options = RoceOptions::new([0; 16]);
+        let shared = Adapter::new(options, port.address(), 1);
+        let clock: fn() -> Instant = ThreadWait::clock;
+        let shared = Arc::new(Shared::new(shared, Box::new(port), Some(clock), None));
+        if has_events {
+            let _ = adapter.set(Arc::downgrade(&shared));
+        }
+        let is_woken = shared.sleep(&mut 0, pause, || false);
+        (is_woken, taken.load(Ordering::Relaxed))
+    }
+
+    /// A thread that waits serves others until its wait ends, and no longer.
+    #[test]
+    fn a_wait_ends_beside_endless_datagrams() {
+        let pause = Some(Duration::from_millis(2));
+        assert_eq!(sleep_at_endless_port(false, pause), (false, BURST));
+        assert_eq!(sleep_at_endless_port(true, None), (true, BURST));
     }
 }

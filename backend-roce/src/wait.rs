@@ -27,7 +27,7 @@ impl Wake for Signal {
     }
 }
 
-/// The wait of a caller, which sleeps until the adapter has events.
+/// The wait of a caller, which sleeps until the adapter has events or is closed.
 pub struct RoceWait {
     shared: Arc<Shared>,
     signal: Arc<Signal>,

@@ -72,6 +72,36 @@ fn a_polled_adapter_meets_one_with_a_thread() {
     exchange(&left, &right);
 }
 
+/// Adapters with limits of the path MTU in their addresses agree on the smaller one, whichever side
+/// connects.
+///
+/// Spec: ROCE-62, ROCE-155, ROCE-177, ROCE-182
+#[test]
+fn the_smaller_path_mtu_of_two_addresses_is_used() {
+    let none = CompletionFlags::empty();
+    for (number, (near, far, mtu)) in (10..).step_by(2).zip([
+        ("?mtu=2048", "?mtu=512", 512),
+        ("?mtu=256", "?keep-alive=60&mtu=4096", 256),
+        ("?mtu=1024", "", 1024),
+        ("", "?mtu=2048", 2048),
+        ("", "", 4096),
+    ]) {
+        let left = End::open_with(number, true, near);
+        let right = End::open_with(number + 1, true, far);
+        connect(&left, &right);
+        for (from, to) in [(&left, &right), (&right, &left)] {
+            let packets = || from.driver.counts().requester.packets;
+            let before = packets();
+            let (local, remote) = (from.local(0, SLOT), to.remote(0, SLOT));
+            let posted = from.ia.post_rdma_write(from.ep, &local, 1, &remote, none);
+            posted.expect("a post");
+            poll_both([from, to], 1, |_, event| is_success(&event));
+            let packets = packets() - before;
+            assert_eq!(packets, SLOT.div_ceil(mtu) as u64, "{near} {far}");
+        }
+    }
+}
+
 /// The end of a polled adapter ends its connections.
 #[test]
 fn the_peer_of_a_polled_adapter_learns_of_its_end() {

@@ -4,15 +4,18 @@
 mod common;
 
 use std::fs;
+use std::net::UdpSocket;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use common::end::{End, PATIENCE, connect};
+use common::end::{DEPTH, End, PATIENCE, QUALIFIER, SLOT, connect};
+use dat_core::error::ErrorKind;
 use dat_core::event::{Event, ThreadWait, Wait as _, WakeReason};
-use dat_core::flags::{CompletionFlags, DtoStatus};
+use dat_core::flags::{CompletionFlags, DtoStatus, EvdFlags, PspFlags};
 use dat_core::time::Instant;
 
 /// Held by each test, so that each knows its threads.
@@ -37,6 +40,35 @@ fn wakeups_of_adapters() -> Vec<u64> {
         (field("Name:")? == "roce").then(|| switches.expect("a number"))
     });
     wakeups.collect()
+}
+
+/// Returns how often a thread was woken so far, which is named by its path below `/proc`.
+fn wakeups(thread: &Path) -> u64 {
+    let status = Path::new("/proc").join(thread).join("status");
+    let status = fs::read_to_string(status).expect("a thread");
+    let switches = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    let switches = switches.map(str::trim).expect("the switches");
+    switches.parse().expect("a number")
+}
+
+/// Waits until a thread sleeps for longer than a lock takes; returns how often it was woken.
+fn until_at_rest(thread: &Path) -> u64 {
+    loop {
+        until_asleep(thread);
+        let before = wakeups(thread);
+        thread::sleep(Duration::from_millis(2));
+        until_asleep(thread);
+        if wakeups(thread) == before {
+            return before;
+        }
+    }
+}
+
+/// Returns the number of descriptors of this process.
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("descriptors").count()
 }
 
 /// Waits until a thread sleeps, which is named by its path below `/proc`.
@@ -182,4 +214,130 @@ fn a_sleep_ends_by_its_waker_and_by_time() {
         assert_eq!(wait.wait(Some(until)), WakeReason::TimedOut);
         assert!(wait.now() >= until, "{pause}");
     }
+}
+
+/// Closing an adapter ends the sleep of a thread on its sockets, which then belong to the adapter's
+/// thread: it takes the answers of the peers. The sockets are closed with the last user.
+///
+/// Spec: ROCE-178
+#[test]
+fn closing_ends_a_sleep_on_the_sockets() {
+    let _alone = alone();
+    let before = descriptors();
+    // The peer answers only when the test polls it.
+    let (end, peer) = (End::open(5, false), End::open(6, true));
+    connect(&end, &peer);
+    let other = QUALIFIER + 1;
+    let point = end.ia.psp_create(other, end.evd, PspFlags::Consumer);
+    point.expect("a service point");
+    let own = end.address.socket_address().expect("an IP address").ip();
+    let claimed = || UdpSocket::bind((own, other as u16));
+    assert!(claimed().is_err());
+    let End { ia, driver, .. } = end;
+    let (told, tells) = channel();
+    let (closed, is_closed) = channel();
+    let mut wait = driver.wait();
+    let waker = wait.waker();
+    thread::scope(|scope| {
+        let (ready, is_ready) = channel();
+        scope.spawn(move || {
+            // Returns at once: the connection was made before.
+            assert_eq!(wait.wait(None), WakeReason::Woken);
+            let own = fs::read_link("/proc/thread-self").expect("this thread");
+            ready.send(own).expect("the test");
+            for reason in ["closing", "woken"] {
+                assert_eq!(wait.wait(None), WakeReason::Woken);
+                told.send(reason).expect("the test");
+            }
+        });
+        let sleeper = is_ready.recv().expect("the sleeper");
+        until_at_rest(&sleeper);
+        scope.spawn(move || {
+            drop(ia);
+            closed.send(()).expect("the test");
+        });
+        let closing = tells.recv_timeout(PATIENCE);
+        // The sleeper waits again. The answer of the peer is not for it.
+        let before = until_at_rest(&sleeper);
+        while peer.look().is_none() {}
+        let closed = is_closed.recv_timeout(PATIENCE);
+        let after = until_at_rest(&sleeper);
+        waker.wake_by_ref();
+        let woken = tells.recv_timeout(PATIENCE);
+        // Ends the sleeper that the closing did not wake.
+        waker.wake();
+        assert_eq!(
+            (closing, closed, woken),
+            (Ok("closing"), Ok(()), Ok("woken"))
+        );
+        assert_eq!(after, before, "wake-ups of the sleeper");
+        claimed().expect("the port is free again");
+    });
+    drop((driver, peer));
+    assert_eq!(descriptors(), before);
+}
+
+/// A wait ends at its deadline while others use the adapter.
+#[test]
+fn a_wait_ends_by_time_beside_bulk_data() {
+    let _alone = alone();
+    let (left, right) = (End::open(7, false), End::open(8, false));
+    connect(&left, &right);
+    let silent = right.ia.evd_create(8, None, EvdFlags::DTO);
+    let silent = silent.expect("a queue");
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let (left, right, stop, done) = (&left, &right, &stop, &done);
+        scope.spawn(move || {
+            let mut posted = 0;
+            while !stop.load(Ordering::Relaxed) {
+                while posted - done.load(Ordering::Relaxed) < DEPTH as u64 {
+                    let (local, remote) = (left.local(0, SLOT), right.remote(0, SLOT));
+                    let none = CompletionFlags::empty();
+                    let post = left
+                        .ia
+                        .post_rdma_write(left.ep, &local, posted, &remote, none);
+                    post.expect("a post");
+                    posted += 1;
+                }
+                while left.look().is_some() {
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        let moves_on = || {
+            let before = done.load(Ordering::Relaxed);
+            let end = std::time::Instant::now() + PATIENCE;
+            while done.load(Ordering::Relaxed) < before + 10 {
+                if std::time::Instant::now() > end {
+                    return false;
+                }
+                thread::yield_now();
+            }
+            true
+        };
+        let (ended, ends) = channel();
+        let mut results = Vec::new();
+        for pause in [400, 1_000, 5_500, 30_000] {
+            let mut wait = right.driver.wait();
+            let (waker, ended) = (wait.waker(), ended.clone());
+            let moved = moves_on();
+            scope.spawn(move || {
+                let until = Instant::from_micros(wait.now().as_micros() + pause);
+                let waited = right.ia.evd_wait_until(silent, 1, Some(until), &mut wait);
+                let why = waited.err().map(|error| error.kind());
+                let _ = ended.send((why, wait.now() >= until));
+            });
+            let end = ends.recv_timeout(PATIENCE);
+            // The data moves on after the end.
+            results.push((end, moved && moves_on()));
+            // Ends the wait that did not end by time.
+            waker.wake();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for result in results {
+            let timeout = Some(ErrorKind::TimeoutExpired);
+            assert_eq!(result, (Ok((timeout, true)), true));
+        }
+    });
 }

@@ -10,6 +10,7 @@ use backend_roce::proto::memory::{AtomicOperation, RemoteAddress};
 use backend_roce::proto::requester::{Operation, PostError, Request, Status};
 use backend_roce::proto::responder::ReceiveStatus;
 use common::memory::{BASE, Grant};
+use common::million::{Recovery, carry_a_million};
 use common::network::{Faults, Network, Options};
 use dat_core::time::Instant;
 use fastrand::Rng;
@@ -261,10 +262,7 @@ impl Reference {
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     datagrams: u64,
-    retransmits: u64,
-    timeouts: u64,
-    not_ready: u64,
-    duplicates: u64,
+    recovery: Recovery,
     micros: u64,
 }
 
@@ -354,10 +352,12 @@ fn run(options: Options, faults: Faults, seed: u64, operations: u64) -> Outcome 
     let sum = |count: fn(&common::network::End) -> u64| network.ends.iter().map(count).sum();
     Outcome {
         datagrams: network.datagrams,
-        retransmits: sum(|end| end.requester.counts().retransmits),
-        timeouts: sum(|end| end.requester.counts().timeouts),
-        not_ready: sum(|end| end.requester.counts().not_ready),
-        duplicates: sum(|end| end.responder.counts().duplicates),
+        recovery: Recovery {
+            retransmits: sum(|end| end.requester.counts().retransmits),
+            timeouts: sum(|end| end.requester.counts().timeouts),
+            duplicates: sum(|end| end.responder.counts().duplicates),
+            not_ready: sum(|end| end.requester.counts().not_ready),
+        },
         micros: network.now.as_micros(),
     }
 }
@@ -390,7 +390,8 @@ fn operations_complete_in_order_on_a_good_network() {
             4_000,
         );
         println!("{outcome:?}");
-        assert_eq!((outcome.timeouts, outcome.duplicates), (0, 0));
+        let recovery = outcome.recovery;
+        assert_eq!((recovery.timeouts, recovery.duplicates), (0, 0));
     }
 }
 
@@ -405,8 +406,9 @@ fn operations_complete_once_and_in_order_on_a_bad_network() {
     ] {
         let outcome = run(Options { mtu, ..STUBBORN }, FAULTS, seed, 3_000);
         println!("{outcome:?}");
-        assert!(outcome.retransmits > 500 && outcome.timeouts > 50);
-        assert!(outcome.duplicates > 500 && outcome.not_ready > 0);
+        let recovery = outcome.recovery;
+        assert!(recovery.retransmits > 500 && recovery.timeouts > 50);
+        assert!(recovery.duplicates > 500 && recovery.not_ready > 0);
     }
 }
 
@@ -438,15 +440,10 @@ fn a_run_is_reproducible_from_its_seed() {
 #[test]
 #[ignore = "the long form: a million operations"]
 fn a_million_operations_complete_once_and_in_order_on_a_bad_network() {
-    let (mut retransmits, mut timeouts, mut duplicates, mut not_ready) = (0, 0, 0, 0);
-    let first = std::env::var("DAT_SEED").map_or(1000, |seed| seed.parse().expect("a seed"));
-    for (seed, mtu) in (first..).zip(PathMtu::ALL.repeat(2)) {
-        let outcome = run(Options { mtu, ..STUBBORN }, FAULTS, seed, 100_000);
-        println!("{outcome:?}");
-        retransmits += outcome.retransmits;
-        timeouts += outcome.timeouts;
-        duplicates += outcome.duplicates;
-        not_ready += outcome.not_ready;
-    }
-    println!("carried|two queue pairs|1000000|{retransmits}|{timeouts}|{duplicates}|{not_ready}");
+    let mtus = PathMtu::ALL.repeat(2);
+    let runs = mtus.len() as u64;
+    carry_a_million("two queue pairs", 1000, runs, |index, seed, operations| {
+        let mtu = mtus[index];
+        run(Options { mtu, ..STUBBORN }, FAULTS, seed, operations).recovery
+    });
 }

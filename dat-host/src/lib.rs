@@ -164,12 +164,15 @@
 //! | `roce://IP`, `roce://INTERFACE` (feature `roce`) | RoCEv2 in software, at an address of this host | `HOST:PORT` |
 //! | `verbs://NAME` (feature `verbs`) | a port of an RDMA device: `rxe0`, `mlx5_0:2` | `HOST:PORT` |
 //!
-//! An address of `roce` may end with `?udp=PORT`, the UDP port of the connections that it makes,
-//! `?keep-alive=SECONDS`, or both with `&` between them. With `keep-alive`, an idle connection
-//! whose peer is silent for that time is probed, and breaks 1.9 seconds later if the peer does not
-//! answer. The number of seconds is a whole number from 1. Without `keep-alive`, an idle connection
-//! to a peer that has vanished stays, and `recv` and `next_message` wait without limit. So a server
-//! should set it.
+//! An address of `roce` may end with options, `&` between them:
+//!
+//! - `?udp=PORT`: the UDP port of the connections that it makes.
+//! - `?keep-alive=SECONDS`: an idle connection whose peer is silent for that time is probed, and
+//!   breaks 1.9 seconds later if the peer does not answer. The number of seconds is a whole number
+//!   from 1. Without this option, an idle connection to a peer that has vanished stays, and `recv`
+//!   and `next_message` wait without limit. So a server should set it.
+//! - `?mtu=BYTES`: the largest path MTU of its connections: 256, 512, 1024, 2048 or 4096. It is for
+//!   paths that drop long packets.
 //!
 //! The `PORT` of a peer is the connection qualifier: a number of 64 bits that names a listener
 //! (1 to 65535 over `verbs://`). Any number of processes may open the same address; each listener

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::ringing::Ringing;
 
 /// Form of the device in an address.
-const FORM: &str =
-    "`roce://IP` or `roce://INTERFACE`, with `?udp=PORT&keep-alive=SECONDS` or a part of it";
+const FORM: &str = "`roce://IP` or `roce://INTERFACE`, with \
+    `?udp=PORT&keep-alive=SECONDS&mtu=256|512|1024|2048|4096` or a part of it";
 
 /// The wake-ups of an adapter.
 pub(crate) struct RoceDevice {
@@ -47,7 +47,7 @@ pub(crate) fn open(name: &str) -> Result<(RoceBackend, RoceDevice)> {
     let mut options = RoceOptions::random().map_err(Error::System)?;
     // For ever: a sender waits for a receive, as on the networks of this process.
     options.not_ready_retries = 7;
-    options.keep_alive = address.keep_alive;
+    address.apply_to(&mut options);
     let backend = RoceBackend::open(address.socket, options).map_err(Error::System)?;
     let ringing = Ringing::default();
     let sleeps = Arc::<AtomicBool>::default();

@@ -35,6 +35,21 @@ fn addresses_without_a_form_or_a_scheme_are_refused() {
     assert!(matches!(error, Error::NotBuiltIn { feature: None, .. }));
 }
 
+/// The error names the values that are allowed.
+#[cfg(feature = "roce")]
+#[test]
+fn a_path_mtu_is_one_of_five() {
+    for mtu in [256, 512, 1024, 2048, 4096] {
+        Adapter::open(&format!("roce://127.0.0.41?mtu={mtu}")).expect("an adapter");
+    }
+    for wrong in ["", "0", "128", "1500", "8192", "1k", "1024&mtu=1024"] {
+        let error = Adapter::open(&format!("roce://127.0.0.41?mtu={wrong}")).unwrap_err();
+        assert!(matches!(error, Error::Malformed(_)), "{wrong}");
+        let text = error.to_string();
+        assert!(text.contains("mtu=256|512|1024|2048|4096"), "{text}");
+    }
+}
+
 /// Spec: EPK-05
 #[test]
 fn peers_without_a_form_or_a_place_are_refused() {

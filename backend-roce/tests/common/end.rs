@@ -1,10 +1,10 @@
 //! Adapters with sockets on the loop-back interface, each with a connected endpoint.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
+use backend_roce::{RoceBackend, RoceDriver, RoceOptions, parse_address};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::Backend as _;
 use dat_core::endpoint::ConnectParam;
@@ -36,14 +36,20 @@ pub struct End {
 impl End {
     /// Opens an adapter at an address of the loop-back interface that no other test uses.
     pub fn open(number: u8, polled: bool) -> Self {
+        Self::open_with(number, polled, "")
+    }
+
+    /// As `open`, with options of an address, such as `?mtu=1024`.
+    pub fn open_with(number: u8, polled: bool, options_of_address: &str) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, 48 + number, high, low);
         let mut options = RoceOptions::random().expect("random bytes");
         options.connections = 64;
         options.keys = 256;
         options.polled = polled;
-        let address = SocketAddr::new(ip.into(), 0);
-        let backend = RoceBackend::open(address, options).expect("an adapter");
+        let address = parse_address(&format!("{ip}{options_of_address}")).expect("an address");
+        address.apply_to(&mut options);
+        let backend = RoceBackend::open(address.socket, options).expect("an adapter");
         let (address, driver) = (backend.ia_attributes().ia_address, backend.driver());
         let Ok(ia) = OwnedIa::open(backend, &Limits::default(), 16) else {
             panic!("no interface adapter");

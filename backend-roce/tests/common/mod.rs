@@ -4,6 +4,7 @@
 #[cfg(feature = "udp")]
 pub mod end;
 pub mod memory;
+pub mod million;
 pub mod network;
 pub mod packets;
 pub mod requester;

@@ -103,7 +103,7 @@ impl Controller {
         };
         let address = backend_roce::parse_address(address).map_err(failed)?;
         let mut roce = RoceOptions::random().map_err(failed)?;
-        roce.keep_alive = address.keep_alive;
+        address.apply_to(&mut roce);
         let backend = RoceBackend::open(address.socket, roce).map_err(failed)?;
         let driver = backend.driver();
         let site = Site::open(backend, driver, options(node), self.shape(device))?;

@@ -143,13 +143,25 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 && kind != ConnectionEventKind::Established
             {
                 // The end of a connection ends only requests that were not complete before, and
-                // completions may have come since the look at them. Messages wait: those of another
-                // connection may be behind the event that establishes it.
+                // completions may have come since the look at them.
                 while self.take_events(index, ids, ids.completions, now) == EVENTS_PER_CALL {}
+                self.take_messages(index, ids, now);
             }
             self.take_in(index, ids, evd, &event, now);
         }
         taken
+    }
+
+    /// Handles the messages that came before the end of a connection; an ended link takes none.
+    ///
+    /// They may have come since the look at them, or be more than one look takes.
+    fn take_messages(&self, index: usize, ids: &PortIds, now: Instant) {
+        // Each link has less than `EVENTS_PER_CALL` posted receives. Later messages wait.
+        for _ in 0..self.options.limits.links {
+            if self.take_events(index, ids, ids.receives, now) < EVENTS_PER_CALL {
+                return;
+            }
+        }
     }
 
     fn take_in(&self, index: usize, ids: &PortIds, evd: EvdId, event: &Event, now: Instant) {
@@ -157,33 +169,33 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             Event::Dto(completion) if evd == ids.receives => {
                 self.message_arrived(index, &completion, now);
             }
-            Event::Dto(completion) => self.state.with(|state| {
+            Event::Dto(completion) => {
                 let request = Handle::from_raw(completion.cookie);
-                state.request_ended(request, completion.status);
+                self.state
+                    .with(|state| state.request_ended(request, completion.status));
                 if completion.status != DtoStatus::Success {
                     // The core ends the connection after a failed request.
-                    let link = state
-                        .links
-                        .find(|link| link.port == index && link.ep == completion.ep);
-                    if let Some(link) = link {
-                        state.end_link(link, now, &self.options);
-                    }
+                    self.take_messages(index, ids, now);
+                    self.end_link_of(index, completion.ep, now);
                 }
-            }),
+            }
             // Only the peer can cause this event and the protocol never uses it, so the peer's
             // later messages cannot be trusted.
-            Event::Extended(completion) => self.state.with(|state| {
-                let link = state
-                    .links
-                    .find(|link| link.port == index && link.ep == completion.ep);
-                if let Some(link) = link {
-                    state.end_link(link, now, &self.options);
-                }
-            }),
+            Event::Extended(completion) => self.end_link_of(index, completion.ep, now),
             Event::ConnectionRequest { cr, .. } => self.arrived(index, ids, cr, now),
             Event::Connection { kind, ep, .. } => self.connection_changed(index, kind, ep, now),
             Event::Async { .. } | Event::RmrBind(_) | Event::Software { .. } => {}
         }
+    }
+
+    /// Ends the link over an endpoint, if there is one.
+    fn end_link_of(&self, index: usize, ep: EpId, now: Instant) {
+        self.state.with(|state| {
+            let link = state.links.find(|link| link.port == index && link.ep == ep);
+            if let Some(link) = link {
+                state.end_link(link, now, &self.options);
+            }
+        });
     }
 
     /// Returns the greeting of this node on a port.
@@ -401,6 +413,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             state.remind(None);
         });
+        if let Some(port) = self.ports.get(index) {
+            self.handle_messages(index, port, handle, now);
+        }
     }
 
     fn peer_greeting(&self, index: usize, ep: EpId) -> Option<Greeting> {
@@ -454,9 +469,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             state.urgent = true;
             Some(handle)
         });
-        while let Some((link, body)) =
-            came.and_then(|link| Some((link, self.next_message(link, port, now)?)))
-        {
+        if let Some(link) = came {
+            self.handle_messages(index, port, link, now);
+        }
+    }
+
+    /// Handles the messages of a link that have arrived.
+    fn handle_messages(&self, index: usize, port: &Port<'_, B, L>, link: Handle, now: Instant) {
+        while let Some(body) = self.next_message(link, port, now) {
             self.handle_message(index, link, body);
         }
     }
@@ -468,13 +488,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if link.state == LinkState::Over {
                 return None;
             }
-            let incarnation = link.peer.map(|peer| peer.incarnation);
+            // The event that establishes the connection brings the greeting; messages may come
+            // first, and wait for it.
+            let incarnation = link.peer?.incarnation;
             let message = match link.take_message(handle, port) {
                 Ok(None) => return None,
                 Ok(Some(bytes)) => crate::link::wire::Message::decode(&bytes).ok(),
                 Err(_) => None,
             };
-            let message = message.filter(|message| Some(message.incarnation) == incarnation);
+            let message = message.filter(|message| message.incarnation == incarnation);
             if let Some(message) = &message {
                 link.account(message);
             }

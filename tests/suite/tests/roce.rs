@@ -11,12 +11,19 @@ mod connections;
 #[path = "roce_bed/crowd.rs"]
 mod crowd;
 mod exceptions;
+#[path = "roce_bed/late_replies.rs"]
+mod late_replies;
 #[path = "roce_bed/lossy.rs"]
 mod lossy;
+#[expect(unreachable_pub, reason = "a file of the tests of backend-roce")]
+#[path = "../../../backend-roce/tests/common/million.rs"]
+mod million;
 #[path = "roce_bed/network.rs"]
 mod network;
 #[path = "roce_bed/node.rs"]
 mod node;
+#[path = "roce_bed/other_programs.rs"]
+mod other_programs;
 #[path = "roce_bed/shared_buffers.rs"]
 mod shared_buffers;
 

@@ -145,7 +145,7 @@ fn a_service_at_the_common_port_is_asked_there_first() {
 }
 
 /// Returns the ports that requests to connect were sent to.
-fn dialled(bed: &RoceBed) -> Vec<u16> {
+pub(crate) fn dialled(bed: &RoceBed) -> Vec<u16> {
     bed.log()
         .iter()
         .filter_map(|(flow, packet)| Some((flow, mad(packet)?)))
@@ -209,7 +209,7 @@ fn messages_of_several_connections_leave_singly() {
     while bed.go_on() {}
 }
 
-fn mad(packet: &[u8]) -> Option<Mad> {
+pub(crate) fn mad(packet: &[u8]) -> Option<Mad> {
     Mad::decode(decode_packet(&Packet::decode(packet).ok()?)?)
 }
 
@@ -418,7 +418,7 @@ fn a_request_at_the_port_of_another_qualifier_is_refused() {
     assert_eq!(left.failure(&bed), ConnectFailure::NonPeerRejected);
 }
 
-fn ip(node: &Node) -> std::net::IpAddr {
+pub(crate) fn ip(node: &Node) -> std::net::IpAddr {
     node.address().socket_address().unwrap().ip()
 }
 
@@ -664,7 +664,7 @@ fn a_queue_pair_that_connects_again_ends_the_connection_before() {
 }
 
 /// Moves the time on by seconds.
-fn pass(bed: &RoceBed, seconds: u32) {
+pub(crate) fn pass(bed: &RoceBed, seconds: u32) {
     bed.advance(bed.now().after(seconds * 1_000_000).unwrap());
 }
 

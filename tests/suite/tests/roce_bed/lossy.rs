@@ -12,6 +12,7 @@ use dat_core::memory::Region;
 use dat_tests::fixture::Testbed as _;
 use fastrand::Rng;
 
+use crate::million::{Recovery, carry_a_million};
 use crate::network::{Faults, RoceBed};
 use crate::node::{Node, join};
 
@@ -198,10 +199,7 @@ impl Side {
 /// Counts of a run, which two runs with one seed share.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
-    retransmits: u64,
-    timeouts: u64,
-    duplicates: u64,
-    not_ready: u64,
+    recovery: Recovery,
     wrong_icrc: u64,
 }
 
@@ -276,10 +274,12 @@ fn run(seed: u64, operations: usize) -> Outcome {
     let counts = nodes.each_ref().map(|node| node.device.counts());
     let sum = |count: fn(&backend_roce::AdapterCounts) -> u64| counts.iter().map(count).sum();
     Outcome {
-        retransmits: sum(|counts| counts.requester.retransmits),
-        timeouts: sum(|counts| counts.requester.timeouts),
-        duplicates: sum(|counts| counts.responder.duplicates),
-        not_ready: sum(|counts| counts.responder.not_ready),
+        recovery: Recovery {
+            retransmits: sum(|counts| counts.requester.retransmits),
+            timeouts: sum(|counts| counts.requester.timeouts),
+            duplicates: sum(|counts| counts.responder.duplicates),
+            not_ready: sum(|counts| counts.responder.not_ready),
+        },
         wrong_icrc: sum(|counts| counts.bad_icrc),
     }
 }
@@ -293,9 +293,10 @@ fn operations_complete_once_and_in_order() {
     for seed in 0..4 {
         let outcome = run(seed, 1_000);
         println!("{outcome:?}");
-        assert!(outcome.retransmits > 100 && outcome.timeouts > 0);
-        assert!(outcome.duplicates > 100 && outcome.wrong_icrc > 10);
-        not_ready += outcome.not_ready;
+        let recovery = outcome.recovery;
+        assert!(recovery.retransmits > 100 && recovery.timeouts > 0);
+        assert!(recovery.duplicates > 100 && outcome.wrong_icrc > 10);
+        not_ready += recovery.not_ready;
     }
     assert!(not_ready > 0);
 }
@@ -308,15 +309,7 @@ fn a_run_is_reproducible_from_its_seed() {
 #[test]
 #[ignore = "the long form: a million operations"]
 fn a_million_operations_complete_once_and_in_order() {
-    let (mut retransmits, mut timeouts, mut duplicates, mut not_ready) = (0, 0, 0, 0);
-    let first = std::env::var("DAT_SEED").map_or(100, |seed| seed.parse().expect("a seed"));
-    for seed in (first..).take(100) {
-        let outcome = run(seed, 10_000);
-        println!("{outcome:?}");
-        retransmits += outcome.retransmits;
-        timeouts += outcome.timeouts;
-        duplicates += outcome.duplicates;
-        not_ready += outcome.not_ready;
-    }
-    println!("carried|two adapters|1000000|{retransmits}|{timeouts}|{duplicates}|{not_ready}");
+    carry_a_million("two adapters", 100, 100, |_, seed, operations| {
+        run(seed, operations as usize).recovery
+    });
 }

@@ -362,6 +362,16 @@ impl RoceBed {
         lock(&self.wire).silent = Some(address);
     }
 
+    /// Ends the silence of an address.
+    pub(crate) fn hear_all(&self) {
+        lock(&self.wire).silent = None;
+    }
+
+    /// Loses all packets that are under way.
+    pub(crate) fn lose_all(&self) {
+        lock(&self.wire).under_way.clear();
+    }
+
     /// Closes a port of an address, as if no socket had it.
     pub(crate) fn close_port(&self, address: SocketAddr) {
         lock(&self.wire).owners.remove(&address);
