@@ -73,6 +73,11 @@ impl Transport for Roce {
         let address = address.ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
         let mut options = RoceOptions::random().map_err(failed)?;
         options.keep_alive = Some(KEEP_ALIVE);
+        // The default device has no options in its name.
+        let named = device.name.strip_prefix("roce://");
+        if let Some(Ok(named)) = named.map(parse_address) {
+            named.apply_to(&mut options);
+        }
         let backend = RoceBackend::open(address, options).map_err(failed)?;
         let wait = backend.wait();
         Ok((backend, wait))

@@ -203,6 +203,26 @@ fn segments_are_read_and_written_by_another_process() {
 }
 
 #[test]
+fn a_device_has_the_path_mtu_of_its_name() {
+    let address = address(7);
+    let _server = Other::start(&["serve", "--device", &format!("roce://{address}")]);
+    let packet = |device: &str| {
+        let on = ["--device", device, "--connect", &address];
+        let perf = ["perf", "write", "--size", "4096", "-n", "10", "-v"];
+        let counters = &json(&[&perf[..], &on].concat(), 0)["counters"];
+        let count = |name: &str| counters[name].as_u64().unwrap();
+        count("bytes_sent") / count("packets_sent")
+    };
+    assert!(packet("roce://127.0.0.1?mtu=256") < 300);
+    assert!(packet("roce://127.0.0.1") > 1000);
+    refused(
+        &["perf", "write", "--device", "roce://127.0.0.1?mtu=1500"],
+        1,
+        &["256, 512, 1024, 2048 or 4096"],
+    );
+}
+
+#[test]
 fn a_port_in_use_and_a_foreign_address_are_refused() {
     let address = address(3);
     let device = format!("roce://{address}");
