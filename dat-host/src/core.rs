@@ -1,9 +1,9 @@
 //! The shared state of an open adapter: its operations, endpoints and driver.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
-use std::thread::ThreadId;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
@@ -31,7 +31,7 @@ use crate::trace::Span;
 /// Completions that one look takes, so that a flood of them does not keep the driver.
 const COMPLETIONS_OF_A_LOOK: usize = 256;
 /// Time between two looks at a device that does not ring, in microseconds.
-const POLL_MICROS: u64 = 1_000;
+pub(crate) const POLL_MICROS: u64 = 1_000;
 /// Events of an endpoint that may be queued at a time.
 const EVENTS_OF_ENDPOINT: usize = 4;
 /// Connection events that the dispatcher holds at first.
@@ -76,7 +76,7 @@ pub(crate) struct Core {
     turn: AtomicU8,
     closed: AtomicBool,
     /// The thread that drives the adapter, if it has one.
-    pub(crate) thread: OnceLock<ThreadId>,
+    thread: Mutex<Option<ThreadId>>,
     /// Times at which the timer rings the bell.
     armed: Mutex<Armed>,
 }
@@ -166,7 +166,7 @@ impl Core {
             queues: Mutex::default(),
             turn: AtomicU8::new(IDLE),
             closed: AtomicBool::new(false),
-            thread: OnceLock::new(),
+            thread: Mutex::new(None),
             armed: Mutex::default(),
         }))
     }
@@ -181,6 +181,17 @@ impl Core {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Makes a thread the one that drives the adapter; other threads only wait for it.
+    pub(crate) fn driven_by(&self, thread: ThreadId) {
+        *lock(&self.thread) = Some(thread);
+    }
+
+    /// Returns true if no thread drives the adapter, or the current one does.
+    pub(crate) fn is_undriven(&self) -> bool {
+        let driving = *lock(&self.thread);
+        driving.is_none_or(|driving| driving == thread::current().id())
     }
 
     /// Returns the device's own sleeper for a thread that drives the adapter, if it has one.

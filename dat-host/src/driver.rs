@@ -30,7 +30,7 @@ impl Core {
         future: &mut F,
         mut look: impl FnMut(&dyn Fn() -> bool) -> bool,
     ) -> Option<F::Output> {
-        self.thread.get_or_init(|| thread::current().id());
+        self.driven_by(thread::current().id());
         let woken = Flag::set(sleeper);
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
@@ -88,14 +88,6 @@ impl Core {
             true
         })
     }
-
-    /// Returns true if no thread drives the adapter, or the current one does.
-    pub(crate) fn is_undriven(&self) -> bool {
-        match self.thread.get() {
-            Some(&thread) => thread == thread::current().id(),
-            None => true,
-        }
-    }
 }
 
 fn is_past(deadline: Option<Instant>) -> bool {
@@ -120,7 +112,7 @@ pub(crate) fn spawn(core: &Arc<Core>) -> Result<()> {
         .spawn(move || run(&driven.0))
         .map_err(Error::System)?;
     // Not joined: a waker on that thread may wait for a lock that the closing thread holds.
-    core.thread.get_or_init(|| spawned.thread().id());
+    core.driven_by(spawned.thread().id());
     Ok(())
 }
 
@@ -194,7 +186,7 @@ impl Driver {
     /// ```
     pub fn poll_on_thread(self, mut idle: impl FnMut()) {
         let core = &self.0.0;
-        core.thread.get_or_init(|| thread::current().id());
+        core.driven_by(thread::current().id());
         while !core.is_closed() {
             // Connection events need the whole pass; completions, which are frequent, do not.
             for _ in 0..LOOKS {
@@ -233,7 +225,7 @@ impl Driver {
         match self.0.0.device_wait() {
             Some(mut wait) => self.block_on(&mut *wait, future),
             None => {
-                self.0.0.thread.get_or_init(|| thread::current().id());
+                self.0.0.driven_by(thread::current().id());
                 match block_on(&self.0.0, &mut pin!(future), None) {
                     Some(output) => output,
                     None => unreachable!("there is no deadline"),
@@ -315,7 +307,7 @@ impl Driver {
     /// For a program that polls queues of its own, and so needs no future.
     pub fn pass(&mut self) {
         let core = &self.0.0;
-        core.thread.get_or_init(|| thread::current().id());
+        core.driven_by(thread::current().id());
         core.pass_once();
     }
 

@@ -8,11 +8,9 @@ use std::time::{Duration, Instant};
 
 use backend_mock::{Fabric, NodeOptions};
 use common::SOON;
+use common::silent::Silent;
 use dat_core::event::{ConnectionEventKind, ThreadWait};
-use dat_host::{
-    Activity, Adapter, Bell, Device, Driver, Endpoint, Error, Network, Options, Receive, Result,
-    Ringing, Zone,
-};
+use dat_host::{Adapter, Driver, Endpoint, Error, Network, Options, Receive, Result, Zone};
 use futures::channel::{mpsc, oneshot};
 use futures::{FutureExt, StreamExt};
 
@@ -257,31 +255,11 @@ fn a_flood_of_completions_does_not_keep_the_driver() {
     assert!(left > 0, "the driver took all completions at once");
 }
 
-/// A fabric as a device that asks for no time and has a bell that nothing rings.
-struct Silent(Fabric, Ringing);
-
-impl Device for Silent {
-    fn attach(&self, bell: &Bell) {
-        self.1.attach(bell);
-    }
-
-    fn act(&self, now: dat_core::time::Instant) -> Activity {
-        Activity {
-            acted: self.0.run_until(now) != 0,
-            next: None,
-        }
-    }
-
-    fn rings(&self) -> bool {
-        self.1.rings()
-    }
-}
-
 /// An adapter whose driver the test runs and one with a thread, both on devices that do not ring.
 fn open_silent() -> (Zone, Driver, Zone) {
     let fabric = Fabric::new(Network::options());
     let backend = |number| fabric.node(NodeOptions::new("silent", number));
-    let device = || Silent(fabric.clone(), Ringing::default());
+    let device = || Silent::on(&fabric);
     let opened = Options::new().open_backend_driven(backend(1), device());
     let (near, driver) = opened.unwrap();
     let far = Adapter::from_backend(backend(2), device()).unwrap();
@@ -324,6 +302,36 @@ fn a_driver_that_runs_a_future_polls_a_device_that_does_not_ring() {
             let endpoint = listener.next().await.unwrap().accept().await.unwrap();
             echo(near.clone(), endpoint).await
         });
+    });
+}
+
+#[test]
+fn a_driver_may_move_to_another_thread() {
+    let (near, mut driver, far) = open();
+    let listener = near.listen(5).unwrap();
+    let none = driver.block_on_timeout(
+        &mut ThreadWait::until_woken(),
+        listener.next(),
+        Duration::ZERO,
+    );
+    assert!(none.is_err(), "nobody has connected");
+    let peer = (near.address().unwrap(), listener.qualifier());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            driver.run_until(async {
+                let endpoint = listener.next().await.unwrap().accept().await.unwrap();
+                // A wait on the thread that drives drives, too.
+                let received = endpoint.recv(near.buffer(8).unwrap());
+                received.wait_timeout(SOON).expect("in time").unwrap();
+            })
+        });
+        let endpoint = far
+            .connect(peer)
+            .wait_timeout(SOON)
+            .expect("in time")
+            .unwrap();
+        let sent = endpoint.send(far.copy(b"8 bytes.").unwrap());
+        sent.wait_timeout(SOON).expect("in time").unwrap();
     });
 }
 

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use backend_mock::{Fabric, NodeOptions};
+use common::silent::Silent;
 use dat_host::rsm::{
     AccessEntry, BarrierMode, BarrierScope, Export, FailedVector, Get, Import, LocalMemory, Node,
     Permission, Put, RsmError, VectorFlags,
 };
-use dat_host::{Error, Foreign, Network, Pages, Result};
+use dat_host::{Error, Foreign, IaAddress, Network, Pages, Result};
 use futures::executor::block_on;
 
 /// Two nodes, a segment of 64 KiB and a connection to it.
@@ -304,6 +306,43 @@ fn a_mapping_bounds_puts() {
 }
 
 #[test]
+fn a_mapped_connection_ends() {
+    let network = Network::new(Network::options());
+    let far = Node::new(2).listen(7).peer(1, "near:0").network(&network);
+    let near = Node::new(1).peer(2, "far:7").network(&network);
+    let far = far.open("mock://far").unwrap();
+    let near = near.open("mock://near").unwrap();
+    let export = far.export(Pages::anonymous(4096).unwrap()).unwrap();
+    let id = export.publish(0, &access(0o666)).unwrap();
+    let mapped = || {
+        let import = near.import(2, id, Permission::all()).wait()?;
+        import.map(Permission::all(), 0, 4096)?;
+        Ok::<_, Error>(import)
+    };
+    mapped().unwrap().disconnect().wait().unwrap();
+    // More than the node has room for at a time; each is dropped.
+    for _ in 0..1100 {
+        common::eventually("there is room", || mapped().is_ok());
+    }
+}
+
+#[test]
+fn nodes_poll_a_device_that_does_not_ring() {
+    let fabric = Fabric::new(Network::options());
+    let open = |node, peer, qualifier, listens| {
+        let address = IaAddress::Node(peer);
+        let opening = Node::new(node).listen(listens);
+        let opening = opening.peer(peer as u32, (address, qualifier));
+        let backend = fabric.node(NodeOptions::new("silent", u64::from(node)));
+        opening.open_backend(backend, Silent::on(&fabric)).unwrap()
+    };
+    let (near, far) = (open(1, 2, 7, 0), open(2, 1, 0, 7));
+    let pair = Pair::of(near, far);
+    exchange(&pair);
+    pair.near.close().wait().unwrap();
+}
+
+#[test]
 fn a_node_that_polls_has_no_thread_of_its_own() {
     let network = Network::new(Network::options());
     let looks = Arc::new(AtomicUsize::new(0));
@@ -347,8 +386,11 @@ fn waits_for_signals_end_in_time_and_by_the_program() {
     let waits = pair.import.signaled().start();
     ends.store(true, Ordering::SeqCst);
     assert_eq!(reason(block_on(waits)), RsmError::Interrupted);
-    // The end of the node is not a call of the program.
-    drop((pair.near, pair.import));
+    // Calls that free an object go on.
+    let local = pair.near.local_memory(vec![7_u8; 64]).unwrap();
+    assert_eq!(local.free().wait().unwrap(), [7; 64]);
+    pair.import.disconnect().wait().unwrap();
+    pair.near.close().wait().unwrap();
     pair.export.destroy().wait().unwrap();
 }
 

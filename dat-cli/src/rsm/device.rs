@@ -25,7 +25,7 @@ pub(crate) fn run<T: Transport>(
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let done = match command {
+    match command {
         RsmCommand::Export(arguments) => export::<T>(arguments, signals, output),
         RsmCommand::Put(arguments) => {
             let find = || find::<T>(&arguments.import);
@@ -39,9 +39,7 @@ pub(crate) fn run<T: Transport>(
             let find = || find::<T>(&arguments.import);
             bench(find, arguments, signals, output)
         }
-    };
-    // If a signal interrupted a call, the signal is the better report.
-    done.or_else(|failure| signals.check().and(Err(failure)))
+    }
 }
 
 /// Returns the device to use, and the exporter that the arguments name.
@@ -87,10 +85,11 @@ fn export<T: Transport>(
         size(bytes),
         arguments.segment
     ));
-    let signals = exporter.serve(|signals| {
+    let served = exporter.serve(|signals| {
         interrupts.check().is_err() || arguments.signals.is_some_and(|most| signals >= most)
-    })?;
+    });
     let memory = exporter.end()?;
+    let signals = served?;
     if let Some(save) = save {
         save.write(&memory)?;
     }

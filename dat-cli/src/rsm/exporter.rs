@@ -11,6 +11,7 @@ use super::failure::DuringRsm;
 use super::place::{EXPORTER, NOWHERE, Name, Place, Settings};
 use crate::arguments::WaitingArguments;
 use crate::failure::Result;
+use crate::interrupt::Signals;
 
 /// Time after which an exporter checks again if it must end.
 const TICK: Duration = Duration::from_millis(200);
@@ -41,7 +42,7 @@ impl Exporter {
     ) -> Result<Self> {
         let mut importers = place.importers();
         importers.extend(others);
-        let node = open(place, (waiting, qualifier), &importers)?;
+        let node = open(place, (waiting, qualifier), &importers, None)?;
         let listening = (place.own_address()?, qualifier);
         Self::on(node, listening, &importers, memory, (segment, digits))
     }
@@ -56,13 +57,14 @@ impl Exporter {
         place: &impl Place,
         memory: Pages,
         (segment, digits): (SegmentId, u32),
+        signals: &Signals,
     ) -> Result<Self> {
         let importers = place.importers();
         let mut tried = 0;
         let (node, qualifier) = loop {
             let port =
                 49_152 + u64::from(process::id().wrapping_mul(TRIES).wrapping_add(tried) % 16_384);
-            match open(place, (SLEEPING, port), &importers) {
+            match open(place, (SLEEPING, port), &importers, Some(signals)) {
                 Err(_) if tried < TRIES => tried += 1,
                 opened => break (opened?, port),
             }
@@ -124,8 +126,9 @@ impl Exporter {
     /// - Operation: a call failed.
     pub(super) fn end(self) -> Result<Pages> {
         let destroyed = self.export.destroy().wait();
-        let memory = destroyed.during_rsm("rsm_memseg_export_destroy")?;
+        // Also after a failure, so that the importers learn of the end.
         let closed = self.node.close().wait();
+        let memory = destroyed.during_rsm("rsm_memseg_export_destroy")?;
         closed.during_rsm("rsm_release_controller")?;
         Ok(memory)
     }
@@ -141,6 +144,7 @@ fn open(
     place: &impl Place,
     (waiting, qualifier): (WaitingArguments, u64),
     importers: &[(NodeId, IaAddress)],
+    signals: Option<&Signals>,
 ) -> Result<Node> {
     let settings = Settings {
         number: EXPORTER,
@@ -150,7 +154,7 @@ fn open(
             .map(|&(number, address)| (number, address, NOWHERE))
             .collect(),
         waiting,
-        signals: None,
+        signals,
     };
     place.open(Name::Exporter, settings)
 }

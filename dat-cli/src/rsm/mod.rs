@@ -77,16 +77,16 @@ struct ExportReport {
 /// - Operation: a call failed, or bytes did not arrive.
 /// - Interrupted: a signal came.
 pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
-    if command.wants_device()? {
-        return crate::remote::device::rsm(command, signals, output);
-    }
     let find = || Ok((OnMock::new(), None));
-    match command {
+    let done = match command {
+        _ if command.wants_device()? => crate::remote::device::rsm(command, signals, output),
         RsmCommand::Export(arguments) => export(&OnMock::new(), arguments, signals, output),
         RsmCommand::Put(arguments) => put(find, arguments, signals, output),
         RsmCommand::Get(arguments) => get(find, arguments, signals, output),
         RsmCommand::Bench(arguments) => bench(find, arguments, signals, output),
-    }
+    };
+    // If a signal interrupted a call, the signal is the better report.
+    done.or_else(|failure| signals.check().and(Err(failure)))
 }
 
 /// Allocates the pages that `bytes` bytes take.
@@ -143,7 +143,7 @@ fn export(
     let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
     let expected = checksum(&memory);
     let segment = (arguments.segment, arguments.permission);
-    let exporter = Exporter::here(place, memory, segment)?;
+    let exporter = Exporter::here(place, memory, segment, interrupts)?;
     let shape = Shape {
         entry_size: 64 << 10,
         entries: 16,
@@ -243,7 +243,12 @@ fn put<P: Place>(
     let (place, exporter) = find()?;
     let here = match exporter {
         Some(_) => None,
-        None => Some(Exporter::here(&place, pages(length)?, (segment, 0o666))?),
+        None => Some(Exporter::here(
+            &place,
+            pages(length)?,
+            (segment, 0o666),
+            signals,
+        )?),
     };
     let importing = importing(&arguments.import, exporter, here.as_ref(), signals)?;
     let rights = (segment, Permission::all());
@@ -317,7 +322,7 @@ fn get<P: Place>(
     let (here, expected) = match (exporter, source) {
         (Some(_), _) => (None, None),
         (None, Some((memory, permission, expected))) => {
-            let here = Exporter::here(&place, memory, (segment, permission))?;
+            let here = Exporter::here(&place, memory, (segment, permission), signals)?;
             (Some(here), Some(expected))
         }
         (None, None) => {
@@ -388,6 +393,7 @@ fn bench<P: Place>(
             &place,
             pages(bytes as u64)?,
             (segment, 0o666),
+            signals,
         )?),
     };
     let (listening, mut waiting, _) =

@@ -204,10 +204,18 @@ impl<T: Transport> Place for OnDevice<T> {
             .collect()
     }
 
+    /// Connections come from the address of the device, or else from that of the route.
     fn number(&self, _name: Name, exporter: IaAddress) -> NodeId {
+        let own = self.device.addresses.iter();
+        let own: Vec<IpAddr> = own
+            .filter_map(|own| Some(own.socket_address()?.ip()))
+            .collect();
         let exporter = exporter.socket_address();
-        let own = exporter.map(|exporter| own_address(exporter).unwrap_or(exporter.ip()));
-        own.map_or(EXPORTER + 1, node_at)
+        let route = exporter.map(|exporter| own_address(exporter).unwrap_or(exporter.ip()));
+        let is_own = |route: &IpAddr| own.contains(route);
+        let specific = own.iter().find(|own| !own.is_unspecified());
+        let address = route.filter(is_own).or(specific.copied()).or(route);
+        address.map_or(EXPORTER + 1, node_at)
     }
 }
 

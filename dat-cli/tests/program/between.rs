@@ -203,6 +203,17 @@ fn segments_are_read_and_written_by_another_process() {
 }
 
 #[test]
+fn both_ends_of_a_segment_are_on_the_device_that_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source");
+    fs::write(&source, [7; 5000]).unwrap();
+    // Another address than that of the route.
+    let device = format!("roce://{}", address(8));
+    let report = json(&["rsm", "put", name(&source), "--device", &device], 0);
+    assert_eq!(report["verified"], true);
+}
+
+#[test]
 fn a_device_has_the_path_mtu_of_its_name() {
     let address = address(7);
     let _server = Other::start(&["serve", "--device", &format!("roce://{address}")]);

@@ -218,6 +218,35 @@ fn vectors_are_compared_with_plain_writes() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupted_get_says_so_and_leaves_nothing() {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (path(folder.path(), "source"), path(folder.path(), "target"));
+    std::fs::write(&source, data(4 << 20)).unwrap();
+    let files = || std::fs::read_dir(folder.path()).unwrap().count();
+    let mut get = Command::new(env!("CARGO_BIN_EXE_dat"))
+        .args(["rsm", "get", &target, "--from", &source, "--json"])
+        .args(["--piece", "1", "--entries", "1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while files() < 2 {
+        assert_eq!(get.try_wait().unwrap(), None, "over before it was begun");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let kill = Command::new("kill").arg(get.id().to_string()).status();
+    assert!(kill.unwrap().success());
+    let output = get.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(15));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["error"]["kind"], "interrupted");
+    assert_eq!(report["error"]["why"], "SIGTERM came");
+    assert_eq!(files(), 1);
+}
+
 #[test]
 fn impossible_requests_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -18,8 +18,8 @@ macro_rules! copies {
 
             /// Copies bytes out, from `offset` on; all of `into`.
             ///
-            /// Bytes are loaded in no particular order, as relaxed atomics. Those that a peer
-            /// writes during the call may be old or new, each by itself. Those that it wrote
+            /// Bytes are loaded in no particular order, as relaxed atomics. Those that a device
+            /// writes during the call may be old or new, each by itself. Those that a peer wrote
             /// before a message are new once the message is received.
             ///
             /// # Errors
@@ -32,10 +32,10 @@ macro_rules! copies {
 
             /// Copies bytes in, to `offset`; all of `from`.
             ///
-            /// Bytes are stored in no particular order, as relaxed atomics. A Read of a peer
-            /// during the call may return any mix of old and new bytes. So store a version or a
-            /// checksum beside the data, which the peer checks. A Read that the peer posts after a
-            /// message returns all that was stored before the message was sent.
+            /// Bytes are stored in no particular order, as relaxed atomics. A device that reads
+            /// them during the call may get any mix of old and new bytes. So store a version or a
+            /// checksum beside data that a peer reads. A Read that a peer posts after a message
+            /// returns all that was stored before the message was sent.
             ///
             /// # Errors
             /// [`OutOfRange`](crate::Error::OutOfRange): there are fewer bytes. Nothing is copied.

@@ -33,6 +33,7 @@ type Body<T> = Box<dyn FnOnce(&Site, &mut Sleep) -> T + Send>;
 pub struct Call<T> {
     site: Arc<Site>,
     body: Body<T>,
+    interrupt: Interrupt,
 }
 
 impl<T> Call<T> {
@@ -43,6 +44,18 @@ impl<T> Call<T> {
         Self {
             site: Arc::clone(site),
             body: Box::new(body),
+            interrupt: Interrupt::Program,
+        }
+    }
+
+    /// Creates a call that frees an object, which the program does not interrupt.
+    pub(super) fn freeing(
+        site: &Arc<Site>,
+        body: impl FnOnce(&Site, &mut Sleep) -> T + Send + 'static,
+    ) -> Self {
+        Self {
+            interrupt: Interrupt::Never,
+            ..Self::new(site, body)
         }
     }
 
@@ -51,7 +64,7 @@ impl<T> Call<T> {
     /// # Errors
     /// Those of the method that made the call.
     pub fn wait(self) -> T {
-        let mut sleep = Sleep::new(&self.site.sleepers, Interrupt::Program);
+        let mut sleep = Sleep::new(&self.site.sleepers, self.interrupt);
         (self.body)(&self.site, &mut sleep)
     }
 }
@@ -64,11 +77,15 @@ impl<T: Send + 'static> Call<T> {
     pub fn start(self) -> Running<T> {
         let shared = Arc::new(Shared(Mutex::new(State::Running(None))));
         let end = Ending(Arc::clone(&shared));
-        let Self { site, body } = self;
+        let Self {
+            site,
+            body,
+            interrupt,
+        } = self;
         let pool = Arc::clone(&site.pool);
         // If there is no thread, the job is dropped, and `end` with it.
         let _ = pool.submit(Box::new(move || {
-            let mut sleep = Sleep::new(&site.sleepers, Interrupt::Program);
+            let mut sleep = Sleep::new(&site.sleepers, interrupt);
             let done = catch_unwind(AssertUnwindSafe(|| body(&site, &mut sleep)));
             // Before the future is ready: its program may count on the end of the node.
             drop(sleep);

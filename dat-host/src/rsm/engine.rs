@@ -1,7 +1,6 @@
 //! The engine of a node without the type of its backend, and the sleep of its calls.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use dat_rsm::{
 use dat_storage::Reservation;
 
 use crate::bell::Bell;
-use crate::core::first;
+use crate::core::{POLL_MICROS, first};
 use crate::device::Device;
 use crate::wait::thread_waker;
 
@@ -39,7 +38,7 @@ macro_rules! engine {
         pub(super) trait Engine: Send + Sync {
             $(fn $name(&self, $($argument: $type),*) -> $result;)*
 
-            /// Makes progress until the sleep is interrupted or the controller is released.
+            /// Makes progress until the controller is released.
             fn serve(&self, controller: ControllerId, wait: &mut Sleep) -> Result<()>;
 
             /// Waits for a signal until a deadline and takes it.
@@ -142,7 +141,7 @@ engine! {
 }
 
 /// Microseconds after which a sleeping call asks again if the program interrupts it.
-const TICK: u32 = 200_000;
+const TICK: u64 = 200_000;
 
 /// A function that a program lends to a node.
 pub(super) type Hook<R> = Arc<dyn Fn() -> R + Send + Sync>;
@@ -151,8 +150,6 @@ pub(super) type Hook<R> = Arc<dyn Fn() -> R + Send + Sync>;
 pub(super) struct Sleepers {
     pub(super) device: Box<dyn Device>,
     pub(super) bell: Bell,
-    /// Set when the node is to close.
-    pub(super) closing: AtomicBool,
     /// Called instead of sleeping, if the node polls.
     pub(super) idle: Option<Hook<()>>,
     /// Returns true if the program interrupts its calls.
@@ -164,8 +161,6 @@ pub(super) struct Sleepers {
 pub(super) enum Interrupt {
     /// Nothing.
     Never,
-    /// The node is to close.
-    Closing,
     /// The program interrupts its calls.
     Program,
 }
@@ -196,7 +191,6 @@ impl Sleep {
     fn is_interrupted(&self) -> bool {
         match self.interrupt {
             Interrupt::Never => false,
-            Interrupt::Closing => self.sleepers.closing.load(Ordering::SeqCst),
             Interrupt::Program => self.sleepers.interrupts.as_ref().is_some_and(|is| is()),
         }
     }
@@ -218,8 +212,12 @@ impl Sleep {
             return WakeReason::Woken;
         }
         let asks = self.interrupt == Interrupt::Program && self.sleepers.interrupts.is_some();
-        let tick = asks.then(|| now.after(TICK)).flatten();
-        match first(first(until, activity.next), tick) {
+        let poll = match self.sleepers.device.rings() {
+            true => asks.then(|| now.as_micros().saturating_add(TICK)),
+            false => Some(now.as_micros().saturating_add(POLL_MICROS)),
+        };
+        let next = first(until, activity.next);
+        match first(next, poll.map(Instant::from_micros)) {
             Some(next) => thread::park_timeout(Duration::from_micros(
                 next.as_micros().saturating_sub(now.as_micros()),
             )),
@@ -234,6 +232,7 @@ impl Drop for Sleep {
     ///
     /// A call that has its outcome does not sleep again, and the other calls may all sleep.
     fn drop(&mut self) {
+        self.sleepers.bell.remove(&self.waker);
         if self.sleepers.device.act(ThreadWait::clock()).acted {
             self.sleepers.bell.ring();
         }

@@ -75,7 +75,7 @@ impl<M: Stable> Export<M> {
     /// [`SharedMemory`](crate::Error::SharedMemory) SEG_NOT_PUBLISHED: it has no id.
     pub fn unpublish(&self) -> Call<Result<()>> {
         let id = self.id();
-        Call::new(self.site(), move |site, sleep| {
+        Call::freeing(self.site(), move |site, sleep| {
             Ok(site.engine.export_unpublish(id, sleep)?)
         })
     }

@@ -89,7 +89,7 @@ impl<M: Stable, I: Registration> Held<M, I> {
     pub(super) fn free(mut self) -> Call<Result<M>> {
         let site = Arc::clone(&self.guard.0);
         // A method call, so that the closure owns the whole, which is freed in any case.
-        Call::new(&site, move |_, sleep| match self.take() {
+        Call::freeing(&site, move |_, sleep| match self.take() {
             Some(used) => Ok(used.free(sleep)?),
             None => unreachable!("the call is made once"),
         })

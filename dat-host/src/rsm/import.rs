@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use dat_rsm::{
     BarrierId, BarrierMode, BarrierScope, GetEntry, ImportId, NodeId, Permission, PutEntry,
-    SegmentId, SignalFlags, VectorFlags,
+    RsmError, SegmentId, SignalFlags, VectorFlags,
 };
 
-use super::Guard;
 use super::call::{Call, signaled_within};
 use super::engine::{Interrupt, Sleep};
 use super::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
+use super::{Guard, Site};
 use crate::error::{Failed, Result};
 
 /// A connection to a segment of a node.
@@ -245,15 +245,15 @@ impl Import {
         Ok(self.guard.0.engine.signal_take(self.id().into())?)
     }
 
-    /// Disconnects after the pending transfers.
+    /// Ends the mapping, if there is one, and disconnects after the pending transfers.
     ///
     /// # Errors
     /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
     pub fn disconnect(mut self) -> Call<Result<()>> {
         let site = Arc::clone(&self.guard.0);
         // A method call, so that the closure owns the import, which disconnects in any case.
-        Call::new(&site, move |site, sleep| match self.take_id() {
-            Some(id) => Ok(site.engine.import_disconnect(id, sleep)?),
+        Call::freeing(&site, move |site, sleep| match self.take_id() {
+            Some(id) => Ok(disconnect(site, id, sleep)?),
             None => unreachable!("an import has its connection"),
         })
     }
@@ -268,9 +268,17 @@ impl Drop for Import {
             let _ = pool.submit(Box::new(move || {
                 let mut sleep = Sleep::new(&site.sleepers, Interrupt::Never);
                 // The error is that of a node that closes meanwhile.
-                let _ = site.engine.import_disconnect(id, &mut sleep);
+                let _ = disconnect(&site, id, &mut sleep);
             }));
         }
+    }
+}
+
+/// Disconnects; the engine keeps a connection that has a mapping.
+fn disconnect(site: &Site, id: ImportId, sleep: &mut Sleep) -> Result<(), RsmError> {
+    match site.engine.import_unmap(id) {
+        Ok(()) | Err(RsmError::SegmentNotMapped) => site.engine.import_disconnect(id, sleep),
+        Err(error) => Err(error),
     }
 }
 

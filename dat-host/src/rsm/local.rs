@@ -17,7 +17,8 @@ use crate::remote::resolve_range;
 /// Memory of this node with a handle (`rsm_create_localmemory_handle`), for entries of vectors.
 ///
 /// Transfers use the memory itself, so a vector of its slices registers and copies nothing. The
-/// bytes have no slices in Rust: in explicit mode a get may write them until its barrier closes.
+/// bytes have no slices in Rust: in explicit mode a get may write them until its barrier closes,
+/// and a put may read them until then.
 /// Dropping it ends the registration, on a thread of the node.
 ///
 /// ```
@@ -73,8 +74,8 @@ impl<M: Stable> LocalMemory<M> {
     /// Ends the registration once its vectors are done; returns the owner of the memory.
     ///
     /// # Errors
-    /// [`SharedMemory`](crate::Error::SharedMemory): the node is closing, or the program has
-    /// interrupted the call. The memory is then kept until the node is closed.
+    /// [`SharedMemory`](crate::Error::SharedMemory): the node is closing. The memory is then kept
+    /// until the node is closed.
     pub fn free(self) -> Call<Result<M>> {
         self.0.free()
     }

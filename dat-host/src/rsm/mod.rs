@@ -47,7 +47,6 @@ mod local;
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -142,7 +141,7 @@ impl Opening {
     }
 
     /// Lets the calls of the node poll instead of sleeping; `idle` runs after each look that finds
-    /// nothing, and may yield the processor.
+    /// nothing, and may yield the processor; it must not make calls of the node.
     ///
     /// The node then has no thread of its own: it answers its peers during its calls only.
     pub fn poll(mut self, idle: impl Fn() + Send + Sync + 'static) -> Self {
@@ -152,7 +151,8 @@ impl Opening {
 
     /// Lets the program end the calls that wait: with INTERRUPTED, once `ends` returns true.
     ///
-    /// A call that sleeps asks five times a second. For programs that a signal may end.
+    /// A call that sleeps asks five times a second. Calls that free an object go on, so that nothing
+    /// is left behind. `ends` must not make calls of the node. For programs that a signal may end.
     pub fn interrupt(mut self, ends: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.interrupts = Some(Arc::new(ends));
         self
@@ -267,7 +267,6 @@ impl Opening {
             sleepers: Arc::new(Sleepers {
                 device: Box::new(device),
                 bell,
-                closing: AtomicBool::new(false),
                 idle: self.idle,
                 interrupts: self.interrupts,
             }),
@@ -298,20 +297,14 @@ fn check_free<B: Backend>(ia: &Ia<'_, B, HostLock>, qualifier: u64) -> dat_core:
 
 /// Answers peers until the controller is released, which the end of the node does.
 fn serve(site: &Site) {
-    let mut sleep = Sleep::new(&site.sleepers, Interrupt::Closing);
-    while !site.sleepers.closing.load(Ordering::SeqCst) {
-        if site.engine.serve(site.controller, &mut sleep).is_ok() {
-            return;
-        }
-    }
-    // Fails only if it is released already. Ends the calls that wait.
-    let _ = site.close();
+    let mut sleep = Sleep::new(&site.sleepers, Interrupt::Never);
+    while site.engine.serve(site.controller, &mut sleep).is_err() {}
 }
 
 /// A node of remote shared memory: an engine on an adapter of its own.
 ///
-/// Clones are the same node. It closes when the last node, export, import and local memory is
-/// dropped; calls that are under way then end with an error.
+/// Clones are the same node. It closes when the last node, export, import, barrier and local memory
+/// is dropped; calls that are under way then end with an error.
 #[derive(Clone)]
 pub struct Node(Arc<Guard>);
 
@@ -319,17 +312,14 @@ pub struct Node(Arc<Guard>);
 pub(super) struct Guard(Arc<Site>);
 
 impl Drop for Guard {
+    /// Closes the node on a thread of its own, since that waits for the peers.
     fn drop(&mut self) {
-        self.0.sleepers.closing.store(true, Ordering::SeqCst);
-        self.0.sleepers.bell.ring();
-        if self.0.sleepers.idle.is_some() {
-            let site = Arc::clone(&self.0);
-            // Without a thread the peers learn of the end when they next use the connection.
-            let _ = self.0.pool.submit(Box::new(move || {
-                // Fails only if it is released already.
-                let _ = site.close();
-            }));
-        }
+        let site = Arc::clone(&self.0);
+        // Without a thread the node stays open until the process ends.
+        let _ = self.0.pool.submit(Box::new(move || {
+            // Fails only if it is closed already.
+            let _ = site.close();
+        }));
     }
 }
 
@@ -419,7 +409,7 @@ impl Node {
     /// [`SharedMemory`](Error::SharedMemory) BAD_CTLR_HNDL: it is closed already.
     pub fn close(self) -> Call<Result<()>> {
         let site = Arc::clone(&self.0.0);
-        Call::new(&site, move |site, _| {
+        Call::freeing(&site, move |site, _| {
             let closed = site.close();
             // Not before, since the end of the last node closes it, too.
             drop(self);

@@ -1,6 +1,8 @@
 //! Two connected endpoints, each on an adapter of a network of its own.
 #![allow(dead_code, unreachable_pub, reason = "each test target uses some")]
 
+pub mod silent;
+
 use std::time::Duration;
 
 use backend_mock::FabricOptions;

@@ -173,7 +173,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 let request = Handle::from_raw(completion.cookie);
                 self.state
                     .with(|state| state.request_ended(request, completion.status));
-                if completion.status != DtoStatus::Success {
+                if completion.status != DtoStatus::Success
+                    && self.state.with(|state| {
+                        let is_its = |link: &Link| {
+                            link.port == index
+                                && link.ep == completion.ep
+                                && link.state != LinkState::Over
+                        };
+                        state.links.find(is_its).is_some()
+                    })
+                {
                     // The core ends the connection after a failed request.
                     self.take_messages(index, ids, now);
                     self.end_link_of(index, completion.ep, now);

@@ -230,35 +230,69 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// Destroys a segment with its keys, even if it is in use.
+    ///
+    /// The handle leaves the table last. A caller that does not find it there can rely on the end
+    /// of the registrations, and each of several concurrent callers waits for the device.
     pub(crate) fn drop_export(&self, export: ExportId) {
-        let removed = self.state.with(|state| {
-            let removed = state.exports.remove(export.handle())?;
-            state.exported_bytes = state.exported_bytes.saturating_sub(removed.length);
-            forget_importers(state, export);
-            Some(removed)
-        });
-        if let Some(removed) = removed
-            && let Some(port) = self.ports.get(removed.port)
-        {
-            for key in removed.keys.into_iter().flatten() {
-                let _adapter_closed = port.ia.lmr_free(key.lmr);
+        loop {
+            let found = self.state.with(|state| {
+                let segment = state.exports.get_mut(export.handle())?;
+                // From now on no importer gets a key.
+                segment.publication = None;
+                segment.changing = true;
+                let registered = (segment.keys, segment.base);
+                let port = segment.port;
+                forget_importers(state, export);
+                Some((port, registered))
+            });
+            let Some((port, registered)) = found else {
+                break;
+            };
+            self.free_keys(port, registered.0);
+            self.free_keys(port, [Some(registered.1)]);
+            let is_over = self.state.with(|state| {
+                let segment = state.exports.get(export.handle());
+                let is_over =
+                    segment.is_none_or(|segment| (segment.keys, segment.base) == registered);
+                // Otherwise it was bound to other memory meanwhile.
+                if is_over && let Some(removed) = state.exports.remove(export.handle()) {
+                    state.exported_bytes = state.exported_bytes.saturating_sub(removed.length);
+                }
+                is_over
+            });
+            if is_over {
+                break;
             }
-            let _adapter_closed = port.ia.lmr_free(removed.base.lmr);
         }
         self.tell_change();
     }
 
     /// Frees the keys of a segment; keys that importers hold are invalid from then on.
+    ///
+    /// They leave the segment last, as in [`drop_export`](Self::drop_export).
     pub(crate) fn destroy_keys(&self, export: ExportId) {
-        let taken = self.state.with(|state| {
-            let segment = state.exports.get_mut(export.handle())?;
-            Some((segment.port, core::mem::take(&mut segment.keys)))
+        let found = self.state.with(|state| {
+            let segment = state.exports.get(export.handle())?;
+            Some((segment.port, segment.keys))
         });
-        if let Some((port, keys)) = taken
-            && let Some(port) = self.ports.get(port)
-        {
+        let Some((port, keys)) = found else {
+            return;
+        };
+        self.free_keys(port, keys);
+        self.state.with(|state| {
+            if let Some(segment) = state.exports.get_mut(export.handle())
+                && segment.keys == keys
+            {
+                segment.keys = [None; 3];
+            }
+        });
+    }
+
+    /// Frees registrations; one that another thread is freeing is freed on return, too.
+    fn free_keys<const N: usize>(&self, port: usize, keys: [Option<LmrCreated>; N]) {
+        if let Some(port) = self.ports.get(port) {
             for key in keys.into_iter().flatten() {
-                let _adapter_closed = port.ia.lmr_free(key.lmr);
+                let _freed_or_adapter_closed = port.ia.lmr_free(key.lmr);
             }
         }
     }
