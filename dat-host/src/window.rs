@@ -62,8 +62,8 @@ impl<B: Stable> fmt::Debug for Exposing<B> {
 ///
 /// # Errors
 /// Returns the region, to which no peer has access, and
-/// - [`OutOfRange`](Error::OutOfRange): the range reaches outside of the region.
-/// - [`Refused`](Error::Refused) INVALID_PARAMETER (`segment`): the range is empty.
+/// - [`OutOfRange`](crate::Error::OutOfRange): the range reaches outside of the region.
+/// - [`Refused`](crate::Error::Refused) INVALID_PARAMETER (`segment`): the range is empty.
 /// - INVALID_PARAMETER (`privileges`): the rights have unknown bits.
 /// - INVALID_STATE: the endpoint is not connected.
 /// - PROTECTION_VIOLATION: region and endpoint are of different zones.
@@ -71,8 +71,8 @@ impl<B: Stable> fmt::Debug for Exposing<B> {
 /// - INSUFFICIENT_RESOURCES: no remote region is left, or the endpoint has too many operations in
 ///   flight.
 /// - MODEL_NOT_SUPPORTED: the device has no windows.
-/// - [`Failed`](Error::Failed): the bind failed, or was flushed as the connection ended.
-/// - [`Closed`](Error::Closed): the adapter was closed.
+/// - [`Failed`](crate::Error::Failed): the bind failed, or was flushed as the connection ended.
+/// - [`Closed`](crate::Error::Closed): the adapter was closed.
 #[must_use = "the bind is posted, but nobody learns of its end"]
 pub struct Expose<B: Stable> {
     binding: Binding<Box<Registered<B>>>,

@@ -394,6 +394,67 @@ fn waits_for_signals_end_in_time_and_by_the_program() {
     pair.export.destroy().wait().unwrap();
 }
 
+/// The exporter may end on the last signal.
+fn signal_the_end(listening: &str, open: impl Fn(bool) -> Node) {
+    for number in 0..20 {
+        let (near, far) = (open(false), open(true));
+        let export = far.export(Pages::anonymous(4096).unwrap()).unwrap();
+        let id = export.publish(0, &access(0o666)).unwrap();
+        let import = near.import(2, id, Permission::all()).wait().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                export.signaled().wait().unwrap();
+                let pages = export.destroy().wait().unwrap();
+                assert_eq!(pages[..8], [7; 8]);
+                far.close().wait().unwrap();
+            });
+            let put = Put {
+                memory: [7_u8; 8],
+                offset: 0,
+            };
+            match number % 2 {
+                0 => {
+                    import.put(0, [7_u8; 8]).wait().unwrap();
+                    import.signal().wait().expect(listening);
+                }
+                _ => {
+                    let put = import.putv(vec![put], VectorFlags::IMPLICIT_SIGPOST);
+                    drop(put.wait().expect(listening));
+                }
+            }
+        });
+        // The import may be aborted by now.
+        let _ = import.disconnect().wait();
+        near.close().wait().unwrap();
+    }
+}
+
+#[test]
+fn the_last_signal_has_arrived() {
+    let network = Network::new(Network::options());
+    signal_the_end("mock", |listens| {
+        let node = match listens {
+            true => Node::new(2).listen(7).peer(1, "near:0").network(&network),
+            false => Node::new(1).peer(2, "far:7").network(&network),
+        };
+        let name = if listens { "far" } else { "near" };
+        node.open(&format!("mock://{name}")).unwrap()
+    });
+}
+
+#[cfg(feature = "roce")]
+#[test]
+fn the_last_signal_has_arrived_over_udp() {
+    signal_the_end("roce", |listens| {
+        let node = match listens {
+            true => Node::new(2).listen(7178).peer(1, "127.0.0.41:0"),
+            false => Node::new(1).peer(2, "127.0.0.42:7178"),
+        };
+        let address = if listens { "127.0.0.42" } else { "127.0.0.41" };
+        node.open(&format!("roce://{address}")).unwrap()
+    });
+}
+
 #[test]
 fn a_qualifier_has_one_node() {
     let network = Network::new(Network::options());

@@ -85,7 +85,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ///
     /// # Errors
     /// - BAD_SEG_HNDL: `segment` is no segment.
-    /// - CONN_ABORTED: the import's exporter took the segment back or ended.
+    /// - CONN_ABORTED: the import's exporter took the segment back or ended. The signal may have
+    ///   arrived if the exporter's process ended.
     /// - REMOTE_NODE_UNREACHABLE: the path to the exporter broke; the signal may have arrived.
     /// - INTERRUPTED: `wait` was interrupted; the signal may have arrived.
     /// - INSUFFICIENT_RESOURCES: tables are exhausted.
@@ -150,15 +151,18 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let mut reported = false;
         let outcome = self.wait_for(Some(controller), None, wait, |_| {
             self.state.with(|state| {
-                let (status, lost) = {
+                let (is_aborted, lost) = {
                     let slot = state.imports.get_mut(import.handle())?;
-                    let aborted = slot.generation != generation;
-                    (aborted, slot.attach == Attach::Detached)
+                    let is_aborted = slot.generation != generation;
+                    (is_aborted, slot.attach == Attach::Detached)
                 };
                 let flight_step = state.flights.get(flight).map(|flight| flight.step);
                 match flight_step {
-                    _ if status => Some(Err(RsmError::ConnectionAborted)),
+                    // Also if the exporter has taken the segment back since.
                     Some(Step::Done) => Some(Ok(())),
+                    Some(Step::Failed(_)) if is_aborted => Some(Err(RsmError::ConnectionAborted)),
+                    _ if is_aborted && reported => None,
+                    _ if is_aborted => Some(Err(RsmError::ConnectionAborted)),
                     // The link broke with the signal on it. The outcome is decided once the
                     // exporter has reconnected or is given up.
                     Some(Step::Failed(_)) if lost => None,

@@ -7,11 +7,12 @@ use dat_rsm::{GetEntry, PutEntry, Source, Target, VectorError};
 use super::local::LocalSlice;
 use crate::error::Error;
 
-/// Memory of a [`Put`]: anything with bytes, or a part of a [`LocalMemory`](super::LocalMemory).
+/// Memory of a [`Put`]: anything with bytes, such as `Vec<u8>`, `[u8; N]` and `Arc<[u8]>`, or a
+/// [`LocalSlice`]. All entries of a vector have the same type.
 pub trait PutMemory: Send + 'static + private::Source {}
 
-/// Memory of a [`Get`]: anything with writable bytes, or a part of a
-/// [`LocalMemory`](super::LocalMemory).
+/// Memory of a [`Get`]: anything with writable bytes, such as `Vec<u8>` and `[u8; N]`, or a
+/// [`LocalSlice`]. All entries of a vector have the same type.
 pub trait GetMemory: Send + 'static + private::Target {}
 
 impl<M: Send + 'static + private::Source> PutMemory for M {}

@@ -54,9 +54,12 @@ impl<M: Stable> Export<M> {
         self.0.id()
     }
 
-    /// Publishes the segment under an id, and returns it; for 0 the node chooses one.
+    /// Publishes the segment under an id, and returns it.
     ///
-    /// With an empty list all nodes may read.
+    /// Ids of programs are 0x40_0000 to 0x7fff_ffff. For 0 the node chooses one from 0x8000_0000 on.
+    ///
+    /// With an empty list all nodes may read, and processes of the exporter's user may write:
+    /// [`credentials`](super::Opening::credentials).
     ///
     /// # Errors
     /// [`SharedMemory`](crate::Error::SharedMemory)

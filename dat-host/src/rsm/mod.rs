@@ -32,6 +32,11 @@
 //! # }
 //! ```
 //!
+//! # The end
+//! An exporter that ends destroys its segment, which tells the importers, and then
+//! [closes](Node::close) its node. An importer disconnects and closes. A process that ends without
+//! is noticed when a peer next uses the connection, or by a [probe](Opening::probe_interval).
+//!
 //! # Threads
 //! A node has a thread that answers its peers. Calls that are awaited have threads of the node,
 //! one for each call that is under way; `wait` uses the current one. A node that
@@ -111,7 +116,7 @@ impl Opening {
         self
     }
 
-    /// Sets user and group of this process, which access lists distinguish.
+    /// Sets user and group of this process, which access lists distinguish; both are 0 without.
     pub const fn credentials(mut self, credentials: Credentials) -> Self {
         self.options.credentials = credentials;
         self
@@ -151,8 +156,9 @@ impl Opening {
 
     /// Lets the program end the calls that wait: with INTERRUPTED, once `ends` returns true.
     ///
-    /// A call that sleeps asks five times a second. Calls that free an object go on, so that nothing
-    /// is left behind. `ends` must not make calls of the node. For programs that a signal may end.
+    /// A call that sleeps asks five times a second. Calls that free an object go on, so that
+    /// nothing is left behind. `ends` must not make calls of the node. For programs that a signal may end;
+    /// the crate catches none.
     pub fn interrupt(mut self, ends: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.interrupts = Some(Arc::new(ends));
         self

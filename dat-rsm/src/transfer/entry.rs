@@ -16,7 +16,7 @@ bitflags! {
     pub struct VectorFlags: u32 {
         /// Posts one signal to the exporter's segment if all entries succeed (`Spec: RSMPV-70`).
         const IMPLICIT_SIGPOST = 0x01;
-        /// Option of that signal; no effect without it (`Spec: RSMPV-73`).
+        /// The signal is dropped if the exporter has one pending; alone, it does nothing.
         const SIGPOST_NO_ACCUMULATE = 0x02;
         const _ = !0;
     }

@@ -402,7 +402,12 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         let outcome = engine.state.with(|state| {
             let slot = state.imports.get(import.handle())?;
             if slot.generation != generation {
-                return Some(Err(RsmError::ConnectionAborted));
+                // The signal may have arrived before the exporter took the segment back.
+                return match state.flights.get(flight).map(|flight| flight.step) {
+                    Some(Step::Done) => Some(Ok(())),
+                    Some(Step::Posted) => None,
+                    _ => Some(Err(RsmError::ConnectionAborted)),
+                };
             }
             if explicit && slot.failures != failures {
                 // After a failed entry no signal is sent (RSMPV-71). Closing the barrier reports
