@@ -5,7 +5,7 @@ use core::time::Duration;
 use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData as CoreData};
 
 use super::links::{TRANSLATED, is_ours};
-use super::private_data::{unpack, unpack_reply};
+use super::private_data::unpack;
 use super::{Adapter, State};
 use crate::proto::connection::{ConnectReply, ConnectionEvent, Reason};
 use crate::proto::queue_pair::Agreement;
@@ -83,7 +83,7 @@ impl Adapter {
         if let Some(queue_pair) = self.pairs.get(key).map(|pair| pair.token) {
             self.raise(ControlEvent::Established {
                 queue_pair,
-                private_data: unpack_reply(reply),
+                private_data: unpack(reply.private_data.bytes()),
             });
         }
     }

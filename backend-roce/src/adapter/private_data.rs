@@ -2,10 +2,7 @@
 
 use dat_core::backend::PrivateData as CoreData;
 
-use super::links::is_ours;
-use crate::proto::connection::{
-    ConnectReply, ConnectRequest, PRIVATE_TAIL, PrivateData, REQUEST_PRIVATE,
-};
+use crate::proto::connection::{ConnectRequest, PRIVATE_TAIL, PrivateData, REQUEST_PRIVATE};
 
 /// Returns the largest private data of a request, in bytes.
 pub(crate) const fn private_size() -> usize {
@@ -23,8 +20,9 @@ pub(super) fn pack<const N: usize>(data: &[u8]) -> Option<PrivateData<N>> {
     PrivateData::new(&bytes)
 }
 
-/// Unpacks private data of a sender that is not known; of other programs, all of the room counts.
+/// Unpacks private data; of other programs, all of the room counts.
 ///
+/// Ends of this project over RDMA devices pack theirs in the same way, and send no mark.
 /// The last byte of another program's data stands for no length above the limit, and for a smaller
 /// one only if zeros are behind the data.
 pub(super) fn unpack(room: &[u8]) -> CoreData {
@@ -35,7 +33,7 @@ pub(super) fn unpack(room: &[u8]) -> CoreData {
         let (data, padding) = rest.split_at_checked(length)?;
         padding.iter().all(|byte| *byte == 0).then_some(data)
     };
-    whole(packed().unwrap_or(room))
+    CoreData::from_slice(packed().unwrap_or(room)).unwrap_or_default()
 }
 
 /// Packs the private data of a request, with the part that the mark carries.
@@ -52,9 +50,6 @@ pub(super) fn pack_request(
     Some((PrivateData::new(head)?, length, tail))
 }
 
-/// Unpacks the private data of a request.
-///
-/// The requests of other programs have no mark; all of their room counts.
 pub(super) fn unpack_request(request: &ConnectRequest) -> CoreData {
     let head = request.private_data.bytes();
     match request.mark {
@@ -64,24 +59,8 @@ pub(super) fn unpack_request(request: &ConnectRequest) -> CoreData {
             data.truncate(usize::from(mark.private_length) - 1);
             data
         }
-        Some(_) => unpack(head),
-        None => whole(head),
+        _ => unpack(head),
     }
-}
-
-/// Unpacks the private data of an acceptance, whose GUID tells our own ends.
-pub(super) fn unpack_reply(reply: &ConnectReply) -> CoreData {
-    let room = reply.private_data.bytes();
-    if is_ours(reply.guid) {
-        unpack(room)
-    } else {
-        whole(room)
-    }
-}
-
-/// Returns the private data of another program, whose last byte is data.
-fn whole(room: &[u8]) -> CoreData {
-    CoreData::from_slice(room).unwrap_or_default()
 }
 
 #[cfg(test)]

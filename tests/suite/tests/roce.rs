@@ -22,8 +22,6 @@ mod million;
 mod network;
 #[path = "roce_bed/node.rs"]
 mod node;
-#[path = "roce_bed/other_programs.rs"]
-mod other_programs;
 #[path = "roce_bed/shared_buffers.rs"]
 mod shared_buffers;
 

@@ -3,7 +3,7 @@
 use backend_roce::proto::Psn;
 use backend_roce::proto::connection::{
     Answered, ConnectReply, ConnectRequest, Ids, Information, Mad, Message, PrivateData, Reason,
-    Reject,
+    Reject, encode_packet,
 };
 use backend_roce::proto::icrc::Flow;
 use backend_roce::proto::packet::Packet;
@@ -12,12 +12,11 @@ use dat_core::backend::{
     WorkQueue as _,
 };
 use dat_tests::fixture::Testbed as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::connections::{dialled, ip, mad, pass};
 use crate::network::RoceBed;
 use crate::node::{Node, check_message};
-use crate::other_programs::{GUID, Program, last_request};
 
 /// The port of the qualifier, and that of other programs.
 const OWN: u16 = 7174;
@@ -142,12 +141,24 @@ fn a_late_acceptance_of_ours_connects_at_its_port() {
 fn a_late_acceptance_of_another_program_connects_at_the_common_port() {
     let bed = RoceBed::new();
     let mut left = Node::new(&bed);
-    let program = Program::new(&bed);
-    let peer = program.address;
+    let peer = SocketAddr::new(Ipv4Addr::new(10, 9, 9, 9).into(), COMMON);
+    // What is sent to the peer gets lost, and this test writes the peer's messages.
+    bed.silence(peer.ip());
+    let flow = Flow::between(peer, left.address().socket_address().unwrap()).unwrap();
+    let answer = |transaction, message| {
+        let mut bytes = [0; 280];
+        let mad = Mad {
+            transaction,
+            message,
+        };
+        encode_packet(&mad.encode(), Psn::new(1), &mut bytes).unwrap();
+        flow.seal(0, &mut bytes).unwrap();
+        bed.inject(&flow, &bytes);
+    };
     let peer_id = 77;
     left.connect(peer.into(), OWN.into(), &[]);
     until_dialled(&bed, COMMON);
-    let (transaction, request) = last_request(&bed);
+    let (_, _, (transaction, request)) = messages(&bed, 0, as_request).pop().unwrap();
     let ids = Ids {
         local: peer_id,
         remote: request.local_id,
@@ -159,7 +170,7 @@ fn a_late_acceptance_of_another_program_connects_at_the_common_port() {
         information: Information::None,
         private_data: PrivateData::NONE,
     };
-    program.send(&left, transaction, Message::Reject(rejection));
+    answer(transaction, Message::Reject(rejection));
     let failure = left.failure(&bed);
     assert!(matches!(failure, ConnectFailure::PeerRejected(_)));
     reset(&mut left);
@@ -181,12 +192,12 @@ fn a_late_acceptance_of_another_program_connects_at_the_common_port() {
         initiator_depth: 1,
         rnr_retry_count: 7,
         shared_receive_queue: false,
-        guid: GUID,
+        guid: 0x5254_00FF_FE12_3456,
         private_data: PrivateData::NONE,
     };
     let start = bed.log().len();
     for round in 1..=3 {
-        program.send(&left, transaction, Message::Reply(reply));
+        answer(transaction, Message::Reply(reply));
         assert_eq!(is_established(&mut left, &bed), round == 1);
         let answers = messages(&bed, start, as_ready);
         assert_eq!(answers.len(), round);
