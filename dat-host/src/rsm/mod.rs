@@ -157,8 +157,8 @@ impl Opening {
     /// Lets the program end the calls that wait: with INTERRUPTED, once `ends` returns true.
     ///
     /// A call that sleeps asks five times a second. Calls that free an object go on, so that
-    /// nothing is left behind. `ends` must not make calls of the node. For programs that a signal may end;
-    /// the crate catches none.
+    /// nothing is left behind. `ends` must not make calls of the node. For programs that a signal
+    /// may end; the crate catches none.
     pub fn interrupt(mut self, ends: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.interrupts = Some(Arc::new(ends));
         self
