@@ -232,9 +232,14 @@ impl Drop for Sleep {
     ///
     /// A call that has its outcome does not sleep again, and the other calls may all sleep.
     fn drop(&mut self) {
-        self.sleepers.bell.remove(&self.waker);
-        if self.sleepers.device.act(ThreadWait::clock()).acted {
-            self.sleepers.bell.ring();
+        let Sleepers {
+            device, bell, idle, ..
+        } = &*self.sleepers;
+        if idle.is_none() {
+            bell.remove(&self.waker);
+        }
+        if device.acts_after_posts() && device.act(ThreadWait::clock()).acted {
+            bell.ring();
         }
     }
 }
