@@ -1,10 +1,11 @@
 //! Measures the cost of vectors and of plain RDMA Writes, in turns.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dat_host::Pages;
-use dat_host::rsm::{Node, Permission, Put, VectorFlags};
+use dat_host::rsm::{Get, LocalSlice, Node, Permission, Put, VectorFlags};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -141,20 +142,34 @@ impl Timer {
     }
 }
 
-/// Puts one vector and waits until it is visible.
-fn put(importer: &Importer) -> Result<()> {
-    let bytes = importer.shape.vector();
-    importer.begin()?;
-    importer.putv(0, 0, bytes)?;
-    importer.end()
+/// The two vectors that are measured, which are made once.
+struct Vectors {
+    puts: Vec<Put<LocalSlice>>,
+    gets: Vec<Get<LocalSlice>>,
 }
 
-/// Gets one vector and waits until it has arrived.
-fn get(importer: &Importer) -> Result<()> {
-    let bytes = importer.shape.vector();
-    importer.begin()?;
-    importer.getv(0, 0, bytes)?;
-    importer.end()
+impl Vectors {
+    fn new(importer: &Importer) -> Result<Self> {
+        let bytes = importer.shape.vector();
+        Ok(Self {
+            puts: importer.puts(0, 0, bytes)?,
+            gets: importer.gets(0, 0, bytes)?,
+        })
+    }
+
+    /// Puts the vector and waits until it is visible.
+    fn put(&mut self, importer: &Importer) -> Result<()> {
+        importer.begin()?;
+        self.puts = importer.putv(mem::take(&mut self.puts))?;
+        importer.end()
+    }
+
+    /// Gets the vector and waits until it has arrived.
+    fn get(&mut self, importer: &Importer) -> Result<()> {
+        importer.begin()?;
+        self.gets = importer.getv(mem::take(&mut self.gets))?;
+        importer.end()
+    }
 }
 
 /// Measures vectors and plain writes in turns.
@@ -173,17 +188,18 @@ pub(super) fn run<B: SharedBackend>(
     let mut putv = Timer::new("putv")?;
     let mut getv = Timer::new("getv")?;
     let mut write = Timer::new("plain writes and a flush")?;
+    let mut vectors = Vectors::new(importer)?;
     for _ in 0..TRIAL {
-        put(importer)?;
-        get(importer)?;
+        vectors.put(importer)?;
+        vectors.get(importer)?;
         plain.write()?;
     }
     let more = |timer: &Timer| is_unfinished(timer, arguments, 1);
     while more(&putv) || more(&getv) || more(&write) {
         signals.check()?;
-        putv.turn(|| put(importer))?;
+        putv.turn(|| vectors.put(importer))?;
         write.turn(|| plain.write())?;
-        getv.turn(|| get(importer))?;
+        getv.turn(|| vectors.get(importer))?;
     }
     let median = |timer: &Timer| timer.latencies.value_at_quantile(0.5) as f64;
     let putv_to_plain = median(&putv) / median(&write);

@@ -154,20 +154,42 @@ impl Importer {
         entries.during("making a vector")
     }
 
-    /// Puts `length` bytes from an offset of the local memory; returns the number of entries.
-    pub(crate) fn putv(&self, from: usize, remote: u64, length: usize) -> Result<u64> {
-        let make = |memory, offset| Put { memory, offset };
-        let entries = self.entries(from, remote, length, make)?;
-        let put = self.import.putv(entries, VectorFlags::empty()).wait();
-        Ok(put.during_rsm("rsm_memseg_import_putv")?.len() as u64)
+    /// Makes a vector that puts `length` bytes from an offset of the local memory.
+    pub(crate) fn puts(
+        &self,
+        from: usize,
+        remote: u64,
+        length: usize,
+    ) -> Result<Vec<Put<LocalSlice>>> {
+        self.entries(from, remote, length, |memory, offset| Put {
+            memory,
+            offset,
+        })
     }
 
-    /// Gets `length` bytes into an offset of the local memory; returns the number of entries.
-    pub(crate) fn getv(&self, into: usize, remote: u64, length: usize) -> Result<u64> {
-        let make = |memory, offset| Get { memory, offset };
-        let entries = self.entries(into, remote, length, make)?;
+    /// Makes a vector that gets `length` bytes into an offset of the local memory.
+    pub(crate) fn gets(
+        &self,
+        into: usize,
+        remote: u64,
+        length: usize,
+    ) -> Result<Vec<Get<LocalSlice>>> {
+        self.entries(into, remote, length, |memory, offset| Get {
+            memory,
+            offset,
+        })
+    }
+
+    /// Puts a vector; returns its entries.
+    pub(crate) fn putv(&self, entries: Vec<Put<LocalSlice>>) -> Result<Vec<Put<LocalSlice>>> {
+        let put = self.import.putv(entries, VectorFlags::empty()).wait();
+        put.during_rsm("rsm_memseg_import_putv")
+    }
+
+    /// Gets a vector; returns its entries.
+    pub(crate) fn getv(&self, entries: Vec<Get<LocalSlice>>) -> Result<Vec<Get<LocalSlice>>> {
         let got = self.import.getv(entries, VectorFlags::empty()).wait();
-        Ok(got.during_rsm("rsm_memseg_import_getv")?.len() as u64)
+        got.during_rsm("rsm_memseg_import_getv")
     }
 
     /// Signals the exporter.
@@ -223,7 +245,8 @@ impl Importer {
                     .store(index * vector, read)
                     .during("filling the local memory")?;
                 let remote = offset + moved.bytes;
-                moved.entries += self.putv(index * vector, remote, count)?;
+                let put = self.putv(self.puts(index * vector, remote, count)?)?;
+                moved.entries += put.len() as u64;
                 moved.vectors += 1;
                 moved.bytes += count as u64;
                 if !more {
@@ -259,7 +282,8 @@ impl Importer {
                 if count == 0 {
                     break;
                 }
-                moved.entries += self.getv(index * vector, offset + next, count)?;
+                let got = self.getv(self.gets(index * vector, offset + next, count)?)?;
+                moved.entries += got.len() as u64;
                 moved.vectors += 1;
                 next += count as u64;
                 counts.push(count);
