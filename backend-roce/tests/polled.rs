@@ -72,8 +72,7 @@ fn a_polled_adapter_meets_one_with_a_thread() {
     exchange(&left, &right);
 }
 
-/// Adapters with limits of the path MTU in their addresses agree on the smaller one, whichever side
-/// connects.
+/// The smaller limit of two addresses is the path MTU, in both directions of connecting.
 ///
 /// Spec: ROCE-62, ROCE-155, ROCE-177, ROCE-182
 #[test]

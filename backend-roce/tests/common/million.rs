@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 
 const OPERATIONS: u64 = 1_000_000;
 
-/// What the ends of a run did about the faults of its network.
+/// Counts of recoveries from faults of the network, of both ends of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     pub retransmits: u64,

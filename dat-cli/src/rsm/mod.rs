@@ -241,16 +241,9 @@ fn put<P: Place>(
     let segment = arguments.import.segment;
     let length = arguments.offset.saturating_add(source.length());
     let (place, exporter) = find()?;
-    let here = match exporter {
-        Some(_) => None,
-        None => Some(Exporter::here(
-            &place,
-            pages(length)?,
-            (segment, 0o666),
-            signals,
-        )?),
-    };
-    let importing = importing(&arguments.import, exporter, here.as_ref(), signals)?;
+    let memory = || pages(length);
+    let (listening, here) = listening(&place, exporter, segment, memory, signals)?;
+    let importing = (listening, arguments.import.device.waiting, signals);
     let rights = (segment, Permission::all());
     let (moved, seconds) = import(&place, importing, rights, shape, |_, importer| {
         let room = importer.length()?.saturating_sub(arguments.offset);
@@ -319,11 +312,11 @@ fn get<P: Place>(
         })
         .transpose()?;
     let (place, exporter) = find()?;
-    let (here, expected) = match (exporter, source) {
-        (Some(_), _) => (None, None),
+    let (listening, here, expected) = match (exporter, source) {
+        (Some(listening), _) => (listening, None, None),
         (None, Some((memory, permission, expected))) => {
             let here = Exporter::here(&place, memory, (segment, permission), signals)?;
-            (Some(here), Some(expected))
+            (here.listening, Some(here), Some(expected))
         }
         (None, None) => {
             return Err(Failure::usage(
@@ -333,7 +326,7 @@ fn get<P: Place>(
             ));
         }
     };
-    let importing = importing(&arguments.import, exporter, here.as_ref(), signals)?;
+    let importing = (listening, arguments.import.device.waiting, signals);
     let rights = (segment, Permission::READ);
     let (moved, seconds) = import(&place, importing, rights, shape, |_, importer| {
         let length = match expected {
@@ -387,19 +380,13 @@ fn bench<P: Place>(
     } else {
         shape.vector()
     };
-    let here = match exporter {
-        Some(_) => None,
-        None => Some(Exporter::here(
-            &place,
-            pages(bytes as u64)?,
-            (segment, 0o666),
-            signals,
-        )?),
-    };
-    let (listening, mut waiting, _) =
-        importing(&arguments.import, exporter, here.as_ref(), signals)?;
+    let memory = || pages(bytes as u64);
+    let (listening, here) = listening(&place, exporter, segment, memory, signals)?;
     // Plain transfers poll, so vectors poll too.
-    waiting.wait = Some(WaitName::Poll);
+    let waiting = WaitingArguments {
+        wait: Some(WaitName::Poll),
+        ..arguments.import.device.waiting
+    };
     let importing = (listening, waiting, signals);
     let rights = (segment, Permission::all());
     let report = import(&place, importing, rights, shape, |node, importer| {
@@ -427,17 +414,19 @@ fn bench<P: Place>(
     Ok(true)
 }
 
-/// Returns the exporter to connect to, and the way to wait.
-fn importing<'s>(
-    arguments: &ImportArguments,
+/// Returns the exporter that is named, or a new one in this process, which anybody may write.
+fn listening<P: Place>(
+    place: &P,
     exporter: Option<Listening>,
-    here: Option<&Exporter>,
-    signals: &'s Signals,
-) -> Result<(Listening, WaitingArguments, &'s Signals)> {
-    let listening = exporter.or(here.map(|here| here.listening));
-    let listening = listening
-        .ok_or_else(|| Failure::operation("no segment is exported", "there is no exporter"))?;
-    Ok((listening, arguments.device.waiting, signals))
+    segment: SegmentId,
+    memory: impl FnOnce() -> Result<Pages>,
+    signals: &Signals,
+) -> Result<(Listening, Option<Exporter>)> {
+    if let Some(exporter) = exporter {
+        return Ok((exporter, None));
+    }
+    let here = Exporter::here(place, memory()?, (segment, 0o666), signals)?;
+    Ok((here.listening, Some(here)))
 }
 
 fn report(

@@ -174,37 +174,35 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 self.state
                     .with(|state| state.request_ended(request, completion.status));
                 if completion.status != DtoStatus::Success
-                    && self.state.with(|state| {
-                        let is_its = |link: &Link| {
-                            link.port == index
-                                && link.ep == completion.ep
-                                && link.state != LinkState::Over
-                        };
-                        state.links.find(is_its).is_some()
-                    })
+                    && let Some(link) = self.live_link(index, completion.ep)
                 {
                     // The core ends the connection after a failed request.
                     self.take_messages(index, ids, now);
-                    self.end_link_of(index, completion.ep, now);
+                    self.state
+                        .with(|state| state.end_link(link, now, &self.options));
                 }
             }
             // Only the peer can cause this event and the protocol never uses it, so the peer's
             // later messages cannot be trusted.
-            Event::Extended(completion) => self.end_link_of(index, completion.ep, now),
+            Event::Extended(completion) => {
+                if let Some(link) = self.live_link(index, completion.ep) {
+                    self.state
+                        .with(|state| state.end_link(link, now, &self.options));
+                }
+            }
             Event::ConnectionRequest { cr, .. } => self.arrived(index, ids, cr, now),
             Event::Connection { kind, ep, .. } => self.connection_changed(index, kind, ep, now),
             Event::Async { .. } | Event::RmrBind(_) | Event::Software { .. } => {}
         }
     }
 
-    /// Ends the link over an endpoint, if there is one.
-    fn end_link_of(&self, index: usize, ep: EpId, now: Instant) {
+    /// Returns the link over an endpoint that has not ended.
+    fn live_link(&self, index: usize, ep: EpId) -> Option<Handle> {
         self.state.with(|state| {
-            let link = state.links.find(|link| link.port == index && link.ep == ep);
-            if let Some(link) = link {
-                state.end_link(link, now, &self.options);
-            }
-        });
+            state
+                .links
+                .find(|link| link.port == index && link.ep == ep && link.state != LinkState::Over)
+        })
     }
 
     /// Returns the greeting of this node on a port.
