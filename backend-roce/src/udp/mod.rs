@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
 use std::sync::{PoisonError, RwLock};
@@ -20,7 +20,7 @@ use std::sync::{PoisonError, RwLock};
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
 use nix::sys::socket::sockopt;
-use quinn_udp::{RecvMeta, Transmit};
+use quinn_udp::Transmit;
 
 use self::narrow_paths::NarrowPaths;
 use self::options::ipv6_mtu;
@@ -193,19 +193,13 @@ impl Port for UdpPort {
             let index = (next / STREAK).wrapping_add(offset) % sockets.len();
             let socket = sockets.get(index)?;
             for _ in 0..SKIPPED {
-                let mut meta = [RecvMeta::default()];
-                let mut slices = [IoSliceMut::new(buffer)];
-                let received = socket
-                    .state
-                    .recv((&socket.io).into(), &mut slices, &mut meta);
-                let [meta] = meta;
-                match received {
+                match socket.receive(buffer) {
                     // The poller reports new data once, so the socket is read until it is empty.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Ok(1) if meta.len > 0 => {
-                        let own = meta.dst_ip.unwrap_or(self.bound.ip()).to_canonical();
+                    Ok(datagram) if datagram.length > 0 => {
+                        let own = datagram.own.unwrap_or(self.bound.ip()).to_canonical();
                         let own = SocketAddr::new(own, socket.port);
-                        let peer = canonical(meta.addr);
+                        let peer = canonical(datagram.peer);
                         if let Some(flow) = Flow::between(peer, own) {
                             // The next socket after a full streak, so that none waits for long.
                             let streak = if offset == 0 { next % STREAK + 1 } else { 1 };
@@ -213,8 +207,8 @@ impl Port for UdpPort {
                             self.next.store(next, Ordering::Relaxed);
                             return Some(Arrival {
                                 flow,
-                                length: meta.len,
-                                segment: meta.stride,
+                                length: datagram.length,
+                                segment: datagram.segment,
                             });
                         }
                     }

@@ -1,21 +1,28 @@
 //! A socket of an adapter: its options, sends, and reports of datagrams that were not delivered.
 
-use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::{Mutex, PoisonError};
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
-use quinn_udp::{Transmit, UdpSocketState};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
+};
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
 use super::options::{accept_without_checksum, set_fragments};
 use crate::forks;
 use crate::port::Undelivered;
 
-/// Bytes of the system's messages with a report: the error, the flow and the class of the datagram.
-const CONTROL: usize = 512;
+/// Room for the system's messages with a datagram or a report: the error, the flow, the class of
+/// the datagram, the length of its segments. Aligned as their headers are.
+#[repr(align(8))]
+struct Control([u8; 512]);
+
+impl Control {
+    const EMPTY: Self = Self([0; 512]);
+}
 
 /// Attempts to send after refusals of earlier datagrams, which the system reports first.
 const ATTEMPTS: usize = 8;
@@ -27,6 +34,16 @@ pub(super) struct Socket {
     pub(super) state: UdpSocketState,
     /// Held while the socket fragments what is too long.
     fragments: Mutex<()>,
+}
+
+/// What the system tells of a datagram that it received.
+pub(super) struct Received {
+    pub(super) peer: SocketAddr,
+    /// Address that it was sent to, if the socket has several.
+    pub(super) own: Option<IpAddr>,
+    pub(super) length: usize,
+    /// Length of each of the packets that the system joined, of which the last may be shorter.
+    pub(super) segment: usize,
 }
 
 /// The outcome of a call of the system that sends.
@@ -66,6 +83,59 @@ impl Socket {
             state,
             fragments: Mutex::new(()),
         })
+    }
+
+    /// Receives a datagram, or several that the system joined.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut meta = [RecvMeta::default()];
+        let mut slices = [IoSliceMut::new(buffer)];
+        let received = self.state.recv((&self.io).into(), &mut slices, &mut meta);
+        match received {
+            Ok(_) => {
+                let [meta] = meta;
+                Ok(Received {
+                    peer: meta.addr,
+                    own: meta.dst_ip,
+                    length: meta.len,
+                    segment: meta.stride,
+                })
+            }
+            Err(error) if is_forbidden(&error) => self.receive_slow(buffer),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Receives without the call of the system for several datagrams (ROCE-190).
+    #[cold]
+    fn receive_slow(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut control = Control::EMPTY;
+        let mut parts = [IoSliceMut::new(buffer)];
+        let socket = self.io.as_raw_fd();
+        let flags = MsgFlags::empty();
+        let received = recvmsg::<SockaddrStorage>(socket, &mut parts, Some(&mut control.0), flags)?;
+        let peer = received.address.and_then(socket_address);
+        let mut datagram = Received {
+            peer: peer.ok_or(io::ErrorKind::InvalidData)?,
+            own: None,
+            length: received.bytes,
+            segment: received.bytes,
+        };
+        for message in received.cmsgs()? {
+            match message {
+                ControlMessageOwned::Ipv4PacketInfo(info) => {
+                    let octets = info.ipi_addr.s_addr.to_ne_bytes();
+                    datagram.own = Some(Ipv4Addr::from(octets).into());
+                }
+                ControlMessageOwned::Ipv6PacketInfo(info) => {
+                    datagram.own = Some(IpAddr::from(info.ipi6_addr.s6_addr));
+                }
+                ControlMessageOwned::UdpGroSegments(length) => {
+                    datagram.segment = usize::try_from(length).unwrap_or(received.bytes);
+                }
+                _ => {}
+            }
+        }
+        Ok(datagram)
     }
 
     /// Sends packets one by one, in fragments if they are longer than their path (ROCE-186).
@@ -137,6 +207,22 @@ impl Drop for Socket {
     }
 }
 
+/// Returns true if an error tells that a filter of system calls, or the system, does not have the
+/// call.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS)
+    )
+}
+
+fn socket_address(address: SockaddrStorage) -> Option<SocketAddr> {
+    let ipv4 = address.as_sockaddr_in();
+    let ipv6 = address.as_sockaddr_in6();
+    ipv4.map(|address| SocketAddr::V4((*address).into()))
+        .or_else(|| ipv6.map(|address| SocketAddr::V6((*address).into())))
+}
+
 /// Returns true if an error tells that a datagram is longer than its path.
 fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
@@ -160,9 +246,9 @@ pub(super) fn report(
     buffer: &mut [u8],
 ) -> nix::Result<Option<(usize, Undelivered)>> {
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-    let mut control = Vec::with_capacity(CONTROL);
+    let mut control = Control::EMPTY;
     let mut parts = [IoSliceMut::new(buffer)];
-    let received = recvmsg::<()>(socket, &mut parts, Some(&mut control), flags)?;
+    let received = recvmsg::<()>(socket, &mut parts, Some(&mut control.0), flags)?;
     // Without a reason, the request is tried again as after a refusal.
     let error = received.cmsgs().ok().and_then(|mut all| {
         all.find_map(|message| match message {
@@ -177,4 +263,42 @@ pub(super) fn report(
         _ => Undelivered::NoPort,
     };
     Ok(Some((received.bytes, reason)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The system's report of a datagram, once it is there.
+    fn next_report(socket: &Socket) -> Option<Undelivered> {
+        let mut buffer = [0; 1024];
+        loop {
+            match report(socket.io.as_raw_fd(), &mut buffer) {
+                Ok(report) => return report.map(|(_, reason)| reason),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Nobody has the port; a datagram is longer than the MTU of the loop-back interface.
+    ///
+    /// Spec: ROCE-54
+    #[test]
+    fn reports_have_their_reasons() {
+        for ip in ["127.0.0.1", "::1"] {
+            let ip: IpAddr = ip.parse().expect("an address");
+            let socket = Socket::bind(SocketAddr::new(ip, 0), 1 << 16).expect("a socket");
+            let nobody = UdpSocket::bind(SocketAddr::new(ip, 0)).and_then(|io| io.local_addr());
+            let nobody = nobody.expect("a free port");
+            socket.io.send_to(b"refused", nobody).expect("sent");
+            assert_eq!(next_report(&socket), Some(Undelivered::NoPort), "{ip}");
+        }
+        let peer = UdpSocket::bind("[::1]:0").expect("a socket");
+        let peer = peer.local_addr().expect("its address");
+        let socket = Socket::bind("[::1]:0".parse().expect("an address"), 1 << 16);
+        let socket = socket.expect("a socket");
+        let error = socket.io.send_to(&[0; 65_520], peer).expect_err("too long");
+        assert!(is_too_long(&error), "{error}");
+        assert_eq!(next_report(&socket), None);
+    }
 }

@@ -23,6 +23,8 @@ head -c 300001 /dev/urandom > file
 truncate -s 8M large
 PORT=7471
 declare -A NEAR=([4]=10.1.0.2 [6]=fd00:1::2) PUBLIC=([4]=10.1.0.1 [6]=fd00:1::1) FAR=([4]=10.2.0.2 [6]=fd00:2::2)
+# Addresses of the servers' network that no host has.
+declare -A NOBODY=([4]=10.2.0.77 [6]=fd00:2::77)
 declare -A NET=([4]=ip [6]=ip6)
 # The options of a program without any privilege.
 powerless=(setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps -all --bounding-set -all --no-new-privs)
@@ -232,6 +234,11 @@ ports() {
         # At a published port the translator's own host refuses.
         timed in_namespace a timeout 60 dat copy file . --device "$device" --connect "[${PUBLIC[$family]}]:7999"
         reported "IPv$family, a port that is not published" "$code" "no server listens on that port"
+        # The router says so, once nobody has told it who has the address.
+        timed in_namespace a timeout 60 dat copy file . --device "$device" --connect "[${NOBODY[$family]}]:7999"
+        echo "unreachable after $took ms"
+        reported "IPv$family, an address that nobody has" "$code" "cannot be reached"
+        [ "$took" -lt 5000 ] || fail "a report of the router took $took ms"
         [ -z "$is_short" ] || [ "$family" = 4 ] || continue
 
         rules "table inet f { chain f { type filter hook forward priority 0; udp dport { 7999, 4791 } drop; }; }"
