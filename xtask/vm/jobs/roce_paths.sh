@@ -451,6 +451,9 @@ bound() {
 scope() {
     local far near own
     echo "-- link-local addresses ($(now))"
+    # The kernel adds them some time after the link is up.
+    wait_until 20 has_link_local r r0
+    wait_until 20 has_link_local a a0
     far=$(link_local r r0)
     near=$(link_local a a0)
     for own in "roce://$far%r0" roce://:: roce://r0; do
@@ -470,6 +473,9 @@ scope() {
 # link_local NAMESPACE NAME: its link-local address.
 link_local() {
     ip -n "$1" -6 address show dev "$2" scope link | sed -n 's/^ *inet6 \([^/]*\).*/\1/p'
+}
+has_link_local() {
+    [ -n "$(link_local "$@")" ]
 }
 
 for ((round = 0; round < rounds; round++)); do
