@@ -4,6 +4,7 @@
 //!
 //! `cargo run --release -p dat-host --example rate [WRITES]`
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::atomic::AtomicU8;
 use std::time::Instant;
@@ -25,6 +26,7 @@ use futures::executor::LocalPool;
 use futures::future::{join_all, select};
 use futures::task::LocalSpawnExt;
 
+type Written = dat_host::Result<()>;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const IN_FLIGHT: u64 = 64;
@@ -35,7 +37,7 @@ static TARGET: [AtomicU8; 8] = [const { AtomicU8::new(0) }; 8];
 /// Prints a rate and returns it, in writes per second.
 fn report(name: &str, writes: u64, begin: Instant) -> f64 {
     let rate = writes as f64 / begin.elapsed().as_secs_f64();
-    println!("{name:32} {:9.0} writes/s", rate);
+    println!("{name:36} {:9.0} writes/s", rate);
     rate
 }
 
@@ -134,21 +136,51 @@ async fn connect(near: &Zone, far: &Zone) -> dat_host::Result<(Endpoint, Endpoin
     Ok((near_end, far_end, remote))
 }
 
-/// Writes by one task for each operation in flight. Each task reuses its buffer.
-async fn write_all(near: Zone, far: Zone, writes: u64, name: &str) -> dat_host::Result<f64> {
+/// Writes in one task, which awaits the oldest write. Each buffer is used again.
+async fn oldest_first(from: &Zone, to: &Endpoint, remote: RemoteSlice, writes: u64) -> Written {
+    let mut in_flight = VecDeque::new();
+    for _ in 0..IN_FLIGHT {
+        in_flight.push_back(to.write(from.copy(&[1; 8])?, remote));
+    }
+    let mut left = writes - IN_FLIGHT;
+    while let Some(oldest) = in_flight.pop_front() {
+        let buffer = oldest.await?;
+        if left > 0 {
+            left -= 1;
+            in_flight.push_back(to.write(buffer, remote));
+        }
+    }
+    Ok(())
+}
+
+/// Writes in one task for each operation in flight. Each task uses its buffer again.
+async fn task_for_each(from: &Zone, to: &Endpoint, remote: RemoteSlice, writes: u64) -> Written {
+    let tasks = (0..IN_FLIGHT).map(async |_| {
+        let mut buffer = from.copy(&[1; 8])?;
+        for _ in 0..writes / IN_FLIGHT {
+            buffer = to.write(buffer, remote).await?;
+        }
+        Ok(())
+    });
+    join_all(tasks).await.into_iter().collect()
+}
+
+/// Writes in both ways; returns the rates relative to that of the core.
+async fn measure(
+    near: Zone,
+    far: Zone,
+    writes: u64,
+    driver: &str,
+    core: f64,
+) -> dat_host::Result<String> {
     let (near_end, _far_end, remote) = connect(&near, &far).await?;
     let begin = Instant::now();
-    let tasks = (0..IN_FLIGHT).map(async |_| {
-        let mut buffer = near.copy(&[1; 8])?;
-        for _ in 0..writes / IN_FLIGHT {
-            buffer = near_end.write(buffer, remote).await?;
-        }
-        Ok::<_, dat_host::Error>(())
-    });
-    for outcome in join_all(tasks).await {
-        outcome?;
-    }
-    Ok(report(name, writes, begin))
+    oldest_first(&near, &near_end, remote, writes).await?;
+    let oldest = report(&format!("{driver}, oldest first"), writes, begin);
+    let begin = Instant::now();
+    task_for_each(&near, &near_end, remote, writes).await?;
+    let tasks = report(&format!("{driver}, 64 tasks"), writes, begin);
+    Ok(format!("{:.2}, {:.2}", oldest / core, tasks / core))
 }
 
 fn main() -> Result<()> {
@@ -167,19 +199,15 @@ fn main() -> Result<()> {
         select(near_driver, far_driver).await;
     };
     spawner.spawn_local(drivers)?;
-    let name = "futures, driver on this thread";
-    let same = pool.run_until(write_all(near.zone()?, far.zone()?, writes, name))?;
+    let driver = "driver on this thread";
+    let same = pool.run_until(measure(near.zone()?, far.zone()?, writes, driver, core))?;
 
     let network = Network::new(Network::options());
     let open = |name| -> dat_host::Result<Adapter> { Options::new().network(&network).open(name) };
     let (near, far) = (open("mock://near")?, open("mock://far")?);
-    let name = "futures, a thread per adapter";
-    let threads = pool.run_until(write_all(near.zone()?, far.zone()?, writes, name))?;
+    let driver = "a thread per adapter";
+    let threads = pool.run_until(measure(near.zone()?, far.zone()?, writes, driver, core))?;
 
-    println!(
-        "of the core's rate: {:.2}, {:.2}",
-        same / core,
-        threads / core
-    );
+    println!("of the core's rate: {same}, {threads}");
     Ok(())
 }

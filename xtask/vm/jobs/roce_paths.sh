@@ -451,7 +451,7 @@ bound() {
 scope() {
     local far near own
     echo "-- link-local addresses ($(now))"
-    # The kernel adds them some time after the link is up.
+    # The kernel adds them some time after the link is up, and then looks for duplicates.
     wait_until 20 has_link_local r r0
     wait_until 20 has_link_local a a0
     far=$(link_local r r0)
@@ -472,7 +472,7 @@ scope() {
 }
 # link_local NAMESPACE NAME: its link-local address.
 link_local() {
-    ip -n "$1" -6 address show dev "$2" scope link | sed -n 's/^ *inet6 \([^/]*\).*/\1/p'
+    ip -n "$1" -6 address show dev "$2" scope link -tentative | sed -n 's/^ *inet6 \([^/]*\).*/\1/p'
 }
 has_link_local() {
     [ -n "$(link_local "$@")" ]
