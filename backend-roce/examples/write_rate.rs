@@ -2,9 +2,10 @@
 //!
 //! `cargo run --release -p backend-roce --features udp --example write_rate -- ARGUMENTS`
 //!
-//! The arguments are IP MODE DEPTH [WRITES [BYTES]]. MODE is `polled` for adapters that this thread
-//! moves, or `threads` for adapters with threads of their own. DEPTH writes are under way. Prints
-//! nanoseconds of a write with its completion.
+//! The arguments are IP MODE DEPTH [WRITES [BYTES [IDLE]]]. MODE is `polled` for adapters that this
+//! thread moves, or `threads` for adapters with threads of their own. DEPTH writes are under way.
+//! IDLE connections are made before that of the writes, and stay idle. Prints nanoseconds of a
+//! write with its completion; and, to the other output, the memory of an idle connection.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -39,25 +40,29 @@ static TARGET: [AtomicU8; BYTES_MAX] = [const { AtomicU8::new(0) }; BYTES_MAX];
 struct End {
     address: IaAddress,
     ia: OwnedIa<RoceBackend, HostLock>,
+    pz: PzId,
     evd: EvdId,
-    ep: EpId,
     memory: LmrCreated,
 }
 
 impl End {
-    fn open(ip: IpAddr, polled: bool, depth: i32, memory: &'static [AtomicU8]) -> Result<Self> {
+    /// Opens an adapter for some connections, of which one has `depth` requests and others have 1.
+    fn open(
+        ip: IpAddr,
+        polled: bool,
+        (depth, connections): (i32, i32),
+        memory: &'static [AtomicU8],
+    ) -> Result<Self> {
         let mut options = RoceOptions::random()?;
         options.polled = polled;
+        // A sixteenth stays unused.
+        options.connections = 2 * connections.unsigned_abs() as usize;
         let backend = RoceBackend::open(SocketAddr::new(ip, 0), options)?;
         let address = backend.ia_attributes().ia_address;
         let ia = OwnedIa::open(backend, &Limits::default(), 16).map_err(|refused| refused.error)?;
         let pz: PzId = ia.pz_create()?;
-        let evd = ia.evd_create(2 * depth + 16, None, EvdFlags::DEFAULT & !EvdFlags::ASYNC)?;
-        let attributes = EpAttributes {
-            max_request_dtos: depth,
-            ..EpAttributes::DEFAULT
-        };
-        let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), Some(&attributes))?;
+        let length = 2 * (depth + connections) + 16;
+        let evd = ia.evd_create(length, None, EvdFlags::DEFAULT & !EvdFlags::ASYNC)?;
         let memory = ia.lmr_create(&LmrRequest {
             memory: LmrMemory::Virtual(Region::from_static(memory)),
             pz,
@@ -66,15 +71,28 @@ impl End {
         Ok(Self {
             address,
             ia,
+            pz,
             evd,
-            ep,
             memory,
         })
     }
+
+    fn endpoint(&self, depth: i32) -> Result<EpId> {
+        let attributes = EpAttributes {
+            max_request_dtos: depth,
+            max_recv_dtos: 1,
+            ..EpAttributes::DEFAULT
+        };
+        let evd = Some(self.evd);
+        Ok(self
+            .ia
+            .ep_create(Some(self.pz), evd, evd, evd, Some(&attributes))?)
+    }
 }
 
-fn connect(near: &End, far: &End) -> Result<()> {
-    far.ia.psp_create(QUALIFIER, far.evd, PspFlags::Consumer)?;
+/// Connects two new endpoints with `depth` requests; returns the near one.
+fn connect(near: &End, far: &End, depth: i32) -> Result<EpId> {
+    let (near_ep, far_ep) = (near.endpoint(depth)?, far.endpoint(depth)?);
     let param = ConnectParam {
         address: far.address,
         qualifier: QUALIFIER,
@@ -83,43 +101,60 @@ fn connect(near: &End, far: &End) -> Result<()> {
         quality: QualityOfService::BEST_EFFORT,
         flags: ConnectFlags::empty(),
     };
-    near.ia.ep_connect(near.ep, &param, ThreadWait::clock())?;
+    near.ia.ep_connect(near_ep, &param, ThreadWait::clock())?;
     let mut established = 0;
     while established < 2 {
         for end in [near, far] {
             end.ia.progress(ThreadWait::clock());
             match end.ia.evd_dequeue(end.evd) {
                 Ok(Event::ConnectionRequest { cr, .. }) => {
-                    far.ia.cr_accept(cr, Some(far.ep), &[])?;
+                    far.ia.cr_accept(cr, Some(far_ep), &[])?;
                 }
                 Ok(Event::Connection { .. }) => established += 1,
                 _ => std::thread::yield_now(),
             }
         }
     }
-    Ok(())
+    Ok(near_ep)
+}
+
+/// Returns the memory of this process, in bytes.
+fn resident() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next());
+    Ok(kibibytes.ok_or("no VmRSS")?.parse::<u64>()? * 1024)
 }
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [ip, mode, rest @ ..] = &arguments[..] else {
-        return Err("IP MODE DEPTH [WRITES [BYTES]]".into());
+        return Err("IP MODE DEPTH [WRITES [BYTES [IDLE]]]".into());
     };
     let number = |index: usize, default: u64| {
         let given = rest.get(index).map(|text| text.parse::<u64>());
         given.unwrap_or(Ok(default))
     };
     let (depth, writes) = (number(0, 1)?, number(1, 20_000)?);
-    let bytes = number(2, 8)?.min(BYTES_MAX as u64);
+    let (bytes, idle) = (number(2, 8)?.min(BYTES_MAX as u64), number(3, 0)?);
     let polled = match mode.as_str() {
         "polled" => true,
         "threads" => false,
         _ => return Err("MODE is `polled` or `threads`".into()),
     };
     let ip: IpAddr = ip.parse()?;
-    let open = |memory| End::open(ip, polled, i32::try_from(depth)?, memory);
+    let sizes = (i32::try_from(depth)?, i32::try_from(idle + 1)?);
+    let open = |memory| End::open(ip, polled, sizes, memory);
     let (near, far) = (open(&SOURCE)?, open(&TARGET)?);
-    connect(&near, &far)?;
+    far.ia.psp_create(QUALIFIER, far.evd, PspFlags::Consumer)?;
+    let before = resident()?;
+    for _ in 0..idle {
+        connect(&near, &far, 1)?;
+    }
+    if let Some(each) = resident()?.saturating_sub(before).checked_div(idle) {
+        eprintln!("{each} bytes for both ends of an idle connection");
+    }
+    let ep = connect(&near, &far, sizes.0)?;
 
     let segment = [LmrTriplet {
         context: near.memory.lmr_context,
@@ -137,7 +172,7 @@ fn main() -> Result<()> {
     while done < writes {
         while posted < writes && posted - done < depth {
             near.ia
-                .post_rdma_write(near.ep, &segment, posted, &remote, none)?;
+                .post_rdma_write(ep, &segment, posted, &remote, none)?;
             posted += 1;
         }
         let before = done;
