@@ -12,13 +12,14 @@ use crate::workspace::Workspace;
 const CORE: &str = "dat-core";
 const SHARED_MEMORY: &str = "dat-rsm";
 const HOST: &str = "dat-host";
+const ROCE: &str = "backend-roce";
 const BARE: &str = "no-std";
 /// Replaces the atomics; only the fuzz targets use it.
 const FUZZ_SCHED: &str = "fuzz_sched";
 
 /// Lints the crates with features under no feature, each feature and all features.
 pub(crate) fn check_each(workspace: &Workspace) -> Result<()> {
-    let packages = [CORE, SHARED_MEMORY, HOST];
+    let packages = [CORE, SHARED_MEMORY, ROCE, HOST];
     check_subsets(workspace, &packages, |chosen, all| {
         chosen <= 1 || chosen == all
     })
@@ -27,7 +28,7 @@ pub(crate) fn check_each(workspace: &Workspace) -> Result<()> {
 
 /// Lints the crates for firmware under each subset of features; returns a table of counts.
 pub(crate) fn check_combinations(workspace: &Workspace) -> Result<String> {
-    check_subsets(workspace, &[CORE, SHARED_MEMORY], |_, _| true)
+    check_subsets(workspace, &[CORE, SHARED_MEMORY, ROCE], |_, _| true)
 }
 
 /// Lints the crate for host programs under each subset of features; returns a table of counts.

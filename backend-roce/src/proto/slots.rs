@@ -18,6 +18,24 @@ enum Memory<'s, T> {
     Owned(Box<[T]>),
 }
 
+impl<T> Memory<'_, T> {
+    const fn all(&self) -> &[T] {
+        match self {
+            Self::Lent(slots) => slots,
+            #[cfg(feature = "alloc")]
+            Self::Owned(slots) => slots,
+        }
+    }
+
+    const fn all_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Lent(slots) => slots,
+            #[cfg(feature = "alloc")]
+            Self::Owned(slots) => slots,
+        }
+    }
+}
+
 impl<T> Slots<'_, T> {
     /// Leaves the slots from `used` on unused.
     pub(super) fn truncate(&mut self, used: usize) {
@@ -52,24 +70,14 @@ impl<T> Deref for Slots<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        let all = match &self.memory {
-            Memory::Lent(slots) => slots,
-            #[cfg(feature = "alloc")]
-            Memory::Owned(slots) => &**slots,
-        };
-        all.get(..self.used).unwrap_or_default()
+        self.memory.all().get(..self.used).unwrap_or_default()
     }
 }
 
 impl<T> DerefMut for Slots<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        let used = self.used;
-        let all = match &mut self.memory {
-            Memory::Lent(slots) => slots,
-            #[cfg(feature = "alloc")]
-            Memory::Owned(slots) => &mut **slots,
-        };
-        all.get_mut(..used).unwrap_or_default()
+        let all = self.memory.all_mut();
+        all.get_mut(..self.used).unwrap_or_default()
     }
 }
 

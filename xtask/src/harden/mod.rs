@@ -91,7 +91,7 @@ const PROOFS: [Proof; 22] = [
     },
     Proof {
         name: "features",
-        about: "every combination of features of dat-core and dat-rsm",
+        about: "every combination of features of dat-core, dat-rsm and backend-roce",
         run: |workspace, _| features::check_combinations(workspace).map(Some),
     },
     Proof {
