@@ -6,13 +6,19 @@ use network::RoceBed;
 
 #[path = "roce_bed/adapters.rs"]
 mod adapters;
+mod bed;
 #[path = "roce_bed/connections.rs"]
 mod connections;
 #[path = "roce_bed/crowd.rs"]
 mod crowd;
+#[path = "roce_bed/differential.rs"]
+mod differential;
 mod exceptions;
+#[path = "lists/in_order.rs"]
+mod in_order;
 #[path = "roce_bed/late_replies.rs"]
 mod late_replies;
+mod lists;
 #[path = "roce_bed/lossy.rs"]
 mod lossy;
 #[expect(unreachable_pub, reason = "a file of the tests of backend-roce")]

@@ -4,41 +4,17 @@
 //! is the number of lists. `tests/suite/src/differential/differences.rs` lists the permitted
 //! differences with reasons.
 
-use backend_mock::{BufferOrder, Fabric, FabricOptions, MockBackend};
-use bed::{Bed, network};
+use bed::Bed;
+use in_order::InOrder;
 use lists::lists;
 use verbs_bed::VerbsBed;
 
 mod bed;
 mod exceptions;
+#[path = "lists/in_order.rs"]
+mod in_order;
 mod lists;
 mod verbs_bed;
-
-/// A fabric whose messages take shared buffers in the order of posting, as on soft-RoCE.
-struct InOrder(Fabric);
-
-impl InOrder {
-    fn new(options: FabricOptions) -> Self {
-        Self(Fabric::new(FabricOptions {
-            buffer_order: BufferOrder::Posted,
-            ..options
-        }))
-    }
-
-    fn inner(&self) -> &Fabric {
-        &self.0
-    }
-}
-
-network!(
-    InOrder,
-    MockBackend,
-    "mock",
-    node,
-    |_| None,
-    InOrder::new,
-    InOrder::inner
-);
 
 /// Steps without an event after which everything counts as at rest.
 ///

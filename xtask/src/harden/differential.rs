@@ -23,7 +23,7 @@ pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<Stri
     let _first = shell.push_env("DAT_SEED", first.to_string());
     let output = cmd!(
         shell,
-        "cargo test --package dat-tests --test differential -- --nocapture"
+        "cargo test --package dat-tests --test differential --test roce -- --nocapture behaves_like_the_mock"
     )
     .ignore_status()
     .output()?;

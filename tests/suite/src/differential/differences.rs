@@ -61,6 +61,29 @@ pub const DIFFERENCES: &[(&str, Difference, &str)] = &[
         "in which order reads that are under way write the bytes that they share is open: soft-RoCE takes them as they were posted, the mock as \
          the seed of its fabric wills",
     ),
+    (
+        "roce",
+        Difference::NothingBreaks,
+        "a fault ends the queue pair that finds it at once, with requests that the peer carried out and whose acknowledgements are on their way; \
+         the mock has completed these before",
+    ),
+    (
+        "roce",
+        Difference::EndsAtRest,
+        "the messages that end a connection overtake requests whose packets are on their way, or wait for an acknowledgement; the mock carries \
+         out a request when it takes it",
+    ),
+    (
+        "roce",
+        Difference::BuffersAsPosted,
+        "which of the shared buffers a message takes is open (SRC-05): the responder takes the oldest, the mock as the seed of its fabric wills",
+    ),
+    (
+        "roce",
+        Difference::ReadsApart,
+        "in which order reads that are under way write the bytes that they share is open: the requester takes the responses as the reads were \
+         posted, the mock as the seed of its fabric wills",
+    ),
 ];
 
 /// Returns true if the backend has this difference.
