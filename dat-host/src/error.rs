@@ -70,6 +70,17 @@ pub enum Error {
     /// A call of remote shared memory failed.
     #[cfg(feature = "rsm")]
     SharedMemory(dat_rsm::RsmError),
+    /// A node of remote shared memory was not reached.
+    #[cfg(feature = "rsm")]
+    NodeUnreachable {
+        /// Number of the node.
+        node: dat_rsm::NodeId,
+        /// Reason.
+        reason: dat_rsm::Unreached,
+    },
+    /// A node of remote shared memory is in the list of peers twice, or is this node.
+    #[cfg(feature = "rsm")]
+    DuplicateNode(dat_rsm::NodeId),
     /// The system refused to start a thread, to resolve a name or to make a socket.
     System(std::io::Error),
 }
@@ -169,6 +180,15 @@ impl fmt::Display for Error {
             }
             #[cfg(feature = "rsm")]
             Self::SharedMemory(error) => write!(f, "shared memory: {error}"),
+            #[cfg(feature = "rsm")]
+            Self::NodeUnreachable { node, reason } => {
+                write!(f, "shared memory: node {node} is unreachable: {reason}")
+            }
+            #[cfg(feature = "rsm")]
+            Self::DuplicateNode(node) => write!(
+                f,
+                "shared memory: node {node} is in the list of peers twice, or is this node"
+            ),
             Self::System(error) => write!(f, "the system refused: {error}"),
         }
     }

@@ -11,7 +11,7 @@ use backend_mock::{Fabric, NodeOptions};
 use common::silent::Silent;
 use dat_host::rsm::{
     AccessEntry, BarrierMode, BarrierScope, Export, FailedVector, Get, Import, LocalMemory, Node,
-    Permission, Put, RsmError, VectorFlags,
+    Permission, Put, RsmError, Unreached, VectorFlags,
 };
 use dat_host::{Error, Foreign, IaAddress, Network, Pages, Result};
 use futures::executor::block_on;
@@ -487,6 +487,73 @@ fn a_disconnect_ends_one_connection() {
 }
 
 #[test]
+fn an_unreachable_node_has_its_reason() {
+    let network = Network::new(Network::options());
+    let open =
+        |node: dat_host::rsm::Opening, address| node.network(&network).open(address).unwrap();
+    // It listens, but nobody makes its calls.
+    let silent = Node::new(3).listen(7).peer(1, "near:0").poll(|| {});
+    let _nodes = [
+        open(Node::new(2).peer(1, "near:0"), "mock://deaf"),
+        open(silent, "mock://silent"),
+        open(Node::new(4).listen(7).peer(9, "near:0"), "mock://proud"),
+    ];
+    let near = Node::new(1).peer(2, "deaf:7").peer(4, "proud:7");
+    let near = near.peer(5, "nowhere:7");
+    let impatient = Node::new(8).peer(3, "silent:7");
+    let impatient = impatient.connect_timeout(Duration::from_millis(50));
+    let impatient = open(impatient, "mock://impatient");
+    let near = open(near, "mock://near");
+    for (node, expected, words) in [
+        (
+            2,
+            Unreached::NobodyListens,
+            "node 2 is unreachable: no exporter listens",
+        ),
+        (
+            3,
+            Unreached::Silent,
+            "node 3 is unreachable: it does not answer",
+        ),
+        (
+            4,
+            Unreached::Stranger,
+            "node 4 is unreachable: it does not know this node",
+        ),
+        (5, Unreached::NoHost, "node 5 is unreachable: its host"),
+        (
+            6,
+            Unreached::Unknown,
+            "node 6 is unreachable: it is not in the list",
+        ),
+    ] {
+        let asks = if node == 3 { &impatient } else { &near };
+        let error = asks.import(node, 1, Permission::READ).wait().unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        let Error::NodeUnreachable {
+            node: named,
+            reason,
+        } = error
+        else {
+            panic!("{error:?}");
+        };
+        assert_eq!((named, reason), (node, expected));
+    }
+}
+
+#[test]
+fn a_node_is_a_peer_once() {
+    for (own, peers) in [(1, [2, 2]), (2, [1, 2])] {
+        let node = Node::new(own)
+            .peer(peers[0], "one:7")
+            .peer(peers[1], "two:7");
+        let error = node.open("mock://twice").unwrap_err();
+        assert!(matches!(error, Error::DuplicateNode(2)), "{error:?}");
+        assert!(error.to_string().contains("node 2"), "{error}");
+    }
+}
+
+#[test]
 fn refused_calls_return_their_memory() {
     let pair = Pair::new();
     let failed = pair.import.put(1 << 16, vec![1; 8]).wait().unwrap_err();
@@ -498,6 +565,7 @@ fn refused_calls_return_their_memory() {
     let failed = pair.import.putv(puts.into(), VectorFlags::empty()).wait();
     let failed = failed.unwrap_err();
     assert_eq!((failed.entries.len(), failed.error.residual), (2, 1));
+    assert_eq!(failed.to_string(), "entry 2 of 2: offset out of range");
     let gets = pair
         .import
         .getv::<Vec<u8>>(Vec::new(), VectorFlags::empty());

@@ -73,7 +73,7 @@ errors! {
     /// An address is invalid, or the memory there lacks a right.
     BadAddress = 16, "bad address";
     /// An address, length or offset is not aligned.
-    BadMemoryAlignment = 17, "bad alignment";
+    BadMemoryAlignment = 17, "an address, a length or an offset is not aligned";
     /// An offset is out of range.
     BadOffset = 18, "offset out of range";
     /// An offset is not a multiple of the item size; reserved, never returned.
@@ -81,7 +81,7 @@ errors! {
     /// A length is zero or out of range.
     BadLength = 20, "length out of range";
     /// The access list is invalid.
-    BadAccessList = 21, "bad access list";
+    BadAccessList = 21, "the access list has an unknown node, bad permissions or too many entries";
     /// A pointer for a segment id is missing.
     BadSegmentId = 22, "bad segment id";
     /// Applications may not use the segment id.

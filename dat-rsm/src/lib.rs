@@ -117,6 +117,7 @@ mod signal;
 mod transfer;
 
 pub use controller::topology::{ConnectionState, LocalController, RemoteController, Topology};
+pub use controller::unreached::Unreached;
 pub use controller::{ControllerAttributes, is_same_controller};
 pub use engine::Rsm;
 pub use error::{Result, RsmError};

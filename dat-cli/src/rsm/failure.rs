@@ -1,6 +1,7 @@
 //! Failures of calls of remote shared memory.
 
-use dat_host::{Error, rsm::RsmError};
+use dat_host::Error;
+use dat_host::rsm::{RsmError, Unreached};
 
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::limits;
@@ -15,8 +16,42 @@ impl<T, E: Into<Error>> DuringRsm<T> for std::result::Result<T, E> {
     fn during_rsm(self, call: &str) -> Result<T> {
         self.or_else(|error| match error.into() {
             Error::SharedMemory(error) => Err(failure(call, error)),
+            Error::NodeUnreachable { reason, .. } => Err(unreachable(call, reason)),
             error => Err(error).during(call),
         })
+    }
+}
+
+/// Builds the failure of a connection to an exporter that was not reached.
+fn unreachable(call: &str, reason: Unreached) -> Failure {
+    let (why, remedy) = match reason {
+        Unreached::NobodyListens => (
+            "no exporter listens on that port",
+            "start `dat rsm export --device` there, and check the port number",
+        ),
+        Unreached::NoHost => (
+            "its address cannot be reached from this device, or nothing answers there",
+            "check the address and firewalls, and select another --device if there are several",
+        ),
+        Unreached::Stranger => (
+            "the exporter does not allow this host",
+            "allow this host with --importer at the exporter",
+        ),
+        Unreached::Silent => (
+            "the exporter does not answer in time",
+            "check that `dat rsm export --device` runs there; if the host is slow, run the command again",
+        ),
+        _ => (
+            "the remote node is unreachable",
+            "check that `dat rsm export --device` runs there on that port and allows this host with \
+            --importer",
+        ),
+    };
+    Failure {
+        kind: FailureKind::Operation,
+        what: format!("{call} failed"),
+        why: why.into(),
+        remedy: remedy.into(),
     }
 }
 
@@ -47,8 +82,8 @@ fn failure(call: &str, error: RsmError) -> Failure {
 const fn remedy(error: RsmError) -> Option<&'static str> {
     match error {
         RsmError::RemoteNodeUnreachable => Some(
-            "check that `dat rsm export --device` runs there on that port and allows this host with \
-            --importer; if the host is slow, run the command again",
+            "check that `dat rsm export --device` runs there; if the host is slow, run the command \
+            again",
         ),
         RsmError::ConnectionAborted => Some(
             "the exporter ended or unpublished the segment: export it again, and run the command again",

@@ -13,7 +13,7 @@ use dat_core::time::Instant;
 use dat_rsm::{
     AccessEntry, BarrierId, BarrierMode, BarrierScope, ControllerId, ExportFlags, ExportId,
     GetEntry, ImportId, LocalAccess, LocalMemoryId, NodeId, Permission, PutEntry, Rsm, RsmError,
-    SegmentHandle, SegmentId, SignalFlags, VectorError, VectorFlags,
+    SegmentHandle, SegmentId, SignalFlags, Unreached, VectorError, VectorFlags,
 };
 use dat_storage::Reservation;
 
@@ -97,6 +97,7 @@ engine! {
         permission: Permission,
         wait: &mut Sleep,
     ) -> Result<ImportId>;
+    fn unreached(controller: ControllerId, node: NodeId) -> Option<Unreached>;
     fn import_disconnect(import: ImportId, wait: &mut Sleep) -> Result<()>;
     fn import_length(import: ImportId) -> Result<u64>;
     fn import_map(

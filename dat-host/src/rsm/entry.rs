@@ -104,7 +104,7 @@ impl<M: private::Target> Get<M> {
 ///
 /// `?` in a function that returns an [`Error`] drops the entries and keeps the error.
 pub struct FailedVector<E> {
-    /// The error, with the number of entries that are left.
+    /// The error, with the number of entries that are left; the one that failed is their first.
     pub error: VectorError,
     /// The entries; the memory of those that did not complete is undefined if it is a get's.
     pub entries: Vec<E>,
@@ -124,9 +124,18 @@ impl<E> fmt::Debug for FailedVector<E> {
 impl<E> fmt::Display for FailedVector<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let VectorError {
-            error, residual, ..
+            error,
+            residual,
+            count,
         } = self.error;
-        write!(f, "{error}; {residual} entries are left")
+        match residual {
+            _ if count == 0 => write!(f, "there are no entries: {error}"),
+            0 => write!(
+                f,
+                "all {count} entries are done, but not the signal: {error}"
+            ),
+            _ => write!(f, "entry {} of {count}: {error}", count - residual + 1),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::call::{Call, signaled_within};
 use super::engine::{Interrupt, Sleep};
 use super::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
 use super::{Guard, Site};
-use crate::error::{Failed, Result};
+use crate::error::{Error, Failed, Result};
 
 /// A connection to a segment of a node.
 ///
@@ -38,7 +38,9 @@ impl Import {
         let site = Arc::clone(&guard.0);
         Call::new(&site, move |site, sleep| {
             let engine = &site.engine;
-            let id = engine.import_connect(site.controller, node, segment, permission, sleep)?;
+            let id = engine
+                .import_connect(site.controller, node, segment, permission, sleep)
+                .map_err(|error| not_connected(site, node, error))?;
             let mut import = Self {
                 guard,
                 id: Some(id),
@@ -271,6 +273,18 @@ impl Drop for Import {
                 let _ = disconnect(&site, id, &mut sleep);
             }));
         }
+    }
+}
+
+/// Returns the error of a connection that was not made, with the reason if its node is known.
+fn not_connected(site: &Site, node: NodeId, error: RsmError) -> Error {
+    let reason = match error {
+        RsmError::RemoteNodeUnreachable => site.engine.unreached(site.controller, node),
+        _ => None,
+    };
+    match reason {
+        Some(reason) => Error::NodeUnreachable { node, reason },
+        None => error.into(),
     }
 }
 

@@ -32,6 +32,8 @@
 //! # }
 //! ```
 //!
+//! The example `shared_memory_processes` has the two nodes in two processes.
+//!
 //! # The end
 //! An exporter that ends destroys its segment, which tells the importers, and then
 //! [closes](Node::close) its node. An importer disconnects and closes. A process that ends without
@@ -70,7 +72,7 @@ pub use self::import::{Barrier, Import};
 pub use self::local::{LocalMemory, LocalSlice};
 pub use dat_rsm::{
     AccessEntry, BarrierMode, BarrierScope, Credentials, NodeId, Permission, RsmError, SegmentId,
-    VectorError, VectorFlags,
+    Unreached, VectorError, VectorFlags,
 };
 
 use self::call::Pool;
@@ -176,6 +178,8 @@ impl Opening {
     /// - Those of [`Options::open`](crate::Options::open).
     /// - [`Malformed`](Error::Malformed), [`System`](Error::System): a peer is not `HOST:PORT`, or
     ///   its name cannot be resolved.
+    /// - [`DuplicateNode`](Error::DuplicateNode): two peers have the same number, or one has that of
+    ///   this node.
     /// - [`Refused`](Error::Refused) CONN_QUAL_IN_USE: another service listens on the qualifier.
     /// - [`SharedMemory`](Error::SharedMemory): the engine cannot open its controller.
     pub fn open(mut self, address: &str) -> Result<Node> {
@@ -236,8 +240,11 @@ impl Opening {
             address,
             qualifier,
         };
-        let mut nodes = Vec::new();
+        let mut nodes: Vec<NodeEntry> = Vec::new();
         for (node, peer) in &self.peers {
+            if *node == self.options.node || nodes.iter().any(|known| known.node == *node) {
+                return Err(Error::DuplicateNode(*node));
+            }
             let (address, qualifier) = peer.resolve(names)?;
             nodes.push(entry(*node, address, qualifier));
         }
@@ -426,8 +433,8 @@ impl Node {
     /// Connects to a segment of a node, with the rights that its exporter must have granted.
     ///
     /// # Errors
-    /// [`SharedMemory`](Error::SharedMemory)
-    /// - REMOTE_NODE_UNREACHABLE: the node is unknown, or does not answer.
+    /// [`NodeUnreachable`](Error::NodeUnreachable), with the reason: the node is unknown, does not
+    /// listen, does not know this node, or does not answer. [`SharedMemory`](Error::SharedMemory)
     /// - SEG_NOT_PUBLISHED, SEG_NOT_PUBLISHED_TO_NODE, PERM_DENIED: the exporter refuses.
     /// - CONN_ABORTED: the node was closed during the call.
     /// - INSUFFICIENT_RESOURCES: tables are exhausted, here or at the exporter.

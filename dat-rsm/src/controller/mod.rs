@@ -2,6 +2,7 @@
 
 pub(crate) mod port;
 pub(crate) mod topology;
+pub(crate) mod unreached;
 
 use dat_core::backend::Backend;
 use dat_core::event::Wait;

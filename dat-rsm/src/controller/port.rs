@@ -10,6 +10,7 @@ use dat_core::flags::{EvdFlags, IaFields, MemoryPrivileges, ProviderFields, PspF
 use dat_core::id::{CnoId, EpId, EvdId, PspId, PzId};
 use dat_core::sync::RawLock;
 
+use crate::controller::unreached::Unreached;
 use crate::error::{Result, RsmError};
 use crate::id::{ControllerId, Handle, Kind};
 use crate::link::block::Block;
@@ -265,6 +266,8 @@ pub(crate) struct PortState {
     pub(crate) closing: bool,
     /// Zones of earlier openings that calls still used when they were freed.
     pub(crate) zones: Vec<PzId>,
+    /// The node that was not reached last, and the reason.
+    pub(crate) unreached: Option<(NodeId, Unreached)>,
 }
 
 impl PortState {
@@ -278,6 +281,7 @@ impl PortState {
             objects: None,
             closing: false,
             zones: Vec::new(),
+            unreached: None,
         }
     }
 

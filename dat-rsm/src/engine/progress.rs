@@ -10,6 +10,7 @@ use dat_core::time::Instant;
 use portable_atomic::Ordering;
 
 use crate::controller::port::{Port, PortIds, same_host};
+use crate::controller::unreached::Unreached;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::engine::wait::earliest;
@@ -377,6 +378,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             self.state.with(|state| {
                 state.end_link(handle, now, &self.options);
                 if active && before == LinkState::Pending {
+                    if why == RsmError::RemoteNodeUnreachable {
+                        state.not_reached(index, node, Unreached::of(kind));
+                    }
                     give_up_node(state, index, node, why);
                 }
             });
@@ -398,6 +402,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 // The peer does not follow the protocol, or is another node.
                 state.end_link(handle, now, &self.options);
                 if active {
+                    state.not_reached(index, node, Unreached::Failed);
                     give_up_node(state, index, node, RsmError::RemoteNodeUnreachable);
                 }
                 return;
@@ -667,6 +672,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 let import = state.imports.get_mut(handle)?;
                 if import.deadline.is_some_and(|deadline| deadline <= now) {
                     import.give_up(RsmError::RemoteNodeUnreachable);
+                    let (index, node) = (import.port, import.node);
+                    state.not_reached(index, node, Unreached::Silent);
                     handled = handled.saturating_add(1);
                     return None;
                 }
@@ -692,8 +699,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if let Some((index, node)) = needed {
                 handled = handled.saturating_add(1);
                 if let Err(error) = self.dial(index, node, now) {
-                    self.state
-                        .with(|state| give_up_node(state, index, node, error));
+                    self.state.with(|state| {
+                        if error == RsmError::RemoteNodeUnreachable {
+                            state.not_reached(index, node, Unreached::NoHost);
+                        }
+                        give_up_node(state, index, node, error);
+                    });
                 }
             }
         }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use dat_core::time::Instant;
 
 use crate::controller::port::PortState;
+use crate::controller::unreached::Unreached;
 use crate::engine::handle_map::{Exhausted, HandleMap};
 use crate::export::Export;
 use crate::export::importer::Importer;
@@ -15,7 +16,7 @@ use crate::import::Import;
 use crate::import::barrier::Barrier;
 use crate::link::Link;
 use crate::local::Local;
-use crate::options::Options;
+use crate::options::{NodeId, Options};
 use crate::transfer::flight::{Flight, Request};
 
 /// Objects of an engine.
@@ -75,6 +76,13 @@ impl State {
             due: None,
         };
         (state.flights.reserve_all() && state.requests.reserve_all()).then_some(state)
+    }
+
+    /// Keeps the reason why a node was not reached.
+    pub(crate) fn not_reached(&mut self, index: usize, node: NodeId, reason: Unreached) {
+        if let Some(port) = self.ports.get_mut(index) {
+            port.unreached = Some((node, reason));
+        }
     }
 
     /// Schedules deferred work for the next progress, or for a time.

@@ -73,7 +73,7 @@ done
 peer_begins exported "dat rsm export --size 4K --device $RDMA_DEVICE"
 peer 'wait_until 20 listens 7471'
 if timeout 30 dat rsm put other --connect "$PEER_IPV4" > refusal 2>&1; then exit 1; fi
-grep "why: .*unreachable" refusal
+grep "why: the exporter does not allow this host" refusal
 peer_ends exported > exported
 wait_until 20 peer_has_no_objects
 wait_until 20 no_objects
@@ -124,7 +124,7 @@ client() {
             clients+=("$process $words")
             return
         fi
-        grep -E "why: .*(unreachable|nothing answers|did not answer)" "$output" || break
+        grep -E "why: .*(unreachable|cannot be reached|nothing answers|does not answer|did not answer)" "$output" || break
         echo "attempt $attempt did not connect"
     done
     show_clients

@@ -153,8 +153,8 @@ if [ "$code" != 0 ] && ! grep -q "connection was aborted" last; then
 fi
 wait "$exporter"
 wait_until 20 no_objects
-refused "unreachable" dat rsm put file --connect "$RDMA_IPV4"
-refused "unreachable" dat rsm put file --device "$RDMA_DEVICE" --connect 10.9.0.77
+refused "no exporter listens" dat rsm put file --connect "$RDMA_IPV4"
+refused "cannot be reached" dat rsm put file --device "$RDMA_DEVICE" --connect 10.9.0.77
 [ ! -e none ]
 
 echo "-- the importer is killed or interrupted"

@@ -1,0 +1,74 @@
+//! Reasons why nodes cannot be reached.
+
+use core::fmt;
+
+use dat_core::backend::Backend;
+use dat_core::event::ConnectionEventKind;
+use dat_core::sync::RawLock;
+
+use crate::engine::Rsm;
+use crate::id::ControllerId;
+use crate::options::NodeId;
+
+/// The reason why a node was not reached ([`Rsm::unreached`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unreached {
+    /// The controller has no such node in its list.
+    Unknown,
+    /// The host of the node cannot be reached.
+    NoHost,
+    /// No controller listens at the qualifier of the node.
+    NobodyListens,
+    /// The node does not have this node in its list, or has it with another address.
+    Stranger,
+    /// The node does not answer in time.
+    Silent,
+    /// The connection failed, or its other end is another node.
+    Failed,
+}
+
+impl Unreached {
+    /// Returns the reason for the end of an attempt to connect.
+    pub(crate) const fn of(kind: ConnectionEventKind) -> Self {
+        match kind {
+            ConnectionEventKind::Unreachable => Self::NoHost,
+            ConnectionEventKind::NonPeerRejected => Self::NobodyListens,
+            ConnectionEventKind::PeerRejected => Self::Stranger,
+            ConnectionEventKind::TimedOut => Self::Silent,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Unknown => "it is not in the list of nodes",
+            Self::NoHost => "its host cannot be reached",
+            Self::NobodyListens => "no exporter listens at its qualifier",
+            Self::Stranger => "it does not know this node, or knows it by another address",
+            Self::Silent => "it does not answer in time",
+            Self::Failed => "the connection failed",
+        })
+    }
+}
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Returns the reason for the last REMOTE_NODE_UNREACHABLE of a node.
+    ///
+    /// A controller keeps the last reason only: `None` if another node failed after it, or if
+    /// nothing has failed.
+    #[must_use]
+    pub fn unreached(&self, controller: ControllerId, node: NodeId) -> Option<Unreached> {
+        let (index, last) = self.state.with(|state| {
+            let index = self.port_of(state, controller).ok()?;
+            Some((index, state.ports.get(index)?.unreached))
+        })?;
+        if self.ports.get(index)?.node(node).is_none() {
+            return Some(Unreached::Unknown);
+        }
+        last.filter(|(failed, _)| *failed == node)
+            .map(|(_, reason)| reason)
+    }
+}
