@@ -38,7 +38,7 @@ impl ProcessBed {
     /// Makes an adapter with changed options.
     pub(crate) fn device_with(&self, change: impl FnOnce(&mut RoceOptions)) -> RoceBackend {
         let mut options = RoceOptions::random().expect("random bytes");
-        options.connections = 128;
+        options.connections = 2048;
         options.keys = 1024;
         // A message without a receive fails after half a second, later than any step tried before.
         options.not_ready_timer = 26;

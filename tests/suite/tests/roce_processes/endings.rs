@@ -244,6 +244,81 @@ fn both_disconnect() {
     );
 }
 
+/// Connections that were made, used and ended leave no memory and no descriptor behind.
+///
+/// Spec: PSC-02, EPD-05, EPD-10, EPR-01, DTO-11, E21
+#[test]
+fn thousand_connections_leave_nothing() {
+    const CONNECTIONS: u64 = 1000;
+    /// Connections after which tables and buffers have their size.
+    const FIRST: u64 = 200;
+    /// Growth that the allocator may have by itself, in bytes.
+    const SPARE: usize = 1 << 20;
+    let ends = |side: &Side, party: &Party| {
+        side.ends(party, DISCONNECTED);
+        side.reset(party);
+    };
+    two_sides(
+        move |near| {
+            let party = near.party();
+            near.hear("the listener");
+            let mut before = None;
+            for cookie in 0..CONNECTIONS {
+                if cookie == FIRST {
+                    before = Some(resources());
+                }
+                let wanted = near.parameters(near.other(), &[]);
+                granted(near.try_connect(&party, &wanted));
+                near.established(&party);
+                party.send_from(&[party.memory.segment(0, 8)], cookie);
+                near.net.success(&party, cookie);
+                granted(party.ia.ep_disconnect(party.ep, CloseFlags::Graceful));
+                ends(near, &party);
+            }
+            near.net.quiet(&party);
+            check_growth(before, SPARE);
+        },
+        move |far| {
+            let party = far.party();
+            let service = far.listen(&party);
+            let mut before = None;
+            for cookie in 0..CONNECTIONS {
+                if cookie == FIRST {
+                    before = Some(resources());
+                }
+                party.receive_into(&[party.memory.segment(0, 8)], cookie);
+                let cr = far.request(&party, &service);
+                granted(party.ia.cr_accept(cr, Some(party.ep), &[]));
+                far.established(&party);
+                far.net.receive_ends(&party, cookie, DtoStatus::Success);
+                ends(far, &party);
+            }
+            far.net.quiet(&party);
+            check_growth(before, SPARE);
+        },
+    );
+}
+
+/// Returns the bytes of memory and the number of descriptors of this process.
+fn resources() -> (usize, usize) {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("/proc");
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("/proc").count();
+    (pages.unwrap_or(0_usize) * 4096, descriptors)
+}
+
+/// Expects as many descriptors as before, and at most `spare` bytes more.
+fn check_growth(before: Option<(usize, usize)>, spare: usize) {
+    let (bytes, descriptors) = before.expect("an earlier count");
+    let after = resources();
+    assert_eq!(after.1, descriptors, "descriptors");
+    assert!(
+        after.0 <= bytes + spare,
+        "{bytes} bytes grew to {}",
+        after.0
+    );
+}
+
 /// The end of an adapter ends its connections in the other process, as a disconnect.
 ///
 /// Spec: IAC-01, IAC-05, EPD-10, EPV-06, E21, E27
