@@ -97,6 +97,11 @@ fn packets_travel_one_by_one_where_a_filter_refuses_more() {
 fn datagrams_are_read_one_by_one_where_a_filter_refuses_more() {
     forbid(&[libc::SYS_recvmmsg], false);
     transfer("roce://127.0.0.37", "roce://0.0.0.0");
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        // A host without IPv6 refuses the adapter by the address.
+        assert!(Adapter::open("roce://::").is_err());
+        return;
+    }
     transfer("roce://::", "roce://::");
     transfer("roce://::1", "roce://::1");
 }

@@ -16,7 +16,7 @@ use crate::options::NodeId;
 pub enum Unreached {
     /// The controller has no such node in its list.
     Unknown,
-    /// The host of the node cannot be reached.
+    /// The host of the node cannot be reached, or does not answer.
     NoHost,
     /// No controller listens at the qualifier of the node.
     NobodyListens,
@@ -45,7 +45,7 @@ impl fmt::Display for Unreached {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Unknown => "it is not in the list of nodes",
-            Self::NoHost => "its host cannot be reached",
+            Self::NoHost => "its host cannot be reached, or does not answer",
             Self::NobodyListens => "no exporter listens at its qualifier",
             Self::Stranger => "it does not know this node, or knows it by another address",
             Self::Silent => "it does not answer in time",
