@@ -357,6 +357,9 @@ fn a_node_that_polls_has_no_thread_of_its_own() {
     let pair = Pair::of(near.open("mock://near").unwrap(), far);
     exchange(&pair);
     exchange_local_memory(&pair);
+    // Nothing comes, so that the call has to poll.
+    let short = Duration::from_millis(5);
+    assert!(!pair.import.signaled_within(short).wait().unwrap());
     let after = looks.load(Ordering::SeqCst);
     assert!(after > 0, "the calls polled");
     thread::sleep(Duration::from_millis(50));

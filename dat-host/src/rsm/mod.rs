@@ -54,8 +54,9 @@ mod local;
 
 use std::any::Any;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use dat_core::backend::Backend;
@@ -285,13 +286,16 @@ impl Opening {
             }),
             pool: Arc::default(),
             kept: Mutex::default(),
+            service: Mutex::default(),
+            is_closed: AtomicBool::new(false),
         });
         if site.sleepers.idle.is_none() {
             let served = Arc::clone(&site);
-            thread::Builder::new()
+            let service = thread::Builder::new()
                 .name("dat-host rsm".into())
                 .spawn(move || serve(&served))
                 .map_err(Error::System)?;
+            *lock(&site.service) = Some(service);
         }
         Ok(Node(Arc::new(Guard(site))))
     }
@@ -327,6 +331,9 @@ pub(super) struct Guard(Arc<Site>);
 impl Drop for Guard {
     /// Closes the node on a thread of its own, since that waits for the peers.
     fn drop(&mut self) {
+        if self.0.is_closed.load(Ordering::Acquire) {
+            return;
+        }
         let site = Arc::clone(&self.0);
         // Without a thread the node stays open until the process ends.
         let _ = self.0.pool.submit(Box::new(move || {
@@ -345,13 +352,26 @@ pub(super) struct Site {
     pool: Arc<Pool>,
     /// Memory of segments and local memory that could not be freed.
     kept: Mutex<Vec<Box<dyn Any + Send>>>,
+    /// The thread that answers the peers.
+    service: Mutex<Option<JoinHandle<()>>>,
+    is_closed: AtomicBool,
 }
 
 impl Site {
     /// Releases the controller: frees all objects, and tells the peers.
+    ///
+    /// The thread of the node has ended then: with the last reference to the node, the adapter and
+    /// its ports are free.
     fn close(&self) -> Result<(), RsmError> {
         let mut sleep = Sleep::new(&self.sleepers, Interrupt::Never);
-        self.engine.release_controller(self.controller, &mut sleep)
+        let closed = self.engine.release_controller(self.controller, &mut sleep);
+        self.is_closed.store(true, Ordering::Release);
+        let service = lock(&self.service).take();
+        if let Some(service) = service {
+            // Fails if it panicked, which it has reported.
+            let _ = service.join();
+        }
+        closed
     }
 
     /// Keeps memory until the engine is gone.
@@ -416,7 +436,8 @@ impl Node {
     /// Closes the node, and waits until its peers know.
     ///
     /// Dropping the node does not wait, so a process that ends then may leave its peers waiting.
-    /// Segments and connections of the node end; calls that are under way get an error.
+    /// Segments and connections of the node end; calls that are under way get an error. The address
+    /// and the qualifier are free for another node once the objects of this one are dropped, too.
     ///
     /// # Errors
     /// [`SharedMemory`](Error::SharedMemory) BAD_CTLR_HNDL: it is closed already.
