@@ -332,12 +332,26 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
 
 /// Runs a command of cargo whose programs have no capability, also if this one is run by root.
 fn cargo_without_capabilities(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
-    const RUNNER: &str = "target.'cfg(unix)'.runner=['setpriv', '--bounding-set', '-all', \
-    '--inh-caps', '-all', '--no-new-privs']";
+    const NONE: [&str; 5] = [
+        "--bounding-set",
+        "-all",
+        "--inh-caps",
+        "-all",
+        "--no-new-privs",
+    ];
     let shell = &workspace.shell;
-    // Other users have none, and may not drop what they do not have.
-    let is_root = cmd!(shell, "id --user").quiet().read()? == "0";
-    let config: &[&str] = if is_root { &["--config", RUNNER] } else { &[] };
+    // Who may not drop capabilities has none to drop, except in some containers.
+    let drops = cmd!(shell, "setpriv {NONE...} true")
+        .quiet()
+        .ignore_stderr()
+        .run()
+        .is_ok();
+    if !drops {
+        println!("  without dropping capabilities, which this user may not");
+    }
+    let runner = [&["setpriv"], &NONE[..]].concat();
+    let runner = format!("target.'cfg(unix)'.runner={runner:?}");
+    let config: &[&str] = if drops { &["--config", &runner] } else { &[] };
     cmd!(shell, "cargo {config...} {arguments...}").run()?;
     Ok(())
 }
