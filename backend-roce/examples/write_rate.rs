@@ -4,8 +4,8 @@
 //!
 //! The arguments are IP MODE DEPTH [WRITES [BYTES [IDLE]]]. MODE is `polled` for adapters that this
 //! thread moves, or `threads` for adapters with threads of their own. DEPTH writes are under way.
-//! IDLE connections are made before that of the writes, and stay idle. Prints nanoseconds of a
-//! write with its completion; and, to the other output, the memory of an idle connection.
+//! IDLE further connections are made first, and stay idle. Prints nanoseconds of a write with its
+//! completion, and on standard error the memory of an idle connection.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -55,7 +55,7 @@ impl End {
     ) -> Result<Self> {
         let mut options = RoceOptions::random()?;
         options.polled = polled;
-        // A sixteenth stays unused.
+        // Some stay unused: a sixteenth.
         options.connections = 2 * connections.unsigned_abs() as usize;
         let backend = RoceBackend::open(SocketAddr::new(ip, 0), options)?;
         let address = backend.ia_attributes().ia_address;

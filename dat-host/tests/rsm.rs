@@ -13,7 +13,7 @@ use dat_host::rsm::{
     AccessEntry, BarrierMode, BarrierScope, Export, FailedVector, Get, Import, LocalMemory, Node,
     Permission, Put, RsmError, Unreached, VectorFlags,
 };
-use dat_host::{Error, Foreign, IaAddress, Network, Pages, Result};
+use dat_host::{Error, Foreign, IaAddress, Network, Options, Pages, Result};
 use futures::executor::block_on;
 
 /// Two nodes, a segment of 64 KiB and a connection to it.
@@ -510,17 +510,17 @@ fn an_unreachable_node_has_its_reason() {
     for (node, expected, words) in [
         (
             2,
-            Unreached::NobodyListens,
+            Unreached::NoListener,
             "node 2 is unreachable: no exporter listens",
         ),
         (
             3,
-            Unreached::Silent,
+            Unreached::TimedOut,
             "node 3 is unreachable: it does not answer",
         ),
         (
             4,
-            Unreached::Stranger,
+            Unreached::NotAllowed,
             "node 4 is unreachable: it does not know this node",
         ),
         (5, Unreached::NoHost, "node 5 is unreachable: its host"),
@@ -542,6 +542,39 @@ fn an_unreachable_node_has_its_reason() {
         };
         assert_eq!((named, reason), (node, expected));
     }
+    // Each of several calls at a time has its own reason.
+    let both = [2, 5].map(|node| near.import(node, 1, Permission::READ).start());
+    for (call, expected) in both
+        .into_iter()
+        .zip([Unreached::NoListener, Unreached::NoHost])
+    {
+        let error = block_on(call).unwrap_err();
+        let Error::NodeUnreachable { reason, .. } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(reason, expected);
+    }
+}
+
+/// A program that is no exporter has the qualifier.
+#[test]
+fn another_program_rejects_a_node() {
+    let network = Network::new(Network::options());
+    let program = Options::new().network(&network).open("mock://program");
+    let listener = program.unwrap().zone().unwrap().listen(7).unwrap();
+    let near = Node::new(1).peer(2, "program:7").network(&network);
+    let near = near.open("mock://near").unwrap();
+    let call = near.import(2, 1, Permission::READ).start();
+    listener.next().wait().unwrap().reject(b"no").unwrap();
+    let error = block_on(call).unwrap_err();
+    assert!(matches!(
+        error,
+        Error::NodeUnreachable {
+            node: 2,
+            reason: Unreached::Rejected
+        }
+    ));
+    assert!(error.to_string().contains("it rejects the connection"));
 }
 
 #[test]

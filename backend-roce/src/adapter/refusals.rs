@@ -58,9 +58,9 @@ impl Adapter {
         }
         link.is_refused |= reason == Undelivered::NoPort;
         let failure = match reason {
-            Undelivered::NoPort if self.try_next_port(id) => return,
+            Undelivered::NoPort | Undelivered::Prohibited if self.try_next_port(id) => return,
             Undelivered::NoPort => ConnectionEvent::Rejected(NOBODY),
-            Undelivered::NoHost => ConnectionEvent::Unreachable,
+            Undelivered::NoHost | Undelivered::Prohibited => ConnectionEvent::Unreachable,
         };
         let transaction = self.random.next();
         if let Some(link) = self.links.get_mut(id) {

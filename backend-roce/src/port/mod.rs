@@ -56,6 +56,8 @@ pub enum Undelivered {
     NoPort,
     /// The peer's host cannot be reached.
     NoHost,
+    /// A firewall prohibits the port, or the host.
+    Prohibited,
 }
 
 /// Result of [`Port::sleep`].

@@ -209,10 +209,7 @@ impl Drop for Socket {
 
 /// Returns true if the system, or a filter of system calls, refuses the call itself.
 fn is_forbidden(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EPERM | libc::EACCES | libc::ENOSYS)
-    )
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
 }
 
 fn socket_address(address: SockaddrStorage) -> Option<SocketAddr> {
@@ -234,7 +231,29 @@ fn is_report(error: &io::Error) -> bool {
         io::ErrorKind::ConnectionRefused
             | io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
-    )
+    ) || matches!(error.raw_os_error(), Some(libc::EACCES | libc::ENONET))
+}
+
+/// Returns the reason of a report; `None` for a datagram that was longer than its path.
+const fn reason_of(error: &libc::sock_extended_err) -> Option<Undelivered> {
+    /// Codes of ICMP for a network, a host and a communication that is prohibited.
+    const PROHIBITED: [u8; 3] = [9, 10, 13];
+    const UNREACHABLE: u8 = 3;
+    let [network, host, communication] = PROHIBITED;
+    let code = error.ee_code;
+    let is_prohibited = error.ee_origin == libc::SO_EE_ORIGIN_ICMP
+        && error.ee_type == UNREACHABLE
+        && (code == network || code == host || code == communication);
+    match error.ee_errno.cast_signed() {
+        libc::EMSGSIZE => None,
+        // The second one stands for those of ICMPv6.
+        _ if is_prohibited => Some(Undelivered::Prohibited),
+        libc::EACCES => Some(Undelivered::Prohibited),
+        libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENONET => {
+            Some(Undelivered::NoHost)
+        }
+        _ => Some(Undelivered::NoPort),
+    }
 }
 
 /// Reads the report of an earlier datagram, and writes the beginning of the datagram.
@@ -248,48 +267,81 @@ pub(super) fn report(
     let mut control = Control::EMPTY;
     let mut parts = [IoSliceMut::new(buffer)];
     let received = recvmsg::<()>(socket, &mut parts, Some(&mut control.0), flags)?;
-    // Without a reason, the request is tried again as after a refusal.
-    let error = received.cmsgs().ok().and_then(|mut all| {
-        all.find_map(|message| match message {
-            ControlMessageOwned::Ipv4RecvErr(error, _)
-            | ControlMessageOwned::Ipv6RecvErr(error, _) => Some(error.ee_errno),
-            _ => None,
-        })
+    let error = received.cmsgs()?.find_map(|message| match message {
+        ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _) => {
+            Some(error)
+        }
+        _ => None,
     });
-    let reason = match error.map(u32::cast_signed) {
-        Some(libc::EMSGSIZE) => return Ok(None),
-        Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN) => Undelivered::NoHost,
-        _ => Undelivered::NoPort,
+    // Without a reason, the request is tried again as after a refusal.
+    let reason = error.map_or(Some(Undelivered::NoPort), |error| reason_of(&error));
+    let Some(reason) = reason else {
+        return Ok(None);
     };
     Ok(Some((received.bytes, reason)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// Longest time until the system reports a datagram on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     /// The system's report of a datagram, once it is there.
     fn next_report(socket: &Socket) -> Option<Undelivered> {
         let mut buffer = [0; 1024];
+        let begin = Instant::now();
         loop {
             match report(socket.io.as_raw_fd(), &mut buffer) {
                 Ok(report) => return report.map(|(_, reason)| reason),
-                Err(_) => std::thread::yield_now(),
+                Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
             }
+            std::thread::yield_now();
         }
     }
 
     /// Spec: ROCE-54
     #[test]
-    fn a_report_of_an_unused_port_has_its_reason() {
+    fn a_report_of_a_refusal_has_its_reason() {
         let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let socket = Socket::bind(any, 1 << 16).expect("a socket");
-        let nobody = UdpSocket::bind(any).and_then(|io| io.local_addr());
-        socket
-            .io
-            .send_to(b"refused", nobody.expect("a free port"))
-            .expect("sent");
+        let other = UdpSocket::bind(any).expect("a socket");
+        // It takes datagrams of its peer only, which is itself, and keeps the port.
+        let address = other.local_addr().expect("its address");
+        other.connect(address).expect("a peer");
+        socket.io.send_to(b"refused", address).expect("sent");
         assert_eq!(next_report(&socket), Some(Undelivered::NoPort));
+    }
+
+    /// Spec: ROCE-54
+    #[test]
+    fn reports_of_firewalls_and_routers_differ() {
+        let of = |ee_errno: libc::c_int, ee_type, ee_code| {
+            reason_of(&libc::sock_extended_err {
+                ee_errno: ee_errno.cast_unsigned(),
+                ee_origin: libc::SO_EE_ORIGIN_ICMP,
+                ee_type,
+                ee_code,
+                ee_pad: 0,
+                ee_info: 0,
+                ee_data: 0,
+            })
+        };
+        assert_eq!(of(libc::ECONNREFUSED, 3, 3), Some(Undelivered::NoPort));
+        assert_eq!(of(libc::EHOSTUNREACH, 3, 1), Some(Undelivered::NoHost));
+        assert_eq!(of(libc::ENONET, 3, 8), Some(Undelivered::NoHost));
+        for (errno, code) in [
+            (libc::ENETUNREACH, 9),
+            (libc::EHOSTUNREACH, 10),
+            (libc::EHOSTUNREACH, 13),
+        ] {
+            assert_eq!(of(errno, 3, code), Some(Undelivered::Prohibited), "{code}");
+        }
+        assert_eq!(of(libc::EACCES, 1, 1), Some(Undelivered::Prohibited));
+        assert_eq!(of(libc::EMSGSIZE, 3, 4), None);
     }
 
     /// A datagram of IPv6 can be longer than the MTU of the loop-back interface.

@@ -25,7 +25,7 @@ impl<T, E: Into<Error>> DuringRsm<T> for std::result::Result<T, E> {
 /// Builds the failure of a connection to an exporter that was not reached.
 fn unreachable(call: &str, reason: Unreached) -> Failure {
     let (why, remedy) = match reason {
-        Unreached::NobodyListens => (
+        Unreached::NoListener => (
             "no exporter listens on that port",
             "start `dat rsm export --device` there, and check the port number",
         ),
@@ -33,13 +33,17 @@ fn unreachable(call: &str, reason: Unreached) -> Failure {
             "its address cannot be reached from this device, or nothing answers there",
             "check the address and firewalls, and select another --device if there are several",
         ),
-        Unreached::Stranger => (
+        Unreached::NotAllowed => (
             "the exporter does not allow this host",
             "allow this host with --importer at the exporter",
         ),
-        Unreached::Silent => (
+        Unreached::TimedOut => (
             "the exporter does not answer in time",
             "check that `dat rsm export --device` runs there; if the host is slow, run the command again",
+        ),
+        Unreached::Rejected => (
+            "the exporter rejects the connection, which happens while it ends",
+            "check that `dat rsm export --device` runs there on that port, and run the command again",
         ),
         _ => (
             "the remote node is unreachable",

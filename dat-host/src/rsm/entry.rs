@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dat_rsm::{GetEntry, PutEntry, Source, Target, VectorError};
+use dat_rsm::{GetEntry, PutEntry, RsmError, Source, Target, VectorError};
 
 use super::local::LocalSlice;
 use crate::error::Error;
@@ -104,7 +104,7 @@ impl<M: private::Target> Get<M> {
 ///
 /// `?` in a function that returns an [`Error`] drops the entries and keeps the error.
 pub struct FailedVector<E> {
-    /// The error, with the number of entries that are left; the one that failed is their first.
+    /// The error, with the number of entries that are left, of which the first one failed.
     pub error: VectorError,
     /// The entries; the memory of those that did not complete is undefined if it is a get's.
     pub entries: Vec<E>,
@@ -128,13 +128,19 @@ impl<E> fmt::Display for FailedVector<E> {
             residual,
             count,
         } = self.error;
-        match residual {
-            _ if count == 0 => write!(f, "there are no entries: {error}"),
-            0 => write!(
-                f,
-                "all {count} entries are done, but not the signal: {error}"
-            ),
-            _ => write!(f, "entry {} of {count}: {error}", count - residual + 1),
+        let done = count - residual;
+        match error {
+            RsmError::BadOffset
+            | RsmError::BadLength
+            | RsmError::BadMemoryAlignment
+            | RsmError::BadLocalMemoryHandle
+            | RsmError::BadAddress
+            | RsmError::PermissionDenied
+                if residual > 0 =>
+            {
+                write!(f, "entry {} of {count}: {error}", done + 1)
+            }
+            _ => write!(f, "{error}; {done} of {count} entries are done"),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dat_rsm::{
     BarrierId, BarrierMode, BarrierScope, GetEntry, ImportId, NodeId, Permission, PutEntry,
-    RsmError, SegmentId, SignalFlags, VectorFlags,
+    RsmError, SegmentId, SignalFlags, Unreached, VectorFlags,
 };
 
 use super::call::{Call, signaled_within};
@@ -276,15 +276,15 @@ impl Drop for Import {
     }
 }
 
-/// Returns the error of a connection that was not made, with the reason if its node is known.
+/// Returns the error of a connection that was not made; an unreachable node has its reason.
 fn not_connected(site: &Site, node: NodeId, error: RsmError) -> Error {
-    let reason = match error {
-        RsmError::RemoteNodeUnreachable => site.engine.unreached(site.controller, node),
-        _ => None,
-    };
-    match reason {
-        Some(reason) => Error::NodeUnreachable { node, reason },
-        None => error.into(),
+    match error {
+        RsmError::RemoteNodeUnreachable => {
+            let reason = site.engine.unreached(site.controller, node);
+            let reason = reason.unwrap_or(Unreached::Failed);
+            Error::NodeUnreachable { node, reason }
+        }
+        error => error.into(),
     }
 }
 

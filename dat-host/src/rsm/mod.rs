@@ -360,18 +360,19 @@ pub(super) struct Site {
 impl Site {
     /// Releases the controller: frees all objects, and tells the peers.
     ///
-    /// The thread of the node has ended then: with the last reference to the node, the adapter and
-    /// its ports are free.
+    /// If this call closed the node, its thread has ended: with the last reference to the node, the
+    /// adapter and its ports are free.
     fn close(&self) -> Result<(), RsmError> {
         let mut sleep = Sleep::new(&self.sleepers, Interrupt::Never);
-        let closed = self.engine.release_controller(self.controller, &mut sleep);
+        self.engine
+            .release_controller(self.controller, &mut sleep)?;
         self.is_closed.store(true, Ordering::Release);
         let service = lock(&self.service).take();
         if let Some(service) = service {
             // Fails if it panicked, which it has reported.
             let _ = service.join();
         }
-        closed
+        Ok(())
     }
 
     /// Keeps memory until the engine is gone.

@@ -266,8 +266,8 @@ pub(crate) struct PortState {
     pub(crate) closing: bool,
     /// Zones of earlier openings that calls still used when they were freed.
     pub(crate) zones: Vec<PzId>,
-    /// The node that was not reached last, and the reason.
-    pub(crate) unreached: Option<(NodeId, Unreached)>,
+    /// The nodes that were not reached, with the last reason.
+    pub(crate) unreached: Vec<(NodeId, Unreached)>,
 }
 
 impl PortState {
@@ -281,7 +281,7 @@ impl PortState {
             objects: None,
             closing: false,
             zones: Vec::new(),
-            unreached: None,
+            unreached: Vec::new(),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::engine::Rsm;
 use crate::id::ControllerId;
 use crate::options::NodeId;
 
-/// The reason why a node was not reached ([`Rsm::unreached`]).
+/// Reason why a node was not reached ([`Rsm::unreached`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unreached {
@@ -18,12 +18,14 @@ pub enum Unreached {
     Unknown,
     /// The host of the node cannot be reached, or does not answer.
     NoHost,
-    /// No controller listens at the qualifier of the node.
-    NobodyListens,
+    /// No controller listens at the qualifier of the node, or its adapter refuses connections.
+    NoListener,
     /// The node does not have this node in its list, or has it with another address.
-    Stranger,
+    NotAllowed,
     /// The node does not answer in time.
-    Silent,
+    TimedOut,
+    /// The node rejects the connection for another reason: it ends, or is no exporter.
+    Rejected,
     /// The connection failed, or its other end is another node.
     Failed,
 }
@@ -33,9 +35,9 @@ impl Unreached {
     pub(crate) const fn of(kind: ConnectionEventKind) -> Self {
         match kind {
             ConnectionEventKind::Unreachable => Self::NoHost,
-            ConnectionEventKind::NonPeerRejected => Self::NobodyListens,
-            ConnectionEventKind::PeerRejected => Self::Stranger,
-            ConnectionEventKind::TimedOut => Self::Silent,
+            ConnectionEventKind::NonPeerRejected => Self::NoListener,
+            ConnectionEventKind::PeerRejected => Self::Rejected,
+            ConnectionEventKind::TimedOut => Self::TimedOut,
             _ => Self::Failed,
         }
     }
@@ -46,29 +48,28 @@ impl fmt::Display for Unreached {
         formatter.write_str(match self {
             Self::Unknown => "it is not in the list of nodes",
             Self::NoHost => "its host cannot be reached, or does not answer",
-            Self::NobodyListens => "no exporter listens at its qualifier",
-            Self::Stranger => "it does not know this node, or knows it by another address",
-            Self::Silent => "it does not answer in time",
+            Self::NoListener => "no exporter listens at its qualifier",
+            Self::NotAllowed => "it does not know this node, or knows it by another address",
+            Self::TimedOut => "it does not answer in time",
+            Self::Rejected => "it rejects the connection",
             Self::Failed => "the connection failed",
         })
     }
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Returns the reason for the last REMOTE_NODE_UNREACHABLE of a node.
-    ///
-    /// A controller keeps the last reason only: `None` if another node failed after it, or if
-    /// nothing has failed.
+    /// Returns the reason for the last REMOTE_NODE_UNREACHABLE of a node; `None` if there was none.
     #[must_use]
     pub fn unreached(&self, controller: ControllerId, node: NodeId) -> Option<Unreached> {
-        let (index, last) = self.state.with(|state| {
-            let index = self.port_of(state, controller).ok()?;
-            Some((index, state.ports.get(index)?.unreached))
-        })?;
+        let index = self.state.with(|state| self.port_of(state, controller));
+        let index = index.ok()?;
         if self.ports.get(index)?.node(node).is_none() {
             return Some(Unreached::Unknown);
         }
-        last.filter(|(failed, _)| *failed == node)
-            .map(|(_, reason)| reason)
+        self.state.with(|state| {
+            let all = &state.ports.get(index)?.unreached;
+            let found = all.iter().find(|(failed, _)| *failed == node)?;
+            Some(found.1)
+        })
     }
 }

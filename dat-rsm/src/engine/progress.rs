@@ -374,12 +374,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return;
         };
         if kind != ConnectionEventKind::Established {
-            let why = self.why_rejected(index, kind, ep);
+            let (why, reason) = self.why_rejected(index, kind, ep);
             self.state.with(|state| {
                 state.end_link(handle, now, &self.options);
                 if active && before == LinkState::Pending {
                     if why == RsmError::RemoteNodeUnreachable {
-                        state.not_reached(index, node, Unreached::of(kind));
+                        state.not_reached(index, node, reason);
                     }
                     give_up_node(state, index, node, why);
                 }
@@ -434,18 +434,25 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Greeting::decode(&self.private_data(index, ep)?).ok()
     }
 
-    /// Returns the reason why a link failed: no share left at the node, or unreachable.
-    fn why_rejected(&self, index: usize, kind: ConnectionEventKind, ep: EpId) -> RsmError {
+    /// Returns why a link failed: no share left at the node, or unreachable for a reason.
+    fn why_rejected(
+        &self,
+        index: usize,
+        kind: ConnectionEventKind,
+        ep: EpId,
+    ) -> (RsmError, Unreached) {
         let private_data = match kind {
             ConnectionEventKind::PeerRejected => self.private_data(index, ep),
             _ => None,
         };
         let rejection = private_data.and_then(|private_data| Rejection::decode(&private_data).ok());
-        match rejection {
-            Some(Rejection {
-                error: RsmError::InsufficientResources,
-            }) => RsmError::InsufficientResources,
-            _ => RsmError::RemoteNodeUnreachable,
+        let unreachable = RsmError::RemoteNodeUnreachable;
+        match rejection.map(|rejection| rejection.error) {
+            Some(RsmError::InsufficientResources) => {
+                (RsmError::InsufficientResources, Unreached::Rejected)
+            }
+            Some(RsmError::RemoteNodeUnreachable) => (unreachable, Unreached::NotAllowed),
+            _ => (unreachable, Unreached::of(kind)),
         }
     }
 
@@ -673,7 +680,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 if import.deadline.is_some_and(|deadline| deadline <= now) {
                     import.give_up(RsmError::RemoteNodeUnreachable);
                     let (index, node) = (import.port, import.node);
-                    state.not_reached(index, node, Unreached::Silent);
+                    state.not_reached(index, node, Unreached::TimedOut);
                     handled = handled.saturating_add(1);
                     return None;
                 }

@@ -80,8 +80,13 @@ impl State {
 
     /// Keeps the reason why a node was not reached.
     pub(crate) fn not_reached(&mut self, index: usize, node: NodeId, reason: Unreached) {
-        if let Some(port) = self.ports.get_mut(index) {
-            port.unreached = Some((node, reason));
+        let Some(port) = self.ports.get_mut(index) else {
+            return;
+        };
+        port.unreached.retain(|(failed, _)| *failed != node);
+        // Without memory the reason is lost.
+        if port.unreached.try_reserve(1).is_ok() {
+            port.unreached.push((node, reason));
         }
     }
 

@@ -1,18 +1,20 @@
 //! The same random lists of operations on several backends.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use xshell::cmd;
 
 use super::guest;
 use crate::workspace::Workspace;
 
-/// The lists of each layout that a minute allows on a busy machine.
+/// The lists of each backend on this host that a minute allows on a busy machine.
 const LISTS_PER_MINUTE: u32 = 100;
 /// The distance between the list numbers of two seeds, more than any run needs.
 const LISTS_PER_SEED: u64 = 1_000_000;
+/// The backends that are compared on this host.
+const BACKENDS: [&str; 3] = ["mlx5", "pvrdma", "roce"];
 /// The prefix of a row of counts.
 const MARK: &str = "compared|";
-/// Compares the models on lists for `minutes`, and the guest on some; returns the section.
+/// Compares the models and RoCEv2 in software on lists for `minutes`, and the guest on some; returns the section.
 pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
     let shell = &workspace.shell;
     let _lists = shell.push_env(
@@ -33,6 +35,13 @@ pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<Stri
         bail!("backends differ:\n{text}{errors}");
     }
     let rows = rows(&text)?;
+    for backend in BACKENDS {
+        ensure!(
+            rows.iter()
+                .any(|row| row.first().is_some_and(|name| name == backend)),
+            "no list ran on {backend}:\n{text}"
+        );
+    }
     let again =
         format!("`cargo xtask harden --only differential --minutes {minutes} --seed {seed}`");
     guest::run_behind(workspace, &guest::DIFFERENTIAL, minutes, seed, rows, &again)

@@ -340,14 +340,14 @@ fn cargo_without_capabilities(workspace: &Workspace, arguments: &[&str]) -> Resu
         "--no-new-privs",
     ];
     let shell = &workspace.shell;
-    // Who may not drop capabilities has none to drop, except in some containers.
+    // An ordinary user may not, and has none. In some containers root may not.
     let drops = cmd!(shell, "setpriv {NONE...} true")
         .quiet()
         .ignore_stderr()
         .run()
         .is_ok();
     if !drops {
-        println!("  without dropping capabilities, which this user may not");
+        println!("  this user may not drop capabilities: the tests run with those that it has");
     }
     let runner = [&["setpriv"], &NONE[..]].concat();
     let runner = format!("target.'cfg(unix)'.runner={runner:?}");

@@ -71,7 +71,7 @@ forgive() {
     echo "given up: $1 ($(now))"
 }
 # The messages of a command whose connection was not established.
-lost="connection to the (server|exporter) was lost|cannot connect to the server|connection was aborted|why: .*(unreachable|cannot be reached|no exporter listens|does not answer|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
+lost="connection to the (server|exporter) was lost|cannot connect to the server|connection was aborted|why: .*(unreachable|cannot be reached|no exporter listens|rejects the connection|does not answer|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
 # judge WHAT CODE WORDS: the command, whose output is in `said`, succeeded, or gives its reason with these words and a remedy. Fails if it did not
 # succeed.
 judge() {

@@ -124,7 +124,7 @@ client() {
             clients+=("$process $words")
             return
         fi
-        grep -E "why: .*(unreachable|cannot be reached|nothing answers|does not answer|did not answer)" "$output" || break
+        grep -E "why: .*(unreachable|cannot be reached|rejects the connection|nothing answers|does not answer|did not answer)" "$output" || break
         echo "attempt $attempt did not connect"
     done
     show_clients

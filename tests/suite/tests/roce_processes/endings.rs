@@ -244,7 +244,7 @@ fn both_disconnect() {
     );
 }
 
-/// Connections that were made, used and ended leave no memory and no descriptor behind.
+/// Connections that were made, used and ended leave no descriptor behind, and no kilobytes.
 ///
 /// Spec: PSC-02, EPD-05, EPD-10, EPR-01, DTO-11, E21
 #[test]
@@ -252,7 +252,7 @@ fn thousand_connections_leave_nothing() {
     const CONNECTIONS: u64 = 1000;
     /// Connections after which tables and buffers have their size.
     const FIRST: u64 = 200;
-    /// Growth that the allocator may have by itself, in bytes.
+    /// Growth that the allocator may have by itself, in bytes; 1.3 kB for each connection.
     const SPARE: usize = 1 << 20;
     let ends = |side: &Side, party: &Party| {
         side.ends(party, DISCONNECTED);
@@ -311,7 +311,8 @@ fn resources() -> (usize, usize) {
 fn check_growth(before: Option<(usize, usize)>, spare: usize) {
     let (bytes, descriptors) = before.expect("an earlier count");
     let after = resources();
-    assert_eq!(after.1, descriptors, "descriptors");
+    // The adapter's thread may have looked for a route at the time of the earlier count.
+    assert!(after.1 <= descriptors, "{descriptors} descriptors grew");
     assert!(
         after.0 <= bytes + spare,
         "{bytes} bytes grew to {}",
