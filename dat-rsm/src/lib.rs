@@ -122,7 +122,7 @@ pub use controller::{ControllerAttributes, is_same_controller};
 pub use engine::Rsm;
 pub use error::{Result, RsmError};
 pub use export::ExportFlags;
-pub use export::access::{AccessEntry, Credentials, Permission};
+pub use export::access::{AccessEntry, AccessFault, Credentials, Permission};
 pub use export::segment_id;
 pub use export::segment_id::SegmentId;
 pub use id::{BarrierId, ControllerId, ExportId, Handle, ImportId, LocalMemoryId};

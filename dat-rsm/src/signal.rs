@@ -167,7 +167,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     // exporter has reconnected or is given up.
                     Some(Step::Failed(_)) if lost => None,
                     Some(Step::Failed(_)) => {
-                        attached(state, import).map(|_| Err(RsmError::RemoteNodeUnreachable))
+                        attached(state, import).map(|_| Err(state.signal_lost(import)))
                     }
                     _ if reported => None,
                     _ => {

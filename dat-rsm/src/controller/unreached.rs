@@ -28,6 +28,8 @@ pub enum Unreached {
     Rejected,
     /// The connection failed, or its other end is another node.
     Failed,
+    /// The connection broke while a signal was on it, and was made again.
+    Broken,
 }
 
 impl Unreached {
@@ -53,6 +55,7 @@ impl fmt::Display for Unreached {
             Self::TimedOut => "it does not answer in time",
             Self::Rejected => "it rejects the connection",
             Self::Failed => "the connection failed",
+            Self::Broken => "the connection broke during the signal, which may have arrived",
         })
     }
 }

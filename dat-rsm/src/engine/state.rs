@@ -7,11 +7,12 @@ use dat_core::time::Instant;
 use crate::controller::port::PortState;
 use crate::controller::unreached::Unreached;
 use crate::engine::handle_map::{Exhausted, HandleMap};
+use crate::error::RsmError;
 use crate::export::Export;
 use crate::export::importer::Importer;
 use crate::export::segment_id::FIRST_SYSTEM_ID;
 use crate::export::share::Shares;
-use crate::id::{Handle, Kind};
+use crate::id::{Handle, ImportId, Kind};
 use crate::import::Import;
 use crate::import::barrier::Barrier;
 use crate::link::Link;
@@ -88,6 +89,15 @@ impl State {
         if port.unreached.try_reserve(1).is_ok() {
             port.unreached.push((node, reason));
         }
+    }
+
+    /// Returns the error of a signal whose link broke, and keeps the reason.
+    pub(crate) fn signal_lost(&mut self, import: ImportId) -> RsmError {
+        if let Some(import) = self.imports.get(import.handle()) {
+            let (index, node) = (import.port, import.node);
+            self.not_reached(index, node, Unreached::Broken);
+        }
+        RsmError::RemoteNodeUnreachable
     }
 
     /// Schedules deferred work for the next progress, or for a time.

@@ -1,5 +1,7 @@
 //! Access to a segment: nodes, users and rights.
 
+use core::fmt;
+
 use bitflags::bitflags;
 
 use crate::error::{Result, RsmError};
@@ -29,6 +31,54 @@ pub struct AccessEntry {
     pub node: NodeId,
     /// Three octal digits: the exporter's user, its group, all others; 4 is reading, 2 writing.
     pub permission: u32,
+}
+
+/// The reason for BAD_ACL ([`Rsm::access_fault`](crate::Rsm::access_fault)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AccessFault {
+    /// The list has more entries than the controller has nodes.
+    TooLong {
+        /// Number of entries.
+        entries: usize,
+        /// Number of nodes.
+        nodes: usize,
+    },
+    /// An entry names a node that the controller does not have in its list.
+    UnknownNode {
+        /// Index of the entry, from 0.
+        index: usize,
+        /// The node.
+        node: NodeId,
+    },
+    /// An entry has bits outside of 0666.
+    Permission {
+        /// Index of the entry, from 0.
+        index: usize,
+        /// The bits.
+        permission: u32,
+    },
+}
+
+impl fmt::Display for AccessFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Texts count entries from 1, as those of vectors do.
+        match *self {
+            Self::TooLong { entries, nodes } => {
+                write!(formatter, "{entries} entries, but only {nodes} nodes")
+            }
+            Self::UnknownNode { index, node } => write!(
+                formatter,
+                "entry {}: node {node} is not in the list of nodes",
+                index.saturating_add(1)
+            ),
+            Self::Permission { index, permission } => write!(
+                formatter,
+                "entry {}: permission {permission:#o} has bits outside of {ACCESS_BITS:#o}",
+                index.saturating_add(1)
+            ),
+        }
+    }
 }
 
 /// User and group of a process; the peer's node vouches for them.
@@ -63,23 +113,28 @@ impl Permission {
     }
 }
 
-/// Checks the nodes, rights and length of an access list.
+/// Returns the first fault of an access list: in its length, nodes or rights.
 ///
 /// Spec: RSMPB-03
-pub(crate) fn check_list(
+pub(crate) fn fault_of_list(
     list: &[AccessEntry],
     knows: impl Fn(NodeId) -> bool,
     nodes: usize,
-) -> Result<()> {
-    let fine = list.len() <= nodes
-        && list
-            .iter()
-            .all(|entry| entry.permission & !ACCESS_BITS == 0 && knows(entry.node));
-    if fine {
-        Ok(())
-    } else {
-        Err(RsmError::BadAccessList)
+) -> Option<AccessFault> {
+    let entries = list.len();
+    if entries > nodes {
+        return Some(AccessFault::TooLong { entries, nodes });
     }
+    list.iter().enumerate().find_map(|(index, entry)| {
+        let AccessEntry { node, permission } = *entry;
+        if permission & !ACCESS_BITS != 0 {
+            Some(AccessFault::Permission { index, permission })
+        } else if !knows(node) {
+            Some(AccessFault::UnknownNode { index, node })
+        } else {
+            None
+        }
+    })
 }
 
 /// Checks that a caller on a node may connect with these rights.
@@ -123,6 +178,7 @@ pub(crate) fn check_access(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::ToString;
 
     const OWNER: Credentials = Credentials {
         user: 10,
@@ -209,16 +265,29 @@ mod tests {
     #[test]
     fn lists_name_known_nodes_and_known_bits_and_no_more_entries_than_nodes() {
         let entry = |node, permission| AccessEntry { node, permission };
-        let check = |list: &[AccessEntry]| check_list(list, |node| node <= 2, 2);
-        assert_eq!(check(&[]), Ok(()));
-        assert_eq!(check(&[entry(1, 0o666), entry(2, 0)]), Ok(()));
-        for bad in [
-            &[entry(3, 0o666)][..],
-            &[entry(1, 0o1)],
-            &[entry(1, 0o1000)],
-            &[entry(1, 0), entry(2, 0), entry(1, 0)],
+        let fault = |list: &[AccessEntry]| fault_of_list(list, |node| node <= 2, 2);
+        assert_eq!(fault(&[]), None);
+        assert_eq!(fault(&[entry(1, 0o666), entry(2, 0)]), None);
+        for (bad, text) in [
+            (
+                &[entry(1, 0), entry(3, 0o666)][..],
+                "entry 2: node 3 is not in the list of nodes",
+            ),
+            (
+                &[entry(1, 0o1)],
+                "entry 1: permission 0o1 has bits outside of 0o666",
+            ),
+            (
+                &[entry(1, 0), entry(2, 0o1000)],
+                "entry 2: permission 0o1000 has bits outside of 0o666",
+            ),
+            (
+                &[entry(1, 0), entry(2, 0), entry(1, 0)],
+                "3 entries, but only 2 nodes",
+            ),
         ] {
-            assert_eq!(check(bad), Err(RsmError::BadAccessList), "{bad:?}");
+            let fault = fault(bad).map(|fault| fault.to_string());
+            assert_eq!(fault.as_deref(), Some(text));
         }
     }
 }

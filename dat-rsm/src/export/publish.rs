@@ -8,10 +8,11 @@ use dat_core::flags::PspFlags;
 use dat_core::id::PspId;
 use dat_core::sync::RawLock;
 
+use crate::controller::port::Port;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::export::access::{AccessEntry, check_list};
+use crate::export::access::{AccessEntry, AccessFault, fault_of_list};
 use crate::export::segment_id::{SegmentId, check_application_id};
 use crate::export::{Change, Publication, export_at, forget_importers};
 use crate::id::ExportId;
@@ -108,13 +109,34 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    fn check_access_list(&self, port: usize, access: &[AccessEntry]) -> Result<()> {
-        let port = self.ports.get(port).ok_or(RsmError::InternalError)?;
+    /// Returns the fault of an access list that publishing the segment refuses with BAD_ACL.
+    ///
+    /// `None` if the list has no fault, or `export` is no exported segment.
+    ///
+    /// Spec: RSMPB-03
+    #[must_use]
+    pub fn access_fault(&self, export: ExportId, access: &[AccessEntry]) -> Option<AccessFault> {
+        let index = self.state.with(|state| {
+            let segment = export_at(state, export).ok()?;
+            Some(segment.port)
+        })?;
+        self.fault_at(self.ports.get(index)?, access)
+    }
+
+    fn fault_at(&self, port: &Port<'_, B, L>, access: &[AccessEntry]) -> Option<AccessFault> {
         if port.is_loopback() {
             let own = self.options.node;
-            return check_list(access, |node| node == own, 1);
+            return fault_of_list(access, |node| node == own, 1);
         }
-        check_list(access, |node| port.node(node).is_some(), port.nodes.len())
+        fault_of_list(access, |node| port.node(node).is_some(), port.nodes.len())
+    }
+
+    fn check_access_list(&self, port: usize, access: &[AccessEntry]) -> Result<()> {
+        let port = self.ports.get(port).ok_or(RsmError::InternalError)?;
+        match self.fault_at(port, access) {
+            None => Ok(()),
+            Some(_) => Err(RsmError::BadAccessList),
+        }
     }
 
     /// Replaces the access list of a published segment, for later connections.

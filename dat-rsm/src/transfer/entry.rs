@@ -6,6 +6,7 @@ use core::sync::atomic::AtomicU8;
 use bitflags::bitflags;
 use dat_core::memory::Region;
 
+use crate::controller::unreached::Unreached;
 use crate::error::RsmError;
 use crate::id::LocalMemoryId;
 use crate::local::borrow;
@@ -130,11 +131,32 @@ impl VectorError {
 
 impl fmt::Display for VectorError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}; {} of {} entries left",
-            self.error, self.residual, self.count
-        )
+        let Self {
+            error,
+            residual,
+            count,
+        } = *self;
+        let done = count.saturating_sub(residual);
+        match error {
+            // Errors of an entry, and not of the connection.
+            RsmError::BadOffset
+            | RsmError::BadLength
+            | RsmError::BadMemoryAlignment
+            | RsmError::BadLocalMemoryHandle
+            | RsmError::BadScatterGather
+            | RsmError::BadAddress
+            | RsmError::PermissionDenied
+                if residual > 0 =>
+            {
+                let entry = done.saturating_add(1);
+                write!(formatter, "entry {entry} of {count}: {error}")
+            }
+            RsmError::RemoteNodeUnreachable if residual == 0 => {
+                let reason = Unreached::Broken;
+                write!(formatter, "{reason}; {done} of {count} entries are done")
+            }
+            _ => write!(formatter, "{error}; {done} of {count} entries are done"),
+        }
     }
 }
 
@@ -270,6 +292,7 @@ impl Entries for Handles<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::ToString;
 
     /// Spec: RSMPV-52, RSMPV-53, RSMPV-54, RSMPV-59
     #[test]
@@ -287,5 +310,33 @@ mod tests {
             ..error
         };
         assert!((0..3).all(|index| signal.status(index) == EntryStatus::Completed));
+    }
+
+    /// Spec: RSMPV-52, RSMPV-74
+    #[test]
+    fn the_text_names_the_entry_or_the_signal() {
+        let text = |error, residual, count| {
+            let error = VectorError {
+                error,
+                residual,
+                count,
+            };
+            error.to_string()
+        };
+        assert_eq!(
+            text(RsmError::BadOffset, 2, 3),
+            "entry 2 of 3: offset out of range"
+        );
+        assert_eq!(
+            text(RsmError::ConnectionAborted, 2, 3),
+            "the connection was aborted; 1 of 3 entries are done"
+        );
+        assert_eq!(
+            text(RsmError::RemoteNodeUnreachable, 0, 3),
+            "the connection broke during the signal, which may have arrived; \
+            3 of 3 entries are done"
+        );
+        let none = text(RsmError::BadScatterGather, 0, 0);
+        assert!(none.ends_with("; 0 of 0 entries are done"), "{none}");
     }
 }

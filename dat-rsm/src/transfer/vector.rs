@@ -423,7 +423,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             }
             match state.flights.get(flight)?.step {
                 Step::Done => Some(Ok(())),
-                Step::Failed(_) => attached.map(|_| Err(RsmError::RemoteNodeUnreachable)),
+                Step::Failed(_) => attached.map(|_| Err(state.signal_lost(import))),
                 Step::Posted => None,
                 // Entries may be pending on a broken link, and the signal must come after the data.
                 Step::Idle if state.drains(slot.node) => None,

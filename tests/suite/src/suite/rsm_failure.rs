@@ -2,7 +2,9 @@
 
 use core::cell::Cell;
 
-use dat_rsm::{BarrierMode, EntryStatus, ImportState, Options, RsmError, Target, VectorFlags};
+use dat_rsm::{
+    BarrierMode, EntryStatus, ImportState, Options, RsmError, Target, Unreached, VectorFlags,
+};
 
 use crate::fixture::nodes::{
     Nodes, PAGE, SEGMENT, get_entry, left, load, pattern, put, put_handle, set_mode, store,
@@ -51,6 +53,8 @@ pub fn a_failed_entry_ends_the_vector_and_the_connection_comes_back<T: FaultyRsm
             Err(failure) if failure.residual == 0 => {
                 // The signal was the operation that failed.
                 assert_eq!(failure.error, RsmError::RemoteNodeUnreachable);
+                let reason = engine.unreached(nodes.controller(0), 2);
+                assert_eq!(reason, Some(Unreached::Broken));
                 assert!((0..COUNT).all(there));
             }
             Err(failure) => {
