@@ -75,8 +75,31 @@ pub enum Error {
     NodeUnreachable {
         /// Number of the node.
         node: dat_rsm::NodeId,
+        /// The node in the list of peers; `None` if it is not in the list, or is this node.
+        peer: Option<crate::Peer>,
         /// Reason.
         reason: dat_rsm::Unreached,
+    },
+    /// A vector of remote shared memory failed; names the entry.
+    #[cfg(feature = "rsm")]
+    Vector {
+        /// Number of the exporter's node.
+        node: dat_rsm::NodeId,
+        /// The error, with the number of entries that are left; the one that failed is their first.
+        error: dat_rsm::VectorError,
+    },
+    /// An access list of remote shared memory is refused; names the entry.
+    #[cfg(feature = "rsm")]
+    AccessList(dat_rsm::AccessFault),
+    /// A parameter of remote shared memory is not aligned to pages.
+    #[cfg(feature = "rsm")]
+    Unaligned {
+        /// Name of the parameter.
+        parameter: &'static str,
+        /// Its value.
+        value: u64,
+        /// The page size in bytes, of which it must be a multiple.
+        multiple: u64,
     },
     /// A node of remote shared memory is in the list of peers twice, or is this node.
     #[cfg(feature = "rsm")]
@@ -98,6 +121,19 @@ impl Error {
     pub const fn status(&self) -> Option<DtoStatus> {
         match self {
             Self::Failed(status) => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Returns the error of the interface, if a call of remote shared memory failed.
+    #[cfg(feature = "rsm")]
+    pub const fn rsm(&self) -> Option<dat_rsm::RsmError> {
+        match self {
+            Self::SharedMemory(error) => Some(*error),
+            Self::NodeUnreachable { .. } => Some(dat_rsm::RsmError::RemoteNodeUnreachable),
+            Self::Vector { error, .. } => Some(error.error),
+            Self::AccessList(_) => Some(dat_rsm::RsmError::BadAccessList),
+            Self::Unaligned { .. } => Some(dat_rsm::RsmError::BadMemoryAlignment),
             _ => None,
         }
     }
@@ -181,9 +217,28 @@ impl fmt::Display for Error {
             #[cfg(feature = "rsm")]
             Self::SharedMemory(error) => write!(f, "shared memory: {error}"),
             #[cfg(feature = "rsm")]
-            Self::NodeUnreachable { node, reason } => {
-                write!(f, "shared memory: node {node} is unreachable: {reason}")
+            Self::NodeUnreachable { node, peer, reason } => {
+                write!(f, "shared memory: node {node}")?;
+                if let Some(peer) = peer {
+                    write!(f, " at {peer}")?;
+                }
+                write!(f, " is unreachable: {reason}")
             }
+            #[cfg(feature = "rsm")]
+            Self::Vector { node, error } => {
+                write!(f, "shared memory: vector of node {node}: {error}")
+            }
+            #[cfg(feature = "rsm")]
+            Self::AccessList(fault) => write!(f, "shared memory: access list: {fault}"),
+            #[cfg(feature = "rsm")]
+            Self::Unaligned {
+                parameter,
+                value,
+                multiple,
+            } => write!(
+                f,
+                "shared memory: {parameter} {value:#x} is not a multiple of {multiple:#x}"
+            ),
             #[cfg(feature = "rsm")]
             Self::DuplicateNode(node) => write!(
                 f,
@@ -200,6 +255,8 @@ impl std::error::Error for Error {
             Self::Refused(error) => Some(error),
             #[cfg(feature = "rsm")]
             Self::SharedMemory(error) => Some(error),
+            #[cfg(feature = "rsm")]
+            Self::Vector { error, .. } => Some(error),
             Self::System(error) => Some(error),
             _ => None,
         }

@@ -1,5 +1,6 @@
 //! Addresses: of adapters to open, and of peers to connect to.
 
+use std::fmt;
 use std::net::ToSocketAddrs;
 
 use dat_core::attributes::IaAddress;
@@ -64,6 +65,15 @@ impl From<(IaAddress, u64)> for Peer {
     }
 }
 
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Form::Text(text) => f.write_str(text),
+            Form::Pair(address, qualifier) => write!(f, "{address}, qualifier {qualifier}"),
+        }
+    }
+}
+
 impl Peer {
     /// Returns address and qualifier; `names` are those of a network in this process.
     pub(crate) fn resolve(
@@ -102,6 +112,13 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn peers_are_printed_as_they_were_given() {
+        assert_eq!(Peer::from("host:7174").to_string(), "host:7174");
+        let pair = Peer::from((IaAddress::Node(3), 7));
+        assert_eq!(pair.to_string(), "node 3, qualifier 7");
     }
 
     #[test]

@@ -56,10 +56,8 @@ fn access(permission: u32) -> [AccessEntry; 1] {
 }
 
 fn reason<T: std::fmt::Debug>(failed: Result<T>) -> RsmError {
-    match failed.unwrap_err() {
-        Error::SharedMemory(error) => error,
-        other => panic!("{other}"),
-    }
+    let error = failed.unwrap_err();
+    error.rsm().unwrap_or_else(|| panic!("{error}"))
 }
 
 fn exchange(pair: &Pair) {
@@ -511,19 +509,23 @@ fn an_unreachable_node_has_its_reason() {
         (
             2,
             Unreached::NoListener,
-            "node 2 is unreachable: no exporter listens",
+            "node 2 at deaf:7 is unreachable: no exporter listens",
         ),
         (
             3,
             Unreached::TimedOut,
-            "node 3 is unreachable: it does not answer",
+            "node 3 at silent:7 is unreachable: it does not answer",
         ),
         (
             4,
             Unreached::NotAllowed,
-            "node 4 is unreachable: it does not know this node",
+            "node 4 at proud:7 is unreachable: it does not know this node",
         ),
-        (5, Unreached::NoHost, "node 5 is unreachable: its host"),
+        (
+            5,
+            Unreached::NoHost,
+            "node 5 at nowhere:7 is unreachable: its host",
+        ),
         (
             6,
             Unreached::Unknown,
@@ -533,9 +535,11 @@ fn an_unreachable_node_has_its_reason() {
         let asks = if node == 3 { &impatient } else { &near };
         let error = asks.import(node, 1, Permission::READ).wait().unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.rsm(), Some(RsmError::RemoteNodeUnreachable));
         let Error::NodeUnreachable {
             node: named,
             reason,
+            ..
         } = error
         else {
             panic!("{error:?}");
@@ -571,10 +575,68 @@ fn another_program_rejects_a_node() {
         error,
         Error::NodeUnreachable {
             node: 2,
-            reason: Unreached::Rejected
+            reason: Unreached::Rejected,
+            ..
         }
     ));
     assert!(error.to_string().contains("it rejects the connection"));
+}
+
+#[test]
+fn an_unaligned_parameter_is_named() {
+    let pair = Pair::new();
+    let refused = pair.far.export(short()).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "shared memory: length 0x64 is not a multiple of 0x1000"
+    );
+    assert_eq!(
+        reason(Err::<(), _>(refused.error)),
+        RsmError::BadMemoryAlignment
+    );
+    let refused = pair.import.map(Permission::all(), 100, 100).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::Unaligned {
+                parameter: "offset",
+                value: 100,
+                multiple: 4096
+            }
+        ),
+        "{refused}"
+    );
+    pair.import.map(Permission::all(), 4096, 100).unwrap();
+}
+
+#[test]
+fn a_bad_entry_of_an_access_list_is_named() {
+    let pair = Pair::new();
+    let export = pair.far.export(Pages::anonymous(4096).unwrap()).unwrap();
+    let entry = |node, permission| AccessEntry { node, permission };
+    for (list, words) in [
+        (
+            &[entry(1, 0o666), entry(9, 0o444)][..],
+            "access list: entry 2: node 9 is not in the list of nodes",
+        ),
+        (
+            &[entry(1, 0o777)],
+            "access list: entry 1: permission 0o777 has bits outside of 0o666",
+        ),
+        (
+            &[entry(1, 0o666); 3],
+            "access list: 3 entries, but only 2 nodes",
+        ),
+    ] {
+        let error = export.publish(0, list).unwrap_err();
+        assert!(error.to_string().ends_with(words), "{error}");
+        assert_eq!(error.rsm(), Some(RsmError::BadAccessList));
+    }
+    // Each other error stays what it is, and good lists are accepted.
+    let reserved = export.publish(1, &access(0o666));
+    assert_eq!(reason(reserved), RsmError::ReservedSegmentId);
+    let both = [entry(1, 0o666), entry(2, 0)];
+    assert!(export.publish(0, &both).unwrap() >= 0x8000_0000);
 }
 
 #[test]
@@ -601,7 +663,11 @@ fn refused_calls_return_their_memory() {
     let failed = pair.import.putv(puts.into(), VectorFlags::empty()).wait();
     let failed = failed.unwrap_err();
     assert_eq!((failed.entries.len(), failed.error.residual), (2, 1));
-    assert_eq!(failed.to_string(), "entry 2 of 2: offset out of range");
+    let words = "vector of node 2: entry 2 of 2: offset out of range";
+    assert_eq!(failed.to_string(), words);
+    let error = Error::from(failed);
+    assert_eq!(error.to_string(), format!("shared memory: {words}"));
+    assert_eq!(error.rsm(), Some(RsmError::BadOffset));
     let gets = pair
         .import
         .getv::<Vec<u8>>(Vec::new(), VectorFlags::empty());
@@ -647,12 +713,23 @@ impl Drop for Owner {
     }
 }
 
-#[expect(unsafe_code, reason = "an owner that counts its drops")]
 fn counted(drops: &Arc<AtomicUsize>) -> Foreign<Owner> {
+    counted_bytes(drops, 4096)
+}
+
+/// Memory at the begin of a page, with a length that is no multiple of one.
+fn short() -> Foreign<Owner> {
+    counted_bytes(&Arc::default(), 100)
+}
+
+/// The first `length` bytes of a page.
+#[expect(unsafe_code, reason = "an owner that counts its drops")]
+fn counted_bytes(drops: &Arc<AtomicUsize>, length: usize) -> Foreign<Owner> {
     let mut pages = Pages::anonymous(4096).unwrap();
+    assert!(length <= pages.len());
     let base = std::ptr::NonNull::from(&mut *pages).cast();
     // SAFETY: the owner keeps the pages, and nothing else uses them.
-    unsafe { Foreign::new(Owner(pages, Arc::clone(drops)), base, 4096) }
+    unsafe { Foreign::new(Owner(pages, Arc::clone(drops)), base, length) }
 }
 
 #[test]

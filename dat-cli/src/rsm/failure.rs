@@ -1,5 +1,7 @@
 //! Failures of calls of remote shared memory.
 
+use std::fmt;
+
 use dat_host::Error;
 use dat_host::rsm::{RsmError, Unreached};
 
@@ -15,7 +17,8 @@ pub(crate) trait DuringRsm<T> {
 impl<T, E: Into<Error>> DuringRsm<T> for std::result::Result<T, E> {
     fn during_rsm(self, call: &str) -> Result<T> {
         self.or_else(|error| match error.into() {
-            Error::SharedMemory(error) => Err(failure(call, error)),
+            Error::SharedMemory(error) => Err(failure(call, error, error)),
+            Error::Vector { error, .. } => Err(failure(call, error.error, error)),
             Error::NodeUnreachable { reason, .. } => Err(unreachable(call, reason)),
             error => Err(error).during(call),
         })
@@ -45,6 +48,10 @@ fn unreachable(call: &str, reason: Unreached) -> Failure {
             "the exporter rejects the connection, which happens while it ends",
             "check that `dat rsm export --device` runs there on that port, and run the command again",
         ),
+        Unreached::Broken => (
+            "the connection broke during the signal, which may have arrived",
+            "check the network and the exporter, and run the command again",
+        ),
         _ => (
             "the remote node is unreachable",
             "check that `dat rsm export --device` runs there on that port and allows this host with \
@@ -59,17 +66,18 @@ fn unreachable(call: &str, reason: Unreached) -> Failure {
     }
 }
 
-fn failure(call: &str, error: RsmError) -> Failure {
+/// Builds the failure of a call; `why` is the text of `error`, or names the part that failed.
+fn failure(call: &str, error: RsmError, why: impl fmt::Display) -> Failure {
     let what = format!("{call} failed");
     match remedy(error) {
         Some(remedy) => Failure {
             kind: FailureKind::Operation,
             what,
-            why: error.to_string(),
+            why: why.to_string(),
             remedy: remedy.into(),
         },
         None => {
-            let failure = Failure::operation(what, error);
+            let failure = Failure::operation(what, why);
             match error {
                 // The error does not tell which resource is missing.
                 RsmError::InsufficientResources => {

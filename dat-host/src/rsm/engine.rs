@@ -11,9 +11,9 @@ use dat_core::memory::Region;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_rsm::{
-    AccessEntry, BarrierId, BarrierMode, BarrierScope, ControllerId, ExportFlags, ExportId,
-    GetEntry, ImportId, LocalAccess, LocalMemoryId, NodeId, Permission, PutEntry, Rsm, RsmError,
-    SegmentHandle, SegmentId, SignalFlags, Unreached, VectorError, VectorFlags,
+    AccessEntry, AccessFault, BarrierId, BarrierMode, BarrierScope, ControllerId, ExportFlags,
+    ExportId, GetEntry, ImportId, LocalAccess, LocalMemoryId, NodeId, Permission, PutEntry, Rsm,
+    RsmError, SegmentHandle, SegmentId, SignalFlags, Unreached, VectorError, VectorFlags,
 };
 use dat_storage::Reservation;
 
@@ -88,6 +88,7 @@ engine! {
         id: SegmentId,
         access: &[AccessEntry],
     ) -> Result<SegmentId>;
+    fn access_fault(export: ExportId, access: &[AccessEntry]) -> Option<AccessFault>;
     fn export_unpublish(export: ExportId, wait: &mut Sleep) -> Result<()>;
     fn export_destroy(export: ExportId, wait: &mut Sleep) -> Result<()>;
     fn import_connect(

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dat_rsm::{GetEntry, PutEntry, RsmError, Source, Target, VectorError};
+use dat_rsm::{GetEntry, NodeId, PutEntry, Source, Target, VectorError};
 
 use super::local::LocalSlice;
 use crate::error::Error;
@@ -108,6 +108,8 @@ pub struct FailedVector<E> {
     pub error: VectorError,
     /// The entries; the memory of those that did not complete is undefined if it is a get's.
     pub entries: Vec<E>,
+    /// Number of the exporter's node.
+    pub node: NodeId,
 }
 
 /// Result of a vector: its entries in any case.
@@ -117,31 +119,14 @@ impl<E> fmt::Debug for FailedVector<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FailedVector")
             .field("error", &self.error)
+            .field("node", &self.node)
             .finish_non_exhaustive()
     }
 }
 
 impl<E> fmt::Display for FailedVector<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let VectorError {
-            error,
-            residual,
-            count,
-        } = self.error;
-        let done = count - residual;
-        match error {
-            RsmError::BadOffset
-            | RsmError::BadLength
-            | RsmError::BadMemoryAlignment
-            | RsmError::BadLocalMemoryHandle
-            | RsmError::BadAddress
-            | RsmError::PermissionDenied
-                if residual > 0 =>
-            {
-                write!(f, "entry {} of {count}: {error}", done + 1)
-            }
-            _ => write!(f, "{error}; {done} of {count} entries are done"),
-        }
+        write!(f, "vector of node {}: {}", self.node, self.error)
     }
 }
 
@@ -149,6 +134,7 @@ impl<E> std::error::Error for FailedVector<E> {}
 
 impl<E> From<FailedVector<E>> for Error {
     fn from(failed: FailedVector<E>) -> Self {
-        Self::SharedMemory(failed.error.error)
+        let FailedVector { error, node, .. } = failed;
+        Self::Vector { node, error }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
-use dat_rsm::{AccessEntry, ExportFlags, ExportId, SegmentId, SignalFlags};
+use dat_rsm::{AccessEntry, ExportFlags, ExportId, RsmError, SegmentId, SignalFlags};
 
 use super::call::{Call, signaled_within};
 use super::held::Held;
 use super::{Guard, Site};
-use crate::error::{Failed, Result};
+use crate::error::{Error, Failed, Result};
 use crate::memory::{Stable, copies};
 
 /// Memory that peers import: no slices, only copies and atomics.
@@ -40,7 +40,11 @@ impl<M: Stable> Export<M> {
     pub(super) fn new(guard: &Arc<Guard>, value: M) -> Result<Self, Failed<M>> {
         let held = Held::new(guard, value, |site, region| {
             let flags = ExportFlags::empty();
-            site.engine.export_create(site.controller, region, flags)
+            let (address, length) = (region.address(), region.len() as u64);
+            let created = site.engine.export_create(site.controller, region, flags);
+            created.map_err(|error| {
+                site.error_of_memory(error, &[("address", address), ("length", length)])
+            })
         })?;
         Ok(Self(held))
     }
@@ -62,14 +66,21 @@ impl<M: Stable> Export<M> {
     /// [`credentials`](super::Opening::credentials).
     ///
     /// # Errors
-    /// [`SharedMemory`](crate::Error::SharedMemory)
+    /// [`AccessList`](crate::Error::AccessList): more entries than nodes, an unknown node, or bits
+    /// outside of 0666. [`SharedMemory`](crate::Error::SharedMemory)
     /// - SEG_ALREADY_PUBLISHED, SEGID_IN_USE, RESERVED_SEGID: the segment has an id, or the id is
     ///   taken.
-    /// - BAD_ACL: an unknown node, or bits above 0666.
     /// - INSUFFICIENT_RESOURCES: no id is left.
     pub fn publish(&self, id: SegmentId, access: &[AccessEntry]) -> Result<SegmentId> {
         let engine = &self.site().engine;
-        Ok(engine.export_publish(self.id(), id, access)?)
+        let published = engine.export_publish(self.id(), id, access);
+        published.map_err(|error| {
+            let fault = match error {
+                RsmError::BadAccessList => engine.access_fault(self.id(), access),
+                _ => None,
+            };
+            fault.map_or_else(|| error.into(), Error::AccessList)
+        })
     }
 
     /// Takes the segment back from its importers; it may be published again.

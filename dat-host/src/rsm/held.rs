@@ -9,7 +9,7 @@ use dat_rsm::{ExportId, LocalMemoryId, RsmError};
 use super::call::Call;
 use super::engine::{Interrupt, Sleep};
 use super::{Guard, Site};
-use crate::error::{Failed, Result};
+use crate::error::{Error, Failed, Result};
 use crate::memory::{Pinned, Stable};
 
 /// An object of the engine that uses memory until it is freed.
@@ -41,10 +41,10 @@ pub(super) struct Held<M: Stable, I: Registration> {
 
 impl<M: Stable, I: Registration> Held<M, I> {
     /// Lets `register` register the memory of a value.
-    pub(super) fn new(
+    pub(super) fn new<E: Into<Error>>(
         guard: &Arc<Guard>,
         value: M,
-        register: impl FnOnce(&Site, Region) -> Result<I, RsmError>,
+        register: impl FnOnce(&Site, Region) -> Result<I, E>,
     ) -> Result<Self, Failed<M>> {
         let mut content = Box::new(Content {
             value,

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use dat_rsm::{
     BarrierId, BarrierMode, BarrierScope, GetEntry, ImportId, NodeId, Permission, PutEntry,
-    RsmError, SegmentId, SignalFlags, Unreached, VectorFlags,
+    RsmError, SegmentId, SignalFlags, VectorFlags,
 };
 
 use super::call::{Call, signaled_within};
 use super::engine::{Interrupt, Sleep};
 use super::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
 use super::{Guard, Site};
-use crate::error::{Error, Failed, Result};
+use crate::error::{Failed, Result};
 
 /// A connection to a segment of a node.
 ///
@@ -21,6 +21,8 @@ use crate::error::{Error, Failed, Result};
 /// explicit mode a [`Barrier`] tells. Dropping it disconnects, on a thread of the node.
 pub struct Import {
     guard: Arc<Guard>,
+    /// The exporter's node.
+    node: NodeId,
     /// `None` after `disconnect`.
     id: Option<ImportId>,
     /// The barrier that the interface demands of puts and gets in implicit mode.
@@ -40,9 +42,10 @@ impl Import {
             let engine = &site.engine;
             let id = engine
                 .import_connect(site.controller, node, segment, permission, sleep)
-                .map_err(|error| not_connected(site, node, error))?;
+                .map_err(|error| site.error_of(node, error))?;
             let mut import = Self {
                 guard,
+                node,
                 id: Some(id),
                 _barrier: None,
             };
@@ -116,19 +119,26 @@ impl Import {
     /// the vector before it starts; earlier entries stay done.
     ///
     /// # Errors
-    /// Returns the entries, with the errors of [`put`](Self::put), and BAD_SGIO: there are none, or
-    /// the local memory of one is freed or of another node.
+    /// Returns the entries, and which of them failed, with the errors of [`put`](Self::put), and
+    /// - BAD_SGIO: there are no entries, or the local memory of one is freed or of another node.
+    /// - REMOTE_NODE_UNREACHABLE: the connection broke during the signal, which may have arrived.
+    ///
+    /// As an [`Error`](crate::Error), it is a [`Vector`](crate::Error::Vector).
     pub fn putv<M: PutMemory>(
         &self,
         entries: Vec<Put<M>>,
         flags: VectorFlags,
     ) -> Call<Moved<Put<M>>> {
-        let id = self.id();
+        let (id, node) = (self.id(), self.node);
         Call::new(&self.guard.0, move |site, sleep| {
             let puts: Vec<PutEntry<'_>> = entries.iter().map(Put::entry).collect();
             match site.engine.putv(id, &puts, flags, sleep) {
                 Ok(()) => Ok(entries),
-                Err(error) => Err(FailedVector { error, entries }),
+                Err(error) => Err(FailedVector {
+                    error,
+                    entries,
+                    node,
+                }),
             }
         })
     }
@@ -144,12 +154,16 @@ impl Import {
         mut entries: Vec<Get<M>>,
         flags: VectorFlags,
     ) -> Call<Moved<Get<M>>> {
-        let id = self.id();
+        let (id, node) = (self.id(), self.node);
         Call::new(&self.guard.0, move |site, sleep| {
             let mut gets: Vec<GetEntry<'_>> = entries.iter_mut().map(Get::entry).collect();
             match site.engine.getv(id, &mut gets, flags, sleep) {
                 Ok(()) => Ok(entries),
-                Err(error) => Err(FailedVector { error, entries }),
+                Err(error) => Err(FailedVector {
+                    error,
+                    entries,
+                    node,
+                }),
             }
         })
     }
@@ -164,11 +178,15 @@ impl Import {
     /// - MAP_FAILED: the backend cannot access the memory of the exporter. That of `mock://` can.
     /// - SEG_ALREADY_MAPPED, BAD_PERMS, BAD_OFFSET, BAD_LENGTH: there is a mapping, or the
     ///   connection has fewer rights, or the segment has fewer bytes.
-    /// - BAD_MEM_ALIGNMENT: the offset is no multiple of 4096.
     /// - CONN_ABORTED: the segment is gone.
+    ///
+    /// [`Unaligned`](crate::Error::Unaligned): the offset is no multiple of 4096.
     pub fn map(&self, permission: Permission, offset: u64, length: u64) -> Result<()> {
-        let engine = &self.guard.0.engine;
-        Ok(engine.import_map(self.id(), permission, offset, length)?)
+        let site = &self.guard.0;
+        let mapped = site
+            .engine
+            .import_map(self.id(), permission, offset, length);
+        mapped.map_err(|error| site.error_of_memory(error, &[("offset", offset)]))
     }
 
     /// Ends the mapping.
@@ -202,14 +220,16 @@ impl Import {
     /// Signals the exporter.
     ///
     /// # Errors
-    /// [`SharedMemory`](crate::Error::SharedMemory)
-    /// - CONN_ABORTED: the exporter took the segment back or ended.
-    /// - REMOTE_NODE_UNREACHABLE: the path broke; the signal may have arrived.
+    /// - [`SharedMemory`](crate::Error::SharedMemory) CONN_ABORTED: the exporter took the segment
+    ///   back or ended.
+    /// - [`NodeUnreachable`](crate::Error::NodeUnreachable): the connection broke; the signal may
+    ///   have arrived.
     pub fn signal(&self) -> Call<Result<()>> {
-        let id = self.id();
+        let (id, node) = (self.id(), self.node);
         Call::new(&self.guard.0, move |site, sleep| {
             let flags = SignalFlags::empty();
-            Ok(site.engine.signal_post(id.into(), flags, sleep)?)
+            let posted = site.engine.signal_post(id.into(), flags, sleep);
+            posted.map_err(|error| site.error_of(node, error))
         })
     }
 
@@ -273,18 +293,6 @@ impl Drop for Import {
                 let _ = disconnect(&site, id, &mut sleep);
             }));
         }
-    }
-}
-
-/// Returns the error of a connection that was not made; an unreachable node has its reason.
-fn not_connected(site: &Site, node: NodeId, error: RsmError) -> Error {
-    match error {
-        RsmError::RemoteNodeUnreachable => {
-            let reason = site.engine.unreached(site.controller, node);
-            let reason = reason.unwrap_or(Unreached::Failed);
-            Error::NodeUnreachable { node, reason }
-        }
-        error => error.into(),
     }
 }
 

@@ -72,8 +72,8 @@ pub use self::export::Export;
 pub use self::import::{Barrier, Import};
 pub use self::local::{LocalMemory, LocalSlice};
 pub use dat_rsm::{
-    AccessEntry, BarrierMode, BarrierScope, Credentials, NodeId, Permission, RsmError, SegmentId,
-    Unreached, VectorError, VectorFlags,
+    AccessEntry, AccessFault, BarrierMode, BarrierScope, Credentials, NodeId, Permission, RsmError,
+    SegmentId, Unreached, VectorError, VectorFlags,
 };
 
 use self::call::Pool;
@@ -278,6 +278,8 @@ impl Opening {
                 _reservation: reservation,
             }),
             controller,
+            page: self.options.page_size,
+            peers: self.peers,
             sleepers: Arc::new(Sleepers {
                 device: Box::new(device),
                 bell,
@@ -348,6 +350,10 @@ pub(super) struct Site {
     /// Dropped first: a dropped engine touches no memory.
     engine: Box<dyn Engine>,
     controller: ControllerId,
+    /// The page size in bytes.
+    page: u64,
+    /// The other nodes, as the program gave them.
+    peers: Vec<(NodeId, Peer)>,
     sleepers: Arc<Sleepers>,
     pool: Arc<Pool>,
     /// Memory of segments and local memory that could not be freed.
@@ -373,6 +379,37 @@ impl Site {
             let _ = service.join();
         }
         Ok(())
+    }
+
+    /// Returns the error of a call to a node, with the reason if the node was not reached.
+    fn error_of(&self, node: NodeId, error: RsmError) -> Error {
+        if error != RsmError::RemoteNodeUnreachable {
+            return error.into();
+        }
+        let reason = self.engine.unreached(self.controller, node);
+        let peer = self.peers.iter().find(|(known, _)| *known == node);
+        Error::NodeUnreachable {
+            node,
+            peer: peer.map(|(_, peer)| peer.clone()),
+            // The engine has no reason any more if the node was closed meanwhile.
+            reason: reason.unwrap_or(Unreached::Failed),
+        }
+    }
+
+    /// Returns the error of a call with memory, with the first of its `parameters` that is not
+    /// aligned if that is the reason.
+    fn error_of_memory(&self, error: RsmError, parameters: &[(&'static str, u64)]) -> Error {
+        let unaligned = parameters
+            .iter()
+            .find(|(_, value)| !value.is_multiple_of(self.page));
+        match (error, unaligned) {
+            (RsmError::BadMemoryAlignment, Some(&(parameter, value))) => Error::Unaligned {
+                parameter,
+                value,
+                multiple: self.page,
+            },
+            _ => error.into(),
+        }
     }
 
     /// Keeps memory until the engine is gone.
@@ -414,9 +451,9 @@ impl Node {
     /// Address and length must be multiples of 4096 bytes, as those of [`Pages`](crate::Pages) are.
     ///
     /// # Errors
-    /// Returns the value, with [`SharedMemory`](Error::SharedMemory)
+    /// Returns the value, with [`Unaligned`](Error::Unaligned): address or length is no multiple of
+    /// 4096; or [`SharedMemory`](Error::SharedMemory)
     /// - BAD_LENGTH: the memory is empty, or too long for the device.
-    /// - BAD_MEM_ALIGNMENT: address or length is no multiple of 4096.
     /// - INSUFFICIENT_RESOURCES: tables or the device are exhausted.
     pub fn export<M: Stable>(&self, value: M) -> Result<Export<M>, Failed<M>> {
         Export::new(&self.0, value)
