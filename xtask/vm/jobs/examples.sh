@@ -10,7 +10,8 @@
 #:     { package = "dat-host", features = ["verbs", "rsm"], target = { example = "rpc" } },
 #:     { package = "dat-host", features = ["verbs", "rsm"], target = { example = "file_server" } },
 #:     { package = "dat-host", features = ["verbs", "rsm"], target = { example = "rdma_ping" } },
-#:     { package = "dat-host", features = ["verbs", "rsm"], target = { example = "shared_memory" } }]
+#:     { package = "dat-host", features = ["verbs", "rsm"], target = { example = "shared_memory" } },
+#:     { package = "dat-host", features = ["verbs", "rsm"], target = { example = "shared_memory_processes" } }]
 # Arguments: the rounds of rping in each direction, 3 without any.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
@@ -43,6 +44,15 @@ for address in "verbs://$RDMA_DEVICE" roce://127.0.0.1; do
 done
 runs shared_memory "verbs://$RDMA_DEVICE" "$RDMA_IPV4"
 runs shared_memory roce://127.0.0.1 127.0.0.1
+runs shared_memory_processes
+
+echo "-- shared memory between two processes ($(now))"
+timeout 120 shared_memory_processes export 127.0.0.1 127.0.0.2 > /run/exporter &
+exporter=$!
+wait_until 20 grep -q "exports segment" /run/exporter
+timeout 60 shared_memory_processes import 127.0.0.2 127.0.0.1
+wait "$exporter"
+grep "hello, page" /run/exporter
 
 # meets ADDRESS OWN OTHER: both ways between the example at an address, with the IP address OWN, and rping of the other host.
 meets() {
