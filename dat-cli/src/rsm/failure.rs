@@ -42,7 +42,8 @@ fn unreachable(call: &str, reason: Unreached) -> Failure {
         ),
         Unreached::TimedOut => (
             "the exporter does not answer in time",
-            "check that `dat rsm export --device` runs there; if the host is slow, run the command again",
+            "check the address, and that `dat rsm export --device` runs there; if the host is slow, run the \
+            command again",
         ),
         Unreached::Rejected => (
             "the exporter rejects the connection, which happens while it ends",

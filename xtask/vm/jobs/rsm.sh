@@ -154,7 +154,7 @@ fi
 wait "$exporter"
 wait_until 20 no_objects
 refused "no exporter listens" dat rsm put file --connect "$RDMA_IPV4"
-refused "cannot be reached" dat rsm put file --device "$RDMA_DEVICE" --connect 10.9.0.77
+refused "does not answer" dat rsm put file --device "$RDMA_DEVICE" --connect 10.9.0.77
 [ ! -e none ]
 
 echo "-- the importer is killed or interrupted"
