@@ -46,7 +46,7 @@ struct End {
 }
 
 impl End {
-    /// Opens an adapter for some connections, of which one has `depth` requests and others have 1.
+    /// Opens an adapter: for one connection with `depth` requests, and for others with one request.
     fn open(
         ip: IpAddr,
         polled: bool,

@@ -85,7 +85,7 @@ pub enum Error {
     Vector {
         /// Number of the exporter's node.
         node: dat_rsm::NodeId,
-        /// The error, with the number of entries that are left; the one that failed is their first.
+        /// Error, with the number of entries that are left; the first of these failed.
         error: dat_rsm::VectorError,
     },
     /// An access list of remote shared memory is refused; names the entry.
@@ -98,7 +98,7 @@ pub enum Error {
         parameter: &'static str,
         /// Its value.
         value: u64,
-        /// The page size in bytes, of which it must be a multiple.
+        /// Page size in bytes; the value must be a multiple of it.
         multiple: u64,
     },
     /// A node of remote shared memory is in the list of peers twice, or is this node.

@@ -36,13 +36,13 @@ pub(super) struct Socket {
     fragments: Mutex<()>,
 }
 
-/// What the system tells of a datagram that it received.
+/// A received datagram: its addresses and lengths.
 pub(super) struct Received {
     pub(super) peer: SocketAddr,
     /// Address that it was sent to, if the socket has several.
     pub(super) own: Option<IpAddr>,
     pub(super) length: usize,
-    /// Length of each of the packets that the system joined, of which the last may be shorter.
+    /// Length of each joined packet; the last one may be shorter.
     pub(super) segment: usize,
 }
 

@@ -104,7 +104,7 @@ impl<M: private::Target> Get<M> {
 ///
 /// `?` in a function that returns an [`Error`] drops the entries and keeps the error.
 pub struct FailedVector<E> {
-    /// The error, with the number of entries that are left, of which the first one failed.
+    /// Error, with the number of entries that are left; the first of these failed.
     pub error: VectorError,
     /// The entries; the memory of those that did not complete is undefined if it is a get's.
     pub entries: Vec<E>,

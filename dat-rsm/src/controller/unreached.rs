@@ -4,10 +4,14 @@ use core::fmt;
 
 use dat_core::backend::Backend;
 use dat_core::event::ConnectionEventKind;
+use dat_core::id::EpId;
 use dat_core::sync::RawLock;
 
 use crate::engine::Rsm;
+use crate::engine::state::State;
+use crate::error::RsmError;
 use crate::id::ControllerId;
+use crate::link::wire::Rejection;
 use crate::options::NodeId;
 
 /// Reason why a node was not reached ([`Rsm::unreached`]).
@@ -74,5 +78,47 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let found = all.iter().find(|(failed, _)| *failed == node)?;
             Some(found.1)
         })
+    }
+
+    /// Returns why a link failed: no share left at the node, or unreachable for a reason.
+    pub(crate) fn why_rejected(
+        &self,
+        index: usize,
+        kind: ConnectionEventKind,
+        ep: EpId,
+    ) -> (RsmError, Unreached) {
+        let private_data = match kind {
+            ConnectionEventKind::PeerRejected => self.private_data(index, ep),
+            _ => None,
+        };
+        let rejection = private_data.and_then(|private_data| Rejection::decode(&private_data).ok());
+        let unreachable = RsmError::RemoteNodeUnreachable;
+        match rejection.map(|rejection| rejection.error) {
+            Some(RsmError::InsufficientResources) => {
+                (RsmError::InsufficientResources, Unreached::Rejected)
+            }
+            Some(RsmError::RemoteNodeUnreachable) => (unreachable, Unreached::NotAllowed),
+            _ => (unreachable, Unreached::of(kind)),
+        }
+    }
+}
+
+impl State {
+    /// Gives up the imports that wait for a node; keeps the reason if it was not reached.
+    pub(crate) fn give_up_node(
+        &mut self,
+        index: usize,
+        node: NodeId,
+        why: RsmError,
+        reason: Unreached,
+    ) {
+        if why == RsmError::RemoteNodeUnreachable {
+            self.not_reached(index, node, reason);
+        }
+        for (_, import) in self.imports.iter_mut() {
+            if import.port == index && import.node == node && import.needs_link() {
+                import.give_up(why);
+            }
+        }
     }
 }

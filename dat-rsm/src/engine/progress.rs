@@ -378,10 +378,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             self.state.with(|state| {
                 state.end_link(handle, now, &self.options);
                 if active && before == LinkState::Pending {
-                    if why == RsmError::RemoteNodeUnreachable {
-                        state.not_reached(index, node, reason);
-                    }
-                    give_up_node(state, index, node, why);
+                    state.give_up_node(index, node, why, reason);
                 }
             });
             return;
@@ -402,8 +399,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 // The peer does not follow the protocol, or is another node.
                 state.end_link(handle, now, &self.options);
                 if active {
-                    state.not_reached(index, node, Unreached::Failed);
-                    give_up_node(state, index, node, RsmError::RemoteNodeUnreachable);
+                    let why = RsmError::RemoteNodeUnreachable;
+                    state.give_up_node(index, node, why, Unreached::Failed);
                 }
                 return;
             };
@@ -434,30 +431,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Greeting::decode(&self.private_data(index, ep)?).ok()
     }
 
-    /// Returns why a link failed: no share left at the node, or unreachable for a reason.
-    fn why_rejected(
-        &self,
-        index: usize,
-        kind: ConnectionEventKind,
-        ep: EpId,
-    ) -> (RsmError, Unreached) {
-        let private_data = match kind {
-            ConnectionEventKind::PeerRejected => self.private_data(index, ep),
-            _ => None,
-        };
-        let rejection = private_data.and_then(|private_data| Rejection::decode(&private_data).ok());
-        let unreachable = RsmError::RemoteNodeUnreachable;
-        match rejection.map(|rejection| rejection.error) {
-            Some(RsmError::InsufficientResources) => {
-                (RsmError::InsufficientResources, Unreached::Rejected)
-            }
-            Some(RsmError::RemoteNodeUnreachable) => (unreachable, Unreached::NotAllowed),
-            _ => (unreachable, Unreached::of(kind)),
-        }
-    }
-
     /// Returns the peer's private data of an accepted or rejected connection, padded with zeros.
-    fn private_data(&self, index: usize, ep: EpId) -> Option<[u8; PRIVATE_DATA_MAX]> {
+    pub(crate) fn private_data(&self, index: usize, ep: EpId) -> Option<[u8; PRIVATE_DATA_MAX]> {
         let port = self.ports.get(index)?;
         let mut bytes = [0; PRIVATE_DATA_MAX];
         port.ia.ep_private_data(ep, &mut bytes).ok()?;
@@ -707,10 +682,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 handled = handled.saturating_add(1);
                 if let Err(error) = self.dial(index, node, now) {
                     self.state.with(|state| {
-                        if error == RsmError::RemoteNodeUnreachable {
-                            state.not_reached(index, node, Unreached::NoHost);
-                        }
-                        give_up_node(state, index, node, error);
+                        state.give_up_node(index, node, error, Unreached::NoHost);
                     });
                 }
             }
@@ -795,15 +767,6 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 });
                 self.tell_change();
             }
-        }
-    }
-}
-
-/// Gives up the imports that wait for an unreachable node.
-fn give_up_node(state: &mut State, index: usize, node: NodeId, why: RsmError) {
-    for (_, import) in state.imports.iter_mut() {
-        if import.port == index && import.node == node && import.needs_link() {
-            import.give_up(why);
         }
     }
 }

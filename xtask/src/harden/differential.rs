@@ -14,7 +14,9 @@ const LISTS_PER_SEED: u64 = 1_000_000;
 const BACKENDS: [&str; 3] = ["mlx5", "pvrdma", "roce"];
 /// The prefix of a row of counts.
 const MARK: &str = "compared|";
-/// Compares the models and RoCEv2 in software on lists for `minutes`, and the guest on some; returns the section.
+/// Compares the models and RoCEv2 in software on lists for `minutes`, and the guest on some.
+///
+/// Returns the section of the page.
 pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
     let shell = &workspace.shell;
     let _lists = shell.push_env(
