@@ -47,6 +47,11 @@ impl Workspace {
             .find(|package| package.name == name)
     }
 
+    /// Returns all members.
+    pub(crate) fn members(&self) -> Vec<&Package> {
+        self.metadata.workspace_packages()
+    }
+
     /// Returns the folder of every member.
     pub(crate) fn member_folders(&self) -> Vec<PathBuf> {
         self.metadata

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::Options;
 use crate::workspace::Workspace;
 
 /// Interval between checks for the end of the step.
@@ -23,10 +24,17 @@ pub(super) struct BackgroundStep {
 
 impl BackgroundStep {
     /// Starts the step of this name.
-    pub(super) fn start(workspace: &Workspace, name: &'static str) -> Result<Self> {
+    pub(super) fn start(
+        workspace: &Workspace,
+        name: &'static str,
+        options: &Options,
+    ) -> Result<Self> {
         let program = env::current_exe().context("the program that runs the steps")?;
         let mut command = Command::new(program);
-        command.args(["test", "--all", "--only", name]);
+        command.args(["test", "--only", name]);
+        if options.all {
+            command.args(["--all", "--jobs", options.jobs.name()]);
+        }
         Self::run(workspace, name, &command)
     }
 
