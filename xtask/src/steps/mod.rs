@@ -11,8 +11,8 @@ use xshell::cmd;
 use self::background::BackgroundStep;
 use crate::workspace::Workspace;
 use crate::{
-    bench, conformance, features, firmware, harden, install, lints, packages, panic_free, speed,
-    targets, tools, vm,
+    bench, conformance, features, firmware, harden, install, lints, packages, panic_free, targets,
+    tools, vm,
 };
 
 /// Arguments of the task.
@@ -162,10 +162,7 @@ const STEPS: &[Step] = &[
     complete(
         "bench",
         "instruction counts do not exceed the recorded ones",
-        |workspace| {
-            bench::run(workspace, bench::Against::Landed)?;
-            speed::layer::check(workspace)
-        },
+        bench::check,
     ),
 ];
 
