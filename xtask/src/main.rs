@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod bench;
+mod callgrind;
 mod compatibility;
 mod conformance;
 mod features;
@@ -44,7 +45,7 @@ enum Task {
     Test(steps::Options),
     /// Print which requirement is tested on which backend; fail if a required test is missing
     Conformance(conformance::Options),
-    /// Count the instructions of the hot paths and compare the counts with their budgets
+    /// Count the instructions of the hot paths and compare the counts with the recorded ones
     Bench(speed::Options),
     /// Run Debian's DAT programs in the guest with this provider and with OFA's, and write
     /// docs/compatibility.md

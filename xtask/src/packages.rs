@@ -203,8 +203,7 @@ impl SystemPackage {
     fn brings(&self, wanted: &str) -> bool {
         match self.brings {
             Brings::Programs(programs) => programs.contains(&wanted),
-            Brings::File(file) => file == wanted,
-            Brings::FileOfVersion { .. } => false,
+            Brings::File(file) | Brings::FileOfVersion { file, .. } => file == wanted,
         }
     }
 }
@@ -334,6 +333,7 @@ mod tests {
             "ibv_rc_pingpong",
             "rping",
             "/etc/libibverbs.d/rxe.driver",
+            "lib/libclang.so",
         ]);
         let names: Vec<&str> = packages
             .expect("known")
@@ -342,7 +342,12 @@ mod tests {
             .collect();
         assert_eq!(
             names,
-            ["ibverbs-utils", "rdmacm-utils", "ibverbs-providers"]
+            [
+                "ibverbs-utils",
+                "rdmacm-utils",
+                "ibverbs-providers",
+                "libclang-dev"
+            ]
         );
     }
 

@@ -88,15 +88,6 @@ impl Workspace {
             .exec()
             .with_context(|| format!("cargo metadata of {manifest}"))
     }
-
-    /// Returns the version of a third-party crate in the lock file.
-    pub(crate) fn locked_version(&self, name: &str) -> Option<String> {
-        self.metadata
-            .packages
-            .iter()
-            .find(|package| package.name == name)
-            .map(|package| package.version.to_string())
-    }
 }
 
 fn third_party(metadata: &Metadata) -> impl Iterator<Item = String> {
