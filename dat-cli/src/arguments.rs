@@ -30,7 +30,7 @@ Without a command, `dat` runs the tour.";
 
 /// Tour, file copies, measurements and remote shared memory over the Direct Access Transport (DAT).
 #[derive(Parser)]
-#[command(name = "dat", version, after_help = EXIT_CODES)]
+#[command(name = "dat", version = env!("DAT_VERSION"), after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: Common,

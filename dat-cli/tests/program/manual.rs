@@ -1,4 +1,4 @@
-//! Tests of completions and man pages.
+//! Tests of completions, man pages and the version.
 
 use std::fs;
 use std::path::Path;
@@ -134,4 +134,31 @@ fn a_closed_pipe_is_no_failure() {
         assert_eq!(text(&output.stderr), "", "{arguments:?}");
         assert!(output.status.success(), "{arguments:?}");
     }
+}
+
+/// The version names a commit of this repository, and nothing without one.
+#[test]
+fn the_version_names_the_commit() {
+    let version = printed(&["--version"]);
+    let version = version.trim();
+    let number = concat!("dat ", env!("CARGO_PKG_VERSION"));
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        let output = git.args(["-C", root]).args(arguments).output().ok()?;
+        let is_done = output.status.success();
+        is_done.then(|| text(&output.stdout).trim().to_owned())
+    };
+    let is_repository = Path::new(root).join(".git").exists();
+    if !is_repository || git(&["rev-parse", "HEAD"]).is_none() {
+        assert_eq!(version, number);
+        return;
+    }
+    let commit = version.strip_prefix(&format!("{number} (")).unwrap();
+    let (commit, date) = commit.strip_suffix(')').unwrap().split_once(' ').unwrap();
+    let hash = commit.strip_suffix("-dirty").unwrap_or(commit);
+    assert!(hash.len() >= 10, "{version}");
+    let shown = git(&["show", "--no-patch", "--format=%H %cs", hash]).unwrap();
+    assert!(shown.starts_with(hash), "{version}: {shown}");
+    assert!(shown.ends_with(&format!(" {date}")), "{version}: {shown}");
 }
