@@ -12,7 +12,6 @@ mod install;
 mod lanes;
 mod lints;
 mod maintenance;
-mod manual;
 mod packages;
 mod pages;
 mod panic_free;
@@ -59,10 +58,8 @@ enum Task {
     Vm(vm::Options),
     /// Build and install the C libraries and `dat`, with headers, pkg-config files and man pages
     Install(install::Options),
-    /// Write shell completions for `dat`
-    Completions(manual::Options),
-    /// Write the man pages of `dat` and of the C libraries
-    Man(manual::Options),
+    /// Write the man pages of the C libraries; `dat man --output DIRECTORY` writes those of `dat`
+    Man(pages::Options),
     /// Test the safety claims for a given time, and write the results to docs/assurance.md
     Harden(harden::Options),
     /// Check the dependencies against the RustSec advisory database (needs network access)
@@ -96,8 +93,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::NoPanic(options) => panic_free::run(&workspace, &options),
         Task::Firmware(options) => firmware::run(&workspace, &options),
         Task::Install(options) => install::run(&workspace, &options),
-        Task::Completions(options) => manual::write_completions(&workspace, &options),
-        Task::Man(options) => manual::write_pages(&workspace, &options),
+        Task::Man(options) => pages::run(&workspace, &options),
         Task::Harden(options) => harden::run(&workspace, &options),
         Task::Advisories => tools::advisories(&workspace),
         Task::FirstFailure(_) => Ok(()),

@@ -11,9 +11,8 @@ use clap::Args;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
-use xshell::cmd;
+use xshell::{Shell, cmd};
 
-use crate::manual;
 use crate::pages::Manual;
 use crate::workspace::Workspace;
 use libraries::{LIBRARIES, Library};
@@ -64,11 +63,11 @@ const RELEASE: Profile = Profile {
 /// The package of the program `dat`.
 const PROGRAM: &str = "dat-cli";
 
-/// The files of completions, and their paths below `share`.
+/// The shells with completions, and the path below `share` where each looks for them.
 const COMPLETIONS: [(&str, &str); 3] = [
-    ("dat.bash", "bash-completion/completions/dat"),
-    ("_dat", "zsh/site-functions/_dat"),
-    ("dat.fish", "fish/vendor_completions.d/dat.fish"),
+    ("bash", "bash-completion/completions/dat"),
+    ("zsh", "zsh/site-functions/_dat"),
+    ("fish", "fish/vendor_completions.d/dat.fish"),
 ];
 
 /// The destinations of the files.
@@ -166,24 +165,14 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Builds all parts, and the writer of the program's pages.
-    ///
-    /// This precedes the first write, so a failed build leaves no partial installation.
-    fn build(&self, workspace: &Workspace) -> Result<()> {
-        self.build_parts(workspace)?;
-        if self.has_program {
-            manual::build_writer(workspace, &self.as_built(workspace))?;
-        }
-        Ok(())
-    }
-
     /// Builds all parts in one call of cargo, so that their dependencies are built once.
     ///
+    /// This precedes the first write, so a failed build leaves no partial installation.
+    ///
     /// With a profile that the linker optimises, the program is built separately. Its dependencies
-    /// are then optimised for a program, as in `cargo run --release` and in the writer of the
-    /// pages. These reuse that build, except for crates that depend on the features of all default
-    /// members.
-    fn build_parts(&self, workspace: &Workspace) -> Result<()> {
+    /// are then optimised for a program, as in `cargo run --release`, which reuses that build,
+    /// except for crates that depend on the features of all default members.
+    fn build(&self, workspace: &Workspace) -> Result<()> {
         let libraries: Vec<&str> = self
             .libraries
             .iter()
@@ -256,10 +245,7 @@ impl<'a> Plan<'a> {
             }
         }
         if self.has_program {
-            copy(&built.join("dat"), &paths.below_prefix("bin/dat"), 0o755)?;
-            let folder = paths.below_prefix("share/man/man1");
-            self.write_of_program(workspace, "man", &folder)?;
-            self.install_completions(workspace, paths)?;
+            install_program(&workspace.shell, &built.join("dat"), paths)?;
         }
         for (path, text) in Manual::read(&sources)?.render()? {
             let concerns = |library: &&Library| library.has_page(&path);
@@ -271,29 +257,22 @@ impl<'a> Plan<'a> {
         println!("installed in {}", prefix.display());
         Ok(())
     }
+}
 
-    /// Installs the completions under the names that each shell looks for.
-    fn install_completions(&self, workspace: &Workspace, paths: &Paths) -> Result<()> {
-        let folder = tempfile::tempdir().context("a folder")?;
-        self.write_of_program(workspace, "completions", folder.path())?;
-        for (made, installed) in COMPLETIONS {
-            let target = paths.below_prefix("share").join(installed);
-            copy(&folder.path().join(made), &target, 0o644)?;
-        }
-        Ok(())
+/// Installs the program, and the man pages and completions that it writes.
+fn install_program(shell: &Shell, program: &Path, paths: &Paths) -> Result<()> {
+    copy(program, &paths.below_prefix("bin/dat"), 0o755)?;
+    let folder = paths.below_prefix("share/man/man1");
+    cmd!(shell, "{program} man --quiet --output {folder}")
+        .quiet()
+        .run()?;
+    for (name, installed) in COMPLETIONS {
+        let script = cmd!(shell, "{program} completions {name}").quiet().read()?;
+        let target = paths.below_prefix("share").join(installed);
+        // The last line break is not read.
+        write(&target, &(script + "\n"))?;
     }
-
-    /// Calls [`manual::write_of_program`] with the build arguments of the program.
-    fn write_of_program(&self, workspace: &Workspace, kind: &str, folder: &Path) -> Result<()> {
-        manual::write_of_program(workspace, &self.as_built(workspace), kind, folder)
-    }
-
-    /// Returns the cargo arguments that the program was built with.
-    fn as_built(&self, workspace: &Workspace) -> Vec<String> {
-        let mut as_built = vec![format!("--profile={}", self.profile.name)];
-        as_built.extend(self.features_of(workspace, &[PROGRAM]));
-        as_built
-    }
+    Ok(())
 }
 
 /// Returns true if a package has a feature.
@@ -338,7 +317,7 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     make_room(path)?;
     fs::write(path, text).with_context(|| cannot("write", path))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o644))
