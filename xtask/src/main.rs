@@ -20,6 +20,7 @@ mod steps;
 mod targets;
 mod tools;
 mod vm;
+mod workflows;
 mod workspace;
 
 use anyhow::Result;
