@@ -22,6 +22,7 @@ mod targets;
 mod test_programs;
 mod tools;
 mod vm;
+mod workflows;
 mod workspace;
 
 use anyhow::Result;

@@ -137,6 +137,7 @@ const NEEDED: &[SystemPackage] = &[
         &["tshark"],
         "reads the packets that two guests exchange",
     ),
+    programs("python3-pip", &["pip3"], "installs the linter of workflows"),
     programs(
         "perftest",
         &[

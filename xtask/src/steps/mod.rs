@@ -17,7 +17,7 @@ use crate::vm::Jobs;
 use crate::workspace::Workspace;
 use crate::{
     bench, conformance, features, firmware, harden, install, lints, packages, panic_free, targets,
-    tools, vm,
+    tools, vm, workflows,
 };
 
 /// Arguments of the task.
@@ -111,6 +111,16 @@ const STEPS: &[Step] = &[
         "targets",
         "dat-core, dat-rsm, backend-mmio and backend-roce build for firmware processors",
         |workspace, _| targets::check(workspace),
+    ),
+    complete(
+        "aarch64",
+        "the default members compile for hosts with 64-bit Arm processors",
+        |workspace, _| targets::check_host(workspace),
+    ),
+    complete(
+        "workflows",
+        "the workflows of GitHub have no fault, and run commands that exist",
+        |workspace, _| workflows::check(workspace),
     ),
     complete(
         "firmware",
