@@ -21,6 +21,7 @@ mod steps;
 mod targets;
 mod test_programs;
 mod tools;
+mod turn;
 mod vm;
 mod workflows;
 mod workspace;

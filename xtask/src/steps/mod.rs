@@ -13,7 +13,7 @@ use xshell::cmd;
 
 use self::background::BackgroundStep;
 use crate::scope::Scope;
-use crate::vm::Jobs;
+use crate::turn::{Jobs, TURNS};
 use crate::workspace::Workspace;
 use crate::{
     bench, conformance, features, firmware, harden, install, lints, packages, panic_free, targets,
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// Run only this step; may be repeated; with --all, run its complete form
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
-    /// Guest jobs of --all: a quarter of those that need no run for each change, in turn, or all
+    /// Long checks of --all that take turns, guest jobs among them
     #[arg(long, value_enum, default_value_t)]
     jobs: Jobs,
 }
@@ -49,6 +49,8 @@ struct Step {
     complete: Option<Run>,
     /// Set if it runs in the background, during the steps after it.
     in_background: bool,
+    /// The turn in which it runs; `None` if it always runs.
+    turn: Option<usize>,
 }
 
 const STEPS: &[Step] = &[
@@ -111,12 +113,14 @@ const STEPS: &[Step] = &[
         "targets",
         "dat-core, dat-rsm, backend-mmio and backend-roce build for firmware processors",
         |workspace, _| targets::check(workspace),
-    ),
+    )
+    .in_turn(1),
     complete(
         "aarch64",
         "the default members compile for hosts with 64-bit Arm processors",
         |workspace, _| targets::check_host(workspace),
-    ),
+    )
+    .in_turn(2),
     complete(
         "workflows",
         "the workflows of GitHub have no fault, and run commands that exist",
@@ -136,7 +140,8 @@ const STEPS: &[Step] = &[
         "fuzz",
         "fuzzing of random calls and hostile peers, for less than a minute",
         |workspace, _| tools::fuzz(workspace),
-    ),
+    )
+    .in_turn(0),
     complete(
         "harden",
         "short forms of `cargo xtask harden`: interleavings, sanitizers, soak, up-to-date inventories",
@@ -169,6 +174,7 @@ const fn short(name: &'static str, about: &'static str, run: Run) -> Step {
         short: Some(run),
         complete: None,
         in_background: false,
+        turn: None,
     }
 }
 
@@ -192,6 +198,15 @@ impl Step {
     const fn in_background(self) -> Self {
         Self {
             in_background: true,
+            ..self
+        }
+    }
+
+    /// Returns the step that runs in one of the turns.
+    const fn in_turn(self, turn: usize) -> Self {
+        assert!(turn < TURNS, "there is such a turn");
+        Self {
+            turn: Some(turn),
             ..self
         }
     }
@@ -241,10 +256,26 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         announce(workspace);
     }
     let start = Instant::now();
+    let turn = match options.all && options.only.is_empty() {
+        true => options.jobs.turn(&workspace.shell)?,
+        false => None,
+    };
+    if let Some(turn) = turn {
+        println!(
+            "turn {} of {TURNS}; `--jobs all` runs the checks of all turns",
+            turn + 1
+        );
+    }
     let mut running = Vec::new();
     for (index, (step, run)) in steps.iter().enumerate() {
         let Step { name, about, .. } = step;
         println!("\n== {}/{} {name}: {about}", index + 1, steps.len());
+        if let (Some(now), Some(its)) = (turn, step.turn)
+            && now != its
+        {
+            println!("== {name} is left to turn {}", its + 1);
+            continue;
+        }
         if step.in_background && steps.len() > 1 {
             println!("== {name} continues in the background");
             running.push(BackgroundStep::start(workspace, name, options)?);
@@ -315,7 +346,7 @@ fn format(workspace: &Workspace) -> Result<()> {
 
 /// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long.
 fn check_in_guests(workspace: &Workspace, options: &Options) -> Result<()> {
-    if vm::check(workspace, options.jobs)? {
+    if vm::check(workspace, options.jobs.turn(&workspace.shell)?)? {
         firmware::check_nested(workspace)?;
     }
     Ok(())

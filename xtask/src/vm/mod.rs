@@ -28,7 +28,7 @@ use self::image::Image;
 use self::job::{Job, Target};
 use self::kernel::Kernel;
 use self::machine::{Cable, Machine, Patience, Running};
-pub(crate) use self::turn::{Jobs, NESTED};
+pub(crate) use self::turn::NESTED;
 pub(crate) use self::verdict::counted;
 use self::verdict::{End, Verdict};
 use crate::packages;
@@ -157,9 +157,9 @@ fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -
 /// Runs jobs in short forms, one guest each; fails at the first that does not pass.
 ///
 /// Returns true if it is also the turn of job [`NESTED`].
-pub(crate) fn check(workspace: &Workspace, jobs: Jobs) -> Result<bool> {
+pub(crate) fn check(workspace: &Workspace, turn: Option<usize>) -> Result<bool> {
     let folder = scripts(workspace).join("jobs");
-    let mut lines = jobs.chosen(&workspace.shell)?;
+    let mut lines = turn::chosen(turn);
     let count = lines.len();
     lines.retain(|line| *line != NESTED);
     for line in &lines {
