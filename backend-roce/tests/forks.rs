@@ -38,6 +38,8 @@ fn open(address: SocketAddr, polled: bool) -> RoceBackend {
     options.connections = 64;
     options.keys = 256;
     options.polled = polled;
+    // Half a minute: the other process may wait for a processor.
+    options.response_timeout = 19;
     RoceBackend::open(address, options).unwrap_or_else(|error| panic!("{address}: {error}"))
 }
 

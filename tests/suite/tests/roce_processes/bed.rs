@@ -43,6 +43,7 @@ impl ProcessBed {
         // Half a minute for an answer, and any time for a receive: other processes may be busy.
         options.timeout = 20;
         options.retries = 7;
+        options.response_timeout = 19;
         options.not_ready_retries = 7;
         change(&mut options);
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
@@ -60,6 +61,7 @@ impl ProcessBed {
         self.device_with(|options| {
             options.timeout = 16;
             options.retries = 6;
+            options.response_timeout = 16;
         })
     }
 

@@ -129,6 +129,7 @@ fn idle_side_notices_the_death() {
                 options.keep_alive = Some(Duration::from_millis(100));
                 options.timeout = 16;
                 options.retries = 6;
+                options.response_timeout = 16;
             });
             let party = near.party_on(device);
             party.receive_into(&[], 1);
