@@ -47,6 +47,8 @@ impl End {
         options.connections = 64;
         options.keys = 256;
         options.polled = polled;
+        // 17 s: an end that waits for a processor is no loss.
+        options.timeout = 22;
         let address = parse_address(&format!("{ip}{options_of_address}")).expect("an address");
         address.apply_to(&mut options);
         let backend = RoceBackend::open(address.socket, options).expect("an adapter");

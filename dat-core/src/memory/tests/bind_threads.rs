@@ -28,7 +28,8 @@ fn a_refused_bind_keeps_no_region_from_being_freed() {
     thread::scope(|scope| {
         let binder = scope.spawn(|| {
             let mut refused = 0_u32;
-            while !over.load(Ordering::Relaxed) {
+            // The thread may start late, on a busy machine.
+            while refused == 0 || !over.load(Ordering::Relaxed) {
                 let named = context.load(Ordering::Relaxed);
                 // The region lacks a privilege that the bind needs, or it has been freed.
                 let part = LmrTriplet {
