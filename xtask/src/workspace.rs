@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xshell::Shell;
 
+/// The arguments of cargo for all packages, with the code that needs rdma-core's headers.
+pub(crate) const WHOLE: [&str; 3] = ["--workspace", "--features", "backend-verbs/rdma-core"];
+
 /// The workspace that this program was built from, and a shell in its root.
 pub(crate) struct Workspace {
     metadata: Metadata,
@@ -101,4 +104,19 @@ fn third_party(metadata: &Metadata) -> impl Iterator<Item = String> {
         .flat_map(|package| &package.dependencies)
         .filter(|dependency| dependency.path.is_none())
         .map(|dependency| dependency.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With one of these crates, the build script panics on a machine that lacks the headers. Then
+    /// an editor shows the panic, and `cargo check --workspace` fails.
+    #[test]
+    fn without_features_no_build_reads_headers_of_the_system() {
+        let workspace = Workspace::load().expect("workspace");
+        for reader in ["bindgen", "clang-sys", "pkg-config"] {
+            assert_eq!(workspace.locked_version(reader), None, "{reader}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 use xshell::cmd;
 
-use crate::workspace::Workspace;
+use crate::workspace::{WHOLE, Workspace};
 use catalogue::Catalogue;
 use matrix::{Backends, Exceptions, Matrix};
 use scan::Citation;
@@ -170,7 +170,7 @@ fn listed_tests(
     // Without features, the target is the one that the step `test` built.
     let scope: &[&str] = match (features.is_empty(), short) {
         (true, true) => &[],
-        (true, false) => &["--workspace"],
+        (true, false) => &WHOLE,
         (false, _) => &["--package", SUITE, "--features", &features],
     };
     let output = cmd!(

@@ -13,7 +13,7 @@ use xshell::cmd;
 
 use super::{Images, TIME};
 use crate::packages;
-use crate::workspace::Workspace;
+use crate::workspace::{WHOLE, Workspace};
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const EMULATOR: &str = "qemu-system-x86_64";
@@ -33,7 +33,7 @@ pub(super) fn program(workspace: &Workspace) -> Result<PathBuf> {
     let shell = &workspace.shell;
     println!("  building the host process that shares memory with a machine");
     // With the features of the workspace's tests, so that their build is reused.
-    cmd!(shell, "cargo build --quiet --workspace --example ivshmem")
+    cmd!(shell, "cargo build --quiet {WHOLE...} --example ivshmem")
         .quiet()
         .run()
         .context("the process that shares memory with a machine")?;
