@@ -15,6 +15,7 @@
 //!
 //! or by the feature `verbs` of `dat-host`, `dat-ffi` and `dat-cli`.
 #![cfg_attr(feature = "rdma-core", doc = include_str!("interface.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "rdma-core")]
 mod attributes;
@@ -79,3 +80,8 @@ pub use send_queue::{VerbsSendQueue, VerbsSendSlot};
 pub use shared_device::OpenDevices;
 #[cfg(feature = "rdma-core")]
 pub use wait::{VerbsWait, VerbsWaits};
+
+/// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "rdma-core"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
