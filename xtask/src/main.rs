@@ -15,6 +15,7 @@ mod manual;
 mod packages;
 mod pages;
 mod panic_free;
+mod semver;
 mod speed;
 mod steps;
 mod targets;
@@ -64,6 +65,9 @@ enum Task {
     Harden(harden::Options),
     /// Check the dependencies against the RustSec advisory database (needs network access)
     Advisories,
+    /// Compare the interfaces of the published crates with those of the baseline that Cargo.toml
+    /// names
+    Semver,
     /// Run a test program until its first failure; the runner of mutation tests
     #[command(hide = true)]
     FirstFailure(harden::FirstFailure),
@@ -97,6 +101,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Man(options) => manual::write_pages(&workspace, &options),
         Task::Harden(options) => harden::run(&workspace, &options),
         Task::Advisories => tools::advisories(&workspace),
+        Task::Semver => semver::check(&workspace),
         Task::FirstFailure(_) => Ok(()),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -203,8 +203,7 @@ impl SystemPackage {
     fn brings(&self, wanted: &str) -> bool {
         match self.brings {
             Brings::Programs(programs) => programs.contains(&wanted),
-            Brings::File(file) => file == wanted,
-            Brings::FileOfVersion { .. } => false,
+            Brings::File(file) | Brings::FileOfVersion { file, .. } => file == wanted,
         }
     }
 }

@@ -32,6 +32,10 @@ pub(crate) const MUTANTS: Tool = Tool {
     name: "cargo-mutants",
     version: Version::Pinned("27.1.0"),
 };
+pub(crate) const SEMVER: Tool = Tool {
+    name: "cargo-semver-checks",
+    version: Version::Pinned("0.51.0"),
+};
 pub(crate) const COUNT: Tool = Tool {
     name: "gungraun-runner",
     version: Version::SameAs("gungraun"),

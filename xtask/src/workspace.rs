@@ -50,6 +50,18 @@ impl Workspace {
             .find(|package| package.name == name)
     }
 
+    /// Returns every member, sorted by name.
+    pub(crate) fn members(&self) -> Vec<&Package> {
+        let mut members = self.metadata.workspace_packages();
+        members.sort_by_key(|package| &package.name);
+        members
+    }
+
+    /// Returns the table `workspace.metadata` of the manifest.
+    pub(crate) fn table(&self) -> &serde_json::Value {
+        &self.metadata.workspace_metadata
+    }
+
     /// Returns the folder of every member.
     pub(crate) fn member_folders(&self) -> Vec<PathBuf> {
         self.metadata
