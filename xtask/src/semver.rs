@@ -18,7 +18,8 @@ const RDMA_CORE: [&str; 4] = [
 
 /// Compares the interface of each published library with the baseline; fails if one breaks.
 ///
-/// A change that breaks an interface on purpose moves the baseline to the last revision before it.
+/// A change that breaks an interface on purpose, or adds a package, moves the baseline: to a revision
+/// with the new interface, in the next change.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
     let baseline = baseline(workspace)?;
