@@ -16,6 +16,7 @@ mod packages;
 mod pages;
 mod panic_free;
 mod scope;
+mod semver;
 mod speed;
 mod steps;
 mod targets;
@@ -66,6 +67,9 @@ enum Task {
     Harden(harden::Options),
     /// Check the dependencies against the RustSec advisory database (needs network access)
     Advisories,
+    /// Compare the interfaces of the published crates with those of the baseline that Cargo.toml
+    /// names
+    Semver,
     /// Run a test program until its first failure; the runner of mutation tests
     #[command(hide = true)]
     FirstFailure(harden::FirstFailure),
@@ -98,6 +102,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Man(options) => pages::run(&workspace, &options),
         Task::Harden(options) => harden::run(&workspace, &options),
         Task::Advisories => tools::advisories(&workspace),
+        Task::Semver => semver::check(&workspace),
         Task::FirstFailure(_) => Ok(()),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -26,6 +26,10 @@ pub(crate) const MUTANTS: Tool = Tool {
     name: "cargo-mutants",
     version: "27.1.0",
 };
+pub(crate) const SEMVER: Tool = Tool {
+    name: "cargo-semver-checks",
+    version: "0.51.0",
+};
 
 /// Returns the names of the tools that the checks of `cargo xtask test --all` install.
 pub(crate) fn names() -> [&'static str; 2] {

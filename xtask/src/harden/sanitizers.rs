@@ -18,7 +18,7 @@ struct Sanitizer {
     settings: (&'static str, &'static str),
     /// Set if the standard library must be instrumented too, and so is built.
     everywhere: bool,
-    /// Packages that it checks in addition to the common ones.
+    /// Arguments of cargo for packages that it checks in addition to the common ones.
     extra_packages: &'static [&'static str],
 }
 
@@ -29,7 +29,14 @@ const ADDRESS: Sanitizer = Sanitizer {
     everywhere: false,
     // Their tests use software devices but load libibverbs, which the thread sanitizer would have
     // to instrument.
-    extra_packages: &["backend-verbs", "dat-ffi"],
+    extra_packages: &[
+        "--package",
+        "backend-verbs",
+        "--features",
+        "backend-verbs/rdma-core",
+        "--package",
+        "dat-ffi",
+    ],
 };
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
@@ -226,9 +233,10 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
     if sanitizer.everywhere {
         command.arg("-Zbuild-std");
     }
-    for package in PACKAGES.iter().chain(sanitizer.extra_packages) {
+    for package in PACKAGES {
         command.args(["--package", package]);
     }
+    command.args(sanitizer.extra_packages);
     programs(&mut command, sanitizer)
 }
 
