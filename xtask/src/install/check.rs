@@ -8,15 +8,14 @@ use xshell::cmd;
 
 use super::libraries::LIBRARIES;
 use super::pages;
-use super::{COMPLETIONS, Options, Paths, Plan, Profile};
+use super::{COMPLETIONS, Options, Paths, Plan};
+use crate::artifacts;
+use crate::scope::Scope;
+use crate::test_programs;
 use crate::workspace::Workspace;
 
-/// The debug profile: faster to build, and already built after the tests.
-const DEBUG: Profile = Profile {
-    name: "dev",
-    folder: "debug",
-    is_optimised_by_linker: false,
-};
+/// The build folder of the tests, whose libraries and program are checked.
+const DEBUG: &str = "debug";
 
 /// Programs, the pkg-config module of each, and the text that it prints first.
 const PROGRAMS: [(&str, &str, &str); 5] = [
@@ -45,7 +44,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     };
     let options = to(prefix.clone(), None);
     let plan = Plan::new(&options, DEBUG);
-    plan.build(workspace)?;
+    artifacts::of(
+        &mut test_programs::build(workspace, Scope::All),
+        "the libraries",
+    )?;
     plan.install(workspace, &Paths::new(&options)?)?;
     check_names(workspace, &prefix)?;
     for (_, completions) in COMPLETIONS {

@@ -41,24 +41,8 @@ pub(crate) struct Options {
     except: Vec<String>,
 }
 
-/// A cargo profile.
-#[derive(Clone, Copy)]
-struct Profile {
-    name: &'static str,
-    /// The build folder of the profile.
-    folder: &'static str,
-    /// Set if the linker optimises across crates.
-    ///
-    /// Cargo then builds dependencies for a program separately from those for a library that Rust
-    /// may link, and so builds them twice.
-    is_optimised_by_linker: bool,
-}
-
-const RELEASE: Profile = Profile {
-    name: "release",
-    folder: "release",
-    is_optimised_by_linker: true,
-};
+/// The build folder of installed files, in cargo's.
+const RELEASE: &str = "release";
 
 /// The package of the program `dat`.
 const PROGRAM: &str = "dat-cli";
@@ -146,11 +130,12 @@ struct Plan<'a> {
     libraries: Vec<&'static Library>,
     has_program: bool,
     features: &'a [String],
-    profile: Profile,
+    /// The build folder of the parts.
+    folder: &'static str,
 }
 
 impl<'a> Plan<'a> {
-    fn new(options: &'a Options, profile: Profile) -> Self {
+    fn new(options: &'a Options, folder: &'static str) -> Self {
         let all = options.library.is_empty();
         let is_chosen = |library: &&Library| {
             let has = |names: &[String]| names.iter().any(|name| name == library.name);
@@ -161,17 +146,17 @@ impl<'a> Plan<'a> {
             libraries: chosen.collect(),
             has_program: all,
             features: &options.features,
-            profile,
+            folder,
         }
     }
 
-    /// Builds all parts in one call of cargo, so that their dependencies are built once.
+    /// Builds all parts, optimised.
     ///
     /// This precedes the first write, so a failed build leaves no partial installation.
     ///
-    /// With a profile that the linker optimises, the program is built separately. Its dependencies
-    /// are then optimised for a program, as in `cargo run --release`, which reuses that build,
-    /// except for crates that depend on the features of all default members.
+    /// The program is built separately. Its dependencies are then optimised for a program, as in
+    /// `cargo run --release`, which reuses that build, except for crates that depend on the features
+    /// of all default members.
     fn build(&self, workspace: &Workspace) -> Result<()> {
         let libraries: Vec<&str> = self
             .libraries
@@ -184,9 +169,6 @@ impl<'a> Plan<'a> {
             if !all.iter().any(|package| has(workspace, package, feature)) {
                 bail!("unknown feature `{feature}`; the only feature is `verbs`");
             }
-        }
-        if !self.profile.is_optimised_by_linker {
-            return self.build_packages(workspace, &all, &[]);
         }
         if self.has_program {
             self.build_packages(workspace, program, &["--bin", "dat"])?;
@@ -205,12 +187,11 @@ impl<'a> Plan<'a> {
             // Without a package, cargo would build the default members.
             return Ok(());
         }
-        let profile = self.profile.name;
         let scope = packages.iter().flat_map(|package| ["--package", package]);
         let features = self.features_of(workspace, packages);
         cmd!(
             workspace.shell,
-            "cargo build --profile {profile} {scope...} {targets...} {features...}"
+            "cargo build --release {scope...} {targets...} {features...}"
         )
         .run()?;
         Ok(())
@@ -230,7 +211,7 @@ impl<'a> Plan<'a> {
 
     /// Installs the built parts.
     fn install(&self, workspace: &Workspace, paths: &Paths) -> Result<()> {
-        let built = workspace.target().join(self.profile.folder);
+        let built = workspace.target().join(self.folder);
         let sources = workspace.root().join("dat-ffi");
         for library in &self.libraries {
             library.install(&built, paths)?;
