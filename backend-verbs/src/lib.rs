@@ -14,71 +14,109 @@
 //! ```
 //!
 //! or by the feature `verbs` of `dat-host`, `dat-ffi` and `dat-cli`.
-#![cfg_attr(feature = "rdma-core", doc = include_str!("interface.md"))]
+#![cfg(feature = "rdma-core")]
+//!
+//! # Interface
+//!
+//! [`devices`] finds every port of every device. [`VerbsBackend::open`] opens one port, and
+//! `dat_core::Ia::open` makes an interface adapter of it.
+//!
+//! ```no_run
+//! use backend_verbs::{VerbsBackend, VerbsOptions, devices};
+//! use dat_core::sync::HostLock;
+//!
+//! dat_core::define_storage! {
+//!     struct Slots for VerbsBackend, HostLock {
+//!         protection_zones: 8,
+//!         local_regions: 8,
+//!         remote_regions: 8,
+//!         event_dispatchers: 4,
+//!         notification_objects: 4,
+//!         endpoints: 4,
+//!         shared_receive_queues: 1,
+//!         public_service_points: 4,
+//!         reserved_service_points: 4,
+//!         connection_requests: 4,
+//!         events: 64,
+//!         records: 128,
+//!     }
+//! }
+//!
+//! let first = devices().into_iter().next().ok_or("no device")?;
+//! let backend = VerbsBackend::open(&first.name, VerbsOptions::default())
+//!     .map_err(|error| format!("{}: {error:?}", first.name))?;
+//! let mut wait = backend.wait().map_err(|error| format!("{error:?}"))?;
+//! let mut storage = Box::new(Slots::new());
+//! let ia = dat_core::Ia::open(backend, storage.lend(), 8).map_err(|refused| refused.to_string())?;
+//! // A thread that waits passes its `wait` to `evd_wait_until`.
+//! # let _ = (&ia, &mut wait);
+//! # Ok::<(), String>(())
+//! ```
+//!
+//! ## Waiting
+//!
+//! A waiting thread sleeps in a [`VerbsWait`] on completions, connection events and device events.
+//! Of several sleeping threads, the kernel wakes one for a connection event.
+//!
+//! The adapters of a device share one thread. It is woken for events of the device, and for
+//! connection events while no other thread sleeps. It only delivers events and wakes the next
+//! sleeper. Everything else happens in the caller's calls. [`VerbsBackend::on_event`] is for callers
+//! that do not sleep in a [`VerbsWait`].
+//!
+//! ## Descriptors
+//!
+//! Adapters of one device share one open of it ([`OpenDevices`]), with four file descriptors. An
+//! adapter makes the others when it first needs them: one for connections, one for completion
+//! queues, and three for the first thread that sleeps, with two for each further one.
+//!
+//! ## Limits of verbs
+//!
+//! - The last byte of private data on the wire encodes its length, plus one. A connection request
+//!   with more than 55 bytes of data takes two requests.
+//! - A peer reports a broken connection only if its own queue pair failed too. Otherwise it reports
+//!   a disconnect.
+//! - Verbs does not tell which of several receives was solicited. The first one polled after the
+//!   notification counts as solicited.
+//! - Shared receive queues have the low watermark, and no high watermark for each endpoint.
+//! - Short Sends and RDMA Writes carry their data inline only if the core posts them (see
+//!   [`VerbsSendQueue`]).
+//! - On devices that have only type 2 memory windows, a window serves only the endpoint on which it
+//!   is bound.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "rdma-core")]
 mod attributes;
-#[cfg(feature = "rdma-core")]
 mod backend;
-#[cfg(feature = "rdma-core")]
 mod completion_queue;
-#[cfg(feature = "rdma-core")]
 mod completion_room;
-#[cfg(feature = "rdma-core")]
 mod connection;
-#[cfg(feature = "rdma-core")]
 mod device;
-#[cfg(feature = "rdma-core")]
 mod directory;
-#[cfg(feature = "rdma-core")]
 mod event_thread;
-#[cfg(feature = "rdma-core")]
 mod generational_map;
-#[cfg(feature = "rdma-core")]
 #[expect(unsafe_code, reason = "the only module that calls C libraries")]
 mod hal;
-#[cfg(feature = "rdma-core")]
 mod objects;
-#[cfg(feature = "rdma-core")]
 mod options;
-#[cfg(feature = "rdma-core")]
 mod private_data;
-#[cfg(feature = "rdma-core")]
 mod queue_pair;
-#[cfg(feature = "rdma-core")]
 mod receive_queue;
-#[cfg(feature = "rdma-core")]
 mod send_queue;
-#[cfg(feature = "rdma-core")]
 mod shared_device;
-#[cfg(feature = "rdma-core")]
 mod signal;
 #[cfg(feature = "fake")]
 #[doc(hidden)]
 pub mod sink;
-#[cfg(feature = "rdma-core")]
 mod sources;
-#[cfg(feature = "rdma-core")]
 mod supply;
-#[cfg(feature = "rdma-core")]
 mod wait;
 
-#[cfg(feature = "rdma-core")]
 pub use backend::VerbsBackend;
-#[cfg(feature = "rdma-core")]
 pub use completion_queue::VerbsCompletionQueue;
-#[cfg(feature = "rdma-core")]
 pub use device::{VerbsDevice, device_of, devices, find_devices};
-#[cfg(feature = "rdma-core")]
 pub use options::{LongQualifiers, StartThread, VerbsOptions, WindowKind};
-#[cfg(feature = "rdma-core")]
 pub use receive_queue::{VerbsReceiveQueue, VerbsReceiveSlot, VerbsSharedReceiveQueue};
-#[cfg(feature = "rdma-core")]
 pub use send_queue::{VerbsSendQueue, VerbsSendSlot};
-#[cfg(feature = "rdma-core")]
 pub use shared_device::OpenDevices;
-#[cfg(feature = "rdma-core")]
 pub use wait::{VerbsWait, VerbsWaits};
 
 /// Compiles the examples of the README.
