@@ -82,7 +82,7 @@ fn optimised(workspace: &Workspace, job: &Job, build: &Build) -> Result<Vec<Arti
 }
 
 /// Returns what `cargo xtask test --all` builds for its tests, in one call of cargo for all jobs.
-fn of_tests(workspace: &Workspace) -> Result<&'static [Artifact]> {
+pub(super) fn of_tests(workspace: &Workspace) -> Result<&'static [Artifact]> {
     static BUILT: OnceLock<Vec<Artifact>> = OnceLock::new();
     if let Some(built) = BUILT.get() {
         return Ok(built);

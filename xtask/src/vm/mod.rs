@@ -158,6 +158,8 @@ fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -
 ///
 /// Returns true if it is also the turn of job [`NESTED`].
 pub(crate) fn check(workspace: &Workspace, turn: Option<usize>) -> Result<bool> {
+    // First, because another step may hold cargo's lock later.
+    build::of_tests(workspace)?;
     let folder = scripts(workspace).join("jobs");
     let mut lines = turn::chosen(turn);
     let count = lines.len();
