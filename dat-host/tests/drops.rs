@@ -91,7 +91,7 @@ fn an_idle_adapter_sleeps() {
     // some passes left to make.
     eventually("the adapter sleeps", || {
         let before = passes.load(Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(200));
         passes.load(Ordering::SeqCst) == before
     });
 }

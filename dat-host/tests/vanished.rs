@@ -2,7 +2,7 @@
 #![cfg(feature = "roce")]
 
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dat_host::{Adapter, ConnectionEventKind, DtoStatus};
 
@@ -56,8 +56,11 @@ fn an_idle_peer_that_is_killed_breaks_the_connection() {
     let connection = listener.next().wait().unwrap().accept().wait().unwrap();
     let receive = connection.recv(zone.buffer(8).unwrap());
     child.kill();
+    let begin = Instant::now();
     let ended = connection.ended().wait_timeout(PATIENCE);
     assert_eq!(ended.expect("in time"), ConnectionEventKind::Broken);
+    // Not before the peer had its time: seven repetitions, each after 268 ms.
+    assert!(begin.elapsed() >= Duration::from_secs(1));
     let flushed = receive.wait().unwrap_err().error;
     assert_eq!(flushed.status(), Some(DtoStatus::Flushed));
 }

@@ -21,6 +21,12 @@ pub(crate) fn check_default(workspace: &Workspace) -> Result<()> {
 /// Of the images, it checks those that the toolchain in use can build.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     check_scope(workspace, Scope::All)?;
+    // As an editor opens a clone: without features, so without the headers of devices.
+    cmd!(
+        workspace.shell,
+        "cargo clippy --workspace --all-targets -- --deny warnings"
+    )
+    .run()?;
     tools::lint_fuzzer(workspace)?;
     firmware::lint(workspace)
 }

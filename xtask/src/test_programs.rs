@@ -50,7 +50,7 @@ pub(crate) fn built(command: &mut Command, label: &str) -> Result<Vec<TestProgra
 }
 
 impl TestProgram {
-    /// Returns the command that runs all tests, as cargo would.
+    /// Returns the command that runs all tests, in the folder of the package.
     pub(crate) fn command(&self) -> Command {
         self.command_of(&self.program)
     }

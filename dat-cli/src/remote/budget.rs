@@ -171,8 +171,17 @@ mod tests {
         let waits = || {
             let budget = Budget::new(100);
             let first = budget.share(bytes(100)).ok();
+            let begun = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                let second = scope.spawn(|| budget.share(bytes(100)).is_ok());
+                let second = scope.spawn(|| {
+                    begun.store(true, Ordering::Relaxed);
+                    budget.share(bytes(100)).is_ok()
+                });
+                while !begun.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+                // Until the second waits, unless this machine is busy.
+                std::thread::sleep(Duration::from_millis(5));
                 drop(first);
                 second.join().unwrap()
             })

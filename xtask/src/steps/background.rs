@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Options;
+use crate::packages;
 use crate::workspace::Workspace;
 
 /// Interval between checks for the end of the step.
@@ -43,11 +45,16 @@ impl BackgroundStep {
         fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
         let log = folder.join(name).with_extension("log");
         let output = File::create(&log).with_context(|| format!("{}", log.display()))?;
-        // It ends with this process, even if that is killed.
-        let process = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM", "--"])
-            .arg(command.get_program())
-            .args(command.get_args())
+        // It ends with this process, even if that is killed, where the system has a program for that.
+        let with_parent = &["setpriv", "--pdeathsig", "TERM", "--"][..];
+        let prefix = packages::find("setpriv").map_or(&[][..], |_found| with_parent);
+        let mut words = prefix
+            .iter()
+            .map(OsStr::new)
+            .chain([command.get_program()])
+            .chain(command.get_args());
+        let process = Command::new(words.next().context("a program")?)
+            .args(words)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

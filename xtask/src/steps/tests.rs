@@ -34,6 +34,15 @@ fn built(workspace: &Workspace, scope: Scope) -> Result<Vec<TestProgram>> {
 /// Runs the tests of a scope: programs and documentation.
 pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     let mut programs = built(workspace, scope)?;
+    let is_named = |name: &&str| programs.iter().any(|program| program.name == **name);
+    if scope == Scope::All
+        && let Some(name) = OF_DEVICES
+            .iter()
+            .chain(&WITHOUT_CAPABILITIES)
+            .find(|name| !is_named(name))
+    {
+        bail!("there is no test program {name}, which is known here");
+    }
     programs.retain(|program| !OF_DEVICES.contains(&program.name.as_str()));
     ensure!(!programs.is_empty(), "cargo built no tests");
     // The suites are the largest and take longest; short programs fill the lanes at the end.

@@ -175,7 +175,7 @@ pub(crate) fn check(workspace: &Workspace, turn: Option<usize>) -> Result<bool> 
         if run_job(workspace, &job, &options)?.verdict.code() != 0 {
             bail!(
                 "job {name} failed; repeat it with `cargo xtask vm {line}`, or, as it was built, with `cargo \
-                xtask test --only vm`"
+                xtask test --all --jobs all --only vm`"
             );
         }
     }

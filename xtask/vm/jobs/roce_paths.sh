@@ -233,6 +233,7 @@ ports() {
         timed in_namespace a timeout 60 dat copy file . --device "$device" --connect "$to"
         echo "refused after $took ms"
         reported "IPv$family, a port without a server" "$code" "no server listens on that port"
+        [ "$took" -lt 30000 ] || fail "a refusal took $took ms"
         # At a published port the translator's own host refuses.
         timed in_namespace a timeout 60 dat copy file . --device "$device" --connect "[${PUBLIC[$family]}]:7999"
         reported "IPv$family, a port that is not published" "$code" "no server listens on that port"
@@ -240,6 +241,7 @@ ports() {
         timed in_namespace a timeout 60 dat copy file . --device "$device" --connect "[${NOBODY[$family]}]:7999"
         echo "unreachable after $took ms"
         reported "IPv$family, an address that nobody has" "$code" "cannot be reached"
+        [ "$took" -lt 30000 ] || fail "a report of the router took $took ms"
         [ -z "$is_short" ] || [ "$family" = 4 ] || continue
 
         rules "table inet f { chain f { type filter hook forward priority 0; udp dport { 7999, 4791 } drop; }; }"
@@ -369,6 +371,7 @@ contained() {
     took=$(((${EPOCHREALTIME/./} - begin) / 1000))
     wait "$server" || fail "$what: the server ended with $?"
     echo "$what: it ended $took ms after the signal"
+    [ "$took" -lt 30000 ] || fail "$what: its end took $took ms"
     good "$what"
 }
 containers() {

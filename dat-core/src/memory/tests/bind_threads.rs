@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::bind::PEERS;
 use super::threads::connected;
@@ -29,7 +30,8 @@ fn a_refused_bind_keeps_no_region_from_being_freed() {
         let binder = scope.spawn(|| {
             let mut refused = 0_u32;
             // The thread may start late, on a busy machine.
-            while refused == 0 || !over.load(Ordering::Relaxed) {
+            let given_up = Instant::now() + Duration::from_secs(60);
+            while !over.load(Ordering::Relaxed) || refused == 0 && Instant::now() < given_up {
                 let named = context.load(Ordering::Relaxed);
                 // The region lacks a privilege that the bind needs, or it has been freed.
                 let part = LmrTriplet {
