@@ -98,12 +98,14 @@ const STEPS: &[Step] = &[
         "dependencies",
         "licences and sources of dependencies",
         |workspace, _| tools::deny(workspace),
-    ),
+    )
+    .in_turn(2),
     complete(
         "features",
         "dat-core, dat-rsm and dat-host build with no feature, each feature and all features",
         |workspace, _| features::check_each(workspace),
-    ),
+    )
+    .in_turn(3),
     complete(
         "no-std",
         "dat-core, backend-mmio and backend-roce build without std and allocator",
