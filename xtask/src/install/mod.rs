@@ -102,7 +102,7 @@ impl Paths {
 /// Builds and installs the chosen libraries and the program.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let paths = Paths::new(options)?;
-    let plan = Plan::new(options, RELEASE);
+    let plan = Plan::new(options);
     plan.build(workspace)?;
     plan.install(workspace, &paths)?;
     if options.destdir.is_none() && options.library.is_empty() {
@@ -130,12 +130,10 @@ struct Plan<'a> {
     libraries: Vec<&'static Library>,
     has_program: bool,
     features: &'a [String],
-    /// The build folder of the parts.
-    folder: &'static str,
 }
 
 impl<'a> Plan<'a> {
-    fn new(options: &'a Options, folder: &'static str) -> Self {
+    fn new(options: &'a Options) -> Self {
         let all = options.library.is_empty();
         let is_chosen = |library: &&Library| {
             let has = |names: &[String]| names.iter().any(|name| name == library.name);
@@ -146,7 +144,6 @@ impl<'a> Plan<'a> {
             libraries: chosen.collect(),
             has_program: all,
             features: &options.features,
-            folder,
         }
     }
 
@@ -211,7 +208,7 @@ impl<'a> Plan<'a> {
 
     /// Installs the built parts.
     fn install(&self, workspace: &Workspace, paths: &Paths) -> Result<()> {
-        let built = workspace.target().join(self.folder);
+        let built = workspace.target().join(RELEASE);
         let sources = workspace.root().join("dat-ffi");
         for library in &self.libraries {
             library.install(&built, paths)?;
@@ -326,7 +323,7 @@ mod tests {
     fn chosen(arguments: &[&str]) -> Option<(Vec<&'static str>, bool)> {
         let line = [&["install"], arguments].concat();
         let options = Line::try_parse_from(line).ok()?.options;
-        let plan = Plan::new(&options, RELEASE);
+        let plan = Plan::new(&options);
         let names = plan.libraries.iter().map(|library| library.name);
         Some((names.collect(), plan.has_program))
     }

@@ -161,7 +161,8 @@ const STEPS: &[Step] = &[
         "install",
         "installed libraries work with C programs",
         |workspace, _| install::check(workspace),
-    ),
+    )
+    .in_turn(3),
     complete(
         "bench",
         "instruction counts do not exceed the recorded ones",
