@@ -27,7 +27,7 @@ pub struct RoceOptions {
     pub timeout: u8,
     /// Repetitions without progress, at most 7 (ROCE-82).
     pub retries: u8,
-    /// Code of the time after which a message that makes or ends a connection is repeated (ROCE-160).
+    /// Code of the time after which a connection management message is repeated (ROCE-160).
     ///
     /// 16 is 268 ms. After 15 repetitions, 4.3 s in all, the peer counts as unreachable.
     pub response_timeout: u8,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dat_host::{Adapter, ConnectionEventKind, DtoStatus};
 
-/// Time until the end is noticed, of which the options of the adapter allow 3 s.
+/// Limit of the wait for the end; the options of the adapter allow 3 s.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Peer of the child process, in its environment.

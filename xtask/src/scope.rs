@@ -1,7 +1,7 @@
 //! The packages and features that checks build: one set for each, so that no crate is compiled
 //! twice.
 
-/// Features of all members that tests, guests and installed libraries are built with.
+/// Features of all members that tests and programs of guests are built with.
 ///
 /// The feature of `dat-core` that replaces its atomics is not among them.
 const FEATURES: &str = "backend-verbs/fake,dat-bench/suite,dat-bench/verbs,dat-cli/verbs,dat-ffi/verbs,dat-host/async-io,\

@@ -8,7 +8,7 @@ use crate::packages;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// What a build with RDMA devices needs of the system.
+/// Files and programs of the system that a build with RDMA devices needs.
 const RDMA_CORE: [&str; 4] = [
     "/usr/include/infiniband/verbs.h",
     "/usr/include/rdma/rdma_cma.h",

@@ -231,7 +231,7 @@ fn threads_post_and_wait_while_the_fabric_drives_itself() {
     }
 }
 
-/// No timeout passes while the fabric's thread waits for a processor, whoever looks at the time.
+/// Timeouts do not expire while the fabric's thread waits for a processor.
 #[test]
 fn time_stands_still_while_the_thread_is_late() {
     let fabric = Fabric::new(FabricOptions {

@@ -45,7 +45,7 @@ impl BackgroundStep {
         fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
         let log = folder.join(name).with_extension("log");
         let output = File::create(&log).with_context(|| format!("{}", log.display()))?;
-        // It ends with this process, even if that is killed, where the system has a program for that.
+        // With `setpriv`, it ends with this process, even if that is killed.
         let with_parent = &["setpriv", "--pdeathsig", "TERM", "--"][..];
         let prefix = packages::find("setpriv").map_or(&[][..], |_found| with_parent);
         let mut words = prefix
