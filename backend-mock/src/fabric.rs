@@ -96,7 +96,8 @@ impl Fabric {
 
     /// Returns the time of the fabric.
     ///
-    /// It is virtual; with the fabric's own thread it follows the clock.
+    /// It is virtual. With the fabric's own thread it follows the clock, and stands still while an
+    /// action is overdue.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::from_micros(self.shared.enter(|world| world.now))

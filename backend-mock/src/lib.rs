@@ -64,6 +64,7 @@
 //!
 //! The feature `bare` replaces `std`, which is default. Then the crate needs only an allocator: no
 //! thread steps the fabric, and no wait sleeps.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
@@ -120,3 +121,8 @@ pub use send_queue::{MockSendQueue, MockSendSlot};
 pub use shared::FabricThread;
 #[cfg(feature = "std")]
 pub use wait::MockWait;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,6 +5,7 @@
 //! backend over both; with `udp`, it has sockets and a thread.
 //!
 //! The requirements are numbered in `docs/spec/rocev2.md` (ROCE).
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 
 #[cfg(feature = "alloc")]
@@ -51,3 +52,8 @@ pub use queues::{
 };
 #[cfg(feature = "std")]
 pub use wait::RoceWait;
+
+/// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "udp"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

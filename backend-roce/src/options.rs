@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::proto::PathMtu;
+use crate::proto::connection::ConnectionOptions;
 
 /// Options of an adapter.
 #[derive(Clone, Debug)]
@@ -26,6 +27,10 @@ pub struct RoceOptions {
     pub timeout: u8,
     /// Repetitions without progress, at most 7 (ROCE-82).
     pub retries: u8,
+    /// Code of the time after which a connection management message is repeated (ROCE-160).
+    ///
+    /// 16 is 268 ms. After 15 repetitions, 4.3 s in all, the peer counts as unreachable.
+    pub response_timeout: u8,
     /// Repetitions of a message that found no receive: 0 to 6, or 7 for ever (ROCE-79).
     pub not_ready_retries: u8,
     /// Wait of a peer whose message found no receive here, as a code (ROCE-22).
@@ -73,6 +78,7 @@ impl RoceOptions {
             window: 128,
             timeout: 16,
             retries: 6,
+            response_timeout: ConnectionOptions::USUAL.response_timeout,
             not_ready_retries: 6,
             not_ready_timer: 20,
             keep_alive: None,

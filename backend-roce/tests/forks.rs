@@ -38,10 +38,12 @@ fn open(address: SocketAddr, polled: bool) -> RoceBackend {
     options.connections = 64;
     options.keys = 256;
     options.polled = polled;
+    // Half a minute: the other process may wait for a processor.
+    options.response_timeout = 19;
     RoceBackend::open(address, options).unwrap_or_else(|error| panic!("{address}: {error}"))
 }
 
-/// Forks; the child runs `act` and exits, or is killed after 20 s.
+/// Forks; the child runs `act` and exits, or is killed after a minute.
 #[expect(unsafe_code, reason = "the subject of these tests")]
 fn fork(act: impl FnOnce()) -> libc::pid_t {
     // SAFETY: the C library keeps its heap usable in the child, and `act` takes no lock of a thread
@@ -49,7 +51,7 @@ fn fork(act: impl FnOnce()) -> libc::pid_t {
     match unsafe { libc::fork() } {
         0 => {
             // SAFETY: as above; `alarm` has no other effect.
-            unsafe { libc::alarm(20) };
+            unsafe { libc::alarm(60) };
             let code =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).map_or(1, |()| 0);
             std::process::exit(code)

@@ -2,6 +2,22 @@
 //!
 //! Supports InfiniBand, RoCE (soft-RoCE included) and iWARP.
 //!
+//! # The feature `rdma-core`
+//!
+//! The feature enables the whole interface; without it the crate is empty and builds with Rust only.
+//! Its build reads the headers of rdma-core by libclang, and links libibverbs and librdmacm. Debian
+//! has them in `libibverbs-dev`, `librdmacm-dev`, `libclang-dev` and `pkg-config`. A program enables
+//! it with
+//!
+//! ```toml
+//! backend-verbs = { version = "0.1", features = ["rdma-core"] }
+//! ```
+//!
+//! or by the feature `verbs` of `dat-host`, `dat-ffi` and `dat-cli`.
+#![cfg(feature = "rdma-core")]
+//!
+//! # Interface
+//!
 //! [`devices`] finds every port of every device. [`VerbsBackend::open`] opens one port, and
 //! `dat_core::Ia::open` makes an interface adapter of it.
 //!
@@ -37,7 +53,7 @@
 //! # Ok::<(), String>(())
 //! ```
 //!
-//! # Waiting
+//! ## Waiting
 //!
 //! A waiting thread sleeps in a [`VerbsWait`] on completions, connection events and device events.
 //! Of several sleeping threads, the kernel wakes one for a connection event.
@@ -47,13 +63,13 @@
 //! sleeper. Everything else happens in the caller's calls. [`VerbsBackend::on_event`] is for callers
 //! that do not sleep in a [`VerbsWait`].
 //!
-//! # Descriptors
+//! ## Descriptors
 //!
 //! Adapters of one device share one open of it ([`OpenDevices`]), with four file descriptors. An
 //! adapter makes the others when it first needs them: one for connections, one for completion
 //! queues, and three for the first thread that sleeps, with two for each further one.
 //!
-//! # Limits of verbs
+//! ## Limits of verbs
 //!
 //! - The last byte of private data on the wire encodes its length, plus one. A connection request
 //!   with more than 55 bytes of data takes two requests.
@@ -66,6 +82,7 @@
 //!   [`VerbsSendQueue`]).
 //! - On devices that have only type 2 memory windows, a window serves only the endpoint on which it
 //!   is bound.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod attributes;
 mod backend;
@@ -101,3 +118,8 @@ pub use receive_queue::{VerbsReceiveQueue, VerbsReceiveSlot, VerbsSharedReceiveQ
 pub use send_queue::{VerbsSendQueue, VerbsSendSlot};
 pub use shared_device::OpenDevices;
 pub use wait::{VerbsWait, VerbsWaits};
+
+/// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "rdma-core"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

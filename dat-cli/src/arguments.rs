@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::failure::Failure;
 use crate::model::DEVICE;
@@ -29,7 +30,7 @@ Without a command, `dat` runs the tour.";
 
 /// Tour, file copies, measurements and remote shared memory over the Direct Access Transport (DAT).
 #[derive(Parser)]
-#[command(name = "dat", version, after_help = EXIT_CODES)]
+#[command(name = "dat", version = env!("DAT_VERSION"), after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -78,6 +79,35 @@ pub(crate) enum Command {
     /// Print dat.conf lines that register this provider with libdat2 (DAT 2.0), one per device, or
     /// check a dat.conf
     Registry(RegistryArguments),
+    /// Print the completion script of a shell
+    Completions(CompletionsArguments),
+    /// Print the man page of `dat` or of a command, or write all man pages to a directory
+    Man(ManArguments),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Where shells look for the script:
+  bash  ~/.local/share/bash-completion/completions/dat
+  fish  ~/.config/fish/completions/dat.fish
+  zsh   _dat, in a directory of $fpath")]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+`dat man rsm put | man -l -` shows the page of `dat rsm put`. `dat man --output ~/.local/share/man/man1` installs all pages for `man dat` and `man dat-rsm-put`.")]
+pub(crate) struct ManArguments {
+    /// The command that the page describes, such as `copy` or `rsm put` [default: `dat` itself]
+    #[arg(value_name = "COMMAND", num_args = 0..)]
+    pub(crate) command: Vec<String>,
+    /// Write the pages of `dat` and of all its commands to this directory, which is created if
+    /// missing
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "command", value_parser = local_path())]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -12,7 +12,7 @@ use dat_core::flags::{
 };
 use dat_core::id::{EpId, EvdId, LmrId, PzId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use dat_core::sync::{RawLock, SpinLock, load_bytes, store_bytes};
+use dat_core::sync::{HostLock, RawLock, load_bytes, store_bytes};
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
 use dat_storage::{Limits, OwnedIa, Reservation};
@@ -143,7 +143,7 @@ impl Ground for Fabric {
 }
 
 /// An open adapter with its storage.
-pub(crate) type Adapter<B = MockBackend> = OwnedIa<B, SpinLock>;
+pub(crate) type Adapter<B = MockBackend> = OwnedIa<B, HostLock>;
 
 /// Sizes that the tables of a small adapter start with.
 pub(crate) const LIMITS: Limits = Limits {
@@ -212,7 +212,7 @@ pub(crate) fn open<B: HostBackend>(backend: B, limits: &Limits) -> Result<Adapte
 pub(crate) fn open_static<B: HostBackend>(
     backend: B,
     limits: &Limits,
-) -> Result<Ia<'static, B, SpinLock>> {
+) -> Result<Ia<'static, B, HostLock>> {
     let reservation = Reservation::new(limits).map_err(not_opened)?;
     Ia::open(backend, reservation.leak(), ASYNC_EVENTS).map_err(|refused| not_opened(refused.error))
 }
@@ -320,7 +320,7 @@ impl<B: HostBackend> Node<B> {
 
 /// Registers memory in a zone of an adapter.
 pub(crate) fn register<B: HostBackend>(
-    ia: &Ia<'_, B, SpinLock>,
+    ia: &Ia<'_, B, HostLock>,
     zone: PzId,
     memory: Memory,
     privileges: MemoryPrivileges,

@@ -1,8 +1,7 @@
 //! The program `dat`: a tour of the interface, file copies and measurements.
 //!
 //! A host program: it uses `std` and the heap. One `unsafe` call reaches the core for measurements
-//! (`remote/host_adapter.rs`). The library serves the program, the generators of shell completions
-//! and man pages ([`command`]), and tests.
+//! (`remote/host_adapter.rs`). The library serves the program and its tests.
 
 mod arguments;
 mod copy;
@@ -11,6 +10,7 @@ mod failure;
 mod host;
 mod interrupt;
 mod limits;
+mod manual;
 mod model;
 mod names;
 mod output;
@@ -26,7 +26,7 @@ mod tour;
 use std::process::ExitCode;
 
 use backend_mock::Fabric;
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 use crate::arguments::{Arguments, Command, Wanted};
 use crate::failure::{Failure, FailureKind};
@@ -34,12 +34,6 @@ use crate::interrupt::Signals;
 use crate::model::Model;
 use crate::output::Output;
 use crate::remote::device;
-
-/// Returns the command line of the program, for completions and man pages.
-#[must_use]
-pub fn command() -> clap::Command {
-    Arguments::command()
-}
 
 /// Runs the command that the arguments of this process name.
 #[must_use]
@@ -110,6 +104,8 @@ pub fn main() -> ExitCode {
         }
         Command::Devices(devices) => devices::run(&devices, &mut output),
         Command::Registry(registry) => registry::run(&registry, &mut output),
+        Command::Completions(completions) => manual::completions(&completions, &mut output),
+        Command::Man(man) => manual::man(&man, &mut output),
     };
     output.finish(result)
 }
@@ -129,8 +125,10 @@ struct Readme;
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     #[test]
     fn command_line_is_well_formed() {
-        super::command().debug_assert();
+        super::Arguments::command().debug_assert();
     }
 }

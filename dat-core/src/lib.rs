@@ -80,6 +80,7 @@
 //! Only in [`sync`] (locks, copies of shared bytes). Two promises come from outside: from the
 //! caller that makes a [`memory::Region`] from raw parts, and from the author of a
 //! [`backend::Backend`].
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom, split64))))]
 #![no_std]
 #![cfg_attr(
     miri,
@@ -121,3 +122,8 @@ pub use record::RecordSlot;
 #[cfg(feature = "std")]
 pub use storage::FreeLink;
 pub use storage::{Counts, Runs, Storage, Table};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

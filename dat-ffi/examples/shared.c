@@ -37,7 +37,7 @@ static DAT_EVENT next(DAT_EVD_HANDLE dispatcher, DAT_EVENT_NUMBER expected)
 {
     DAT_EVENT event;
     DAT_COUNT more;
-    CHECK(dat_evd_wait(dispatcher, 5 * SECOND, 1, &event, &more));
+    CHECK(dat_evd_wait(dispatcher, 20 * SECOND, 1, &event, &more));
     if (event.event_number != expected) {
         fprintf(stderr, "event 0x%x in place of 0x%x\n", (unsigned)event.event_number, (unsigned)expected);
         exit(1);
@@ -108,7 +108,7 @@ int main(int count, char **arguments)
         CHECK(dat_ep_create(adapter, zone, requests, requests, connections, NULL, &clients[client]));
         CHECK(dat_ep_query(clients[client], DAT_EP_FIELD_ALL, &usual));
         CHECK(dat_ep_create_with_srq(adapter, zone, receives, requests, connections, queue, &usual.ep_attr, &servers[client]));
-        CHECK(dat_ep_connect(clients[client], attributes.ia_address_ptr, SERVICE, 5 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT,
+        CHECK(dat_ep_connect(clients[client], attributes.ia_address_ptr, SERVICE, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT,
                              DAT_CONNECT_DEFAULT_FLAG));
         event = next(arrivals, DAT_CONNECTION_REQUEST_EVENT);
         CHECK(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, servers[client], 0, NULL));

@@ -15,7 +15,7 @@ use dat_core::endpoint::ConnectParam;
 use dat_core::event::{Event, ThreadWait};
 use dat_core::flags::{
     CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags,
-    QualityOfService,
+    QualityOfService, TIMEOUT_INFINITE,
 };
 use dat_core::id::EvdId;
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
@@ -75,7 +75,7 @@ fn direct(writes: u64) -> Result<f64> {
     let param = ConnectParam {
         address: IaAddress::Node(2),
         qualifier: 1,
-        timeout: 1_000_000,
+        timeout: TIMEOUT_INFINITE,
         private_data: &[],
         quality: QualityOfService::BEST_EFFORT,
         flags: ConnectFlags::empty(),

@@ -1,6 +1,8 @@
 //! Remote shared memory: a node writes rows of a table at another node, and signals it:
 //! `cargo run -p dat-host --features rsm --example shared_memory [ADDRESS HOST]`
 
+use std::time::Duration;
+
 use dat_host::rsm::{
     AccessEntry, BarrierMode, BarrierScope, Get, Node, Permission, Put, VectorFlags,
 };
@@ -19,6 +21,8 @@ async fn run() -> Result<()> {
     let far = Node::new(2).listen(7174).peer(1, format!("{near_host}:0"));
     let far = far.open(far_address)?;
     let near = Node::new(1).peer(2, format!("{far_host}:7174"));
+    // The other node may be busy for longer than the usual 2 s.
+    let near = near.connect_timeout(Duration::from_secs(20));
     let near = near.open(near_address)?;
 
     let table = far.export(Pages::anonymous(1 << 16)?)?;

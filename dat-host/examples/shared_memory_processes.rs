@@ -9,6 +9,8 @@
 //!
 //! Without arguments, both nodes are in one process.
 
+use std::time::Duration;
+
 use dat_host::rsm::{Node, NodeId, Permission, SegmentId};
 use dat_host::{Error, Pages, Result};
 
@@ -37,6 +39,8 @@ fn export(own: &str, other: &str, act: impl FnOnce() -> Result<()>) -> Result<()
 /// Writes to the page of the exporter, and signals it.
 fn import(own: &str, other: &str) -> Result<()> {
     let node = Node::new(IMPORTER).peer(EXPORTER, format!("{other}:{QUALIFIER}"));
+    // The exporter may be busy for longer than the usual 2 s.
+    let node = node.connect_timeout(Duration::from_secs(20));
     let node = node.open(&format!("roce://{own}"))?;
     let import = node.import(EXPORTER, SEGMENT, Permission::all()).wait()?;
     import.put(0, b"hello, page".to_vec()).wait()?;

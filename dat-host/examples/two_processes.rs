@@ -14,11 +14,13 @@ use dat_host::{Access, Adapter, Error, RemoteSlice, Result};
 /// The connection qualifier of the server.
 const PORT: u64 = 7174;
 
-fn serve(address: &str) -> Result<()> {
+/// Serves one client; calls `ready` when it can connect.
+fn serve(address: &str, ready: impl FnOnce()) -> Result<()> {
     let adapter = Adapter::open(address)?;
     let zone = adapter.zone()?;
     let listener = zone.listen(PORT)?;
     println!("serving at {}, qualifier {PORT}", adapter.address()?);
+    ready();
     let client = listener.next().wait()?.accept().wait()?;
     let text = zone.region(b"memory of the server, read by the client".to_vec())?;
     let window = text.expose(.., Access::READ).to(&client).wait()?;
@@ -48,13 +50,19 @@ fn main() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         [] => {
-            let server = std::thread::spawn(|| serve("roce://127.0.0.2"));
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            let (ready, is_ready) = std::sync::mpsc::channel();
+            let server = std::thread::spawn(move || {
+                serve("roce://127.0.0.2", || {
+                    ready.send(()).expect("the main thread waits");
+                })
+            });
+            // If the server fails first, this ends too, and the client reports that nobody listens.
+            let _ended = is_ready.recv();
             ask("127.0.0.2:7174")?;
             server.join().map_err(|_| Error::Closed)?
         }
-        ["serve"] => serve("roce://127.0.0.1"),
-        ["serve", ip] => serve(&format!("roce://{ip}")),
+        ["serve"] => serve("roce://127.0.0.1", || ()),
+        ["serve", ip] => serve(&format!("roce://{ip}"), || ()),
         ["ask", peer] => ask(peer),
         _ => Err(Error::Malformed("`serve [IP]` or `ask HOST:PORT`")),
     }

@@ -222,6 +222,7 @@
 //! and `rsm` one, which lends storage to an adapter. Others may implement the `unsafe` traits
 //! [`Stable`] and [`StableRead`], register [`Foreign`] memory, and reach the core by
 //! [`Adapter::ia`].
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod adapter;
 mod batch;
@@ -300,3 +301,8 @@ pub use transfer::{Receive, Received, Transfer};
 pub use window::{Expose, Exposing, Revoke, Window};
 pub use zone::Zone;
 pub use zone_window::ZoneWindow;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

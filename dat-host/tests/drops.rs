@@ -87,13 +87,13 @@ fn an_idle_adapter_sleeps() {
     let adapter = Adapter::from_backend(backend, device).unwrap();
     let zone = adapter.zone().unwrap();
     let (_near, _far) = connect(&zone, &zone, None).unwrap();
-    let settled = || {
+    // A thread that polls does so once in a millisecond. One that waits for a processor may have
+    // some passes left to make.
+    eventually("the adapter sleeps", || {
         let before = passes.load(Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(200));
         passes.load(Ordering::SeqCst) == before
-    };
-    eventually("the adapter sleeps", settled);
-    assert!(settled(), "it stays asleep");
+    });
 }
 
 /// One object of each kind, with operations in flight.

@@ -8,13 +8,19 @@ use std::thread;
 use std::time::Duration;
 
 use backend_mock::{Fabric, NodeOptions};
+use common::SOON;
 use common::silent::Silent;
 use dat_host::rsm::{
     AccessEntry, BarrierMode, BarrierScope, Export, FailedVector, Get, Import, LocalMemory, Node,
-    Permission, Put, RsmError, Unreached, VectorFlags,
+    Opening, Permission, Put, RsmError, Unreached, VectorFlags,
 };
 use dat_host::{Error, Foreign, IaAddress, Network, Options, Pages, Result};
 use futures::executor::block_on;
+
+/// A node that waits for the answers of busy peers.
+fn node(number: u32) -> Opening {
+    Node::new(number).connect_timeout(SOON)
+}
 
 /// Two nodes, a segment of 64 KiB and a connection to it.
 struct Pair {
@@ -27,8 +33,8 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let network = Network::new(Network::options());
-        let far = Node::new(2).listen(7).peer(1, "near:0").network(&network);
-        let near = Node::new(1).peer(2, "far:7").network(&network);
+        let far = node(2).listen(7).peer(1, "near:0").network(&network);
+        let near = node(1).peer(2, "far:7").network(&network);
         Self::of(
             near.open("mock://near").unwrap(),
             far.open("mock://far").unwrap(),
@@ -101,8 +107,8 @@ fn segments_are_put_got_and_signaled() {
 #[cfg(feature = "roce")]
 #[test]
 fn segments_are_put_got_and_signaled_over_udp() {
-    let far = Node::new(2).listen(7176).peer(1, "127.0.0.37:0");
-    let near = Node::new(1).peer(2, "127.0.0.38:7176");
+    let far = node(2).listen(7176).peer(1, "127.0.0.37:0");
+    let near = node(1).peer(2, "127.0.0.38:7176");
     let far = far.open("roce://127.0.0.38").unwrap();
     exchange(&Pair::of(near.open("roce://127.0.0.37").unwrap(), far));
 }
@@ -229,8 +235,8 @@ fn vectors_use_local_memory_in_place() {
 #[cfg(feature = "roce")]
 #[test]
 fn vectors_use_local_memory_in_place_over_udp() {
-    let far = Node::new(2).listen(7177).peer(1, "127.0.0.39:0");
-    let near = Node::new(1).peer(2, "127.0.0.40:7177");
+    let far = node(2).listen(7177).peer(1, "127.0.0.39:0");
+    let near = node(1).peer(2, "127.0.0.40:7177");
     let far = far.open("roce://127.0.0.40").unwrap();
     exchange_local_memory(&Pair::of(near.open("roce://127.0.0.39").unwrap(), far));
 }
@@ -306,8 +312,8 @@ fn a_mapping_bounds_puts() {
 #[test]
 fn a_mapped_connection_ends() {
     let network = Network::new(Network::options());
-    let far = Node::new(2).listen(7).peer(1, "near:0").network(&network);
-    let near = Node::new(1).peer(2, "far:7").network(&network);
+    let far = node(2).listen(7).peer(1, "near:0").network(&network);
+    let near = node(1).peer(2, "far:7").network(&network);
     let far = far.open("mock://far").unwrap();
     let near = near.open("mock://near").unwrap();
     let export = far.export(Pages::anonymous(4096).unwrap()).unwrap();
@@ -327,11 +333,11 @@ fn a_mapped_connection_ends() {
 #[test]
 fn nodes_poll_a_device_that_does_not_ring() {
     let fabric = Fabric::new(Network::options());
-    let open = |node, peer, qualifier, listens| {
+    let open = |number, peer, qualifier, listens| {
         let address = IaAddress::Node(peer);
-        let opening = Node::new(node).listen(listens);
+        let opening = node(number).listen(listens);
         let opening = opening.peer(peer as u32, (address, qualifier));
-        let backend = fabric.node(NodeOptions::new("silent", u64::from(node)));
+        let backend = fabric.node(NodeOptions::new("silent", u64::from(number)));
         opening.open_backend(backend, Silent::on(&fabric)).unwrap()
     };
     let (near, far) = (open(1, 2, 7, 0), open(2, 1, 0, 7));
@@ -344,8 +350,8 @@ fn nodes_poll_a_device_that_does_not_ring() {
 fn a_node_that_polls_has_no_thread_of_its_own() {
     let network = Network::new(Network::options());
     let looks = Arc::new(AtomicUsize::new(0));
-    let far = Node::new(2).listen(7).peer(1, "near:0").network(&network);
-    let near = Node::new(1).peer(2, "far:7").network(&network);
+    let far = node(2).listen(7).peer(1, "near:0").network(&network);
+    let near = node(1).peer(2, "far:7").network(&network);
     let counted = Arc::clone(&looks);
     let near = near.poll(move || {
         counted.fetch_add(1, Ordering::Relaxed);
@@ -371,8 +377,8 @@ fn a_node_that_polls_has_no_thread_of_its_own() {
 fn waits_for_signals_end_in_time_and_by_the_program() {
     let network = Network::new(Network::options());
     let ends = Arc::new(AtomicBool::new(false));
-    let far = Node::new(2).listen(7).peer(1, "near:0").network(&network);
-    let near = Node::new(1).peer(2, "far:7").network(&network);
+    let far = node(2).listen(7).peer(1, "near:0").network(&network);
+    let near = node(1).peer(2, "far:7").network(&network);
     let asked = Arc::clone(&ends);
     let near = near.interrupt(move || asked.load(Ordering::SeqCst));
     let far = far.open("mock://far").unwrap();
@@ -381,8 +387,7 @@ fn waits_for_signals_end_in_time_and_by_the_program() {
     assert!(!pair.import.signaled_within(short).wait().unwrap());
     assert!(!pair.export.signaled_within(short).wait().unwrap());
     pair.import.signal().wait().unwrap();
-    let long = Duration::from_secs(60);
-    assert!(pair.export.signaled_within(long).wait().unwrap());
+    assert!(pair.export.signaled_within(SOON).wait().unwrap());
     assert!(!pair.export.signaled_within(Duration::ZERO).wait().unwrap());
     let waits = pair.import.signaled().start();
     ends.store(true, Ordering::SeqCst);
@@ -434,12 +439,12 @@ fn signal_the_end(listening: &str, open: impl Fn(bool) -> Node) {
 fn the_last_signal_has_arrived() {
     let network = Network::new(Network::options());
     signal_the_end("mock", |listens| {
-        let node = match listens {
-            true => Node::new(2).listen(7).peer(1, "near:0").network(&network),
-            false => Node::new(1).peer(2, "far:7").network(&network),
+        let opening = match listens {
+            true => node(2).listen(7).peer(1, "near:0").network(&network),
+            false => node(1).peer(2, "far:7").network(&network),
         };
         let name = if listens { "far" } else { "near" };
-        node.open(&format!("mock://{name}")).unwrap()
+        opening.open(&format!("mock://{name}")).unwrap()
     });
 }
 
@@ -447,12 +452,12 @@ fn the_last_signal_has_arrived() {
 #[test]
 fn the_last_signal_has_arrived_over_udp() {
     signal_the_end("roce", |listens| {
-        let node = match listens {
-            true => Node::new(2).listen(7178).peer(1, "127.0.0.41:0"),
-            false => Node::new(1).peer(2, "127.0.0.42:7178"),
+        let opening = match listens {
+            true => node(2).listen(7178).peer(1, "127.0.0.41:0"),
+            false => node(1).peer(2, "127.0.0.42:7178"),
         };
         let address = if listens { "127.0.0.42" } else { "127.0.0.41" };
-        node.open(&format!("roce://{address}")).unwrap()
+        opening.open(&format!("roce://{address}")).unwrap()
     });
 }
 
@@ -460,8 +465,8 @@ fn the_last_signal_has_arrived_over_udp() {
 fn a_qualifier_has_one_node() {
     let network = Network::new(Network::options());
     let open = || {
-        let node = Node::new(2).listen(7).peer(1, "near:0");
-        node.network(&network).open("mock://far")
+        let opening = node(2).listen(7).peer(1, "near:0");
+        opening.network(&network).open("mock://far")
     };
     let first = open().unwrap();
     let Err(Error::Refused(error)) = open() else {
@@ -490,22 +495,21 @@ fn a_disconnect_ends_one_connection() {
 #[test]
 fn an_unreachable_node_has_its_reason() {
     let network = Network::new(Network::options());
-    let open =
-        |node: dat_host::rsm::Opening, address| node.network(&network).open(address).unwrap();
+    let open = |opening: Opening, address| opening.network(&network).open(address).unwrap();
     // It listens, but nobody makes its calls.
-    let silent = Node::new(3).listen(7).peer(1, "near:0").poll(|| {});
+    let silent = node(3).listen(7).peer(1, "near:0").poll(|| {});
     let _nodes = [
-        open(Node::new(2).peer(1, "near:0"), "mock://deaf"),
+        open(node(2).peer(1, "near:0"), "mock://deaf"),
         open(silent, "mock://silent"),
-        open(Node::new(4).listen(7).peer(9, "near:0"), "mock://proud"),
+        open(node(4).listen(7).peer(9, "near:0"), "mock://proud"),
     ];
-    let near = Node::new(1).peer(2, "deaf:7").peer(4, "proud:7");
+    let near = node(1).peer(2, "deaf:7").peer(4, "proud:7");
     let near = near.peer(5, "nowhere:7");
-    let impatient = Node::new(8).peer(3, "silent:7");
+    let impatient = node(8).peer(3, "silent:7");
     let impatient = impatient.connect_timeout(Duration::from_millis(50));
     let impatient = open(impatient, "mock://impatient");
     let near = open(near, "mock://near");
-    for (node, expected, words) in [
+    for (number, expected, words) in [
         (
             2,
             Unreached::NoListener,
@@ -532,8 +536,9 @@ fn an_unreachable_node_has_its_reason() {
             "node 6 is unreachable: it is not in the list",
         ),
     ] {
-        let asks = if node == 3 { &impatient } else { &near };
-        let error = asks.import(node, 1, Permission::READ).wait().unwrap_err();
+        let asks = if number == 3 { &impatient } else { &near };
+        let error = asks.import(number, 1, Permission::READ).wait();
+        let error = error.unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(error.rsm(), Some(RsmError::RemoteNodeUnreachable));
         let Error::NodeUnreachable {
@@ -544,10 +549,10 @@ fn an_unreachable_node_has_its_reason() {
         else {
             panic!("{error:?}");
         };
-        assert_eq!((named, reason), (node, expected));
+        assert_eq!((named, reason), (number, expected));
     }
     // Each of several calls at a time has its own reason.
-    let both = [2, 5].map(|node| near.import(node, 1, Permission::READ).start());
+    let both = [2, 5].map(|number| near.import(number, 1, Permission::READ).start());
     for (call, expected) in both
         .into_iter()
         .zip([Unreached::NoListener, Unreached::NoHost])
@@ -566,7 +571,7 @@ fn another_program_rejects_a_node() {
     let network = Network::new(Network::options());
     let program = Options::new().network(&network).open("mock://program");
     let listener = program.unwrap().zone().unwrap().listen(7).unwrap();
-    let near = Node::new(1).peer(2, "program:7").network(&network);
+    let near = node(1).peer(2, "program:7").network(&network);
     let near = near.open("mock://near").unwrap();
     let call = near.import(2, 1, Permission::READ).start();
     listener.next().wait().unwrap().reject(b"no").unwrap();
@@ -642,10 +647,8 @@ fn a_bad_entry_of_an_access_list_is_named() {
 #[test]
 fn a_node_is_a_peer_once() {
     for (own, peers) in [(1, [2, 2]), (2, [1, 2])] {
-        let node = Node::new(own)
-            .peer(peers[0], "one:7")
-            .peer(peers[1], "two:7");
-        let error = node.open("mock://twice").unwrap_err();
+        let opening = node(own).peer(peers[0], "one:7").peer(peers[1], "two:7");
+        let error = opening.open("mock://twice").unwrap_err();
         assert!(matches!(error, Error::DuplicateNode(2)), "{error:?}");
         assert!(error.to_string().contains("node 2"), "{error}");
     }
@@ -693,10 +696,10 @@ fn refused_calls_return_their_memory() {
     let denied = import.put(0, [1]).wait().unwrap_err().error;
     assert_eq!(reason(Err::<(), _>(denied)), RsmError::PermissionDenied);
     assert!(pair.near.import(3, id, Permission::READ).wait().is_err());
-    let open = Node::new(9).peer(1, "no port").open("mock://peers");
+    let open = node(9).peer(1, "no port").open("mock://peers");
     assert!(matches!(open, Err(Error::Malformed(_))));
     assert!(matches!(
-        Node::new(9).open("other://x"),
+        node(9).open("other://x"),
         Err(Error::NotBuiltIn { .. })
     ));
 }

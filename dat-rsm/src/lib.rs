@@ -98,6 +98,7 @@
 //!   either no other code uses that memory meanwhile, or its owner promised to share it by making a
 //!   [`dat_core::memory::Region`] of it. Local memory grants peers no rights, except where the
 //!   device needs them to read into it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 
 extern crate alloc;
@@ -136,3 +137,8 @@ pub use transfer::{
     EntryStatus, GetEntry, HandleEntry, Item, PutEntry, Source, Target, VectorCall, VectorError,
     VectorFlags,
 };
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -27,6 +27,7 @@
 //!
 //! A system that is not a Unix reserves nothing: there an adapter has the sizes that it starts
 //! with, and takes memory for all of them at once.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod limits;
 mod memory;
@@ -40,3 +41,8 @@ pub use limits::Limits;
 pub use owned::OwnedIa;
 pub use reservation::Reservation;
 pub use words::{Words, Zeroed};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod bench;
+mod callgrind;
 mod compatibility;
 mod conformance;
 mod features;
@@ -11,15 +12,19 @@ mod install;
 mod lanes;
 mod lints;
 mod maintenance;
-mod manual;
 mod packages;
 mod pages;
 mod panic_free;
+mod scope;
+mod semver;
 mod speed;
 mod steps;
 mod targets;
+mod test_programs;
 mod tools;
+mod turn;
 mod vm;
+mod workflows;
 mod workspace;
 
 use anyhow::Result;
@@ -42,7 +47,7 @@ enum Task {
     Test(steps::Options),
     /// Print which requirement is tested on which backend; fail if a required test is missing
     Conformance(conformance::Options),
-    /// Count the instructions of the hot paths and compare the counts with their budgets
+    /// Count the instructions of the hot paths and compare the counts with the recorded ones
     Bench(speed::Options),
     /// Run Debian's DAT programs in the guest with this provider and with OFA's, and write
     /// docs/compatibility.md
@@ -56,14 +61,15 @@ enum Task {
     Vm(vm::Options),
     /// Build and install the C libraries and `dat`, with headers, pkg-config files and man pages
     Install(install::Options),
-    /// Write shell completions for `dat`
-    Completions(manual::Options),
-    /// Write the man pages of `dat` and of the C libraries
-    Man(manual::Options),
+    /// Write the man pages of the C libraries; `dat man --output DIRECTORY` writes those of `dat`
+    Man(pages::Options),
     /// Test the safety claims for a given time, and write the results to docs/assurance.md
     Harden(harden::Options),
     /// Check the dependencies against the RustSec advisory database (needs network access)
     Advisories,
+    /// Compare the interfaces of the published crates with those of the baseline that Cargo.toml
+    /// names
+    Semver,
     /// Run a test program until its first failure; the runner of mutation tests
     #[command(hide = true)]
     FirstFailure(harden::FirstFailure),
@@ -93,10 +99,10 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::NoPanic(options) => panic_free::run(&workspace, &options),
         Task::Firmware(options) => firmware::run(&workspace, &options),
         Task::Install(options) => install::run(&workspace, &options),
-        Task::Completions(options) => manual::write_completions(&workspace, &options),
-        Task::Man(options) => manual::write_pages(&workspace, &options),
+        Task::Man(options) => pages::run(&workspace, &options),
         Task::Harden(options) => harden::run(&workspace, &options),
         Task::Advisories => tools::advisories(&workspace),
+        Task::Semver => semver::check(&workspace),
         Task::FirstFailure(_) => Ok(()),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -137,6 +137,7 @@ const NEEDED: &[SystemPackage] = &[
         &["tshark"],
         "reads the packets that two guests exchange",
     ),
+    programs("python3-pip", &["pip3"], "installs the linter of workflows"),
     programs(
         "perftest",
         &[
@@ -203,8 +204,7 @@ impl SystemPackage {
     fn brings(&self, wanted: &str) -> bool {
         match self.brings {
             Brings::Programs(programs) => programs.contains(&wanted),
-            Brings::File(file) => file == wanted,
-            Brings::FileOfVersion { .. } => false,
+            Brings::File(file) | Brings::FileOfVersion { file, .. } => file == wanted,
         }
     }
 }
@@ -334,6 +334,7 @@ mod tests {
             "ibv_rc_pingpong",
             "rping",
             "/etc/libibverbs.d/rxe.driver",
+            "lib/libclang.so",
         ]);
         let names: Vec<&str> = packages
             .expect("known")
@@ -342,7 +343,12 @@ mod tests {
             .collect();
         assert_eq!(
             names,
-            ["ibverbs-utils", "rdmacm-utils", "ibverbs-providers"]
+            [
+                "ibverbs-utils",
+                "rdmacm-utils",
+                "ibverbs-providers",
+                "libclang-dev"
+            ]
         );
     }
 

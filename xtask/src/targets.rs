@@ -51,6 +51,9 @@ const TARGETS: &[Target] = &[
     },
 ];
 
+/// Hosts with 64-bit Arm processors.
+const HOST: &str = "aarch64-unknown-linux-gnu";
+
 /// Debian's compiler, of the package `rustc-web`; the package of its sources has the same version.
 pub(crate) const DISTRIBUTION: &str = "/usr/bin/rustc";
 
@@ -106,11 +109,32 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     })
 }
 
-/// Returns a cargo command for a target, with the toolchain in use or Debian's.
+/// Checks that the default members compile for hosts with 64-bit Arm processors.
+///
+/// Nothing is linked or run. The C libraries are no default members: the symbol versions of `libdat`
+/// and `libdat2` are assembler for x86-64.
+pub(crate) fn check_host(workspace: &Workspace) -> Result<()> {
+    let shell = &workspace.shell;
+    let check = cmd!(shell, "cargo check --target {HOST}");
+    with_libraries(shell, HOST, "std,panic_unwind", check)?.run()?;
+    Ok(())
+}
+
+/// Returns a cargo command for a bare target, with the toolchain in use or Debian's.
 ///
 /// # Errors
 /// The toolchain in use lacks the target and Debian's compiler is not installed.
 pub(crate) fn for_target<'a>(shell: &Shell, triple: &str, command: Cmd<'a>) -> Result<Cmd<'a>> {
+    with_libraries(shell, triple, "core,alloc", command)
+}
+
+/// Returns a cargo command for a target whose programs use these libraries of the language.
+fn with_libraries<'a>(
+    shell: &Shell,
+    triple: &str,
+    used: &str,
+    command: Cmd<'a>,
+) -> Result<Cmd<'a>> {
     let libraries = cmd!(shell, "rustc --print target-libdir --target {triple}")
         .quiet()
         .read()?;
@@ -129,7 +153,7 @@ pub(crate) fn for_target<'a>(shell: &Shell, triple: &str, command: Cmd<'a>) -> R
         triple.to_uppercase().replace('-', "_")
     );
     Ok(command
-        .arg("-Zbuild-std=core,alloc")
+        .arg(format!("-Zbuild-std={used}"))
         .env("RUSTC", DISTRIBUTION)
         // The package's `rust-lld` may name a linker that the package does not contain.
         .env(linker, "ld.lld")

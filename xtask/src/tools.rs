@@ -11,47 +11,35 @@ use crate::workspace::Workspace;
 /// A program from the crate registry.
 pub(crate) struct Tool {
     name: &'static str,
-    version: Version,
-}
-
-enum Version {
-    Pinned(&'static str),
-    /// The version of that crate in the lock file, with which the tool must agree.
-    SameAs(&'static str),
+    version: &'static str,
 }
 
 const DENY: Tool = Tool {
     name: "cargo-deny",
-    version: Version::Pinned("0.20.2"),
+    version: "0.20.2",
 };
 const FUZZ: Tool = Tool {
     name: "cargo-fuzz",
-    version: Version::Pinned("0.13.2"),
+    version: "0.13.2",
 };
 pub(crate) const MUTANTS: Tool = Tool {
     name: "cargo-mutants",
-    version: Version::Pinned("27.1.0"),
+    version: "27.1.0",
 };
-pub(crate) const COUNT: Tool = Tool {
-    name: "gungraun-runner",
-    version: Version::SameAs("gungraun"),
+pub(crate) const SEMVER: Tool = Tool {
+    name: "cargo-semver-checks",
+    version: "0.51.0",
 };
 
 /// Returns the names of the tools that the checks of `cargo xtask test --all` install.
-pub(crate) fn names() -> [&'static str; 3] {
-    [DENY, FUZZ, COUNT].map(|tool| tool.name)
+pub(crate) fn names() -> [&'static str; 2] {
+    [DENY, FUZZ].map(|tool| tool.name)
 }
 
 impl Tool {
     /// Installs the tool unless this version is installed; returns the path of its program.
     pub(crate) fn install(&self, workspace: &Workspace) -> Result<PathBuf> {
-        let name = self.name;
-        let version = match self.version {
-            Version::Pinned(version) => version.to_owned(),
-            Version::SameAs(library) => workspace.locked_version(library).with_context(|| {
-                format!("no crate of the workspace uses {library}, whose version {name} must match")
-            })?,
-        };
+        let Self { name, version } = self;
         let folder = workspace.tools();
         let program = folder.join("bin").join(name);
         let shell = &workspace.shell;

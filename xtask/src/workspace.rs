@@ -47,6 +47,18 @@ impl Workspace {
             .find(|package| package.name == name)
     }
 
+    /// Returns every member, sorted by name.
+    pub(crate) fn members(&self) -> Vec<&Package> {
+        let mut members = self.metadata.workspace_packages();
+        members.sort_by_key(|package| &package.name);
+        members
+    }
+
+    /// Returns the table `workspace.metadata` of the manifest.
+    pub(crate) fn table(&self) -> &serde_json::Value {
+        &self.metadata.workspace_metadata
+    }
+
     /// Returns the folder of every member.
     pub(crate) fn member_folders(&self) -> Vec<PathBuf> {
         self.metadata
@@ -83,15 +95,6 @@ impl Workspace {
             .exec()
             .with_context(|| format!("cargo metadata of {manifest}"))
     }
-
-    /// Returns the version of a third-party crate in the lock file.
-    pub(crate) fn locked_version(&self, name: &str) -> Option<String> {
-        self.metadata
-            .packages
-            .iter()
-            .find(|package| package.name == name)
-            .map(|package| package.version.to_string())
-    }
 }
 
 fn third_party(metadata: &Metadata) -> impl Iterator<Item = String> {
@@ -101,4 +104,20 @@ fn third_party(metadata: &Metadata) -> impl Iterator<Item = String> {
         .flat_map(|package| &package.dependencies)
         .filter(|dependency| dependency.path.is_none())
         .map(|dependency| dependency.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With one of these crates, the build script panics on a machine that lacks the headers. Then
+    /// an editor shows the panic, and `cargo check --workspace` fails.
+    #[test]
+    fn without_features_no_build_reads_headers_of_the_system() {
+        let workspace = Workspace::load().expect("workspace");
+        for reader in ["bindgen", "clang-sys", "pkg-config"] {
+            let mut locked = workspace.metadata.packages.iter();
+            assert!(locked.all(|package| package.name != reader), "{reader}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::world::World;
 /// The fabric's own thread does not sleep for less.
 const AHEAD: u64 = 100;
 
-/// Virtual time that follows the clock.
+/// Virtual time that follows the clock, except while an action is overdue.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     started: WallInstant,
@@ -33,6 +33,28 @@ struct Guarded {
     /// Set while the fabric has its own thread.
     pace: Option<Pace>,
     stop: bool,
+}
+
+impl Guarded {
+    /// Brings virtual time up to the clock, but not past an action that is due; returns the clock.
+    ///
+    /// Time stands still until the action is performed. So no timeout passes only because the
+    /// fabric's thread waits for a processor. Returns `None` without such a thread.
+    fn keep_pace(&mut self) -> Option<u64> {
+        let pace = self.pace.as_mut()?;
+        let mut clock = pace.now();
+        if let Some(due) = self.world.next_at()
+            && due < clock
+        {
+            clock = due.max(self.world.now);
+            *pace = Pace {
+                started: WallInstant::now(),
+                at: clock,
+            };
+        }
+        self.world.now = self.world.now.max(clock);
+        Some(clock)
+    }
 }
 
 /// Shared state of a fabric.
@@ -96,9 +118,7 @@ impl Shared {
         if !self.threaded.load(Ordering::Relaxed) {
             return act(&mut guarded.world);
         }
-        if let Some(pace) = guarded.pace {
-            guarded.world.now = guarded.world.now.max(pace.now());
-        }
+        guarded.keep_pace();
         let deliveries = guarded.world.deliveries;
         let next = guarded.world.schedule.next_at();
         let result = act(&mut guarded.world);
@@ -150,10 +170,10 @@ impl Shared {
                 *seen = guarded.world.deliveries;
                 return true;
             }
-            let Some(pace) = guarded.pace else {
+            if guarded.keep_pace().is_none() {
                 return true;
-            };
-            let now = guarded.world.now.max(pace.now());
+            }
+            let now = guarded.world.now;
             guarded = match until {
                 Some(until) if until <= now => return false,
                 Some(until) => {
@@ -173,11 +193,9 @@ impl Shared {
     fn drive(&self) {
         let mut guarded = self.lock();
         while !guarded.stop {
-            let Some(pace) = guarded.pace else {
+            let Some(clock) = guarded.keep_pace() else {
                 return;
             };
-            let clock = pace.now();
-            guarded.world.now = guarded.world.now.max(clock);
             match guarded.world.next_at() {
                 Some(at) if at <= clock.saturating_add(AHEAD) => {
                     let deliveries = guarded.world.deliveries;
@@ -208,7 +226,7 @@ impl Shared {
 impl Fabric {
     /// Starts a thread that steps the fabric by the clock until the handle is dropped.
     ///
-    /// Runs are not reproducible then.
+    /// Runs are not reproducible then. While the thread is late with an action, time stands still.
     ///
     /// # Errors
     /// That of the system if it cannot start the thread; `AlreadyExists` if the fabric has one.

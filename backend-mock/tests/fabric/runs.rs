@@ -231,6 +231,43 @@ fn threads_post_and_wait_while_the_fabric_drives_itself() {
     }
 }
 
+/// Timeouts do not expire while the fabric's thread waits for a processor.
+#[test]
+fn time_stands_still_while_the_thread_is_late() {
+    let fabric = Fabric::new(FabricOptions {
+        handshake_timeout: 1000,
+        ..FabricOptions::default()
+    });
+    let (mut near, mut far) = (Host::new(&fabric, 1), Host::new(&fabric, 2));
+    let (a, b) = (near.end(attributes()), far.end(attributes()));
+    let (_, qualifier) = far.backend.listen(1, None).unwrap();
+    let request = near.connect_request(far.address, qualifier, b"");
+    near.backend.connect(a.key, &request).unwrap();
+    let request = far.next_request();
+    let mut late = None;
+    let running = fabric.drive_with(|drive| {
+        late = Some(drive);
+        Ok(())
+    });
+    far.backend.accept(request, b.key, b"").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert!(fabric.next_due().is_some_and(|due| fabric.now() <= due));
+    let thread = std::thread::spawn(late.unwrap());
+    let mut wait = MockWait::new(&fabric);
+    let event = loop {
+        match far.backend.poll_control(Instant::ZERO) {
+            Some(event) => break event,
+            None => assert_eq!(wait.wait(None), WakeReason::Woken),
+        }
+    };
+    assert!(
+        matches!(event, ControlEvent::Established { .. }),
+        "{event:?}"
+    );
+    drop(running.unwrap());
+    thread.join().unwrap();
+}
+
 #[test]
 fn a_waker_wakes_across_threads() {
     let fabric = Fabric::new(FabricOptions::default());

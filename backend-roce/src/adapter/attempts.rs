@@ -24,6 +24,14 @@ use crate::proto::requester::RequestSlot;
 use crate::proto::responder::ResourceSlot;
 
 impl Adapter {
+    /// Returns the times and repetitions of connection management.
+    pub(crate) const fn connection_options(&self) -> ConnectionOptions {
+        ConnectionOptions {
+            response_timeout: self.options.response_timeout,
+            ..ConnectionOptions::USUAL
+        }
+    }
+
     /// Starts a connection.
     ///
     /// # Errors
@@ -47,6 +55,7 @@ impl Adapter {
         let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
         let shared_receive_queue = pair.shared.is_some();
         let nonce = self.random.secret();
+        let options = self.connection_options();
         let mut request = ConnectRequest {
             local_id: 0,
             service: service(qualifier),
@@ -54,14 +63,14 @@ impl Adapter {
             qpn: 0,
             responder_resources: reads_in,
             initiator_depth: reads_out,
-            remote_response_timeout: ConnectionOptions::USUAL.response_timeout,
+            remote_response_timeout: options.response_timeout,
             is_reliable: true,
             starting_psn: Psn::new(self.random.next() as u32),
-            local_response_timeout: ConnectionOptions::USUAL.response_timeout,
+            local_response_timeout: options.response_timeout,
             retry_count: self.options.retries,
             rnr_retry_count: self.options.not_ready_retries,
             mtu: Some(route.mtu.min(self.options.mtu)),
-            max_retries: ConnectionOptions::USUAL.max_retries,
+            max_retries: options.max_retries,
             shared_receive_queue,
             source: route.source,
             destination: peer.ip(),
@@ -91,7 +100,6 @@ impl Adapter {
         request.qpn = qpn;
         let drawn = self.links.draw_with(|local_id| {
             request.local_id = local_id;
-            let options = ConnectionOptions::USUAL;
             Box::new(Link {
                 connection: Connection::connect(options, transaction, request, now),
                 path: flow.into(),

@@ -11,8 +11,8 @@ use super::links::{Link, is_ours};
 use super::private_data::unpack_request;
 use crate::port::{Path, Route};
 use crate::proto::connection::{
-    ConnectRequest, Connection, ConnectionEvent, ConnectionOptions, Information, Mad, Message,
-    Reason, State as LinkState, answer_unknown, decode_packet, refuse,
+    ConnectRequest, Connection, ConnectionEvent, Information, Mad, Message, Reason,
+    State as LinkState, answer_unknown, decode_packet, refuse,
 };
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::{Packet, UDP_PORT};
@@ -179,7 +179,7 @@ impl Adapter {
             );
             return;
         };
-        let options = ConnectionOptions::USUAL;
+        let options = self.connection_options();
         let port = path.wire.source_port;
         let port = self.ports.contains_key(&port).then_some(port);
         let drawn = self.links.draw_with(|id| {

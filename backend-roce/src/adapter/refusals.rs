@@ -4,8 +4,8 @@ use super::Adapter;
 use crate::port::Undelivered;
 use crate::proto::PathMtu;
 use crate::proto::connection::{
-    Answered, ConnectRequest, Connection, ConnectionEvent, ConnectionOptions, Ids, Information,
-    Mark, PrivateData, REQUEST_PRIVATE, Reason, Reject, State as LinkState,
+    Answered, ConnectRequest, Connection, ConnectionEvent, Ids, Information, Mark, PrivateData,
+    REQUEST_PRIVATE, Reason, Reject, State as LinkState,
 };
 use crate::proto::packet::UDP_PORT;
 
@@ -145,8 +145,8 @@ impl Adapter {
     /// Begins an attempt again, by its request as it is now.
     fn request_anew(&mut self, id: u32) {
         let transaction = self.random.next();
+        let options = self.connection_options();
         if let Some(link) = self.links.get_mut(id) {
-            let options = ConnectionOptions::USUAL;
             link.connection = Connection::connect(options, transaction, link.request, self.now);
         }
         self.after_link(id);

@@ -20,7 +20,7 @@ pub const DEPTH: i32 = 100;
 /// Length of the memory of an end; an operation takes a slot of `SLOT` bytes.
 pub const LENGTH: usize = SLOT * DEPTH as usize;
 pub const SLOT: usize = 10_000;
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One end of a connection.
 pub struct End {
@@ -47,6 +47,8 @@ impl End {
         options.connections = 64;
         options.keys = 256;
         options.polled = polled;
+        // 17 s: an end that waits for a processor is no loss.
+        options.timeout = 22;
         let address = parse_address(&format!("{ip}{options_of_address}")).expect("an address");
         address.apply_to(&mut options);
         let backend = RoceBackend::open(address.socket, options).expect("an adapter");
@@ -149,7 +151,7 @@ pub fn connect(left: &End, right: &End) {
     let param = ConnectParam {
         address: right.address,
         qualifier: QUALIFIER,
-        timeout: 20_000_000,
+        timeout: 60_000_000,
         private_data: b"polled",
         quality: QualityOfService::BEST_EFFORT,
         flags: ConnectFlags::empty(),

@@ -12,7 +12,8 @@ use serde::Serialize;
 
 pub(crate) use self::load::limits;
 pub(crate) use self::load::{Load, Shape, Sides};
-pub(crate) use self::measure::{Goal, Point};
+pub(crate) use self::measure::Goal;
+use self::measure::{Measured, Point};
 use crate::arguments::{Operation, PerfArguments};
 use crate::failure::{Failure, Result};
 use crate::host::{self, MOST_MEMORY, Network};
@@ -52,23 +53,16 @@ pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) ->
     N::admit(arguments.depth, arguments.segments)?;
     refuse_verbose(arguments)?;
     let mut sides = None;
-    run_on(
-        N::NAME,
-        arguments,
-        output,
-        None,
-        |shape, largest, goal, clock| {
-            let sides = match sides {
-                Some(sides) => sides,
-                None => {
-                    room(2, largest, shape.depth)?;
-                    *sides.insert(Sides::new(largest, shape.depth))
-                }
-            };
-            let mut load = Load::<N>::open(shape, sides)?;
-            measure::run(&mut load, goal, clock)
-        },
-    )
+    run_on(N::NAME, arguments, output, None, |shape, largest, meter| {
+        let sides = match sides {
+            Some(sides) => sides,
+            None => {
+                room(2, largest, shape.depth)?;
+                *sides.insert(Sides::new(largest, shape.depth))
+            }
+        };
+        meter.measure(&mut Load::<N>::open(shape, sides)?)
+    })
 }
 
 /// Reads the named counts of a device.
@@ -118,10 +112,58 @@ pub(crate) fn room(times: u64, size: usize, depth: usize) -> Result<()> {
     })
 }
 
-/// Runs `measure` for each size and reports.
+/// Measures the loads of an invocation, and prints the table of the results.
+pub(crate) struct Meter<'a> {
+    arguments: &'a PerfArguments,
+    output: &'a mut Output,
+    goal: Goal,
+    /// Cost of reading the clock.
+    clock: Duration,
+    points: Vec<Point>,
+}
+
+impl Meter<'_> {
+    /// Measures a load, whose connection stands; the header comes before the first row.
+    ///
+    /// # Errors
+    /// - Operation: an operation failed, or data did not arrive.
+    pub(crate) fn measure(&mut self, load: &mut impl Measured) -> Result<()> {
+        if self.points.is_empty() {
+            self.print_header();
+        }
+        let point = measure::run(load, self.goal, self.clock)?;
+        print(&point, self.output);
+        self.points.push(point);
+        Ok(())
+    }
+
+    fn print_header(&mut self) {
+        let arguments = self.arguments;
+        self.output.line(format_args!(
+            "{HEADING}dat perf {}{HEADING:#}: depth {}, {}{} each, {} per size",
+            arguments.operation.name(),
+            arguments.depth,
+            match arguments.batch {
+                1 => String::new(),
+                batch => format!("batches of {batch}, "),
+            },
+            counted(arguments.segments.into(), "segment"),
+            match self.goal {
+                Goal::Operations(count) => counted(count, "operation"),
+                Goal::Time(time) => humantime::format_duration(time).to_string(),
+            }
+        ));
+        self.output.line(format_args!(
+            "{FAINT}{:>10} {:>10} {:>9} | latency, µs {:>7} {:>8} {:>8} {:>8} {:>9} | {:>11} {:>12}{FAINT:#}",
+            "size", "operations", "post, ns", "min", "p50", "p99", "p99.9", "max", "rate, 1/s", "bandwidth"
+        ));
+    }
+}
+
+/// Measures each size and reports.
 ///
-/// `measure` gets the shape, the largest size, the goal and the cost of reading the clock. The
-/// counts that `counters` reads are reported at the end.
+/// `measure` opens a load of a shape and measures it; it also gets the largest size. The counts
+/// that `counters` reads are reported at the end.
 ///
 /// # Errors
 /// - Those of [`run`], and those of `measure`.
@@ -130,7 +172,7 @@ pub(crate) fn run_on(
     arguments: &PerfArguments,
     output: &mut Output,
     counters: Option<&Counters>,
-    mut measure: impl FnMut(Shape, usize, Goal, Duration) -> Result<Point>,
+    mut measure: impl FnMut(Shape, usize, &mut Meter<'_>) -> Result<()>,
 ) -> Result<bool> {
     let sizes = sizes(arguments)?;
     let plot = match &arguments.plot {
@@ -142,26 +184,14 @@ pub(crate) fn run_on(
         None => Goal::Time(arguments.duration),
     };
     let operation = arguments.operation;
-    output.line(format_args!(
-        "{HEADING}dat perf {}{HEADING:#}: depth {}, {}{} each, {} per size",
-        operation.name(),
-        arguments.depth,
-        match arguments.batch {
-            1 => String::new(),
-            batch => format!("batches of {batch}, "),
-        },
-        counted(arguments.segments.into(), "segment"),
-        match goal {
-            Goal::Operations(count) => counted(count, "operation"),
-            Goal::Time(time) => humantime::format_duration(time).to_string(),
-        }
-    ));
-    output.line(format_args!(
-        "{FAINT}{:>10} {:>10} {:>9} | latency, µs {:>7} {:>8} {:>8} {:>8} {:>9} | {:>11} {:>12}{FAINT:#}",
-        "size", "operations", "post, ns", "min", "p50", "p99", "p99.9", "max", "rate, 1/s", "bandwidth"
-    ));
     let clock = measure::clock_cost();
-    let mut points = Vec::new();
+    let mut meter = Meter {
+        arguments,
+        output,
+        goal,
+        clock,
+        points: Vec::new(),
+    };
     // The largest size was checked against a limit far below `usize::MAX`.
     let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
     let depth = usize::from(arguments.depth);
@@ -174,10 +204,9 @@ pub(crate) fn run_on(
             segments: usize::from(arguments.segments),
             batch: usize::from(arguments.batch),
         };
-        let point = measure(shape, largest, goal, clock)?;
-        print(&point, output);
-        points.push(point);
+        measure(shape, largest, &mut meter)?;
     }
+    let Meter { output, points, .. } = meter;
     if points.iter().any(|point| point.sampled) {
         output.line(format_args!("{FAINT}{SAMPLED}{FAINT:#}"));
     }

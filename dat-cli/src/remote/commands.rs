@@ -31,7 +31,7 @@ use crate::failure::{Failure, Result};
 use crate::host;
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
-use crate::perf::{self, Counters, measure, say_counts, without_counters};
+use crate::perf::{self, Counters, say_counts, without_counters};
 use crate::size::{argument, counted, size};
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
@@ -321,18 +321,12 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
                 .then(|| counters(&client.1, "--verbose"))
                 .transpose()?;
             let counters = counters.as_deref();
-            perf::run_on(
-                T::NAME,
-                arguments,
-                output,
-                counters,
-                |shape, _, goal, clock| {
-                    let mut load = RemoteLoad::<T::Backend>::open(client, server, shape)?;
-                    let point = measure::run(&mut load, goal, clock)?;
-                    load.close();
-                    Ok(point)
-                },
-            )
+            perf::run_on(T::NAME, arguments, output, counters, |shape, _, meter| {
+                let mut load = RemoteLoad::<T::Backend>::open(client, server, shape)?;
+                meter.measure(&mut load)?;
+                load.close();
+                Ok(())
+            })
         },
     )
 }
@@ -353,23 +347,16 @@ fn perf_both<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Re
     let device = T::choose(arguments.device.device.as_deref(), None)?;
     let yield_after = arguments.device.waiting.yield_after;
     let mut both = None;
-    perf::run_on(
-        T::NAME,
-        arguments,
-        output,
-        None,
-        |shape, largest, goal, clock| {
-            let sides = match both {
-                Some(sides) => sides,
-                None => {
-                    perf::room(2, largest, shape.depth)?;
-                    *both.insert(perf::Sides::new(largest, shape.depth))
-                }
-            };
-            let mut load = both::load::<T>(&device, yield_after, shape, sides)?;
-            measure::run(&mut load, goal, clock)
-        },
-    )
+    perf::run_on(T::NAME, arguments, output, None, |shape, largest, meter| {
+        let sides = match both {
+            Some(sides) => sides,
+            None => {
+                perf::room(2, largest, shape.depth)?;
+                *both.insert(perf::Sides::new(largest, shape.depth))
+            }
+        };
+        meter.measure(&mut both::load::<T>(&device, yield_after, shape, sides)?)
+    })
 }
 
 #[derive(Serialize, Default)]

@@ -602,7 +602,7 @@ fn a_client_without_a_server_fails() {
     assert_eq!(failure.what, "cannot connect to the server");
 }
 
-/// A signal is noticed soon while nobody answers the connection request.
+/// A signal is noticed while nobody answers the connection request.
 #[test]
 fn a_client_that_connects_looks_for_signals() {
     let fabric = Fabric::new(FabricOptions::default());
@@ -613,7 +613,6 @@ fn a_client_that_connects_looks_for_signals() {
     for waiting in WAITINGS {
         let mut client = open(&fabric, "client", 2, waiting);
         let interrupted = || Failure::operation("interrupted", "a signal came");
-        let begin = Instant::now();
         let check = || Err(interrupted());
         let outcome = send_file(
             &mut client,
@@ -625,6 +624,5 @@ fn a_client_that_connects_looks_for_signals() {
             &check,
         );
         assert_eq!(outcome.unwrap_err(), interrupted());
-        assert!(begin.elapsed() < Duration::from_secs(5));
     }
 }

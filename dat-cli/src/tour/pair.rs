@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
 use dat_core::event::{Wait, WakeReason};
-use dat_core::sync::SpinLock;
+use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_rsm::{ControllerConfig, ControllerId, DEFAULT_QUALIFIER, NodeEntry, NodeId, Options, Rsm};
 use dat_storage::Limits;
@@ -14,7 +14,7 @@ use crate::host;
 use crate::rsm::failure::DuringRsm;
 
 /// An engine that lives as long as the program.
-pub(crate) type Engine = Rsm<'static, MockBackend, SpinLock>;
+pub(crate) type Engine = Rsm<'static, MockBackend, HostLock>;
 
 /// The name of the controllers.
 const CONTROLLER: &str = "dat0";

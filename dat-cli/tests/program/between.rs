@@ -117,6 +117,30 @@ fn transfers_to_another_process_are_measured() {
     }
 }
 
+/// A command that cannot connect prints its error and nothing else.
+#[test]
+fn a_refused_connection_prints_the_error_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "data").unwrap();
+    let file = name(&file);
+    let new = folder.path().join("new");
+    let port = (30_000 + std::process::id() % 9_000).to_string();
+    let peer = ["--connect", &format!("127.0.0.1:{port}")];
+    for arguments in [
+        &["perf", "write"][..],
+        &["perf", "read", "--sweep", "8..64"],
+        &["perf", "send", "-v"],
+        &["copy", file, "copy"],
+        &["rsm", "put", file],
+        &["rsm", "get", name(&new)],
+        &["rsm", "bench"],
+    ] {
+        refused(&[arguments, &peer].concat(), 1, &["listens on that port"]);
+    }
+    assert!(!new.exists());
+}
+
 #[test]
 fn packets_are_counted() {
     let address = address(4);

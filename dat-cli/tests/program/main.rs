@@ -4,6 +4,7 @@
 mod between;
 mod copy;
 mod devices;
+mod manual;
 mod model;
 mod perf;
 mod registry;

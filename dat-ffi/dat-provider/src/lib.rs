@@ -9,7 +9,7 @@ use dat_ffi::v2::{In, ProviderInfo, StaticText, Text};
 #[global_allocator]
 static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 
-#[doc = include_str!("../../manual/dat_provider_init.md")]
+#[doc = include_str!("../manual/dat_provider_init.md")]
 #[expect(unsafe_code, reason = "the registry looks the function up by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_init(info: In<ProviderInfo>, instance_data: Text) {

@@ -12,7 +12,9 @@
 //! # fn main() -> dat_host::Result<()> {
 //! // The numbers of the nodes are agreed on, as are their peers.
 //! let far = Node::new(2).listen(7174).peer(1, "near:0").open("mock://far")?;
-//! let near = Node::new(1).peer(2, "far:7174").open("mock://near")?;
+//! let near = Node::new(1).peer(2, "far:7174");
+//! # let near = near.connect_timeout(std::time::Duration::from_secs(60));
+//! let near = near.open("mock://near")?;
 //!
 //! let export = far.export(Pages::anonymous(4096)?)?;
 //! let access = [AccessEntry { node: 1, permission: 0o666 }];

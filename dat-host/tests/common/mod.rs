@@ -9,7 +9,9 @@ use backend_mock::FabricOptions;
 use dat_host::{Adapter, Endpoint, Network, Options, Result, SharedReceive, Zone};
 
 /// Longest time that anything may take, unless the test waits for it on purpose.
-pub const SOON: Duration = Duration::from_secs(20);
+///
+/// Only a failure takes that long.
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// Two adapters in one network, with a zone each.
 pub struct Pair {

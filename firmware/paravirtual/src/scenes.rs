@@ -61,11 +61,12 @@ const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// checks without a barrier whether the queue is armed. It also drops an arming that comes while it
 /// reports the previous completion.
 const MOST_POLLS: u32 = 2_000_000;
-/// Waits of a run that may end without an interrupt.
+/// Waits in a row that may end without an interrupt.
 ///
 /// More than 64, so that the driver also reads the event rings, which it does in every 64th poll
-/// without an interrupt. Few enough that a run without interrupts fails.
-const ROUNDS: u32 = 100;
+/// without an interrupt. Many, because QEMU's adapter may have to wait for a processor of a busy
+/// host, and few enough that a run without interrupts fails.
+const ROUNDS: u32 = 500;
 
 fn unexpected() -> Error {
     Error::internal(Cause::EndpointState)
@@ -80,7 +81,7 @@ struct Message<'a> {
 
 /// Wait for an interrupt word of the adapter.
 ///
-/// Up to `ROUNDS` waits of a run end without one.
+/// Fewer than `ROUNDS` waits in a row end without one.
 struct Words<'a> {
     stage: &'a Stage,
     /// Posted once, when the wait sleeps: no earlier poll finds its completion.
@@ -118,6 +119,7 @@ impl Wait for Words<'_> {
         for _ in 0..MOST_POLLS {
             if !messages.is_silent() {
                 ended.set(ended.get() + 1);
+                timeouts.set(0);
                 return WakeReason::Woken;
             }
             core::hint::spin_loop();
@@ -148,7 +150,7 @@ struct Stage {
     far: Side,
     /// Waits that an interrupt ended.
     ended: Cell<u32>,
-    /// Waits that ended without an interrupt.
+    /// Waits that ended without an interrupt since one last ended a wait.
     timeouts: Cell<u32>,
 }
 

@@ -1,18 +1,14 @@
 //! Counts the instructions of posting and polling on the mlx5 layout of the mmio driver.
 //!
 //! callgrind counts validation, descriptor, doorbell record and register.
-#![expect(
-    missing_docs,
-    reason = "the attribute of each benchmark generates a module"
-)]
 
+mod count;
 mod still;
 
 use std::hint::black_box;
 
-use dat_core::event::Event;
+use count::count;
 use dat_core::flags::CompletionFlags;
-use gungraun::{library_benchmark, library_benchmark_group, main};
 use still::World;
 
 /// Returns a connected world in which every path has run.
@@ -62,25 +58,30 @@ fn receive_once(world: &World) {
     assert!(posted.is_ok());
 }
 
-#[library_benchmark]
-#[bench::one(warm())]
-fn mmio_write(world: &'static World) {
-    write_once(world);
+mod counted {
+    use dat_core::event::Event;
+
+    use crate::still::World;
+
+    #[inline(never)]
+    pub(super) fn write(world: &'static World) {
+        super::write_once(world);
+    }
+
+    #[inline(never)]
+    pub(super) fn receive(world: &'static World) {
+        super::receive_once(world);
+    }
+
+    #[inline(never)]
+    pub(super) fn dequeue(world: &'static World) -> Option<Event> {
+        world.ia.evd_dequeue(world.evd).ok()
+    }
 }
 
-#[library_benchmark]
-#[bench::one(warm())]
-fn mmio_receive(world: &'static World) {
-    receive_once(world);
+fn main() {
+    count("mmio_write", warm(), counted::write);
+    count("mmio_receive", warm(), counted::receive);
+    count("mmio_dequeue:request", written(), counted::dequeue);
+    count("mmio_dequeue:receive", received(), counted::dequeue);
 }
-
-#[library_benchmark]
-#[bench::request(written())]
-#[bench::receive(received())]
-fn mmio_dequeue(world: &'static World) -> Option<Event> {
-    world.ia.evd_dequeue(world.evd).ok()
-}
-
-library_benchmark_group!(name = mmio; benchmarks = mmio_write, mmio_receive, mmio_dequeue);
-
-main!(library_benchmark_groups = mmio);

@@ -1,32 +1,25 @@
 //! Counts the instructions of posting and polling on the verbs backend with callgrind.
 //!
 //! Also counts the verbs calls that the backend makes. The device accepts everything.
-#![expect(
-    missing_docs,
-    reason = "the attribute of each benchmark generates a module"
-)]
 
+mod count;
 mod setup;
 
 use std::hint::black_box;
 
 use backend_verbs::sink::{Bind, Receive, Request, Room, Sink};
+use count::count;
 use dat_bench::{LoopDevice, World};
-use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
-use dat_core::id::{EpId, RmrId, SrqId};
+use dat_core::id::{EpId, RmrId};
 use dat_core::memory::LmrTriplet;
 use dat_core::sync::HostLock;
 use dat_core::{Ia, Result};
-use gungraun::{library_benchmark, library_benchmark_group, main};
-use setup::{Segments, completed, post, post_shared, rdma};
+use setup::{Segments, completed};
 
 /// An adapter as in host programs: threads that share it sleep on its locks.
 type Host = World<&'static Sink, HostLock>;
 type Adapter = Ia<'static, LoopDevice<&'static Sink>, HostLock>;
-type PostRdma = setup::PostRdma<&'static Sink, HostLock>;
-type Post = setup::Post<&'static Sink, HostLock>;
-type PostShared = setup::PostShared<&'static Sink, HostLock>;
 
 fn warm() -> &'static Host {
     setup::world(Sink::new(false, false), false)
@@ -82,92 +75,6 @@ fn with_idle_bind() -> (&'static Host, Binding) {
     (warm(), |_, _, _, _, _, _, _| Ok(1))
 }
 
-#[library_benchmark]
-#[bench::one(with_segments(1))]
-#[bench::two(with_segments(2))]
-#[bench::four(with_segments(4))]
-fn verbs_write((world, segments): (&'static Host, Segments)) {
-    rdma(Adapter::post_rdma_write, world, segments, &world.remote);
-}
-
-#[library_benchmark]
-#[bench::one(warm())]
-fn verbs_read(world: &'static Host) {
-    let segments = &world.segments[..1];
-    rdma(
-        Adapter::post_rdma_read,
-        world,
-        segments,
-        &world.small_remote,
-    );
-}
-
-#[library_benchmark]
-#[bench::one(with_segments(1))]
-fn verbs_send((world, segments): (&'static Host, Segments)) {
-    post(Adapter::post_send, world, segments);
-}
-
-#[library_benchmark]
-#[bench::one(with_segments(1))]
-fn verbs_receive((world, segments): (&'static Host, Segments)) {
-    post(Adapter::post_recv, world, segments);
-}
-
-#[library_benchmark]
-#[bench::one(setup::with_shared_queue(shared()))]
-fn verbs_shared_receive((world, srq, segments): (&'static Host, SrqId, Segments)) {
-    post_shared(Adapter::srq_post_recv, world, srq, segments);
-}
-
-#[library_benchmark]
-#[bench::only(completed(warm(), 1, 0))]
-#[bench::first(completed(warm(), 16, 0))]
-#[bench::next(completed(warm(), 16, 1))]
-#[bench::empty(warm())]
-fn verbs_dequeue(world: &'static Host) -> Result<Event> {
-    world.ia.evd_dequeue(world.evd)
-}
-
-#[library_benchmark]
-#[bench::called(bound(false))]
-#[bench::posted(bound(true))]
-fn verbs_bind(world: &'static Host) {
-    let bound = bind(Adapter::rmr_bind, world);
-    assert!(bound.is_ok());
-}
-
-// The cost of a call with the arguments of a post or bind to a function that does nothing. It is
-// subtracted. The callers of the verbs calls have their own such benchmarks below.
-#[library_benchmark]
-#[bench::one(setup::with_idle_rdma(warm()))]
-fn verbs_caller_rdma((world, segments, nothing): (&'static Host, Segments, PostRdma)) {
-    rdma(nothing, world, segments, &world.remote);
-}
-
-#[library_benchmark]
-#[bench::one(setup::with_idle(warm()))]
-fn verbs_caller((world, segments, nothing): (&'static Host, Segments, Post)) {
-    post(nothing, world, segments);
-}
-
-#[library_benchmark]
-#[bench::one(setup::with_idle_shared(shared()))]
-fn verbs_caller_shared(
-    (world, srq, segments, nothing): (&'static Host, SrqId, Segments, PostShared),
-) {
-    post_shared(nothing, world, srq, segments);
-}
-
-#[library_benchmark]
-#[bench::one(with_idle_bind())]
-fn verbs_caller_bind((world, nothing): (&'static Host, Binding)) {
-    let bound = bind(nothing, world);
-    assert!(bound.is_ok());
-}
-
-// The verbs calls with prepared requests, and the cost of the arguments in their callers.
-
 fn requests(segments: u32) -> (&'static Sink, Request) {
     let sink = Sink::new(false, false);
     (sink, sink.write_request(segments))
@@ -178,46 +85,9 @@ fn rebinds() -> (&'static Sink, Request) {
     (sink, sink.rebind_request())
 }
 
-#[library_benchmark]
-#[bench::one(requests(1))]
-#[bench::bind(rebinds())]
-fn bare_post_send((sink, mut request): (&'static Sink, Request)) {
-    assert!(sink.bare_post_send(&mut request) == 0);
-}
-
-#[library_benchmark]
-#[bench::one(requests(1))]
-fn bare_caller_send((sink, mut request): (&'static Sink, Request)) {
-    assert!(sink.call_like_post_send(&mut request) == 0);
-}
-
 fn receives() -> (&'static Sink, Receive) {
     let sink = Sink::new(true, false);
     (sink, sink.receive_request(1))
-}
-
-#[library_benchmark]
-#[bench::one(receives())]
-fn bare_post_receive((sink, mut receive): (&'static Sink, Receive)) {
-    assert!(sink.bare_post_receive(&mut receive) == 0);
-}
-
-#[library_benchmark]
-#[bench::one(receives())]
-fn bare_caller_receive((sink, mut receive): (&'static Sink, Receive)) {
-    assert!(sink.call_like_post_receive(&mut receive) == 0);
-}
-
-#[library_benchmark]
-#[bench::one(receives())]
-fn bare_post_shared_receive((sink, mut receive): (&'static Sink, Receive)) {
-    assert!(sink.bare_post_shared_receive(&mut receive) == 0);
-}
-
-#[library_benchmark]
-#[bench::one(receives())]
-fn bare_caller_shared_receive((sink, mut receive): (&'static Sink, Receive)) {
-    assert!(sink.call_like_post_shared_receive(&mut receive) == 0);
 }
 
 fn completions(count: u32) -> (&'static Sink, &'static mut Room) {
@@ -229,37 +99,187 @@ fn completions(count: u32) -> (&'static Sink, &'static mut Room) {
     (sink, Box::leak(Box::new(Room::new())))
 }
 
-#[library_benchmark]
-#[bench::none(completions(0))]
-#[bench::one(completions(1))]
-#[bench::sixteen(completions(16))]
-fn bare_poll((sink, room): (&'static Sink, &'static mut Room)) -> i32 {
-    sink.bare_poll(room)
-}
-
 fn binds() -> (&'static Sink, &'static mut Bind) {
     let sink = Sink::new(false, false);
     (sink, Box::leak(Box::new(sink.bind_request())))
 }
 
-#[library_benchmark]
-#[bench::one(binds())]
-fn bare_bind((sink, bind): (&'static Sink, &'static mut Bind)) {
-    assert!(sink.bare_bind(bind) == 0);
+mod counted {
+    use backend_verbs::sink::{Bind, Receive, Request, Room, Sink};
+    use dat_core::Result;
+    use dat_core::event::Event;
+    use dat_core::id::SrqId;
+    use dat_core::sync::HostLock;
+
+    use super::{Adapter, Binding, Host};
+    use crate::setup::{self, Segments, post, post_shared, rdma};
+
+    type PostRdma = setup::PostRdma<&'static Sink, HostLock>;
+    type Post = setup::Post<&'static Sink, HostLock>;
+    type PostShared = setup::PostShared<&'static Sink, HostLock>;
+
+    #[inline(never)]
+    pub(super) fn write((world, segments): (&'static Host, Segments)) {
+        rdma(Adapter::post_rdma_write, world, segments, &world.remote);
+    }
+
+    #[inline(never)]
+    pub(super) fn read(world: &'static Host) {
+        let segments = &world.segments[..1];
+        let remote = &world.small_remote;
+        rdma(Adapter::post_rdma_read, world, segments, remote);
+    }
+
+    #[inline(never)]
+    pub(super) fn send((world, segments): (&'static Host, Segments)) {
+        post(Adapter::post_send, world, segments);
+    }
+
+    #[inline(never)]
+    pub(super) fn receive((world, segments): (&'static Host, Segments)) {
+        post(Adapter::post_recv, world, segments);
+    }
+
+    #[inline(never)]
+    pub(super) fn shared_receive((world, srq, segments): (&'static Host, SrqId, Segments)) {
+        post_shared(Adapter::srq_post_recv, world, srq, segments);
+    }
+
+    #[inline(never)]
+    pub(super) fn dequeue(world: &'static Host) -> Result<Event> {
+        world.ia.evd_dequeue(world.evd)
+    }
+
+    #[inline(never)]
+    pub(super) fn bind(world: &'static Host) {
+        let bound = super::bind(Adapter::rmr_bind, world);
+        assert!(bound.is_ok());
+    }
+
+    // The cost of a call with the arguments of a post or bind to a function that does nothing. It
+    // is subtracted. The callers of the verbs calls have their own such functions below.
+    #[inline(never)]
+    pub(super) fn caller_rdma((world, segments, nothing): (&'static Host, Segments, PostRdma)) {
+        rdma(nothing, world, segments, &world.remote);
+    }
+
+    #[inline(never)]
+    pub(super) fn caller((world, segments, nothing): (&'static Host, Segments, Post)) {
+        post(nothing, world, segments);
+    }
+
+    #[inline(never)]
+    pub(super) fn caller_shared(
+        (world, srq, segments, nothing): (&'static Host, SrqId, Segments, PostShared),
+    ) {
+        post_shared(nothing, world, srq, segments);
+    }
+
+    #[inline(never)]
+    pub(super) fn caller_bind((world, nothing): (&'static Host, Binding)) {
+        let bound = super::bind(nothing, world);
+        assert!(bound.is_ok());
+    }
+
+    // The verbs calls with prepared requests, and the cost of the arguments in their callers.
+
+    #[inline(never)]
+    pub(super) fn bare_post_send((sink, mut request): (&'static Sink, Request)) {
+        assert!(sink.bare_post_send(&mut request) == 0);
+    }
+
+    #[inline(never)]
+    pub(super) fn bare_caller_send((sink, mut request): (&'static Sink, Request)) {
+        assert!(sink.call_like_post_send(&mut request) == 0);
+    }
+
+    #[inline(never)]
+    pub(super) fn bare_post_receive((sink, mut receive): (&'static Sink, Receive)) {
+        assert!(sink.bare_post_receive(&mut receive) == 0);
+    }
+
+    #[inline(never)]
+    pub(super) fn bare_caller_receive((sink, mut receive): (&'static Sink, Receive)) {
+        assert!(sink.call_like_post_receive(&mut receive) == 0);
+    }
+
+    #[inline(never)]
+    pub(super) fn bare_post_shared_receive((sink, mut receive): (&'static Sink, Receive)) {
+        assert!(sink.bare_post_shared_receive(&mut receive) == 0);
+    }
+
+    #[inline(never)]
+    pub(super) fn bare_caller_shared_receive((sink, mut receive): (&'static Sink, Receive)) {
+        assert!(sink.call_like_post_shared_receive(&mut receive) == 0);
+    }
+
+    #[inline(never)]
+    pub(super) fn bare_poll((sink, room): (&'static Sink, &'static mut Room)) -> i32 {
+        sink.bare_poll(room)
+    }
+
+    #[inline(never)]
+    pub(super) fn bare_bind((sink, bind): (&'static Sink, &'static mut Bind)) {
+        assert!(sink.bare_bind(bind) == 0);
+    }
+
+    #[inline(never)]
+    pub(super) fn bare_caller_bind((sink, bind): (&'static Sink, &'static mut Bind)) {
+        assert!(sink.call_like_bind(bind) == 0);
+    }
 }
 
-#[library_benchmark]
-#[bench::one(binds())]
-fn bare_caller_bind((sink, bind): (&'static Sink, &'static mut Bind)) {
-    assert!(sink.call_like_bind(bind) == 0);
+fn main() {
+    count("verbs_write:one", with_segments(1), counted::write);
+    count("verbs_write:two", with_segments(2), counted::write);
+    count("verbs_write:four", with_segments(4), counted::write);
+    count("verbs_read", warm(), counted::read);
+    count("verbs_send", with_segments(1), counted::send);
+    count("verbs_receive", with_segments(1), counted::receive);
+    let with_shared_queue = setup::with_shared_queue(shared());
+    count(
+        "verbs_shared_receive",
+        with_shared_queue,
+        counted::shared_receive,
+    );
+    let only = completed(warm(), 1, 0);
+    count("verbs_dequeue:only", only, counted::dequeue);
+    let first = completed(warm(), 16, 0);
+    count("verbs_dequeue:first", first, counted::dequeue);
+    let next = completed(warm(), 16, 1);
+    count("verbs_dequeue:next", next, counted::dequeue);
+    count("verbs_dequeue:empty", warm(), counted::dequeue);
+    count("verbs_bind:called", bound(false), counted::bind);
+    count("verbs_bind:posted", bound(true), counted::bind);
+    let idle = setup::with_idle_rdma(warm());
+    count("verbs_caller_rdma", idle, counted::caller_rdma);
+    count("verbs_caller", setup::with_idle(warm()), counted::caller);
+    let idle = setup::with_idle_shared(shared());
+    count("verbs_caller_shared", idle, counted::caller_shared);
+    count("verbs_caller_bind", with_idle_bind(), counted::caller_bind);
+
+    count("bare_post_send:one", requests(1), counted::bare_post_send);
+    count("bare_post_send:bind", rebinds(), counted::bare_post_send);
+    count("bare_caller_send", requests(1), counted::bare_caller_send);
+    count("bare_post_receive", receives(), counted::bare_post_receive);
+    count(
+        "bare_caller_receive",
+        receives(),
+        counted::bare_caller_receive,
+    );
+    count(
+        "bare_post_shared_receive",
+        receives(),
+        counted::bare_post_shared_receive,
+    );
+    count(
+        "bare_caller_shared_receive",
+        receives(),
+        counted::bare_caller_shared_receive,
+    );
+    count("bare_poll:none", completions(0), counted::bare_poll);
+    count("bare_poll:one", completions(1), counted::bare_poll);
+    count("bare_poll:sixteen", completions(16), counted::bare_poll);
+    count("bare_bind", binds(), counted::bare_bind);
+    count("bare_caller_bind", binds(), counted::bare_caller_bind);
 }
-
-library_benchmark_group!(
-    name = verbs;
-    benchmarks = verbs_write, verbs_read, verbs_send, verbs_receive, verbs_shared_receive,
-        verbs_dequeue, verbs_bind, verbs_caller_rdma, verbs_caller, verbs_caller_shared, verbs_caller_bind,
-        bare_post_send, bare_caller_send, bare_post_receive, bare_caller_receive, bare_post_shared_receive,
-        bare_caller_shared_receive, bare_poll, bare_bind, bare_caller_bind
-);
-
-main!(library_benchmark_groups = verbs);

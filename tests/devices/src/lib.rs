@@ -30,6 +30,7 @@
 //! # Without std
 //! The feature `bare` replaces `std`, which is the default. The crate then needs only an allocator,
 //! and runs in a firmware image together with the driver.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
@@ -72,3 +73,8 @@ pub use mailbox_device::{MailboxDevice, Regions, driver_address};
 pub use network::ModelNetwork;
 pub use outsider::Outsider;
 pub use registers::ModelRegisters;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

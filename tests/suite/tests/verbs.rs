@@ -5,9 +5,10 @@
 //! The tests share the device's ports, so they must run one at a time (`--test-threads=1`).
 //! `tests/suite/backends.toml` lists the tests that verbs cannot pass, with reasons.
 
-use backend_verbs::{VerbsWait, devices};
+use backend_verbs::{VerbsBackend, VerbsWait, devices};
 use core::task::Waker;
 use core::time::Duration;
+use dat_core::attributes::IaAddress;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait, Wait, WakeReason};
 use dat_core::flags::{
@@ -31,7 +32,11 @@ use verbs_bed::VerbsBed;
 mod exceptions;
 mod verbs_bed;
 
-impl RsmTestbed for VerbsBed {}
+impl RsmTestbed for VerbsBed {
+    fn impatient_device_at(&self, _the_same: IaAddress) -> VerbsBackend {
+        self.impatient_device()
+    }
+}
 
 dat_tests::conformance_suite!(base, VerbsBed::new());
 dat_tests::conformance_suite!(rsm, VerbsBed::new());

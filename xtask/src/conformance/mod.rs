@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 use xshell::cmd;
 
+use crate::scope::Scope;
 use crate::workspace::Workspace;
 use catalogue::Catalogue;
 use matrix::{Backends, Exceptions, Matrix};
@@ -167,11 +168,13 @@ fn listed_tests(
 ) -> Result<BTreeSet<String>> {
     let shell = &workspace.shell;
     let features = features.join(",");
-    // Without features, the target is the one that the step `test` built.
-    let scope: &[&str] = match (features.is_empty(), short) {
-        (true, true) => &[],
-        (true, false) => &["--workspace"],
-        (false, _) => &["--package", SUITE, "--features", &features],
+    // Where it can, the call finds what the step `build` built.
+    let scope = match (short, features.is_empty()) {
+        (false, _) => Scope::All.arguments(),
+        (true, true) => Scope::Default.arguments(),
+        (true, false) => ["--package", SUITE, "--features", &features]
+            .map(str::to_owned)
+            .to_vec(),
     };
     let output = cmd!(
         shell,

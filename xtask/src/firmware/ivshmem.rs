@@ -13,6 +13,7 @@ use xshell::cmd;
 
 use super::{Images, TIME};
 use crate::packages;
+use crate::scope::Scope;
 use crate::workspace::Workspace;
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
@@ -33,7 +34,8 @@ pub(super) fn program(workspace: &Workspace) -> Result<PathBuf> {
     let shell = &workspace.shell;
     println!("  building the host process that shares memory with a machine");
     // With the features of the workspace's tests, so that their build is reused.
-    cmd!(shell, "cargo build --quiet --workspace --example ivshmem")
+    let scope = Scope::All.arguments();
+    cmd!(shell, "cargo build --quiet {scope...} --example ivshmem")
         .quiet()
         .run()
         .context("the process that shares memory with a machine")?;

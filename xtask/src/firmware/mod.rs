@@ -44,16 +44,7 @@ struct Figures {
     instructions: u64,
 }
 
-/// The aims of the sizes.
-const BUDGET: Figures = Figures {
-    flash: 24 << 10,
-    memory: 10 << 10,
-    stack: 1 << 10,
-    // No budget: the instructions are only reported and held to the bounds.
-    instructions: u64::MAX,
-};
-
-/// The bounds are measured values with room for other versions of the compiler.
+/// The bounds are recorded values with room for other versions of the compiler: growth is noticed.
 const PROCESSORS: &[Processor] = &[
     Processor {
         triple: "thumbv7em-none-eabihf",
@@ -321,18 +312,16 @@ impl Images {
             stack: stack.context("the image reported no measured call")?,
             instructions: instructions.max().unwrap_or_default().saturating_sub(own),
         };
-        println!("\n| {} | bytes | budget |\n|---|---|---|", processor.triple);
-        println!("| flash of the whole image | {} | |", found.flash);
-        for (label, measured, budget) in [
-            (
-                "flash without the measuring code",
-                found.flash.saturating_sub(program(&file)?),
-                BUDGET.flash,
-            ),
-            ("RAM without rings and buffers", found.memory, BUDGET.memory),
-            ("stack of the deepest call", found.stack, BUDGET.stack),
+        let bounds = processor.bounds;
+        println!("\n| {} | bytes | bound |\n|---|---|---|", processor.triple);
+        let library = found.flash.saturating_sub(program(&file)?);
+        println!("| flash without the measuring code | {library} | |");
+        for (label, measured, bound) in [
+            ("flash of the whole image", found.flash, bounds.flash),
+            ("RAM without rings and buffers", found.memory, bounds.memory),
+            ("stack of the deepest call", found.stack, bounds.stack),
         ] {
-            println!("| {label} | {measured} | {budget} |");
+            println!("| {label} | {measured} | {bound} |");
         }
         for line in lines
             .iter()
@@ -351,7 +340,6 @@ impl Images {
         if processor.triple == PROCESSORS[0].triple {
             self.check_calls(&calls, accept)?;
         }
-        let bounds = processor.bounds;
         ensure!(
             found.flash <= bounds.flash
                 && found.memory <= bounds.memory

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use xshell::cmd;
 
-use super::sanitizers;
+use crate::test_programs;
 use crate::workspace::Workspace;
 
 /// Tests of dat-core: tables that grow while others look for slots, and lists of free slots.
@@ -34,7 +34,8 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
         "-Zmiri-strict-provenance -Zmiri-disable-isolation",
     )
     .read()?;
-    let passed = sanitizers::passed(&output).with_context(|| format!("no test ran:\n{output}"))?;
+    let passed =
+        test_programs::passed(&output).with_context(|| format!("no test ran:\n{output}"))?;
     println!("{passed} tests");
     Ok(format!(
         "{passed} tests of dat-core pass, with strict provenance.\n"

@@ -23,6 +23,7 @@ use xshell::cmd;
 
 pub(crate) use self::first_failure::{FirstFailure, first_failure};
 use crate::features;
+use crate::test_programs;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -143,7 +144,7 @@ const PROOFS: [Proof; 22] = [
             let scope = ["--package", "dat-tests", "--features", "mailbox"];
             let shell = &workspace.shell;
             let output = cmd!(shell, "cargo test --quiet {scope...} --test mmio mailbox").read()?;
-            let passed = sanitizers::passed(&output)
+            let passed = test_programs::passed(&output)
                 .with_context(|| format!("no mailbox test ran:\n{output}"))?;
             println!("{passed} tests");
             Ok(Some(format!("{passed} tests pass.\n")))

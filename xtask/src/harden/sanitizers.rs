@@ -1,14 +1,13 @@
 //! The test suites under the address sanitizer and the thread sanitizer.
 
-use anyhow::{Context, Result, bail};
-use cargo_metadata::camino::Utf8PathBuf;
+use anyhow::{Result, bail};
 use std::fmt::Write as _;
 use std::process::Command;
 use xshell::cmd;
 
-use crate::artifacts;
 use crate::packages;
 use crate::targets::DISTRIBUTION;
+use crate::test_programs::{self, TestProgram, counted};
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -19,7 +18,7 @@ struct Sanitizer {
     settings: (&'static str, &'static str),
     /// Set if the standard library must be instrumented too, and so is built.
     everywhere: bool,
-    /// Packages that it checks in addition to the common ones.
+    /// Arguments of cargo for packages that it checks in addition to the common ones.
     extra_packages: &'static [&'static str],
 }
 
@@ -30,7 +29,14 @@ const ADDRESS: Sanitizer = Sanitizer {
     everywhere: false,
     // Their tests use software devices but load libibverbs, which the thread sanitizer would have
     // to instrument.
-    extra_packages: &["backend-verbs", "dat-ffi"],
+    extra_packages: &[
+        "--package",
+        "backend-verbs",
+        "--features",
+        "backend-verbs/rdma-core",
+        "--package",
+        "dat-ffi",
+    ],
 };
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
@@ -97,7 +103,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
         let name = sanitizer.name;
         let mut passed = 0;
         for suite in build(workspace, sanitizer, &host)? {
-            let count = suite.run(sanitizer)?;
+            let count = run_all(&suite, sanitizer)?;
             println!("{name}: {count} tests of {}", suite.name);
             passed += count;
         }
@@ -116,7 +122,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     for suite in programs(&mut mock_with_addresses(workspace, &host), &ADDRESS)? {
         let mut names = suite.names()?;
         names.retain(|name| !name.starts_with(SLOW));
-        passed += suite.run_these(&ADDRESS, &names)?;
+        passed += run_these(&suite, &ADDRESS, &names)?;
     }
     if passed == 0 {
         bail!("no test ran under the address sanitizer");
@@ -124,7 +130,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     println!("address: {passed} tests of {MOVES_BYTES}");
     let suites = programs(&mut core_with_threads(workspace, &host)?, &THREAD)?;
     for (package, tests) in [("dat-core", &MEET[..]), ("backend-mmio", &SHARED_WORDS[..])] {
-        let of_it = |suite: &&Suite| suite.name.replace('_', "-") == package;
+        let of_it = |suite: &&TestProgram| suite.name.replace('_', "-") == package;
         let [suite] = suites.iter().filter(of_it).collect::<Vec<_>>()[..] else {
             bail!("{package} does not have exactly one test program");
         };
@@ -135,7 +141,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 /// Runs a program's tests of several threads under the thread sanitizer.
-fn run_threads(suite: &Suite, tests: &[&str]) -> Result<()> {
+fn run_threads(suite: &TestProgram, tests: &[&str]) -> Result<()> {
     let (names, package) = (suite.names()?, &suite.name);
     if let Some(gone) = tests
         .iter()
@@ -145,7 +151,7 @@ fn run_threads(suite: &Suite, tests: &[&str]) -> Result<()> {
     }
     let tests: Vec<String> = tests.iter().map(|name| (*name).to_owned()).collect();
     // An ignored test did not run.
-    if suite.run_these(&THREAD, &tests)? != tests.len() as u64 {
+    if run_these(suite, &THREAD, &tests)? != tests.len() as u64 {
         bail!("{package} ignores a thread test");
     }
     Ok(())
@@ -211,16 +217,8 @@ fn core_with_threads(workspace: &Workspace, host: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// A test program.
-struct Suite {
-    name: String,
-    program: Utf8PathBuf,
-    /// The folder of its package, in which its tests run.
-    folder: Utf8PathBuf,
-}
-
 /// Builds the tests of all packages for the sanitizer.
-fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec<Suite>> {
+fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec<TestProgram>> {
     let name = sanitizer.name;
     let mut command = Command::new("cargo");
     command
@@ -235,116 +233,48 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
     if sanitizer.everywhere {
         command.arg("-Zbuild-std");
     }
-    for package in PACKAGES.iter().chain(sanitizer.extra_packages) {
+    for package in PACKAGES {
         command.args(["--package", package]);
     }
+    command.args(sanitizer.extra_packages);
     programs(&mut command, sanitizer)
 }
 
 /// Builds test programs.
-fn programs(command: &mut Command, sanitizer: &Sanitizer) -> Result<Vec<Suite>> {
-    let description = format!("the suite for the {} sanitizer", sanitizer.name);
-    let built = artifacts::of(command, &description)?;
-    let tests = built.into_iter().filter(|artifact| artifact.profile.test);
-    tests
-        .filter_map(|artifact| {
-            Some((
-                artifact.executable?,
-                artifact.target.name,
-                artifact.manifest_path,
-            ))
-        })
-        .map(|(program, name, manifest)| {
-            let folder = manifest.parent().context("a package is in a folder")?;
-            Ok(Suite {
-                name,
-                program,
-                folder: folder.to_owned(),
-            })
-        })
-        .collect()
+fn programs(command: &mut Command, sanitizer: &Sanitizer) -> Result<Vec<TestProgram>> {
+    let label = format!("the suite for the {} sanitizer", sanitizer.name);
+    test_programs::built(command, &label)
 }
 
-impl Suite {
-    /// Runs all tests; returns the number that passed.
-    fn run(&self, sanitizer: &Sanitizer) -> Result<u64> {
-        self.run_these(sanitizer, &self.names()?)
-    }
+/// Runs all tests of a program; returns the number that passed.
+fn run_all(suite: &TestProgram, sanitizer: &Sanitizer) -> Result<u64> {
+    run_these(suite, sanitizer, &suite.names()?)
+}
 
-    /// Returns the names of the tests.
-    fn names(&self) -> Result<Vec<String>> {
-        let listed = self.command().args(["--list", "--format=terse"]).output()?;
-        if !listed.status.success() {
-            bail!("{} failed to list its tests", self.name);
+/// Runs these tests in groups of `AT_ONCE`; returns the number that passed.
+fn run_these(suite: &TestProgram, sanitizer: &Sanitizer, names: &[String]) -> Result<u64> {
+    let (variable, settings) = sanitizer.settings;
+    let mut sum = 0;
+    for some in names.chunks(AT_ONCE) {
+        let output = suite
+            .command()
+            .env(variable, settings)
+            .arg("--exact")
+            .args(some)
+            .output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let wrong = String::from_utf8_lossy(&output.stderr);
+        let passed = counted(&text, " passed");
+        // Each named test ran or is ignored.
+        let all = passed + counted(&text, " ignored") == some.len() as u64;
+        if !output.status.success() || !all {
+            bail!(
+                "{} under the {} sanitizer:\n{text}\n{wrong}",
+                suite.name,
+                sanitizer.name
+            );
         }
-        let listed = String::from_utf8(listed.stdout)?;
-        let names = listed
-            .lines()
-            .filter_map(|line| line.strip_suffix(": test"));
-        Ok(names.map(str::to_owned).collect())
+        sum += passed;
     }
-
-    /// Runs these tests in groups of `AT_ONCE`; returns the number that passed.
-    fn run_these(&self, sanitizer: &Sanitizer, names: &[String]) -> Result<u64> {
-        let (variable, settings) = sanitizer.settings;
-        let mut sum = 0;
-        for some in names.chunks(AT_ONCE) {
-            let output = self
-                .command()
-                .env(variable, settings)
-                .arg("--exact")
-                .args(some)
-                .output()?;
-            let text = String::from_utf8_lossy(&output.stdout);
-            let wrong = String::from_utf8_lossy(&output.stderr);
-            let passed = counted(&text, " passed");
-            // Each named test ran or is ignored.
-            let all = passed + counted(&text, " ignored") == some.len() as u64;
-            if !output.status.success() || !all {
-                bail!(
-                    "{} under the {} sanitizer:\n{text}\n{wrong}",
-                    self.name,
-                    sanitizer.name
-                );
-            }
-            sum += passed;
-        }
-        Ok(sum)
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command
-            .current_dir(&self.folder)
-            .env("CARGO_MANIFEST_DIR", &self.folder);
-        command
-    }
-}
-
-/// Returns the number of passed tests; `None` if it is zero.
-pub(super) fn passed(text: &str) -> Option<u64> {
-    Some(counted(text, " passed")).filter(|sum| *sum != 0)
-}
-
-/// Sums one kind of count over the results of all test programs.
-fn counted(text: &str, suffix: &str) -> u64 {
-    let results = text.lines().filter_map(|line| {
-        let counts = line.strip_prefix("test result: ok. ")?;
-        let mut counts = counts.split("; ");
-        counts.find_map(|count| count.strip_suffix(suffix)?.parse::<u64>().ok())
-    });
-    results.sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passed_tests_of_all_programs_are_added() {
-        let text = "test result: ok. 40 passed; 0 failed; 1 ignored\ntest a ... ok\ntest result: ok. 2 passed; 0 failed\n";
-        assert_eq!(passed(text), Some(42));
-        assert_eq!(counted(text, " ignored"), 1);
-        assert_eq!(passed("test result: FAILED. 3 passed; 1 failed\n"), None);
-    }
+    Ok(sum)
 }

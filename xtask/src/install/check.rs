@@ -8,15 +8,8 @@ use xshell::cmd;
 
 use super::libraries::LIBRARIES;
 use super::pages;
-use super::{COMPLETIONS, Options, Paths, Plan, Profile};
+use super::{COMPLETIONS, Options, Paths, Plan};
 use crate::workspace::Workspace;
-
-/// The debug profile: faster to build, and already built after the tests.
-const DEBUG: Profile = Profile {
-    name: "dev",
-    folder: "debug",
-    is_optimised_by_linker: false,
-};
 
 /// Programs, the pkg-config module of each, and the text that it prints first.
 const PROGRAMS: [(&str, &str, &str); 5] = [
@@ -31,7 +24,7 @@ const PROGRAMS: [(&str, &str, &str); 5] = [
 const SHARED: &str = "message 0 of client 0, in buffer 0\nmessage 1 of client 1, in buffer 1\nmessage 2 of client 0, in buffer 2\n\
     low watermark: filled up to 4 buffers";
 
-/// Installs into a temporary folder and checks the result.
+/// Installs into a temporary folder, as a user would, and checks the result.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let temporary = tempfile::tempdir().context("a folder")?;
     let prefix = temporary.path().join("installed");
@@ -44,7 +37,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         except: Vec::new(),
     };
     let options = to(prefix.clone(), None);
-    let plan = Plan::new(&options, DEBUG);
+    let plan = Plan::new(&options);
     plan.build(workspace)?;
     plan.install(workspace, &Paths::new(&options)?)?;
     check_names(workspace, &prefix)?;

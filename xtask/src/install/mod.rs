@@ -11,9 +11,8 @@ use clap::Args;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
-use xshell::cmd;
+use xshell::{Shell, cmd};
 
-use crate::manual;
 use crate::pages::Manual;
 use crate::workspace::Workspace;
 use libraries::{LIBRARIES, Library};
@@ -42,33 +41,17 @@ pub(crate) struct Options {
     except: Vec<String>,
 }
 
-/// A cargo profile.
-#[derive(Clone, Copy)]
-struct Profile {
-    name: &'static str,
-    /// The build folder of the profile.
-    folder: &'static str,
-    /// Set if the linker optimises across crates.
-    ///
-    /// Cargo then builds dependencies for a program separately from those for a library that Rust
-    /// may link, and so builds them twice.
-    is_optimised_by_linker: bool,
-}
-
-const RELEASE: Profile = Profile {
-    name: "release",
-    folder: "release",
-    is_optimised_by_linker: true,
-};
+/// The build folder of installed files, in cargo's.
+const RELEASE: &str = "release";
 
 /// The package of the program `dat`.
 const PROGRAM: &str = "dat-cli";
 
-/// The files of completions, and their paths below `share`.
+/// The shells with completions, and the path below `share` where each looks for them.
 const COMPLETIONS: [(&str, &str); 3] = [
-    ("dat.bash", "bash-completion/completions/dat"),
-    ("_dat", "zsh/site-functions/_dat"),
-    ("dat.fish", "fish/vendor_completions.d/dat.fish"),
+    ("bash", "bash-completion/completions/dat"),
+    ("zsh", "zsh/site-functions/_dat"),
+    ("fish", "fish/vendor_completions.d/dat.fish"),
 ];
 
 /// The destinations of the files.
@@ -119,7 +102,7 @@ impl Paths {
 /// Builds and installs the chosen libraries and the program.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let paths = Paths::new(options)?;
-    let plan = Plan::new(options, RELEASE);
+    let plan = Plan::new(options);
     plan.build(workspace)?;
     plan.install(workspace, &paths)?;
     if options.destdir.is_none() && options.library.is_empty() {
@@ -147,11 +130,10 @@ struct Plan<'a> {
     libraries: Vec<&'static Library>,
     has_program: bool,
     features: &'a [String],
-    profile: Profile,
 }
 
 impl<'a> Plan<'a> {
-    fn new(options: &'a Options, profile: Profile) -> Self {
+    fn new(options: &'a Options) -> Self {
         let all = options.library.is_empty();
         let is_chosen = |library: &&Library| {
             let has = |names: &[String]| names.iter().any(|name| name == library.name);
@@ -162,28 +144,17 @@ impl<'a> Plan<'a> {
             libraries: chosen.collect(),
             has_program: all,
             features: &options.features,
-            profile,
         }
     }
 
-    /// Builds all parts, and the writer of the program's pages.
+    /// Builds all parts, optimised.
     ///
     /// This precedes the first write, so a failed build leaves no partial installation.
-    fn build(&self, workspace: &Workspace) -> Result<()> {
-        self.build_parts(workspace)?;
-        if self.has_program {
-            manual::build_writer(workspace, &self.as_built(workspace))?;
-        }
-        Ok(())
-    }
-
-    /// Builds all parts in one call of cargo, so that their dependencies are built once.
     ///
-    /// With a profile that the linker optimises, the program is built separately. Its dependencies
-    /// are then optimised for a program, as in `cargo run --release` and in the writer of the
-    /// pages. These reuse that build, except for crates that depend on the features of all default
-    /// members.
-    fn build_parts(&self, workspace: &Workspace) -> Result<()> {
+    /// The program is built separately. Its dependencies are then optimised for a program, as in
+    /// `cargo run --release`, which reuses that build, except for crates that depend on the features
+    /// of all default members.
+    fn build(&self, workspace: &Workspace) -> Result<()> {
         let libraries: Vec<&str> = self
             .libraries
             .iter()
@@ -195,9 +166,6 @@ impl<'a> Plan<'a> {
             if !all.iter().any(|package| has(workspace, package, feature)) {
                 bail!("unknown feature `{feature}`; the only feature is `verbs`");
             }
-        }
-        if !self.profile.is_optimised_by_linker {
-            return self.build_packages(workspace, &all, &[]);
         }
         if self.has_program {
             self.build_packages(workspace, program, &["--bin", "dat"])?;
@@ -216,12 +184,11 @@ impl<'a> Plan<'a> {
             // Without a package, cargo would build the default members.
             return Ok(());
         }
-        let profile = self.profile.name;
         let scope = packages.iter().flat_map(|package| ["--package", package]);
         let features = self.features_of(workspace, packages);
         cmd!(
             workspace.shell,
-            "cargo build --profile {profile} {scope...} {targets...} {features...}"
+            "cargo build --release {scope...} {targets...} {features...}"
         )
         .run()?;
         Ok(())
@@ -241,7 +208,7 @@ impl<'a> Plan<'a> {
 
     /// Installs the built parts.
     fn install(&self, workspace: &Workspace, paths: &Paths) -> Result<()> {
-        let built = workspace.target().join(self.profile.folder);
+        let built = workspace.target().join(RELEASE);
         let sources = workspace.root().join("dat-ffi");
         for library in &self.libraries {
             library.install(&built, paths)?;
@@ -256,10 +223,7 @@ impl<'a> Plan<'a> {
             }
         }
         if self.has_program {
-            copy(&built.join("dat"), &paths.below_prefix("bin/dat"), 0o755)?;
-            let folder = paths.below_prefix("share/man/man1");
-            self.write_of_program(workspace, "man", &folder)?;
-            self.install_completions(workspace, paths)?;
+            install_program(&workspace.shell, &built.join("dat"), paths)?;
         }
         for (path, text) in Manual::read(&sources)?.render()? {
             let concerns = |library: &&Library| library.has_page(&path);
@@ -271,29 +235,22 @@ impl<'a> Plan<'a> {
         println!("installed in {}", prefix.display());
         Ok(())
     }
+}
 
-    /// Installs the completions under the names that each shell looks for.
-    fn install_completions(&self, workspace: &Workspace, paths: &Paths) -> Result<()> {
-        let folder = tempfile::tempdir().context("a folder")?;
-        self.write_of_program(workspace, "completions", folder.path())?;
-        for (made, installed) in COMPLETIONS {
-            let target = paths.below_prefix("share").join(installed);
-            copy(&folder.path().join(made), &target, 0o644)?;
-        }
-        Ok(())
+/// Installs the program, and the man pages and completions that it writes.
+fn install_program(shell: &Shell, program: &Path, paths: &Paths) -> Result<()> {
+    copy(program, &paths.below_prefix("bin/dat"), 0o755)?;
+    let folder = paths.below_prefix("share/man/man1");
+    cmd!(shell, "{program} man --quiet --output {folder}")
+        .quiet()
+        .run()?;
+    for (name, installed) in COMPLETIONS {
+        let script = cmd!(shell, "{program} completions {name}").quiet().read()?;
+        let target = paths.below_prefix("share").join(installed);
+        // The last line break is not read.
+        write(&target, &(script + "\n"))?;
     }
-
-    /// Calls [`manual::write_of_program`] with the build arguments of the program.
-    fn write_of_program(&self, workspace: &Workspace, kind: &str, folder: &Path) -> Result<()> {
-        manual::write_of_program(workspace, &self.as_built(workspace), kind, folder)
-    }
-
-    /// Returns the cargo arguments that the program was built with.
-    fn as_built(&self, workspace: &Workspace) -> Vec<String> {
-        let mut as_built = vec![format!("--profile={}", self.profile.name)];
-        as_built.extend(self.features_of(workspace, &[PROGRAM]));
-        as_built
-    }
+    Ok(())
 }
 
 /// Returns true if a package has a feature.
@@ -338,7 +295,7 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     make_room(path)?;
     fs::write(path, text).with_context(|| cannot("write", path))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o644))
@@ -366,7 +323,7 @@ mod tests {
     fn chosen(arguments: &[&str]) -> Option<(Vec<&'static str>, bool)> {
         let line = [&["install"], arguments].concat();
         let options = Line::try_parse_from(line).ok()?.options;
-        let plan = Plan::new(&options, RELEASE);
+        let plan = Plan::new(&options);
         let names = plan.libraries.iter().map(|library| library.name);
         Some((names.collect(), plan.has_program))
     }

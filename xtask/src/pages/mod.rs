@@ -6,6 +6,7 @@ mod source;
 mod types;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,28 @@ use headers::Header;
 use roff::{Codes, Synopsis};
 use source::{Block, Page};
 use types::Types;
+
+use crate::install;
+use crate::workspace::Workspace;
+
+/// Arguments of the task.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Output directory, created if missing [default: `man` in the build's directory]
+    #[arg(long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+}
+
+/// Writes all pages, into the folders `man3`, `man5` and `man7`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let usual = || workspace.target().join("man");
+    let folder = options.output.clone().unwrap_or_else(usual);
+    for (path, text) in Manual::read(&workspace.root().join("dat-ffi"))?.render()? {
+        install::write(&folder.join(path), &text)?;
+    }
+    println!("{}", folder.display());
+    Ok(())
+}
 
 /// The headers of DAT 1.2 that declare functions, and the header to include for each.
 const DAT: [(&str, &str); 3] = [

@@ -2,12 +2,15 @@
 
 use anyhow::{Context, Result, bail};
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::Options;
+use crate::packages;
 use crate::workspace::Workspace;
 
 /// Interval between checks for the end of the step.
@@ -23,10 +26,17 @@ pub(super) struct BackgroundStep {
 
 impl BackgroundStep {
     /// Starts the step of this name.
-    pub(super) fn start(workspace: &Workspace, name: &'static str) -> Result<Self> {
+    pub(super) fn start(
+        workspace: &Workspace,
+        name: &'static str,
+        options: &Options,
+    ) -> Result<Self> {
         let program = env::current_exe().context("the program that runs the steps")?;
         let mut command = Command::new(program);
-        command.args(["test", "--all", "--only", name]);
+        command.args(["test", "--only", name]);
+        if options.all {
+            command.args(["--all", "--jobs", options.jobs.name()]);
+        }
         Self::run(workspace, name, &command)
     }
 
@@ -35,11 +45,16 @@ impl BackgroundStep {
         fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
         let log = folder.join(name).with_extension("log");
         let output = File::create(&log).with_context(|| format!("{}", log.display()))?;
-        // It ends with this process, even if that is killed.
-        let process = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM", "--"])
-            .arg(command.get_program())
-            .args(command.get_args())
+        // With `setpriv`, it ends with this process, even if that is killed.
+        let with_parent = &["setpriv", "--pdeathsig", "TERM", "--"][..];
+        let prefix = packages::find("setpriv").map_or(&[][..], |_found| with_parent);
+        let mut words = prefix
+            .iter()
+            .map(OsStr::new)
+            .chain([command.get_program()])
+            .chain(command.get_args());
+        let process = Command::new(words.next().context("a program")?)
+            .args(words)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

@@ -1,18 +1,23 @@
 //! The checks that a change must pass, in order.
 
 mod background;
+mod tests;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use xshell::cmd;
 
 use self::background::BackgroundStep;
+use crate::scope::Scope;
+use crate::turn::{Jobs, TURNS};
 use crate::workspace::Workspace;
 use crate::{
-    bench, conformance, features, firmware, harden, install, lints, packages, panic_free, speed,
-    targets, tools, vm,
+    bench, conformance, features, firmware, harden, install, lints, packages, panic_free, targets,
+    tools, vm, workflows,
 };
 
 /// Arguments of the task.
@@ -27,9 +32,12 @@ pub(crate) struct Options {
     /// Run only this step; may be repeated; with --all, run its complete form
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
+    /// Long checks of --all that take turns, guest jobs among them
+    #[arg(long, value_enum, default_value_t)]
+    jobs: Jobs,
 }
 
-type Run = fn(&Workspace) -> Result<()>;
+type Run = fn(&Workspace, &Options) -> Result<()>;
 
 /// A check, in one or two forms.
 struct Step {
@@ -41,131 +49,124 @@ struct Step {
     complete: Option<Run>,
     /// Set if it runs in the background, during the steps after it.
     in_background: bool,
+    /// The turn in which it runs; `None` if it always runs.
+    turn: Option<usize>,
 }
 
 const STEPS: &[Step] = &[
-    complete("packages", "system packages", |workspace| {
+    complete("packages", "system packages", |workspace, _| {
         packages::install_all(&workspace.shell)
     }),
-    short("format", "formatting", format),
+    short("format", "formatting", |workspace, _| format(workspace)),
+    both(
+        "build",
+        "programs, libraries, examples and tests compile; with --all of all packages",
+        |workspace, _| tests::build(workspace, Scope::Default),
+        |workspace, _| tests::build(workspace, Scope::All),
+    ),
+    // A guest keeps one processor busy, and so do most of the steps after it. It finds what it runs
+    // with cargo, before the next build holds cargo's lock.
+    complete("vm", "jobs in a guest with an RDMA device", check_in_guests).in_background(),
+    both(
+        "conformance",
+        "every requirement of the manual pages has a test or a reason",
+        |workspace, _| conformance::run(workspace, &conformance::Options::short()),
+        |workspace, _| conformance::run(workspace, &conformance::Options::strict()),
+    ),
+    // Many tests wait; these two compile meanwhile.
     both(
         "lint",
         "clippy lints; with --all also of C libraries, device backends, fuzzer and images",
-        lints::check_default,
-        lints::check,
-    ),
-    // A guest keeps one processor busy, and so do most of the steps after it.
-    Step {
-        in_background: true,
-        ..complete("vm", "jobs in a guest with an RDMA device", check_in_guests)
-    },
+        |workspace, _| lints::check_default(workspace),
+        |workspace, _| lints::check(workspace),
+    )
+    .in_background(),
     both(
         "documentation",
         "documentation builds without warnings",
-        |workspace| document(workspace, &[]),
-        |workspace| document(workspace, &["--workspace"]),
+        |workspace, _| document(workspace, Scope::Default),
+        |workspace, _| document(workspace, Scope::All),
+    )
+    .in_background(),
+    both(
+        "test",
+        "unit and integration tests; with --all of all packages",
+        |workspace, _| tests::run(workspace, Scope::Default),
+        |workspace, _| tests::run(workspace, Scope::All),
     ),
     complete(
         "dependencies",
         "licences and sources of dependencies",
-        tools::deny,
-    ),
-    both(
-        "test",
-        "unit and integration tests; with --all of all packages",
-        |workspace| cargo(workspace, &["test"]),
-        |workspace| {
-            cargo(workspace, &["test", "--workspace"])?;
-            // Tests and examples that need its features.
-            cargo(
-                workspace,
-                &["test", "--package", "dat-host", "--all-features"],
-            )?;
-            // The suite over sockets of one process, and scenarios with a process for each side.
-            cargo_without_capabilities(
-                workspace,
-                &[
-                    "test",
-                    "--package",
-                    "dat-tests",
-                    "--features",
-                    "sockets",
-                    "--test",
-                    "roce_processes",
-                    "--test",
-                    "roce_sockets",
-                ],
-            )?;
-            // The conformance suite on the ring device, and the verbs backend on a fake library.
-            cargo(
-                workspace,
-                &[
-                    "test",
-                    "--package",
-                    "dat-bench",
-                    "--features",
-                    "suite,verbs",
-                ],
-            )
-        },
-    ),
-    both(
-        "conformance",
-        "every requirement of the manual pages has a test or a reason",
-        |workspace| conformance::run(workspace, &conformance::Options::short()),
-        |workspace| conformance::run(workspace, &conformance::Options::strict()),
-    ),
+        |workspace, _| tools::deny(workspace),
+    )
+    .in_turn(2),
     complete(
         "features",
         "dat-core, dat-rsm and dat-host build with no feature, each feature and all features",
-        features::check_each,
-    ),
+        |workspace, _| features::check_each(workspace),
+    )
+    .in_turn(3),
     complete(
         "no-std",
         "dat-core, backend-mmio and backend-roce build without std and allocator",
-        features::check_bare,
+        |workspace, _| features::check_bare(workspace),
     ),
     complete(
         "targets",
         "dat-core, dat-rsm, backend-mmio and backend-roce build for firmware processors",
-        targets::check,
+        |workspace, _| targets::check(workspace),
+    )
+    .in_turn(1),
+    complete(
+        "aarch64",
+        "the default members compile for hosts with 64-bit Arm processors",
+        |workspace, _| targets::check_host(workspace),
+    )
+    .in_turn(2),
+    complete(
+        "workflows",
+        "the workflows of GitHub have no fault, and run commands that exist",
+        |workspace, _| workflows::check(workspace),
     ),
     complete(
         "firmware",
         "bare-metal images log the expected lines and stay within their sizes",
-        firmware::check,
+        |workspace, _| firmware::check(workspace),
     ),
     complete(
         "no-panic",
         "no reachable panic on the posting and polling paths",
-        panic_free::check_workspace,
+        |workspace, _| panic_free::check_workspace(workspace),
     ),
     complete(
         "fuzz",
         "fuzzing of random calls and hostile peers, for less than a minute",
-        tools::fuzz,
-    ),
+        |workspace, _| tools::fuzz(workspace),
+    )
+    .in_turn(0),
     complete(
         "harden",
         "short forms of `cargo xtask harden`: interleavings, sanitizers, soak, up-to-date inventories",
-        harden::check,
+        |workspace, _| harden::check(workspace),
     ),
-    complete("tour", "`cargo run --release` succeeds", |workspace| {
+    complete("tour", "`cargo run --release` succeeds", |workspace, _| {
         cargo(workspace, &["run", "--release"])
     }),
-    complete("examples", "the examples of README.md run", examples),
+    complete(
+        "examples",
+        "the examples of README.md run",
+        |workspace, _| examples(workspace),
+    ),
     complete(
         "install",
         "installed libraries work with C programs",
-        install::check,
-    ),
+        |workspace, _| install::check(workspace),
+    )
+    .in_turn(3),
     complete(
         "bench",
         "instruction counts do not exceed the recorded ones",
-        |workspace| {
-            bench::run(workspace, bench::Against::Landed)?;
-            speed::layer::check(workspace)
-        },
+        |workspace, _| bench::check(workspace),
     ),
 ];
 
@@ -176,6 +177,7 @@ const fn short(name: &'static str, about: &'static str, run: Run) -> Step {
         short: Some(run),
         complete: None,
         in_background: false,
+        turn: None,
     }
 }
 
@@ -195,6 +197,23 @@ const fn both(name: &'static str, about: &'static str, quick: Run, run: Run) -> 
 }
 
 impl Step {
+    /// Returns the step that runs in the background.
+    const fn in_background(self) -> Self {
+        Self {
+            in_background: true,
+            ..self
+        }
+    }
+
+    /// Returns the step that runs in one of the turns.
+    const fn in_turn(self, turn: usize) -> Self {
+        assert!(turn < TURNS, "there is such a turn");
+        Self {
+            turn: Some(turn),
+            ..self
+        }
+    }
+
     /// The form to run; a step named with `--only` runs even if it needs more than a toolchain.
     fn form(&self, options: &Options) -> Option<Run> {
         let (first, second) = if options.all {
@@ -240,21 +259,41 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         announce(workspace);
     }
     let start = Instant::now();
+    let turn = match options.all && options.only.is_empty() {
+        true => options.jobs.turn(&workspace.shell)?,
+        false => None,
+    };
+    if let Some(turn) = turn {
+        println!(
+            "turn {} of {TURNS}; `--jobs all` runs the checks of all turns",
+            turn + 1
+        );
+    }
     let mut running = Vec::new();
     for (index, (step, run)) in steps.iter().enumerate() {
         let Step { name, about, .. } = step;
         println!("\n== {}/{} {name}: {about}", index + 1, steps.len());
-        if step.in_background && steps.len() > 1 {
-            println!("== {name} continues in the background");
-            running.push(BackgroundStep::start(workspace, name)?);
+        if let (Some(now), Some(its)) = (turn, step.turn)
+            && now != its
+        {
+            println!("== {name} is left to turn {}", its + 1);
             continue;
         }
-        let begin = Instant::now();
-        run(workspace).with_context(|| {
+        if step.in_background && steps.len() > 1 {
+            println!("== {name} continues in the background");
+            running.push(BackgroundStep::start(workspace, name, options)?);
+            continue;
+        }
+        let (begin, before) = (Instant::now(), processor_time()?);
+        run(workspace, options).with_context(|| {
             let all = if options.all { " --all" } else { "" };
             format!("step `{name}` failed; repeat it with `cargo xtask test{all} --only {name}`")
         })?;
-        println!("== {name} done in {:.1} s", begin.elapsed().as_secs_f64());
+        println!(
+            "== {name} done in {:.1} s, {:.1} s of processor time",
+            begin.elapsed().as_secs_f64(),
+            (processor_time()? - before).as_secs_f64()
+        );
         running.iter_mut().try_for_each(BackgroundStep::look)?;
     }
     running.into_iter().try_for_each(BackgroundStep::finish)?;
@@ -270,6 +309,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Returns the processor time of the child processes that have ended.
+///
+/// Other programs of this machine change a step's duration, but hardly this time.
+fn processor_time() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the times of child processes")?;
+    let total = usage.user_time() + usage.system_time();
+    let microseconds = total.num_microseconds();
+    Ok(Duration::from_micros(u64::try_from(microseconds)?))
 }
 
 /// Says what the steps will install.
@@ -299,60 +348,15 @@ fn format(workspace: &Workspace) -> Result<()> {
 }
 
 /// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long.
-/// Their seeds are the same each time.
-fn check_in_guests(workspace: &Workspace) -> Result<()> {
-    const JOBS: [&str; 18] = [
-        "smoke",
-        "copy",
-        "perf",
-        "kill -- 2 7",
-        "rsm -- 1 7",
-        "hosts",
-        "roce",
-        "roce_paths",
-        "roce_dapl -- 1 few",
-        "examples -- 1",
-        "conformance",
-        "dapl",
-        "processes -- 1",
-        "hostile -- 1 7",
-        "limits -- 1 7 servers commands programs files",
-        "faults -- 1 7 network few link modules overrun",
-        "differential -- 1 7 3",
-        "soak -- 10 7 6 4 8",
-    ];
-    vm::check(workspace, &JOBS)?;
-    firmware::check_nested(workspace)
+fn check_in_guests(workspace: &Workspace, options: &Options) -> Result<()> {
+    if vm::check(workspace, options.jobs.turn(&workspace.shell)?)? {
+        firmware::check_nested(workspace)?;
+    }
+    Ok(())
 }
 
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
     cmd!(workspace.shell, "cargo {arguments...}").run()?;
-    Ok(())
-}
-
-/// Runs a command of cargo whose programs have no capability, also if this one is run by root.
-fn cargo_without_capabilities(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
-    const NONE: [&str; 5] = [
-        "--bounding-set",
-        "-all",
-        "--inh-caps",
-        "-all",
-        "--no-new-privs",
-    ];
-    let shell = &workspace.shell;
-    // An ordinary user may not, and has none. In some containers root may not.
-    let drops = cmd!(shell, "setpriv {NONE...} true")
-        .quiet()
-        .ignore_stderr()
-        .run()
-        .is_ok();
-    if !drops {
-        println!("  this user may not drop capabilities: the tests run with those that it has");
-    }
-    let runner = [&["setpriv"], &NONE[..]].concat();
-    let runner = format!("target.'cfg(unix)'.runner={runner:?}");
-    let config: &[&str] = if drops { &["--config", &runner] } else { &[] };
-    cmd!(shell, "cargo {config...} {arguments...}").run()?;
     Ok(())
 }
 
@@ -388,20 +392,22 @@ fn examples_of(workspace: &Workspace, package: &str, with: &[&str]) -> Result<()
     Ok(())
 }
 
-fn document(workspace: &Workspace, packages: &[&str]) -> Result<()> {
+fn document(workspace: &Workspace, scope: Scope) -> Result<()> {
     let _flags = workspace.shell.push_env("RUSTDOCFLAGS", "--deny warnings");
-    let arguments = ["doc", "--no-deps", "--document-private-items"];
-    cargo(workspace, &[&arguments, packages].concat())
+    let (arguments, scope) = (["--no-deps", "--document-private-items"], scope.arguments());
+    cmd!(workspace.shell, "cargo doc {arguments...} {scope...}").run()?;
+    Ok(())
 }
 
 #[cfg(test)]
-mod tests {
+mod order {
     use super::*;
 
     fn names(all: bool, only: &[&str]) -> Vec<&'static str> {
         let options = Options {
             all,
             list: false,
+            jobs: Jobs::Turn,
             only: only.iter().map(|name| (*name).to_owned()).collect(),
         };
         let steps = chosen(&options).expect("known steps");
@@ -413,7 +419,14 @@ mod tests {
         let short = names(false, &[]);
         assert_eq!(
             short,
-            ["format", "lint", "documentation", "test", "conformance"]
+            [
+                "format",
+                "build",
+                "conformance",
+                "lint",
+                "documentation",
+                "test"
+            ]
         );
         let all = names(true, &[]);
         assert_eq!(all.len(), STEPS.len());
@@ -429,6 +442,7 @@ mod tests {
             let options = Options {
                 all,
                 list: false,
+                jobs: Jobs::Turn,
                 only,
             };
             let (_, run) = chosen(&options).expect("known").remove(0);
@@ -442,6 +456,7 @@ mod tests {
         let options = Options {
             all: true,
             list: false,
+            jobs: Jobs::Turn,
             only: vec!["tests".to_owned()],
         };
         let refused = chosen(&options).err().expect("refused").to_string();

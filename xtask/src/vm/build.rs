@@ -1,23 +1,61 @@
 //! Builds the programs, tests and libraries that a job needs.
 
 use anyhow::{Context, Result, bail};
+use cargo_metadata::{Artifact, TargetKind};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use xshell::cmd;
 
 use super::job::{Build, Job, Target};
 use crate::artifacts;
+use crate::scope::Scope;
+use crate::test_programs;
 use crate::workspace::Workspace;
 
-/// Builds a program, test file or shared library of a job; returns its path.
+/// Returns a program, test file or shared library of a job, built.
 ///
-/// One call of cargo builds all shared libraries of a job that have the same profile, as in `cargo
-/// xtask install`. Their common dependencies get the union of the features and are built once.
+/// One that is not optimised is what the tests built or build.
 pub(super) fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<PathBuf> {
+    let (name, package) = (build.target.name(), &build.package);
+    let own;
+    let artifacts = match build.release {
+        true => {
+            own = optimised(workspace, job, build)?;
+            &own
+        }
+        false => of_tests(workspace)?,
+    };
+    let manifest = workspace
+        .member(package)
+        .with_context(|| format!("the workspace has no package {package}"))?;
+    let is_it = |artifact: &&Artifact| {
+        artifact.target.name == name && artifact.manifest_path == manifest.manifest_path
+    };
+    // A package may have a program and a library of one name.
+    let found = artifacts.iter().filter(is_it).find_map(|artifact| {
+        let is = |kind| artifact.target.kind.contains(&kind);
+        let program = artifact.executable.as_ref();
+        match build.target {
+            Target::Program(_) => program.filter(|_| is(TargetKind::Bin) && !artifact.profile.test),
+            Target::Example(_) => program.filter(|_| is(TargetKind::Example)),
+            Target::Test(_) => program.filter(|_| is(TargetKind::Test)),
+            Target::Library(_) => artifact.filenames.iter().find(is_shared_library),
+        }
+    });
+    let file = found.with_context(|| format!("cargo built no {name} of package {package}"))?;
+    Ok(file.into())
+}
+
+/// Builds a target as a user would, optimised.
+///
+/// One call of cargo builds all such shared libraries of a job, as in `cargo xtask install`. Their
+/// common dependencies get the union of the features and are built once.
+fn optimised(workspace: &Workspace, job: &Job, build: &Build) -> Result<Vec<Artifact>> {
     let built_together = |other: &&Build| {
         let are_libraries = [build, other].map(|one| matches!(one.target, Target::Library(_)));
-        std::ptr::eq(*other, build) || are_libraries == [true; 2] && other.release == build.release
+        std::ptr::eq(*other, build) || are_libraries == [true; 2] && other.release
     };
     let together: Vec<&Build> = job.needs.build.iter().filter(built_together).collect();
     let mut scope = Vec::new();
@@ -36,27 +74,24 @@ pub(super) fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<P
         Target::Example(_) => command.args(["build", "--example", name]),
         Target::Library(_) => command.args(["build", "--lib"]),
     };
-    command.args(scope);
-    match build.release {
-        true => command.arg("--release"),
-        // Not `dev`: tests that run at the same time use the libraries of that profile, under the
-        // same names.
-        false => command.args(["--profile", "guest"]),
-    };
-    let description = format!("{name} of package {}", build.package);
-    let mut found = None;
-    for artifact in artifacts::of(&mut command, &description)? {
-        if artifact.target.name == name {
-            let library = || artifact.filenames.into_iter().find(is_shared_library);
-            let made = match build.target {
-                Target::Program(_) | Target::Test(_) | Target::Example(_) => artifact.executable,
-                Target::Library(_) => library(),
-            };
-            found = made.or(found);
-        }
+    command.args(scope).arg("--release");
+    artifacts::of(
+        &mut command,
+        &format!("{name} of package {}", build.package),
+    )
+}
+
+/// Returns what `cargo xtask test --all` builds for its tests, in one call of cargo for all jobs.
+pub(super) fn of_tests(workspace: &Workspace) -> Result<&'static [Artifact]> {
+    static BUILT: OnceLock<Vec<Artifact>> = OnceLock::new();
+    if let Some(built) = BUILT.get() {
+        return Ok(built);
     }
-    let file = found.with_context(|| format!("cargo built no {name}"))?;
-    Ok(file.into())
+    let built = artifacts::of(
+        &mut test_programs::build(workspace, Scope::All),
+        "the tests",
+    )?;
+    Ok(BUILT.get_or_init(|| built))
 }
 
 /// Returns the features of a build, qualified with the package's name.

@@ -156,11 +156,13 @@ impl Job {
         })
     }
 
-    /// Selects the short form: builds libraries of C programs without optimisation, which is
-    /// faster.
+    /// Selects the short form: it runs what the tests build, without optimisation.
+    ///
+    /// A library that programs of others load stays as it is installed: optimised and stripped.
     pub(crate) fn shorten(&mut self) {
         for build in &mut self.needs.build {
-            build.release &= build.sources.is_empty();
+            let is_library = matches!(build.target, Target::Library(_));
+            build.release &= is_library && build.sources.is_empty();
         }
     }
 
@@ -245,15 +247,16 @@ rping
     }
 
     #[test]
-    fn a_short_job_builds_libraries_of_c_programs_as_for_tests() {
+    fn a_short_job_runs_what_tests_built_and_installed_libraries() {
         let two = r#"#: build = [{ package = "a", release = true, target = { library = "a" }, sources = ["a.c"] },
-#:     { package = "b", release = true, target = { program = "b" } }]
+#:     { package = "b", release = true, target = { program = "b" } },
+#:     { package = "c", release = true, target = { library = "c" } }]
 "#;
         let script = format!("#: about = \"it\"\n#: timeout = 1\n{two}");
         let mut job = Job::parse("one", script).expect("job");
         job.shorten();
         let release: Vec<bool> = job.needs.build.iter().map(|build| build.release).collect();
-        assert_eq!(release, [false, true]);
+        assert_eq!(release, [false, false, true]);
     }
 
     #[test]

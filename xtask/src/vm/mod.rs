@@ -8,6 +8,7 @@ mod image;
 mod job;
 mod kernel;
 mod machine;
+mod turn;
 mod verdict;
 
 use anyhow::{Context, Result, bail};
@@ -19,8 +20,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Instant;
 use xshell::{Shell, cmd};
 
@@ -29,6 +28,7 @@ use self::image::Image;
 use self::job::{Job, Target};
 use self::kernel::Kernel;
 use self::machine::{Cable, Machine, Patience, Running};
+pub(crate) use self::turn::NESTED;
 pub(crate) use self::verdict::counted;
 use self::verdict::{End, Verdict};
 use crate::packages;
@@ -154,56 +154,32 @@ fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -
     Ok(ExitCode::from(code))
 }
 
-/// Runs jobs, one guest each; fails at the first that does not pass.
+/// Runs jobs in short forms, one guest each; fails at the first that does not pass.
 ///
-/// Each line is as on the command line: a name, and arguments that select the job's short form.
-pub(crate) fn check(workspace: &Workspace, lines: &[&str]) -> Result<()> {
+/// Returns true if it is also the turn of job [`NESTED`].
+pub(crate) fn check(workspace: &Workspace, turn: Option<usize>) -> Result<bool> {
+    // First, because another step may hold cargo's lock later.
+    build::of_tests(workspace)?;
     let folder = scripts(workspace).join("jobs");
-    let load = |line: &&str| {
+    let mut lines = turn::chosen(turn);
+    let count = lines.len();
+    lines.retain(|line| *line != NESTED);
+    for line in &lines {
         let (name, arguments) = line.split_once(" -- ").unwrap_or((line, ""));
         let mut job = Job::load(&folder, name)?;
+        job.shorten();
         let mut options = Options::default();
         if !arguments.is_empty() {
-            job.shorten();
             options.arguments = arguments.split(' ').map(str::to_owned).collect();
         }
-        Ok((job, options))
-    };
-    let jobs: Vec<(Job, Options)> = lines.iter().map(load).collect::<Result<_>>()?;
-    let failed = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| build_ahead(jobs.iter().map(|(job, _)| job), &failed));
-        let run = |(line, (job, options)): (&&str, &(Job, Options))| {
-            if run_job(workspace, job, options)?.verdict.code() != 0 {
-                let name = &job.name;
-                bail!(
-                    "job {name} failed; repeat it with `cargo xtask vm {line}`, or, as it was built, with \
-                    `cargo xtask test --only vm`"
-                );
-            }
-            Ok(())
-        };
-        let result = lines.iter().zip(&jobs).try_for_each(run);
-        failed.store(result.is_err(), Ordering::Relaxed);
-        result
-    })
-}
-
-/// Builds the needs of the jobs in order, while the guests of earlier jobs run.
-///
-/// A link of a whole program occupies one processor for a long time, as a guest does. A failed
-/// build is reported by the job that needs it.
-fn build_ahead<'a>(jobs: impl Iterator<Item = &'a Job>, failed: &AtomicBool) {
-    let Ok(workspace) = Workspace::load() else {
-        return;
-    };
-    for job in jobs {
-        for build in &job.needs.build {
-            if failed.load(Ordering::Relaxed) || built(&workspace, job, build).is_err() {
-                return;
-            }
+        if run_job(workspace, &job, &options)?.verdict.code() != 0 {
+            bail!(
+                "job {name} failed; repeat it with `cargo xtask vm {line}`, or, as it was built, with `cargo \
+                xtask test --all --jobs all --only vm`"
+            );
         }
     }
+    Ok(lines.len() < count)
 }
 
 /// Runs the job of this name; returns the console's text.

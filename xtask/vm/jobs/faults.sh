@@ -364,6 +364,10 @@ device_anew() {
 connected() {
     rdma resource show qp | grep -q "state RTS.*pid $1\b"
 }
+# connected_or_over PROCESS: true if it has a connection, or had one while a busy machine did not look.
+connected_or_over() {
+    connected "$1" || ! kill -0 "$1" 2> /dev/null
+}
 # is_lost PROCESS: true if it has no connection any more.
 is_lost() {
     local all
@@ -404,7 +408,7 @@ link() {
         wait_until 20 connected "$once" || fail "once is not connected"
         "$@" > said.command 2>&1 &
         process=$!
-        wait_until 20 connected "$process" || fail "it is not connected: $*: $(cat said.command)"
+        wait_until 20 connected_or_over "$process" || fail "it is not connected: $*: $(cat said.command)"
         sleep "0.$((RANDOM % 10))"
         lose "$how" "$down"
         # On a busy host the device's retries take longer.
@@ -464,24 +468,31 @@ stack_anew() {
     wait_until 20 test -e /dev/infiniband/uverbs0
 }
 modules() {
-    local round code name process
+    local round code name process seconds
     echo "-- modules in use are removed ($(now))"
     peer_serves
     for ((round = 0; round < rounds; round++)); do
-        dat perf write --connect "$PEER_IPV4" --duration 5s --json > said.command 2>&1 &
-        process=$!
-        wait_until 20 connected "$process" || fail "it is not connected: $(cat said.command)"
-        for name in "${STACK[@]}"; do
-            in_use "$name" || fail "$name is not in use before it is to be removed"
-            code=0
-            rmmod "$name" 2> said || code=$?
-            # A missing module, or one that can never be removed, has another reason.
-            if [ "$code" = 0 ] || ! grep -q "Resource temporarily unavailable" said; then
-                fail "$name: rmmod ended with $code"
-            fi
-            in_use "$name" || fail "$name is not in use after it was to be removed"
-            counted "modules in use, to be removed" 1 0 1
+        # On a busy machine the command may be over before all modules were tried: then once more, with a longer one.
+        for seconds in 5 20 80; do
+            dat perf write --connect "$PEER_IPV4" --duration "${seconds}s" --json > said.command 2>&1 &
+            process=$!
+            wait_until 20 connected_or_over "$process" || fail "it is not connected: $(cat said.command)"
+            for name in "${STACK[@]}"; do
+                in_use "$name" || break
+                code=0
+                rmmod "$name" 2> said || code=$?
+                # A missing module, or one that can never be removed, has another reason.
+                if [ "$code" = 0 ] || ! grep -q "Resource temporarily unavailable" said; then
+                    fail "$name: rmmod ended with $code"
+                fi
+                in_use "$name" || break
+                counted "modules in use, to be removed" 1 0 1
+                name=
+            done
+            ! kill -0 "$process" 2> /dev/null || break
+            wait "$process" || fail "it was over before that, with $?"
         done
+        [ -z "$name" ] || fail "$name is not in use, before or after it was to be removed"
         kill -0 "$process" || fail "it was over before that"
         code=0
         wait "$process" || code=$?

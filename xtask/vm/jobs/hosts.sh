@@ -86,9 +86,6 @@ dat rsm export --size 32M --device "$RDMA_DEVICE" --port 7472 --importer "$PEER_
 exporter=$!
 wait_until 20 listens 7471
 wait_until 20 listens 7472
-no_connections() {
-    ! rdma resource show qp | grep -qE "pid ($server|$exporter) "
-}
 peer 'mkdir -p /run/into'
 peer_begins served 'dat serve --into /run/into --quiet'
 peer_begins exported "dat rsm export --size 32M --device $RDMA_DEVICE --port 7472 --importer $RDMA_IPV4"
@@ -151,7 +148,7 @@ for number in "${!clients[@]}"; do
     [ "$code" = 1 ]
     grep -qE "$words" "client.$number"
     # A quiet machine needs some seconds.
-    [ "$(($(now | cut -d. -f1) - ${begin%.*}))" -le 100 ]
+    [ "$(($(now | cut -d. -f1) - ${begin%.*}))" -le 300 ]
 done
 if ping -c 1 -W 1 "$PEER_IPV4" > /dev/null; then
     echo "the other host is still up"
@@ -162,7 +159,7 @@ code=0
 timeout 40 dat copy other . --connect "$PEER_IPV4" > refusal 2>&1 || code=$?
 [ "$code" = 1 ]
 echo "$(now): $(grep -E "why: .*(nothing answers|cannot be reached)" refusal)"
-wait_until 60 no_connections
+wait_until 60 no_connections "$server" "$exporter"
 echo "from $begin to $(now): server and exporter freed the objects of the other host"
 kill -TERM "$server" "$exporter"
 wait "$server"

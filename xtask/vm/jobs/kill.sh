@@ -54,8 +54,7 @@ killed=0
 went_on=0
 too_late=0
 serve
-sleep 0.5
-idle=$(device_objects)
+idle=$(objects_at_rest)
 for ((round = 0; round < rounds; round++)); do
     client "$round" 2> /run/client &
     process=$!
@@ -137,8 +136,7 @@ rm -rf /run/into
 mkdir /run/into
 serve="env --default-signal=INT dat serve"
 serve
-sleep 0.5
-idle=$(device_objects)
+idle=$(objects_at_rest)
 for ((round = 0; round < rounds; round++)); do
     code=0
     env --default-signal=INT dat copy /run/from/file file --connect "$RDMA_IPV4" --quiet 2> /run/client &

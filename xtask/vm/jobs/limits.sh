@@ -84,8 +84,8 @@ memory() {
     wait_until 60 listens 7472
     timeout 30 dat rsm put small --connect "$RDMA_IPV4:7472" --quiet
     timeout 30 dat rsm get again --connect "$RDMA_IPV4:7472" --quiet
-    sleep 0.5
-    idle=$(device_objects)
+    wait_until 60 no_connections "$server" "$exporter"
+    idle=$(objects_at_rest)
     idle() {
         [ "$(device_objects)" = "$idle" ]
     }
@@ -148,8 +148,7 @@ descriptors() {
     dat serve --into /run/into --force --quiet > served 2>&1 &
     server=$!
     wait_until 60 listens 7471
-    sleep 0.5
-    idle=$(device_objects)
+    idle=$(objects_at_rest)
     idle() {
         [ "$(device_objects)" = "$idle" ]
     }

@@ -62,7 +62,7 @@ for ((round = 0; round < rounds; round++)); do
         echo "-- round $round: this host serves over IPv$family ($(now))"
         dat serve --device "roce://$own" --into /run/into --force --json > served 2>&1 &
         server=$!
-        sleep 1
+        wait_until 20 bound 7471
         peer "cd /run/roce; head -c 300001 /dev/urandom > file; timeout 60 dat copy file . --device $RDMA_DEVICE --connect [$own]:7471"
         [ "$(sha256sum < /run/into/file)" = "$(peer 'sha256sum < /run/roce/file')" ]
         for operation in write read send; do

@@ -163,8 +163,8 @@ export_segment --size 128M
 import put file --connect "$RDMA_IPV4"
 import get first --connect "$RDMA_IPV4" --length 1000003
 cmp file first
-sleep 0.3
-idle=$(device_objects)
+wait_until 60 no_connections "$exporter"
+idle=$(objects_at_rest)
 declare -A ended=([INT]=0 [KILL]=0) went_on=([INT]=0 [KILL]=0)
 too_late=0
 for ((round = 0; round < rounds; round++)); do

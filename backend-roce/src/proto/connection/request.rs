@@ -145,9 +145,9 @@ impl ConnectRequest {
         writer.u8(self.initiator_depth)?;
         writer.zeros(3)?;
         // Any other transport is written as the unreliable connection.
-        writer.u8(self.remote_response_timeout << 3 | bit(!self.is_reliable, 1))?;
+        writer.u8(self.remote_response_timeout.min(31) << 3 | bit(!self.is_reliable, 1))?;
         writer.u24(self.starting_psn.value())?;
-        writer.u8(self.local_response_timeout << 3 | self.retry_count & 7)?;
+        writer.u8(self.local_response_timeout.min(31) << 3 | self.retry_count & 7)?;
         writer.u16(PARTITION)?;
         let mtu = self.mtu.map_or(0, PathMtu::code);
         writer.u8(mtu << 4 | self.rnr_retry_count & 7)?;

@@ -579,7 +579,6 @@ fn a_session_that_is_stuck_delays_no_other() {
                 let (slot, length) = (0, 1 << 20);
                 (Message::Filled { slot, length }, Message::Empty { slot })
             };
-            let begin = Instant::now();
             armed.store(true, Ordering::Release);
             slow.send(&message).unwrap();
             let release = Until(&stuck);
@@ -603,7 +602,6 @@ fn a_session_that_is_stuck_delays_no_other() {
                 other.close();
             }
             assert!(stuck.load(Ordering::Acquire), "all that time");
-            assert!(begin.elapsed() < Duration::from_secs(20));
             drop(release);
             assert_eq!(slow.message().unwrap(), expected);
             slow.close();

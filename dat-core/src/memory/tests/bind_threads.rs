@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::bind::PEERS;
 use super::threads::connected;
@@ -28,7 +29,9 @@ fn a_refused_bind_keeps_no_region_from_being_freed() {
     thread::scope(|scope| {
         let binder = scope.spawn(|| {
             let mut refused = 0_u32;
-            while !over.load(Ordering::Relaxed) {
+            // The thread may start late, on a busy machine.
+            let given_up = Instant::now() + Duration::from_secs(60);
+            while !over.load(Ordering::Relaxed) || refused == 0 && Instant::now() < given_up {
                 let named = context.load(Ordering::Relaxed);
                 // The region lacks a privilege that the bind needs, or it has been freed.
                 let part = LmrTriplet {

@@ -102,6 +102,9 @@ int main(void)
     /* A wait of several slices is one wait: no other wait begins meanwhile, and its threshold
      * stays. */
     waiter = begin(wait_for_two);
+    /* While the thread waits, a dequeue is refused. */
+    while (DAT_GET_TYPE(dat_evd_dequeue(evd, &event)) == DAT_QUEUE_EMPTY)
+        usleep(1000);
     post();
     for (round = 0; round < 400; round++) {
         EXPECT(DAT_INVALID_STATE, dat_evd_wait(evd, 0, 1, &event, &more));
@@ -126,7 +129,7 @@ int main(void)
     for (round = 0; round < 3; round++) {
         cancel(begin(wait_for_notification));
         post();
-        OK(dat_cno_wait(cno, 20 * SECOND, &fired));
+        OK(dat_cno_wait(cno, PATIENCE, &fired));
         CHECK(fired == evd);
         OK(dat_evd_dequeue(evd, &event));
     }

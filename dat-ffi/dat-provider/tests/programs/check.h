@@ -31,6 +31,8 @@ typedef enum { DAT_DTO_SEND, DAT_DTO_RDMA_WRITE, DAT_DTO_RDMA_READ, DAT_DTO_RECE
 #include <unistd.h>
 
 #define SECOND 1000000u
+/* The longest time that anything may take, in microseconds. Only a failure takes so long. */
+#define PATIENCE (60 * SECOND)
 
 /* Ends the program unless a call returned this type; a whole return code must match exactly. */
 #define EXPECT(type, call)                                                                                              \
@@ -61,12 +63,12 @@ typedef enum { DAT_DTO_SEND, DAT_DTO_RDMA_WRITE, DAT_DTO_RDMA_READ, DAT_DTO_RECE
         }                                                                                                               \
     } while (0)
 
-/* Waits up to some seconds for an event, which must have this number. */
+/* Waits for an event, which must have this number. */
 static inline DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER number)
 {
     DAT_EVENT event;
     DAT_COUNT more = -1;
-    OK(dat_evd_wait(evd, 20 * SECOND, 1, &event, &more));
+    OK(dat_evd_wait(evd, PATIENCE, 1, &event, &more));
     if (event.event_number != number) {
         fprintf(stderr, "event %#x came instead of %#x\n", event.event_number, number);
         exit(1);

@@ -234,7 +234,7 @@ int main(int count, char **arguments)
     OK(dat_psp_create(there.ia, 4712, there.arrivals, DAT_PSP_CONSUMER_FLAG, &other_listener));
     OK(dat_ep_create(here.ia, here.zone, here.receives, here.requests, here.connections, NULL, &here.endpoint));
     OK(dat_ep_create(there.ia, there.zone, there.receives, there.requests, there.connections, NULL, &there.endpoint));
-    OK(dat_ep_connect(here.endpoint, address, 4711, 5 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    OK(dat_ep_connect(here.endpoint, address, 4711, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     take_arrival();
     OK(dat_cr_accept(made, there.endpoint, 0, NULL));
     established();

@@ -336,7 +336,7 @@ static DAT_RETURN wait_for_event(void)
 {
     DAT_EVENT event;
     DAT_COUNT more;
-    return dat_evd_wait(made, 20 * SECOND, 1, &event, &more);
+    return dat_evd_wait(made, PATIENCE, 1, &event, &more);
 }
 static void before_event(void)
 {
@@ -408,7 +408,7 @@ static void before_agent(void)
 static void after_agent(void)
 {
     int rounds;
-    for (rounds = 0; rounds < 20000 && agent_calls == calls_before; rounds++)
+    for (rounds = 0; rounds < (int)(PATIENCE / 1000) && agent_calls == calls_before; rounds++)
         usleep(1000);
     CHECK(agent_calls == calls_before + 1);
     free_evd();
@@ -533,8 +533,8 @@ static void after_first_wait(void)
 
 /* Connections. */
 CALL(connect_asker,
-     dat_ep_connect(asker, address, 4711, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG))
-CALL(connect_again, dat_ep_dup_connect(asker, here.endpoint, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT))
+     dat_ep_connect(asker, address, 4711, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG))
+CALL(connect_again, dat_ep_dup_connect(asker, here.endpoint, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT))
 static void take_arrival(void)
 {
     DAT_EVENT event = next_event(there.arrivals, DAT_CONNECTION_REQUEST_EVENT);
@@ -546,7 +546,7 @@ static void before_arrival(void)
     DAT_EVENT event;
     DAT_COUNT count = 0;
     make_asker();
-    OK(dat_ep_connect(asker, address, 4711, 20 * SECOND, sizeof greeting, greeting, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    OK(dat_ep_connect(asker, address, 4711, PATIENCE, sizeof greeting, greeting, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     while (count == 0) {
         EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(there.arrivals, 1000, 16, &event, &count));
     }

@@ -151,7 +151,7 @@ static void forked(int depth, int talks, void (*ends)(int))
     pid_t process = fork();
     CHECK(process >= 0);
     if (process == 0) {
-        alarm(60);
+        alarm(PATIENCE / SECOND);
         child(talks);
         if (depth > 1)
             forked(depth - 1, talks, ends);
@@ -183,7 +183,7 @@ int main(int count, char **arguments)
         process = fork();
         CHECK(process >= 0);
         if (process == 0) {
-            alarm(60);
+            alarm(PATIENCE / SECOND);
             child(0);
             (round % 2 ? _exit : exit)(0);
         }

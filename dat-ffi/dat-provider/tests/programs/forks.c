@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 
 #define CHILDREN 300
-#define PATIENCE 60
 
 static struct side side;
 static atomic_int over;
@@ -88,7 +87,7 @@ static void child(void)
     DAT_EVENT event;
     DAT_PZ_HANDLE zone;
     signal(SIGALRM, hangs);
-    alarm(PATIENCE);
+    alarm(PATIENCE / SECOND);
     EXPECT(DAT_INVALID_HANDLE, NOW(dat_pz_create(side.ia, &zone)));
     EXPECT(DAT_INVALID_HANDLE, NOW(dat_pz_free(side.zone)));
     EXPECT(DAT_INVALID_HANDLE, NOW(dat_evd_wait(side.requests, 0, 1, &event, &more)));

@@ -82,9 +82,9 @@ static void *connecting(void *argument)
     DAT_EVENT event;
     DAT_COUNT more;
     while (!asking->done) {
-        OK(dat_ep_connect(side->endpoint, asking->address, 4712, 5 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT,
+        OK(dat_ep_connect(side->endpoint, asking->address, 4712, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT,
                           DAT_CONNECT_DEFAULT_FLAG));
-        OK(dat_evd_wait(side->connections, 20 * SECOND, 1, &event, &more));
+        OK(dat_evd_wait(side->connections, PATIENCE, 1, &event, &more));
         OK(dat_ep_reset(side->endpoint));
     }
     return NULL;
@@ -137,7 +137,7 @@ static void threads_of_closed_adapters(void)
         OK(dat_cno_create(ia, proxy, &cno));
         OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
     }
-    for (round = 0; round < 2000 && threads() > before; round++)
+    for (round = 0; round < (int)(PATIENCE / 10000) && threads() > before; round++)
         usleep(10000);
     /* Threads of adapters that were closed before may have been counted, and have ended since. */
     CHECK(threads() <= before);
@@ -151,7 +151,7 @@ static void signals_of_the_program(void)
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
     DAT_IA_HANDLE ia;
     DAT_CNO_HANDLE cno;
-    struct timespec patience = { 20, 0 };
+    struct timespec patience = { PATIENCE / SECOND, 0 };
     sigset_t wanted;
     OK(dat_ia_open((DAT_NAME_PTR)"mock0", 8, &async, &ia));
     OK(dat_cno_create(ia, proxy, &cno));

@@ -62,7 +62,7 @@ int main(void)
     OK(dat_rsp_create(far.ia, 99, far.endpoint, far.arrivals, &reserved));
     EXPECT(DAT_CONN_QUAL_IN_USE, dat_psp_create(far.ia, 99, far.arrivals, DAT_PSP_CONSUMER_FLAG, &listener));
     EXPECT(DAT_INVALID_PARAMETER, dat_psp_create(far.ia, 98, far.arrivals, (DAT_PSP_FLAGS)3, &listener));
-    OK(dat_ep_connect(near.endpoint, adapter.ia_address_ptr, 99, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, 0));
+    OK(dat_ep_connect(near.endpoint, adapter.ia_address_ptr, 99, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT, 0));
     event = next_event(far.arrivals, DAT_CONNECTION_REQUEST_EVENT);
     request = event.event_data.cr_arrival_event_data.cr_handle;
     EXPECT_CODE(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_RSP, dat_rsp_free(reserved));
@@ -78,7 +78,7 @@ int main(void)
     OK(dat_ep_reset(near.endpoint));
     OK(dat_psp_create_any(far.ia, &qualifier, far.arrivals, DAT_PSP_PROVIDER_FLAG, &listener));
     CHECK(qualifier != 0);
-    OK(dat_ep_connect(near.endpoint, adapter.ia_address_ptr, qualifier, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, 0));
+    OK(dat_ep_connect(near.endpoint, adapter.ia_address_ptr, qualifier, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT, 0));
     event = next_event(far.arrivals, DAT_CONNECTION_REQUEST_EVENT);
     request = event.event_data.cr_arrival_event_data.cr_handle;
     {

@@ -1,21 +1,21 @@
 /* Waits while no file can be opened, `starved [ADAPTER]`: none ends early, though other threads
  * wait too. EVW-01, CNW-01 */
 #include "check.h"
+#include "waiter.h"
 
-#include <stdatomic.h>
 #include <sys/resource.h>
 
 static struct side side;
 static DAT_CNO_HANDLE cno;
 static DAT_EVD_HANDLE awaited, notifying, others[2];
-static atomic_int begun, over;
+static atomic_int sleepers[2], over;
 
 static void *wait_for_event(void *unused)
 {
     DAT_EVENT event;
     DAT_COUNT more;
     (void)unused;
-    begun++;
+    sleepers[0] = gettid();
     OK(dat_evd_wait(awaited, DAT_TIMEOUT_INFINITE, 1, &event, &more));
     return NULL;
 }
@@ -24,7 +24,7 @@ static void *wait_for_notification(void *unused)
 {
     DAT_EVD_HANDLE fired;
     (void)unused;
-    begun++;
+    sleepers[1] = gettid();
     OK(dat_cno_wait(cno, DAT_TIMEOUT_INFINITE, &fired));
     CHECK(fired == notifying);
     return NULL;
@@ -65,11 +65,11 @@ int main(int count, char **arguments)
         OK(dat_evd_create(side.ia, 4, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &others[at]));
     CHECK(pthread_create(&waiters[0], NULL, wait_for_event, NULL) == 0);
     CHECK(pthread_create(&waiters[1], NULL, wait_for_notification, NULL) == 0);
-    for (at = 0; at < 20000 && begun < 2; at++)
-        usleep(1000);
-    CHECK(begun == 2);
-    /* Both waits most likely sleep by now; a wait that has not begun may be refused. */
-    usleep(500000);
+    /* A wait that has not begun may be refused. A thread may sleep for a lock before it waits. */
+    for (at = 0; at < 4; at++) {
+        until_asleep(&sleepers[at % 2]);
+        usleep(50000);
+    }
     CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
     none = before;
     none.rlim_cur = 3;

@@ -52,7 +52,7 @@ static void talk_to(const char *address)
     memset(&peer, 0, sizeof peer);
     peer.sin_family = AF_INET;
     CHECK(inet_pton(AF_INET, address, &peer.sin_addr) == 1);
-    OK(dat_ep_connect(side.endpoint, (struct sockaddr *)&peer, QUALIFIER, 10 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT,
+    OK(dat_ep_connect(side.endpoint, (struct sockaddr *)&peer, QUALIFIER, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
     event = next_event(side.connections, DAT_CONNECTION_EVENT_ESTABLISHED);
     CHECK(event.event_data.connect_event_data.private_data_size >= (DAT_COUNT)sizeof offer);

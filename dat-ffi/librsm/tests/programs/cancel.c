@@ -46,7 +46,7 @@ int main(void)
     for (round = 0; round < 6; round++) {
         cancel(begin(waits[round % 2]));
         OK(rsm_intr_signal_post(pair.import, 0));
-        OK(rsm_intr_signal_wait(pair.export, 10000));
+        OK(rsm_intr_signal_wait(pair.export, PATIENCE));
         EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(pair.export, 0));
     }
     waiter = begin(wait_undisturbed);

@@ -14,6 +14,8 @@
 /* Unmapped memory that stays so: the system maps no pages so low by itself. */
 #define HOLE ((unsigned char *)(uintptr_t)PAGE)
 #define SEGMENT 0x400000
+/* The longest time that anything may take, in milliseconds. Only a failure takes so long. */
+#define PATIENCE 60000
 
 /* Ends the program unless a call returned this code. */
 #define EXPECT(code, call)                                                                                              \

@@ -4,8 +4,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#define PATIENCE 60
-
 static const char *name = "loopback";
 
 /* The current call of a child. */
@@ -75,7 +73,7 @@ static void child(const struct pair *pair)
     now = "the calls for a segment of its own";
     own = open_pair(1, 0, RSM_PERM_RDWR);
     OK(rsm_intr_signal_post(own.import, 0));
-    OK(rsm_intr_signal_wait(own.export, 10000));
+    OK(rsm_intr_signal_wait(own.export, PATIENCE));
     EXPECT(RSMERR_NOT_CREATOR, rsm_memseg_export_unpublish(pair->export));
     close_pair(&own);
 }
@@ -136,7 +134,7 @@ int main(int count, char **arguments)
         if (process == 0) {
             pid_t grandchild;
             signal(SIGALRM, hangs);
-            alarm(PATIENCE);
+            alarm(2 * PATIENCE / 1000);
             child(&pair);
             grandchild = fork();
             CHECK(grandchild >= 0);

@@ -2,6 +2,7 @@
 #include "check.h"
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <time.h>
 
 static struct pair pair;
@@ -32,12 +33,12 @@ static void counted(void)
     /* The receiver decides which signals become pending. All have arrived once the exporter has
      * answered a later request. */
     OK(rsm_memseg_import_connect(pair.controller, own_node(), pair.id, RSM_PERM_READ, &other));
-    OK(rsm_intr_signal_wait(pair.export, 10000));
+    OK(rsm_intr_signal_wait(pair.export, PATIENCE));
     EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(pair.export, 20));
     /* From the exporter to all connections. RSMSG-03 */
     OK(rsm_intr_signal_post(pair.export, 0));
-    OK(rsm_intr_signal_wait(pair.import, 10000));
-    OK(rsm_intr_signal_wait(other, 10000));
+    OK(rsm_intr_signal_wait(pair.import, PATIENCE));
+    OK(rsm_intr_signal_wait(other, PATIENCE));
     EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(other, 20));
     OK(rsm_memseg_import_disconnect(other));
 }
@@ -55,9 +56,13 @@ static void to_nobody(void)
     free(alone.memory);
 }
 
+static atomic_int taken;
+
 static void *take_one(void *segment)
 {
-    return (void *)(intptr_t)rsm_intr_signal_wait(segment, -1);
+    int code = rsm_intr_signal_wait(segment, -1);
+    taken += code == RSM_SUCCESS;
+    return (void *)(intptr_t)code;
 }
 
 /* RSMSG-07, RSMSG-08: one signal ends one of several waits; the end of the segment ends all. */
@@ -66,16 +71,18 @@ static void waited_for(void)
     struct pair other = open_pair(1, 0, RSM_PERM_RDWR);
     pthread_t threads[6];
     void *code;
-    int at, taken = 0, gone = 0;
+    int at, gone = 0;
     for (at = 0; at < 6; at++)
         CHECK(pthread_create(&threads[at], NULL, take_one, at < 4 ? (void *)other.export : (void *)other.import) == 0);
     OK(rsm_intr_signal_post(other.import, 0));
     OK(rsm_intr_signal_post(other.import, 0));
+    while (taken < 2)
+        usleep(1000);
+    /* Time for a wait that would take a signal twice, or for a third one to end. */
     usleep(50000);
     OK(rsm_memseg_export_destroy(other.export));
     for (at = 0; at < 6; at++) {
         CHECK(pthread_join(threads[at], &code) == 0);
-        taken += (intptr_t)code == RSM_SUCCESS;
         gone += (intptr_t)code == (at < 4 ? RSMERR_BAD_SEG_HNDL : RSMERR_CONN_ABORTED);
     }
     CHECK(taken == 2 && gone == 4);
@@ -121,7 +128,7 @@ static void interrupted(void)
     interrupting.over = 0;
     CHECK(pthread_create(&thread, NULL, interrupt, &interrupting) == 0);
     EXPECT(RSMERR_INTERRUPTED, rsm_intr_signal_wait(pair.export, -1));
-    EXPECT(RSMERR_INTERRUPTED, rsm_intr_signal_wait(pair.import, 20000));
+    EXPECT(RSMERR_INTERRUPTED, rsm_intr_signal_wait(pair.import, PATIENCE));
     OK(rsm_memseg_get_pollfd(pair.export, &entry));
     EXPECT(RSMERR_INTERRUPTED, rsm_intr_signal_wait_pollfd(&entry, 1, -1, &count));
     CHECK(count == 0);
@@ -142,7 +149,7 @@ static void polled(void)
     CHECK(same.fd == entry.fd);
     CHECK(poll(&entry, 1, 0) == 0);
     OK(rsm_intr_signal_post(pair.import, 0));
-    CHECK(poll(&entry, 1, 10000) == 1 && entry.revents == POLLRDNORM);
+    CHECK(poll(&entry, 1, PATIENCE) == 1 && entry.revents == POLLRDNORM);
     /* Polling takes no signal. */
     CHECK(poll(&entry, 1, 0) == 1);
     OK(rsm_intr_signal_wait(pair.export, 0));
@@ -183,16 +190,16 @@ static void mixed(void)
     OK(rsm_intr_signal_wait_pollfd(entries, 4, -1, &count));
     CHECK(count == 1 && entries[1].revents == POLLRDNORM && entries[0].revents == 0 && entries[2].revents == 0);
     /* One signal per call. */
-    OK(rsm_intr_signal_wait_pollfd(entries, 4, 10000, &count));
+    OK(rsm_intr_signal_wait_pollfd(entries, 4, PATIENCE, &count));
     CHECK(count == 1 && entries[1].revents == POLLRDNORM);
     EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait_pollfd(entries, 4, 20, &count));
     CHECK(entries[1].revents == 0);
     CHECK(write(pipes[1], "x", 1) == 1);
-    OK(rsm_intr_signal_wait_pollfd(entries, 4, 10000, &count));
+    OK(rsm_intr_signal_wait_pollfd(entries, 4, PATIENCE, &count));
     CHECK(count == 1 && entries[3].revents == POLLIN);
     OK(rsm_intr_signal_post(other.export, 0));
     do {
-        OK(rsm_intr_signal_wait_pollfd(entries, 4, 10000, NULL));
+        OK(rsm_intr_signal_wait_pollfd(entries, 4, PATIENCE, NULL));
         CHECK(entries[3].revents == POLLIN);
     } while (entries[2].revents == 0);
     CHECK(entries[2].revents == POLLRDNORM);
@@ -207,7 +214,7 @@ static void mixed(void)
     OK(rsm_memseg_release_pollfd(other.import));
     /* RSMPF-12: a descriptor that was released is like any other. */
     CHECK(close(pipes[0]) == 0 && close(pipes[1]) == 0);
-    OK(rsm_intr_signal_wait_pollfd(entries, 4, 10000, &count));
+    OK(rsm_intr_signal_wait_pollfd(entries, 4, PATIENCE, &count));
     CHECK(entries[0].revents == POLLNVAL);
     close_pair(&other);
 }

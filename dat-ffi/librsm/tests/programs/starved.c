@@ -1,16 +1,15 @@
 /* Waits for signals while no file can be opened: none ends early, though other threads wait too.
  * RSMSG-07, RSMSG-08 */
 #include "check.h"
-#include <stdatomic.h>
+#include "../../../dat-provider/tests/programs/waiter.h"
 #include <sys/resource.h>
 
 static struct pair pair, other;
-static atomic_int begun, over;
+static atomic_int sleepers[2], over;
 
-static void *wait_for_signal(void *unused)
+static void *wait_for_signal(void *number)
 {
-    (void)unused;
-    begun++;
+    *(atomic_int *)number = gettid();
     OK(rsm_intr_signal_wait(pair.export, -1));
     return NULL;
 }
@@ -34,12 +33,12 @@ int main(void)
     pair = open_pair(1, 0, RSM_PERM_RDWR);
     other = open_pair(1, 0, RSM_PERM_RDWR);
     for (at = 0; at < 2; at++)
-        CHECK(pthread_create(&waiters[at], NULL, wait_for_signal, NULL) == 0);
-    for (at = 0; at < 20000 && begun < 2; at++)
-        usleep(1000);
-    CHECK(begun == 2);
-    /* Both waits most likely sleep by now; a wait that has not begun may be refused. */
-    usleep(500000);
+        CHECK(pthread_create(&waiters[at], NULL, wait_for_signal, &sleepers[at]) == 0);
+    /* A wait that has not begun may be refused. A thread may sleep for a lock before it waits. */
+    for (at = 0; at < 4; at++) {
+        until_asleep(&sleepers[at % 2]);
+        usleep(50000);
+    }
     CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
     none = before;
     none.rlim_cur = 3;

@@ -44,9 +44,9 @@ static void *work(void *argument)
         OK(rsm_memseg_get_pollfd(own.export, &entry));
         OK(rsm_intr_signal_post(own.import, 0));
         if (round % 2)
-            OK(rsm_intr_signal_wait(own.export, 20000));
+            OK(rsm_intr_signal_wait(own.export, PATIENCE));
         else
-            OK(rsm_intr_signal_wait_pollfd(&entry, 1, 20000, NULL));
+            OK(rsm_intr_signal_wait_pollfd(&entry, 1, PATIENCE, NULL));
         OK(rsm_memseg_release_pollfd(own.export));
         OK(rsm_memseg_import_destroy_barrier(&barrier));
         OK(rsm_free_localmemory_handle(own.controller, handle));

@@ -357,7 +357,7 @@ pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-04, EPH-05, E22
 pub fn message_without_a_receive_breaks<T: Testbed>(bed: &T) {
-    let (net, left, right) = Net::connected(bed);
+    let (net, left, right) = Net::impatient(bed);
     left.send_from(&[left.memory.segment(0, 8)], 1);
     net.request_ends(&left, 1, DtoStatus::ReceiverNotReady);
     net.broken(&left, &right);

@@ -247,7 +247,7 @@ pub fn writes_count_when_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMPV-74, RSMPV-E09, RSMPV-E12, RSMSG-05
 pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::alone(bed);
-    let (impostor, import) = Impostor::imported(&nodes, DEAF);
+    let (impostor, import) = Impostor::impatient(&nodes, DEAF);
     let (engine, mut served) = (nodes.engine(0), impostor.wait());
     let wait = &mut served;
     let unreachable = RsmError::RemoteNodeUnreachable;

@@ -31,7 +31,11 @@ struct Pool<T: Testbed> {
 impl<T: Testbed> Pool<T> {
     #[track_caller]
     fn new(net: &Net<'_, T>, max_recv_dtos: i32) -> Self {
-        let ia = net.adapter();
+        Self::of(net.adapter(), max_recv_dtos)
+    }
+
+    #[track_caller]
+    fn of(ia: Rc<Adapter<T>>, max_recv_dtos: i32) -> Self {
         let zone = granted(ia.pz_create());
         let srq = granted(ia.srq_create(zone, &srq_attributes(max_recv_dtos, 4, 0)));
         let memory = Memory::register(&ia, zone, 4096, MemoryPrivileges::ALL);
@@ -617,8 +621,12 @@ pub fn own_receives_are_refused_on_a_shared_queue<T: Testbed>(bed: &T) {
 /// Spec: SRC-04, EPS-04
 pub fn empty_shared_queue_breaks_the_connection<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let pool = Pool::new(&net, 8);
-    let (receiver, peer) = pool.member(&net, &PartyOptions::default());
+    let [ia, far] = [(); 2].map(|()| net.adapter_over(bed.impatient_device()));
+    let pool = Pool::<T>::of(ia, 8);
+    let options = PartyOptions::default();
+    let receiver = Party::sharing(&pool.ia, pool.zone, pool.srq, None, &options);
+    let peer = Party::new(&far, &options);
+    net.connect(&peer, &receiver);
     peer.send_from(&[], 1);
     assert_eq!(
         net.request_completion(&peer).status,

@@ -41,7 +41,7 @@ impl<T: Testbed> Wait for Sleeper<'_, T> {
         if self.interrupted {
             return WakeReason::Interrupted;
         }
-        if self.bed.step() {
+        if self.bed.step() || (until.is_none() && !self.bed.is_stepped()) {
             return WakeReason::Woken;
         }
         let until = until.expect("asleep for ever with nothing to come");

@@ -1,7 +1,7 @@
 //! A bed of adapters with sockets on the loop-back interface.
 
 use std::cell::{Cell, RefCell};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -43,30 +43,29 @@ impl SocketBed {
         }
     }
 
-    /// Makes a device whose sockets have small buffers, and that does not take slowness for a loss.
+    /// Makes a device whose sockets have small buffers.
     pub(crate) fn small_device(&self) -> RoceBackend {
         let mut options = options();
         // As the kernel counts: twice as much, 212,992 bytes.
         options.receive_buffer = 106_496;
-        options.timeout = 20;
-        let backend = open(SocketAddr::new(free_address().into(), 0), options);
-        self.drivers.borrow_mut().push(backend.driver());
-        backend
+        self.open(free_address(), options)
     }
 
-    fn open(&self, address: SocketAddr) -> RoceBackend {
-        let backend = open(address, options());
+    fn open(&self, ip: IpAddr, options: RoceOptions) -> RoceBackend {
+        let address = SocketAddr::new(ip, 0);
+        let opened = RoceBackend::open(address, options);
+        let backend = opened.unwrap_or_else(|error| panic!("{address}: {error}"));
         self.drivers.borrow_mut().push(backend.driver());
         backend
     }
 }
 
 /// Returns an address that no other adapter has.
-fn free_address() -> Ipv4Addr {
+fn free_address() -> IpAddr {
     let process = std::process::id() % 100;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let [.., high, low] = number.to_be_bytes();
-    Ipv4Addr::new(127, 100 + process as u8, high, low)
+    Ipv4Addr::new(127, 100 + process as u8, high, low).into()
 }
 
 fn options() -> RoceOptions {
@@ -74,13 +73,18 @@ fn options() -> RoceOptions {
     let mut options = RoceOptions::new(u128::from(number).to_ne_bytes());
     options.connections = 128;
     options.keys = 1024;
-    // A message without a receive fails after half a second, later than any step tried before.
-    options.not_ready_timer = 26;
+    // Half a minute for an answer, and any time for a receive.
+    options.timeout = 20;
+    options.not_ready_retries = 7;
     options
 }
 
-fn open(address: SocketAddr, options: RoceOptions) -> RoceBackend {
-    RoceBackend::open(address, options).unwrap_or_else(|error| panic!("{address}: {error}"))
+/// Returns options with which messages fail after 70 ms without a receive.
+fn impatient_options() -> RoceOptions {
+    RoceOptions {
+        not_ready_retries: 6,
+        ..options()
+    }
 }
 
 impl Testbed for SocketBed {
@@ -88,7 +92,11 @@ impl Testbed for SocketBed {
     type Lock = HostLock;
 
     fn device(&self) -> RoceBackend {
-        self.open(SocketAddr::new(free_address().into(), 0))
+        self.open(free_address(), options())
+    }
+
+    fn impatient_device(&self) -> RoceBackend {
+        self.open(free_address(), impatient_options())
     }
 
     fn now(&self) -> Instant {
@@ -151,14 +159,19 @@ impl Testbed for SocketBed {
     }
 
     fn max_steps(&self) -> usize {
-        10_000
+        60_000
     }
 }
 
 impl RsmTestbed for SocketBed {
     fn device_at(&self, address: IaAddress) -> RoceBackend {
         let address = address.socket_address().expect("an address of this bed");
-        self.open(SocketAddr::new(address.ip(), 0))
+        self.open(address.ip(), options())
+    }
+
+    fn impatient_device_at(&self, address: IaAddress) -> RoceBackend {
+        let address = address.socket_address().expect("an address of this bed");
+        self.open(address.ip(), impatient_options())
     }
 }
 

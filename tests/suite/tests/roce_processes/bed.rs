@@ -40,14 +40,29 @@ impl ProcessBed {
         let mut options = RoceOptions::random().expect("random bytes");
         options.connections = 2048;
         options.keys = 1024;
-        // A message without a receive fails after half a second, later than any step tried before.
-        options.not_ready_timer = 26;
+        // Half a minute for an answer, and any time for a receive: other processes may be busy.
+        options.timeout = 20;
+        options.retries = 7;
+        options.response_timeout = 19;
+        options.not_ready_retries = 7;
         change(&mut options);
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let backend = RoceBackend::open(address, options).expect("an adapter");
         assert_eq!(backend.extensions(), Extensions::all());
         self.drivers.borrow_mut().push(backend.driver());
         backend
+    }
+
+    /// Makes an adapter that notices the death of a peer within seconds.
+    ///
+    /// A peer that is stopped is dead to it, too, from its first request to the last answer. Both
+    /// ends of a connection are made by this: the one that connects decides about repetitions.
+    pub(crate) fn alert_device(&self) -> RoceBackend {
+        self.device_with(|options| {
+            options.timeout = 16;
+            options.retries = 6;
+            options.response_timeout = 16;
+        })
     }
 
     /// Returns a wait that sleeps until the adapter that was made last has events.
@@ -63,6 +78,10 @@ impl Testbed for ProcessBed {
 
     fn device(&self) -> RoceBackend {
         self.device_with(|_| {})
+    }
+
+    fn impatient_device(&self) -> RoceBackend {
+        self.device_with(|options| options.not_ready_retries = 6)
     }
 
     fn now(&self) -> Instant {

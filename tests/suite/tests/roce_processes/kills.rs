@@ -27,7 +27,7 @@ fn killed_peer_breaks_the_connection() {
     const REQUESTS: u64 = WRITES + 4;
     two_sides(
         |near| {
-            let party = near.party();
+            let party = near.alert_party();
             for cookie in 0..4 {
                 party.receive_into(&[], 100 + cookie);
             }
@@ -41,15 +41,17 @@ fn killed_peer_breaks_the_connection() {
             for cookie in WRITES..REQUESTS {
                 party.send(&segment, cookie, CompletionFlags::SUPPRESS);
             }
-            near.net.success(&party, 0);
-            near.kill(near.other());
-            near.step("the other side is dead");
-            let mut statuses = Vec::new();
-            for cookie in 1..REQUESTS {
-                let done = near.net.request_completion(&party);
-                assert_eq!((done.ep, done.cookie), (party.ep, cookie));
-                statuses.push(done.status);
-            }
+            let statuses: Vec<_> = (0..REQUESTS)
+                .map(|cookie| {
+                    let done = near.net.request_completion(&party);
+                    assert_eq!((done.ep, done.cookie), (party.ep, cookie));
+                    if cookie == 0 {
+                        near.kill(near.other());
+                        near.step("the other side is dead");
+                    }
+                    done.status
+                })
+                .collect();
             let failed = statuses.iter().position(|one| *one != DtoStatus::Success);
             let failed = failed.expect("a request that failed");
             assert!(failed as u64 <= WRITES, "{statuses:?}");
@@ -75,7 +77,7 @@ fn killed_peer_breaks_the_connection() {
             near.net.check_transfer(&party, &heir);
         },
         |far| {
-            let party = far.party();
+            let party = far.alert_party();
             far.accept(&party);
             far.offer("memory", &party.memory.remote(0, 4096));
             far.wait_to_be_killed();
@@ -90,13 +92,13 @@ fn killed_peer_breaks_the_connection() {
 fn killed_caller_breaks_the_connection() {
     two_sides(
         |near| {
-            let party = near.party();
+            let party = near.alert_party();
             near.connect(&party);
             near.offer("memory", &party.memory.remote(0, 64));
             near.wait_to_be_killed();
         },
         |far| {
-            let party = far.party();
+            let party = far.alert_party();
             party.receive_into(&[], 9);
             far.accept(&party);
             let remote = far.offered("memory");
@@ -125,9 +127,11 @@ fn idle_side_notices_the_death() {
         |near| {
             let device = near.net.bed.device_with(|options| {
                 options.keep_alive = Some(Duration::from_millis(100));
+                options.timeout = 16;
+                options.retries = 6;
+                options.response_timeout = 16;
             });
-            let ia = near.net.adapter_over(device);
-            let party = Party::new(&ia, &PartyOptions::default());
+            let party = near.party_on(device);
             party.receive_into(&[], 1);
             near.connect(&party);
             near.meet("connected");
@@ -201,13 +205,7 @@ fn stopped_peer_delays_requests() {
     const REQUESTS: u64 = 8;
     two_sides(
         |near| {
-            let device = near.net.bed.device_with(|options| {
-                // Half a minute of silence, so that a busy machine does not break the connection.
-                options.timeout = 20;
-                options.retries = 7;
-            });
-            let ia = near.net.adapter_over(device);
-            let party = Party::new(&ia, &PartyOptions::default());
+            let party = near.party();
             near.connect(&party);
             let remote = near.offered("memory");
             party.memory.fill(1);

@@ -192,7 +192,7 @@ fn message_longer_than_its_receive_breaks() {
 fn message_without_a_receive_breaks() {
     two_sides(
         |near| {
-            let party = near.party();
+            let party = near.impatient_party();
             near.connect(&party);
             party.send_from(&[party.memory.segment(0, 8)], 1);
             near.net
@@ -202,7 +202,7 @@ fn message_without_a_receive_breaks() {
             near.net.quiet(&party);
         },
         |far| {
-            let party = far.party();
+            let party = far.impatient_party();
             far.accept(&party);
             far.broken(&party);
             far.meet("broken");

@@ -43,6 +43,11 @@ impl Node {
     ///
     /// Returns when all sides have made theirs.
     pub(crate) fn new(side: &Side, sides: usize) -> Self {
+        Self::on(side.net.bed.device(), side, sides)
+    }
+
+    /// As `new`, on a device of the caller.
+    pub(crate) fn on(device: RoceBackend, side: &Side, sides: usize) -> Self {
         let entry = |number| NodeEntry {
             node: node_number(number),
             controller: CONTROLLER,
@@ -51,7 +56,7 @@ impl Node {
         };
         let config = ControllerConfig {
             name: CONTROLLER,
-            ia: open::<ProcessBed>(side.net.bed.device()),
+            ia: open::<ProcessBed>(device),
             qualifier: side.qualifier(side.number),
             nodes: (0..sides).map(entry).collect(),
         };

@@ -351,14 +351,16 @@ fn ended_segment_aborts_the_import() {
 fn killed_exporter_aborts_the_import() {
     two_sides(
         |near| {
-            let node = Node::new(near, 2);
+            let node = Node::on(near.net.bed.alert_device(), near, 2);
             let (engine, wait) = (&node.engine, &mut Node::wait());
             near.hear("the segment");
             let import = node.import(1, SEGMENT, Permission::all());
             let import = import.expect("connected");
             let (local, _) = node.local(16, 1);
             let entries = [put(local, 0, 0, 16)];
-            assert_eq!(engine.putv(import, &entries, NONE, wait), Ok(()));
+            // A busy exporter may break the connection, which is made anew, but not for ever.
+            let put = (0..10).any(|_| engine.putv(import, &entries, NONE, wait).is_ok());
+            assert!(put, "the exporter lives");
             near.kill(near.other());
             near.step("the exporter is dead");
             let outcome = engine.putv(import, &entries, NONE, wait);
@@ -374,7 +376,7 @@ fn killed_exporter_aborts_the_import() {
             assert_eq!(again, Err(RsmError::RemoteNodeUnreachable));
         },
         |far| {
-            let node = Node::new(far, 2);
+            let node = Node::on(far.net.bed.alert_device(), far, 2);
             node.export(1, SEGMENT, &[]);
             far.tell("the segment", &[]);
             far.wait_to_be_killed();

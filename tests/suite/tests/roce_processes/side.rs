@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::{env, panic, process, thread};
 
+use backend_roce::RoceBackend;
 use dat_core::Result;
 use dat_core::attributes::IaAddress;
 use dat_core::endpoint::ConnectParam;
@@ -284,6 +285,21 @@ impl Side {
     /// Makes a party on an adapter of its own.
     pub(crate) fn party_with(&self, options: &PartyOptions) -> Party {
         Party::new(&self.net.adapter(), options)
+    }
+
+    /// Makes a party on an [alert device](ProcessBed::alert_device).
+    pub(crate) fn alert_party(&self) -> Party {
+        self.party_on(self.net.bed.alert_device())
+    }
+
+    /// Makes a party on an impatient device.
+    pub(crate) fn impatient_party(&self) -> Party {
+        self.party_on(self.net.bed.impatient_device())
+    }
+
+    /// Makes a party with default options on an adapter over this device.
+    pub(crate) fn party_on(&self, device: RoceBackend) -> Party {
+        Party::new(&self.net.adapter_over(device), &PartyOptions::default())
     }
 
     /// Returns the connection qualifier that is left to a side.

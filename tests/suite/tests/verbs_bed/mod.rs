@@ -45,6 +45,14 @@ impl VerbsBed {
         }
     }
 
+    fn open(&self, not_ready_retries: u8) -> VerbsBackend {
+        let mut options = VerbsOptions::default();
+        options.not_ready_retries = not_ready_retries;
+        options.windows = windows();
+        VerbsBackend::open(&self.device, options)
+            .unwrap_or_else(|error| panic!("{}: {error:?}", self.device))
+    }
+
     /// Returns the name of the device.
     pub(crate) fn name(&self) -> &str {
         &self.device
@@ -66,13 +74,13 @@ impl Testbed for VerbsBed {
     type Backend = VerbsBackend;
     type Lock = HostLock;
 
+    /// Makes a device whose messages wait for a receive for ever.
     fn device(&self) -> VerbsBackend {
-        let mut options = VerbsOptions::default();
-        // A message without a receive fails after half a second, later than any step tried before.
-        options.not_ready_timer = 26;
-        options.windows = windows();
-        VerbsBackend::open(&self.device, options)
-            .unwrap_or_else(|error| panic!("{}: {error:?}", self.device))
+        self.open(7)
+    }
+
+    fn impatient_device(&self) -> VerbsBackend {
+        self.open(6)
     }
 
     fn now(&self) -> Instant {
@@ -111,6 +119,6 @@ impl Testbed for VerbsBed {
     }
 
     fn max_steps(&self) -> usize {
-        10_000
+        60_000
     }
 }

@@ -1,0 +1,145 @@
+//! Builds all tests in one call of cargo and runs their programs side by side.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+use xshell::cmd;
+
+use crate::lanes::{in_lanes, processors};
+use crate::scope::Scope;
+use crate::test_programs::{self, TestProgram};
+use crate::workspace::Workspace;
+
+/// Test programs that need an RDMA device; guests run them.
+const OF_DEVICES: [&str; 2] = ["verbs", "verbs_differential"];
+/// Test programs that run without capabilities, as those of ordinary users do.
+const WITHOUT_CAPABILITIES: [&str; 2] = ["roce_processes", "roce_sockets"];
+/// The time after which a test program counts as hanging; the slowest takes half a minute alone.
+const PATIENCE: Duration = Duration::from_secs(1200);
+/// Interval between checks for the end of a program.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Builds all programs, libraries, examples and tests of a scope.
+pub(super) fn build(workspace: &Workspace, scope: Scope) -> Result<()> {
+    built(workspace, scope).map(|_programs| ())
+}
+
+fn built(workspace: &Workspace, scope: Scope) -> Result<Vec<TestProgram>> {
+    test_programs::built(&mut test_programs::build(workspace, scope), "the tests")
+}
+
+/// Runs the tests of a scope: programs and documentation.
+pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
+    let mut programs = built(workspace, scope)?;
+    let is_named = |name: &&str| programs.iter().any(|program| program.name == **name);
+    if scope == Scope::All
+        && let Some(name) = OF_DEVICES
+            .iter()
+            .chain(&WITHOUT_CAPABILITIES)
+            .find(|name| !is_named(name))
+    {
+        bail!("there is no test program {name}, which is known here");
+    }
+    programs.retain(|program| !OF_DEVICES.contains(&program.name.as_str()));
+    ensure!(!programs.is_empty(), "cargo built no tests");
+    // The suites are the largest and take longest; short programs fill the lanes at the end.
+    programs.sort_by_cached_key(|test| {
+        let length = fs::metadata(&test.program).map_or(0, |file| file.len());
+        std::cmp::Reverse(length)
+    });
+    let folder = workspace.target().join("steps/tests");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let is_unprivileged = |test: &TestProgram| WITHOUT_CAPABILITIES.contains(&test.name.as_str());
+    let unprivileged = match programs.iter().any(is_unprivileged) {
+        true => without_capabilities(workspace),
+        false => &[],
+    };
+    let lanes = (0..processors()).map(|lane| folder.join(format!("{lane}.log")));
+    in_lanes(lanes.collect(), &programs, |log, test| {
+        let before = if is_unprivileged(test) {
+            unprivileged
+        } else {
+            &[]
+        };
+        run_program(test, before, log)
+    })?;
+    let scope = scope.arguments();
+    cmd!(workspace.shell, "cargo test --doc {scope...}").run()?;
+    Ok(())
+}
+
+/// Runs a test program and prints its output at its end, so that outputs do not mix.
+///
+/// `before` are the words that precede its command.
+fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
+    let mut command = match before.split_first() {
+        None => test.command(),
+        Some((first, words)) => {
+            let mut command = test.command_of(first);
+            command.args(words).arg(&test.program);
+            command
+        }
+    };
+    let name = &test.name;
+    let (begin, output) = (Instant::now(), File::create(log)?);
+    let mut process = command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .spawn()
+        .with_context(|| format!("cannot run the tests {name}"))?;
+    let status = loop {
+        if let Some(status) = process.try_wait()? {
+            break Some(status);
+        }
+        if begin.elapsed() > PATIENCE {
+            process.kill()?;
+            process.wait()?;
+            break None;
+        }
+        thread::sleep(POLL_INTERVAL);
+    };
+    let text = fs::read(log)?;
+    let text = String::from_utf8_lossy(&text);
+    let seconds = begin.elapsed().as_secs_f64();
+    // One call, so that the outputs of two lanes do not mix.
+    print!(
+        "\n     Ran {name} of {} in {seconds:.1} s\n{text}",
+        test.folder
+    );
+    match status {
+        None => bail!("tests {name} did not end within {} s", PATIENCE.as_secs()),
+        Some(status) if !status.success() => bail!("tests {name} failed ({status})"),
+        // A program that ends early, without the harness, would pass with no test.
+        Some(_) if !text.contains("test result: ok. ") => bail!("tests {name} have no result"),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Returns the words that start a program without capabilities, also if root runs this one.
+///
+/// There are none where this user may not drop them: an ordinary user has none, and in some
+/// containers root may not.
+fn without_capabilities(workspace: &Workspace) -> &'static [&'static str] {
+    const NONE: [&str; 6] = [
+        "setpriv",
+        "--bounding-set",
+        "-all",
+        "--inh-caps",
+        "-all",
+        "--no-new-privs",
+    ];
+    let drops = cmd!(workspace.shell, "env {NONE...} true")
+        .quiet()
+        .ignore_stderr()
+        .run()
+        .is_ok();
+    if drops {
+        return &NONE;
+    }
+    println!("  this user may not drop capabilities: the tests run with those that it has");
+    &[]
+}
