@@ -7,8 +7,8 @@ use std::sync::atomic::{Ordering, fence};
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, Extensions,
-    ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration,
-    RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
+    ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, RegionKeys, Registration, RequestKey,
+    SharedReceiveQueueKey, SyncDirection, WindowKey,
 };
 use dat_core::flags::MemoryPrivileges;
 use dat_core::time::Instant;
@@ -651,23 +651,6 @@ unsafe impl Backend for VerbsBackend {
             self.give_up(&mut pair);
         }
         drop((send, receive));
-    }
-
-    /// Refuses watermarks: verbs does not count a queue pair's buffers of a shared queue.
-    fn set_high_watermarks(
-        &mut self,
-        _key: QueuePairKey,
-        soft: Option<u32>,
-        hard: Option<u32>,
-    ) -> Result<(), BackendError> {
-        if soft.is_some() || hard.is_some() {
-            return Err(BackendError::NotSupported);
-        }
-        Ok(())
-    }
-
-    fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
-        ReceiveInfo::default()
     }
 
     fn listen(

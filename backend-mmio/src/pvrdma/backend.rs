@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
-    QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey,
+    QueuePair, QueuePairKey, QueuePairRequest, RegionKeys, Registration, RequestKey,
     SharedReceiveQueueKey, SyncDirection,
 };
 use dat_core::flags::MemoryPrivileges;

@@ -657,15 +657,20 @@ pub unsafe trait Backend {
     /// Exceeding `soft` raises one [`ControlEvent::SoftHighWatermark`]. Exceeding `hard` breaks the
     /// connection.
     ///
+    /// The default suits a device that cannot count the buffers: it accepts only no limits.
+    ///
     /// # Errors
     /// - [`BackendError::NotSupported`]: the device cannot count the buffers.
     fn set_high_watermarks(
         &mut self,
         _key: QueuePairKey,
-        _soft: Option<u32>,
-        _hard: Option<u32>,
+        soft: Option<u32>,
+        hard: Option<u32>,
     ) -> Result<(), BackendError> {
-        Err(BackendError::NotSupported)
+        match (soft, hard) {
+            (None, None) => Ok(()),
+            _ => Err(BackendError::NotSupported),
+        }
     }
 
     /// Returns the receive buffers that a queue pair holds.

@@ -16,7 +16,7 @@ use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 use dat_core::time::Instant;
 use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, granted, srq_attributes};
 use dat_tests::suite::{epw, rmb};
-use exceptions::exceptions;
+use exceptions::exception;
 use mmio_model::{BadCqe, ModelBackend, ModelFabric};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::task::Wake;
@@ -31,7 +31,7 @@ mod mailbox;
 type MmioBed = Bed<ModelFabric>;
 
 network!(ModelFabric, ModelBackend, "model", device, |test| {
-    exceptions("mmio").get(test).cloned()
+    exception("mmio", "", test)
 });
 
 dat_tests::conformance_suite!(base, MmioBed::new());

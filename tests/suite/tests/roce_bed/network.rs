@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::exceptions::exceptions;
+use crate::exceptions::exception;
 use backend_roce::port::{Arrival, ClaimError, Port, Route, Undelivered};
 use backend_roce::proto::PathMtu;
 use backend_roce::proto::icrc::Flow;
@@ -511,7 +511,7 @@ impl Testbed for RoceBed {
     }
 
     fn skip_reason(&self, test: &str) -> Option<String> {
-        exceptions("roce").get(test).cloned()
+        exception("roce", "", test)
     }
 
     fn advance(&self, to: Instant) {
