@@ -21,7 +21,7 @@ use dat_core::time::Instant;
 use dat_core::{Error, Ia};
 use dat_storage::{Limits, Reservation};
 use dat_tests::fixture::{
-    Adapter, Net, Party, PartyOptions, RsmTestbed, Testbed, granted, refused,
+    Adapter, Net, Party, PartyOptions, RsmTestbed, Testbed, granted, refused, report_skip,
 };
 use std::process::{Command, Stdio};
 use std::rc::Rc;
