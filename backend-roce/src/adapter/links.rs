@@ -196,7 +196,7 @@ impl Adapter {
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: &Timer| match timer {
             Timer::Pair(_) | Timer::Gathered => true,
-            Timer::Probe(_) => false,
+            Timer::Probe(_) | Timer::Patience(_) => false,
             Timer::Link(id) => self.links.get(*id).is_some_and(|link| {
                 let state = link.connection.state();
                 let unanswered = state == LinkState::RequestSent && !link.is_answered;

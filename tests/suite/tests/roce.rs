@@ -30,6 +30,8 @@ mod network;
 mod node;
 #[path = "roce_bed/shared_buffers.rs"]
 mod shared_buffers;
+#[path = "roce_bed/slow_peers.rs"]
+mod slow_peers;
 
 dat_tests::conformance_suite!(base, RoceBed::new());
 dat_tests::conformance_suite!(extended, RoceBed::new());
