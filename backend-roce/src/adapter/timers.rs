@@ -59,8 +59,15 @@ impl Adapter {
                 Timer::Pair(key) => {
                     if let Some(pair) = self.pairs.get_mut(key) {
                         pair.timer = None;
+                        let link = pair.link;
+                        let mut is_late = false;
                         if let Some(transport) = &mut pair.transport {
+                            let before = transport.counts().0.timeouts;
                             transport.expire(self.now);
+                            is_late = transport.counts().0.timeouts != before;
+                        }
+                        if let Some(link) = link.filter(|_| is_late) {
+                            self.note_unanswered(link);
                         }
                         self.after_transport(key);
                         self.set_ready(key);

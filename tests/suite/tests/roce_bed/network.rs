@@ -57,6 +57,8 @@ struct Wire {
     faults: Option<Faults>,
     /// Addresses whose packets leave one at a time.
     slow: BTreeMap<IpAddr, Slow>,
+    /// Peers that adapters have told of, as unanswered.
+    unanswered: Vec<SocketAddr>,
     /// By adapter.
     inboxes: Vec<Inbox>,
 }
@@ -341,6 +343,10 @@ impl Port for SimulatedPort {
         buffer[..quoted.len()].copy_from_slice(&quoted);
         Some((quoted.len(), reason))
     }
+
+    fn unanswered(&self, peer: SocketAddr) {
+        lock(&self.wire).unanswered.push(peer);
+    }
 }
 
 impl Drop for SimulatedPort {
@@ -390,6 +396,11 @@ impl RoceBed {
     /// Returns all packets that were sent.
     pub(crate) fn log(&self) -> Vec<(Flow, Vec<u8>)> {
         lock(&self.wire).log.clone()
+    }
+
+    /// Returns the peers that ports were told of since the last call, as unanswered.
+    pub(crate) fn unanswered(&self) -> Vec<SocketAddr> {
+        std::mem::take(&mut lock(&self.wire).unanswered)
     }
 
     /// Lets others see an address as another one.
