@@ -198,6 +198,20 @@ fn no_interface(name: &str) -> io::Error {
     )
 }
 
+/// Returns the MTU of the interface with an address; `None` if the system does not tell.
+pub(crate) fn interface_mtu(address: IpAddr) -> Option<u32> {
+    let mut all = getifaddrs().ok()?;
+    let interface = all.find(|interface| {
+        let own = address_of(interface);
+        own.is_some_and(|own| own.ip() == address)
+    })?;
+    // A further address may have a name of its own, as in `eth0:1`.
+    let name = interface.interface_name.split(':').next()?;
+    let path = std::path::Path::new("/sys/class/net").join(name);
+    let text = std::fs::read_to_string(path.join("mtu")).ok()?;
+    text.trim().parse().ok()
+}
+
 /// Returns the address of an interface that is up, with its scope if it is link-local.
 fn address_of(interface: &InterfaceAddress) -> Option<SocketAddr> {
     if !interface.flags.contains(InterfaceFlags::IFF_UP) {

@@ -428,11 +428,15 @@ impl Shared {
                 && let Some(arrival) = self.port.receive(input)
             {
                 left -= 1;
-                let has_unrouted;
-                (has_unrouted, sends) = self.enter(|adapter| {
+                let (has_unrouted, has_unanswered);
+                (has_unrouted, has_unanswered, sends) = self.enter(|adapter| {
                     adapter.receive(&arrival, input);
-                    (adapter.has_unrouted(), adapter.has_output())
+                    let has_unanswered = !adapter.unanswered.is_empty();
+                    (adapter.has_unrouted(), has_unanswered, adapter.has_output())
                 });
+                if has_unanswered {
+                    self.tell_unanswered();
+                }
                 if has_unrouted {
                     self.look_up_paths();
                     sends = true;
@@ -475,6 +479,14 @@ impl Shared {
         while let Some(unrouted) = self.enter(Adapter::next_unrouted) {
             let route = self.port.route(unrouted.peer);
             self.enter(|adapter| adapter.routed(&unrouted, route));
+        }
+    }
+
+    /// Tells the port of peers that have not answered in time, or have asked again.
+    #[cold]
+    fn tell_unanswered(&self) {
+        for peer in self.enter_briefly(|adapter| core::mem::take(&mut adapter.unanswered)) {
+            self.port.unanswered(peer);
         }
     }
 
@@ -522,7 +534,13 @@ impl Shared {
 
     fn finish(&self, bursts: Bursts, reports: bool) -> bool {
         let more_reports = reports && self.take_undelivered();
-        self.enter(Adapter::expire);
+        let has_unanswered = self.enter(|adapter| {
+            adapter.expire();
+            !adapter.unanswered.is_empty()
+        });
+        if has_unanswered {
+            self.tell_unanswered();
+        }
         let all_sent = self.flush();
         bursts == Bursts::Some || more_reports || !all_sent
     }

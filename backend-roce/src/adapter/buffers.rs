@@ -3,11 +3,20 @@
 //! A queue pair that finds no room waits. Room that becomes free goes to the queue pair that has
 //! waited the longest; it has the turn until it has sent all that it may, or has filled the buffer
 //! again.
+//!
+//! Connections to one peer share the buffer of its socket, and all peers share the buffer of a
+//! socket of this side. There a peer that does not answer must not hold the room of others: once
+//! somebody has waited for [`PATIENCE`], the peer counts as slow, and its room is its own.
 
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+
+use dat_core::time::Instant;
+use slab::Slab;
 
 use super::Adapter;
+use super::timers::{Timer, after};
 use crate::port::Path;
 use crate::proto::requester::Held;
 use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
@@ -15,15 +24,31 @@ use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
 /// Units of a buffer that packets of one adapter may take.
 ///
 /// Linux grants a socket that asks for more twice this size by default: one half for requests of a
-/// peer, the other one for responses and acknowledgements that this side has asked for. Messages of
-/// connection management are few, and are not counted.
+/// peer, the other one for responses that this side has asked for. Acknowledgements are not counted:
+/// a later one replaces a lost one. Nor are messages of connection management, which are few.
 const ROOM: u32 = 212_992 / BUFFER_UNIT;
 
 /// Room of the largest packet; with less, nobody gets the turn.
 const LARGEST: u32 = BufferRoom::of_packet(PathMtu::Bytes4096.bytes());
 
-/// Full packets whose room a queue pair may use while others wait.
+/// Full packets whose room a queue pair may use while others wait, if they fit half of the buffer.
 const SHARE: u32 = 32;
+
+/// Time that responses take at most, unless their peer is slow; and time for which a queue pair
+/// waits at most before it has its minimum.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Time for which a peer stays slow.
+const SLOW_TIME: Duration = Duration::from_secs(5);
+
+/// Room for responses of a slow peer to one queue pair.
+const SLOW_SHARE: u32 = ROOM / 8;
+
+/// Room of a queue pair that has waited for long, whatever others use: that of four small packets.
+const MINIMUM: u32 = 4 * BufferRoom::EMPTY_PACKET;
+
+/// Room beyond the buffer for these minima.
+const RESERVE: u32 = ROOM / 4;
 
 /// A socket buffer.
 #[derive(Debug)]
@@ -37,6 +62,12 @@ pub(crate) struct SocketBuffer {
     waiting: VecDeque<usize>,
     /// The queue pair that has the turn: it is ready to send, or waits for room for its responses.
     turn: Option<usize>,
+    /// Timer that ends the patience of those that wait.
+    patience: Option<Instant>,
+    /// Up to two peers for whose sake queue pairs have waited since the timer began.
+    waited: [Option<usize>; 2],
+    /// Set for a peer's socket that is slow to respond, until this time.
+    slow_until: Option<Instant>,
 }
 
 impl SocketBuffer {
@@ -47,6 +78,9 @@ impl SocketBuffer {
             used: 0,
             waiting: VecDeque::new(),
             turn: None,
+            patience: None,
+            waited: [None; 2],
+            slow_until: None,
         }
     }
 
@@ -54,14 +88,16 @@ impl SocketBuffer {
     ///
     /// The queue pair that has the turn may send a packet even above its share: two that are at
     /// their share would otherwise pass the turn to each other without end.
-    fn limit(&self, key: usize, used: u32, full: u32) -> u32 {
-        let limit = used.saturating_add(self.room(key));
-        if self.waiting.is_empty() {
-            limit
-        } else {
-            let share = full.saturating_mul(SHARE);
-            limit.min(share.max(used.saturating_add(full)))
+    fn limit(&self, key: usize, used: u32, full: u32, is_starved: bool) -> u32 {
+        let mut limit = used.saturating_add(self.room(key));
+        if !self.waiting.is_empty() {
+            let share = full.saturating_mul(SHARE).min(ROOM / 2);
+            limit = limit.min(share.max(used.saturating_add(full)));
         }
+        if is_starved && self.used < ROOM + RESERVE {
+            limit = limit.max(MINIMUM);
+        }
+        limit
     }
 
     /// Returns the units that a queue pair may use more; none while others are before it.
@@ -74,6 +110,20 @@ impl SocketBuffer {
             ROOM.saturating_sub(self.used)
         } else {
             0
+        }
+    }
+
+    /// Lets a queue pair of a peer wait.
+    fn wait(&mut self, key: usize, peer: usize) {
+        self.waiting.push_back(key);
+        self.note_wait(peer);
+    }
+
+    fn note_wait(&mut self, peer: usize) {
+        match &mut self.waited {
+            [first @ None, _] => *first = Some(peer),
+            [Some(first), second] if *first != peer => *second = Some(peer),
+            _ => {}
         }
     }
 
@@ -92,12 +142,39 @@ impl SocketBuffer {
 pub(crate) struct Share {
     /// Buffer of requests, at the peer.
     requests: usize,
-    /// Buffer of responses and acknowledgements, at this side.
+    /// Buffer of responses, at this side.
     responses: usize,
     /// Units that the queue pair uses of them.
     used: BufferRoom,
     /// The buffer whose room the queue pair waits for.
     waits_for: Option<usize>,
+    /// Time at which the wait began.
+    waits_since: Instant,
+    /// Set if the wait has lasted for long, until the queue pair has the turn.
+    is_starved: bool,
+    /// Time since which responses are due.
+    due_since: Instant,
+    /// Units of the responses that were under way then and still are.
+    due: u32,
+    /// Set if the peer is slow: its responses do not count.
+    is_slow: bool,
+}
+
+impl Share {
+    /// Begins or ceases to count the responses.
+    fn set_slow(&mut self, is_slow: bool, buffers: &mut Slab<SocketBuffer>) {
+        let before = self.counted_responses();
+        self.is_slow = is_slow;
+        if let Some(buffer) = buffers.get_mut(self.responses) {
+            let used = buffer.used.saturating_add(self.counted_responses());
+            buffer.used = used.saturating_sub(before);
+        }
+    }
+
+    /// Returns the units of the responses that count.
+    const fn counted_responses(&self) -> u32 {
+        if self.is_slow { 0 } else { self.used.responses }
+    }
 }
 
 impl Adapter {
@@ -113,6 +190,11 @@ impl Adapter {
                 responses,
                 used: BufferRoom::default(),
                 waits_for: None,
+                waits_since: self.now,
+                is_starved: false,
+                due_since: self.now,
+                due: 0,
+                is_slow: false,
             });
         }
     }
@@ -138,7 +220,7 @@ impl Adapter {
         };
         let shares = [
             (share.requests, share.used.requests),
-            (share.responses, share.used.responses),
+            (share.responses, share.counted_responses()),
         ];
         for (number, used) in shares {
             let Some(buffer) = self.buffers.get_mut(number) else {
@@ -153,8 +235,10 @@ impl Adapter {
                 buffer.turn = None;
             }
             if buffer.users == 0 {
+                let patience = buffer.patience;
                 self.buffers_by_address.remove(&buffer.address);
                 self.buffers.remove(number);
+                self.set_timer(Timer::Patience(number), patience, None);
             } else {
                 self.pass_turn(number);
             }
@@ -177,17 +261,27 @@ impl Adapter {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        let Some((share, transport)) = pair.share.zip(pair.transport.as_mut()) else {
+        let Some((share, transport)) = pair.share.as_mut().zip(pair.transport.as_mut()) else {
             return;
         };
+        let until = self.buffers.get(share.requests);
+        let until = until.and_then(|peer| peer.slow_until);
+        if until.is_some() || share.is_slow {
+            let is_slow = until.is_some_and(|until| self.now < until);
+            share.set_slow(is_slow, &mut self.buffers);
+        }
         let full = BufferRoom::of_packet(transport.mtu().bytes());
         let limit = |number: usize, used: u32| {
             let buffer = self.buffers.get(number);
-            buffer.map_or(0, |buffer| buffer.limit(key, used, full))
+            buffer.map_or(0, |buffer| buffer.limit(key, used, full, share.is_starved))
         };
         transport.set_limit(BufferRoom {
             requests: limit(share.requests, share.used.requests),
-            responses: limit(share.responses, share.used.responses),
+            responses: if share.is_slow {
+                SLOW_SHARE
+            } else {
+                limit(share.responses, share.used.responses)
+            },
         });
     }
 
@@ -199,11 +293,19 @@ impl Adapter {
         let Some((share, transport)) = pair.share.as_mut().zip(pair.transport.as_ref()) else {
             return;
         };
-        let now = transport.under_way();
-        let before = core::mem::replace(&mut share.used, now);
+        let before = *share;
+        share.used = transport.under_way();
+        let under_way = share.used.responses;
+        let arrived = before.used.responses.saturating_sub(under_way);
+        share.due = share.due.saturating_sub(arrived);
+        if share.due == 0 {
+            share.due = under_way;
+            share.due_since = self.now;
+        }
+        let responses = (before.counted_responses(), share.counted_responses());
         let changes = [
-            (share.requests, before.requests, now.requests),
-            (share.responses, before.responses, now.responses),
+            (share.requests, before.used.requests, share.used.requests),
+            (share.responses, responses.0, responses.1),
         ];
         for (number, before, now) in changes {
             if before == now {
@@ -219,7 +321,8 @@ impl Adapter {
     /// Ends the turn of a queue pair that has sent all that it may; it waits if it needs room.
     ///
     /// One that waits for room for its responses keeps the turn for its requests: a queue pair
-    /// takes both in this order, so that no two wait for each other.
+    /// takes both in this order, so that no two wait for each other. One whose peer is slow waits
+    /// for that peer only.
     pub(super) fn end_turn(&mut self, key: usize) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
@@ -227,10 +330,9 @@ impl Adapter {
         let Some(share) = &mut pair.share else {
             return;
         };
-        let held = pair
-            .transport
-            .as_ref()
-            .and_then(|transport| transport.held());
+        let transport = pair.transport.as_ref();
+        let held = transport.and_then(|transport| transport.held());
+        let held = held.filter(|held| !(share.is_slow && *held == Held::Responses));
         let Share {
             requests,
             responses,
@@ -242,15 +344,16 @@ impl Adapter {
         });
         if let Some(number) = needed.filter(|_| share.waits_for.is_none()) {
             share.waits_for = Some(number);
+            share.waits_since = self.now;
             if let Some(buffer) = self.buffers.get_mut(number) {
-                buffer.waiting.push_back(key);
+                buffer.wait(key, requests);
             }
+            self.begin_patience(number);
         }
         if held == Some(Held::Responses) {
-            // There was room for its requests, so nobody else has the turn.
+            // Nobody else has the turn, unless this one has sent by its minimum.
             if let Some(buffer) = self.buffers.get_mut(requests) {
-                debug_assert!(buffer.turn.is_none_or(|turn| turn == key));
-                buffer.turn = Some(key);
+                buffer.turn = buffer.turn.or(Some(key));
             }
         } else {
             self.release_turn(requests, key);
@@ -275,8 +378,83 @@ impl Adapter {
                 && let Some(share) = &mut pair.share
             {
                 share.waits_for = None;
+                share.is_starved = false;
             }
             self.set_ready(key);
+        }
+    }
+
+    /// Starts the timer of a buffer that queue pairs wait for, if it does not run.
+    fn begin_patience(&mut self, number: usize) {
+        let end = after(self.now, PATIENCE);
+        if let Some(buffer) = self.buffers.get_mut(number)
+            && buffer.patience.is_none()
+        {
+            buffer.patience = Some(end);
+            self.set_timer(Timer::Patience(number), None, Some(end));
+        }
+    }
+
+    /// Finds peers that hold the room of others, and gives those that have waited their minimum.
+    pub(super) fn end_patience(&mut self, number: usize) {
+        let Some(buffer) = self.buffers.get_mut(number) else {
+            return;
+        };
+        buffer.patience = None;
+        let waited = core::mem::take(&mut buffer.waited);
+        self.find_slow_peers(number, waited);
+        self.pass_turn(number);
+        let mut waits = false;
+        for (key, pair) in &mut self.pairs {
+            let Some(share) = &mut pair.share else {
+                continue;
+            };
+            if share.waits_for != Some(number) {
+                continue;
+            }
+            waits = true;
+            if let Some(buffer) = self.buffers.get_mut(number) {
+                buffer.note_wait(share.requests);
+            }
+            if after(share.waits_since, PATIENCE) <= self.now {
+                share.is_starved = true;
+                if !core::mem::replace(&mut pair.is_ready, true) {
+                    self.ready_pairs.push_back(key);
+                }
+            }
+        }
+        if waits {
+            self.begin_patience(number);
+        }
+    }
+
+    /// Marks peers as slow that have not responded for long, if queue pairs of others have waited.
+    ///
+    /// Queue pairs of one peer wait for each other: their responses may all come at once.
+    fn find_slow_peers(&mut self, number: usize, waited: [Option<usize>; 2]) {
+        let until = after(self.now, SLOW_TIME);
+        for (_, pair) in &self.pairs {
+            if let Some(share) = pair.share
+                && share.responses == number
+                && share.due > 0
+                && after(share.due_since, PATIENCE) <= self.now
+                && waited
+                    .into_iter()
+                    .flatten()
+                    .any(|peer| peer != share.requests)
+                && let Some(peer) = self.buffers.get_mut(share.requests)
+            {
+                peer.slow_until = Some(until);
+            }
+        }
+        for (_, pair) in &mut self.pairs {
+            if let Some(share) = &mut pair.share
+                && share.responses == number
+                && let Some(peer) = self.buffers.get(share.requests)
+                && peer.slow_until.is_some_and(|until| self.now < until)
+            {
+                share.set_slow(true, &mut self.buffers);
+            }
         }
     }
 }

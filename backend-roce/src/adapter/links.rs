@@ -11,6 +11,9 @@ use crate::proto::connection::{
 };
 use crate::proto::icrc::Flow;
 
+/// Most peers that the port is told of at once.
+const UNANSWERED_MAX: usize = 64;
+
 /// First bytes of a GUID of ours (ROCE-48).
 const GUID: u64 = 0x0244_4154;
 
@@ -98,6 +101,18 @@ impl Adapter {
             let path = link.path;
             if let Some(key) = link.pair {
                 self.change_buffers(key, &path);
+            }
+        }
+    }
+
+    /// Notes that the peer of a connection has not answered in time, or has asked again.
+    pub(super) fn note_unanswered(&mut self, id: u32) {
+        if self.unanswered.len() < UNANSWERED_MAX
+            && let Some(link) = self.links.get(id)
+        {
+            let peer = link.path.wire.destination();
+            if self.unanswered.last() != Some(&peer) {
+                self.unanswered.push(peer);
             }
         }
     }
@@ -196,7 +211,7 @@ impl Adapter {
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: &Timer| match timer {
             Timer::Pair(_) | Timer::Gathered => true,
-            Timer::Probe(_) => false,
+            Timer::Probe(_) | Timer::Patience(_) => false,
             Timer::Link(id) => self.links.get(*id).is_some_and(|link| {
                 let state = link.connection.state();
                 let unanswered = state == LinkState::RequestSent && !link.is_answered;

@@ -93,6 +93,8 @@ pub(crate) struct Adapter {
     ports: BTreeMap<u16, usize>,
     /// Ports without a user, to be given back.
     pub(crate) unused_ports: Vec<u16>,
+    /// Peers that have not answered in time, or have asked again, since the port was told.
+    pub(crate) unanswered: Vec<SocketAddr>,
     /// Socket buffers that queue pairs share.
     buffers: Slab<SocketBuffer>,
     buffers_by_address: BTreeMap<SocketAddr, usize>,
@@ -145,6 +147,7 @@ impl Adapter {
             waiting: 0,
             ports: BTreeMap::new(),
             unused_ports: Vec::new(),
+            unanswered: Vec::new(),
             buffers: Slab::new(),
             buffers_by_address: BTreeMap::new(),
             timers: BTreeSet::new(),

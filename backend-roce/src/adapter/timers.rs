@@ -15,6 +15,8 @@ pub(super) enum Timer {
     /// A probe of the peer of a queue pair.
     Probe(usize),
     Link(u32),
+    /// Queue pairs that wait for room in a buffer.
+    Patience(usize),
     /// Requests that wait for the consumer.
     Gathered,
 }
@@ -52,12 +54,20 @@ impl Adapter {
             match timer {
                 Timer::Link(id) => self.expire_link(id),
                 Timer::Probe(key) => self.probe(key),
+                Timer::Patience(number) => self.end_patience(number),
                 Timer::Gathered => self.release_gathered(),
                 Timer::Pair(key) => {
                     if let Some(pair) = self.pairs.get_mut(key) {
                         pair.timer = None;
+                        let link = pair.link;
+                        let mut is_late = false;
                         if let Some(transport) = &mut pair.transport {
+                            let before = transport.counts().0.timeouts;
                             transport.expire(self.now);
+                            is_late = transport.counts().0.timeouts != before;
+                        }
+                        if let Some(link) = link.filter(|_| is_late) {
+                            self.note_unanswered(link);
                         }
                         self.after_transport(key);
                         self.set_ready(key);

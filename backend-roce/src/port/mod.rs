@@ -125,6 +125,13 @@ pub trait Port: Send + Sync {
         None
     }
 
+    /// Tells that a peer has not answered in time, or has asked again.
+    ///
+    /// The path may have lost packets that are too long for it (ROCE-186).
+    fn unanswered(&self, peer: SocketAddr) {
+        let _ = peer;
+    }
+
     /// Sleeps until datagrams come, [`wake`](Self::wake) is called or the pause ends.
     ///
     /// One thread at a time calls it. While it sleeps, a datagram wakes no other thread. Returns

@@ -26,8 +26,8 @@ use self::narrow_paths::NarrowPaths;
 use self::options::ipv6_mtu;
 use self::poller::Poller;
 pub(crate) use self::service::Service;
-use self::socket::{Sent, Socket, report};
-use crate::address::representative;
+use self::socket::{Report, Sent, Socket, report};
+use crate::address::{interface_mtu, representative};
 use crate::backend::RoceBackend;
 use crate::forks;
 use crate::options::RoceOptions;
@@ -40,6 +40,11 @@ use crate::proto::packet::UDP_PORT;
 
 /// Path MTU of the loop-back interface.
 const LOOPBACK_MTU: i32 = 65_536;
+
+/// MTU that every path has unless the interface has a smaller one (ROCE-197).
+///
+/// The system learns of smaller ones by ICMP, which anybody can forge.
+const SMALLEST_MTU: u32 = 1280;
 
 /// Pauses for which the poller's milliseconds are too coarse.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
@@ -123,6 +128,7 @@ impl Port for UdpPort {
         };
         // Without an answer, the MTU of Ethernet.
         let mtu = mtu.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(1500);
+        let mtu = believed_mtu(mtu, || interface_mtu(source));
         let mtu = PathMtu::for_interface(mtu)?;
         (source.is_ipv4() == peer.is_ipv4()).then_some(Route { source, mtu })
     }
@@ -225,13 +231,18 @@ impl Port for UdpPort {
         for socket in sockets.iter() {
             for _ in 0..SKIPPED {
                 match report(socket.io.as_raw_fd(), buffer) {
-                    Ok(Some(report)) => return Some(report),
-                    Ok(None) => {}
+                    Ok(Report::Undelivered(length, reason)) => return Some((length, reason)),
+                    Ok(Report::TooLong(peer, mtu)) => self.narrow.claim(peer, mtu),
+                    Ok(Report::Refused) => {}
                     Err(_) => break,
                 }
             }
         }
         None
+    }
+
+    fn unanswered(&self, peer: SocketAddr) {
+        self.narrow.confirm(self.to_peer(peer).ip());
     }
 
     fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
@@ -255,6 +266,14 @@ impl Port for UdpPort {
             poller.wake();
         }
     }
+}
+
+/// Returns the MTU of a path of which the system knows `known`; `own` is that of the interface.
+fn believed_mtu(known: u32, own: impl FnOnce() -> Option<u32>) -> u32 {
+    if known >= SMALLEST_MTU {
+        return known;
+    }
+    own().map_or(known, |own| known.max(own.min(SMALLEST_MTU)))
 }
 
 /// Explains why a port cannot be had (ROCE-55).
@@ -323,5 +342,30 @@ impl RoceBackend {
             backend.set_service(service);
         }
         Ok(backend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: ROCE-197
+    #[test]
+    fn a_path_is_not_narrower_than_1280_bytes_unless_its_interface_is() {
+        for (known, own, believed) in [
+            (9_000, Some(9_000), 9_000),
+            (1_400, Some(9_000), 1_400),
+            (1_280, None, 1_280),
+            (552, Some(9_000), 1_280),
+            (552, Some(1_500), 1_280),
+            (552, Some(576), 576),
+            (576, Some(576), 576),
+            // Nothing is known of the interface.
+            (552, None, 552),
+        ] {
+            assert_eq!(believed_mtu(known, || own), believed, "{known} {own:?}");
+        }
+        let known = believed_mtu(1_400, || panic!("the interface does not matter"));
+        assert_eq!(known, 1_400);
     }
 }

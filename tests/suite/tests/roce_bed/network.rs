@@ -1,7 +1,7 @@
 //! A network in memory, with virtual time, and the test bed over it.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -55,8 +55,21 @@ struct Wire {
     buffers: Option<Buffers>,
     /// Loses, repeats, reorders and damages packets; they are then not in the log.
     faults: Option<Faults>,
+    /// Addresses whose packets leave one at a time.
+    slow: BTreeMap<IpAddr, Slow>,
+    /// Peers that adapters have told of, as unanswered.
+    unanswered: Vec<SocketAddr>,
     /// By adapter.
     inboxes: Vec<Inbox>,
+}
+
+/// Packets of an address that leave one at a time.
+struct Slow {
+    /// Microseconds between two of them.
+    period: u32,
+    /// Time at which the next one may leave.
+    next: Instant,
+    waiting: VecDeque<Datagrams>,
 }
 
 /// Socket buffers, with the room that Linux counts for a packet.
@@ -152,6 +165,31 @@ impl Wire {
         Flow::between(source, destination).expect("addresses of one family")
     }
 
+    /// Puts packets on the wire; all but messages of a slow address wait.
+    fn put(&mut self, run: Datagrams) {
+        let slow = self.slow.get_mut(&run.flow.source().ip());
+        let Some(slow) = slow.filter(|_| !is_management(&run.packets)) else {
+            self.under_way.push_back(run);
+            return;
+        };
+        let packets = run.packets.chunks(run.segment);
+        slow.waiting.extend(packets.map(|packet| Datagrams {
+            flow: run.flow,
+            packets: packet.to_vec(),
+            segment: packet.len(),
+        }));
+    }
+
+    /// Lets the next packet of each slow address leave if its time has come.
+    fn release(&mut self, now: Instant) {
+        for slow in self.slow.values_mut().filter(|slow| slow.next <= now) {
+            if let Some(packet) = slow.waiting.pop_front() {
+                slow.next = after(now, slow.period);
+                self.under_way.push_back(packet);
+            }
+        }
+    }
+
     /// Returns the length of the next run of packets.
     fn next_length(&self) -> Option<usize> {
         Some(self.under_way.front()?.packets.len())
@@ -207,6 +245,10 @@ impl Wire {
         }
         true
     }
+}
+
+fn after(now: Instant, period: u32) -> Instant {
+    now.after(period).expect("a time that comes")
 }
 
 /// The socket of an adapter.
@@ -280,7 +322,7 @@ impl Port for SimulatedPort {
             .chunks(segment)
             .map(|packet| (*flow, packet.to_vec()));
         log.extend(sent);
-        under_way.push_back(run);
+        wire.put(run);
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
@@ -300,6 +342,10 @@ impl Port for SimulatedPort {
             .pop_front()?;
         buffer[..quoted.len()].copy_from_slice(&quoted);
         Some((quoted.len(), reason))
+    }
+
+    fn unanswered(&self, peer: SocketAddr) {
+        lock(&self.wire).unanswered.push(peer);
     }
 }
 
@@ -352,6 +398,11 @@ impl RoceBed {
         lock(&self.wire).log.clone()
     }
 
+    /// Returns the peers that ports were told of since the last call, as unanswered.
+    pub(crate) fn unanswered(&self) -> Vec<SocketAddr> {
+        std::mem::take(&mut lock(&self.wire).unanswered)
+    }
+
     /// Lets others see an address as another one.
     pub(crate) fn translate(&self, inside: SocketAddr, outside: SocketAddr) {
         lock(&self.wire).translated = Some((inside, outside));
@@ -401,6 +452,38 @@ impl RoceBed {
         let wire = lock(&self.wire);
         let buffers = wire.buffers.as_ref().expect("limited buffers");
         (buffers.most, buffers.dropped)
+    }
+
+    /// Lets the packets of an address leave one at a time from now on, `period` µs apart.
+    pub(crate) fn slow_down(&self, address: IpAddr, period: u32) {
+        let slow = Slow {
+            period,
+            next: after(self.now.get(), period),
+            waiting: VecDeque::new(),
+        };
+        lock(&self.wire).slow.insert(address, slow);
+    }
+
+    /// Lets the packets of a slow address leave at once again.
+    pub(crate) fn speed_up(&self, address: IpAddr) {
+        let mut wire = lock(&self.wire);
+        let slow = wire.slow.remove(&address).expect("a slow address");
+        wire.under_way.extend(slow.waiting);
+    }
+
+    /// Lets `period` µs pass, in which the packets under way arrive; answers stay under way.
+    pub(crate) fn pass(&self, period: u32) {
+        let now = after(self.now.get(), period);
+        self.now.set(now);
+        let mut wire = lock(&self.wire);
+        wire.release(now);
+        for _ in 0..wire.under_way.len() {
+            wire.move_next();
+        }
+        drop(wire);
+        for driver in &*self.drivers.borrow() {
+            driver.drive(now);
+        }
     }
 
     /// Lets the network have faults from now on.

@@ -142,6 +142,7 @@ impl Testbed for SocketBed {
         let unfinished = [
             "graceful_disconnect_drains_the_requests",
             "freeing_waits_for_entries_that_are_not_begun",
+            "late_bind_failure_breaks_the_connection",
         ];
         if unfinished.contains(&test) {
             return Some(

@@ -1,0 +1,287 @@
+//! Peers that hardly answer, beside one that answers at once.
+
+use backend_roce::proto::PathMtu;
+use backend_roce::proto::packet::{Opcode, Packet};
+use dat_core::backend::{Backend as _, RemoteRange, Segment, SendOperation};
+use dat_core::flags::DtoStatus;
+use dat_tests::fixture::Testbed as _;
+
+use crate::crowd::{End, connect};
+use crate::network::RoceBed;
+
+const QUALIFIER: u64 = 7174;
+
+/// Time between two packets of a slow peer, and time that a packet takes, in microseconds.
+const SLOW: u32 = 150_000;
+const TRAVEL: u32 = 250;
+
+/// A period that does not end in a test.
+const NEVER: u32 = 1_000_000_000;
+
+/// Steps of [`TRAVEL`] before the rate of the honest peer is counted, and while it is.
+const BEFORE: usize = 400;
+const COUNTED: usize = 800;
+
+/// Requests that each connection has under way.
+const UNDER_WAY: usize = 32;
+
+/// Requests of the adapter under test to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Finds no receive.
+    Send,
+    Write,
+    Read,
+}
+
+/// A load: requests of a kind and a length, with a path MTU.
+#[derive(Clone, Copy, Debug)]
+struct Load(Kind, usize, PathMtu);
+
+/// Peers that are not honest.
+#[derive(Clone, Copy, Debug)]
+struct Slow {
+    /// Adapters, and connections of each.
+    peers: usize,
+    connections: usize,
+    /// Time between two packets.
+    period: u32,
+    load: Load,
+}
+
+/// One connection of the adapter under test.
+struct Lane {
+    operation: SendOperation,
+    segment: Segment,
+    under_way: usize,
+    done: usize,
+}
+
+impl Lane {
+    fn new(own: &mut End, peer: &mut End, load: Load) -> Self {
+        let Load(kind, length, _) = load;
+        let (_, segment, _) = own.memory(vec![1; length]);
+        let (_, _, remote) = peer.memory(vec![2; length]);
+        Self {
+            operation: kind.operation(remote),
+            segment,
+            under_way: 0,
+            done: 0,
+        }
+    }
+}
+
+impl Kind {
+    fn operation(self, remote: RemoteRange) -> SendOperation {
+        match self {
+            Self::Send => SendOperation::Send,
+            Self::Write => SendOperation::RdmaWrite(remote),
+            Self::Read => SendOperation::RdmaRead(remote),
+        }
+    }
+}
+
+/// Returns how many requests to the honest peer complete beside slow ones.
+///
+/// The adapter under test accepts all connections if `listens` is set, and makes them otherwise.
+fn rate(honest: Load, slow: Option<Slow>, listens: bool) -> usize {
+    let bed = RoceBed::new();
+    let device = |mtu| {
+        let device = bed.device();
+        let address = device.ia_attributes().ia_address.socket_address().unwrap();
+        bed.set_path_mtu(address.ip(), mtu);
+        (device, address.ip())
+    };
+    let lanes = 1 + slow.map_or(0, |slow| slow.peers * slow.connections);
+    let mut own = End::new(device(PathMtu::Bytes4096).0, lanes);
+    let mut loads = vec![(honest, 1, None)];
+    if let Some(slow) = slow {
+        // The honest peer comes last.
+        loads.splice(
+            0..0,
+            (0..slow.peers).map(|_| (slow.load, slow.connections, Some(slow.period))),
+        );
+    }
+    if listens {
+        own.device.listen(1, Some(QUALIFIER)).unwrap();
+    }
+    let mut works = Vec::new();
+    let mut peers = Vec::new();
+    for (load, connections, period) in loads {
+        let (device, address) = device(load.2);
+        let mut peer = End::new(device, connections);
+        if !listens {
+            peer.device.listen(1, Some(QUALIFIER)).unwrap();
+        }
+        for number in 0..connections {
+            let lane = works.len();
+            if listens {
+                connect(&bed, (&mut peer, number), (&mut own, lane), QUALIFIER);
+            } else {
+                connect(&bed, (&mut own, lane), (&mut peer, number), QUALIFIER);
+            }
+            works.push(Lane::new(&mut own, &mut peer, load));
+        }
+        if let Some(period) = period {
+            bed.slow_down(address, period);
+        }
+        peers.push(peer);
+    }
+    let mut before = 0;
+    for step in 0..BEFORE + COUNTED {
+        if step == BEFORE {
+            before = works[lanes - 1].done;
+        }
+        for (number, lane) in works.iter_mut().enumerate() {
+            while lane.under_way < UNDER_WAY {
+                own.post(number, number as u64, lane.operation, lane.segment);
+                lane.under_way += 1;
+            }
+        }
+        bed.pass(TRAVEL);
+        while let Some((number, status)) = own.poll() {
+            let lane = &mut works[number as usize];
+            let is_honest = number as usize == lanes - 1;
+            assert!(!is_honest || status == DtoStatus::Success, "{status:?}");
+            lane.under_way -= 1;
+            lane.done += 1;
+        }
+    }
+    works[lanes - 1].done - before
+}
+
+/// Checks that an honest peer keeps 0.8 of its rate beside slow ones, in both directions.
+fn check(honest: Load, slow: impl IntoIterator<Item = Slow> + Clone) {
+    for listens in [true, false] {
+        let alone = rate(honest, None, listens);
+        assert!(alone > 100, "{alone}");
+        for slow in slow.clone() {
+            let beside = rate(honest, Some(slow), listens);
+            println!("{honest:?} {slow:?} listens {listens}: {beside} of {alone}");
+            assert!(beside * 5 >= alone * 4, "{beside} of {alone}");
+        }
+    }
+}
+
+const fn slow(peers: usize, load: Load) -> Slow {
+    Slow {
+        peers,
+        connections: 1,
+        period: SLOW,
+        load,
+    }
+}
+
+/// Peers that acknowledge a packet in 150 ms hold no room that others need.
+///
+/// Spec: ROCE-183
+#[test]
+fn peers_that_hardly_acknowledge_starve_nobody() {
+    let slow = [1, 3, 30].map(|peers| slow(peers, Load(Kind::Write, 8, PathMtu::Bytes4096)));
+    check(Load(Kind::Write, 8, PathMtu::Bytes4096), slow);
+    check(Load(Kind::Read, 3_000, PathMtu::Bytes256), slow);
+    check(Load(Kind::Write, 50_000, PathMtu::Bytes4096), [slow[2]]);
+}
+
+/// Peers that answer a packet of a Read in 150 ms soon have room of their own.
+///
+/// Spec: ROCE-183, ROCE-195
+#[test]
+fn peers_that_hardly_answer_reads_starve_nobody() {
+    let slow = [1, 3, 30].map(|peers| slow(peers, Load(Kind::Read, 100_000, PathMtu::Bytes4096)));
+    check(Load(Kind::Read, 8, PathMtu::Bytes256), slow);
+    check(Load(Kind::Read, 50_000, PathMtu::Bytes4096), slow);
+    check(Load(Kind::Write, 3_000, PathMtu::Bytes1024), [slow[2]]);
+}
+
+/// Peers with many connections, without a word, of the smallest packets, or just slow.
+///
+/// Spec: ROCE-183, ROCE-195
+#[test]
+fn peers_of_every_kind_starve_nobody() {
+    let honest = Load(Kind::Read, 20_000, PathMtu::Bytes1024);
+    let reads = |mtu| Load(Kind::Read, 100_000, mtu);
+    let slow = [
+        Slow {
+            connections: 10,
+            ..slow(3, reads(PathMtu::Bytes1024))
+        },
+        Slow {
+            period: NEVER,
+            ..slow(10, reads(PathMtu::Bytes4096))
+        },
+        Slow {
+            period: 9_000,
+            ..slow(3, reads(PathMtu::Bytes4096))
+        },
+        slow(10, reads(PathMtu::Bytes256)),
+        slow(10, Load(Kind::Read, 8, PathMtu::Bytes4096)),
+        Slow {
+            period: NEVER,
+            ..slow(10, Load(Kind::Write, 20_000, PathMtu::Bytes4096))
+        },
+        // Nobody posts their receives.
+        slow(10, Load(Kind::Send, 20_000, PathMtu::Bytes4096)),
+    ];
+    check(honest, slow);
+}
+
+/// A slow peer has room of its own, a share of the buffer, until it has had it for 5 s.
+///
+/// Spec: ROCE-195
+#[test]
+fn a_slow_peer_has_a_share_for_a_time() {
+    let bed = RoceBed::new();
+    let mut own = End::new(bed.device(), 2);
+    let mut lanes = Vec::new();
+    let mut peers = [(); 2].map(|()| End::new(bed.device(), 1));
+    let addresses = peers.each_ref().map(|peer| {
+        let address = peer.device.ia_attributes().ia_address;
+        address.socket_address().unwrap().ip()
+    });
+    for (number, peer) in peers.iter_mut().enumerate() {
+        peer.device.listen(1, Some(QUALIFIER)).unwrap();
+        connect(&bed, (&mut own, number), (peer, 0), QUALIFIER);
+        let load = Load(Kind::Read, 100_000, PathMtu::Bytes1024);
+        lanes.push(Lane::new(&mut own, peer, load));
+    }
+    let [slow, _] = addresses;
+    let mut seen = bed.log().len();
+    // Returns the longest Read that the slow peer was asked for.
+    let mut run = |steps, period| {
+        for _ in 0..steps {
+            for (number, lane) in lanes.iter_mut().enumerate() {
+                while lane.under_way < UNDER_WAY {
+                    own.post(number, number as u64, lane.operation, lane.segment);
+                    lane.under_way += 1;
+                }
+            }
+            bed.pass(period);
+            while let Some((number, status)) = own.poll() {
+                assert_eq!(status, DtoStatus::Success);
+                lanes[number as usize].under_way -= 1;
+            }
+        }
+        let log = bed.log();
+        let reads = log[seen..].iter().filter_map(|(flow, packet)| {
+            let header = Packet::decode(packet).ok()?.header;
+            let is_read = header.bth.opcode == Opcode::ReadRequest;
+            let reth = header.extensions.reth?;
+            (is_read && flow.destination().ip() == slow).then_some(reth.length)
+        });
+        let longest = reads.max().unwrap_or(0);
+        seen = log.len();
+        longest
+    };
+    // Packets of 2,304 bytes in an eighth of the buffer.
+    let share = 212_992 / 8 / 2_304 * 1_024;
+    assert!(run(40, TRAVEL) > share);
+    bed.slow_down(slow, 1_000);
+    // Its window is asked for already.
+    run(400, 1_000);
+    let longest = run(100, 1_000);
+    assert!((1_024..=share).contains(&longest), "{longest}");
+    bed.speed_up(slow);
+    run(60, 100_000);
+    assert!(run(40, TRAVEL) > share);
+}
