@@ -14,6 +14,8 @@ mod crowd;
 #[path = "roce_bed/differential.rs"]
 mod differential;
 mod exceptions;
+#[path = "roce_bed/half_open.rs"]
+mod half_open;
 #[path = "lists/in_order.rs"]
 mod in_order;
 #[path = "roce_bed/late_replies.rs"]
@@ -30,6 +32,8 @@ mod network;
 mod node;
 #[path = "roce_bed/shared_buffers.rs"]
 mod shared_buffers;
+#[path = "roce_bed/stranger.rs"]
+mod stranger;
 
 dat_tests::conformance_suite!(base, RoceBed::new());
 dat_tests::conformance_suite!(extended, RoceBed::new());
