@@ -693,3 +693,34 @@ fn a_request_of_another_attempt_moves_nothing() {
         assert_eq!(*flow, first.flow.reversed());
     }
 }
+
+/// Private data that fills the request of another program arrives whole, whatever its last byte is.
+///
+/// Spec: ROCE-149, ROCE-152
+#[test]
+fn full_requests_of_other_programs_are_whole_whatever_their_last_byte() {
+    let bed = RoceBed::new();
+    let mut right = listener(&bed);
+    for last in 0..=u8::MAX {
+        let mut stranger = Stranger::new(last.into(), &right, QUALIFIER, None);
+        let mut data = [7; 56];
+        data[55] = last;
+        stranger.request.private_data = PrivateData::new(&data).unwrap();
+        stranger.ask(&bed);
+        let (request, arrived) = right.request(&bed);
+        assert_eq!(arrived, data, "the last byte is {last}");
+        right.device.reject(request, true, &[]);
+    }
+    // Shorter data of ends of ours over devices has its length there, behind zeros.
+    for length in 0..=54 {
+        let mut stranger = Stranger::new(1_000 + length, &right, QUALIFIER, None);
+        let mut data = [0; 56];
+        data[..length.into()].fill(7);
+        data[55] = length as u8 + 1;
+        stranger.request.private_data = PrivateData::new(&data).unwrap();
+        stranger.ask(&bed);
+        let (request, arrived) = right.request(&bed);
+        assert_eq!(arrived, data[..length.into()]);
+        right.device.reject(request, true, &[]);
+    }
+}
