@@ -54,7 +54,7 @@ impl Adapter {
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
         let shared_receive_queue = pair.shared.is_some();
-        let nonce = self.random.secret();
+        let nonce = self.random.next().to_ne_bytes();
         let options = self.connection_options();
         let mut request = ConnectRequest {
             local_id: 0,
@@ -79,9 +79,10 @@ impl Adapter {
             mark: Some(Mark {
                 port: source.port(),
                 dialled,
-                flags: 0,
+                flags: Mark::REVISION_2,
                 private_length,
                 nonce,
+                cookie: 0,
                 private_tail,
             }),
             private_data,
@@ -107,9 +108,12 @@ impl Adapter {
                 qpn,
                 request,
                 port: None,
+                place: None,
                 waits: false,
                 is_answered: false,
                 fallback,
+                earlier: None,
+                proofs: 0,
                 is_refused: false,
                 is_passive: false,
                 repeats: 0,

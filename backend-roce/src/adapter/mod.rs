@@ -6,6 +6,7 @@
 mod attempts;
 mod buffers;
 mod completions;
+mod cookies;
 mod endings;
 mod link_events;
 mod links;
@@ -19,6 +20,7 @@ mod probes;
 mod queue_pair;
 mod random;
 mod refusals;
+mod requests;
 mod service_points;
 mod timers;
 
@@ -47,9 +49,10 @@ use crate::port::Outbox;
 use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use crate::proto::queue_pair::QueuePair;
 use buffers::SocketBuffer;
+use cookies::Cookies;
 use links::Link;
-use management::Unrouted;
 use random::Random;
+use requests::{Arrived, Parked};
 use service_points::Listener;
 use timers::Timer;
 
@@ -85,8 +88,13 @@ pub(crate) struct Adapter {
     incoming: BTreeMap<(u64, u32), u32>,
     /// Communication ids of incoming connections, by GUID and QPN of the peer.
     peers: BTreeMap<(u64, u32), u32>,
+    cookies: Cookies,
     /// New requests to connect whose paths are to be looked up.
-    unrouted: VecDeque<Unrouted>,
+    unrouted: VecDeque<Arrived>,
+    /// Connections whose peers have not proven their addresses, by the token of the service point.
+    places: BTreeMap<u64, usize>,
+    /// Requests that wait for such a place, the newest last.
+    parked: VecDeque<Parked>,
     /// Connection requests that the consumer has not answered.
     waiting: usize,
     /// Claimed UDP ports with the number of their users.
@@ -143,7 +151,10 @@ impl Adapter {
             links: numbers(NumberKind::Word, random.secret(), connections),
             incoming: BTreeMap::new(),
             peers: BTreeMap::new(),
+            cookies: Cookies::new(random.secret()),
             unrouted: VecDeque::new(),
+            places: BTreeMap::new(),
+            parked: VecDeque::new(),
             waiting: 0,
             ports: BTreeMap::new(),
             unused_ports: Vec::new(),

@@ -80,6 +80,7 @@ impl Adapter {
         if let Some(listener) = self.listeners.try_remove(key) {
             self.services.remove(&listener.service);
             self.leave_port(listener.port);
+            self.forget_parked(listener.token);
         }
     }
 

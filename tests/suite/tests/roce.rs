@@ -16,6 +16,8 @@ mod differential;
 mod exceptions;
 #[path = "roce_bed/following.rs"]
 mod following;
+#[path = "roce_bed/half_open.rs"]
+mod half_open;
 #[path = "lists/in_order.rs"]
 mod in_order;
 #[path = "roce_bed/late_replies.rs"]
@@ -36,6 +38,8 @@ mod shared_buffers;
 mod slow_peers;
 #[path = "roce_bed/windows.rs"]
 mod windows;
+#[path = "roce_bed/stranger.rs"]
+mod stranger;
 
 dat_tests::conformance_suite!(base, RoceBed::new());
 dat_tests::conformance_suite!(extended, RoceBed::new());

@@ -49,6 +49,8 @@ struct Wire {
     translated: Option<(SocketAddr, SocketAddr)>,
     /// An address that nothing arrives at.
     silent: Option<IpAddr>,
+    /// A socket whose packets get lost.
+    mute: Option<SocketAddr>,
     /// Path MTUs of interfaces that differ from the usual one.
     path_mtus: HashMap<IpAddr, PathMtu>,
     /// Sockets that drop packets which they have no room for.
@@ -225,7 +227,7 @@ impl Wire {
         datagrams.flow = self.translate(datagrams.flow);
         let flow = &datagrams.flow;
         let (source, destination) = (flow.source(), flow.destination());
-        if self.silent == Some(destination.ip()) {
+        if self.silent == Some(destination.ip()) || self.mute == Some(source) {
             return true;
         }
         if let Some(owner) = self.owners.get(&destination) {
@@ -411,6 +413,11 @@ impl RoceBed {
     /// Lets nothing arrive at an address.
     pub(crate) fn silence(&self, address: IpAddr) {
         lock(&self.wire).silent = Some(address);
+    }
+
+    /// Loses what a socket sends.
+    pub(crate) fn mute(&self, socket: SocketAddr) {
+        lock(&self.wire).mute = Some(socket);
     }
 
     /// Ends the silence of an address.
