@@ -25,8 +25,10 @@ pub(crate) struct Deferred {
     pub(crate) overflowed: heapless::Vec<EvdId, { room(4, 2) }>,
     /// Dispatchers whose completion queue failed.
     pub(crate) failed: heapless::Vec<(EvdId, DeviceFailure), { room(4, 1) }>,
-    /// Agents of notification objects without a dispatcher (CNW-05).
-    pub(crate) released: heapless::Vec<ProxyAgent, { room(4, 1) }>,
+    /// Notification object without a dispatcher, whose agent is due (CNW-05).
+    pub(crate) agents: Option<Index>,
+    /// Agents of a destroyed notification object.
+    pub(crate) released: heapless::Vec<ProxyAgent, 2>,
     pub(crate) any_pending: bool,
 }
 
@@ -92,7 +94,7 @@ impl Deferred {
     }
 
     pub(crate) fn release(&mut self, agent: ProxyAgent) {
-        // Cannot fail: a call frees one dispatcher or notification object.
+        // Cannot fail: an object has two calls at most, and they are made before the next is freed.
         let _fits = self.released.push(agent);
     }
 }

@@ -30,7 +30,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         while let Some((cno, evd)) = deferred.notifications.pop() {
             self.trigger(cno, evd);
         }
-        while let Some(agent) = deferred.released.pop() {
+        if let Some(cno) = deferred.agents.take() {
+            self.call_agents(cno);
+        }
+        for agent in core::mem::take(&mut deferred.released) {
             (agent.function)(agent.instance_data, None);
         }
         while let Some(waker) = deferred.wakers.pop() {
