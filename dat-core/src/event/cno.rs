@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use super::Deferred;
+use super::{Deferred, contain_panic};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CnoFields, check_fields};
@@ -85,9 +85,9 @@ pub(super) struct Wakers {
 impl Wakers {
     /// Drops the former waker and wakes the due one; no lock may be held.
     pub(super) fn finish(self) {
-        drop(self.former);
+        contain_panic(|| drop(self.former));
         if let Some(due) = self.due {
-            due.wake();
+            contain_panic(|| due.wake());
         }
     }
 }
@@ -521,7 +521,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let (waker, is_due) = slot.main.with(|object| object.fire(evd));
         if let Some(waker) = waker {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
         if is_due {
             self.call_agents(cno);
@@ -540,28 +540,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .main
             .with(|object| object.begin_call().map(|call| (object.id, call)))
         {
-            let _frame = AgentFrame {
-                object: &slot.main,
-                id,
-            };
-            (agent.function)(agent.instance_data, evd);
+            contain_panic(|| (agent.function)(agent.instance_data, evd));
+            slot.main.with(|object| {
+                // The agent may have freed its object.
+                if object.id == id {
+                    object.is_calling = false;
+                }
+            });
         }
-    }
-}
-
-/// The run of an agent; dropped after it, also if it panics.
-struct AgentFrame<'a, L: RawLock> {
-    object: &'a Mutex<L, Cno>,
-    id: CnoId,
-}
-
-impl<L: RawLock> Drop for AgentFrame<'_, L> {
-    fn drop(&mut self) {
-        self.object.with(|object| {
-            // The agent may have freed its object.
-            if object.id == self.id {
-                object.is_calling = false;
-            }
-        });
     }
 }

@@ -8,6 +8,18 @@ use crate::backend::DeviceFailure;
 use crate::id::EvdId;
 use crate::storage::Index;
 
+/// Runs a waker or another function of the consumer; with the feature `std`, a panic ends here.
+///
+/// The panic hook has printed the message. What else a call has to do goes on, such as to wake other
+/// waiters.
+#[inline]
+pub fn contain_panic(f: impl FnOnce()) {
+    #[cfg(feature = "std")]
+    let _panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    #[cfg(not(feature = "std"))]
+    f();
+}
+
 /// Wake-ups, notifications, failures and overflows that a call caused under its locks.
 ///
 /// A call touches few dispatchers, and frees one dispatcher or notification object. Entries beyond
@@ -59,7 +71,7 @@ impl Deferred {
     pub(crate) fn wake(&mut self, waker: Waker) {
         // A waker without room is woken at once: an early wake-up is harmless, a lost one is not.
         if let Err(waker) = self.wakers.push(waker) {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Ia;
 use crate::backend::{Backend, DeviceFailure};
-use crate::event::{AsyncEventKind, Deferred, Event, Pending, REASON_PRIMARY};
+use crate::event::{AsyncEventKind, Deferred, Event, Pending, REASON_PRIMARY, contain_panic};
 use crate::id::EvdId;
 use crate::logging::notice;
 use crate::storage::Index;
@@ -34,10 +34,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.call_agents(cno);
         }
         for agent in core::mem::take(&mut deferred.released) {
-            (agent.function)(agent.instance_data, None);
+            contain_panic(|| (agent.function)(agent.instance_data, None));
         }
         while let Some(waker) = deferred.wakers.pop() {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 
