@@ -175,6 +175,13 @@ impl Table {
         memory
     }
 
+    /// Removes an operation; returns its memory.
+    ///
+    /// `None` if there is no such operation, or the table is locked.
+    pub(crate) fn try_remove(&self, key: Key) -> Option<Lent> {
+        self.entries.try_with(|entries| entries.remove(key))?
+    }
+
     /// Returns the end of an operation and its memory, or stores the waker.
     ///
     /// `None` if there is no such operation. `is_new` is true for its first poll, which seldom
