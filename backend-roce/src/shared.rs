@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use dat_core::backend::BackendError;
+use dat_core::event::contain_panic;
 use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX};
@@ -201,7 +202,8 @@ impl Shared {
         if raised {
             self.wake(|events| events.count += 1);
             if let Some(on_event) = self.on_event.get() {
-                on_event();
+                // A panic in it must not end the thread of the adapter.
+                contain_panic(on_event);
             }
         }
         result

@@ -529,6 +529,7 @@ impl Future for Disconnect {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.refused {
             Some(error) => Poll::Ready(Err(error.into())),
+            None if self.core().is_inherited() => Poll::Ready(Err(Error::Closed)),
             None => self.link.poll_ended(context).map(|_| Ok(())),
         }
     }

@@ -237,6 +237,7 @@ mod driver;
 mod endpoint;
 mod error;
 mod events;
+mod forks;
 mod interface;
 mod link;
 mod listener;

@@ -148,6 +148,9 @@ impl Requests {
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<CrId>> {
+        if self.core.is_inherited() {
+            return Poll::Ready(Err(Error::Closed));
+        }
         let futures = self.futures.load(Ordering::Relaxed);
         poll_state(
             &self.waiting,
@@ -164,6 +167,9 @@ impl Requests {
 
 impl Drop for Requests {
     fn drop(&mut self) {
+        if self.core.is_inherited() {
+            return;
+        }
         let interface = self.core.interface();
         // These fail only if the adapter is closed.
         let _ = interface.psp_free(self.psp);

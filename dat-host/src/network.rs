@@ -10,6 +10,7 @@ use dat_core::time::Instant;
 
 use crate::bell::{Bell, WeakBell};
 use crate::device::{Activity, Device};
+use crate::forks::PerProcess;
 
 /// Microseconds within which a driver waits for the next action by polling.
 const SPIN: u64 = 50;
@@ -65,8 +66,15 @@ impl Network {
 
     /// Returns the network of `mock://` addresses.
     pub(crate) fn of_process() -> Self {
-        static NETWORK: OnceLock<Network> = OnceLock::new();
-        NETWORK.get_or_init(|| Self::new(Self::options())).clone()
+        #[derive(Debug)]
+        struct Own(Network);
+        impl Default for Own {
+            fn default() -> Self {
+                Self(Network::new(Network::options()))
+            }
+        }
+        static NETWORK: PerProcess<Own> = PerProcess::new();
+        NETWORK.this().0.clone()
     }
 
     /// Returns the fabric, to inject faults.

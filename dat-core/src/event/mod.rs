@@ -22,6 +22,7 @@ pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;
 pub use control::EvdParam;
 pub(crate) use control::backend_refused;
+pub use deferred::contain_panic;
 pub(crate) use deferred::{Deferred, Pending};
 pub use event::{
     AsyncEventKind, ConnectionEventKind, DtoCompletion, DtoOperation, Event, ExtendedCompletion,

@@ -5,7 +5,7 @@ use core::task::Waker;
 
 use dat_core::ErrorKind;
 use dat_core::backend::Backend;
-use dat_core::event::{Wait, WakeReason};
+use dat_core::event::{Wait, WakeReason, contain_panic};
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 use portable_atomic::Ordering;
@@ -74,7 +74,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         self.changes.fetch_add(1, Ordering::SeqCst);
         let sleepers = self.sleepers.with(mem::take);
         for (_, waker) in sleepers {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 

@@ -36,10 +36,10 @@ mod node;
 mod shared_buffers;
 #[path = "roce_bed/slow_peers.rs"]
 mod slow_peers;
-#[path = "roce_bed/windows.rs"]
-mod windows;
 #[path = "roce_bed/stranger.rs"]
 mod stranger;
+#[path = "roce_bed/windows.rs"]
+mod windows;
 
 dat_tests::conformance_suite!(base, RoceBed::new());
 dat_tests::conformance_suite!(extended, RoceBed::new());
