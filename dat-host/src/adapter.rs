@@ -79,8 +79,12 @@ impl Adapter {
         Zone::new(&self.0)
     }
 
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.0.core()
+    }
+
     fn interface(&self) -> &dyn Interface {
-        self.0.core().interface()
+        self.core().interface()
     }
 
     /// Returns the address at which peers reach the adapter.

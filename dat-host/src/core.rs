@@ -7,11 +7,13 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
+use dat_core::backend::SyncDirection;
 use dat_core::event::{
     AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY, ThreadWait, Wait,
 };
 use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
 use dat_core::id::{CnoId, EpId, EvdId, SrqId};
+use dat_core::memory::LmrTriplet;
 use dat_core::time::Instant;
 
 use crate::bell::Bell;
@@ -53,6 +55,8 @@ pub(crate) struct Core {
     interface: Box<dyn Interface>,
     device: Box<dyn Device>,
     acts_after_posts: bool,
+    /// True if the device looks past the caches: exposed memory is synchronised.
+    non_coherent: bool,
     /// Set if the device asked to act at a time.
     is_timed: AtomicBool,
     bell: Bell,
@@ -151,11 +155,13 @@ impl Core {
         let completions = interface.evd_create(1, Some(arming), completions)?;
         let connections =
             interface.evd_create(CONNECTION_EVENTS as i32, None, EvdFlags::CONNECTION)?;
+        let non_coherent = interface.query()?.provider.lmr_sync_req;
         let bell = Bell::new();
         device.attach(&bell);
         Ok(Arc::new(Self {
             process: forks::generation(),
             acts_after_posts: device.acts_after_posts(),
+            non_coherent,
             is_timed: AtomicBool::new(false),
             interface,
             device,
@@ -236,6 +242,36 @@ impl Core {
 
     pub(crate) fn address(&self) -> Result<IaAddress> {
         Ok(self.interface.limits()?.ia_address)
+    }
+
+    // Exposed memory.
+
+    /// Synchronises a segment that peers access, where the device needs it.
+    #[inline]
+    pub(crate) fn synchronise(&self, direction: SyncDirection, segment: LmrTriplet) {
+        if self.non_coherent {
+            // Fails only if the adapter is closed, which ended the access of peers.
+            let _ = self.call_sync(direction, &[segment]);
+        }
+    }
+
+    /// Synchronises a segment that peers are about to access.
+    pub(crate) fn synchronise_both(&self, segment: LmrTriplet) {
+        self.synchronise(SyncDirection::RdmaRead, segment);
+        self.synchronise(SyncDirection::RdmaWrite, segment);
+    }
+
+    /// Makes the core's call, which checks the segments in any case.
+    #[cold]
+    pub(crate) fn call_sync(
+        &self,
+        direction: SyncDirection,
+        segments: &[LmrTriplet],
+    ) -> dat_core::Result<()> {
+        match direction {
+            SyncDirection::RdmaRead => self.interface.lmr_sync_rdma_read(segments),
+            SyncDirection::RdmaWrite => self.interface.lmr_sync_rdma_write(segments),
+        }
     }
 
     // Operations.

@@ -141,6 +141,8 @@ interface! {
     fn pz_free(pz: PzId) -> Result<()>;
     fn lmr_create(request: &LmrRequest) -> Result<LmrCreated>;
     fn lmr_free(lmr: LmrId) -> Result<()>;
+    fn lmr_sync_rdma_read(segments: &[LmrTriplet]) -> Result<()>;
+    fn lmr_sync_rdma_write(segments: &[LmrTriplet]) -> Result<()>;
     fn rmr_create(pz: PzId) -> Result<RmrId>;
     fn rmr_free(rmr: RmrId) -> Result<()>;
     fn rmr_bind(

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use backend_mock::{Fabric, NodeOptions};
+use backend_mock::Fabric;
 use dat_host::{
     Access, Activity, Adapter, Bell, Device, Driver, Endpoint, Error, Network, Options, Result,
     Zone,
@@ -41,7 +41,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let network = Network::new(Network::options());
+        let network = common::network();
         let open = |address| {
             let options = Options::new().network(&network);
             options.open_driven(address).unwrap()
@@ -408,7 +408,7 @@ fn a_waker_that_panics_keeps_no_other_future_waiting() {
 #[test]
 fn a_driver_ends_when_its_adapter_is_closed() {
     let (adapter, mut driver) = Options::new()
-        .network(&Network::new(Network::options()))
+        .network(&common::network())
         .open_driven("mock://a")
         .unwrap();
     let count = Arc::<Count>::default();
@@ -482,7 +482,7 @@ impl Device for Busy {
 #[test]
 fn a_timeout_ends_a_wait_although_the_device_is_busy() {
     let fabric = Fabric::new(Network::options());
-    let backend = fabric.node(NodeOptions::new("busy", 1));
+    let backend = fabric.node(common::host("busy", 1));
     let start = Instant::now();
     let (adapter, _driver) = Options::new()
         .open_backend_driven(backend, Busy(start))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::{Pair, connect};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::{Cause, ErrorKind};
-use dat_host::{Access, Adapter, Error, Limits, Network, Options};
+use dat_host::{Access, Adapter, Error, Limits, Options};
 
 fn kind(error: &Error) -> ErrorKind {
     match error.core() {
@@ -204,7 +204,7 @@ fn unknown_rights_are_refused() {
 #[test]
 fn limits_of_zero_are_errors_of_the_first_call_that_needs_more() {
     let open = |limits: Limits| {
-        let network = Network::new(Network::options());
+        let network = common::network();
         Options::new()
             .network(&network)
             .limits(limits)
@@ -272,7 +272,7 @@ fn limits_of_zero_are_errors_of_the_first_call_that_needs_more() {
 
 #[test]
 fn tables_grow_beyond_the_limits() {
-    let network = Network::new(Network::options());
+    let network = common::network();
     let limits = Limits {
         endpoints: 1,
         local_regions: 1,

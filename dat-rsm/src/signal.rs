@@ -175,6 +175,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                         if !state.links.get(link).is_some_and(|link| link.has_room()) {
                             return None;
                         }
+                        self.announce(state, import, link);
                         let body = Body::Signal {
                             importer,
                             no_accumulate,

@@ -430,6 +430,7 @@ fn a_message_before_its_connection_is_established_waits() {
         flush_key: memory.rmr_context,
         credits: 16,
         big_endian: cfg!(target_endian = "big"),
+        non_coherent: false,
     };
     let (mut asked, mut answered) = (None, false);
     let mut serve = || {

@@ -75,6 +75,7 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
             flush_key: own.context(),
             credits: CREDITS as u16,
             big_endian: cfg!(target_endian = "big"),
+            non_coherent: false,
         };
         let attributes = EpAttributes {
             max_recv_dtos: CREDITS as i32,

@@ -275,6 +275,7 @@ impl Opening {
         let rsm = Rsm::new(self.options, vec![config])?;
         let controller = rsm.get_controller(Some(CONTROLLER))?;
         let site = Arc::new(Site {
+            non_coherent: own.provider.lmr_sync_req,
             engine: Box::new(Owned {
                 rsm,
                 _reservation: reservation,
@@ -352,6 +353,8 @@ pub(super) struct Site {
     /// Dropped first: a dropped engine touches no memory.
     engine: Box<dyn Engine>,
     controller: ControllerId,
+    /// True if the device looks past the caches.
+    non_coherent: bool,
     /// The page size in bytes.
     page: u64,
     /// The other nodes, as the program gave them.

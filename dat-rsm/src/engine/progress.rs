@@ -217,6 +217,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             flush_key: word.remote_key(),
             credits: self.options.credits.clamp(1, 60),
             big_endian: cfg!(target_endian = "big"),
+            non_coherent: self.ports.get(index)?.non_coherent,
         })
     }
 
@@ -557,6 +558,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
         handled = handled.saturating_add(self.connect_imports(now));
         self.state.with(|state| {
+            self.tidy_questions(state, now);
             self.tidy_messages(state, now);
             if self.options.probe_interval != 0 {
                 state.probe(&self.ports, now, self.options.probe_interval);

@@ -53,6 +53,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             let segment = export_at(state, export)?;
             let (port, locks) = (segment.port, segment.requests_locks());
+            let (base, length) = (segment.base, segment.length);
             segment.check_idle()?;
             self.check_access_list(port, access)?;
             if id != 0 && is_published(state, id) {
@@ -71,6 +72,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 }
                 id => id,
             };
+            self.synchronise_all(port, &base, length);
             let number = state.next_publication;
             state.next_publication = number.wrapping_add(1).max(1);
             export_at(state, export)?.publication = Some(Publication {

@@ -17,6 +17,7 @@ use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::map::Mapping;
 use crate::link::wire::Body;
 use crate::options::NodeId;
+use crate::transfer::synchronise::Reach;
 
 /// Mode of completion of transfers (`Spec: RSMMD-01`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,8 @@ pub(crate) struct Import {
     pub(crate) key: u32,
     /// True if the exporter has the other byte order.
     pub(crate) swapped: bool,
+    /// True if the exporter has to synchronise what transfers move.
+    pub(crate) non_coherent: bool,
     /// Changes with the address and the key.
     pub(crate) key_epoch: u32,
     /// Changes with every forced disconnect (`Spec: RSMST-01`).
@@ -120,6 +123,8 @@ pub(crate) struct Import {
     /// Number of the last transfer that writes, and of the last known visible.
     pub(crate) written: u64,
     pub(crate) flushed: u64,
+    /// Bytes written since all were known visible, if the exporter is not coherent.
+    pub(crate) unseen: Reach,
     pub(crate) acknowledge: Option<Acknowledge>,
     pub(crate) mapping: Option<Mapping>,
     pub(crate) signals: u32,
@@ -231,6 +236,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 address: 0,
                 key: 0,
                 swapped: false,
+                non_coherent: false,
                 key_epoch: 0,
                 generation: 0,
                 error_epoch: 0,
@@ -241,6 +247,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 finished: 0,
                 written: 0,
                 flushed: 0,
+                unseen: Reach::default(),
                 acknowledge: None,
                 mapping: None,
                 signals: 0,

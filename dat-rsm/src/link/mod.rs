@@ -81,6 +81,10 @@ pub(crate) struct Link {
     /// Free send slots, as bits.
     free: u64,
     outbox: VecDeque<Waiting>,
+    /// Questions that the exporter has not answered.
+    pub(crate) questions: u32,
+    /// Time limit for the next answer; then the link ends.
+    pub(crate) answer_until: Option<Instant>,
 }
 
 impl Link {
@@ -117,6 +121,8 @@ impl Link {
             missing_until: None,
             free: u64::MAX >> 64_usize.saturating_sub(slots).min(63),
             outbox: VecDeque::new(),
+            questions: 0,
+            answer_until: None,
         })
     }
 
@@ -247,9 +253,10 @@ impl Link {
         let (mut answers, mut ends) = (0_usize, 0_usize);
         for waiting in &self.outbox {
             match waiting.body {
-                Body::Accept { .. } | Body::Refuse { .. } | Body::Acknowledge { .. } => {
-                    answers = answers.saturating_add(1);
-                }
+                Body::Accept { .. }
+                | Body::Refuse { .. }
+                | Body::Acknowledge { .. }
+                | Body::Synchronised { .. } => answers = answers.saturating_add(1),
                 // Sent for a grant without a request, and for each connection that ends.
                 Body::Disconnect { .. } => ends = ends.saturating_add(1),
                 _ => {}
@@ -443,6 +450,7 @@ impl State {
                 flight.step = Step::Failed(DtoStatus::Flushed);
             }
         }
+        self.fail_questions(handle);
         let limit = now.after(options.connect_timeout);
         for (_, import) in self.imports.iter_mut() {
             if import.attach.link() == Some(handle) {

@@ -161,6 +161,10 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             }
             let epochs = (generation, slot.key_epoch, slot.failures);
             let explicit = slot.mode == BarrierMode::Explicit;
+            let first_phase = match slot.non_coherent {
+                true => Phase::Asking,
+                false => Phase::Moving,
+            };
             let mut flight = Flight::new();
             if !options.waited {
                 flight.import = import.handle();
@@ -174,10 +178,11 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
                 let slot = import_at(state, import)?;
                 slot.calls = slot.calls.saturating_add(1);
             }
-            Ok((controller, port, pz, epochs, explicit, (flight, ticket)))
+            let modes = (explicit, first_phase);
+            Ok((controller, port, pz, epochs, modes, (flight, ticket)))
         });
-        let (controller, port, pz, epochs, explicit, (flight, ticket)) =
-            begun.map_err(|error| VectorError {
+        let (controller, port, pz, epochs, (explicit, first_phase), (flight, ticket)) = begun
+            .map_err(|error| VectorError {
                 error,
                 residual: count,
                 count,
@@ -210,9 +215,11 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             next: 0,
             part: 0,
             stop: None,
-            phase: Phase::Moving,
+            phase: first_phase,
+            first_phase,
             attempts: 0,
             visible: 0,
+            covered: 0,
         })
     }
 
@@ -223,7 +230,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         let pending = || {
             self.state.with(|state| {
                 let flight = state.flights.get(flight);
-                flight.is_some_and(|flight| flight.pending != 0)
+                flight.is_some_and(|flight| flight.pending != 0 || flight.question.is_some())
             })
         };
         let until = wait.now().after(QUIET);

@@ -220,7 +220,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             // Posted at once after the writes: it completes after them.
             Step::Idle => {
                 let port = self.ports.get(index)?;
-                state.post_flush(port, import, flight);
+                self.flush(state, port, import, flight);
                 None
             }
         }

@@ -3,6 +3,7 @@
 use dat_core::flags::DtoStatus;
 
 use crate::id::{Handle, LocalMemoryId};
+use crate::transfer::synchronise::Question;
 
 /// Most pending entries of a call.
 pub(crate) const WINDOW: usize = 16;
@@ -75,8 +76,10 @@ pub(crate) struct Flight {
     pub(crate) pending: u32,
     /// The failed entry with the lowest index.
     pub(crate) failure: Option<Failure>,
-    /// State of the flush, or of the signal.
+    /// State of the flush, of the question to the exporter, or of the signal.
     pub(crate) step: Step,
+    /// Question that the exporter has not answered.
+    pub(crate) question: Option<Question>,
     /// Connection of a call that its caller may forget; null for others.
     ///
     /// The flight is removed together with the connection.
@@ -91,6 +94,7 @@ impl Flight {
             pending: 0,
             failure: None,
             step: Step::Idle,
+            question: None,
             import: Handle::NULL,
         }
     }
@@ -100,6 +104,7 @@ impl Flight {
         self.ahead = 0;
         self.failure = None;
         self.step = Step::Idle;
+        self.question = None;
     }
 
     /// Counts all entries before `next` as ended, even failed ones.

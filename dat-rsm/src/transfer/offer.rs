@@ -234,6 +234,10 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             && self.direction == Direction::Put
         {
             import.written = import.posted;
+            if import.non_coherent {
+                let offset = remote.address.wrapping_sub(import.address);
+                import.unseen.add(offset, remote.length);
+            }
         }
         Ok(())
     }

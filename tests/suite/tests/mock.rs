@@ -7,6 +7,7 @@ use backend_mock::{Fabric, MockBackend};
 use bed::{Bed, network};
 
 mod bed;
+mod non_coherent_hosts;
 
 network!(Fabric, MockBackend, "mock", node, |_| None);
 

@@ -441,6 +441,12 @@ macro_rules! conformance_suite {
                     put_bytes_come_back_by_get
                     single_accesses_are_refused_in_order
                     items_of_every_size_come_back_by_get;
+                rsm_synchronise:
+                    stores_and_transfers_take_turns
+                    a_signal_shows_the_writes_before_it
+                    memory_that_is_taken_back_holds_the_writes
+                    an_exporter_looks_for_itself
+                    a_stopped_exporter_holds_no_call;
                 rsm_vector:
                     bytes_are_gathered_and_gaps_are_left
                     getv_scatters_what_putv_gathered

@@ -35,6 +35,7 @@ pub mod rsm_revocation;
 pub mod rsm_segment;
 pub mod rsm_signal;
 pub mod rsm_single;
+pub mod rsm_synchronise;
 pub mod rsm_vector;
 pub mod srq;
 pub mod srqr;

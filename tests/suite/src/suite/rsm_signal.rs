@@ -306,6 +306,13 @@ pub fn a_signal_does_not_overtake_the_reads_of_its_vector<T: RsmTestbed>(bed: &T
         engine.open_barrier(barrier).expect("open");
         let mut call = engine.start_getv(import, &entries, SIGNAL).expect("begun");
         assert_eq!(call.poll(), None);
+        nodes.until("all entries", || {
+            if call.completed() == entries.len() {
+                return Some(());
+            }
+            assert_eq!(call.poll(), None);
+            None
+        });
         nodes
             .engine(1)
             .signal_wait(export, None, &mut nodes.wait(1))

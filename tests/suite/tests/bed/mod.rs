@@ -39,6 +39,11 @@ pub(crate) trait Network {
 
     fn inject(&self, fault: Fault);
 
+    /// Returns true if memory of this process is the same on all hosts.
+    fn hosts_share_memory() -> bool {
+        true
+    }
+
     /// Returns the reason why the network cannot run a test of the suite, if any.
     fn skip_reason(test: &str) -> Option<String>;
 }
@@ -155,6 +160,10 @@ impl<N: Network> RsmTestbed for Bed<N> {
     fn device_at(&self, address: IaAddress) -> N::Device {
         let options = self.options();
         self.fabric.device(NodeOptions { address, ..options })
+    }
+
+    fn hosts_share_memory(&self) -> bool {
+        N::hosts_share_memory()
     }
 }
 
