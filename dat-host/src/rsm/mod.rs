@@ -143,6 +143,9 @@ impl Opening {
 
     /// Limits the time until a node answers, instead of 2 seconds; for slow hosts and networks.
     ///
+    /// Whatever a node owes has this age limit: a connection, an answer, the end of a transfer. So
+    /// it must be longer than the transport needs to replace a lost packet.
+    ///
     /// From 1 microsecond to 71 minutes. Importers may come back for twice that time after their
     /// connection broke.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {

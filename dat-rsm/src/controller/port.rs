@@ -24,8 +24,8 @@ const LOOPBACK: &str = "loopback";
 const LINK_REQUESTS: i32 = 128;
 /// RDMA Reads that a link asks of its endpoint, in each direction.
 const LINK_READS: i32 = 16;
-/// Queue length for connection requests.
-const ARRIVALS: i32 = 16;
+/// Queue length for connection requests; importers whose request finds no place try again.
+const ARRIVALS: i32 = 48;
 /// Queue length of a dispatcher that only gets completions.
 const NO_EVENTS: i32 = 1;
 /// Most connection events in the queue; the adapter reports no more between two polls.

@@ -6,11 +6,13 @@ use dat_core::backend::Backend;
 use dat_core::event::ConnectionEventKind;
 use dat_core::id::EpId;
 use dat_core::sync::RawLock;
+use dat_core::time::Instant;
 
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::RsmError;
 use crate::id::ControllerId;
+use crate::import::ImportState;
 use crate::link::wire::Rejection;
 use crate::options::NodeId;
 
@@ -120,5 +122,33 @@ impl State {
                 import.give_up(why);
             }
         }
+    }
+
+    /// Lets the imports that wait for a node try again later, until their deadlines.
+    ///
+    /// Where something other than the node is missing, only granted ones try again.
+    ///
+    /// Spec: RSMST-07
+    pub(crate) fn retry_node(
+        &mut self,
+        index: usize,
+        node: NodeId,
+        why: RsmError,
+        reason: Unreached,
+        now: Instant,
+        limit: u32,
+    ) {
+        for (_, import) in self.imports.iter_mut() {
+            if import.port != index || import.node != node || !import.needs_link() {
+                continue;
+            }
+            if import.state == ImportState::Connecting && why != RsmError::RemoteNodeUnreachable {
+                import.give_up(why);
+            } else {
+                import.unreached = reason;
+                import.retry_later(now, limit);
+            }
+        }
+        self.remind(None);
     }
 }

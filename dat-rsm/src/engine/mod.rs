@@ -4,6 +4,7 @@ pub(crate) mod handle_map;
 pub(crate) mod progress;
 pub(crate) mod state;
 pub(crate) mod wait;
+pub(crate) mod watch;
 
 use alloc::vec::Vec;
 use core::fmt;

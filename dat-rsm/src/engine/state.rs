@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) poll_again: bool,
     /// Time of the next deferred work.
     pub(crate) due: Option<Instant>,
+    /// Time of the next look at what peers owe; `None` if they owe nothing.
+    pub(crate) watch_at: Option<Instant>,
 }
 
 impl State {
@@ -75,6 +77,7 @@ impl State {
             urgent: false,
             poll_again: false,
             due: None,
+            watch_at: None,
         };
         (state.flights.reserve_all() && state.requests.reserve_all()).then_some(state)
     }
@@ -98,6 +101,18 @@ impl State {
             self.not_reached(index, node, Unreached::Broken);
         }
         RsmError::RemoteNodeUnreachable
+    }
+
+    /// Returns true if a call's signal would be sent at once; otherwise its wait is watched.
+    pub(crate) fn takes_signal(&mut self, flight: Handle, link: Handle) -> bool {
+        let room = self.links.get(link).is_some_and(Link::has_room);
+        if let Some(flight) = self.flights.get_mut(flight) {
+            flight.has_room(link, room);
+        }
+        if !room {
+            self.peer_owes();
+        }
+        room
     }
 
     /// Schedules deferred work for the next progress, or for a time.

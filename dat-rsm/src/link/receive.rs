@@ -265,7 +265,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
         import.attach = Attach::Attached(link);
         import.state = ImportState::Connected;
-        import.deadline = None;
+        if !again {
+            import.prove();
+        }
         import.publication = granted.publication;
         import.incarnation = peer.incarnation;
         import.importer = granted.importer;

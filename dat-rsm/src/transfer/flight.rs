@@ -3,6 +3,7 @@
 use dat_core::flags::DtoStatus;
 
 use crate::id::{Handle, LocalMemoryId};
+use crate::options::NodeId;
 use crate::transfer::synchronise::Question;
 
 /// Most pending entries of a call.
@@ -43,6 +44,8 @@ pub(crate) struct Request {
     pub(crate) local: Option<LocalMemoryId>,
     /// Flight to notify of the end of a message; null for none.
     pub(crate) flight: Handle,
+    /// Bytes that it transfers; 0 for messages.
+    pub(crate) bytes: u64,
 }
 
 /// State of the flush or of the signal of a call.
@@ -68,6 +71,8 @@ pub(crate) struct Failure {
 /// A call that transfers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
+    /// Node that it waits for.
+    pub(crate) node: NodeId,
     /// Number of leading entries that are done.
     pub(crate) done: u32,
     /// Done entries from `done` on, as bits.
@@ -84,11 +89,16 @@ pub(crate) struct Flight {
     ///
     /// The flight is removed together with the connection.
     pub(crate) import: Handle,
+    /// Link that has no room for the signal; null for none.
+    pub(crate) starved: Handle,
+    /// Looks since the signal waits for room.
+    pub(crate) looks: u32,
 }
 
 impl Flight {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(node: NodeId) -> Self {
         Self {
+            node,
             done: 0,
             ahead: 0,
             pending: 0,
@@ -96,6 +106,18 @@ impl Flight {
             step: Step::Idle,
             question: None,
             import: Handle::NULL,
+            starved: Handle::NULL,
+            looks: 0,
+        }
+    }
+
+    /// Notes whether the link has room for the signal.
+    pub(crate) fn has_room(&mut self, link: Handle, room: bool) {
+        if room {
+            self.starved = Handle::NULL;
+        } else if self.starved != link {
+            self.starved = link;
+            self.looks = 0;
         }
     }
 
@@ -168,7 +190,7 @@ mod tests {
     /// Spec: RSMPV-31, RSMPV-54
     #[test]
     fn only_leading_entries_count_as_done() {
-        let mut flight = Flight::new();
+        let mut flight = Flight::new(1);
         flight.pending = 4;
         flight.ended(2, true, DtoStatus::Success);
         flight.ended(1, true, DtoStatus::Success);
@@ -182,7 +204,7 @@ mod tests {
     /// Spec: RSMPV-51, RSMPV-54
     #[test]
     fn the_lowest_failure_counts() {
-        let mut flight = Flight::new();
+        let mut flight = Flight::new(1);
         flight.pending = 3;
         flight.ended(2, true, DtoStatus::Flushed);
         flight.ended(1, true, DtoStatus::RemoteAccess);
@@ -200,7 +222,7 @@ mod tests {
     /// Spec: RSMPV-55
     #[test]
     fn an_entry_with_a_failed_part_is_not_done() {
-        let mut flight = Flight::new();
+        let mut flight = Flight::new(1);
         flight.pending = 2;
         flight.ended(0, false, DtoStatus::Transport);
         flight.ended(0, true, DtoStatus::Success);

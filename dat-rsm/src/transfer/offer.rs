@@ -151,6 +151,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             import: self.import.handle(),
             local,
             flight: Handle::NULL,
+            bytes,
         };
         match self.post(state, ep, request, &triplet, &remote) {
             Ok(()) => {

@@ -476,10 +476,10 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 Step::Failed(_) => attached.map(|_| Err(state.signal_lost(import))),
                 Step::Posted => None,
                 // Entries may be pending on a broken link, and the signal must come after the data.
-                Step::Idle if state.drains(slot.node) => None,
+                Step::Idle if state.drains(slot.port, slot.node) => None,
                 Step::Idle => {
                     let (link, importer) = attached?;
-                    if state.links.get(link).is_some_and(|link| link.has_room()) {
+                    if state.takes_signal(flight, link) {
                         if let Some(flight) = state.flights.get_mut(flight) {
                             flight.step = Step::Posted;
                         }

@@ -377,6 +377,18 @@ macro_rules! conformance_suite {
                     a_signal_that_cannot_be_delivered_leaves_nothing_to_do
                     a_flush_waits_for_a_connection_that_is_over
                     a_signal_waits_for_data_of_a_connection_that_is_over;
+                rsm_limits:
+                    a_grant_that_breaks_at_once_gains_no_time
+                    an_idle_connection_that_breaks_again_and_again_ends
+                    withheld_credits_hold_no_signal
+                    a_peer_that_takes_no_message_holds_no_call
+                    calls_to_one_node_leave_room_for_others
+                    links_of_others_hold_no_flush
+                    requests_of_strangers_end_no_connection
+                    a_connection_waits_for_an_exporter_that_comes_later
+                    a_close_without_a_call_slot_keeps_its_span
+                    a_lasting_interruption_leaves_the_link_to_others
+                    a_flood_does_not_keep_an_interruption_out;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
                     handles_of_any_address_and_length_may_overlap

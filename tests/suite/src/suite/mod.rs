@@ -28,6 +28,7 @@ pub mod rsm_barrier;
 pub mod rsm_failure;
 pub mod rsm_hostile;
 pub mod rsm_impostor;
+pub mod rsm_limits;
 pub mod rsm_local;
 pub mod rsm_map;
 pub mod rsm_refusal;

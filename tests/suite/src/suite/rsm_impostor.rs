@@ -11,7 +11,7 @@ use dat_rsm::{
 use crate::fixture::RsmTestbed;
 use crate::fixture::impostor::{Faults, GRANTED, Impostor};
 use crate::fixture::nodes::{
-    Nodes, PAGE, get_entry, handle, left, load, pattern, put, put_handle, set_mode,
+    Nodes, PAGE, get_entry, handle, impatient, left, load, pattern, put, put_handle, set_mode,
 };
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -20,6 +20,7 @@ const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
 const SOUND: Faults = Faults {
     no_flush: false,
     deaf: false,
+    bites: false,
 };
 /// An exporter that takes only the first message of a connection.
 const DEAF: Faults = Faults {
@@ -246,7 +247,7 @@ pub fn writes_count_when_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
 ///
 /// Spec: RSMPV-74, RSMPV-E09, RSMPV-E12, RSMSG-05
 pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::alone(bed);
+    let nodes = Nodes::alone_with(bed, impatient);
     let (impostor, import) = Impostor::impatient(&nodes, DEAF);
     let (engine, mut served) = (nodes.engine(0), impostor.wait());
     let wait = &mut served;
@@ -348,7 +349,7 @@ impl Broken {
     }
 }
 
-/// A flush waits for requests of an earlier connection that are still in flight.
+/// A flush waits for transfers of an earlier connection that are still in flight.
 ///
 /// Only then are writes of the next connection known to be visible. A topology is a snapshot.
 ///
@@ -360,13 +361,19 @@ pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
     let before = engine.topology().expect("a topology");
     let copy = before.clone();
     post_stuck(&nodes, &impostor, import);
-    let broken = Broken::now(&nodes, &impostor);
-    assert_eq!(before, copy);
-    assert_eq!(path(&before), ConnectionState::Active);
     let (local, source) = nodes.local(0, SIZE, 3);
     let entries: Vec<_> = (0..SIZE as u64)
         .map(|at| handle(local, at, at, 1))
         .collect();
+    // A write that is in flight behind the signal. Nobody waits for it.
+    let mut behind = engine
+        .start_putv(import, &entries[..1], NONE)
+        .expect("a vector");
+    assert_eq!(behind.poll(), None);
+    drop(behind);
+    let broken = Broken::now(&nodes, &impostor);
+    assert_eq!(before, copy);
+    assert_eq!(path(&before), ConnectionState::Active);
     let mut call = engine.start_putv(import, &entries, NONE).expect("a vector");
     let mut looks = 0;
     let outcome = broken.outlast(&nodes, &impostor, |stuck| {

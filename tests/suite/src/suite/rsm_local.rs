@@ -267,7 +267,7 @@ pub fn freeing_waits_for_entries_that_are_not_begun<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMPV-14, RSMIM-10, RSMPV-21
 pub fn nonblocking_vectors_delay_no_other<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::with(bed, 2, |mut options| {
-        options.limits.calls = 3;
+        options.limits.calls = 6;
         options
     });
     let (_, mut import, memory) = nodes.segment(1);
