@@ -107,7 +107,7 @@ fn serving_on(
 
 fn copy(adapter: &mut Driven, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
     let mut left = data;
-    let read = |buffer: &mut [u8]| Ok(crate::copy::fill(&mut left, buffer).unwrap());
+    let read = |buffer: &mut [u8]| Ok(crate::source::fill(&mut left, buffer).unwrap());
     let check = || Ok(());
     send_file(
         adapter,

@@ -306,7 +306,7 @@ fn a_token_lets_clients_in() {
                 ..server_address()
             };
             let fill = |buffer: &mut [u8]| {
-                let count = crate::copy::fill(&mut data.get(read..).unwrap(), buffer).unwrap();
+                let count = crate::source::fill(&mut data.get(read..).unwrap(), buffer).unwrap();
                 read += count;
                 Ok(count)
             };
