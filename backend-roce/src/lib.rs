@@ -39,7 +39,7 @@ mod udp;
 mod wait;
 
 #[cfg(feature = "udp")]
-pub use address::{RoceAddress, addresses, parse_address, wildcard};
+pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]

@@ -61,8 +61,8 @@ const STREAK: usize = 16;
 struct UdpPort {
     /// Address of all sockets, with the port of the first one.
     bound: SocketAddr,
-    /// Address that the adapter gives as its own; not `bound` if that is a wildcard.
-    told: IpAddr,
+    /// Address that the adapter gives as its own; not that of `bound` if that is a wildcard.
+    told: SocketAddr,
     sockets: RwLock<Vec<Socket>>,
     /// Receive buffer that each socket asks for, in bytes.
     receive_buffer: usize,
@@ -106,7 +106,7 @@ impl UdpPort {
 
 impl Port for UdpPort {
     fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.told, self.bound.port())
+        self.told
     }
 
     fn route(&self, mut peer: SocketAddr) -> Option<Route> {
@@ -317,12 +317,13 @@ impl RoceBackend {
             true => None,
             false => Some([Arc::new(Poller::new()?), Arc::new(Poller::new()?)]),
         };
+        let bound = first.io.local_addr()?;
         let port = UdpPort {
-            bound: first.io.local_addr()?,
-            told: if address.ip().is_unspecified() {
-                representative(address.ip())
+            bound,
+            told: if bound.ip().is_unspecified() {
+                SocketAddr::new(representative(bound.ip()), bound.port())
             } else {
-                address.ip()
+                bound
             },
             sockets: RwLock::default(),
             receive_buffer: options.receive_buffer,

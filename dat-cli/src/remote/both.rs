@@ -17,6 +17,8 @@ use crate::perf::{Load, Shape, Sides, limits};
 
 /// Time without a completion after which a measurement fails, in microseconds.
 const SILENCE: u32 = 30_000_000;
+/// Time that follows, for the completions that come when a stopped process goes on.
+const LATE: u32 = 2_000_000;
 /// Pause between two polls while connecting.
 const STEP: Duration = Duration::from_micros(500);
 /// RDMA Reads under way at once; every device supports one.
@@ -27,8 +29,9 @@ pub(crate) struct OneDevice<T> {
     /// Empty polls before the thread yields.
     yield_after: u32,
     looks: Cell<u32>,
-    /// The end of the silence; set after the first `yield_after` empty polls.
-    deadline: Cell<Option<Instant>>,
+    /// The end of the silence, and whether it is the last one; set after the first `yield_after`
+    /// empty polls.
+    deadline: Cell<Option<(Instant, bool)>>,
     transport: PhantomData<T>,
 }
 
@@ -57,14 +60,20 @@ impl<T: Transport> Ground for OneDevice<T> {
         self.looks.set(0);
         let now = self.now();
         match self.deadline.get() {
-            Some(deadline) if deadline <= now => {
+            Some((deadline, false)) if deadline <= now => {
+                self.deadline.set(now.after(LATE).map(|late| (late, true)));
+            }
+            Some((deadline, true)) if deadline <= now => {
                 return Err(Failure::operation(
                     "the measurement stalled",
                     "outstanding operations do not complete",
                 ));
             }
             Some(_) => {}
-            None => self.deadline.set(now.after(SILENCE)),
+            None => {
+                let end = now.after(SILENCE);
+                self.deadline.set(end.map(|end| (end, false)));
+            }
         }
         thread::yield_now();
         Ok(())

@@ -1,7 +1,6 @@
 //! The commands on devices that reach other processes.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,14 +24,15 @@ use crate::arguments::{
     CopyArguments, DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName,
     WaitingArguments,
 };
-use crate::copy::target::{Target, irregular};
-use crate::copy::{fill, fitted, geometry, per_second, progress_bar, rate, smaller};
+use crate::copy::target::Target;
+use crate::copy::{fitted, geometry, per_second, progress_bar, rate, smaller};
 use crate::failure::{Failure, Result};
 use crate::host;
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::perf::{self, Counters, say_counts, without_counters};
 use crate::size::{argument, counted, size};
+use crate::source::Source;
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
     match arguments.wait {
@@ -164,7 +164,7 @@ pub(crate) fn copy<T: Transport>(
     let geometry = geometry(arguments)?;
     let begin = Instant::now();
     let source = &arguments.source;
-    let unreadable = |error| Failure::file("read", source, &error);
+    let mut file = Source::open(source, "copied")?;
     let server = arguments.device.connect.as_ref();
     let (target, name, files) = match server {
         Some(_) => {
@@ -172,17 +172,12 @@ pub(crate) fn copy<T: Transport>(
             (name.clone(), name, Single::new(None))
         }
         None => {
-            let part = Target::choose(source, &arguments.target)?.begin()?;
+            let part = Target::choose(&file, &arguments.target)?.begin()?;
             let target = part.target().name().display().to_string();
             (target, "copy".into(), Single::new(Some(part)))
         }
     };
-    let mut file = File::open(source).map_err(unreadable)?;
-    let about = file.metadata().map_err(unreadable)?;
-    if !about.is_file() {
-        return Err(irregular(source, &about, "copied"));
-    }
-    let length = about.len();
+    let length = file.length();
     let fit = fitted(geometry, length);
     let shape = Shape {
         depth: u16::try_from(fit.depth).unwrap_or(MOST_DEPTH),
@@ -202,8 +197,12 @@ pub(crate) fn copy<T: Transport>(
         files,
         |client, server, device| {
             let read = |buffer: &mut [u8]| {
-                let count = fill(&mut file, buffer).map_err(unreadable)?;
+                let count = file.read(buffer)?;
                 progress.inc(count as u64);
+                // The last bytes; the server stores the file only if it is whole.
+                if file.is_read() {
+                    file.finish()?;
+                }
                 Ok(count)
             };
             let check = || signals.check();

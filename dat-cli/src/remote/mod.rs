@@ -19,6 +19,7 @@ pub(crate) mod host_adapter;
 mod load;
 #[cfg(not(feature = "verbs"))]
 mod no_verbs;
+mod patience;
 mod protocol;
 pub(crate) mod registered;
 mod roce;

@@ -20,6 +20,7 @@ use super::connection::TICK;
 use super::data::fill_block;
 use super::echo::{Echo, Task};
 use super::file_store::{Draft, Host};
+use super::patience::Limit;
 use super::protocol::{
     MESSAGE, Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
 };
@@ -160,6 +161,7 @@ pub(crate) fn serve<'scope>(
         return Notice::Rejected(Refusal::Busy);
     }
     server.tell(Notice::Accepted(request));
+    let mut limit = Limit::default();
     // No refusal is sent to a client that never completes its connection.
     let endpoint = loop {
         match connected {
@@ -167,7 +169,7 @@ pub(crate) fn serve<'scope>(
             Ok(Err(_)) => return Notice::Gone,
             Err(pending) => {
                 let silent = (server.clock)().saturating_duration_since(prepared);
-                if (server.stop)() || silent > server.idle {
+                if (server.stop)() || limit.is_over(silent > server.idle) {
                     return Notice::Gone;
                 }
                 connected = pending.wait_timeout(TICK);
@@ -473,11 +475,14 @@ impl Session<'_, '_, '_> {
         } = self;
         let echo = Echo::start(tasks, endpoint, requests, receives);
         let mut known = 0;
+        let mut limit = Limit::default();
         while !echo.is_over_after(TICK) && !(server.stop)() {
             let (now, messages) = ((server.clock)(), echo.messages());
             if messages != known {
                 (known, last_activity) = (messages, now);
-            } else if now.saturating_duration_since(last_activity) > server.idle {
+            }
+            let silent = now.saturating_duration_since(last_activity);
+            if limit.is_over(silent > server.idle) {
                 return;
             }
         }
@@ -486,6 +491,7 @@ impl Session<'_, '_, '_> {
     /// Waits until the client disconnects, and ignores its messages, for a limited time.
     fn leave(&mut self) {
         let until = (self.server.clock)() + DISCONNECT_TIMEOUT;
+        let mut limit = Limit::default();
         loop {
             // A server that ends leaves the client a moment for the last message.
             let ends = (self.server.stop)();
@@ -494,7 +500,7 @@ impl Session<'_, '_, '_> {
                 Ok(Some(buffer)) => self.post(buffer),
                 Ok(None) => {}
             }
-            if ends || (self.server.clock)() >= until {
+            if ends || limit.is_over((self.server.clock)() >= until) {
                 return;
             }
         }
@@ -545,6 +551,7 @@ impl Session<'_, '_, '_> {
 
     /// Waits for the next message; refuses a client that is silent for too long.
     fn message(&mut self) -> Step<Message> {
+        let mut limit = Limit::default();
         loop {
             if (self.server.stop)() {
                 return Err(End::Over);
@@ -555,7 +562,7 @@ impl Session<'_, '_, '_> {
                 return message.ok_or(Refusal::Malformed.into());
             }
             let silent = self.silence();
-            if silent > self.server.idle {
+            if limit.is_over(silent > self.server.idle) {
                 return Err(Refusal::Silent.into());
             }
             let uses_memory = matches!(self.request.work, Work::Write | Work::Read);

@@ -19,7 +19,7 @@ use self::arguments::{
 };
 use self::exporter::{Exporter, Listening};
 use self::failure::DuringRsm;
-use self::file::{Fresh, Source, checksum};
+use self::file::{Fresh, checksum};
 use self::importer::{Importer, Moved, Shape};
 use self::place::{EXPORTER, NOWHERE, Name, OnMock, Place, Settings};
 use self::plain::{ExporterAddress, Plain};
@@ -30,6 +30,7 @@ use crate::host::PAGE;
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::size::{counted, size};
+use crate::source::Source;
 
 /// The report of a transfer to or from a segment.
 #[derive(Serialize)]
@@ -128,6 +129,7 @@ fn contents(arguments: &ExportArguments) -> Result<(Pages, u64)> {
     let mut memory = pages(bytes)?;
     if let Some(mut source) = source {
         source.read(&mut memory)?;
+        source.finish()?;
     }
     Ok((memory, length))
 }
@@ -263,6 +265,7 @@ fn put<P: Place>(
             signals.check()?;
             source.read(bytes)
         })?;
+        source.finish()?;
         let seconds = begin.elapsed().as_secs_f64();
         let back = importer.get_all(arguments.offset, moved.bytes, |_| signals.check())?;
         compare(back.checksum, moved.checksum)?;

@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use super::{json, refused, text};
 
 /// Another process of the program, which is killed at the end.
-struct Other(Child);
+pub(crate) struct Other(Child);
 
 impl Other {
     /// Starts the program and waits for its first line, which is printed once it listens.
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dat"))
             .args(arguments)
             .stdout(Stdio::piped())
@@ -26,7 +26,7 @@ impl Other {
     }
 
     /// Ends the program by a signal and expects success; returns the rest of its output.
-    fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         let mut output = self.0.stdout.take().unwrap();
         let killed = Command::new("kill")
             .args(["-TERM", &self.0.id().to_string()])
@@ -49,12 +49,12 @@ impl Drop for Other {
 }
 
 /// An address of the loop-back interface that no other test uses.
-fn address(number: u8) -> String {
+pub(crate) fn address(number: u8) -> String {
     let [.., high, low] = std::process::id().to_be_bytes();
     format!("127.{}.{}.{low}", 64 + number, high)
 }
 
-fn name(path: &Path) -> &str {
+pub(crate) fn name(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 

@@ -9,6 +9,8 @@ mod model;
 mod perf;
 mod registry;
 mod rsm;
+#[cfg(target_os = "linux")]
+mod sources;
 mod tour;
 mod usage;
 

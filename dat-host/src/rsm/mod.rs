@@ -116,6 +116,7 @@ impl Opening {
     /// Adds a node to the ones that this node knows: `HOST:PORT`, or address and qualifier.
     ///
     /// Exporter and importer must know each other. The qualifier of a node that only imports is 0.
+    /// Of a name with several addresses, the first one of the adapter's family is taken.
     pub fn peer(mut self, node: NodeId, peer: impl Into<Peer>) -> Self {
         self.peers.push((node, peer.into()));
         self
@@ -246,13 +247,12 @@ impl Opening {
             address,
             qualifier,
         };
-        let mut nodes: Vec<NodeEntry> = Vec::new();
+        let mut peers: Vec<(NodeId, Vec<(IaAddress, u64)>)> = Vec::new();
         for (node, peer) in &self.peers {
-            if *node == self.options.node || nodes.iter().any(|known| known.node == *node) {
+            if *node == self.options.node || peers.iter().any(|(known, _)| known == node) {
                 return Err(Error::DuplicateNode(*node));
             }
-            let (address, qualifier) = peer.resolve(names)?;
-            nodes.push(entry(*node, address, qualifier));
+            peers.push((*node, peer.resolve(names)?));
         }
         let bell = Bell::new();
         device.attach(&bell);
@@ -268,7 +268,17 @@ impl Opening {
             check_free(&ia, self.qualifier)?;
         }
         let own = ia.ia_query(IaFields::empty(), ProviderFields::empty())?;
-        nodes.push(entry(self.options.node, own.ia.ia_address, self.qualifier));
+        let own = own.ia.ia_address;
+        // A node has one address: the first one of the adapter's family.
+        let of_family = |(address, _): &&(IaAddress, u64)| {
+            std::mem::discriminant(address) == std::mem::discriminant(&own)
+        };
+        let mut nodes: Vec<NodeEntry> = Vec::new();
+        for (node, addresses) in peers {
+            let usable = addresses.iter().find(of_family).or(addresses.first());
+            nodes.extend(usable.map(|(address, qualifier)| entry(node, *address, *qualifier)));
+        }
+        nodes.push(entry(self.options.node, own, self.qualifier));
         let config = ControllerConfig {
             name: CONTROLLER,
             ia,

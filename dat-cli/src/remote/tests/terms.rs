@@ -306,7 +306,7 @@ fn a_token_lets_clients_in() {
                 ..server_address()
             };
             let fill = |buffer: &mut [u8]| {
-                let count = crate::copy::fill(&mut data.get(read..).unwrap(), buffer).unwrap();
+                let count = crate::source::fill(&mut data.get(read..).unwrap(), buffer).unwrap();
                 read += count;
                 Ok(count)
             };
@@ -608,4 +608,40 @@ fn a_session_that_is_stuck_delays_no_other() {
         }
     });
     assert_eq!(names(directory.path()), ["other"]);
+}
+
+/// A message that came while the server was stopped is read before the limit counts.
+#[test]
+fn a_server_that_was_stopped_reads_what_came_meanwhile() {
+    let time = Time::default();
+    let (armed, stopped) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (next, held) = (armed.clone(), stopped.clone());
+    let Terms { clock, .. } = time.terms();
+    let terms = Terms {
+        clock: Box::new(move || {
+            if next.swap(false, Ordering::AcqRel) {
+                held.store(true, Ordering::Release);
+                while held.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            }
+            clock()
+        }),
+        ..Terms::default()
+    };
+    serving_on(terms, Waiting::Block, &NoFiles, |fabric| {
+        let mut client = open(fabric, "client", 2, Waiting::Block);
+        let mut client = connect(&mut client, WRITE).unwrap();
+        // The session reads the clock next after a look for a message that found none.
+        armed.store(true, Ordering::Release);
+        let resume = Until(&stopped);
+        while !stopped.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        client.send(&Message::Sum).unwrap();
+        time.pass(61);
+        drop(resume);
+        let answer = client.message().unwrap();
+        assert!(matches!(answer, Message::SumIs { .. }));
+    });
 }
