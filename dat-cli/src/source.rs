@@ -236,11 +236,14 @@ mod tests {
         file.write_all(b"more").unwrap();
     }
 
+    /// A change of a file while it is read.
+    type Change = fn(&Path);
+
     #[test]
     fn a_file_that_changes_is_told() {
         const LONG: usize = 100_000;
         assert_eq!(read(LONG, |_| {}), Ok(vec![1; LONG]));
-        let changes: [(fn(&Path), &str); 4] = [
+        let changes: [(Change, &str); 4] = [
             (append, "its length changed"),
             (
                 |path| {

@@ -267,8 +267,8 @@ impl Opening {
         if self.qualifier != 0 {
             check_free(&ia, self.qualifier)?;
         }
-        let own = ia.ia_query(IaFields::empty(), ProviderFields::empty())?;
-        let own = own.ia.ia_address;
+        let param = ia.ia_query(IaFields::empty(), ProviderFields::empty())?;
+        let own = param.ia.ia_address;
         // A node has one address: the first one of the adapter's family.
         let of_family = |(address, _): &&(IaAddress, u64)| {
             std::mem::discriminant(address) == std::mem::discriminant(&own)
@@ -288,7 +288,7 @@ impl Opening {
         let rsm = Rsm::new(self.options, vec![config])?;
         let controller = rsm.get_controller(Some(CONTROLLER))?;
         let site = Arc::new(Site {
-            non_coherent: own.provider.lmr_sync_req,
+            non_coherent: param.provider.lmr_sync_req,
             engine: Box::new(Owned {
                 rsm,
                 _reservation: reservation,

@@ -201,9 +201,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             state.post_flush(port, import, flight);
             return;
         }
-        let (unseen, covers, node) = (slot.unseen, slot.posted, slot.node);
+        let (unseen, covers) = (slot.unseen, slot.posted);
+        let (index, node) = (slot.port, slot.node);
         // A message on another link may overtake writes.
-        if !state.drains(node) {
+        if !state.drains(index, node) {
             self.put_question(state, import, flight, unseen, true, Some(covers));
         }
     }
