@@ -174,6 +174,7 @@ pub(crate) fn serve<'scope>(
             }
         }
     };
+    share.prove();
     let session = Session {
         server,
         scope,

@@ -351,12 +351,14 @@ fn peers_that_are_not_proven_have_few_places() {
         let open = requests(&mut right, &bed);
         assert_eq!(open.len(), PLACES);
         for request in open {
+            assert!(!right.device.is_proven(request));
             accept(&mut right, request);
         }
         // An end of ours needs none of these places.
         let mut left = Node::new(&bed);
         left.connect(right.address(), QUALIFIER.into(), &[]);
         let request = requests(&mut right, &bed)[0];
+        assert!(right.device.is_proven(request));
         right.device.accept(request, right.pair.key, &[]).unwrap();
         left.established(&bed);
         right.established(&bed);
