@@ -567,6 +567,12 @@ unsafe impl Backend for RoceBackend {
         Ok(())
     }
 
+    fn is_proven(&self, request: RequestKey) -> bool {
+        let id = u32::try_from(request.0).ok();
+        self.shared
+            .enter(|adapter| id.is_some_and(|id| adapter.is_proven(id)))
+    }
+
     fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
         if let Ok(id) = u32::try_from(request.0) {
             self.shared

@@ -217,6 +217,7 @@ interface! {
     fn psp_create_any(evd: EvdId, flags: PspFlags) -> Result<(PspId, u64)>;
     fn psp_free(psp: PspId) -> Result<()>;
     fn cr_query(cr: CrId, fields: CrFields) -> Result<CrParam>;
+    fn cr_is_proven(cr: CrId) -> Result<bool>;
     fn cr_accept(cr: CrId, ep: Option<EpId>, private_data: &[u8]) -> Result<()>;
     fn cr_reject(cr: CrId, private_data: &[u8]) -> Result<()>;
     fn progress(now: Instant) -> usize;

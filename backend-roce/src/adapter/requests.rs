@@ -212,6 +212,12 @@ impl Adapter {
         }
     }
 
+    /// Returns true if the peer of a request has proven its address.
+    pub(crate) fn is_proven(&self, id: u32) -> bool {
+        let link = self.links.get(id);
+        link.is_some_and(|link| link.connection.is_proven())
+    }
+
     /// Forgets the requests that wait for a place of a service point.
     pub(super) fn forget_parked(&mut self, listener: u64) {
         self.parked

@@ -212,7 +212,7 @@ fn arrive<'scope>(
             completions: needs.completions(),
             bytes: needs.bytes(),
         };
-        let share = shared.budget.share(demand);
+        let share = shared.budget.share(demand, arrived.is_proven());
         share
             .map(|share| (request, share))
             .map_err(|refusal| (refusal, None))

@@ -176,6 +176,7 @@ pub(crate) fn serve<'scope>(
             }
         }
     };
+    share.prove();
     let session = Session {
         server,
         scope,

@@ -360,7 +360,7 @@ pub struct ReceiveInfo {
 ///
 /// Calls with a default belong to parts that a device may lack: memory windows, shared receive
 /// queues, resizing, watermarks, extended operations. The default reports the part as missing, and
-/// the attributes must do so too. Other defaults (`is_quiet`, `create_queue_pair_at`,
+/// the attributes must do so too. Other defaults (`is_quiet`, `is_proven`, `create_queue_pair_at`,
 /// [`EVENT_DRIVEN`](Self::EVENT_DRIVEN)) are right for every backend and cost time only.
 ///
 /// A refused call changes nothing. Each call that can be refused returns [`BackendError::Device`]
@@ -722,6 +722,14 @@ pub unsafe trait Backend {
         key: QueuePairKey,
         private_data: &[u8],
     ) -> Result<(), BackendError>;
+
+    /// Returns false if a connection request may come from another address than it names.
+    ///
+    /// Anybody may have sent it until its connection is established. A backend whose transport
+    /// does not tell returns true.
+    fn is_proven(&self, _request: RequestKey) -> bool {
+        true
+    }
 
     /// Rejects a connection request.
     ///
