@@ -126,7 +126,8 @@ impl State {
 
     /// Lets the imports that wait for a node try again later, until their deadlines.
     ///
-    /// Where something other than the node is missing, only granted ones try again.
+    /// A new import does so only where nothing listens: the backlog may be full. For any other
+    /// reason it is given up.
     ///
     /// Spec: RSMST-07
     pub(crate) fn retry_node(
@@ -138,11 +139,16 @@ impl State {
         now: Instant,
         limit: u32,
     ) {
+        let unreachable = why == RsmError::RemoteNodeUnreachable;
+        let full = unreachable && reason == Unreached::NoListener;
+        if unreachable && !full {
+            self.not_reached(index, node, reason);
+        }
         for (_, import) in self.imports.iter_mut() {
             if import.port != index || import.node != node || !import.needs_link() {
                 continue;
             }
-            if import.state == ImportState::Connecting && why != RsmError::RemoteNodeUnreachable {
+            if import.state == ImportState::Connecting && !full {
                 import.give_up(why);
             } else {
                 import.unreached = reason;

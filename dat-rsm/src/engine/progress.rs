@@ -377,7 +377,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         if kind != ConnectionEventKind::Established {
             let (why, reason) = self.why_rejected(index, kind, ep);
             let limit = self.options.connect_timeout;
-            // Only the peer's own word is final. A full backlog, a lost packet or a restart is not.
+            // Only the peer's own word ends a granted connection. A full backlog does not.
             let refused =
                 kind == ConnectionEventKind::PeerRejected && why != RsmError::InsufficientResources;
             self.state.with(|state| {

@@ -327,7 +327,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
     }
 
-    fn notify_importers(&self, state: &mut State, export: ExportId, change: Change) -> usize {
+    /// Tells importers of a change; returns their number.
+    pub(crate) fn notify_importers(
+        &self,
+        state: &mut State,
+        export: ExportId,
+        change: Change,
+    ) -> usize {
         let Some((address, keys)) = state
             .exports
             .get(export.handle())

@@ -220,8 +220,10 @@ pub fn calls_to_one_node_leave_room_for_others<T: RsmTestbed>(bed: &T) {
 ///
 /// Spec: RSMPV-21, RSMPV-70, RSMBR-05
 pub fn links_of_others_hold_no_flush<T: RsmTestbed>(bed: &T) {
-    /// Sleeps after which a call counts as held.
-    const SLEEPS: usize = 200;
+    /// Links that are broken meanwhile.
+    const BITES: u64 = 60;
+    // A call counts as held after so many sleeps.
+    let held = if bed.is_stepped() { 200 } else { 20_000 };
     for mode in [BarrierMode::Implicit, BarrierMode::Explicit] {
         let nodes = Nodes::two(bed);
         let (export, memory) = nodes.export(0, 1, SEGMENT);
@@ -261,9 +263,9 @@ pub fn links_of_others_hold_no_flush<T: RsmTestbed>(bed: &T) {
         };
         bite();
         let sleeps = Cell::new(0);
-        let mut wait = nodes.interrupted_after(1, SLEEPS).meanwhile(|| {
+        let mut wait = nodes.interrupted_after(1, held).meanwhile(|| {
             sleeps.set(sleeps.get() + 1);
-            if sleeps.get() % 5 == 0 {
+            if sleeps.get() % 5 == 0 && bites.get() < BITES {
                 bite();
             }
         });
@@ -274,8 +276,8 @@ pub fn links_of_others_hold_no_flush<T: RsmTestbed>(bed: &T) {
         assert_eq!(engine.close_barrier(barrier, &mut wait), Ok(()));
         drop(wait);
         assert_eq!(load(&memory[..8]), load(source));
-        assert_eq!(nodes.engine(0).signal_take(export), Ok(true));
         nodes.run_to_idle();
+        assert_eq!(nodes.engine(0).signal_take(export), Ok(true));
     }
 }
 
@@ -340,7 +342,8 @@ pub fn requests_of_strangers_end_no_connection<T: RsmTestbed>(bed: &T) {
         .map(|at| put(&bytes[at * 100..][..100], at as u64 * 100))
         .collect();
     let cut = engine.putv(import, &entries, NONE, &mut Standstill(bed));
-    assert_eq!(cut.map_err(|cut| cut.error), Err(RsmError::Interrupted));
+    // On a device in real time the transfers may end.
+    assert!(cut.is_err() || !bed.is_stepped(), "{cut:?}");
     for _ in 0..30 {
         nodes.progress();
         bed.step();
