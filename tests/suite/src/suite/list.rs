@@ -295,7 +295,9 @@ macro_rules! conformance_suite {
                     stores_before_a_write_survive_beside_it
                     stores_after_a_write_survive_beside_it
                     sync_makes_stores_readable
-                    send_after_a_write_announces_it;
+                    send_after_a_write_announces_it
+                    posted_buffers_need_no_call
+                    shared_buffers_need_no_call;
             }
         }
     };
