@@ -231,6 +231,9 @@ mod tests {
         Ok(bytes)
     }
 
+    /// A change of a file while it is read.
+    type Change = fn(&Path);
+
     fn append(path: &Path) {
         let mut file = File::options().append(true).open(path).unwrap();
         file.write_all(b"more").unwrap();
@@ -240,7 +243,7 @@ mod tests {
     fn a_file_that_changes_is_told() {
         const LONG: usize = 100_000;
         assert_eq!(read(LONG, |_| {}), Ok(vec![1; LONG]));
-        let changes: [(fn(&Path), &str); 4] = [
+        let changes: [(Change, &str); 4] = [
             (append, "its length changed"),
             (
                 |path| {

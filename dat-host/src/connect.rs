@@ -240,9 +240,7 @@ impl Rest {
             let time = match deadline.is_zero() {
                 true => Duration::ZERO,
                 false => {
-                    let left = self
-                        .end
-                        .saturating_duration_since(Instant::now());
+                    let left = self.end.saturating_duration_since(Instant::now());
                     (left / count).max(Duration::from_micros(1))
                 }
             };

@@ -60,6 +60,7 @@ impl Budget {
     ///
     /// # Errors
     /// - `TooLarge`: it would not fit even without other clients.
+    /// - `Full`: there are as many clients as there may be.
     /// - `Busy`: it does not fit now.
     pub(crate) fn share(&self, demand: Demand) -> Result<Share<'_>, Refusal> {
         self.sum(Demand::default(), demand)
@@ -73,7 +74,12 @@ impl Budget {
         let (mut used, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let Some(sum) = self.sum(*used, demand) else {
             self.waited.store(true, Ordering::Relaxed);
-            return Err(Refusal::Busy);
+            return Err(
+                match used.clients.saturating_add(demand.clients) > self.most.clients {
+                    true => Refusal::Full,
+                    false => Refusal::Busy,
+                },
+            );
         };
         *used = sum;
         Ok(Share {
@@ -145,7 +151,7 @@ mod tests {
         );
         let all: Vec<_> = (0..MOST_CLIENTS).map(|_| budget.share(bytes(1))).collect();
         assert!(all.iter().all(Result::is_ok));
-        assert_eq!(refusal(bytes(1)), Some(Refusal::Busy));
+        assert_eq!(refusal(bytes(1)), Some(Refusal::Full));
     }
 
     /// Only one client waits in vain; the next one may wait once a client has left.

@@ -94,9 +94,23 @@ pub(crate) enum Refusal {
     WrongToken,
     /// The file is larger than the rest of the server's quota.
     Quota,
+    /// The server has as many clients as it serves at once.
+    Full,
+    /// The server's file system is full.
+    NoSpace,
+    /// The server's file system or its limits do not allow so long a file.
+    TooLong,
+    /// The server may not write to its directory.
+    NotPermitted,
+    /// The server's directory does not exist any more.
+    NoDirectory,
+    /// The server has no file descriptor left.
+    NoDescriptor,
+    /// The server has no memory, or no thread, left.
+    Overloaded,
 }
 
-const REFUSALS: [Refusal; 16] = [
+const REFUSALS: [Refusal; 23] = [
     Refusal::Unknown,
     Refusal::Version,
     Refusal::Malformed,
@@ -113,6 +127,13 @@ const REFUSALS: [Refusal; 16] = [
     Refusal::NoToken,
     Refusal::WrongToken,
     Refusal::Quota,
+    Refusal::Full,
+    Refusal::NoSpace,
+    Refusal::TooLong,
+    Refusal::NotPermitted,
+    Refusal::NoDirectory,
+    Refusal::NoDescriptor,
+    Refusal::Overloaded,
 ];
 
 impl Refusal {
@@ -128,6 +149,13 @@ impl Refusal {
             Self::Malformed => "a message is invalid",
             Self::TooLarge => "it does not have that much memory for one client",
             Self::Busy => "it has no room for another client now",
+            Self::Full => "it serves 16 clients already, the most at one time",
+            Self::NoSpace => "its disk is full",
+            Self::TooLong => "its system does not allow so long a file",
+            Self::NotPermitted => "it may not write to its directory",
+            Self::NoDirectory => "its directory does not exist any more",
+            Self::NoDescriptor => "it has reached its limit of open files",
+            Self::Overloaded => "its system refuses more memory or another thread",
             Self::NoFolder => "it was started without --into, so it stores no files",
             Self::BadName => "the file name is not a plain name",
             Self::Exists => "the file exists there, and the server was started without --force",
@@ -153,12 +181,26 @@ impl Refusal {
                 "use a smaller size, --depth, --segments or --chunk, or start the server with more --memory"
             }
             Self::Busy => "try again later, or start the server with more --memory",
+            Self::Full => "try again later, or start another server on another port",
+            Self::NoSpace => {
+                "free some space on the server, or start it with a directory on another disk"
+            }
+            Self::TooLong => {
+                "raise the limit of file sizes on the server (`ulimit -f`), or use another file system"
+            }
+            Self::NotPermitted => {
+                "check the permissions of the server's directory, and that its file system can be \
+                written"
+            }
+            Self::NoDirectory => "create the server's directory again",
+            Self::NoDescriptor => "raise the limit of open files on the server (`ulimit -n`)",
+            Self::Overloaded => {
+                "free some memory on the server, or raise its limits of memory and of threads"
+            }
             Self::NoFolder => "start the server with `dat serve --into DIRECTORY`",
             Self::BadName => "use a name without a directory and without a leading dot",
             Self::Exists => "choose another name, or start the server with --force",
-            Self::CannotWrite => {
-                "check the free space and the permissions of the server's directory"
-            }
+            Self::CannotWrite => "the output of the server has the reason",
             Self::Different => "run the command again; no file was changed",
             Self::Silent => "run the command again; no file was changed",
             Self::Unregistered => {

@@ -1,5 +1,7 @@
 //! Tests that run the program as its users do.
 
+#[cfg(target_os = "linux")]
+mod addresses;
 #[cfg(unix)]
 mod between;
 mod copy;
