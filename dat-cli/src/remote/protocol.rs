@@ -157,7 +157,9 @@ impl Refusal {
             Self::NoDescriptor => "it has reached its limit of open files",
             Self::Overloaded => "its system refuses more memory or another thread",
             Self::NoFolder => "it was started without --into, so it stores no files",
-            Self::BadName => "the file name is not a plain name",
+            Self::BadName => {
+                "the file name is not a plain name, or has characters that are not seen"
+            }
             Self::Exists => "the file exists there, and the server was started without --force",
             Self::CannotWrite => "it cannot write the file",
             Self::Different => "the written file differs from the sent data",
@@ -198,7 +200,9 @@ impl Refusal {
                 "free some memory on the server, or raise its limits of memory and of threads"
             }
             Self::NoFolder => "start the server with `dat serve --into DIRECTORY`",
-            Self::BadName => "use a name without a directory and without a leading dot",
+            Self::BadName => {
+                "use a name without a directory, a leading dot, and characters that are not seen"
+            }
             Self::Exists => "choose another name, or start the server with --force",
             Self::CannotWrite => "the output of the server has the reason",
             Self::Different => "run the command again; no file was changed",
@@ -511,13 +515,27 @@ impl Message {
     }
 }
 
-/// Returns true if a name stays in its directory and is not hidden.
+/// Returns true if a name stays in its directory, is not hidden, and is seen as it is.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     (1..=NAME).contains(&name.len())
         && !name.starts_with('.')
         && !name
             .chars()
-            .any(|letter| letter.is_control() || matches!(letter, '/' | '\\' | ':'))
+            .any(|letter| is_invisible(letter) || matches!(letter, '/' | '\\' | ':'))
+}
+
+/// Returns true for a character that changes how a text is seen, or is not seen itself.
+///
+/// These are controls, marks of format and of direction, separators of lines, and characters
+/// without a meaning. Spaces of every width are none of them.
+pub(crate) fn is_invisible(letter: char) -> bool {
+    if letter.is_ascii() {
+        return letter.is_ascii_control();
+    }
+    let is_space = letter.is_whitespace() && !matches!(letter, '\u{85}' | '\u{2028}' | '\u{2029}');
+    // After another letter, the standard library escapes exactly what cannot be printed.
+    let is_printed = format!("a{letter}").escape_debug().nth(1) == Some(letter);
+    !is_space && !is_printed
 }
 
 #[cfg(test)]
@@ -671,7 +689,16 @@ mod tests {
 
     #[test]
     fn names_outside_the_folder_are_refused() {
-        for name in ["a", "a.b", "ä ö", "-x", &"x".repeat(NAME)] {
+        for name in [
+            "a",
+            "a.b",
+            "ä ö",
+            "-x",
+            "a\u{308}",
+            "全角\u{3000}空白",
+            "\u{1f600}",
+            &"x".repeat(NAME),
+        ] {
             assert!(is_plain_name(name), "{name}");
         }
         for name in [
@@ -686,6 +713,17 @@ mod tests {
             "c:a",
             "a\0",
             "a\n",
+            "a\u{7f}",
+            "a\u{85}",
+            "a\u{ad}",
+            "a\u{200b}",
+            "gpj.\u{202e}txt.exe",
+            "a\u{2028}b",
+            "a\u{2029}b",
+            "a\u{2066}b",
+            "\u{feff}a",
+            "a\u{e0041}",
+            "a\u{e000}",
             &"x".repeat(NAME + 1),
         ] {
             assert!(!is_plain_name(name), "{name:?}");

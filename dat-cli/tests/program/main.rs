@@ -8,6 +8,8 @@ mod copy;
 mod devices;
 mod manual;
 mod model;
+#[cfg(unix)]
+mod names;
 mod perf;
 mod registry;
 mod rsm;
