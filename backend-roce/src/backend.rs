@@ -535,7 +535,7 @@ unsafe impl Backend for RoceBackend {
         let peer = request.address.socket_address();
         let peer = canonical(peer.ok_or(BackendError::Address)?);
         let port = self.shared.port();
-        let route = port.route(peer).ok_or(BackendError::Unreachable)?;
+        let route = port.route(peer)?;
         let port = self.shared.enter(|adapter| {
             let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
             if pair.state != State::Unconnected {
@@ -610,6 +610,15 @@ unsafe impl Backend for RoceBackend {
     }
 }
 
+/// Returns the reason for a port that is not claimed, though no other socket has it.
+const fn unclaimed(refused: ClaimError) -> BackendError {
+    match refused {
+        ClaimError::Descriptors => BackendError::Descriptors,
+        ClaimError::Prohibited => BackendError::Prohibited,
+        ClaimError::InUse | ClaimError::Refused => BackendError::Resources,
+    }
+}
+
 fn pair_holds(adapter: &Adapter, key: usize) -> bool {
     let pair = adapter.pairs.get(key);
     pair.is_some_and(|pair| pair.current.is_some())
@@ -625,7 +634,7 @@ impl RoceBackend {
         match self.shared.port().claim(port) {
             Ok(()) => Ok(true),
             Err(ClaimError::InUse) => Err(BackendError::QualifierInUse),
-            Err(ClaimError::Refused) => Err(BackendError::Resources),
+            Err(refused) => Err(unclaimed(refused)),
         }
     }
 
@@ -640,7 +649,7 @@ impl RoceBackend {
             match self.shared.port().claim(port) {
                 Ok(()) => return Ok((port.into(), true)),
                 Err(ClaimError::InUse) => {}
-                Err(ClaimError::Refused) => return Err(BackendError::Resources),
+                Err(refused) => return Err(unclaimed(refused)),
             }
         }
         Err(BackendError::QualifierUnavailable)

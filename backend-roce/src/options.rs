@@ -74,7 +74,8 @@ impl RoceOptions {
             secret,
             connections: 1 << 14,
             keys: 1 << 16,
-            backlog: 1024,
+            // The queue of each dispatcher is the backlog of its service point.
+            backlog: 1 << 14,
             window: 128,
             timeout: 16,
             retries: 6,

@@ -55,8 +55,8 @@ impl Port for ClosedPort {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
     }
 
-    fn route(&self, _: SocketAddr) -> Option<Route> {
-        None
+    fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
+        Err(BackendError::Unreachable)
     }
 
     fn claim(&self, _: u16) -> Result<(), ClaimError> {
@@ -479,7 +479,7 @@ impl Shared {
     /// Looks up the paths of new requests to connect, without the adapter's lock.
     fn look_up_paths(&self) {
         while let Some(unrouted) = self.enter(Adapter::next_unrouted) {
-            let route = self.port.route(unrouted.peer);
+            let route = self.port.route(unrouted.peer).ok();
             self.enter(|adapter| adapter.routed(&unrouted, route));
         }
     }
@@ -582,8 +582,8 @@ mod tests {
             SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4791)
         }
 
-        fn route(&self, _: SocketAddr) -> Option<Route> {
-            None
+        fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
+            Err(BackendError::Unreachable)
         }
 
         fn claim(&self, _: u16) -> Result<(), ClaimError> {

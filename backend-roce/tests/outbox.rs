@@ -11,6 +11,7 @@ use backend_roce::port::{
 };
 use backend_roce::proto::icrc::{Flow, Verdict};
 use common::flow;
+use dat_core::backend::BackendError;
 use fastrand::Rng;
 
 /// A port that keeps what was sent.
@@ -22,8 +23,8 @@ impl Port for Kept {
         ([127, 0, 0, 1], 4791).into()
     }
 
-    fn route(&self, _: SocketAddr) -> Option<Route> {
-        None
+    fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
+        Err(BackendError::Unreachable)
     }
 
     fn claim(&self, _: u16) -> Result<(), ClaimError> {

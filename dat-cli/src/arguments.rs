@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use clap_complete::Shell;
 
 use crate::failure::Failure;
 use crate::model::DEVICE;
-use crate::peer::{Peer, QUALIFIER, parse_peer};
+use crate::peer::{Peer, QUALIFIER, parse_ip, parse_peer};
 use crate::rsm::arguments::RsmArguments;
 use crate::size::{Sweep, parse_count, parse_duration, parse_quota, parse_size, parse_sweep};
 
@@ -287,8 +287,8 @@ Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct ServeArguments {
     /// Listen on this address only [default: 127.0.0.1 without an RDMA device, else all addresses
     /// of the device]
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) listen: Option<IpAddr>,
+    #[arg(long, value_name = "ADDR", value_parser = parse_ip)]
+    pub(crate) listen: Option<SocketAddr>,
     /// Listen on this port, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, value_parser = up_to::<u16, 65535>, allow_negative_numbers = true)]
     pub(crate) port: u16,

@@ -1,9 +1,13 @@
 //! System limits that this process has reached, as the reasons of failures.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
 use dat_core::{Cause, Error, ErrorKind, Subtype};
+
+#[cfg(unix)]
+use libc::{EAFNOSUPPORT, EMFILE, ENFILE, ENOBUFS};
 
 use crate::size::size;
 
@@ -16,8 +20,6 @@ const USERS: &str = "/proc/self/uid_map";
 const OPEN: &str = "/proc/self/fd";
 /// Descriptors that opening a device takes.
 const NEEDED: usize = 16;
-/// Linux error EMFILE, too many open files; the same number on all architectures.
-const TOO_MANY_OPEN: i32 = 24;
 /// Number of CAP_IPC_LOCK, the capability that lifts the limit of locked memory.
 const MAY_LOCK: u32 = 14;
 /// User map of the first user namespace; a capability of another namespace lifts no limit.
@@ -59,13 +61,28 @@ pub(crate) fn registered(error: Error) -> Option<Reached> {
     refused.then(locked_memory).flatten()
 }
 
+/// Returns true if the process, or the host, has no descriptor left.
+pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
+}
+
+/// Returns true if the host does not support the family of an address.
+pub(crate) fn is_of_family(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(EAFNOSUPPORT))
+}
+
+/// Returns true if the host has no memory for the buffers of a socket.
+pub(crate) fn lacks_buffers(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(ENOBUFS))
+}
+
 /// Returns the limit of open files if fewer than [`NEEDED`] descriptors are free.
 pub(crate) fn descriptors() -> Option<Reached> {
     let mut opened = Vec::with_capacity(NEEDED);
     while opened.len() < NEEDED {
         match File::open("/dev/null") {
             Ok(file) => opened.push(file),
-            Err(error) if error.raw_os_error() == Some(TOO_MANY_OPEN) => {
+            Err(error) if error.raw_os_error() == Some(EMFILE) => {
                 // Reading the limit takes one descriptor.
                 opened.pop();
                 return Some(Reached {

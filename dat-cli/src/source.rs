@@ -231,6 +231,9 @@ mod tests {
         Ok(bytes)
     }
 
+    /// A change of a file while it is read.
+    type Change = fn(&Path);
+
     fn append(path: &Path) {
         let mut file = File::options().append(true).open(path).unwrap();
         file.write_all(b"more").unwrap();

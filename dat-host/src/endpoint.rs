@@ -466,6 +466,8 @@ fn default_attributes(interface: &dyn Interface) -> dat_core::Result<EpAttribute
         max_request_dtos: DEPTH.min(limits.max_dto_per_ep),
         max_rdma_read_in: READS.min(limits.max_rdma_read_per_ep_in),
         max_rdma_read_out: READS.min(limits.max_rdma_read_per_ep_out),
+        max_message_size: limits.max_message_size,
+        max_rdma_size: limits.max_rdma_size,
         ..EpAttributes::default_for(&limits)
     })
 }

@@ -96,7 +96,7 @@ pub(crate) fn load<T: Transport>(
     sides: Sides,
 ) -> Result<Load<OneDevice<T>>> {
     let address = first_address::<T>(device)?;
-    let node = || {
+    let node = |device: &Carrier| {
         let (backend, _) = T::open(device)?;
         Node::over(backend, address, &limits(shape.depth))
     };
@@ -106,5 +106,11 @@ pub(crate) fn load<T: Transport>(
         deadline: Cell::new(None),
         transport: PhantomData,
     };
-    Load::over(ground, (node()?, node()?), shape, sides, READS)
+    Load::over(
+        ground,
+        (node(device)?, node(&device.other_end())?),
+        shape,
+        sides,
+        READS,
+    )
 }

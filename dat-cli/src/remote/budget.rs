@@ -76,6 +76,7 @@ impl Budget {
     ///
     /// # Errors
     /// - `TooLarge`: it would not fit even without other clients.
+    /// - `Full`: there are as many clients as there may be.
     /// - `Busy`: it does not fit now.
     pub(crate) fn share(&self, demand: Demand, is_proven: bool) -> Result<Share<'_>, Refusal> {
         self.sum(Used::default(), demand, is_proven)
@@ -91,7 +92,11 @@ impl Budget {
             if is_proven {
                 self.waited.store(true, Ordering::Relaxed);
             }
-            return Err(Refusal::Busy);
+            let clients = used.all.clients.saturating_add(demand.clients);
+            return Err(match clients > self.most.clients {
+                true => Refusal::Full,
+                false => Refusal::Busy,
+            });
         };
         *used = sum;
         Ok(Share {
@@ -203,7 +208,7 @@ mod tests {
             .map(|_| budget.share(bytes(1), true))
             .collect();
         assert!(all.iter().all(Result::is_ok));
-        assert_eq!(refusal(bytes(1)), Some(Refusal::Busy));
+        assert_eq!(refusal(bytes(1)), Some(Refusal::Full));
     }
 
     /// Clients without proven addresses take a quarter at most, and no place of others.

@@ -52,8 +52,12 @@ pub(crate) enum Completions<'e> {
 }
 
 pub(crate) fn refused(refusal: Refusal) -> Failure {
+    let kind = match refusal {
+        Refusal::WrongAddress => FailureKind::Unreached,
+        _ => FailureKind::Operation,
+    };
     Failure {
-        kind: FailureKind::Operation,
+        kind,
         what: "the server refused the request".into(),
         why: refusal.why().into(),
         remedy: refusal.remedy().into(),
@@ -63,7 +67,7 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
 /// Builds the failure of a connection that was not made.
 fn cannot_connect(why: &str, remedy: &str) -> Failure {
     Failure {
-        kind: FailureKind::Operation,
+        kind: FailureKind::Unreached,
         what: "cannot connect to the server".into(),
         why: why.into(),
         remedy: remedy.into(),

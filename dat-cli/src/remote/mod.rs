@@ -31,6 +31,8 @@ pub(crate) mod transport;
 #[cfg(feature = "verbs")]
 mod verbs;
 
+pub(crate) use self::protocol::is_invisible;
+
 /// A client gets at most the memory that the program's buffers may have.
 const _: () = assert!(protocol::MOST_BYTES == crate::host::MOST_MEMORY);
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use dat_core::Cause;
 use dat_core::attributes::{EpAttributes, IaAttributes};
 use dat_core::memory::RmrTriplet;
 use dat_host::{
@@ -19,7 +20,7 @@ use super::budget::Share;
 use super::connection::TICK;
 use super::data::fill_block;
 use super::echo::{Echo, Task};
-use super::file_store::{Draft, Host};
+use super::file_store::{Draft, Host, Unstored};
 use super::patience::Limit;
 use super::protocol::{
     MESSAGE, Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
@@ -46,12 +47,12 @@ enum End {
     /// The connection is lost, or the server ends.
     Over,
     /// The client gets this refusal.
-    Refused(Refusal),
+    Refused(Unstored),
 }
 
-impl From<Refusal> for End {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+impl<R: Into<Unstored>> From<R> for End {
+    fn from(refusal: R) -> Self {
+        Self::Refused(refusal.into())
     }
 }
 
@@ -233,7 +234,7 @@ impl Offer {
     /// - `Busy`: the device has no room for it now, or the server ends.
     /// - `Unregistered`: the system refuses to register the memory.
     fn prepare(server: &Shared<'_>, request: &Request) -> Result<Self, Refusal> {
-        let busy = |_: Error| Refusal::Busy;
+        let busy = |error: Error| unprepared(server, error);
         let needs = Needs::of(request);
         let limits = server.adapter.query().map_err(busy)?.ia;
         let zone = server.adapter.zone().map_err(busy)?;
@@ -247,7 +248,7 @@ impl Offer {
             None => zone.endpoint(attributes),
         };
         let endpoint = endpoint.map_err(busy)?;
-        let buffers = zone.buffers(needs.receives, size).map_err(unregistered)?;
+        let buffers = zone.buffers(needs.receives, size).map_err(busy)?;
         let receives = buffers.into_iter().map(|buffer| endpoint.recv(buffer));
         let receives = receives.collect();
         if let Some(requests) = requests {
@@ -282,7 +283,7 @@ impl Offer {
         }
         let window = zone.window(bytes, access);
         Ok(Self {
-            grant: Grant::Memory(window.map_err(|failed| unregistered(failed.error))?),
+            grant: Grant::Memory(window.map_err(|failed| busy(failed.error))?),
             zone,
             endpoint,
             receives,
@@ -291,12 +292,19 @@ impl Offer {
     }
 }
 
-/// Returns the refusal for a client whose memory cannot be registered.
-fn unregistered(error: Error) -> Refusal {
-    match error.core().and_then(limits::registered) {
-        Some(_) => Refusal::Unregistered,
-        None => Refusal::Busy,
-    }
+/// Reports an error of the device or the system; returns the refusal for the client.
+fn unprepared(server: &Shared<'_>, error: Error) -> Refusal {
+    let core = error.core();
+    let refusal = match core {
+        _ if core.and_then(limits::registered).is_some() => Refusal::Unregistered,
+        Some(error) if error.cause() == Cause::NoDescriptor => Refusal::NoDescriptor,
+        Some(error) if error.cause() == Cause::DeviceRefused => Refusal::Overloaded,
+        _ => Refusal::Busy,
+    };
+    server.tell(Notice::Failed(format!(
+        "cannot prepare for a client: {error}"
+    )));
+    refusal
 }
 
 /// An accepted client.
@@ -330,7 +338,10 @@ impl Session<'_, '_, '_> {
         match outcome {
             Ok(()) => self.leave(),
             Err(End::Over) => {}
-            Err(End::Refused(refusal)) => {
+            Err(End::Refused(Unstored { refusal, why })) => {
+                if let Some(why) = why {
+                    self.server.tell(Notice::Failed(why));
+                }
                 if self.send(&Message::Refused(refusal)).is_ok() {
                     self.server.tell(Notice::Refused(refusal));
                     self.leave();
@@ -377,7 +388,8 @@ impl Session<'_, '_, '_> {
                     let start = usize::from(slot) * self.request.size as usize;
                     self.load(window, start, length as usize, |bytes| {
                         hash.write(bytes);
-                        draft.part.write(bytes).map_err(|_| Refusal::CannotWrite)
+                        let written = draft.part.append(bytes);
+                        written.map_err(|error| Unstored::from_error("write the file", &error))
                     })?;
                     self.send(&Message::Empty { slot })?;
                 }
@@ -392,7 +404,7 @@ impl Session<'_, '_, '_> {
 
     /// Reads the file back, and checks that it has the client's data.
     fn read_back(&mut self, draft: &mut Draft, length: u64, checksum: u128) -> Step {
-        let unreadable = |_| Refusal::CannotWrite;
+        let unreadable = |error| Unstored::from_error("read the file back", &error);
         let file = draft.part.file();
         file.rewind().map_err(unreadable)?;
         let (mut read, mut hash) = (0, Box::<XxHash3_128>::default());
@@ -433,7 +445,7 @@ impl Session<'_, '_, '_> {
         };
         // Dropping the closure, which owns the file, removes the file.
         let begun = thread::Builder::new().spawn_scoped(self.scope, store);
-        begun.map_err(|_| Refusal::CannotWrite)?;
+        begun.map_err(|error| Unstored::from_error("start a thread", &error))?;
         loop {
             match stored.recv_timeout(BUSY_INTERVAL) {
                 Ok(outcome) => return Ok(outcome?),
@@ -515,7 +527,7 @@ impl Session<'_, '_, '_> {
         window: &ZoneWindow<Vec<u8>>,
         start: usize,
         length: usize,
-        mut take: impl FnMut(&[u8]) -> Result<(), Refusal>,
+        mut take: impl FnMut(&[u8]) -> Result<(), Unstored>,
     ) -> Step {
         let end = start + length;
         for at in (start..end).step_by(STAGING) {

@@ -1,6 +1,6 @@
 //! Tests with both ends on the mock, with correct and incorrect clients.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -82,7 +82,7 @@ fn serving_on(
         let serving = scope.spawn(|| {
             let adapter = open(&fabric, "server", 1, waiting);
             let mut server = Server::new(adapter, MEMORY, terms);
-            let only: IpAddr = [10, 9, 0, 1].into();
+            let only: SocketAddr = ([10, 9, 0, 1], 0).into();
             // The mock's nodes have no IP addresses, so the server ignores `only`.
             assert_eq!(server.listen(Some(QUALIFIER), Some(only)), Ok(QUALIFIER));
             assert!(server.listen(Some(QUALIFIER), None).is_err());
@@ -416,7 +416,7 @@ fn clients_that_vanish_leave_room_for_others() {
 }
 
 #[test]
-fn too_many_clients_are_rejected_as_busy() {
+fn too_many_clients_are_rejected_by_their_number() {
     let notices = serving(Waiting::Block, &NoFiles, |fabric| {
         let mut stations: Vec<Driven> = (0..=MOST_CLIENTS as u64)
             .map(|number| open(fabric, "client", 2 + number, Waiting::Block))
@@ -438,13 +438,13 @@ fn too_many_clients_are_rejected_as_busy() {
                 }
                 Err(failure) => {
                     assert_eq!(number, MOST_CLIENTS, "{failure}");
-                    assert_eq!(failure.why, Refusal::Busy.why());
+                    assert_eq!(failure.why, Refusal::Full.why());
                 }
             }
         }
     });
     assert!(
-        notices.contains(&Notice::Rejected(Refusal::Busy)),
+        notices.contains(&Notice::Rejected(Refusal::Full)),
         "{notices:?}"
     );
 }

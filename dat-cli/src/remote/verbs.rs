@@ -1,11 +1,11 @@
 //! RDMA devices of this host, over libibverbs.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
 use dat_core::backend::BackendError;
 
-use super::transport::{Carrier, Transport, no_device};
+use super::transport::{Carrier, Transport, is_same_ip, no_device};
 use crate::devices::{Device, Port, rdma_device};
 use crate::failure::{Failure, Result};
 use crate::limits::{self, Reached};
@@ -22,7 +22,7 @@ impl Transport for Verbs {
     `--device roce`, or create a soft-RoCE device on a network interface (as root): `modprobe \
     rdma_rxe`, then `rdma link add rxe0 type rxe netdev eth0`; see docs/verbs.md";
 
-    fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Carrier> {
+    fn choose(name: Option<&str>, address: Option<SocketAddr>) -> Result<Carrier> {
         find(name, address).map(|device| carrier(&device))
     }
 
@@ -92,7 +92,7 @@ fn named<'d>(all: &'d [VerbsDevice], name: &str) -> Option<&'d VerbsDevice> {
 }
 
 /// Returns the named device, else the one with an address, else the first usable one.
-fn find(name: Option<&str>, address: Option<IpAddr>) -> Result<VerbsDevice> {
+fn find(name: Option<&str>, address: Option<SocketAddr>) -> Result<VerbsDevice> {
     let all = backend_verbs::devices();
     if let Some(name) = name {
         return named(&all, name).cloned().ok_or_else(|| {
@@ -107,7 +107,7 @@ fn find(name: Option<&str>, address: Option<IpAddr>) -> Result<VerbsDevice> {
             .addresses
             .iter()
             .filter_map(|own| own.socket_address())
-            .any(|own| Some(own.ip()) == address)
+            .any(|own| address.is_some_and(|address| is_same_ip(own, address)))
     };
     all.iter()
         .find(has)

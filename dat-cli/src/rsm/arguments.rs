@@ -1,6 +1,6 @@
 //! The command line of `dat rsm`.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::arguments::{
     WaitingArguments, at_least_one, check_is_outside, local_path, up_to, wanted,
 };
 use crate::failure::Failure;
-use crate::peer::{Peer, QUALIFIER, parse_peer};
+use crate::peer::{Peer, QUALIFIER, parse_ip, parse_peer};
 use crate::size::{counted, parse_duration, parse_offset, parse_size};
 
 /// The default id of a segment.
@@ -70,8 +70,8 @@ pub(crate) struct ExportArguments {
     pub(crate) port: u16,
     /// Also allow imports from the host with this address; may be repeated [default: this host
     /// only]
-    #[arg(long, value_name = "ADDR", requires = "device", help_heading = DEVICES)]
-    pub(crate) importer: Vec<IpAddr>,
+    #[arg(long, value_name = "ADDR", requires = "device", value_parser = parse_ip, help_heading = DEVICES)]
+    pub(crate) importer: Vec<SocketAddr>,
     #[command(flatten, next_help_heading = DEVICES)]
     pub(crate) waiting: WaitingArguments,
 }

@@ -8,7 +8,7 @@ use dat_host::rsm::{
 use twox_hash::XxHash3_128;
 
 use super::arguments::{ImportArguments, ModeName};
-use super::failure::DuringRsm;
+use super::failure::{CONNECT, DuringRsm};
 use super::place::EXPORTER;
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::{self, MOST_MEMORY};
@@ -121,7 +121,7 @@ impl Importer {
         shape: Shape,
     ) -> Result<Self> {
         let import = node.import(EXPORTER, segment, permission).wait();
-        let import = import.during_rsm("rsm_memseg_import_connect")?;
+        let import = import.during_rsm(CONNECT)?;
         let pages = Pages::anonymous(shape.vector() * shape.vectors());
         let local = node
             .local_memory(pages.during("allocating the local memory")?)

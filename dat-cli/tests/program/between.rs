@@ -252,7 +252,7 @@ fn a_device_has_the_path_mtu_of_its_name() {
     assert!(packet("roce://127.0.0.1") > 1000);
     refused(
         &["perf", "write", "--device", "roce://127.0.0.1?mtu=1500"],
-        1,
+        2,
         &["256, 512, 1024, 2048 or 4096"],
     );
 }
@@ -274,7 +274,7 @@ fn a_port_in_use_and_a_foreign_address_are_refused() {
     );
     refused(
         &["serve", "--device", "roce://nonsense"],
-        1,
+        2,
         &["neither an IP address nor an interface"],
     );
     refused(

@@ -1,11 +1,15 @@
 //! Tests that run the program as its users do.
 
+#[cfg(target_os = "linux")]
+mod addresses;
 #[cfg(unix)]
 mod between;
 mod copy;
 mod devices;
 mod manual;
 mod model;
+#[cfg(unix)]
+mod names;
 mod perf;
 mod registry;
 mod rsm;

@@ -59,6 +59,10 @@ pub struct RegionKeys {
 pub enum BackendError {
     /// Memory or device objects are exhausted, or a size exceeds the device's limit.
     Resources,
+    /// The process, or the host, has no file descriptor left.
+    Descriptors,
+    /// The system does not permit the call, by its permissions or by a filter.
+    Prohibited,
     /// The device lacks the operation.
     NotSupported,
     /// Another listener holds the connection qualifier.

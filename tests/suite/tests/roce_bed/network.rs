@@ -12,6 +12,7 @@ use backend_roce::proto::PathMtu;
 use backend_roce::proto::icrc::Flow;
 use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
 use dat_core::attributes::IaAddress;
+use dat_core::backend::BackendError;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_tests::fixture::{ExtendedTestbed, RsmTestbed, Testbed};
@@ -270,8 +271,11 @@ impl Port for SimulatedPort {
         self.address
     }
 
-    fn route(&self, peer: SocketAddr) -> Option<Route> {
-        (peer.is_ipv4() == self.address.is_ipv4()).then_some(Route {
+    fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
+        if peer.is_ipv4() != self.address.is_ipv4() {
+            return Err(BackendError::Address);
+        }
+        Ok(Route {
             source: self.address.ip(),
             mtu: lock(&self.wire)
                 .path_mtus
