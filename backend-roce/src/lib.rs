@@ -32,6 +32,8 @@ pub mod proto;
 #[cfg(feature = "std")]
 mod queues;
 #[cfg(feature = "std")]
+mod reserve;
+#[cfg(feature = "std")]
 mod shared;
 #[cfg(feature = "udp")]
 mod udp;
@@ -46,6 +48,9 @@ pub use backend::{RoceBackend, RoceDriver};
 pub use counts::{AdapterCounts, ConnectionCounts};
 #[cfg(feature = "std")]
 pub use options::RoceOptions;
+#[cfg(feature = "udp")]
+#[cfg_attr(docsrs, doc(cfg(feature = "udp")))]
+pub use options::StartThread;
 #[cfg(feature = "std")]
 pub use queues::{
     RoceCompletionQueue, RoceReceiveQueue, RoceReceiveSlot, RoceSendQueue, RoceSendSlot,

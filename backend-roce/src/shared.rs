@@ -14,6 +14,7 @@ use crate::adapter::{Adapter, OUTBOX};
 use crate::options::RoceOptions;
 use crate::port::{Arrival, Awakening, ClaimError, Outbox, Port, Route};
 use crate::proto::icrc::Flow;
+use crate::reserve::zeros;
 
 /// Longest datagrams that the port gives at once.
 const INPUT: usize = 1 << 16;
@@ -116,22 +117,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
+    /// Puts an adapter on a port; `None` if there is no memory for their buffers.
     pub(crate) fn new(
         adapter: Adapter,
         port: Box<dyn Port>,
         clock: Option<fn() -> Instant>,
         generation: Option<usize>,
-    ) -> Self {
+    ) -> Option<Self> {
         // Exchanged for the one of the adapter.
-        let output = Outbox::new(OUTBOX, port.run_packets());
-        Self {
+        let output = Outbox::new(zeros(OUTBOX)?, port.run_packets());
+        Some(Self {
             adapter: Mutex::new(adapter),
             port,
             stand_in: OnceLock::new(),
             generation,
             output: Mutex::new(output),
             again: AtomicBool::new(false),
-            input: Mutex::new(alloc::vec![0; INPUT]),
+            input: Mutex::new(zeros(INPUT)?),
             clock,
             events: Mutex::default(),
             event: Condvar::new(),
@@ -139,7 +141,7 @@ impl Shared {
             on_event: OnceLock::new(),
             on_deadline: OnceLock::new(),
             sleeps_until: Mutex::new(None),
-        }
+        })
     }
 
     /// Returns true if a thread serves the adapter.
@@ -180,7 +182,8 @@ impl Shared {
             let mut options = RoceOptions::new([0; 16]);
             options.connections = 0;
             options.keys = 0;
-            Mutex::new(Adapter::new(options, ClosedPort.address(), 1))
+            let adapter = Adapter::new(options, ClosedPort.address(), 1);
+            Mutex::new(adapter.expect("memory for an adapter without objects"))
         });
         act(&mut lock(adapter))
     }
@@ -618,9 +621,9 @@ mod tests {
         let port = EndlessPort::default();
         let (taken, adapter) = (Arc::clone(&port.taken), Arc::clone(&port.adapter));
         let options = RoceOptions::new([0; 16]);
-        let shared = Adapter::new(options, port.address(), 1);
+        let shared = Adapter::new(options, port.address(), 1).unwrap();
         let clock: fn() -> Instant = ThreadWait::clock;
-        let shared = Arc::new(Shared::new(shared, Box::new(port), Some(clock), None));
+        let shared = Arc::new(Shared::new(shared, Box::new(port), Some(clock), None).unwrap());
         if has_events {
             let _ = adapter.set(Arc::downgrade(&shared));
         }

@@ -20,8 +20,6 @@ use crate::proto::connection::{
 use crate::proto::icrc::Flow;
 use crate::proto::packet::{RnrTimer, UDP_PORT};
 use crate::proto::queue_pair::{Agreement, QueuePair, QueuePairOptions};
-use crate::proto::requester::RequestSlot;
-use crate::proto::responder::ResourceSlot;
 
 impl Adapter {
     /// Returns the times and repetitions of connection management.
@@ -215,10 +213,8 @@ impl Adapter {
         };
         if let Some(pair) = self.pairs.get_mut(key) {
             let probes = usize::from(keep_alive.is_some());
-            let slots = (pair.request_depth + probes).max(1).next_power_of_two();
-            let slots: Box<[_]> = alloc::vec![RequestSlot::EMPTY; slots].into();
             let resources = usize::from(agreement.responder_resources);
-            let resources: Box<[_]> = alloc::vec![ResourceSlot::EMPTY; resources].into();
+            let (slots, resources) = pair.transport_slots(probes, resources);
             pair.transport = Some(QueuePair::new(agreement, &options, slots, resources));
             pair.link = Some(id);
             pair.state = state;

@@ -369,10 +369,12 @@ impl RoceBackend {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .push(first);
+        let start_thread = options.start_thread;
         let clock = (!options.polled).then_some(ThreadWait::clock as fn() -> Instant);
-        let mut backend = Self::new(Box::new(port), options, clock, Some(forks::generation()));
+        let mut backend = Self::new(Box::new(port), options, clock, Some(forks::generation()))
+            .ok_or(io::ErrorKind::OutOfMemory)?;
         if let Some([_, poller]) = pollers {
-            let service = Service::start(backend.shared(), poller)?;
+            let service = Service::start(start_thread, backend.shared(), poller)?;
             backend.set_service(service);
         }
         Ok(backend)

@@ -218,6 +218,14 @@ fn calls_are_refused_while_the_heap_is_exhausted() {
     run_with_ours(&build("exhausted", &[]), &[]);
 }
 
+/// As on the mock, on RoCEv2 in software, whose tables are larger and whose thread is its own.
+///
+/// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
+#[test]
+fn calls_are_refused_on_roce_while_the_heap_is_exhausted() {
+    run_with_ours(&on_roce("exhausted", 8, &[]), &[]);
+}
+
 /// Spec: EVW-02, EVW-06, CNW-01, CNW-06, GEN-03
 #[test]
 fn threads_are_cancelled_while_they_wait() {

@@ -226,6 +226,19 @@ fn calls_are_refused_while_the_heap_is_exhausted() {
     assert!(missing.is_empty(), "not swept: {missing:?}");
 }
 
+/// As on the mock, on RoCEv2 in software.
+///
+/// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
+#[test]
+fn calls_are_refused_on_roce_while_the_heap_is_exhausted() {
+    let program = Program::new(BOTH, "exhausted", PLAIN);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    program.configure(&format!(
+        "mock0 u1.2 nonthreadsafe default libdat.so.1 dat.0.1 \"roce 127.95.{high}.{low}\" \"\"\n"
+    ));
+    program.run(&[], &[]);
+}
+
 /// Spec: GEN-01, IAO-01, IAC-01, EPS-01, EPW-01, EPB-01, EPV-01, RMB-01
 #[test]
 fn no_thread_is_cancelled_in_a_call_that_does_not_wait() {
