@@ -211,6 +211,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             part: 0,
             stop: None,
             phase: Phase::Moving,
+            has_posted: false,
             attempts: 0,
             visible: 0,
         })
