@@ -246,6 +246,7 @@ impl Port for UdpPort {
             true => Awakening::Arrivals {
                 reports: wakeup.reports,
             },
+            false if wakeup.interrupted => Awakening::Interrupted,
             false => Awakening::Nothing,
         })
     }
