@@ -76,6 +76,8 @@ pub enum Awakening {
     },
     /// None has.
     Nothing,
+    /// A signal of the system arrived.
+    Interrupted,
 }
 
 /// Returns the IPv4 address that has the form of an IPv6 one; keeps others, with their scope.
@@ -144,7 +146,8 @@ pub trait Port: Send + Sync {
         let _ = peer;
     }
 
-    /// Sleeps until datagrams come, [`wake`](Self::wake) is called or the pause ends.
+    /// Sleeps until datagrams come, [`wake`](Self::wake) is called, the pause ends or a signal of
+    /// the system arrives.
     ///
     /// One thread at a time calls it. While it sleeps, a datagram wakes no other thread. Returns
     /// `None` at once if the port cannot sleep so, or not for so short a pause.

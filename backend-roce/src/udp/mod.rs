@@ -273,6 +273,7 @@ impl Port for UdpPort {
             true => Awakening::Arrivals {
                 reports: wakeup.reports,
             },
+            false if wakeup.interrupted => Awakening::Interrupted,
             false => Awakening::Nothing,
         })
     }

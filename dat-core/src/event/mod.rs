@@ -10,6 +10,8 @@ mod dequeue;
 mod event;
 mod queue;
 mod ring;
+#[cfg(feature = "std")]
+mod sleepers;
 mod slot;
 mod stream;
 #[cfg(test)]
@@ -31,6 +33,8 @@ pub use event::{
 };
 pub use queue::EvdSlot;
 pub(crate) use queue::{EvdConfig, Head};
+#[cfg(feature = "std")]
+pub use sleepers::Sleepers;
 pub use slot::EventSlot;
 pub(crate) use stream::OwnWait;
 #[cfg(feature = "std")]

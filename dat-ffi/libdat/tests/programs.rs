@@ -179,6 +179,12 @@ fn threads_wait_and_are_called() {
     run(BOTH, "waits", &[]);
 }
 
+/// Spec: EVW-10, CNW-07
+#[test]
+fn signals_end_waits() {
+    run(BOTH, "interrupted", &[]);
+}
+
 /// Spec: EVW-02, EVW-06, CNW-01, CNW-06, GEN-03
 #[test]
 fn threads_are_cancelled_while_they_wait() {

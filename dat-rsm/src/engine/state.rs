@@ -10,7 +10,7 @@ use crate::engine::handle_map::{Exhausted, HandleMap};
 use crate::error::RsmError;
 use crate::export::Export;
 use crate::export::importer::Importer;
-use crate::export::segment_id::FIRST_SYSTEM_ID;
+use crate::export::segment_id::{FIRST_SYSTEM_ID, SegmentId};
 use crate::export::share::Shares;
 use crate::id::{Handle, ImportId, Kind};
 use crate::import::Import;
@@ -33,8 +33,8 @@ pub(crate) struct State {
     pub(crate) links: HandleMap<Link>,
     pub(crate) flights: HandleMap<Flight>,
     pub(crate) requests: HandleMap<Request>,
-    /// Next id that the system chooses; `None` if all are used.
-    pub(crate) next_system_id: Option<u32>,
+    /// Next id that the system tries.
+    pub(crate) next_system_id: SegmentId,
     pub(crate) next_publication: u64,
     pub(crate) exported_bytes: u64,
     /// Counts vectors, to order their starts.
@@ -70,7 +70,7 @@ impl State {
             links: HandleMap::new(instance, Kind::Link, limits.links, begin),
             flights: HandleMap::new(instance, Kind::Flight, limits.calls, begin),
             requests: HandleMap::new(instance, Kind::Request, limits.requests, begin),
-            next_system_id: Some(FIRST_SYSTEM_ID),
+            next_system_id: FIRST_SYSTEM_ID,
             next_publication: 1,
             exported_bytes: 0,
             ticks: 0,

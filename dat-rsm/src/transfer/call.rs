@@ -219,6 +219,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             stop: None,
             phase: first_phase,
             first_phase,
+            has_posted: false,
             attempts: 0,
             visible: 0,
             covered: 0,

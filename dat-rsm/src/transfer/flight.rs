@@ -81,6 +81,8 @@ pub(crate) struct Flight {
     pub(crate) pending: u32,
     /// The failed entry with the lowest index.
     pub(crate) failure: Option<Failure>,
+    /// Lowest index of the failed entries that only a barrier reports.
+    written_off: Option<u32>,
     /// State of the flush, of the question to the exporter, or of the signal.
     pub(crate) step: Step,
     /// Question that the exporter has not answered.
@@ -103,6 +105,7 @@ impl Flight {
             ahead: 0,
             pending: 0,
             failure: None,
+            written_off: None,
             step: Step::Idle,
             question: None,
             import: Handle::NULL,
@@ -133,7 +136,13 @@ impl Flight {
     pub(crate) fn write_off(&mut self, next: u32) {
         self.done = next;
         self.ahead = 0;
-        self.failure = None;
+        let failed = self.failure.take().map(|failure| failure.index);
+        self.written_off = self.written_off.or(failed);
+    }
+
+    /// Returns the number of leading entries that are not known to have failed.
+    pub(crate) fn intact(&self) -> u32 {
+        self.written_off.unwrap_or(self.done)
     }
 
     /// Marks an entry that needs no request as done.
@@ -217,6 +226,22 @@ mod tests {
         assert_eq!(flight.failure, Some(failure));
         flight.rewind();
         assert_eq!((flight.done, flight.failure), (1, None));
+    }
+
+    /// Spec: RSMPV-42, RSMPV-54
+    #[test]
+    fn an_entry_that_was_written_off_stays_the_first_failed_one() {
+        let mut flight = Flight::new();
+        flight.pending = 3;
+        flight.ended(0, true, DtoStatus::Success);
+        flight.ended(1, true, DtoStatus::RemoteAccess);
+        assert_eq!(flight.intact(), 1);
+        flight.write_off(3);
+        flight.ended(3, true, DtoStatus::Success);
+        assert_eq!((flight.done, flight.intact()), (4, 1));
+        flight.ended(4, true, DtoStatus::Transport);
+        flight.write_off(5);
+        assert_eq!((flight.done, flight.intact()), (5, 1));
     }
 
     /// Spec: RSMPV-55

@@ -74,6 +74,8 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
     pub(super) phase: Phase,
     /// The phase of each attempt's start.
     pub(super) first_phase: Phase,
+    /// True once a transfer was posted.
+    pub(super) has_posted: bool,
     pub(super) attempts: u32,
     /// Entries of a put that a flush has shown to be visible.
     pub(super) visible: usize,
@@ -82,13 +84,12 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
 }
 
 impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
-    /// Returns the number of entries that count as done if the call ends now.
+    /// Returns the number of leading entries that count as done if the call ends now.
+    ///
+    /// In explicit mode an entry from a handle counts once it is posted, because only a barrier
+    /// waits for it.
     pub(crate) fn accepted(&self) -> usize {
-        if self.explicit {
-            self.next
-        } else {
-            self.done()
-        }
+        self.view().map_or(0, |flight| flight.intact() as usize)
     }
 
     /// Returns the number of entries that count as done if the call is interrupted.
@@ -102,10 +103,6 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             (true, false) => self.visible,
             (false, _) => self.accepted(),
         }
-    }
-
-    fn done(&self) -> usize {
-        self.view().map_or(0, |flight| flight.done as usize)
     }
 
     fn view(&self) -> Option<Flight> {
@@ -263,6 +260,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             };
             match self.engine.state.with(|state| self.offer(state, &args)) {
                 Offer::Posted(bytes, first) => {
+                    self.has_posted = true;
                     if self.part == 0 {
                         self.note_local((first, args.length));
                     }
@@ -321,10 +319,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             Some((aborted, attached, import.key_epoch))
         })?;
         if aborted {
-            let accepted = if self.explicit { self.next } else { done };
             // The segment went before the call ended. If all entries are acknowledged, none counts,
             // since none is certain. Residual 0 is reserved for failed signals (RSMPV-74).
-            let residual = match count.saturating_sub(accepted) {
+            let residual = match count.saturating_sub(flight.intact() as usize) {
                 0 => count,
                 left => left,
             };
@@ -418,12 +415,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return None;
         }
         if let Some(error) = self.stop {
-            let left = if self.explicit {
-                self.next
-            } else {
-                self.done()
-            };
-            return Some(self.fail(error, count.saturating_sub(left)));
+            return Some(self.fail(error, count.saturating_sub(self.accepted())));
         }
         if self.flags.contains(VectorFlags::IMPLICIT_SIGPOST) {
             self.expect_step();

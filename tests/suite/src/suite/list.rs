@@ -378,7 +378,10 @@ macro_rules! conformance_suite {
                     writes_count_when_they_are_known_to_be_visible
                     a_signal_that_cannot_be_delivered_leaves_nothing_to_do
                     a_flush_waits_for_a_connection_that_is_over
-                    a_signal_waits_for_data_of_a_connection_that_is_over;
+                    a_signal_waits_for_data_of_a_connection_that_is_over
+                    in_explicit_mode_entries_count_when_they_are_done
+                    a_grant_whose_range_wraps_connects_nothing
+                    a_connection_comes_back_to_the_same_segment_only;
                 rsm_limits:
                     a_grant_that_breaks_at_once_gains_no_time
                     an_idle_connection_that_breaks_again_and_again_ends
@@ -468,6 +471,7 @@ macro_rules! conformance_suite {
                     any_number_of_entries_is_one_vector
                     empty_entries_do_not_delay_others
                     entries_of_ones_own_segment_take_turns
+                    many_entries_of_ones_own_segment_become_visible_meanwhile
                     random_entries_of_ones_own_segment_take_turns
                     entries_wait_for_those_they_depend_on_and_no_others
                     an_entry_reads_what_is_known_to_be_visible;
@@ -486,6 +490,7 @@ macro_rules! conformance_suite {
                     the_death_of_the_exporter_aborts_at_any_time
                     probes_find_a_dead_peer_of_an_idle_connection
                     memory_that_cannot_be_registered_ends_the_vector
+                    memory_that_cannot_be_registered_has_no_handle
                     in_explicit_mode_a_failure_does_not_hold_up_immediate_entries
                     a_close_flushes_writes_of_every_kind
                     many_connections_come_back_together;

@@ -2,12 +2,15 @@
 
 use core::cell::Cell;
 
+use dat_core::memory::Region;
 use dat_rsm::{
-    BarrierMode, EntryStatus, ImportState, Options, RsmError, Target, Unreached, VectorFlags,
+    BarrierMode, EntryStatus, ImportState, LocalAccess, Options, RsmError, Target, Unreached,
+    VectorFlags,
 };
 
 use crate::fixture::nodes::{
-    Nodes, PAGE, SEGMENT, get_entry, left, load, pattern, put, put_handle, set_mode, store,
+    Nodes, PAGE, SEGMENT, get_entry, left, load, pages_of, pattern, put, put_handle, set_mode,
+    store,
 };
 use crate::fixture::{FaultyRsmTestbed, RsmTestbed};
 
@@ -347,6 +350,27 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
             assert_eq!(load(memory)[9], 7);
         }
     }
+}
+
+/// Spec: RSMLH-01
+pub fn memory_that_cannot_be_registered_has_no_handle<T: FaultyRsmTestbed>(bed: &T) {
+    let mut refused = 0;
+    for nth in 0..40 {
+        let nodes = Nodes::with(bed, 1, |options| options);
+        bed.fail_allocation(nth as u16, nth);
+        let make = || {
+            let region = Region::from_static(pages_of(1));
+            let access = LocalAccess::ReadWrite;
+            let engine = nodes.engine(0);
+            engine.create_local_memory(nodes.controller(0), region, access)
+        };
+        if let Err(error) = make() {
+            assert_eq!(error, RsmError::InsufficientMemory);
+            refused += 1;
+            make().expect("there is memory again");
+        }
+    }
+    assert!(refused > 0);
 }
 
 /// Spec: RSMPV-E10, RSMPV-52

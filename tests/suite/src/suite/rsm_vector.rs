@@ -249,6 +249,38 @@ fn copies_take_turns<T: RsmTestbed>(
     assert!(load(own.memory) == expected, "{what}, puts: {puts}");
 }
 
+/// Of many entries that read from their own segment, the first are visible before the last begin.
+///
+/// So the search for entries that they depend on stays short.
+///
+/// Spec: RSMPV-08, RSMPV-54, RSMPV-82, RSMPV-83
+pub fn many_entries_of_ones_own_segment_become_visible_meanwhile<T: RsmTestbed>(bed: &T) {
+    const COUNT: usize = 100;
+    let nodes = Nodes::two(bed);
+    let [own, ..] = own_memory(&nodes);
+    let entries: Vec<_> = (0..COUNT)
+        .map(|at| put_handle(own.local, at as u64, (PAGE / 2 + at) as u64, 1))
+        .collect();
+    let mut partly = 0;
+    for sleeps in 0.. {
+        store(own.memory, 0, &pattern(5, PAGE));
+        let wait = &mut nodes.interrupted_after(0, sleeps);
+        let outcome = nodes
+            .engine(0)
+            .putv(own.import, &entries, VectorFlags::empty(), wait);
+        let done = outcome.map_or_else(|failure| COUNT - failure.residual, |()| COUNT);
+        let memory = load(own.memory);
+        assert!(memory[PAGE / 2..][..done] == memory[..done], "{done}");
+        match outcome {
+            Ok(()) => break,
+            Err(failure) => assert_eq!(failure.error, dat_rsm::RsmError::Interrupted),
+        }
+        partly += usize::from((1..COUNT).contains(&done));
+    }
+    // On a device in real time the vector may end before it is interrupted.
+    assert!(partly > 0 || !bed.is_stepped());
+}
+
 /// Entries move a block on, one by one.
 ///
 /// Each reads where the previous one wrote, or writes where the previous one read.
