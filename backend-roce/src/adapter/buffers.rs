@@ -13,10 +13,9 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
 use dat_core::time::Instant;
-use slab::Slab;
 
-use super::Adapter;
 use super::timers::{Timer, after};
+use super::{Adapter, Slab};
 use crate::port::Path;
 use crate::proto::requester::Held;
 use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
@@ -405,7 +404,7 @@ impl Adapter {
         self.find_slow_peers(number, waited);
         self.pass_turn(number);
         let mut waits = false;
-        for (key, pair) in &mut self.pairs {
+        for (key, pair) in self.pairs.iter_mut() {
             let Some(share) = &mut pair.share else {
                 continue;
             };
@@ -433,7 +432,7 @@ impl Adapter {
     /// Queue pairs of one peer wait for each other: their responses may all come at once.
     fn find_slow_peers(&mut self, number: usize, waited: [Option<usize>; 2]) {
         let until = after(self.now, SLOW_TIME);
-        for (_, pair) in &self.pairs {
+        for (_, pair) in self.pairs.iter() {
             if let Some(share) = pair.share
                 && share.responses == number
                 && share.due > 0
@@ -447,7 +446,7 @@ impl Adapter {
                 peer.slow_until = Some(until);
             }
         }
-        for (_, pair) in &mut self.pairs {
+        for (_, pair) in self.pairs.iter_mut() {
             if let Some(share) = &mut pair.share
                 && share.responses == number
                 && let Some(peer) = self.buffers.get(share.requests)

@@ -99,7 +99,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         let unseen = !self.explicit && self.direction == Direction::Put;
         let flushed = self.view().is_some_and(|flight| flight.step == Step::Done);
         match (unseen, flushed) {
-            (true, true) => self.covered.min(self.done()),
+            (true, true) => self.covered.min(self.accepted()),
             (true, false) => self.visible,
             (false, _) => self.accepted(),
         }

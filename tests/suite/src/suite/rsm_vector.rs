@@ -257,7 +257,7 @@ fn copies_take_turns<T: RsmTestbed>(
 pub fn many_entries_of_ones_own_segment_become_visible_meanwhile<T: RsmTestbed>(bed: &T) {
     const COUNT: usize = 100;
     let nodes = Nodes::two(bed);
-    let [own, ..] = own_memory(&nodes);
+    let own = own_memory(&nodes).swap_remove(0);
     let entries: Vec<_> = (0..COUNT)
         .map(|at| put_handle(own.local, at as u64, (PAGE / 2 + at) as u64, 1))
         .collect();
