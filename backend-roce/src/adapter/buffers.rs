@@ -6,9 +6,10 @@
 //!
 //! Connections to one peer share the buffer of its socket, and all peers share the buffer of a
 //! socket of this side. There a peer that does not answer must not hold the room of others: once
-//! somebody has waited for [`PATIENCE`], the peer counts as slow, and its room is its own.
+//! somebody has waited for [`PATIENCE`], the peer counts as slow, and has a buffer of its own.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
@@ -38,10 +39,7 @@ const SHARE: u32 = 32;
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Time for which a peer stays slow.
-const SLOW_TIME: Duration = Duration::from_secs(5);
-
-/// Room for responses of a slow peer to one queue pair.
-const SLOW_SHARE: u32 = ROOM / 8;
+const SLOW_TIME: Duration = Duration::from_secs(10);
 
 /// Room of a queue pair that has waited for long, whatever others use: that of four small packets.
 const MINIMUM: u32 = 4 * BufferRoom::EMPTY_PACKET;
@@ -49,10 +47,13 @@ const MINIMUM: u32 = 4 * BufferRoom::EMPTY_PACKET;
 /// Room beyond the buffer for these minima.
 const RESERVE: u32 = ROOM / 4;
 
+/// Address of a socket, and the slow peer whose responses alone are counted, if any.
+pub(crate) type BufferAddress = (SocketAddr, Option<SocketAddr>);
+
 /// A socket buffer.
 #[derive(Debug)]
 pub(crate) struct SocketBuffer {
-    address: SocketAddr,
+    address: BufferAddress,
     /// Number of queue pairs that share it.
     users: usize,
     /// Units of the packets under way.
@@ -65,12 +66,10 @@ pub(crate) struct SocketBuffer {
     patience: Option<Instant>,
     /// Up to two peers for whose sake queue pairs have waited since the timer began.
     waited: [Option<usize>; 2],
-    /// Set for a peer's socket that is slow to respond, until this time.
-    slow_until: Option<Instant>,
 }
 
 impl SocketBuffer {
-    const fn new(address: SocketAddr) -> Self {
+    const fn new(address: BufferAddress) -> Self {
         Self {
             address,
             users: 0,
@@ -79,7 +78,6 @@ impl SocketBuffer {
             turn: None,
             patience: None,
             waited: [None; 2],
-            slow_until: None,
         }
     }
 
@@ -155,25 +153,8 @@ pub(crate) struct Share {
     due_since: Instant,
     /// Units of the responses that were under way then and still are.
     due: u32,
-    /// Set if the peer is slow: its responses do not count.
+    /// Set if the responses have the buffer of a slow peer.
     is_slow: bool,
-}
-
-impl Share {
-    /// Begins or ceases to count the responses.
-    fn set_slow(&mut self, is_slow: bool, buffers: &mut Slab<SocketBuffer>) {
-        let before = self.counted_responses();
-        self.is_slow = is_slow;
-        if let Some(buffer) = buffers.get_mut(self.responses) {
-            let used = buffer.used.saturating_add(self.counted_responses());
-            buffer.used = used.saturating_sub(before);
-        }
-    }
-
-    /// Returns the units of the responses that count.
-    const fn counted_responses(&self) -> u32 {
-        if self.is_slow { 0 } else { self.used.responses }
-    }
 }
 
 impl Adapter {
@@ -181,8 +162,10 @@ impl Adapter {
     pub(super) fn join_buffers(&mut self, key: usize, path: &Path) {
         // All addresses of this side at one port are one socket.
         let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), path.wire.source_port);
-        let requests = self.use_buffer(path.wire.destination());
-        let responses = self.use_buffer(own);
+        let peer = path.wire.destination();
+        let is_slow = self.is_slow(peer);
+        let requests = self.use_buffer((peer, None));
+        let responses = self.use_buffer((own, is_slow.then_some(peer)));
         if let Some(pair) = self.pairs.get_mut(key) {
             pair.share = Some(Share {
                 requests,
@@ -193,12 +176,17 @@ impl Adapter {
                 is_starved: false,
                 due_since: self.now,
                 due: 0,
-                is_slow: false,
+                is_slow,
             });
         }
     }
 
-    fn use_buffer(&mut self, address: SocketAddr) -> usize {
+    fn is_slow(&self, peer: SocketAddr) -> bool {
+        let until = self.slow_peers.get(&peer);
+        until.is_some_and(|until| self.now < *until)
+    }
+
+    fn use_buffer(&mut self, address: BufferAddress) -> usize {
         let buffers = &mut self.buffers;
         let insert = || buffers.insert(SocketBuffer::new(address));
         let number = *self
@@ -219,7 +207,7 @@ impl Adapter {
         };
         let shares = [
             (share.requests, share.used.requests),
-            (share.responses, share.counted_responses()),
+            (share.responses, share.used.responses),
         ];
         for (number, used) in shares {
             let Some(buffer) = self.buffers.get_mut(number) else {
@@ -257,18 +245,19 @@ impl Adapter {
 
     /// Tells the transport of a queue pair the room that it may use.
     pub(super) fn limit_room(&mut self, key: usize) {
+        let share = self.pairs.get(key).and_then(|pair| pair.share);
+        if let Some(share) = share.filter(|share| share.is_slow)
+            && let Some(peer) = self.buffers.get(share.requests)
+            && !self.is_slow(peer.address.0)
+        {
+            self.renew_buffers(key);
+        }
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        let Some((share, transport)) = pair.share.as_mut().zip(pair.transport.as_mut()) else {
+        let Some((share, transport)) = pair.share.zip(pair.transport.as_mut()) else {
             return;
         };
-        let until = self.buffers.get(share.requests);
-        let until = until.and_then(|peer| peer.slow_until);
-        if until.is_some() || share.is_slow {
-            let is_slow = until.is_some_and(|until| self.now < until);
-            share.set_slow(is_slow, &mut self.buffers);
-        }
         let full = BufferRoom::of_packet(transport.mtu().bytes());
         let limit = |number: usize, used: u32| {
             let buffer = self.buffers.get(number);
@@ -276,11 +265,7 @@ impl Adapter {
         };
         transport.set_limit(BufferRoom {
             requests: limit(share.requests, share.used.requests),
-            responses: if share.is_slow {
-                SLOW_SHARE
-            } else {
-                limit(share.responses, share.used.responses)
-            },
+            responses: limit(share.responses, share.used.responses),
         });
     }
 
@@ -292,19 +277,17 @@ impl Adapter {
         let Some((share, transport)) = pair.share.as_mut().zip(pair.transport.as_ref()) else {
             return;
         };
-        let before = *share;
-        share.used = transport.under_way();
-        let under_way = share.used.responses;
-        let arrived = before.used.responses.saturating_sub(under_way);
+        let now = transport.under_way();
+        let before = core::mem::replace(&mut share.used, now);
+        let arrived = before.responses.saturating_sub(now.responses);
         share.due = share.due.saturating_sub(arrived);
         if share.due == 0 {
-            share.due = under_way;
+            share.due = now.responses;
             share.due_since = self.now;
         }
-        let responses = (before.counted_responses(), share.counted_responses());
         let changes = [
-            (share.requests, before.used.requests, share.used.requests),
-            (share.responses, responses.0, responses.1),
+            (share.requests, before.requests, now.requests),
+            (share.responses, before.responses, now.responses),
         ];
         for (number, before, now) in changes {
             if before == now {
@@ -320,8 +303,7 @@ impl Adapter {
     /// Ends the turn of a queue pair that has sent all that it may; it waits if it needs room.
     ///
     /// One that waits for room for its responses keeps the turn for its requests: a queue pair
-    /// takes both in this order, so that no two wait for each other. One whose peer is slow waits
-    /// for that peer only.
+    /// takes both in this order, so that no two wait for each other.
     pub(super) fn end_turn(&mut self, key: usize) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
@@ -329,9 +311,10 @@ impl Adapter {
         let Some(share) = &mut pair.share else {
             return;
         };
-        let transport = pair.transport.as_ref();
-        let held = transport.and_then(|transport| transport.held());
-        let held = held.filter(|held| !(share.is_slow && *held == Held::Responses));
+        let held = pair
+            .transport
+            .as_ref()
+            .and_then(|transport| transport.held());
         let Share {
             requests,
             responses,
@@ -402,7 +385,6 @@ impl Adapter {
         buffer.patience = None;
         let waited = core::mem::take(&mut buffer.waited);
         self.find_slow_peers(number, waited);
-        self.pass_turn(number);
         let mut waits = false;
         for (key, pair) in self.pairs.iter_mut() {
             let Some(share) = &mut pair.share else {
@@ -427,33 +409,48 @@ impl Adapter {
         }
     }
 
-    /// Marks peers as slow that have not responded for long, if queue pairs of others have waited.
+    /// Gives peers a buffer of their own that have not responded for long, if queue pairs of others
+    /// have waited.
     ///
     /// Queue pairs of one peer wait for each other: their responses may all come at once.
     fn find_slow_peers(&mut self, number: usize, waited: [Option<usize>; 2]) {
-        let until = after(self.now, SLOW_TIME);
-        for (_, pair) in self.pairs.iter() {
+        let (now, until) = (self.now, after(self.now, SLOW_TIME));
+        let Self {
+            pairs,
+            buffers,
+            slow_peers,
+            ..
+        } = self;
+        slow_peers.retain(|_, until| now < *until);
+        for (_, pair) in pairs.iter() {
             if let Some(share) = pair.share
                 && share.responses == number
                 && share.due > 0
-                && after(share.due_since, PATIENCE) <= self.now
+                && after(share.due_since, PATIENCE) <= now
                 && waited
                     .into_iter()
                     .flatten()
                     .any(|peer| peer != share.requests)
-                && let Some(peer) = self.buffers.get_mut(share.requests)
+                && let Some(peer) = buffers.get(share.requests)
             {
-                peer.slow_until = Some(until);
+                slow_peers.insert(peer.address.0, until);
             }
         }
-        for (_, pair) in self.pairs.iter_mut() {
-            if let Some(share) = &mut pair.share
-                && share.responses == number
-                && let Some(peer) = self.buffers.get(share.requests)
-                && peer.slow_until.is_some_and(|until| self.now < until)
-            {
-                share.set_slow(true, &mut self.buffers);
-            }
+        let moved = pairs.iter().filter_map(|(key, pair)| {
+            let share = pair.share.filter(|share| share.responses == number)?;
+            let peer = buffers.get(share.requests)?.address.0;
+            (slow_peers.contains_key(&peer) && !share.is_slow).then_some(key)
+        });
+        for key in moved.collect::<Vec<_>>() {
+            self.renew_buffers(key);
+        }
+    }
+
+    /// Moves the share of a queue pair to a buffer of its peer's own, or back.
+    fn renew_buffers(&mut self, key: usize) {
+        let link = self.pairs.get(key).and_then(|pair| pair.link);
+        if let Some(path) = link.and_then(|link| Some(self.links.get(link)?.path)) {
+            self.change_buffers(key, &path);
         }
     }
 }

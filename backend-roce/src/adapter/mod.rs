@@ -50,7 +50,7 @@ use crate::port::Outbox;
 use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use crate::proto::queue_pair::QueuePair;
 use crate::reserve::{reserved, zeros};
-use buffers::SocketBuffer;
+use buffers::{BufferAddress, SocketBuffer};
 use cookies::Cookies;
 use links::Link;
 use random::Random;
@@ -107,7 +107,9 @@ pub(crate) struct Adapter {
     pub(crate) unanswered: Vec<SocketAddr>,
     /// Socket buffers that queue pairs share.
     buffers: Slab<SocketBuffer>,
-    buffers_by_address: BTreeMap<SocketAddr, usize>,
+    buffers_by_address: BTreeMap<BufferAddress, usize>,
+    /// Peers that are slow to respond, until when.
+    slow_peers: BTreeMap<SocketAddr, Instant>,
     timers: BTreeSet<(Instant, Timer)>,
     ready_pairs: VecDeque<usize>,
     /// Queue pairs whose requests wait for the consumer.
@@ -165,6 +167,7 @@ impl Adapter {
             unanswered: Vec::new(),
             buffers: Slab::new(),
             buffers_by_address: BTreeMap::new(),
+            slow_peers: BTreeMap::new(),
             timers: BTreeSet::new(),
             ready_pairs: VecDeque::new(),
             gathering: Vec::new(),
