@@ -415,7 +415,14 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return None;
         }
         if let Some(error) = self.stop {
-            return Some(self.fail(error, count.saturating_sub(self.accepted())));
+            // The residual names the refused entry (RSMPV-57). In explicit mode, closing the barrier
+            // reports failures of earlier ones (RSMPV-42).
+            let left = if self.explicit {
+                self.next
+            } else {
+                self.accepted()
+            };
+            return Some(self.fail(error, count.saturating_sub(left)));
         }
         if self.flags.contains(VectorFlags::IMPLICIT_SIGPOST) {
             self.expect_step();
