@@ -239,9 +239,6 @@ mod tests {
         file.write_all(b"more").unwrap();
     }
 
-    /// A change of a file while it is read.
-    type Change = fn(&Path);
-
     #[test]
     fn a_file_that_changes_is_told() {
         const LONG: usize = 100_000;

@@ -9,7 +9,7 @@ use dat_core::attributes::{EpAttributes, IaAddress};
 #[cfg(feature = "pages")]
 use dat_core::flags::DtoStatus;
 use dat_core::{Cause, ErrorKind};
-use dat_host::{Access, Adapter, Error, Limits, Network, Options};
+use dat_host::{Access, Adapter, Error, Limits, Options};
 #[cfg(feature = "pages")]
 use dat_host::{Pages, RemoteSlice};
 

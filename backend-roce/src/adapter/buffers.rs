@@ -15,8 +15,8 @@ use core::time::Duration;
 
 use dat_core::time::Instant;
 
+use super::Adapter;
 use super::timers::{Timer, after};
-use super::{Adapter, Slab};
 use crate::port::Path;
 use crate::proto::requester::Held;
 use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
