@@ -231,7 +231,7 @@ mod tests {
     /// Spec: RSMPV-42, RSMPV-54
     #[test]
     fn an_entry_that_was_written_off_stays_the_first_failed_one() {
-        let mut flight = Flight::new();
+        let mut flight = Flight::new(1);
         flight.pending = 3;
         flight.ended(0, true, DtoStatus::Success);
         flight.ended(1, true, DtoStatus::RemoteAccess);
