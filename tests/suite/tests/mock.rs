@@ -20,8 +20,6 @@ dat_tests::conformance_suite!(rsm, Bed::<Fabric>::new());
 dat_tests::conformance_suite!(rsm_faulty, Bed::<Fabric>::new());
 
 /// The suite's test, on devices that wait for a receive for any time.
-///
-/// Spec: RSMST-06
 #[test]
 fn a_message_without_a_receive_holds_no_call() {
     let options = FabricOptions {
