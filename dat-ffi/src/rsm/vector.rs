@@ -11,7 +11,7 @@ use dat_rsm::{
 use super::process::{site_of, with_site};
 use super::transfer::{self, usable};
 use super::{Code, code, named};
-use crate::boundary::{Access, IoVector, Out, ScatterGather};
+use crate::boundary::{Access, IoVector, Out, ScatterGather, has_access};
 use crate::handles::CHandle;
 
 /// `RSM_HANDLE_TYPE`.
@@ -39,22 +39,42 @@ struct Entry<'m> {
 }
 
 impl<'m> Entry<'m> {
+    /// `range_of` returns address and length of the memory of a handle.
+    ///
     /// # Errors
     /// - BAD_SGIO: there is no such type.
     /// - BAD_ADDR: the memory does not exist, or does not allow the access.
     /// - BAD_LENGTH: the range does not fit in the address space.
-    fn new(given: &'m IoVector, looked_at: bool, needed: Access) -> Result<Self> {
+    fn new(
+        given: &'m IoVector,
+        looked_at: bool,
+        needed: Access,
+        range_of: impl FnOnce(LocalMemoryId) -> Option<(u64, u64)>,
+    ) -> Result<Self> {
         let (offset, length) = (given.local_offset, given.length);
         let remote_offset = given.remote_offset as u64;
         match given.kind {
-            HANDLE => Ok(Self {
-                local: Local::Handle(LocalMemoryId::from_handle(Handle::from_raw(
-                    given.local.address() as u64,
-                ))),
-                local_offset: offset as u64,
-                remote_offset,
-                length: length as u64,
-            }),
+            HANDLE => {
+                let handle = Handle::from_raw(given.local.address() as u64);
+                let local = LocalMemoryId::from_handle(handle);
+                // No device keeps the memory, which may have been unmapped since. The engine
+                // refuses other handles and ranges in their turn.
+                if looked_at
+                    && let Some((first, available)) = range_of(local)
+                    && offset
+                        .checked_add(length)
+                        .is_some_and(|end| end as u64 <= available)
+                    && !has_access(first as usize + offset, length, needed)
+                {
+                    return Err(RsmError::BadAddress);
+                }
+                Ok(Self {
+                    local: Local::Handle(local),
+                    local_offset: offset as u64,
+                    remote_offset,
+                    length: length as u64,
+                })
+            }
             ADDRESS => {
                 let end = given.local.address().checked_add(offset);
                 let fits = end.and_then(|end| end.checked_add(length)).is_some();
@@ -196,7 +216,8 @@ fn moved(io: &ScatterGather, direction: Direction) -> std::result::Result<(), (R
         let mut good = 0;
         let mut refused = None;
         for (given, slot) in given.iter().flatten().zip(&mut entries) {
-            match Entry::new(given, !site.pins_memory(), needed) {
+            let range_of = |local| engine.local_memory_range(local);
+            match Entry::new(given, !site.pins_memory(), needed, range_of) {
                 Ok(entry) => *slot = entry,
                 Err(error) => {
                     refused = Some(error);

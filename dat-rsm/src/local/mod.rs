@@ -163,6 +163,18 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
+    /// Returns the first address and the length of local memory; `None` if there is no such handle.
+    ///
+    /// For callers that look whether the memory still exists.
+    ///
+    /// Spec: RSMPV-15
+    pub fn local_memory_range(&self, local: LocalMemoryId) -> Option<(u64, u64)> {
+        self.state.with(|state| {
+            let local = state.locals.get(local.handle())?;
+            Some((local.made.registered_address, local.length))
+        })
+    }
+
     /// Ends a registration once its vectors are done; then the memory is the caller's again.
     ///
     /// Waits for blocking calls to end, including entries that they have not started. Of vectors

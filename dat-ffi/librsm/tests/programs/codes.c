@@ -139,6 +139,33 @@ static void pointers(void)
     OK(rsm_memseg_export_destroy(export));
 }
 
+/* RSMPV-15, RSMPV-E04: the memory of a handle is changed by the program. */
+static void memory_of_handle(void)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS, all = PROT_READ | PROT_WRITE;
+    unsigned char *memory = mmap(NULL, PAGE, all, flags, -1, 0);
+    rsm_iovec_t entries[2] = {good(0), good(1)};
+    rsm_scat_gath_t moved;
+    int way;
+    CHECK(memory != MAP_FAILED);
+    OK(rsm_create_localmemory_handle(pair.controller, &entries[1].local.handle, (char *)memory, PAGE));
+    CHECK(munmap(memory, PAGE) == 0);
+    for (way = 0; way < 2; way++) {
+        moved = vector(entries, 2);
+        EXPECT(RSMERR_BAD_ADDR, movers[way](&moved));
+        CHECK(moved.io_residual_count == 1);
+    }
+    CHECK(mmap(memory, PAGE, PROT_READ, flags | MAP_FIXED_NOREPLACE, -1, 0) == memory);
+    moved = vector(entries, 2);
+    OK(rsm_memseg_import_putv(&moved));
+    EXPECT(RSMERR_BAD_ADDR, rsm_memseg_import_getv(&moved));
+    CHECK(moved.io_residual_count == 1);
+    CHECK(mprotect(memory, PAGE, all) == 0);
+    OK(rsm_memseg_import_getv(&moved));
+    OK(rsm_free_localmemory_handle(pair.controller, entries[1].local.handle));
+    CHECK(munmap(memory, PAGE) == 0);
+}
+
 /* RSMPV-50, RSMPV-51, RSMPV-52: of two faults the first one ends the vector. */
 static void two_faults(void)
 {
@@ -241,6 +268,7 @@ int main(int count, char **arguments)
     OK(rsm_create_localmemory_handle(pair.controller, &handle, (char *)local, PAGE));
     vectors_out_of_reach();
     pointers();
+    memory_of_handle();
     two_faults();
     scarce();
     OK(rsm_free_localmemory_handle(pair.controller, handle));

@@ -422,7 +422,8 @@ macro_rules! conformance_suite {
                     a_bad_entry_ends_a_getv_at_its_index
                     empty_entries_are_done_without_moving_anything
                     a_handle_of_another_controller_is_refused
-                    a_call_too_many_moves_nothing;
+                    a_call_too_many_moves_nothing
+                    a_call_without_memory_moves_nothing;
                 rsm_revocation:
                     a_segment_is_cut_off_in_the_middle_of_a_vector
                     an_aborted_connection_does_not_come_back_with_the_id

@@ -442,7 +442,13 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
         );
         drop(entries);
         let now = target;
-        let done = outcome.map_or_else(|failure| 9 - failure.residual, |()| 9);
+        let done = outcome.map_or_else(
+            |failure| {
+                assert_eq!(failure.error, RsmError::Interrupted);
+                9 - failure.residual
+            },
+            |()| 9,
+        );
         assert!(now[..done * 100] == pattern(2, 900)[..done * 100]);
         nodes.run_to_idle();
         assert!(target == now, "nothing came late");
