@@ -54,6 +54,7 @@ macro_rules! conformance_suite {
                     shared_dispatcher_keeps_the_order_of_the_connection
                     accept_after_the_caller_left_fails_late;
                 dto:
+                    fenced_send_forwards_what_a_read_fetches
                     streams_keep_their_order_in_a_shared_dispatcher
                     requests_complete_in_posting_order
                     everything_after_a_failure_is_flushed_in_order
@@ -188,6 +189,7 @@ macro_rules! conformance_suite {
                     read_scatters_in_list_order
                     read_needs_enough_local_room
                     read_flags_are_checked_bit_by_bit
+                    fenced_read_fetches_what_an_earlier_one_brought
                     read_follows_the_endpoint_state
                     read_checks_its_segments
                     remote_faults_of_a_read_break_the_connection

@@ -233,12 +233,15 @@ impl<N: Network> FaultyTestbed for Bed<N> {
 }
 
 /// Returns options with the seed from `DAT_SEED`, or 1, and prints the seed.
+///
+/// RDMA Reads may take longer than the requests after them, so that a missing fence shows.
 pub(crate) fn seeded_options() -> FabricOptions {
     let seed = std::env::var("DAT_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("DAT_SEED={seed}");
     FabricOptions {
         seed,
         buffer_order: BufferOrder::Seeded,
+        read_latency: 0..=30,
         ..FabricOptions::default()
     }
 }
