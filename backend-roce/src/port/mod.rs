@@ -137,6 +137,11 @@ pub trait Port: Send + Sync {
         None
     }
 
+    /// Returns the error number of a send that the system refused since the last call, if any.
+    fn refused_send(&self) -> Option<i32> {
+        None
+    }
+
     /// Sleeps until datagrams come, [`wake`](Self::wake) is called or the pause ends.
     ///
     /// One thread at a time calls it. While it sleeps, a datagram wakes no other thread. Returns
