@@ -133,6 +133,16 @@ impl RoceDriver {
             .enter(|adapter| adapter.connection_counts().collect())
     }
 
+    /// Returns the error of a send that the system refused since the last call, if any.
+    ///
+    /// The transport repeats a datagram that is not sent, so that a refusal of all of them is seen
+    /// as a peer that does not answer.
+    #[must_use]
+    pub fn refused_send(&self) -> Option<std::io::Error> {
+        let number = self.0.port().refused_send();
+        number.map(std::io::Error::from_raw_os_error)
+    }
+
     /// Returns true if requests or messages wait for an answer of a peer.
     ///
     /// A peer whose consumer has yet to decide about a connection request does not count.

@@ -12,6 +12,19 @@ pub(crate) fn parse_ip(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Parses the name of a device.
+pub(crate) fn parse_device(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("the name of a device is missing; `dat devices` lists the names".into()),
+        "mock" => Err(
+            "the mock is no device; without --device, `dat tour`, `dat copy`, `dat perf` \
+            and `dat rsm` run on it"
+                .into(),
+        ),
+        name => Ok(name.into()),
+    }
+}
+
 /// The default port of a server.
 pub(crate) const QUALIFIER: u16 = 7471;
 

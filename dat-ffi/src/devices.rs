@@ -312,7 +312,9 @@ fn verbs(name: &str, async_evd_min_qlen: i32) -> Result<Device> {
     use dat_core::backend::BackendError;
 
     let refused = |error| match error {
-        BackendError::Resources => Error::insufficient_resources(Subtype::ResourceDevice),
+        BackendError::Resources | BackendError::Descriptors => {
+            Error::insufficient_resources(Subtype::ResourceDevice)
+        }
         _ => Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered),
     };
     let known = backend_verbs::device_of(name).or_else(|| {

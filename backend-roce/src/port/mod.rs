@@ -146,6 +146,11 @@ pub trait Port: Send + Sync {
         let _ = peer;
     }
 
+    /// Returns the error number of a send that the system refused since the last call, if any.
+    fn refused_send(&self) -> Option<i32> {
+        None
+    }
+
     /// Sleeps until datagrams come, [`wake`](Self::wake) is called, the pause ends or a signal of
     /// the system arrives.
     ///

@@ -261,6 +261,14 @@ impl Port for UdpPort {
         self.narrow.confirm(self.to_peer(peer).ip());
     }
 
+    fn refused_send(&self) -> Option<i32> {
+        let sockets = self.sockets();
+        let refused = sockets
+            .iter()
+            .map(|socket| socket.refused.swap(0, Ordering::Relaxed));
+        refused.filter(|number| *number != 0).last()
+    }
+
     fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
         let [poller, _] = self.pollers.as_ref()?;
         if pause.is_some_and(|pause| pause < SHORT_PAUSE) {

@@ -294,8 +294,8 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
     if arguments.depth > MOST_DEPTH {
         return Err(Failure::usage(
             "--depth is too large for a device",
-            format!("a server supports up to {MOST_DEPTH}"),
-            "use a smaller --depth",
+            format!("over a device, this program has at most {MOST_DEPTH} operations under way"),
+            format!("use a --depth of at most {MOST_DEPTH}"),
         ));
     }
     let depth = u64::from(arguments.depth);
@@ -396,7 +396,7 @@ struct ServeReport {
 /// Serves until a signal comes.
 ///
 /// # Errors
-/// - Usage: the directory does not exist, or the token file holds no token.
+/// - Usage: the token file holds no token.
 /// - File: the directory or the token file cannot be used.
 /// - Memory: the system lacks the memory for the clients.
 /// - Operation: no device is usable, or another process listens on the port.
@@ -426,8 +426,9 @@ pub(crate) fn serve<T: Transport>(
             Box::new(folder.map_err(|error| Failure::file("store files in", path, &error))?)
         }
         Some(path) => {
-            return Err(Failure::usage(
-                format!("cannot store files in {}", path.display()),
+            return Err(Failure::file_because(
+                "store files in",
+                path,
                 "it is not a directory",
                 "create it, or name another directory",
             ));

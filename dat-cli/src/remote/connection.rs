@@ -1,6 +1,7 @@
 //! A client's connection to a server.
 
 use std::collections::VecDeque;
+use std::io;
 use std::time::{Duration, Instant};
 
 use dat_core::attributes::{EpAttributes, IaAddress};
@@ -86,10 +87,18 @@ fn rejected(data: &[u8]) -> Failure {
 }
 
 /// Builds the failure of a connection request that the server did not answer.
-fn not_connected(kind: ConnectionEventKind) -> Failure {
+///
+/// `refused` is the error of sends that the system refused meanwhile.
+fn not_connected(kind: ConnectionEventKind, refused: Option<io::Error>) -> Failure {
+    if let Some(error) = refused {
+        return Failure {
+            kind: FailureKind::Unreached,
+            ..Failure::system("cannot send to the server", &error)
+        };
+    }
     let (why, remedy) = match kind {
         ConnectionEventKind::NonPeerRejected => (
-            "no server listens on that port",
+            "no server listens on that port, or it has no room for another request",
             "start `dat serve` there, and check the port number",
         ),
         ConnectionEventKind::Unreachable => (
@@ -186,7 +195,7 @@ impl<'a> Connection<'a> {
         let endpoint = match outcome {
             Ok(endpoint) => endpoint,
             Err(Error::Rejected(data)) => return Err(rejected(&data)),
-            Err(Error::Connection(kind)) => return Err(not_connected(kind)),
+            Err(Error::Connection(kind)) => return Err(not_connected(kind, drive.refused_send())),
             Err(error) => Err(error).during("dat_ep_connect")?,
         };
         let (granted, idle) = decode_answer(&endpoint.private_data(), request).map_err(refused)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use backend_roce::{RoceBackend, RoceOptions, RoceWait, parse_address};
 use dat_core::attributes::IaAddress;
 
-use super::transport::{Carrier, Transport, no_device, text};
+use super::transport::{Carrier, RefusedSends, Transport, no_device, text};
 use crate::devices::{Device, Port, rdma_device};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::perf::Counters;
@@ -95,6 +95,11 @@ impl Transport for Roce {
     ) -> Result<()> {
         backend.on_event(event);
         Ok(())
+    }
+
+    fn refused_sends(backend: &RoceBackend) -> Option<Arc<RefusedSends>> {
+        let driver = backend.driver();
+        Some(Arc::new(move || driver.refused_send()))
     }
 
     fn counters(backend: &RoceBackend) -> Option<Arc<Counters>> {

@@ -1,5 +1,6 @@
 //! Devices that reach other processes.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -105,12 +106,21 @@ pub(crate) trait Transport: 'static {
         event: impl Fn() + Send + Sync + 'static,
     ) -> Result<()>;
 
+    /// Returns a reader of refused sends of an open device; `None` if it tells none.
+    fn refused_sends(backend: &Self::Backend) -> Option<Arc<RefusedSends>> {
+        let _ = backend;
+        None
+    }
+
     /// Returns a reader of the counts of an open device; `None` if it has none.
     fn counters(backend: &Self::Backend) -> Option<Arc<Counters>> {
         let _ = backend;
         None
     }
 }
+
+/// Reader of the error of sends that the system refused since the last call, if any.
+pub(crate) type RefusedSends = dyn Fn() -> Option<io::Error> + Send + Sync;
 
 /// Returns the failure of a device.
 pub(crate) fn no_device<T: Transport>(what: String, why: &str) -> Failure {

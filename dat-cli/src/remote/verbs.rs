@@ -29,6 +29,7 @@ impl Transport for Verbs {
     fn open(device: &Carrier) -> Result<(VerbsBackend, VerbsWait)> {
         let failed = |error| opening(&device.name, error);
         let options = VerbsOptions::default();
+        limits::opens_device();
         let backend = VerbsBackend::open(&device.name, options).map_err(failed)?;
         let wait = backend.wait().map_err(failed)?;
         Ok((backend, wait))
@@ -54,10 +55,16 @@ fn carrier(device: &VerbsDevice) -> Carrier {
 fn opening(name: &str, error: BackendError) -> Failure {
     let why = match error {
         BackendError::Address => "its network interface has no address",
-        BackendError::Resources => "memory, threads or file descriptors are exhausted",
+        BackendError::Resources => "memory or threads are exhausted",
+        BackendError::Descriptors => "no file descriptor is left",
+        BackendError::Prohibited => "this user has no permission to open it",
         _ => "the device does not exist, or this user has no permission to open it",
     };
-    without_device(format!("cannot open the device {name}"), why)
+    let failure = without_device(format!("cannot open the device {name}"), why);
+    match error {
+        BackendError::Resources => failure.because(limits::locked_memory()),
+        _ => failure,
+    }
 }
 
 /// Builds the failure of a missing device, or of the descriptor limit that hides it.

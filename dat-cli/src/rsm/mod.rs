@@ -393,6 +393,18 @@ fn bench<P: Place>(
     let importing = (listening, waiting, signals);
     let rights = (segment, Permission::all());
     let report = import(&place, importing, rights, shape, |node, importer| {
+        let length = importer.length()?;
+        if length < shape.vector() as u64 {
+            return Err(Failure::usage(
+                "the segment is too small",
+                format!(
+                    "it has {}, and --piece x --entries is {}",
+                    counted(length, "byte"),
+                    counted(shape.vector() as u64, "byte")
+                ),
+                "use a smaller --piece or fewer --entries, or export a larger segment",
+            ));
+        }
         let address = ExporterAddress {
             listening,
             node: place.number(Name::Plain, listening.0),

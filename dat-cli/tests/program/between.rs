@@ -227,6 +227,19 @@ fn segments_are_read_and_written_by_another_process() {
 }
 
 #[test]
+fn a_segment_that_is_too_small_to_measure_is_told() {
+    let address = address(9);
+    let device = format!("roce://{address}");
+    let export = ["rsm", "export", "--size", "4K", "--device", &device];
+    let _exporter = Other::start(&[&export[..], &["--importer", "127.0.0.1"]].concat());
+    let bench = ["rsm", "bench", "--connect", &address, "--piece", "4K"];
+    let words = ["4096 bytes", "65536 bytes", "smaller --piece"];
+    refused(&bench, 2, &words);
+    let fits = ["--entries", "1", "-n", "16"];
+    json(&[&bench[..], &fits].concat(), 0);
+}
+
+#[test]
 fn both_ends_of_a_segment_are_on_the_device_that_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("source");

@@ -4,6 +4,8 @@
 mod addresses;
 #[cfg(unix)]
 mod between;
+#[cfg(target_os = "linux")]
+mod causes;
 mod copy;
 mod devices;
 mod manual;

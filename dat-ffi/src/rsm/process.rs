@@ -143,7 +143,11 @@ impl Controller {
             let (code, why) = match error {
                 BackendError::Resources => (
                     RsmError::InsufficientResources,
-                    "memory, threads or file descriptors are exhausted",
+                    "memory or threads are exhausted",
+                ),
+                BackendError::Descriptors => (
+                    RsmError::InsufficientResources,
+                    "no file descriptor is left (RLIMIT_NOFILE)",
                 ),
                 BackendError::Address => (
                     RsmError::ControllerNotPresent,
