@@ -6,7 +6,7 @@
 //!
 //! Connections to one peer share the buffer of its socket, and all peers share the buffer of a
 //! socket of this side. There a peer that does not answer must not hold the room of others: once
-//! somebody has waited for [`PATIENCE`], the peer counts as slow, and has a buffer of its own.
+//! somebody has waited, the peer's responses are counted apart ([`Pace`]).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -34,12 +34,15 @@ const LARGEST: u32 = BufferRoom::of_packet(PathMtu::Bytes4096.bytes());
 /// Full packets whose room a queue pair may use while others wait, if they fit half of the buffer.
 const SHARE: u32 = 32;
 
-/// Time that responses take at most, unless their peer is slow; and time for which a queue pair
-/// waits at most before it has its minimum.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// Times that responses take at most, of peers that are prompt and of those that are far.
+const PROMPT: Duration = Duration::from_millis(1);
+const FAR: Duration = Duration::from_millis(10);
 
-/// Time for which a peer stays slow.
+/// Time for which a peer counts as far or slow.
 const SLOW_TIME: Duration = Duration::from_secs(10);
+
+/// Time for which a queue pair waits before it has its minimum.
+const STARVED: Duration = Duration::from_millis(10);
 
 /// Room of a queue pair that has waited for long, whatever others use: that of four small packets.
 const MINIMUM: u32 = 4 * BufferRoom::EMPTY_PACKET;
@@ -47,8 +50,19 @@ const MINIMUM: u32 = 4 * BufferRoom::EMPTY_PACKET;
 /// Room beyond the buffer for these minima.
 const RESERVE: u32 = ROOM / 4;
 
-/// Address of a socket, and the slow peer whose responses alone are counted, if any.
-pub(crate) type BufferAddress = (SocketAddr, Option<SocketAddr>);
+/// How fast a peer responds; decides with whom its responses share room (ROCE-195).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pace {
+    /// With all others.
+    Prompt,
+    /// With others that are far.
+    Far,
+    /// With nobody.
+    Slow(SocketAddr),
+}
+
+/// Address of a socket, and the pace of the peers whose packets are counted.
+pub(crate) type BufferAddress = (SocketAddr, Pace);
 
 /// A socket buffer.
 #[derive(Debug)]
@@ -78,6 +92,15 @@ impl SocketBuffer {
             turn: None,
             patience: None,
             waited: [None; 2],
+        }
+    }
+
+    /// Returns how long others wait for the room of responses that are due.
+    const fn patience(&self) -> Duration {
+        match self.address {
+            // No responses, but requests at a peer.
+            (own, Pace::Prompt) if own.ip().is_unspecified() => PROMPT,
+            _ => FAR,
         }
     }
 
@@ -153,8 +176,8 @@ pub(crate) struct Share {
     due_since: Instant,
     /// Units of the responses that were under way then and still are.
     due: u32,
-    /// Set if the responses have the buffer of a slow peer.
-    is_slow: bool,
+    /// Pace of the peer, with whose buffer the responses are counted.
+    pace: Pace,
 }
 
 impl Adapter {
@@ -163,9 +186,9 @@ impl Adapter {
         // All addresses of this side at one port are one socket.
         let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), path.wire.source_port);
         let peer = path.wire.destination();
-        let is_slow = self.is_slow(peer);
-        let requests = self.use_buffer((peer, None));
-        let responses = self.use_buffer((own, is_slow.then_some(peer)));
+        let pace = self.pace(peer);
+        let requests = self.use_buffer((peer, Pace::Prompt));
+        let responses = self.use_buffer((own, pace));
         if let Some(pair) = self.pairs.get_mut(key) {
             pair.share = Some(Share {
                 requests,
@@ -176,14 +199,16 @@ impl Adapter {
                 is_starved: false,
                 due_since: self.now,
                 due: 0,
-                is_slow,
+                pace,
             });
         }
     }
 
-    fn is_slow(&self, peer: SocketAddr) -> bool {
-        let until = self.slow_peers.get(&peer);
-        until.is_some_and(|until| self.now < *until)
+    fn pace(&self, peer: SocketAddr) -> Pace {
+        let known = self.slow_peers.get(&peer);
+        known
+            .filter(|(_, until)| self.now < *until)
+            .map_or(Pace::Prompt, |(pace, _)| *pace)
     }
 
     fn use_buffer(&mut self, address: BufferAddress) -> usize {
@@ -246,9 +271,9 @@ impl Adapter {
     /// Tells the transport of a queue pair the room that it may use.
     pub(super) fn limit_room(&mut self, key: usize) {
         let share = self.pairs.get(key).and_then(|pair| pair.share);
-        if let Some(share) = share.filter(|share| share.is_slow)
+        if let Some(share) = share.filter(|share| share.pace != Pace::Prompt)
             && let Some(peer) = self.buffers.get(share.requests)
-            && !self.is_slow(peer.address.0)
+            && self.pace(peer.address.0) != share.pace
         {
             self.renew_buffers(key);
         }
@@ -368,10 +393,10 @@ impl Adapter {
 
     /// Starts the timer of a buffer that queue pairs wait for, if it does not run.
     fn begin_patience(&mut self, number: usize) {
-        let end = after(self.now, PATIENCE);
         if let Some(buffer) = self.buffers.get_mut(number)
             && buffer.patience.is_none()
         {
+            let end = after(self.now, buffer.patience());
             buffer.patience = Some(end);
             self.set_timer(Timer::Patience(number), None, Some(end));
         }
@@ -397,7 +422,7 @@ impl Adapter {
             if let Some(buffer) = self.buffers.get_mut(number) {
                 buffer.note_wait(share.requests);
             }
-            if after(share.waits_since, PATIENCE) <= self.now {
+            if after(share.waits_since, STARVED) <= self.now {
                 share.is_starved = true;
                 if !core::mem::replace(&mut pair.is_ready, true) {
                     self.ready_pairs.push_back(key);
@@ -409,44 +434,45 @@ impl Adapter {
         }
     }
 
-    /// Gives peers a buffer of their own that have not responded for long, if queue pairs of others
-    /// have waited.
+    /// Counts the responses of peers apart that have been due for long, if queue pairs of others have
+    /// waited.
     ///
     /// Queue pairs of one peer wait for each other: their responses may all come at once.
     fn find_slow_peers(&mut self, number: usize, waited: [Option<usize>; 2]) {
         let (now, until) = (self.now, after(self.now, SLOW_TIME));
-        let Self {
-            pairs,
-            buffers,
-            slow_peers,
-            ..
-        } = self;
-        slow_peers.retain(|_, until| now < *until);
-        for (_, pair) in pairs.iter() {
+        let patience = self.buffers.get(number).map(SocketBuffer::patience);
+        let patience = patience.unwrap_or_default();
+        self.slow_peers.retain(|_, (_, until)| now < *until);
+        for (_, pair) in self.pairs.iter() {
             if let Some(share) = pair.share
                 && share.responses == number
                 && share.due > 0
-                && after(share.due_since, PATIENCE) <= now
+                && after(share.due_since, patience) <= now
                 && waited
                     .into_iter()
                     .flatten()
                     .any(|peer| peer != share.requests)
-                && let Some(peer) = buffers.get(share.requests)
+                && let Some(peer) = self.buffers.get(share.requests)
             {
-                slow_peers.insert(peer.address.0, until);
+                let peer = peer.address.0;
+                let pace = match share.pace {
+                    Pace::Prompt => Pace::Far,
+                    Pace::Far | Pace::Slow(_) => Pace::Slow(peer),
+                };
+                self.slow_peers.insert(peer, (pace, until));
             }
         }
-        let moved = pairs.iter().filter_map(|(key, pair)| {
+        let moved = self.pairs.iter().filter_map(|(key, pair)| {
             let share = pair.share.filter(|share| share.responses == number)?;
-            let peer = buffers.get(share.requests)?.address.0;
-            (slow_peers.contains_key(&peer) && !share.is_slow).then_some(key)
+            let peer = self.buffers.get(share.requests)?.address.0;
+            (self.pace(peer) != share.pace).then_some(key)
         });
         for key in moved.collect::<Vec<_>>() {
             self.renew_buffers(key);
         }
     }
 
-    /// Moves the share of a queue pair to a buffer of its peer's own, or back.
+    /// Moves the share of a queue pair to the buffers of its peer's pace.
     fn renew_buffers(&mut self, key: usize) {
         let link = self.pairs.get(key).and_then(|pair| pair.link);
         if let Some(path) = link.and_then(|link| Some(self.links.get(link)?.path)) {

@@ -58,7 +58,9 @@ struct Wire {
     buffers: Option<Buffers>,
     /// Loses, repeats, reorders and damages packets; they are then not in the log.
     faults: Option<Faults>,
-    /// Addresses whose packets leave one at a time.
+    /// Time of the last step in which time passed.
+    now: Option<Instant>,
+    /// Addresses whose packets leave late.
     slow: BTreeMap<IpAddr, Slow>,
     /// Peers that adapters have told of, as unanswered.
     unanswered: Vec<SocketAddr>,
@@ -66,13 +68,15 @@ struct Wire {
     inboxes: Vec<Inbox>,
 }
 
-/// Packets of an address that leave one at a time.
+/// Packets of an address that leave late.
 struct Slow {
-    /// Microseconds between two of them.
+    /// Microseconds after which each of them may leave, and between two of them.
+    delay: u32,
     period: u32,
     /// Time at which the next one may leave.
     next: Instant,
-    waiting: VecDeque<Datagrams>,
+    /// Packets with the time at which they may leave.
+    waiting: VecDeque<(Instant, Datagrams)>,
 }
 
 /// Socket buffers, with the room that Linux counts for a packet.
@@ -175,18 +179,24 @@ impl Wire {
             self.under_way.push_back(run);
             return;
         };
-        let packets = run.packets.chunks(run.segment);
-        slow.waiting.extend(packets.map(|packet| Datagrams {
-            flow: run.flow,
-            packets: packet.to_vec(),
-            segment: packet.len(),
-        }));
+        let time = after(self.now.unwrap_or(Instant::ZERO), slow.delay);
+        for packet in run.packets.chunks(run.segment) {
+            let packet = Datagrams {
+                flow: run.flow,
+                packets: packet.to_vec(),
+                segment: packet.len(),
+            };
+            slow.waiting.push_back((time, packet));
+        }
     }
 
-    /// Lets the next packet of each slow address leave if its time has come.
+    /// Lets packets of slow addresses leave whose time has come.
     fn release(&mut self, now: Instant) {
-        for slow in self.slow.values_mut().filter(|slow| slow.next <= now) {
-            if let Some(packet) = slow.waiting.pop_front() {
+        self.now = Some(now);
+        for slow in self.slow.values_mut() {
+            while slow.next <= now
+                && let Some((_, packet)) = slow.waiting.pop_front_if(|(time, _)| *time <= now)
+            {
                 slow.next = after(now, slow.period);
                 self.under_way.push_back(packet);
             }
@@ -465,9 +475,10 @@ impl RoceBed {
         (buffers.most, buffers.dropped)
     }
 
-    /// Lets the packets of an address leave one at a time from now on, `period` µs apart.
-    pub(crate) fn slow_down(&self, address: IpAddr, period: u32) {
+    /// Lets the packets of an address leave `delay` µs late from now on, and `period` µs apart.
+    pub(crate) fn slow_down(&self, address: IpAddr, delay: u32, period: u32) {
         let slow = Slow {
+            delay,
             period,
             next: after(self.now.get(), period),
             waiting: VecDeque::new(),
@@ -479,7 +490,8 @@ impl RoceBed {
     pub(crate) fn speed_up(&self, address: IpAddr) {
         let mut wire = lock(&self.wire);
         let slow = wire.slow.remove(&address).expect("a slow address");
-        wire.under_way.extend(slow.waiting);
+        let waiting = slow.waiting.into_iter();
+        wire.under_way.extend(waiting.map(|(_, packet)| packet));
     }
 
     /// Lets `period` µs pass, in which the packets under way arrive; answers stay under way.

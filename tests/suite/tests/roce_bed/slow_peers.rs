@@ -43,7 +43,8 @@ struct Slow {
     /// Adapters, and connections of each.
     peers: usize,
     connections: usize,
-    /// Time between two packets.
+    /// Time after which each packet leaves, and between two packets.
+    delay: u32,
     period: u32,
     load: Load,
 }
@@ -98,7 +99,7 @@ fn rate(honest: Load, slow: Option<Slow>, listens: bool) -> usize {
         // The honest peer comes last.
         loads.splice(
             0..0,
-            (0..slow.peers).map(|_| (slow.load, slow.connections, Some(slow.period))),
+            (0..slow.peers).map(|_| (slow.load, slow.connections, Some(slow))),
         );
     }
     if listens {
@@ -106,7 +107,7 @@ fn rate(honest: Load, slow: Option<Slow>, listens: bool) -> usize {
     }
     let mut works = Vec::new();
     let mut peers = Vec::new();
-    for (load, connections, period) in loads {
+    for (load, connections, slow) in loads {
         let (device, address) = device(load.2);
         let mut peer = End::new(device, connections);
         if !listens {
@@ -121,8 +122,8 @@ fn rate(honest: Load, slow: Option<Slow>, listens: bool) -> usize {
             }
             works.push(Lane::new(&mut own, &mut peer, load));
         }
-        if let Some(period) = period {
-            bed.slow_down(address, period);
+        if let Some(slow) = slow {
+            bed.slow_down(address, slow.delay, slow.period);
         }
         peers.push(peer);
     }
@@ -166,6 +167,7 @@ const fn slow(peers: usize, load: Load) -> Slow {
     Slow {
         peers,
         connections: 1,
+        delay: 0,
         period: SLOW,
         load,
     }
@@ -225,11 +227,26 @@ fn peers_of_every_kind_starve_nobody() {
     check(honest, slow);
 }
 
-/// A slow peer has the room of a buffer of its own, until it has had it for 10 s.
+/// Peers far away that answer each packet, but late.
+///
+/// Spec: ROCE-183, ROCE-195
+#[test]
+fn peers_that_are_far_starve_nobody() {
+    let far = |peers, delay| Slow {
+        delay,
+        period: 0,
+        ..slow(peers, Load(Kind::Read, 100_000, PathMtu::Bytes4096))
+    };
+    let far = [far(3, 1_000), far(3, 5_000), far(10, 30_000)];
+    check(Load(Kind::Read, 50_000, PathMtu::Bytes4096), far);
+    check(Load(Kind::Read, 3_000, PathMtu::Bytes1024), far);
+}
+
+/// The responses of a slow peer are counted apart, for 10 s.
 ///
 /// Spec: ROCE-195
 #[test]
-fn a_slow_peer_has_a_buffer_of_its_own_for_a_time() {
+fn a_slow_peer_is_counted_apart_for_a_time() {
     let bed = RoceBed::new();
     let mut own = End::new(bed.device(), 2);
     let mut lanes = Vec::new();
@@ -241,7 +258,7 @@ fn a_slow_peer_has_a_buffer_of_its_own_for_a_time() {
     for (number, peer) in peers.iter_mut().enumerate() {
         peer.device.listen(1, Some(QUALIFIER)).unwrap();
         connect(&bed, (&mut own, number), (peer, 0), QUALIFIER);
-        let load = Load(Kind::Read, 100_000, PathMtu::Bytes1024);
+        let load = Load(Kind::Read, 20_000, PathMtu::Bytes1024);
         lanes.push(Lane::new(&mut own, peer, load));
     }
     let [slow, _] = addresses;
@@ -264,10 +281,10 @@ fn a_slow_peer_has_a_buffer_of_its_own_for_a_time() {
         }
         done
     };
-    // 8 ms: nobody has lost patience yet.
-    let soon = 32;
+    // 2 ms: patience lasts for half of it.
+    let soon = 8;
     let both = run(soon, TRAVEL, UNDER_WAY);
-    bed.slow_down(slow, SLOW);
+    bed.slow_down(slow, 0, SLOW);
     run(400, TRAVEL, UNDER_WAY);
     let alone = run(soon, TRAVEL, UNDER_WAY);
     assert!(alone > both, "{alone} {both}");
@@ -275,7 +292,7 @@ fn a_slow_peer_has_a_buffer_of_its_own_for_a_time() {
         bed.speed_up(slow);
         run(400, TRAVEL, 0);
         run(1, seconds * 1_000_000, 0);
-        bed.slow_down(slow, SLOW);
+        bed.slow_down(slow, 0, SLOW);
         let beside = run(soon, TRAVEL, UNDER_WAY);
         assert_eq!(beside * 5 >= alone * 4, is_slow, "{beside} of {alone}");
     }
