@@ -47,6 +47,8 @@ impl Adapter {
         let Some(link) = self.links.get_mut(id) else {
             if wire.verify(datagram) == Verdict::Wrong {
                 self.counts.bad_icrc += 1;
+            } else if let Message::Reject(reject) = mad.message {
+                self.take_back_parked(&reject);
             } else if let Some(answer) = answer_unknown(&mad) {
                 self.write_mad(&wire.reversed().into(), &answer);
             }

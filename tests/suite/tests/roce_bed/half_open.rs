@@ -363,6 +363,37 @@ fn many_peers_that_prove_themselves_connect() {
     }
 }
 
+/// A request that is taken back keeps its place until the consumer has answered it: forged ones
+/// fill no backlog.
+///
+/// Spec: ROCE-176, ROCE-202
+#[test]
+fn requests_that_are_taken_back_keep_their_places() {
+    let bed = RoceBed::new();
+    let mut right = listener(&bed);
+    let mut open = Vec::new();
+    for number in 0..100 {
+        let stranger = Stranger::new(number, &right, QUALIFIER, Some(0));
+        stranger.ask(&bed);
+        open.extend(requests(&mut right, &bed));
+        stranger.take_back(&bed);
+        settle(&bed);
+    }
+    assert_eq!(open.len(), PLACES);
+    let mut left = Node::new(&bed);
+    left.connect(right.address(), QUALIFIER.into(), &[]);
+    right.request(&bed);
+    for request in open {
+        right.device.reject(request, false, &[]);
+    }
+    // Those that wait for a place are taken back, too.
+    assert_eq!(requests(&mut right, &bed), []);
+    for number in 200..300 {
+        Stranger::new(number, &right, QUALIFIER, Some(0)).ask(&bed);
+    }
+    assert_eq!(requests(&mut right, &bed).len(), PLACES);
+}
+
 /// A peer that gives up, and one that never answers, leave their places to others.
 ///
 /// Spec: ROCE-176, ROCE-202
@@ -376,19 +407,7 @@ fn a_place_is_free_again_after_each_end() {
         let request = requests(&mut right, &bed)[0];
         match round % 3 {
             0 => {
-                stranger.say(
-                    &bed,
-                    Message::Reject(Reject {
-                        ids: Ids {
-                            local: stranger.request.local_id,
-                            remote: 0,
-                        },
-                        answered: Answered::Request,
-                        reason: Reason::TIMEOUT,
-                        information: Information::Guid(stranger.request.guid),
-                        private_data: PrivateData::NONE,
-                    }),
-                );
+                stranger.take_back(&bed);
                 settle(&bed);
                 right.device.reject(request, false, &[]);
             }
