@@ -116,11 +116,7 @@ impl Adapter {
             return;
         }
         let event = match link.connection.state() {
-            LinkState::RequestReceived => {
-                self.reject(id, false, &[]);
-                return;
-            }
-            LinkState::ReplySent => Some(ConnectionEvent::Unreachable),
+            LinkState::RequestReceived | LinkState::ReplySent => Some(ConnectionEvent::Unreachable),
             LinkState::Established => Some(ConnectionEvent::Disconnected { broken: false }),
             _ => None,
         };
