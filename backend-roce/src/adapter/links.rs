@@ -157,7 +157,8 @@ impl Adapter {
             return;
         };
         let connection = &link.connection;
-        let needs_place = !connection.is_proven() && connection.state() != LinkState::Closed;
+        let is_over = connection.state() == LinkState::Closed && !link.waits;
+        let needs_place = !connection.is_proven() && !is_over;
         let left = link.place.take_if(|_| !needs_place);
         let deadline = link.connection.deadline();
         let old = core::mem::replace(&mut link.timer, deadline);

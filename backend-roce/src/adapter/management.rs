@@ -47,6 +47,8 @@ impl Adapter {
         let Some(link) = self.links.get_mut(id) else {
             if wire.verify(datagram) == Verdict::Wrong {
                 self.counts.bad_icrc += 1;
+            } else if let Message::Reject(reject) = mad.message {
+                self.take_back_parked(&reject);
             } else if let Some(answer) = answer_unknown(&mad) {
                 self.write_mad(&wire.reversed().into(), &answer);
             }
@@ -114,11 +116,7 @@ impl Adapter {
             return;
         }
         let event = match link.connection.state() {
-            LinkState::RequestReceived => {
-                self.reject(id, false, &[]);
-                return;
-            }
-            LinkState::ReplySent => Some(ConnectionEvent::Unreachable),
+            LinkState::RequestReceived | LinkState::ReplySent => Some(ConnectionEvent::Unreachable),
             LinkState::Established => Some(ConnectionEvent::Disconnected { broken: false }),
             _ => None,
         };

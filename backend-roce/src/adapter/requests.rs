@@ -16,7 +16,7 @@ use super::private_data::unpack_request;
 use super::timers::after;
 use crate::port::{Path, Route};
 use crate::proto::connection::{
-    ConnectRequest, Connection, Information, Mad, Message, Reason, refuse,
+    ConnectRequest, Connection, Information, Mad, Message, Reason, Reject, refuse,
 };
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::UDP_PORT;
@@ -150,10 +150,7 @@ impl Adapter {
     pub(crate) fn routed(&mut self, arrived: &Arrived, route: Option<Route>) {
         let request = &arrived.request;
         let name = (request.guid, request.local_id);
-        self.parked.retain(|parked| {
-            let parked = &parked.arrived.request;
-            (parked.guid, parked.local_id) != name
-        });
+        self.forget_parked_name(name);
         if self.incoming.contains_key(&name) {
             return;
         }
@@ -216,6 +213,21 @@ impl Adapter {
     pub(crate) fn is_proven(&self, id: u32) -> bool {
         let link = self.links.get(id);
         link.is_some_and(|link| link.connection.is_proven())
+    }
+
+    /// Forgets a request that waits for a place if a rejection takes it back (ROCE-176).
+    pub(super) fn take_back_parked(&mut self, reject: &Reject) {
+        if let Information::Guid(guid) = reject.information {
+            self.forget_parked_name((guid, reject.ids.local));
+        }
+    }
+
+    /// Forgets a request that waits for a place, by the GUID and communication id of its peer.
+    fn forget_parked_name(&mut self, name: (u64, u32)) {
+        self.parked.retain(|parked| {
+            let parked = &parked.arrived.request;
+            (parked.guid, parked.local_id) != name
+        });
     }
 
     /// Forgets the requests that wait for a place of a service point.

@@ -276,6 +276,11 @@ impl Connection {
             }
             State::RequestSent => self.give_up(Answered::Request),
             State::ReplySent => self.give_up(Answered::Reply),
+            // The peer has begun again, and waits for no answer.
+            State::RequestReceived => {
+                self.close();
+                true
+            }
             _ => false,
         }
     }

@@ -363,6 +363,52 @@ fn many_peers_that_prove_themselves_connect() {
     }
 }
 
+/// A request that is taken back keeps its place until the consumer has answered it: forged ones
+/// fill no backlog.
+///
+/// Spec: ROCE-176, ROCE-180, ROCE-202
+#[test]
+fn requests_that_are_taken_back_keep_their_places() {
+    for begins_again in [false, true] {
+        let bed = RoceBed::new();
+        let mut right = listener(&bed);
+        let mut open = Vec::new();
+        for number in 0..100 {
+            let mut stranger = Stranger::new(number, &right, QUALIFIER, Some(0));
+            stranger.ask(&bed);
+            open.extend(requests(&mut right, &bed));
+            if begins_again {
+                // As after a restart, which the first request does not outlive.
+                stranger.request.local_id ^= 1 << 16;
+                stranger.ask(&bed);
+            }
+            stranger.take_back(&bed);
+            settle(&bed);
+        }
+        assert_eq!(open.len(), PLACES);
+        let mut left = Node::new(&bed);
+        left.connect(right.address(), QUALIFIER.into(), &[]);
+        right.request(&bed);
+        if begins_again {
+            // What has begun again cannot be accepted.
+            accept(&mut right, open[0]);
+            assert_eq!(right.failure(&bed), ConnectFailure::NonPeerRejected);
+            open.remove(0);
+        }
+        for request in open {
+            right.device.reject(request, false, &[]);
+        }
+        pass(&bed, 3);
+        for request in requests(&mut right, &bed) {
+            right.device.reject(request, false, &[]);
+        }
+        for number in 200..300 {
+            Stranger::new(number, &right, QUALIFIER, Some(0)).ask(&bed);
+        }
+        assert_eq!(requests(&mut right, &bed).len(), PLACES);
+    }
+}
+
 /// A peer that gives up, and one that never answers, leave their places to others.
 ///
 /// Spec: ROCE-176, ROCE-202
@@ -376,19 +422,7 @@ fn a_place_is_free_again_after_each_end() {
         let request = requests(&mut right, &bed)[0];
         match round % 3 {
             0 => {
-                stranger.say(
-                    &bed,
-                    Message::Reject(Reject {
-                        ids: Ids {
-                            local: stranger.request.local_id,
-                            remote: 0,
-                        },
-                        answered: Answered::Request,
-                        reason: Reason::TIMEOUT,
-                        information: Information::Guid(stranger.request.guid),
-                        private_data: PrivateData::NONE,
-                    }),
-                );
+                stranger.take_back(&bed);
                 settle(&bed);
                 right.device.reject(request, false, &[]);
             }

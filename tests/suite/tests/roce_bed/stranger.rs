@@ -1,7 +1,8 @@
 //! A peer that is no adapter: it says what a test tells it to, and hears what is sent to it.
 
 use backend_roce::proto::connection::{
-    ConnectRequest, Ids, Mad, Mark, Message, PrivateData, encode_packet, service_of,
+    Answered, ConnectRequest, Ids, Information, Mad, Mark, Message, PrivateData, Reason, Reject,
+    encode_packet, service_of,
 };
 use backend_roce::proto::icrc::Flow;
 use backend_roce::proto::{PathMtu, Psn};
@@ -83,6 +84,21 @@ impl Stranger {
     /// Sends its REQ.
     pub(crate) fn ask(&self, bed: &RoceBed) {
         self.say(bed, Message::Request(self.request));
+    }
+
+    /// Takes its REQ back.
+    pub(crate) fn take_back(&self, bed: &RoceBed) {
+        let reject = Reject {
+            ids: Ids {
+                local: self.request.local_id,
+                remote: 0,
+            },
+            answered: Answered::Request,
+            reason: Reason::TIMEOUT,
+            information: Information::Guid(self.request.guid),
+            private_data: PrivateData::NONE,
+        };
+        self.say(bed, Message::Reject(reject));
     }
 
     /// Sends an RTU to the side with a communication id.
