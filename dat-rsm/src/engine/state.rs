@@ -110,7 +110,7 @@ impl State {
             flight.has_room(link, room);
         }
         if !room {
-            self.peer_owes();
+            self.peer_owes(link);
         }
         room
     }

@@ -7,7 +7,7 @@
 //! | wait for | limit | after the limit |
 //! |---|---|---|
 //! | a posted request: transfer, flush, probe, message | age of the oldest; 1 µs more for each pending byte | the link ends |
-//! | a message of this side's own link that is queued | age of the oldest | the link ends |
+//! | a queued message | age of the oldest | the link ends |
 //! | room for the signal of a call | age of the wait | the link ends, and the signal fails |
 //! | a link, a grant, or a grant again | the connection's `deadline` | the connection is given up |
 //! | acknowledgements of a revocation or rebind | [`Options::revocation_grace`] | the keys are freed |
@@ -16,6 +16,9 @@
 //! A granted connection keeps its `deadline` until a request on it succeeds, or until it is
 //! attached and idle at that time. So a peer that grants and breaks the link again gains no time.
 //! In between, a connection asks again with back-off ([`Import::retry_later`]).
+//!
+//! This holds for links that this side asked for. On a link that the peer asked for, no call waits:
+//! its messages are few, and the peer may be stopped for a while.
 //!
 //! Everything else that a call waits for is a call or request that has such a limit. Only waits
 //! for a signal of a peer have none but the caller's.
@@ -72,9 +75,11 @@ impl Watch {
 }
 
 impl State {
-    /// Notes that a peer owes something, so that its age is watched.
-    pub(crate) fn peer_owes(&mut self) {
-        self.urgent |= self.watch_at.is_none();
+    /// Notes that the peer of a link owes something, so that its age is watched.
+    pub(crate) fn peer_owes(&mut self, link: Handle) {
+        if self.watch_at.is_none() && self.links.get(link).is_some_and(|link| link.active) {
+            self.urgent = true;
+        }
     }
 
     /// Looks at what peers owe if a look is due, and ends the links on which it is too old.
@@ -111,11 +116,12 @@ impl State {
         }
     }
 
-    /// Looks at the requests and messages of all links; returns true if anything is owed.
+    /// Looks at the requests and messages of this side's links; returns true if anything is owed.
     fn look_at_links(&mut self, now: Instant, period: u32, options: &Options) -> bool {
         let mut owed = false;
         let mut from = 0;
-        while let Some((at, handle)) = self.links.find_from(from, Link::is_up) {
+        let is_watched = |link: &Link| link.active && link.is_up();
+        while let Some((at, handle)) = self.links.find_from(from, is_watched) {
             from = at.saturating_add(1);
             let Some(link) = self.links.get_mut(handle) else {
                 continue;

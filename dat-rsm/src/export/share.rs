@@ -129,16 +129,12 @@ impl State {
     ///
     /// Spec: RSMST-08
     pub(crate) fn begin_flight(&mut self, flight: Flight) -> Result<Handle> {
-        let of_node = |other: &Flight| other.node == flight.node;
+        let calls_to = |node| {
+            let all = self.flights.iter();
+            all.filter(|(_, other)| other.node == node).count()
+        };
         let crowded = self.flights.len() >= self.shares.common_calls;
-        if crowded
-            && self
-                .flights
-                .iter()
-                .filter(|(_, other)| of_node(other))
-                .count()
-                >= self.shares.calls
-        {
+        if crowded && calls_to(flight.node) >= self.shares.calls {
             return Err(RsmError::InsufficientResources);
         }
         let begun = self.flights.insert(flight);

@@ -233,7 +233,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// - BAD_CTLR_HNDL: `controller` is not open.
     /// - PERM_DENIED: `permission` is empty or unknown, or the exporter does not grant it.
     /// - CTLR_NOT_PRESENT: a loopback controller cannot reach another node.
-    /// - REMOTE_NODE_UNREACHABLE: the node is unknown, or does not answer.
+    /// - REMOTE_NODE_UNREACHABLE: the node is unknown, or does not answer. Where nothing listens,
+    ///   the call tries again until [`connect_timeout`](crate::Options::connect_timeout).
     /// - SEG_NOT_PUBLISHED, SEG_NOT_PUBLISHED_TO_NODE: the exporter refused the connection.
     /// - CONN_ABORTED: the segment was taken back, or the controller released, during the call.
     /// - INTERRUPTED: `wait` was interrupted.

@@ -256,9 +256,6 @@ impl Link {
     }
 
     /// Looks at what the peer owes; returns true if it owes something for too long.
-    ///
-    /// Queued messages of a link that the peer asked for are no fault of it: nothing waits for
-    /// them, they are few ([`is_clogged`](Self::is_clogged)), and the peer may be busy.
     pub(crate) fn owes_too_long(&mut self, period: u32) -> bool {
         let posted = self.ended.wrapping_add(u64::from(self.requests));
         let queued = self.sent.wrapping_add(self.outbox.len() as u64);
@@ -266,7 +263,7 @@ impl Link {
         let requests = self.request_watch.is_overdue(posted, self.ended, looks);
         let looks = looks_for(0, period);
         let messages = self.message_watch.is_overdue(queued, self.sent, looks);
-        requests || (messages && self.active)
+        requests || messages
     }
 
     /// Returns true if a message would be sent at once.
@@ -373,7 +370,7 @@ impl State {
             flight,
             times: 1,
         });
-        self.peer_owes();
+        self.peer_owes(link);
         self.pump(ports, link, options);
     }
 
@@ -470,7 +467,7 @@ impl State {
             if let Some(flight) = self.flights.get_mut(waiting.flight) {
                 flight.pending = flight.pending.saturating_add(1);
             }
-            self.peer_owes();
+            self.peer_owes(handle);
         }
     }
 

@@ -27,7 +27,7 @@ impl State {
             link.requests = link.requests.saturating_add(1);
             link.bytes = link.bytes.saturating_add(request.bytes);
         }
-        self.peer_owes();
+        self.peer_owes(request.link);
         if let Some(import) = self.imports.get_mut(request.import) {
             import.posted = import.posted.wrapping_add(1);
         }

@@ -389,6 +389,7 @@ macro_rules! conformance_suite {
                     an_idle_connection_that_breaks_again_and_again_ends
                     withheld_credits_hold_no_signal
                     a_peer_that_takes_no_message_holds_no_call
+                    an_importer_that_is_stopped_keeps_its_connection
                     calls_to_one_node_leave_room_for_others
                     links_of_others_hold_no_flush
                     requests_of_strangers_end_no_connection

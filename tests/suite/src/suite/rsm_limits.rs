@@ -172,6 +172,42 @@ pub fn a_peer_that_takes_no_message_holds_no_call<T: RsmTestbed>(bed: &T) {
     }
 }
 
+/// Nothing waits for the messages to an importer, so its process may stop for any time.
+///
+/// Spec: RSMST-06, RSMSG-03, RSMBR-09
+pub fn an_importer_that_is_stopped_keeps_its_connection<T: RsmTestbed>(bed: &T) {
+    const SIGNALS: usize = 10;
+    let nodes = Nodes::with(bed, 2, |mut options| {
+        options.credits = 2;
+        impatient(options)
+    });
+    let (export, import, _) = nodes.segment(1);
+    let engine = nodes.engine(0);
+    let barrier = nodes.barrier(0, import);
+    assert_eq!(engine.open_barrier(barrier), Ok(()));
+    nodes.run_to_idle();
+    nodes.stop(0);
+    for _ in 0..SIGNALS {
+        let wait = &mut nodes.wait(1);
+        let posted = nodes
+            .engine(1)
+            .signal_post(export, SignalFlags::empty(), wait);
+        assert_eq!(posted, Ok(()));
+    }
+    // In real time the test does not wait so long.
+    for _ in 0..if bed.is_stepped() { 20 } else { 0 } {
+        bed.advance(bed.now().after(1_000_000).expect("a time"));
+        nodes.run_to_idle();
+    }
+    nodes.resume(0);
+    let mut taken = 0;
+    nodes.until("the signals", || {
+        taken += usize::from(engine.signal_take(import) == Ok(true));
+        (taken == SIGNALS).then_some(())
+    });
+    assert_eq!(engine.close_barrier(barrier, &mut nodes.wait(0)), Ok(()));
+}
+
 /// Calls that hang on one node do not use up the table.
 ///
 /// Spec: RSMST-08
