@@ -59,16 +59,15 @@ pub(crate) fn before_write(
 }
 
 /// Maintains the buffers of a slot, which the device no longer writes.
+#[inline]
 pub(crate) fn after_write(hal: &impl Hal, slot: &RequestSlot) {
-    if hal.is_coherent() {
-        return;
-    }
-    for (address, length) in slot.take_ranges() {
-        hal.synchronise(SyncDirection::RdmaWrite, address, length.into());
+    if !hal.is_coherent() {
+        maintain_slot(hal, slot);
     }
 }
 
 /// As [`after_write`], for `count` slots of a queue from an index on.
+#[inline]
 pub(crate) fn after_writes(
     hal: &impl Hal,
     queue: &QueueCell,
@@ -76,11 +75,28 @@ pub(crate) fn after_writes(
     index: u32,
     count: u32,
 ) {
-    if hal.is_coherent() {
-        return;
+    if !hal.is_coherent() {
+        maintain_slots(hal, queue, slots, index, count);
     }
+}
+
+#[cold]
+fn maintain_slot(hal: &impl Hal, slot: &RequestSlot) {
+    for (address, length) in slot.take_ranges() {
+        hal.synchronise(SyncDirection::RdmaWrite, address, length.into());
+    }
+}
+
+#[cold]
+fn maintain_slots(
+    hal: &impl Hal,
+    queue: &QueueCell,
+    slots: &[RequestSlot],
+    index: u32,
+    count: u32,
+) {
     for slot in (0..count).filter_map(|step| queue.slot(slots, index.wrapping_add(step))) {
-        after_write(hal, slot);
+        maintain_slot(hal, slot);
     }
 }
 
