@@ -187,7 +187,22 @@ impl<T> During<T> for dat_host::Result<T> {
         self.map_err(|error| match error {
             dat_host::Error::Refused(error) => of_call(call, error),
             dat_host::Error::System(error) => Failure::system(format!("{call} failed"), &error),
-            error => Failure::operation(format!("{call} failed"), error),
+            error => {
+                let failure = Failure::operation(format!("{call} failed"), &error);
+                let remedy = match error {
+                    dat_host::Error::Connection(_)
+                    | dat_host::Error::Rejected(_)
+                    | dat_host::Error::Failed(_) => {
+                        "check the network and the other side, and run the command again"
+                    }
+                    dat_host::Error::Closed => "check the device, and run the command again",
+                    _ => return failure,
+                };
+                Failure {
+                    remedy: remedy.into(),
+                    ..failure
+                }
+            }
         })
     }
 }

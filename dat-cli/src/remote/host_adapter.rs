@@ -11,10 +11,10 @@ use dat_core::id::EvdId;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
-use dat_host::{Adapter, Device, Driver, Error, Options, Ringing};
+use dat_host::{Adapter, Device, Driver, Options, Ringing};
 
 use super::transport::{Carrier, RefusedSends, Transport};
-use crate::failure::{Failure, Result};
+use crate::failure::{During, Failure, Result};
 use crate::host::{self, HostBackend};
 use crate::perf::Counters;
 
@@ -107,10 +107,7 @@ impl Drive {
         wait: impl Wait + Send + 'static,
         waiting: Waiting,
     ) -> Result<Driven> {
-        let (adapter, driver) = opened.map_err(|error| match error {
-            Error::Refused(error) => host::not_opened(error),
-            error => Failure::operation("opening the adapter failed", error),
-        })?;
+        let (adapter, driver) = opened.during("dat_ia_open")?;
         let this = Self {
             driver,
             wait: Box::new(wait),

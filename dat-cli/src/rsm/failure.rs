@@ -100,7 +100,13 @@ fn failure(call: &str, error: RsmError, why: impl fmt::Display) -> Failure {
                 // The error does not tell which resource is missing.
                 RsmError::InsufficientResources => {
                     let reached = limits::descriptors().or_else(limits::locked_memory);
-                    failure.because(reached)
+                    let remedy = "free some memory, end other programs that use the device, or use \
+                        smaller segments; if the exporter has many importers, try again later";
+                    Failure {
+                        remedy: remedy.into(),
+                        ..failure
+                    }
+                    .because(reached)
                 }
                 _ => failure,
             }
@@ -126,6 +132,8 @@ const fn remedy(error: RsmError) -> Option<&'static str> {
             Some("export the segment with a --permission that allows this access")
         }
         RsmError::SegmentNotPublished => Some("check --segment: the exporter publishes another id"),
+        RsmError::InsufficientMemory => Some("free some memory, or use smaller segments"),
+        RsmError::TimedOut => Some("check the network and the exporter, and run the command again"),
         RsmError::SegmentNotPublishedToNode => {
             Some("allow this host with --importer at the exporter")
         }

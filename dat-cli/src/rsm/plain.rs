@@ -161,7 +161,7 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
                 }
                 Ok(Body::Credit) => {}
                 other => {
-                    return Err(Failure::operation(
+                    return Err(by_exporter(
                         "the exporter refused access to the segment",
                         format!("{other:?}"),
                     ));
@@ -270,7 +270,7 @@ fn wait_for<F: Future + Unpin>(drive: &mut Drive, future: F) -> Result<F::Output
 fn answered(data: &[u8]) -> Result<RmrTriplet> {
     let answer = data.get(..GREETING_SIZE).unwrap_or_default();
     let answer = Greeting::decode(answer).map_err(|error| {
-        Failure::operation(
+        by_exporter(
             "the exporter uses another protocol version",
             format!("{error:?}"),
         )
@@ -283,10 +283,22 @@ fn answered(data: &[u8]) -> Result<RmrTriplet> {
 }
 
 fn silent() -> Failure {
-    Failure::operation(
+    by_exporter(
         "waiting for the exporter failed",
-        "it did not respond for 10 seconds",
+        "it did not respond for 10 seconds".into(),
     )
+}
+
+/// Builds the failure of an exporter that does not do its part.
+fn by_exporter(what: &str, why: String) -> Failure {
+    Failure {
+        kind: FailureKind::Operation,
+        what: what.into(),
+        why,
+        remedy: "check the network, that the exporter runs, and that it has the same version of \
+            `dat`"
+            .into(),
+    }
 }
 
 /// Builds the failure of a transfer that completed with this status.

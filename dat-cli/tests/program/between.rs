@@ -141,6 +141,39 @@ fn a_refused_connection_prints_the_error_only() {
     assert!(!new.exists());
 }
 
+/// Both sides are stopped for longer than the server lets a client be silent.
+#[test]
+fn a_pair_that_was_stopped_goes_on() {
+    let address = address(27);
+    let device = format!("roce://{address}");
+    let server = Other::start(&["serve", "--device", &device, "--idle", "15s"]);
+    let perf = ["perf", "write", "--duration", "3s", "--connect", &address];
+    let client = Command::new(env!("CARGO_BIN_EXE_dat"))
+        .args(perf)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pair = [server.0.id(), client.id()];
+    let signal = |name: &str| {
+        for process in pair {
+            let process = process.to_string();
+            let sent = Command::new("kill").args([name, &process]).status();
+            assert!(sent.unwrap().success());
+        }
+    };
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    signal("-STOP");
+    std::thread::sleep(std::time::Duration::from_secs(17));
+    signal("-CONT");
+    let output = client.wait_with_output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("verified"), "{said}");
+    let said = server.end();
+    assert!(said.contains("1 client served"), "{said}");
+    assert!(!said.contains("silent"), "{said}");
+}
+
 #[test]
 fn packets_are_counted() {
     let address = address(4);
