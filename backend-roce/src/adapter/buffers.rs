@@ -411,7 +411,7 @@ impl Adapter {
         let waited = core::mem::take(&mut buffer.waited);
         self.find_slow_peers(number, waited);
         let mut waits = false;
-        for (key, pair) in &mut self.pairs {
+        for (key, pair) in self.pairs.iter_mut() {
             let Some(share) = &mut pair.share else {
                 continue;
             };

@@ -29,6 +29,7 @@ impl Adapter {
             None => {}
             Some(ConnectionEvent::Accepted(reply)) => self.accepted(id, &reply),
             Some(ConnectionEvent::Established) => self.established(id),
+            Some(ConnectionEvent::Rejected(reject)) if self.prove(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) if self.propose_smaller(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) if self.asks_elsewhere(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) => {

@@ -41,12 +41,18 @@ pub(crate) struct Link {
     pub(super) request: ConnectRequest,
     /// Claimed port that the passive side uses.
     pub(super) port: Option<u16>,
+    /// Service point at which a peer without a proven address has a place (ROCE-202).
+    pub(super) place: Option<u64>,
     /// Set while the consumer decides about a request.
     pub(super) waits: bool,
     /// Set once the peer has received the request.
     pub(super) is_answered: bool,
     /// Port of the qualifier, if port 4791 is asked first.
     pub(super) fallback: Option<u16>,
+    /// Port of the peer that an earlier request of the attempt was sent to.
+    pub(super) earlier: Option<u16>,
+    /// Cookies that the peer has asked the active side for.
+    pub(super) proofs: u8,
     /// Set once the peer's host has refused the request at the port of the qualifier.
     pub(super) is_refused: bool,
     /// Set if this is the passive side.
@@ -61,6 +67,14 @@ impl Link {
     /// Returns true if the peer is one of ours.
     pub(super) const fn is_marked(&self) -> bool {
         !self.path.single
+    }
+
+    /// Returns the addresses that the ICRC of an answer to an earlier request covers.
+    pub(super) fn earlier_view(&self) -> Option<Flow> {
+        self.earlier.map(|source_port| Flow {
+            source_port,
+            ..self.path.view.reversed()
+        })
     }
 
     /// Returns true if a packet comes from another port of the peer's address, and may be followed.
@@ -142,12 +156,18 @@ impl Adapter {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
+        let connection = &link.connection;
+        let needs_place = !connection.is_proven() && connection.state() != LinkState::Closed;
+        let left = link.place.take_if(|_| !needs_place);
         let deadline = link.connection.deadline();
         let old = core::mem::replace(&mut link.timer, deadline);
         if !core::mem::replace(&mut link.is_ready, true) {
             self.ready_links.push_back(id);
         }
         self.set_timer(Timer::Link(id), old, deadline);
+        if let Some(listener) = left {
+            self.leave_place(listener);
+        }
     }
 
     /// Writes the messages of a connection.
@@ -185,6 +205,9 @@ impl Adapter {
         self.forget_peer(id, (request.guid, request.qpn));
         if let Some(port) = link.port {
             self.leave_port(port);
+        }
+        if let Some(listener) = link.place {
+            self.leave_place(listener);
         }
     }
 

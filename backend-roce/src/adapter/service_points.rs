@@ -54,10 +54,14 @@ impl Adapter {
     ///
     /// # Errors
     /// - `QualifierInUse`: this adapter has one with the qualifier.
+    /// - `Resources`: there is no memory for it.
     pub(crate) fn listen(&mut self, token: u64, qualifier: u64) -> Result<usize, BackendError> {
         let service = service(qualifier);
         if self.services.contains_key(&service) {
             return Err(BackendError::QualifierInUse);
+        }
+        if !self.listeners.has_room() {
+            return Err(BackendError::Resources);
         }
         let port = port_of(qualifier);
         let key = self.listeners.insert(Listener {
@@ -77,9 +81,10 @@ impl Adapter {
     }
 
     pub(crate) fn stop_listening(&mut self, key: usize) {
-        if let Some(listener) = self.listeners.try_remove(key) {
+        if let Some(listener) = self.listeners.remove(key) {
             self.services.remove(&listener.service);
             self.leave_port(listener.port);
+            self.forget_parked(listener.token);
         }
     }
 

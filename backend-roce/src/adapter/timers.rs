@@ -5,7 +5,7 @@ use core::time::Duration;
 use dat_core::time::Instant;
 
 use super::Adapter;
-use super::refusals::SILENT_REPEATS;
+use super::refusals::{SILENT_REPEATS, SILENT_REPEATS_OF_OURS};
 use crate::proto::connection::State as LinkState;
 
 /// Owner of a timer.
@@ -83,9 +83,20 @@ impl Adapter {
             let event = link.connection.expire(self.now);
             link.repeats = link.repeats.saturating_add(1);
             let connects = link.connection.state() == LinkState::RequestSent;
-            // Hosts refuse only so many datagrams in a second: silence may be a refusal, too.
-            if connects && !link.is_answered && link.repeats == SILENT_REPEATS {
-                self.try_next_port(id);
+            let silence = match link.proofs {
+                0 => SILENT_REPEATS,
+                _ => SILENT_REPEATS_OF_OURS,
+            };
+            if connects && !link.is_answered && link.repeats == silence {
+                // Hosts refuse only so many datagrams in a second: silence may be a refusal, too.
+                let silent = link.path.wire.destination_port;
+                if self.try_next_port(id)
+                    && let Some(link) = self.links.get_mut(id)
+                    && !link.is_refused
+                {
+                    // Or loss, if the next port belongs to another program.
+                    link.fallback = Some(silent);
+                }
             }
             self.link_event(id, event);
         }

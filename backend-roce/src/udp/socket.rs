@@ -1,6 +1,7 @@
 //! A socket of an adapter: its options, sends, and reports of datagrams that were not delivered.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::sync::atomic::{AtomicI32, Ordering};
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -34,6 +35,8 @@ pub(super) struct Socket {
     pub(super) state: UdpSocketState,
     /// Held while the socket fragments what is too long.
     fragments: Mutex<()>,
+    /// Error number of the last datagram that the system refused in every attempt; 0 for none.
+    pub(super) refused: AtomicI32,
 }
 
 /// A received datagram: its addresses and lengths.
@@ -93,6 +96,7 @@ impl Socket {
             io,
             state,
             fragments: Mutex::new(()),
+            refused: AtomicI32::new(0),
         })
     }
 
@@ -181,6 +185,7 @@ impl Socket {
     pub(super) fn send_one(&self, transmit: &Transmit<'_>) -> Sent {
         let is_plain = transmit.segment_size.is_none() && transmit.src_ip.is_none();
         let mut refusals = 0;
+        let mut refused = None;
         for _ in 0..ATTEMPTS {
             let sent = if is_plain {
                 // A call without control data costs a tenth less.
@@ -201,14 +206,14 @@ impl Socket {
                     return Sent::NotSegmented;
                 }
                 // An earlier datagram was refused, and this one was not sent.
-                Err(_) => {}
+                Err(error) => refused = error.raw_os_error(),
             }
         }
         if refusals == ATTEMPTS {
-            Sent::TooLong
-        } else {
-            Sent::Done
+            return Sent::TooLong;
         }
+        self.refused.store(refused.unwrap_or(0), Ordering::Relaxed);
+        Sent::Done
     }
 }
 

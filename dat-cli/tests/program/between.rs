@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use super::{json, refused, text};
 
 /// Another process of the program, which is killed at the end.
-struct Other(Child);
+pub(crate) struct Other(Child);
 
 impl Other {
     /// Starts the program and waits for its first line, which is printed once it listens.
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dat"))
             .args(arguments)
             .stdout(Stdio::piped())
@@ -26,7 +26,7 @@ impl Other {
     }
 
     /// Ends the program by a signal and expects success; returns the rest of its output.
-    fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         let mut output = self.0.stdout.take().unwrap();
         let killed = Command::new("kill")
             .args(["-TERM", &self.0.id().to_string()])
@@ -49,12 +49,12 @@ impl Drop for Other {
 }
 
 /// An address of the loop-back interface that no other test uses.
-fn address(number: u8) -> String {
+pub(crate) fn address(number: u8) -> String {
     let [.., high, low] = std::process::id().to_be_bytes();
     format!("127.{}.{}.{low}", 64 + number, high)
 }
 
-fn name(path: &Path) -> &str {
+pub(crate) fn name(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -227,6 +227,19 @@ fn segments_are_read_and_written_by_another_process() {
 }
 
 #[test]
+fn a_segment_that_is_too_small_to_measure_is_told() {
+    let address = address(9);
+    let device = format!("roce://{address}");
+    let export = ["rsm", "export", "--size", "4K", "--device", &device];
+    let _exporter = Other::start(&[&export[..], &["--importer", "127.0.0.1"]].concat());
+    let bench = ["rsm", "bench", "--connect", &address, "--piece", "4K"];
+    let words = ["4096 bytes", "65536 bytes", "smaller --piece"];
+    refused(&bench, 2, &words);
+    let fits = ["--entries", "1", "-n", "16"];
+    json(&[&bench[..], &fits].concat(), 0);
+}
+
+#[test]
 fn both_ends_of_a_segment_are_on_the_device_that_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("source");
@@ -252,7 +265,7 @@ fn a_device_has_the_path_mtu_of_its_name() {
     assert!(packet("roce://127.0.0.1") > 1000);
     refused(
         &["perf", "write", "--device", "roce://127.0.0.1?mtu=1500"],
-        1,
+        2,
         &["256, 512, 1024, 2048 or 4096"],
     );
 }
@@ -274,7 +287,7 @@ fn a_port_in_use_and_a_foreign_address_are_refused() {
     );
     refused(
         &["serve", "--device", "roce://nonsense"],
-        1,
+        2,
         &["neither an IP address nor an interface"],
     );
     refused(

@@ -14,6 +14,7 @@ use dat_core::time::Instant;
 
 use crate::controller::port::{Port, receives};
 use crate::engine::state::State;
+use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
 use crate::id::Handle;
 use crate::import::Attach;
@@ -59,6 +60,15 @@ pub(crate) struct Link {
     pub(crate) peer: Option<Greeting>,
     /// Pending requests, including messages.
     pub(crate) requests: u32,
+    /// Bytes of the pending transfers.
+    pub(crate) bytes: u64,
+    /// Number of requests that have ended, and of messages that have left the outbox.
+    ended: u64,
+    sent: u64,
+    /// Watches the requests.
+    request_watch: Watch,
+    /// Watches the messages that wait for a credit.
+    message_watch: Watch,
     /// Time of the next probe; `None` is never.
     pub(crate) probe_at: Option<Instant>,
     /// Time at which an ended link is removed even with pending requests.
@@ -81,6 +91,10 @@ pub(crate) struct Link {
     /// Free send slots, as bits.
     free: u64,
     outbox: VecDeque<Waiting>,
+    /// Questions that the exporter has not answered.
+    pub(crate) questions: u32,
+    /// Time limit for the next answer; then the link ends.
+    pub(crate) answer_until: Option<Instant>,
 }
 
 impl Link {
@@ -105,6 +119,11 @@ impl Link {
             active,
             peer: None,
             requests: 0,
+            bytes: 0,
+            ended: 0,
+            sent: 0,
+            request_watch: Watch::default(),
+            message_watch: Watch::default(),
             probe_at: None,
             drain_until: None,
             block: Some(block),
@@ -117,6 +136,8 @@ impl Link {
             missing_until: None,
             free: u64::MAX >> 64_usize.saturating_sub(slots).min(63),
             outbox: VecDeque::new(),
+            questions: 0,
+            answer_until: None,
         })
     }
 
@@ -229,6 +250,25 @@ impl Link {
         self.is_up() && self.requests < most
     }
 
+    /// Returns true if the peer has something to complete or to make room for.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.requests != 0 || !self.outbox.is_empty()
+    }
+
+    /// Looks at what the peer owes; returns true if it owes something for too long.
+    ///
+    /// Queued messages of a link that the peer asked for are no fault of it: nothing waits for
+    /// them, they are few ([`is_clogged`](Self::is_clogged)), and the peer may be busy.
+    pub(crate) fn owes_too_long(&mut self, period: u32) -> bool {
+        let posted = self.ended.wrapping_add(u64::from(self.requests));
+        let queued = self.sent.wrapping_add(self.outbox.len() as u64);
+        let looks = looks_for(self.bytes, period);
+        let requests = self.request_watch.is_overdue(posted, self.ended, looks);
+        let looks = looks_for(0, period);
+        let messages = self.message_watch.is_overdue(queued, self.sent, looks);
+        requests || (messages && self.active)
+    }
+
     /// Returns true if a message would be sent at once.
     pub(crate) fn has_room(&self) -> bool {
         self.is_up() && self.outbox.is_empty() && self.credits > 0 && self.free != 0
@@ -247,9 +287,10 @@ impl Link {
         let (mut answers, mut ends) = (0_usize, 0_usize);
         for waiting in &self.outbox {
             match waiting.body {
-                Body::Accept { .. } | Body::Refuse { .. } | Body::Acknowledge { .. } => {
-                    answers = answers.saturating_add(1);
-                }
+                Body::Accept { .. }
+                | Body::Refuse { .. }
+                | Body::Acknowledge { .. }
+                | Body::Synchronised { .. } => answers = answers.saturating_add(1),
                 // Sent for a grant without a request, and for each connection that ends.
                 Body::Disconnect { .. } => ends = ends.saturating_add(1),
                 _ => {}
@@ -284,6 +325,11 @@ impl Link {
     /// Returns the number of pending messages.
     pub(crate) fn messages(&self) -> usize {
         self.slots.saturating_sub(self.free.count_ones() as usize)
+    }
+
+    /// Returns true if transfers are pending, not only messages.
+    pub(crate) fn has_transfers(&self) -> bool {
+        self.requests as usize > self.messages()
     }
 
     /// Frees a send slot.
@@ -327,6 +373,7 @@ impl State {
             flight,
             times: 1,
         });
+        self.peer_owes();
         self.pump(ports, link, options);
     }
 
@@ -391,6 +438,7 @@ impl State {
                 import: waiting.import,
                 local: None,
                 flight: waiting.flight,
+                bytes: 0,
             }) else {
                 return;
             };
@@ -416,11 +464,13 @@ impl State {
                 }
                 if link.outbox.front().is_some_and(|first| first.times == 0) {
                     link.outbox.pop_front();
+                    link.sent = link.sent.wrapping_add(1);
                 }
             }
             if let Some(flight) = self.flights.get_mut(waiting.flight) {
                 flight.pending = flight.pending.saturating_add(1);
             }
+            self.peer_owes();
         }
     }
 
@@ -443,11 +493,13 @@ impl State {
                 flight.step = Step::Failed(DtoStatus::Flushed);
             }
         }
+        self.fail_questions(handle);
         let limit = now.after(options.connect_timeout);
         for (_, import) in self.imports.iter_mut() {
             if import.attach.link() == Some(handle) {
                 import.attach = Attach::Detached;
                 import.deadline = import.deadline.or(limit);
+                import.retry_later(now, options.connect_timeout);
                 import.error_epoch = import.error_epoch.wrapping_add(1);
                 import.acknowledge = None;
             }
@@ -473,6 +525,8 @@ impl State {
         };
         if let Some(link) = self.links.get_mut(request.link) {
             link.requests = link.requests.saturating_sub(1);
+            link.ended = link.ended.wrapping_add(1);
+            link.bytes = link.bytes.saturating_sub(request.bytes);
             if let Owner::Message { slot } = request.owner {
                 link.release(slot);
             }
@@ -490,11 +544,16 @@ impl State {
             local.users = local.users.saturating_sub(1);
         }
         let is_transfer = !matches!(request.owner, Owner::Message { .. });
-        if is_transfer && let Some(import) = self.imports.get_mut(request.import) {
-            import.finished = import.finished.wrapping_add(1);
-            if status != DtoStatus::Success {
+        if let Some(import) = self.imports.get_mut(request.import) {
+            if is_transfer {
+                import.finished = import.finished.wrapping_add(1);
+            }
+            if is_transfer && status != DtoStatus::Success {
                 import.error_epoch = import.error_epoch.wrapping_add(1);
                 import.failures = import.failures.wrapping_add(1);
+            }
+            if status == DtoStatus::Success && import.attach == Attach::Attached(request.link) {
+                import.prove();
             }
             if import.acknowledge.is_some() {
                 self.urgent = true;

@@ -16,6 +16,8 @@ mod differential;
 mod exceptions;
 #[path = "roce_bed/following.rs"]
 mod following;
+#[path = "roce_bed/half_open.rs"]
+mod half_open;
 #[path = "lists/in_order.rs"]
 mod in_order;
 #[path = "roce_bed/late_replies.rs"]
@@ -34,6 +36,8 @@ mod node;
 mod shared_buffers;
 #[path = "roce_bed/slow_peers.rs"]
 mod slow_peers;
+#[path = "roce_bed/stranger.rs"]
+mod stranger;
 #[path = "roce_bed/windows.rs"]
 mod windows;
 

@@ -18,6 +18,9 @@ const REFUSED_TIMEOUT: u8 = 18;
 /// Response timeouts during which a refusal is remembered for repeated REQs.
 const REFUSED_TIMES: u64 = 4;
 
+/// Messages to an address that is not proven, beyond those that answer its own (ROCE-201).
+const UNPROVEN_RETRIES: u8 = 2;
+
 /// Times and repetitions of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionOptions {
@@ -98,6 +101,8 @@ struct Owed {
 pub struct Connection {
     options: ConnectionOptions,
     is_passive: bool,
+    /// Set once the peer is known to receive at its address; always on the active side.
+    is_proven: bool,
     state: State,
     /// Transaction id of the REQ, and of the DREQ once one is sent.
     transaction: u64,
@@ -129,6 +134,7 @@ impl Connection {
         let mut connection = Self {
             options,
             is_passive: false,
+            is_proven: true,
             state: State::RequestSent,
             transaction,
             of_request: transaction,
@@ -150,6 +156,8 @@ impl Connection {
     }
 
     /// Begins a connection on the passive side, for a REQ that [`is_of`](Self::is_of) none.
+    ///
+    /// The address of the peer is not proven yet (ROCE-201).
     pub fn incoming(
         options: ConnectionOptions,
         transaction: u64,
@@ -163,6 +171,7 @@ impl Connection {
         Self {
             options,
             is_passive: true,
+            is_proven: false,
             state: State::RequestReceived,
             transaction,
             of_request: transaction,
@@ -181,6 +190,31 @@ impl Connection {
             retries_left: 0,
             deadline: None,
         }
+    }
+
+    /// Notes that the peer has proven its address, such as by a cookie (ROCE-200).
+    pub const fn prove(&mut self) {
+        self.is_proven = true;
+    }
+
+    /// Returns true if the peer has proven its address.
+    pub const fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// Passive: takes over the transaction id of a REQ of the same attempt to another port.
+    ///
+    /// False means that the attempt is over.
+    pub fn ask_anew(&mut self, transaction: u64) -> bool {
+        let is_pending = matches!(
+            self.state,
+            State::RequestReceived | State::ReplySent | State::Refused
+        );
+        if is_pending {
+            self.transaction = transaction;
+            self.of_request = transaction;
+        }
+        is_pending
     }
 
     /// Accepts a request; the queue pair must be ready to receive (ROCE-166).
@@ -210,8 +244,13 @@ impl Connection {
             answered,
             ..reject
         });
-        self.state = State::Refused;
         self.owed.repeated = true;
+        if !self.is_proven {
+            // Nothing is kept for an address that anybody may have named (ROCE-201).
+            self.state = State::Closed;
+            return true;
+        }
+        self.state = State::Refused;
         let timeout = self.options.response_timeout.max(self.peer_timeout);
         let time = coded_time(timeout.min(REFUSED_TIMEOUT));
         self.deadline = Some(later(now, time.saturating_mul(REFUSED_TIMES)));
@@ -309,7 +348,7 @@ impl Connection {
     /// Takes a message that names this connection.
     pub fn receive(&mut self, mad: &Mad, now: Instant) -> Option<ConnectionEvent> {
         match mad.message {
-            Message::Request(request) if self.is_of(&request) => self.request_again(),
+            Message::Request(request) if self.is_of(&request) => self.request_again(now),
             Message::Request(_) => None,
             Message::Reply(reply) => self.reply(reply),
             Message::Ready(ids) if self.is_from_peer(ids) => self.establish(),
@@ -370,9 +409,13 @@ impl Connection {
         }
     }
 
-    fn request_again(&mut self) -> Option<ConnectionEvent> {
+    fn request_again(&mut self, now: Instant) -> Option<ConnectionEvent> {
         let answers = [State::RequestReceived, State::ReplySent, State::Refused];
         self.owed.repeated |= answers.contains(&self.state);
+        if self.state == State::ReplySent && !self.is_proven {
+            let time = coded_time(self.options.response_timeout);
+            self.deadline = self.deadline.max(Some(later(now, time)));
+        }
         None
     }
 
@@ -403,6 +446,7 @@ impl Connection {
         if self.state != State::ReplySent {
             return None;
         }
+        self.is_proven = true;
         self.state = State::Established;
         self.deadline = None;
         self.owed.repeated = false;
@@ -417,6 +461,8 @@ impl Connection {
         };
         if waits && receipt.ids.remote == self.ids.local {
             let time = coded_time(receipt.service_timeout.min(DECISION));
+            // Only who has received the REP knows the id.
+            self.is_proven = true;
             self.retries_left = self.options.max_retries;
             self.deadline = self.deadline.max(Some(later(now, time)));
         }
@@ -454,6 +500,7 @@ impl Connection {
         if !self.is_from_peer(ids) || qpn != self.qpn {
             return None;
         }
+        self.is_proven = true;
         let event = match self.state {
             // The RTU and all requests may be lost.
             State::Established | State::ReplySent => Some(ConnectionEvent::Disconnected { broken }),
@@ -476,6 +523,9 @@ impl Connection {
     fn repeat(&mut self, now: Instant) {
         self.owed.repeated = true;
         self.retries_left = self.options.max_retries;
+        if !self.is_proven {
+            self.retries_left = self.retries_left.min(UNPROVEN_RETRIES);
+        }
         self.start_timer(now);
     }
 
@@ -486,7 +536,10 @@ impl Connection {
 
     fn give_up(&mut self, answered: Answered) -> bool {
         self.close();
-        self.owed.timeout = Some(answered);
+        // To an address that is not proven, this is one of the few messages left.
+        if self.is_proven || self.retries_left > 0 {
+            self.owed.timeout = Some(answered);
+        }
         true
     }
 

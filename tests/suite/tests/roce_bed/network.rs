@@ -6,12 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::exceptions::exceptions;
+use crate::exceptions::exception;
 use backend_roce::port::{Arrival, ClaimError, Port, Route, Undelivered};
 use backend_roce::proto::PathMtu;
 use backend_roce::proto::icrc::Flow;
 use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
 use dat_core::attributes::IaAddress;
+use dat_core::backend::BackendError;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_tests::fixture::{ExtendedTestbed, RsmTestbed, Testbed};
@@ -49,6 +50,8 @@ struct Wire {
     translated: Option<(SocketAddr, SocketAddr)>,
     /// An address that nothing arrives at.
     silent: Option<IpAddr>,
+    /// A socket whose packets get lost.
+    mute: Option<SocketAddr>,
     /// Path MTUs of interfaces that differ from the usual one.
     path_mtus: HashMap<IpAddr, PathMtu>,
     /// Sockets that drop packets which they have no room for.
@@ -235,7 +238,7 @@ impl Wire {
         datagrams.flow = self.translate(datagrams.flow);
         let flow = &datagrams.flow;
         let (source, destination) = (flow.source(), flow.destination());
-        if self.silent == Some(destination.ip()) {
+        if self.silent == Some(destination.ip()) || self.mute == Some(source) {
             return true;
         }
         if let Some(owner) = self.owners.get(&destination) {
@@ -278,8 +281,11 @@ impl Port for SimulatedPort {
         self.address
     }
 
-    fn route(&self, peer: SocketAddr) -> Option<Route> {
-        (peer.is_ipv4() == self.address.is_ipv4()).then_some(Route {
+    fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
+        if peer.is_ipv4() != self.address.is_ipv4() {
+            return Err(BackendError::Address);
+        }
+        Ok(Route {
             source: self.address.ip(),
             mtu: lock(&self.wire)
                 .path_mtus
@@ -421,6 +427,11 @@ impl RoceBed {
     /// Lets nothing arrive at an address.
     pub(crate) fn silence(&self, address: IpAddr) {
         lock(&self.wire).silent = Some(address);
+    }
+
+    /// Loses what a socket sends.
+    pub(crate) fn mute(&self, socket: SocketAddr) {
+        lock(&self.wire).mute = Some(socket);
     }
 
     /// Ends the silence of an address.
@@ -606,7 +617,7 @@ impl Testbed for RoceBed {
     }
 
     fn skip_reason(&self, test: &str) -> Option<String> {
-        exceptions("roce").get(test).cloned()
+        exception("roce", "", test)
     }
 
     fn advance(&self, to: Instant) {
