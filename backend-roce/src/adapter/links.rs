@@ -2,6 +2,7 @@
 
 use dat_core::time::Instant;
 
+use super::service_points::ServicePoint;
 use super::timers::Timer;
 use super::{Adapter, ENDED, State};
 use crate::port::Path;
@@ -42,7 +43,7 @@ pub(crate) struct Link {
     /// Claimed port that the passive side uses.
     pub(super) port: Option<u16>,
     /// Service point at which a peer without a proven address has a place (ROCE-202).
-    pub(super) place: Option<u64>,
+    pub(super) place: Option<ServicePoint>,
     /// Set while the consumer decides about a request.
     pub(super) waits: bool,
     /// Set once the peer has received the request.
@@ -166,8 +167,8 @@ impl Adapter {
             self.ready_links.push_back(id);
         }
         self.set_timer(Timer::Link(id), old, deadline);
-        if let Some(listener) = left {
-            self.leave_place(listener);
+        if let Some(point) = left {
+            self.leave_place(point);
         }
     }
 
@@ -207,8 +208,8 @@ impl Adapter {
         if let Some(port) = link.port {
             self.leave_port(port);
         }
-        if let Some(listener) = link.place {
-            self.leave_place(listener);
+        if let Some(point) = link.place {
+            self.leave_place(point);
         }
     }
 

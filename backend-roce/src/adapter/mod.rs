@@ -93,9 +93,7 @@ pub(crate) struct Adapter {
     cookies: Cookies,
     /// New requests to connect whose paths are to be looked up.
     unrouted: VecDeque<Arrived>,
-    /// Connections whose peers have not proven their addresses, by the token of the service point.
-    places: BTreeMap<u64, usize>,
-    /// Requests that wait for such a place, the newest last.
+    /// Requests that wait for a place of a service point, the newest last.
     parked: VecDeque<Parked>,
     /// Connection requests that the consumer has not answered.
     waiting: usize,
@@ -159,7 +157,6 @@ impl Adapter {
             peers: BTreeMap::new(),
             cookies: Cookies::new(random.secret()),
             unrouted: VecDeque::new(),
-            places: BTreeMap::new(),
             parked: VecDeque::new(),
             waiting: 0,
             ports: BTreeMap::new(),

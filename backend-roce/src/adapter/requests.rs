@@ -13,6 +13,7 @@ use dat_core::time::Instant;
 use super::Adapter;
 use super::links::Link;
 use super::private_data::unpack_request;
+use super::service_points::ServicePoint;
 use super::timers::after;
 use crate::port::{Path, Route};
 use crate::proto::connection::{
@@ -33,8 +34,8 @@ const PARKED_TIME: core::time::Duration = core::time::Duration::from_secs(2);
 /// A new request to connect.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrived {
-    /// Token of the service point.
-    listener: u64,
+    /// The service point.
+    point: ServicePoint,
     /// Address that the request came from.
     pub(crate) peer: SocketAddr,
     /// Address that it was sent to.
@@ -90,9 +91,7 @@ impl Adapter {
             path.wire.destination_port = UDP_PORT;
             path.view.destination_port = UDP_PORT;
         }
-        let listener = self.service_at(wire.destination().port(), request);
-        let listener = listener.and_then(|key| self.listeners.get(key));
-        let token = listener.map(|listener| listener.token);
+        let point = self.service_at(wire.destination().port(), request);
         let (peer, source) = (wire.source(), wire.source().ip());
         let cookie = request
             .mark
@@ -102,7 +101,7 @@ impl Adapter {
             cookie.map(|cookie| (self.cookies).holds(cookie, source, request.service, self.now));
         let stale = self.peers.get(&(request.guid, request.qpn)).copied();
         let largest = self.options.mtu;
-        let refusal = if proof == Some(false) && token.is_some() {
+        let refusal = if proof == Some(false) && point.is_some() {
             let cookie = self.cookies.cookie(source, request.service, self.now);
             Some((Reason::COOKIE, Information::Cookie(cookie)))
         } else if let Some(stale) = stale.filter(|_| proof != Some(false)) {
@@ -116,7 +115,7 @@ impl Adapter {
         } else {
             None
         };
-        let (Some(listener), None) = (token, refusal) else {
+        let (Some(point), None) = (point, refusal) else {
             let (reason, information) =
                 refusal.unwrap_or((Reason::INVALID_SERVICE, Information::None));
             let refusal = refuse(mad.transaction, request, reason, information);
@@ -124,7 +123,7 @@ impl Adapter {
             return;
         };
         self.unrouted.push_back(Arrived {
-            listener,
+            point,
             peer,
             local: wire.destination(),
             path,
@@ -162,13 +161,16 @@ impl Adapter {
         } else if arrived.is_proven {
             self.admit(arrived);
             return;
-        } else if self.places.get(&arrived.listener) < Some(&PLACES) {
-            *self.places.entry(arrived.listener).or_default() += 1;
-            self.admit(arrived);
+        } else if let Some(listener) = self.service_point(arrived.point) {
+            if listener.unproven < PLACES {
+                listener.unproven += 1;
+                self.admit(arrived);
+            } else {
+                self.park(arrived);
+            }
             return;
         } else {
-            self.park(arrived);
-            return;
+            (Reason::INVALID_SERVICE, Information::None)
         };
         self.refuse(arrived, refusal);
     }
@@ -184,28 +186,28 @@ impl Adapter {
             self.parked.pop_front();
             self.counts.dropped += 1;
         }
-        self.parked.push_back(Parked {
-            since: self.now,
-            arrived: *arrived,
-        });
+        // Without memory it is dropped: its peer repeats it.
+        if self.parked.try_reserve(1).is_ok() {
+            self.parked.push_back(Parked {
+                since: self.now,
+                arrived: *arrived,
+            });
+        }
     }
 
     /// Gives back the place of a connection whose peer has proven its address, or which is over.
     ///
     /// The newest request that waits for it gets it: older ones may be forged, or repeated soon.
-    pub(super) fn leave_place(&mut self, listener: u64) {
+    pub(super) fn leave_place(&mut self, point: ServicePoint) {
         let now = self.now;
         self.parked
             .retain(|parked| after(parked.since, PARKED_TIME) > now);
-        let waits = |parked: &Parked| parked.arrived.listener == listener;
+        let waits = |parked: &Parked| parked.arrived.point == point;
         let next = self.parked.iter().rposition(waits);
         if let Some(parked) = next.and_then(|at| self.parked.remove(at)) {
             self.admit(&parked.arrived);
-        } else if let Some(places) = self.places.get_mut(&listener) {
-            *places -= 1;
-            if *places == 0 {
-                self.places.remove(&listener);
-            }
+        } else if let Some(listener) = self.service_point(point) {
+            listener.unproven = listener.unproven.saturating_sub(1);
         }
     }
 
@@ -233,7 +235,7 @@ impl Adapter {
     /// Forgets the requests that wait for a place of a service point.
     pub(super) fn forget_parked(&mut self, listener: u64) {
         self.parked
-            .retain(|parked| parked.arrived.listener != listener);
+            .retain(|parked| parked.arrived.point.token != listener);
     }
 
     /// Makes the connection of a request, and reports it; one that is not proven has a place.
@@ -260,7 +262,7 @@ impl Adapter {
                 qpn: 0,
                 request: *request,
                 port,
-                place: (!arrived.is_proven).then_some(arrived.listener),
+                place: (!arrived.is_proven).then_some(arrived.point),
                 waits: true,
                 is_answered: false,
                 fallback: None,
@@ -276,7 +278,7 @@ impl Adapter {
         let Some(id) = drawn else {
             self.refuse(arrived, (Reason::NO_RESOURCES, Information::None));
             if !arrived.is_proven {
-                self.leave_place(arrived.listener);
+                self.leave_place(arrived.point);
             }
             return;
         };
@@ -290,7 +292,7 @@ impl Adapter {
         let mut local = arrived.local;
         local.set_port(self.address.port());
         self.raise(ControlEvent::ConnectionRequest {
-            listener: arrived.listener,
+            listener: arrived.point.token,
             request: RequestKey(id as usize),
             remote: IaAddress::from(arrived.peer),
             remote_port: arrived.peer.port().into(),

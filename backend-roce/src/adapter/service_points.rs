@@ -10,6 +10,15 @@ pub(crate) struct Listener {
     pub(crate) token: u64,
     service: u64,
     port: u16,
+    /// Connections whose peers have not proven their addresses (ROCE-202).
+    pub(super) unproven: usize,
+}
+
+/// Names a service point, also after its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ServicePoint {
+    key: usize,
+    pub(super) token: u64,
 }
 
 /// Returns the service id of a connection qualifier.
@@ -41,13 +50,21 @@ impl Adapter {
     ///
     /// A translator may publish a port under another number, which the active side has dialled and
     /// takes for the qualifier (ROCE-187).
-    pub(super) fn service_at(&self, port: u16, request: &ConnectRequest) -> Option<usize> {
+    pub(super) fn service_at(&self, port: u16, request: &ConnectRequest) -> Option<ServicePoint> {
         let dialled = request.mark.map(|mark| service_of(mark.dialled));
         let published = (dialled == Some(request.service))
             .then(|| self.services.get(&service_of(port)))
             .flatten();
         let named = || self.services.get(&request.service);
-        published.or_else(named).copied()
+        let key = *published.or_else(named)?;
+        let token = self.listeners.get(key)?.token;
+        Some(ServicePoint { key, token })
+    }
+
+    /// Returns a service point, unless it has ended.
+    pub(super) fn service_point(&mut self, point: ServicePoint) -> Option<&mut Listener> {
+        let listener = self.listeners.get_mut(point.key);
+        listener.filter(|listener| listener.token == point.token)
     }
 
     /// Adds a service point whose port is claimed.
@@ -68,6 +85,7 @@ impl Adapter {
             token,
             service,
             port,
+            unproven: 0,
         });
         self.services.insert(service, key);
         *self.ports.entry(port).or_default() += 1;
