@@ -154,6 +154,7 @@ fn bad_attributes<T: Testbed>(party: &Party<T>) -> [EpAttributes; 24] {
         attributes(|wanted| wanted.max_message_size = limits.max_message_size.saturating_add(1)),
         attributes(|wanted| wanted.max_rdma_size = limits.max_rdma_size.saturating_add(1)),
         attributes(|wanted| wanted.recv_completion_flags = CompletionFlags::SUPPRESS),
+        attributes(|wanted| wanted.srq_soft_hw = -2),
         attributes(|wanted| wanted.recv_completion_flags = CompletionFlags::BARRIER_FENCE),
         attributes(|wanted| {
             wanted.recv_completion_flags =

@@ -318,6 +318,8 @@ macro_rules! conformance_suite {
             $crate::conformance_suite! { @each $bed;
                 extended:
                     write_with_immediate_completes_a_receive
+                    fenced_extended_operations_wait_for_reads
+                    solicited_write_with_immediate_notifies_the_receiver
                     atomic_operations_fetch_the_old_value
                     write_with_immediate_fails_on_a_shared_queue
                     write_with_immediate_waits_for_a_receive
