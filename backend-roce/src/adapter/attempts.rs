@@ -229,7 +229,16 @@ impl Adapter {
 
     /// Rejects a request.
     pub(crate) fn reject(&mut self, id: u32, by_consumer: bool, data: &[u8]) {
-        let Some(link) = self.links.get_mut(id).filter(|link| link.waits) else {
+        let Some(link) = self.links.get(id).filter(|link| link.waits) else {
+            return;
+        };
+        let (port, request) = (link.path.wire.source_port, link.request);
+        // The consumer has no room for the request if its service point is still there.
+        let refusal = match self.service_at(port, &request) {
+            Some(_) => Reason::NO_RESOURCES,
+            None => Reason::INVALID_SERVICE,
+        };
+        let Some(link) = self.links.get_mut(id) else {
             return;
         };
         let kept = data.get(..private_size()).unwrap_or(data);
@@ -240,7 +249,7 @@ impl Adapter {
             reason: if by_consumer {
                 Reason::CONSUMER
             } else {
-                Reason::INVALID_SERVICE
+                refusal
             },
             information: Information::None,
             private_data: private_data.unwrap_or(PrivateData::NONE),

@@ -37,6 +37,7 @@ impl Adapter {
                     self.note_answer(id);
                     ConnectFailure::PeerRejected(unpack(reject.private_data.bytes()))
                 } else {
+                    self.counts.without_room += u64::from(reject.reason == Reason::NO_RESOURCES);
                     ConnectFailure::NonPeerRejected
                 };
                 self.attempt_failed(id, failure);

@@ -185,6 +185,7 @@ impl<'a> Connection<'a> {
         check: &'a dyn Fn() -> Result<()>,
     ) -> Result<Self> {
         let request = &plan.request;
+        let refused_before = drive.refused_without_room();
         let (mut outcome, mut receives) = attempt(drive, &zone, server, plan, None, check)?;
         if let (Err(Error::Rejected(data)), Some(token)) = (&outcome, server.token)
             && let Some(challenge) = decode_challenge(data)
@@ -195,6 +196,12 @@ impl<'a> Connection<'a> {
         let endpoint = match outcome {
             Ok(endpoint) => endpoint,
             Err(Error::Rejected(data)) => return Err(rejected(&data)),
+            Err(Error::Connection(_)) if drive.refused_without_room() > refused_before => {
+                return Err(cannot_connect(
+                    "it has no room for another request now",
+                    "run the command again later",
+                ));
+            }
             Err(Error::Connection(kind)) => return Err(not_connected(kind, drive.refused_send())),
             Err(error) => Err(error).during("dat_ep_connect")?,
         };

@@ -191,6 +191,14 @@ impl Drive {
         }
     }
 
+    /// Returns the number of connections that peers refused because they have no room.
+    pub(crate) fn refused_without_room(&self) -> u64 {
+        let counts = self.counters.as_ref().map(|counters| counters());
+        let count = counts.into_iter().flatten();
+        let mut count = count.filter(|(name, _)| *name == "refused_without_room");
+        count.next().map_or(0, |(_, count)| count)
+    }
+
     /// Returns the error of a send that the system refused since the last call, if any.
     pub(crate) fn refused_send(&self) -> Option<io::Error> {
         self.refused_sends.as_ref().and_then(|refused| refused())

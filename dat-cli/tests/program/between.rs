@@ -141,6 +141,27 @@ fn a_refused_connection_prints_the_error_only() {
     assert!(!new.exists());
 }
 
+/// A service whose backlog is full is not told as one that nobody offers.
+///
+/// Spec: ROCE-174
+#[test]
+fn a_server_without_room_is_told() {
+    let (address, other) = (address(10), address(11));
+    let open = |address: &str| dat_host::Adapter::open(&format!("roce://{address}"));
+    let server = open(&address).unwrap().zone().unwrap();
+    let listener = server.listen_with(Some(7471), 1).unwrap();
+    let first = open(&other).unwrap().zone().unwrap();
+    let connect = || first.connect(format!("{address}:7471")).start();
+    // Nobody answers the first one, which fills the backlog.
+    let waits = connect();
+    connect().wait().expect_err("the backlog is full");
+    let perf = ["perf", "write", "-n", "1", "--connect", &address];
+    refused(&perf, 1, &["no room for another request", "again later"]);
+    drop(listener);
+    refused(&perf, 1, &["no server listens"]);
+    drop(waits);
+}
+
 /// Both sides are stopped for longer than the server lets a client be silent.
 #[test]
 fn a_pair_that_was_stopped_goes_on() {
