@@ -122,7 +122,7 @@ pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
 }
 
 /// Returns attributes each of which has one negative, too large or meaningless value.
-fn bad_attributes<T: Testbed>(party: &Party<T>) -> [EpAttributes; 24] {
+fn bad_attributes<T: Testbed>(party: &Party<T>) -> [EpAttributes; 25] {
     let limits = granted(
         party
             .ia
