@@ -689,7 +689,7 @@ fn ready_before_a_disconnect_has_the_id_of_the_request() {
 
 /// A REP to an address that is not proven is repeated twice, and given up without a word.
 ///
-/// Spec: ROCE-166, ROCE-201
+/// Spec: ROCE-166, ROCE-195
 #[test]
 fn a_reply_to_an_address_that_is_not_proven_is_repeated_twice() {
     let again = Mad {

@@ -298,7 +298,7 @@ fn one_of<R>(random: &mut Rng, wanted: impl Fn(Message) -> Option<R>) -> R {
 
 /// The mark has fixed places, and its cookie stands where revision 1 has random bytes.
 ///
-/// Spec: ROCE-47, ROCE-200
+/// Spec: ROCE-47, ROCE-194
 #[test]
 fn the_mark_and_the_cookie_have_their_places() {
     let mut random = Rng::with_seed(47);
@@ -345,7 +345,7 @@ fn the_mark_and_the_cookie_have_their_places() {
 
 /// What is reserved for another way of packets is sent as 0 and ignored.
 ///
-/// Spec: ROCE-203
+/// Spec: ROCE-197
 #[test]
 fn places_of_another_way_are_zero_and_ignored() {
     let mut random = Rng::with_seed(203);

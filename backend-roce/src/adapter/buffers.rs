@@ -50,7 +50,7 @@ const MINIMUM: u32 = 4 * BufferRoom::EMPTY_PACKET;
 /// Room beyond the buffer for these minima.
 const RESERVE: u32 = ROOM / 4;
 
-/// How fast a peer responds; decides with whom its responses share room (ROCE-195).
+/// How fast a peer responds; decides with whom its responses share room (ROCE-191).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pace {
     /// With all others.

@@ -1,4 +1,4 @@
-//! Cookies, by which the active side of a connection proves its address (ROCE-200).
+//! Cookies, by which the active side of a connection proves its address (ROCE-194).
 
 use core::hash::Hasher as _;
 use core::net::IpAddr;

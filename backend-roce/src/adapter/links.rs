@@ -42,7 +42,7 @@ pub(crate) struct Link {
     pub(super) request: ConnectRequest,
     /// Claimed port that the passive side uses.
     pub(super) port: Option<u16>,
-    /// Service point at which a peer without a proven address has a place (ROCE-202).
+    /// Service point at which a peer without a proven address has a place (ROCE-196).
     pub(super) place: Option<ServicePoint>,
     /// Set while the consumer decides about a request.
     pub(super) waits: bool,

@@ -56,7 +56,7 @@ impl Adapter {
         };
         if link.view(wire).verify(datagram) == Verdict::Wrong {
             // The answer of another program names the addresses of the wire, and one to an earlier
-            // request of this attempt those of that request (ROCE-204).
+            // request of this attempt those of that request (ROCE-198).
             let connects = link.connection.state() == LinkState::RequestSent;
             let views = [Some(*wire), link.earlier_view()];
             let mut views = views.into_iter().flatten().filter(|_| connects);

@@ -92,7 +92,7 @@ impl Adapter {
         true
     }
 
-    /// Repeats a request with the cookie that a refusal brings (ROCE-200); false if it brings none.
+    /// Repeats a request with the cookie that a refusal brings (ROCE-194); false if it brings none.
     pub(super) fn prove(&mut self, id: u32, reject: &Reject) -> bool {
         let Information::Cookie(cookie) = reject.information else {
             return false;

@@ -1,7 +1,7 @@
 //! Requests to connect that come in, until the consumer knows of them.
 //!
-//! Nothing is kept of a request whose sender has not proven its address, if it can (ROCE-200). The
-//! others have few places (ROCE-202).
+//! Nothing is kept of a request whose sender has not proven its address, if it can (ROCE-194). The
+//! others have few places (ROCE-196).
 
 use alloc::boxed::Box;
 use core::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::proto::connection::{
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::UDP_PORT;
 
-/// Connections of a service point whose peers have not proven their addresses (ROCE-202).
+/// Connections of a service point whose peers have not proven their addresses (ROCE-196).
 const PLACES: usize = 4;
 
 /// Requests of an adapter that wait for such a place.
@@ -309,7 +309,7 @@ impl Adapter {
         let (before, peer) = (link.request.mark, link.path.wire.destination().ip());
         let repeats =
             mad.transaction == link.connection.request_transaction() && request.mark == before;
-        // The same attempt at another port: answers from the first one may not arrive (ROCE-204).
+        // The same attempt at another port: answers from the first one may not arrive (ROCE-198).
         let nonces = before.zip(request.mark);
         let moves = !repeats
             && nonces.is_some_and(|(before, mark)| before.nonce == mark.nonce)

@@ -10,7 +10,7 @@ pub(crate) struct Listener {
     pub(crate) token: u64,
     service: u64,
     port: u16,
-    /// Connections whose peers have not proven their addresses (ROCE-202).
+    /// Connections whose peers have not proven their addresses (ROCE-196).
     pub(super) unproven: usize,
 }
 

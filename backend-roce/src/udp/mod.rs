@@ -42,7 +42,7 @@ use crate::proto::packet::UDP_PORT;
 /// Path MTU of the loop-back interface.
 const LOOPBACK_MTU: i32 = 65_536;
 
-/// MTU that every path has unless the interface has a smaller one (ROCE-197).
+/// MTU that every path has unless the interface has a smaller one (ROCE-193).
 ///
 /// The system learns of smaller ones by ICMP, which anybody can forge.
 const SMALLEST_MTU: u32 = 1280;
@@ -394,7 +394,7 @@ impl RoceBackend {
 mod tests {
     use super::*;
 
-    /// Spec: ROCE-197
+    /// Spec: ROCE-193
     #[test]
     fn a_path_is_not_narrower_than_1280_bytes_unless_its_interface_is() {
         for (known, own, believed) in [

@@ -182,7 +182,7 @@ impl Reason {
     pub const INVALID_MTU: Self = Self(26);
     /// The consumer refused.
     pub const CONSUMER: Self = Self(28);
-    /// The active side is to prove its address by the cookie (ROCE-200); none of InfiniBand's.
+    /// The active side is to prove its address by the cookie (ROCE-194); none of InfiniBand's.
     pub const COOKIE: Self = Self(0xDA7C);
 }
 
@@ -197,7 +197,7 @@ pub enum Information {
     ///
     /// The passive side finds the REQ by it if the sender does not know the communication id there.
     Guid(u64),
-    /// With [`Reason::COOKIE`], what the active side repeats in its REQ (ROCE-200).
+    /// With [`Reason::COOKIE`], what the active side repeats in its REQ (ROCE-194).
     Cookie(u64),
 }
 

@@ -29,7 +29,7 @@ pub struct Mark {
     pub private_length: u8,
     /// A random value of the attempt.
     pub nonce: [u8; 8],
-    /// The cookie of the passive side; 0 for none (ROCE-200). Revision 1 has another random value.
+    /// The cookie of the passive side; 0 for none (ROCE-194). Revision 1 has another random value.
     pub cookie: u64,
     /// Private data beyond the room of rdma_cm.
     pub private_tail: [u8; PRIVATE_TAIL],
@@ -39,7 +39,7 @@ impl Mark {
     /// Flag of an active side that repeats its REQ with a cookie.
     pub const REVISION_2: u8 = 1;
 
-    /// Returns true if the active side repeats its REQ with a cookie (ROCE-200).
+    /// Returns true if the active side repeats its REQ with a cookie (ROCE-194).
     pub const fn takes_cookie(&self) -> bool {
         self.flags & Self::REVISION_2 != 0
     }

@@ -18,7 +18,7 @@ const REFUSED_TIMEOUT: u8 = 18;
 /// Response timeouts during which a refusal is remembered for repeated REQs.
 const REFUSED_TIMES: u64 = 4;
 
-/// Messages to an address that is not proven, beyond those that answer its own (ROCE-201).
+/// Messages to an address that is not proven, beyond those that answer its own (ROCE-195).
 const UNPROVEN_RETRIES: u8 = 2;
 
 /// Times and repetitions of a connection.
@@ -157,7 +157,7 @@ impl Connection {
 
     /// Begins a connection on the passive side, for a REQ that [`is_of`](Self::is_of) none.
     ///
-    /// The address of the peer is not proven yet (ROCE-201).
+    /// The address of the peer is not proven yet (ROCE-195).
     pub fn incoming(
         options: ConnectionOptions,
         transaction: u64,
@@ -192,7 +192,7 @@ impl Connection {
         }
     }
 
-    /// Notes that the peer has proven its address, such as by a cookie (ROCE-200).
+    /// Notes that the peer has proven its address, such as by a cookie (ROCE-194).
     pub const fn prove(&mut self) {
         self.is_proven = true;
     }
@@ -246,7 +246,7 @@ impl Connection {
         });
         self.owed.repeated = true;
         if !self.is_proven {
-            // Nothing is kept for an address that anybody may have named (ROCE-201).
+            // Nothing is kept for an address that anybody may have named (ROCE-195).
             self.state = State::Closed;
             return true;
         }

@@ -86,7 +86,7 @@ fn cookie(message: &Message) -> u64 {
 
 /// A request without its cookie is answered by one rejection, and leaves nothing behind.
 ///
-/// Spec: ROCE-47, ROCE-200, ROCE-201
+/// Spec: ROCE-47, ROCE-194, ROCE-195
 #[test]
 fn a_request_without_its_cookie_leaves_nothing_behind() {
     let bed = RoceBed::new();
@@ -122,7 +122,7 @@ fn a_request_without_its_cookie_leaves_nothing_behind() {
 
 /// A cookie is for one address, one service and some seconds.
 ///
-/// Spec: ROCE-200
+/// Spec: ROCE-194
 #[test]
 fn a_cookie_is_for_one_address_and_service_and_for_a_time() {
     let bed = RoceBed::new();
@@ -169,7 +169,7 @@ fn a_cookie_is_for_one_address_and_service_and_for_a_time() {
 
 /// A peer without a cookie gets a REP for each REQ and two by timers, until it is proven.
 ///
-/// Spec: ROCE-166, ROCE-201
+/// Spec: ROCE-166, ROCE-195
 #[test]
 fn a_peer_that_is_not_proven_gets_few_packets() {
     for flags in OTHERS {
@@ -196,7 +196,7 @@ fn a_peer_that_is_not_proven_gets_few_packets() {
 
 /// A request that waits for the consumer is answered when it comes again, once.
 ///
-/// Spec: ROCE-165, ROCE-201
+/// Spec: ROCE-165, ROCE-195
 #[test]
 fn a_repeated_request_that_is_not_proven_is_answered_once() {
     let bed = RoceBed::new();
@@ -221,7 +221,7 @@ fn a_repeated_request_that_is_not_proven_is_answered_once() {
 
 /// An end of an acceptance by the consumer is one of the few packets, too.
 ///
-/// Spec: ROCE-201
+/// Spec: ROCE-195
 #[test]
 fn an_acceptance_that_is_taken_back_counts() {
     for waits in [false, true] {
@@ -245,7 +245,7 @@ fn an_acceptance_that_is_taken_back_counts() {
 
 /// After a proof, a REP is repeated as often as its receipt asks for, and the connection stands.
 ///
-/// Spec: ROCE-163, ROCE-167, ROCE-201
+/// Spec: ROCE-163, ROCE-167, ROCE-195
 #[test]
 fn a_receipt_or_a_ready_proves_an_address() {
     for flags in OTHERS {
@@ -281,7 +281,7 @@ fn a_receipt_or_a_ready_proves_an_address() {
 
 /// Peers that are not proven have few places, and leave those of others free.
 ///
-/// Spec: ROCE-174, ROCE-202
+/// Spec: ROCE-174, ROCE-196
 #[test]
 fn peers_that_are_not_proven_have_few_places() {
     for flags in OTHERS {
@@ -319,7 +319,7 @@ fn peers_that_are_not_proven_have_few_places() {
 
 /// Each place that gets free is for the newest peer that waits, so that many of them connect.
 ///
-/// Spec: ROCE-202
+/// Spec: ROCE-196
 #[test]
 fn many_peers_that_prove_themselves_connect() {
     for flags in OTHERS {
@@ -366,7 +366,7 @@ fn many_peers_that_prove_themselves_connect() {
 /// A request that is taken back keeps its place until the consumer has answered it: forged ones
 /// fill no backlog.
 ///
-/// Spec: ROCE-176, ROCE-180, ROCE-202
+/// Spec: ROCE-176, ROCE-180, ROCE-196
 #[test]
 fn requests_that_are_taken_back_keep_their_places() {
     for begins_again in [false, true] {
@@ -411,7 +411,7 @@ fn requests_that_are_taken_back_keep_their_places() {
 
 /// A peer that gives up, and one that never answers, leave their places to others.
 ///
-/// Spec: ROCE-176, ROCE-202
+/// Spec: ROCE-176, ROCE-196
 #[test]
 fn a_place_is_free_again_after_each_end() {
     let bed = RoceBed::new();
@@ -443,7 +443,7 @@ fn a_place_is_free_again_after_each_end() {
 
 /// A request under the numbers of a connection ends it only if its sender is proven.
 ///
-/// Spec: ROCE-180, ROCE-200
+/// Spec: ROCE-180, ROCE-194
 #[test]
 fn a_request_without_its_cookie_ends_no_connection() {
     let bed = RoceBed::new();
@@ -469,7 +469,7 @@ fn a_request_without_its_cookie_ends_no_connection() {
 
 /// An older build connects to an end with cookies: it announces none, and is asked for none.
 ///
-/// Spec: ROCE-47, ROCE-200, ROCE-202
+/// Spec: ROCE-47, ROCE-194, ROCE-196
 #[test]
 fn an_older_active_side_connects() {
     let bed = RoceBed::new();
@@ -495,7 +495,7 @@ fn an_older_active_side_connects() {
 
 /// An end with cookies connects to an older build, which ignores the flag and asks for none.
 ///
-/// Spec: ROCE-47, ROCE-161, ROCE-200
+/// Spec: ROCE-47, ROCE-161, ROCE-194
 #[test]
 fn an_older_passive_side_is_connected_to() {
     let bed = RoceBed::new();
@@ -542,7 +542,7 @@ fn an_older_passive_side_is_connected_to() {
 
 /// A peer that asks for cookies without end is no listener.
 ///
-/// Spec: ROCE-200
+/// Spec: ROCE-194
 #[test]
 fn a_peer_that_asks_for_cookies_without_end_is_left() {
     let bed = RoceBed::new();
@@ -588,7 +588,7 @@ fn a_peer_that_asks_for_cookies_without_end_is_left() {
 
 /// What the port that was asked first sends gets lost: the other one answers in its place.
 ///
-/// Spec: ROCE-46, ROCE-49, ROCE-204
+/// Spec: ROCE-46, ROCE-49, ROCE-198
 #[test]
 fn a_port_whose_answers_get_lost_is_left() {
     for (is_translated, is_proven) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -618,7 +618,7 @@ fn a_port_whose_answers_get_lost_is_left() {
 
 /// A rejection reaches a client that asks at its second port meanwhile.
 ///
-/// Spec: ROCE-164, ROCE-204
+/// Spec: ROCE-164, ROCE-198
 #[test]
 fn a_rejection_follows_to_the_other_port() {
     let bed = RoceBed::new();
@@ -642,7 +642,7 @@ fn a_rejection_follows_to_the_other_port() {
 
 /// Only the attempt itself, from its own address, is answered at another port.
 ///
-/// Spec: ROCE-51, ROCE-204
+/// Spec: ROCE-51, ROCE-198
 #[test]
 fn a_request_of_another_attempt_moves_nothing() {
     let bed = RoceBed::new();
@@ -709,7 +709,7 @@ fn full_requests_of_other_programs_are_whole_whatever_their_last_byte() {
 /// Whatever a stranger says, its address gets no more packets than it sends, and two for each
 /// connection.
 ///
-/// Spec: ROCE-172..173, ROCE-201
+/// Spec: ROCE-172..173, ROCE-195
 #[test]
 fn an_address_that_is_not_proven_gets_no_more_than_it_sends() {
     for seed in 0..200 {

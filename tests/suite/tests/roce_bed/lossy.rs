@@ -364,7 +364,7 @@ fn connects(seed: u64, shares_address: bool) -> bool {
 /// No fewer attempts succeed than without cookies, which was measured: all, and 97.3 % where the
 /// common port of the peer belongs to another program.
 ///
-/// Spec: ROCE-46, ROCE-160, ROCE-166, ROCE-200
+/// Spec: ROCE-46, ROCE-160, ROCE-166, ROCE-194
 #[test]
 fn cookies_cost_no_connection_on_a_lossy_path() {
     for (shares_address, least) in [(false, 500), (true, 487)] {

@@ -189,7 +189,7 @@ fn queue_pairs_that_end_give_their_room_back() {
 /// A connection that is gone at a living peer holds its room until the time-out; the others have
 /// a minimum meanwhile.
 ///
-/// Spec: ROCE-196
+/// Spec: ROCE-192
 #[test]
 fn a_connection_without_answers_leaves_a_minimum_to_others() {
     let bed = RoceBed::new();

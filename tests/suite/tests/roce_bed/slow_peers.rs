@@ -186,7 +186,7 @@ fn peers_that_hardly_acknowledge_starve_nobody() {
 
 /// Peers that answer a packet of a Read in 150 ms soon have room of their own.
 ///
-/// Spec: ROCE-183, ROCE-195
+/// Spec: ROCE-183, ROCE-191
 #[test]
 fn peers_that_hardly_answer_reads_starve_nobody() {
     let slow = [1, 3, 30].map(|peers| slow(peers, Load(Kind::Read, 100_000, PathMtu::Bytes4096)));
@@ -197,7 +197,7 @@ fn peers_that_hardly_answer_reads_starve_nobody() {
 
 /// Peers with many connections, without a word, of the smallest packets, or just slow.
 ///
-/// Spec: ROCE-183, ROCE-195
+/// Spec: ROCE-183, ROCE-191
 #[test]
 fn peers_of_every_kind_starve_nobody() {
     let honest = Load(Kind::Read, 20_000, PathMtu::Bytes1024);
@@ -229,7 +229,7 @@ fn peers_of_every_kind_starve_nobody() {
 
 /// Peers far away that answer each packet, but late.
 ///
-/// Spec: ROCE-183, ROCE-195
+/// Spec: ROCE-183, ROCE-191
 #[test]
 fn peers_that_are_far_starve_nobody() {
     let far = |peers, delay| Slow {
@@ -244,7 +244,7 @@ fn peers_that_are_far_starve_nobody() {
 
 /// The responses of a slow peer are counted apart, for 10 s.
 ///
-/// Spec: ROCE-195
+/// Spec: ROCE-191
 #[test]
 fn a_slow_peer_is_counted_apart_for_a_time() {
     let bed = RoceBed::new();
