@@ -191,6 +191,9 @@
 //! and accepts. Dropping waits for no completion. Operations in flight end with [`Error::Closed`],
 //! and return their memory.
 //!
+//! In a child of `fork`, adapters of the parent count as closed: calls are refused, and what is
+//! pending ends with [`Error::Closed`]. The child may open adapters of its own.
+//!
 //! # Features
 //! `roce` is on by default.
 //!

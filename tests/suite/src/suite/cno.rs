@@ -279,7 +279,7 @@ pub fn one_notification_releases_one_waiter<T: Testbed>(bed: &T) {
     }
 }
 
-/// A wait that is dropped takes no notification; a later wait finds it.
+/// A wait that is dropped takes no notification; a later wait finds it, unless another one took it.
 ///
 /// Spec: CNW-04, CNW-07
 pub fn an_abandoned_wait_takes_nothing<T: Testbed>(bed: &T) {
@@ -291,6 +291,20 @@ pub fn an_abandoned_wait_takes_nothing<T: Testbed>(bed: &T) {
     granted(ia.evd_post_se(evd, 1));
     drop(first);
     assert_eq!(net.triggered(&ia, cno), Some(evd));
+
+    // Two waits are due; the one that is left takes the notification, and no later wait the other.
+    let mut waits = [(); 2].map(|()| granted(ia.cno_wait(cno)));
+    for wait in &mut waits {
+        assert!(wait.poll(Waker::noop()).is_pending());
+    }
+    for _ in 0..2 {
+        granted(ia.evd_post_se(evd, 1));
+    }
+    let [first, mut second] = waits;
+    drop(first);
+    assert_eq!(second.poll(Waker::noop()), Poll::Ready(Ok(Some(evd))));
+    drop(second);
+    assert_eq!(net.triggered(&ia, cno), None);
 }
 
 /// The object is held by its dispatchers and its waiters.
