@@ -30,7 +30,7 @@ pub(crate) const ASYNC_EVENTS: i32 = 64;
 ///
 /// It stays open until the last of these is dropped: adapters, zones, endpoints, listeners, shared
 /// receive queues, requests, connection attempts, accepts. Then connections end, and operations end
-/// with [`Error::Closed`](crate::Error::Closed). Regions, windows, messages and other futures do
+/// with [`Error::Closed`]. Regions, windows, messages and other futures do
 /// not keep it open. All of them may be dropped in any order, on any thread.
 ///
 /// ```
@@ -122,7 +122,7 @@ impl Adapter {
 
     /// Closes the adapter at once, although objects of it are left.
     ///
-    /// Later calls fail with INVALID_HANDLE or [`Error::Closed`](crate::Error::Closed).
+    /// Later calls fail with INVALID_HANDLE or [`Error::Closed`].
     pub fn close(&self) {
         self.0.core().close();
     }

@@ -21,9 +21,9 @@ use backend_roce::{
 };
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
-    Backend as _, BackendError, CompletionQueue as _, ControlEvent, DomainKey, QueuePair, QueuePairRequest,
-    ReceiveRequest, RegionKeys, Registration, RemoteRange, Segment, SendFlags, SendOperation,
-    SendRequest, WorkQueue as _,
+    Backend as _, BackendError, CompletionQueue as _, ControlEvent, DomainKey, QueuePair,
+    QueuePairRequest, ReceiveRequest, RegionKeys, Registration, RemoteRange, Segment, SendFlags,
+    SendOperation, SendRequest, WorkQueue as _,
 };
 use dat_core::flags::MemoryPrivileges;
 use dat_core::memory::Region;
