@@ -390,7 +390,10 @@ fn every_error_of_the_core_is_on_the_page() {
         }
     }
     assert!(compared > 70, "only {compared} pages were compared");
-    assert!(missing.is_empty(), "pages lack, or must not have, {missing:#?}");
+    assert!(
+        missing.is_empty(),
+        "pages lack, or must not have, {missing:#?}"
+    );
 }
 
 /// Returns the documented error types of each function of dat-core and dat-rsm.
