@@ -6,7 +6,7 @@ use super::arguments::{ExportArguments, ImportArguments, RsmCommand};
 use super::exporter::{Exporter, Listening};
 use super::file::{Fresh, checksum};
 use super::place::{OnDevice, Place, node_at};
-use super::{ExportReport, bench, contents, get, put, report_export};
+use super::{ExportReport, bench, contents, get, put, report_export, source};
 use crate::failure::Result;
 use crate::interrupt::Signals;
 use crate::output::{HEADING, Output};
@@ -25,9 +25,13 @@ pub(crate) fn run<T: Transport>(
 ) -> Result<bool> {
     match command {
         RsmCommand::Export(arguments) => export::<T>(arguments, signals, output),
-        RsmCommand::Put(arguments) => each::<T>(&arguments.import, |found| {
-            put(|| Ok(found), arguments, signals, output)
-        }),
+        RsmCommand::Put(arguments) => {
+            // Refuses a file that cannot be put before it looks for the exporter.
+            source(arguments)?;
+            each::<T>(&arguments.import, |found| {
+                put(|| Ok(found), arguments, signals, output)
+            })
+        }
         RsmCommand::Get(arguments) => each::<T>(&arguments.import, |found| {
             get(|| Ok(found), arguments, signals, output)
         }),

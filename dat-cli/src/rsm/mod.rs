@@ -229,6 +229,11 @@ fn report_export(report: &ExportReport, output: &mut Output) {
     output.document(report);
 }
 
+/// Opens the file to put.
+fn source(arguments: &PutArguments) -> Result<Source<'_>> {
+    Source::open(&arguments.file, "put into a segment")
+}
+
 /// Puts a file into a segment, verifies it, and signals if requested.
 ///
 /// `find` returns the place, and the exporter unless it is one in this process.
@@ -239,7 +244,7 @@ fn put<P: Place>(
     output: &mut Output,
 ) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
-    let mut source = Source::open(&arguments.file, "put into a segment")?;
+    let mut source = source(arguments)?;
     let segment = arguments.import.segment;
     let length = arguments.offset.saturating_add(source.length());
     let (place, exporter) = find()?;
