@@ -153,6 +153,10 @@ impl Connecting {
     }
 
     fn resolve(&self, core: &Core) -> Result<Vec<(IaAddress, u64)>> {
+        if core.is_inherited() {
+            // The names of the parent's network have a lock, too.
+            return Err(Error::Closed);
+        }
         let network = core.network.as_ref();
         let names = network.map(|network| |name: &str| network.address(name));
         let names = names.as_ref().map(|names| names as &dyn Fn(&str) -> _);

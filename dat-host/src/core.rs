@@ -52,6 +52,7 @@ const AGAIN: u8 = 2;
 pub(crate) struct Core {
     /// Generation of the process that opened the adapter.
     process: usize,
+    /// Only for [`interface`](Self::interface), which tells children of `fork` apart.
     interface: Box<dyn Interface>,
     device: Box<dyn Device>,
     acts_after_posts: bool,
@@ -241,7 +242,7 @@ impl Core {
     }
 
     pub(crate) fn address(&self) -> Result<IaAddress> {
-        Ok(self.interface.limits()?.ia_address)
+        Ok(self.interface().limits()?.ia_address)
     }
 
     // Exposed memory.
@@ -269,8 +270,8 @@ impl Core {
         segments: &[LmrTriplet],
     ) -> dat_core::Result<()> {
         match direction {
-            SyncDirection::RdmaRead => self.interface.lmr_sync_rdma_read(segments),
-            SyncDirection::RdmaWrite => self.interface.lmr_sync_rdma_write(segments),
+            SyncDirection::RdmaRead => self.interface().lmr_sync_rdma_read(segments),
+            SyncDirection::RdmaWrite => self.interface().lmr_sync_rdma_write(segments),
         }
     }
 
@@ -325,7 +326,7 @@ impl Core {
             return;
         }
         self.bell.add(waker);
-        self.interface.register_progress_waker(&self.bell_waker);
+        self.interface().register_progress_waker(&self.bell_waker);
     }
 
     /// As `pass_once`, for a driver that then sleeps until the bell is rung.
@@ -357,12 +358,12 @@ impl Core {
             .store(activity.next.is_some(), Ordering::Relaxed);
         // Before `progress`, which would copy the completions into the queue of the dispatcher.
         let completed = self.dispatch(Scope::Completions);
-        let progressed = self.interface.progress(now) != 0;
+        let progressed = self.interface().progress(now) != 0;
         let dispatched = self.dispatch(Scope::All);
         if activity.acted || completed || progressed || dispatched {
             return Pass::Active;
         }
-        Pass::Idle(first(self.interface.next_deadline(), activity.next))
+        Pass::Idle(first(self.interface().next_deadline(), activity.next))
     }
 
     /// As `pass_once`, after a sleep in the device's own sleeper that neither the bell nor a
@@ -376,13 +377,13 @@ impl Core {
             _ => return self.pass_once(),
         };
         let completed = self.dispatch(Scope::Completions);
-        let progressed = !is_quiet && self.interface.progress(Instant::ZERO) != 0 && {
+        let progressed = !is_quiet && self.interface().progress(Instant::ZERO) != 0 && {
             self.dispatch(Scope::All);
             true
         };
         match completed || progressed {
             true => Pass::Active,
-            false => Pass::Idle(self.interface.next_deadline()),
+            false => Pass::Idle(self.interface().next_deadline()),
         }
     }
 
@@ -411,6 +412,9 @@ impl Core {
     /// One thread at a time does so, so events of an endpoint stay in order. A call meanwhile, also
     /// one from a waker, makes it look once more, for all events.
     pub(crate) fn dispatch(&self, mut scope: Scope) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         loop {
             let before =
                 self.turn
@@ -459,8 +463,9 @@ impl Core {
 
     /// Takes at most so many completions; returns their number.
     fn take_completions(&self, most: usize) -> usize {
+        let interface = self.interface();
         for taken in 0..most {
-            match self.interface.evd_dequeue(self.completions) {
+            match interface.evd_dequeue(self.completions) {
                 Ok(event) => self.settle(&event),
                 Err(_) => return taken,
             }
@@ -513,7 +518,7 @@ impl Core {
 
     fn take_connection_events(&self) -> bool {
         let mut found = false;
-        while let Ok(event) = self.interface.evd_dequeue(self.connections) {
+        while let Ok(event) = self.interface().evd_dequeue(self.connections) {
             found = true;
             if let Event::Connection { kind, ep, .. } = event
                 && let Some(link) = self.link(ep)
@@ -530,8 +535,8 @@ impl Core {
 
     fn take_async_events(&self) -> bool {
         let mut found = false;
-        let evd = self.interface.async_evd();
-        while let Ok(event) = self.interface.evd_dequeue(evd) {
+        let evd = self.interface().async_evd();
+        while let Ok(event) = self.interface().evd_dequeue(evd) {
             found = true;
             let Event::Async {
                 kind,
@@ -565,7 +570,7 @@ impl Core {
             .collect();
         for ep in users {
             // Fails if there is no connection.
-            let _ = self.interface.ep_disconnect(ep, CloseFlags::Abrupt);
+            let _ = self.interface().ep_disconnect(ep, CloseFlags::Abrupt);
         }
         self.called();
     }
@@ -611,7 +616,7 @@ impl Core {
         let mut room = lock(&self.room);
         if room.1 == room.0 {
             let most = i32::try_from(room.0 * 2 * EVENTS_OF_ENDPOINT).unwrap_or(i32::MAX);
-            self.interface.evd_resize(self.connections, most)?;
+            self.interface().evd_resize(self.connections, most)?;
             room.0 *= 2;
         }
         room.1 += 1;
@@ -666,7 +671,7 @@ impl Core {
             // Buffers of a shared queue that the endpoint consumed have no other way back.
             self.take_completions(usize::MAX);
             // Fails only if the adapter is closed.
-            let freed = self.interface.ep_free(link.id());
+            let freed = self.interface().ep_free(link.id());
             {
                 let mut links = lock(&self.links);
                 if let Some(slot) = links.get_mut(link.id().handle().index())
@@ -708,7 +713,7 @@ impl Core {
             return;
         }
         // From its return on, neither device nor peer accesses the memory of operations.
-        self.interface.shut();
+        self.interface().shut();
         self.table.end_all(None, Outcome::Closed, Effects::run);
         let links = std::mem::take(&mut *lock(&self.links));
         let dropped = std::mem::take(&mut *lock(&self.dropped));

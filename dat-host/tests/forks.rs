@@ -79,7 +79,9 @@ fn end_in_child(near: &Adapter, far: &Adapter) {
         assert!(far_zone.region(vec![0_u8; 8]).is_err());
         assert!(near_zone.endpoint(None).is_err());
         assert!(near_zone.listen(7).is_err());
-        assert!(near_zone.connect("127.0.0.1:9").wait().is_err());
+        for peer in ["127.0.0.1:9", "far:9"] {
+            assert!(matches!(near_zone.connect(peer).wait(), Err(Error::Closed)));
+        }
         drop((near_end, far_end, shared_end, queue, window, listener));
         drop((near_zone, far_zone));
     });
@@ -94,6 +96,49 @@ fn what_is_pending_ends_in_a_child() {
         let (near, far) = pair.connect();
         exchange((&near, &pair.near), (&far, &pair.far));
     }
+}
+
+/// Exposed memory stays the child's, but no call for it reaches the adapter of the parent.
+///
+/// Spec: LSR-01, LSW-02
+#[test]
+fn a_child_does_not_synchronise_the_memory_of_its_parent() {
+    let network = Network::new(Network::options()).non_coherent();
+    let open = || Options::new().network(&network).open("mock://one").unwrap();
+    let adapter = open();
+    let zone = adapter.zone().unwrap();
+    let (near, far) = connect(&zone, &zone, None).unwrap();
+    let both = Access::READ | Access::WRITE;
+    let region = zone.region(vec![3_u8; 8]).unwrap();
+    let window = region.expose(.., both).to(&far).wait().unwrap();
+    let zone_window = zone.window(vec![4_u8; 8], both).unwrap();
+    // The peer's bytes show after the next synchronisation, which a child does not make.
+    let write = near.write(zone.copy(&[5; 8]).unwrap(), zone_window.remote());
+    write.wait().unwrap();
+    in_child(|| {
+        assert!(adapter.address().is_err());
+        let ranges = [
+            window.exposed(..).unwrap(),
+            zone_window.exposed(..).unwrap(),
+        ];
+        assert!(matches!(
+            adapter.sync_rdma_read(&ranges),
+            Err(Error::Closed)
+        ));
+        assert!(matches!(
+            adapter.sync_rdma_write(&ranges),
+            Err(Error::Closed)
+        ));
+        let mut bytes = [0; 8];
+        zone_window.load(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [4; 8]);
+        zone_window.store(0, &[6; 8]).unwrap();
+        assert_eq!(zone_window.into_inner(), [6; 8]);
+        window.store(0, &[6; 8]).unwrap();
+        window.load(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [6; 8]);
+        drop(window.revoke());
+    });
 }
 
 #[cfg(feature = "roce")]

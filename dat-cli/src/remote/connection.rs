@@ -12,7 +12,7 @@ use dat_host::{
 };
 
 use super::host_adapter::Drive;
-use super::patience::{Exceeded, Limit, Patience};
+use super::patience::{Allowance, Limit, Patience};
 use super::protocol::{
     MESSAGE, Message, Proof, Refusal, Request, Work, decode_answer, decode_challenge,
     decode_rejection,
@@ -166,6 +166,8 @@ pub(crate) struct Connection<'a> {
     check: &'a dyn Fn() -> Result<()>,
     /// True once [`Message::End`] is sent: the server may have stored the file since.
     pub(crate) ended: bool,
+    /// Time that the server may still take for its work.
+    pub(crate) allowance: Allowance,
     /// Interval of keep-alive messages.
     keep_alive_interval: Duration,
     last_keep_alive: Instant,
@@ -220,6 +222,7 @@ impl<'a> Connection<'a> {
             granted: granted.map_err(|_| refused(Refusal::Malformed))?,
             check,
             ended: false,
+            allowance: Allowance::new(),
             keep_alive_interval: Duration::from_millis(idle.into()) / 3,
             last_keep_alive: Instant::now(),
         })
@@ -263,14 +266,15 @@ impl<'a> Connection<'a> {
 
     /// Waits for the next message that has a content.
     pub(crate) fn message(&mut self) -> Result<Message> {
-        let mut patience = Patience::begin(Instant::now());
+        let mut begun = Instant::now();
+        let mut patience = Patience::begin(begun);
         loop {
-            let message = self.next(TICK)?;
-            let is_there = message == Some(Message::Here);
-            match message {
-                Some(message) if !is_there => return Ok(message),
-                _ => self.tick(&mut patience, is_there)?,
+            match self.next(TICK)? {
+                Some(Message::Here) => patience.heard(Instant::now()),
+                Some(message) => return Ok(message),
+                None => {}
             }
+            begun = self.look_again(begun, &mut patience)?;
         }
     }
 
@@ -304,38 +308,43 @@ impl<'a> Connection<'a> {
 
     /// Waits until a transfer is complete; returns its memory.
     pub(crate) fn finish<M: Memory + Unpin>(&mut self, mut transfer: Transfer<M>) -> Result<M> {
-        let mut patience = Patience::begin(Instant::now());
+        let mut begun = Instant::now();
+        let mut patience = Patience::begin(begun);
         loop {
             match self.drive.wait_for(transfer, TICK) {
                 Ok(done) => return done.map_err(|failed| self.lost(failed.error)),
                 Err(pending) => transfer = pending,
             }
-            self.tick(&mut patience, false)?;
+            begun = self.look_again(begun, &mut patience)?;
         }
     }
 
-    /// Checks for signals, and for a server that is silent or busy for too long.
-    ///
-    /// `is_there` tells whether the server said since the last check that it is there.
-    pub(crate) fn tick(&self, patience: &mut Patience, is_there: bool) -> Result<()> {
-        (self.check)()?;
+    /// Checks a wait after a look that found no answer; returns when the next look begins.
+    fn look_again(&mut self, begun: Instant, patience: &mut Patience) -> Result<Instant> {
+        self.tick(patience)?;
         let now = Instant::now();
-        let exceeded = match is_there {
-            true => patience.heard(now),
-            false => patience.nothing(now),
-        };
-        match exceeded {
-            None => Ok(()),
-            Some(Exceeded::Silence) => {
+        match self
+            .allowance
+            .is_over_after(now.saturating_duration_since(begun))
+        {
+            true => {
+                let why = "the server is there, but gets on too slowly with its work".into();
+                Err(lost(why, self.ended))
+            }
+            false => Ok(now),
+        }
+    }
+
+    /// Checks for signals, and for a server that is silent for too long.
+    pub(crate) fn tick(&self, patience: &mut Patience) -> Result<()> {
+        (self.check)()?;
+        match patience.is_over(Instant::now()) {
+            true => {
                 let seconds = Patience::SILENCE.as_secs();
                 let why = format!("the server did not respond for {seconds} s");
                 Err(lost(why, self.ended))
             }
-            Some(Exceeded::Work) => {
-                let minutes = Patience::WORK.as_secs() / 60;
-                let why = format!("the server worked for {minutes} minutes without a result");
-                Err(lost(why, self.ended))
-            }
+            false => Ok(()),
         }
     }
 

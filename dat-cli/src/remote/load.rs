@@ -14,7 +14,7 @@ use dat_host::{Adapter, Events};
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK, refused};
 use super::data::{checksum, fill};
 use super::host_adapter::{Core, Driven, SharedBackend, core};
-use super::patience::Patience;
+use super::patience::{Allowance, Patience};
 use super::protocol::{Message, Refusal, Request, Work};
 use super::registered::Registered;
 use super::session::triplet;
@@ -213,7 +213,7 @@ impl<'a, B: SharedBackend> RemoteLoad<'a, B> {
         if wait {
             let begin = || Patience::begin(Instant::now());
             let silent = self.silent.get_or_insert_with(begin);
-            self.client.tick(silent, false)?;
+            self.client.tick(silent)?;
             if self.echoes.is_none() {
                 self.client.keep_alive(Instant::now())?;
             }
@@ -418,6 +418,8 @@ impl<B: SharedBackend> Measured for RemoteLoad<'_, B> {
         let different = |what: String| Failure::operation("data did not arrive", what);
         let Some(echoes) = &self.echoes else {
             self.client.send(&Message::Sum)?;
+            let bytes = self.near.window.atomics().len() as u64;
+            self.client.allowance = Allowance::for_work(bytes);
             let Message::SumIs { checksum: theirs } = self.client.message()? else {
                 return Err(refused(Refusal::Malformed));
             };

@@ -419,3 +419,48 @@ fn a_panic_of_a_waker_or_an_agent_ends_there() {
     ia.evd_free(evd).unwrap();
     assert_eq!((wakes.take(), calls(3)), (2, (0, 1)));
 }
+
+/// An agent that becomes due on another thread is called after the running one, on its thread.
+///
+/// Spec: CNC-02
+#[cfg(feature = "std")]
+#[test]
+fn agents_of_two_threads_run_one_after_another() {
+    use crate::sync::HostLock;
+    use crate::testing::Slots;
+    use std::sync::{Barrier, OnceLock};
+    use std::thread::{self, ThreadId};
+
+    static RUNS: [Barrier; 2] = [const { Barrier::new(2) }; 2];
+    static CALLED: OnceLock<ThreadId> = OnceLock::new();
+    fn running(_: u64, _: Option<EvdId>) {
+        for barrier in &RUNS {
+            barrier.wait();
+        }
+    }
+    fn due(_: u64, _: Option<EvdId>) {
+        CALLED.set(thread::current().id()).unwrap();
+    }
+    let mut storage = Slots::<HostLock>::new();
+    let ia = crate::ia::Ia::open(TestBackend::default(), storage.lend(), 1).unwrap();
+    let [running, due] = [running, due].map(|function: fn(_, _)| {
+        let agent = ProxyAgent {
+            function,
+            instance_data: 0,
+        };
+        let cno = ia.cno_create(Some(agent)).unwrap();
+        ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE).unwrap()
+    });
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| ia.evd_post_se(running, 1).unwrap());
+        RUNS[0].wait();
+        // The call does not wait for the agent.
+        ia.evd_post_se(due, 1).unwrap();
+        let early = CALLED.get();
+        RUNS[1].wait();
+        assert_eq!(early, None);
+        let id = thread.thread().id();
+        thread.join().unwrap();
+        assert_eq!(CALLED.get(), Some(&id));
+    });
+}
