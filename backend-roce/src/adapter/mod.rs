@@ -101,8 +101,9 @@ pub(crate) struct Adapter {
     ports: BTreeMap<u16, usize>,
     /// Ports without a user, to be given back.
     pub(crate) unused_ports: Vec<u16>,
-    /// Peers that have not answered in time, or have asked again, since the port was told.
-    pub(crate) unanswered: Vec<SocketAddr>,
+    /// Peers that have not answered in time, or have asked again, since the port was told; with
+    /// the length of the longest packet that may be lost.
+    pub(crate) unanswered: Vec<(SocketAddr, usize)>,
     /// Socket buffers that queue pairs share.
     buffers: Slab<SocketBuffer>,
     buffers_by_address: BTreeMap<BufferAddress, usize>,

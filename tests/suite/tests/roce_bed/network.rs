@@ -63,7 +63,7 @@ struct Wire {
     /// Addresses whose packets leave late.
     slow: BTreeMap<IpAddr, Slow>,
     /// Peers that adapters have told of, as unanswered.
-    unanswered: Vec<SocketAddr>,
+    unanswered: Vec<(SocketAddr, usize)>,
     /// By adapter.
     inboxes: Vec<Inbox>,
 }
@@ -360,8 +360,8 @@ impl Port for SimulatedPort {
         Some((quoted.len(), reason))
     }
 
-    fn unanswered(&self, peer: SocketAddr) {
-        lock(&self.wire).unanswered.push(peer);
+    fn unanswered(&self, peer: SocketAddr, length: usize) {
+        lock(&self.wire).unanswered.push((peer, length));
     }
 }
 
@@ -414,8 +414,8 @@ impl RoceBed {
         lock(&self.wire).log.clone()
     }
 
-    /// Returns the peers that ports were told of since the last call, as unanswered.
-    pub(crate) fn unanswered(&self) -> Vec<SocketAddr> {
+    /// Returns the peers that ports were told of since the last call, as unanswered, with lengths.
+    pub(crate) fn unanswered(&self) -> Vec<(SocketAddr, usize)> {
         std::mem::take(&mut lock(&self.wire).unanswered)
     }
 
