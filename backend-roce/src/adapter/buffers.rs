@@ -15,8 +15,8 @@ use core::time::Duration;
 
 use dat_core::time::Instant;
 
-use super::Adapter;
 use super::timers::{Timer, after};
+use super::{Adapter, Pair, Slab};
 use crate::port::Path;
 use crate::proto::requester::Held;
 use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
@@ -211,10 +211,13 @@ impl Adapter {
     }
 
     fn pace(&self, peer: SocketAddr) -> Pace {
-        let known = self.slow_peers.get(&peer);
-        known
-            .filter(|(_, until)| self.now < *until)
-            .map_or(Pace::Prompt, |(pace, _)| *pace)
+        match self.slow_peers.get(&peer.ip()) {
+            Some((is_slow, until)) if self.now < *until => match is_slow {
+                true => Pace::Slow(peer),
+                false => Pace::Far,
+            },
+            _ => Pace::Prompt,
+        }
     }
 
     fn use_buffer(&mut self, address: BufferAddress) -> usize {
@@ -268,13 +271,21 @@ impl Adapter {
 
     /// Moves the share of a queue pair to the buffers of another path.
     pub(super) fn change_buffers(&mut self, key: usize, path: &Path) {
-        if self.pairs.get(key).is_some_and(|pair| pair.share.is_some()) {
-            self.leave_buffers(key);
-            self.join_buffers(key, path);
-            self.count_room(key);
-            // It may have waited.
-            self.set_ready(key);
+        let share = |pairs: &Slab<Pair>| pairs.get(key).and_then(|pair| pair.share);
+        let Some(Share { due, due_since, .. }) = share(&self.pairs) else {
+            return;
+        };
+        self.leave_buffers(key);
+        self.join_buffers(key, path);
+        if let Some(pair) = self.pairs.get_mut(key)
+            && let Some(share) = &mut pair.share
+        {
+            // Or a peer that goes from port to port would never be late.
+            (share.due, share.due_since) = (due, due_since);
         }
+        self.count_room(key);
+        // It may have waited.
+        self.set_ready(key);
     }
 
     /// Tells the transport of a queue pair the room that it may use.
@@ -509,11 +520,8 @@ impl Adapter {
                 && let Some(peer) = self.buffers.get(share.requests)
             {
                 let peer = peer.address.0;
-                let pace = match share.pace {
-                    Pace::Prompt => Pace::Far.max(self.pace(peer)),
-                    Pace::Far | Pace::Slow(_) => Pace::Slow(peer),
-                };
-                let known = self.slow_peers.insert(peer, (pace, until));
+                let is_slow = share.pace > Pace::Prompt || self.pace(peer) > Pace::Far;
+                let known = self.slow_peers.insert(peer.ip(), (is_slow, until));
                 // Now and then is enough: what has ended does not count.
                 if known.is_none() && self.slow_peers.len().is_power_of_two() {
                     self.slow_peers.retain(|_, (_, until)| now < *until);
@@ -555,7 +563,6 @@ mod tests {
     use dat_core::attributes::EpAttributes;
     use dat_core::backend::{DomainKey, QueuePairRequest};
 
-    use super::super::Pair;
     use super::*;
     use crate::RoceOptions;
     use crate::proto::icrc::Flow;
@@ -643,5 +650,9 @@ mod tests {
             assert_eq!(share(&mut adapter, 7).is_starved, is_starved, "{time}");
         }
         assert_eq!(adapter.ready_pairs, [7]);
+        // At each port of its address.
+        let at = |host, port| SocketAddr::new(socket(host).ip(), port);
+        let paces = [at(3, 4791), at(3, 9), at(4, 4791)].map(|peer| adapter.pace(peer));
+        assert_eq!(paces, [Pace::Far, Pace::Far, Pace::Prompt]);
     }
 }

@@ -50,7 +50,7 @@ use crate::port::Outbox;
 use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use crate::proto::queue_pair::QueuePair;
 use crate::reserve::{reserved, zeros};
-use buffers::{BufferAddress, Pace, SocketBuffer};
+use buffers::{BufferAddress, SocketBuffer};
 use cookies::Cookies;
 use links::Link;
 use random::Random;
@@ -107,8 +107,9 @@ pub(crate) struct Adapter {
     /// Socket buffers that queue pairs share.
     buffers: Slab<SocketBuffer>,
     buffers_by_address: BTreeMap<BufferAddress, usize>,
-    /// Peers that do not respond promptly, and until when they count as such.
-    slow_peers: BTreeMap<SocketAddr, (Pace, Instant)>,
+    /// Addresses of peers that do not respond promptly, at any port: set if they are slow and not
+    /// just far, and until when they count as such.
+    slow_peers: BTreeMap<IpAddr, (bool, Instant)>,
     timers: BTreeSet<(Instant, Timer)>,
     ready_pairs: VecDeque<usize>,
     /// Queue pairs whose requests wait for the consumer.

@@ -48,6 +48,8 @@ struct Wire {
     log: Vec<(Flow, Vec<u8>)>,
     /// An address that others see as another one.
     translated: Option<(SocketAddr, SocketAddr)>,
+    /// Set if its earlier ports lead to it, too.
+    keeps_ports: bool,
     /// An address that nothing arrives at.
     silent: Option<IpAddr>,
     /// A socket whose packets get lost.
@@ -163,12 +165,13 @@ impl Wire {
         let Some((inside, outside)) = self.translated else {
             return flow;
         };
-        let change = |from: SocketAddr, to: SocketAddr, one: SocketAddr| {
-            if one == from { to } else { one }
-        };
-        let (source, destination) = (flow.source(), flow.destination());
-        let source = change(inside, outside, source);
-        let destination = change(outside, inside, destination);
+        let (mut source, mut destination) = (flow.source(), flow.destination());
+        if source == inside {
+            source = outside;
+        }
+        if destination == outside || self.keeps_ports && destination.ip() == outside.ip() {
+            destination = inside;
+        }
         Flow::between(source, destination).expect("addresses of one family")
     }
 
@@ -422,6 +425,11 @@ impl RoceBed {
     /// Lets others see an address as another one.
     pub(crate) fn translate(&self, inside: SocketAddr, outside: SocketAddr) {
         lock(&self.wire).translated = Some((inside, outside));
+    }
+
+    /// Lets what is sent to an earlier port of a translated address arrive.
+    pub(crate) fn keep_ports(&self) {
+        lock(&self.wire).keeps_ports = true;
     }
 
     /// Lets nothing arrive at an address.
