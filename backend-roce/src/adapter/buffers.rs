@@ -186,6 +186,14 @@ pub(crate) struct Share {
 }
 
 impl Adapter {
+    /// Makes room for the buffers of one more queue pair; false if there is no memory.
+    ///
+    /// Each shares two at most, so that those of a connection always find room.
+    pub(crate) fn reserve_buffers(&mut self) -> bool {
+        let pairs = self.pairs.len().saturating_add(1);
+        self.buffers.has_room_for(pairs.saturating_mul(2))
+    }
+
     /// Lets a queue pair share the buffers of a path.
     pub(super) fn join_buffers(&mut self, key: usize, path: &Path) {
         // All addresses of this side at one port are one socket.
@@ -578,7 +586,7 @@ mod tests {
         for host in 1..=pairs {
             let request = QueuePairRequest::new(0, DomainKey(0), EpAttributes::DEFAULT);
             let pair = Pair::new(&request).expect("memory");
-            assert!(adapter.pairs.has_room());
+            assert!(adapter.pairs.has_room() && adapter.reserve_buffers());
             let key = adapter.pairs.insert(pair);
             let flow = Flow::between(socket(0), socket(host)).expect("one family");
             let path = Path {

@@ -39,6 +39,12 @@ impl<T> Slab<T> {
         self.free != NONE || self.slots.try_reserve(1).is_ok()
     }
 
+    /// Makes room for `count` objects in all; false if there is no memory for them.
+    pub(crate) fn has_room_for(&mut self, count: usize) -> bool {
+        let more = count.saturating_sub(self.slots.len());
+        self.slots.try_reserve(more).is_ok()
+    }
+
     /// Returns the index of the next object.
     pub(crate) const fn vacant_key(&self) -> usize {
         match self.free {
@@ -133,6 +139,8 @@ mod tests {
             .map(|(index, object)| (index, *object))
             .collect();
         assert_eq!(all, [(0, 0), (1, 8), (2, 5), (3, 7), (4, 9)]);
+        assert!(slab.has_room_for(100) && slab.slots.capacity() >= 100);
+        assert!(!slab.has_room_for(usize::MAX));
         slab.clear();
         assert_eq!((slab.len(), slab.get(0)), (0, None));
     }
