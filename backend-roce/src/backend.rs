@@ -421,6 +421,9 @@ unsafe impl Backend for RoceBackend {
             let limit = i32::try_from(adapter.options.connections).unwrap_or(i32::MAX);
             room(adapter.pairs.len(), limit)?;
             reserve(&mut adapter.pairs)?;
+            if !adapter.reserve_buffers() {
+                return Err(BackendError::Resources);
+            }
             let pair = Pair::new(request).ok_or(BackendError::Resources)?;
             let depths = (pair.request_depth, pair.receive_depth);
             let has_own = pair.shared.is_none();

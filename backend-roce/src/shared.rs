@@ -490,8 +490,9 @@ impl Shared {
     /// Tells the port of peers that have not answered in time, or have asked again.
     #[cold]
     fn tell_unanswered(&self) {
-        for peer in self.enter_briefly(|adapter| core::mem::take(&mut adapter.unanswered)) {
-            self.port.unanswered(peer);
+        let told = self.enter_briefly(|adapter| core::mem::take(&mut adapter.unanswered));
+        for (peer, length) in told {
+            self.port.unanswered(peer, length);
         }
     }
 

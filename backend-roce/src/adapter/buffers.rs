@@ -15,8 +15,8 @@ use core::time::Duration;
 
 use dat_core::time::Instant;
 
-use super::Adapter;
 use super::timers::{Timer, after};
+use super::{Adapter, Pair, Slab};
 use crate::port::Path;
 use crate::proto::requester::Held;
 use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
@@ -80,6 +80,8 @@ pub(crate) struct SocketBuffer {
     patience: Option<Instant>,
     /// Up to two peers for whose sake queue pairs have waited since the timer began.
     waited: [Option<usize>; 2],
+    /// Queue pairs with responses that are due, in any order. Their room bounds their number.
+    due: Vec<usize>,
 }
 
 impl SocketBuffer {
@@ -92,6 +94,7 @@ impl SocketBuffer {
             turn: None,
             patience: None,
             waited: [None; 2],
+            due: Vec::new(),
         }
     }
 
@@ -136,15 +139,7 @@ impl SocketBuffer {
     /// Lets a queue pair of a peer wait.
     fn wait(&mut self, key: usize, peer: usize) {
         self.waiting.push_back(key);
-        self.note_wait(peer);
-    }
-
-    fn note_wait(&mut self, peer: usize) {
-        match &mut self.waited {
-            [first @ None, _] => *first = Some(peer),
-            [Some(first), second] if *first != peer => *second = Some(peer),
-            _ => {}
-        }
+        note_wait(&mut self.waited, peer);
     }
 
     /// Gives the turn to the next queue pair if there is room; returns it.
@@ -154,6 +149,14 @@ impl SocketBuffer {
         }
         self.turn = self.waiting.pop_front();
         self.turn
+    }
+}
+
+fn note_wait(waited: &mut [Option<usize>; 2], peer: usize) {
+    match waited {
+        [first @ None, _] => *first = Some(peer),
+        [Some(first), second] if *first != peer => *second = Some(peer),
+        _ => {}
     }
 }
 
@@ -176,11 +179,21 @@ pub(crate) struct Share {
     due_since: Instant,
     /// Units of the responses that were under way then and still are.
     due: u32,
+    /// Place of the queue pair in [`SocketBuffer::due`].
+    due_place: Option<usize>,
     /// Pace of the peer, with whose buffer the responses are counted.
     pace: Pace,
 }
 
 impl Adapter {
+    /// Makes room for the buffers of one more queue pair; false if there is no memory.
+    ///
+    /// Each shares two at most, so that those of a connection always find room.
+    pub(crate) fn reserve_buffers(&mut self) -> bool {
+        let pairs = self.pairs.len().saturating_add(1);
+        self.buffers.has_room_for(pairs.saturating_mul(2))
+    }
+
     /// Lets a queue pair share the buffers of a path.
     pub(super) fn join_buffers(&mut self, key: usize, path: &Path) {
         // All addresses of this side at one port are one socket.
@@ -199,16 +212,20 @@ impl Adapter {
                 is_starved: false,
                 due_since: self.now,
                 due: 0,
+                due_place: None,
                 pace,
             });
         }
     }
 
     fn pace(&self, peer: SocketAddr) -> Pace {
-        let known = self.slow_peers.get(&peer);
-        known
-            .filter(|(_, until)| self.now < *until)
-            .map_or(Pace::Prompt, |(pace, _)| *pace)
+        match self.slow_peers.get(&peer.ip()) {
+            Some((is_slow, until)) if self.now < *until => match is_slow {
+                true => Pace::Slow(peer),
+                false => Pace::Far,
+            },
+            _ => Pace::Prompt,
+        }
     }
 
     fn use_buffer(&mut self, address: BufferAddress) -> usize {
@@ -230,6 +247,9 @@ impl Adapter {
         let Some(share) = share else {
             return;
         };
+        if let Some(place) = share.due_place {
+            self.remove_due(share.responses, place);
+        }
         let shares = [
             (share.requests, share.used.requests),
             (share.responses, share.used.responses),
@@ -259,19 +279,28 @@ impl Adapter {
 
     /// Moves the share of a queue pair to the buffers of another path.
     pub(super) fn change_buffers(&mut self, key: usize, path: &Path) {
-        if self.pairs.get(key).is_some_and(|pair| pair.share.is_some()) {
-            self.leave_buffers(key);
-            self.join_buffers(key, path);
-            self.count_room(key);
-            // It may have waited.
-            self.set_ready(key);
+        let share = |pairs: &Slab<Pair>| pairs.get(key).and_then(|pair| pair.share);
+        let Some(Share { due, due_since, .. }) = share(&self.pairs) else {
+            return;
+        };
+        self.leave_buffers(key);
+        self.join_buffers(key, path);
+        if let Some(pair) = self.pairs.get_mut(key)
+            && let Some(share) = &mut pair.share
+        {
+            // Or a peer that goes from port to port would never be late.
+            (share.due, share.due_since) = (due, due_since);
         }
+        self.count_room(key);
+        // It may have waited.
+        self.set_ready(key);
     }
 
     /// Tells the transport of a queue pair the room that it may use.
     pub(super) fn limit_room(&mut self, key: usize) {
         let share = self.pairs.get(key).and_then(|pair| pair.share);
-        if let Some(share) = share.filter(|share| share.pace != Pace::Prompt)
+        if let Some(share) = share
+            && !(share.pace == Pace::Prompt && self.slow_peers.is_empty())
             && let Some(peer) = self.buffers.get(share.requests)
             && self.pace(peer.address.0) != share.pace
         {
@@ -310,6 +339,7 @@ impl Adapter {
             share.due = now.responses;
             share.due_since = self.now;
         }
+        let (is_due, place, responses) = (share.due > 0, share.due_place, share.responses);
         let changes = [
             (share.requests, before.requests, now.requests),
             (share.responses, before.responses, now.responses),
@@ -321,6 +351,42 @@ impl Adapter {
             if let Some(buffer) = self.buffers.get_mut(number) {
                 buffer.used = buffer.used.saturating_add(now).saturating_sub(before);
                 self.pass_turn(number);
+            }
+        }
+        match place {
+            None if is_due => self.add_due(responses, key),
+            Some(place) if !is_due => self.remove_due(responses, place),
+            _ => {}
+        }
+    }
+
+    /// Lists a queue pair with responses that are due.
+    fn add_due(&mut self, number: usize, key: usize) {
+        let share = self.pairs.get_mut(key).and_then(|pair| pair.share.as_mut());
+        if let Some(buffer) = self.buffers.get_mut(number)
+            && let Some(share) = share
+            // Without memory, the queue pair does not count as slow.
+            && buffer.due.try_reserve(1).is_ok()
+        {
+            share.due_place = Some(buffer.due.len());
+            buffer.due.push(key);
+        }
+    }
+
+    /// Removes the queue pair at a place of the list of those with responses that are due.
+    fn remove_due(&mut self, number: usize, place: usize) {
+        let Some(buffer) = self.buffers.get_mut(number) else {
+            return;
+        };
+        if place >= buffer.due.len() {
+            return;
+        }
+        let removed = buffer.due.swap_remove(place);
+        let moved = buffer.due.get(place).copied();
+        for (key, place) in [(Some(removed), None), (moved, Some(place))] {
+            let pair = key.and_then(|key| self.pairs.get_mut(key));
+            if let Some(share) = pair.and_then(|pair| pair.share.as_mut()) {
+                share.due_place = place;
             }
         }
     }
@@ -403,6 +469,8 @@ impl Adapter {
     }
 
     /// Finds peers that hold the room of others, and gives those that have waited their minimum.
+    ///
+    /// Looks at those that wait or have responses due, not at all that share the buffer.
     pub(super) fn end_patience(&mut self, number: usize) {
         let Some(buffer) = self.buffers.get_mut(number) else {
             return;
@@ -410,26 +478,31 @@ impl Adapter {
         buffer.patience = None;
         let waited = core::mem::take(&mut buffer.waited);
         self.find_slow_peers(number, waited);
-        let mut waits = false;
-        for (key, pair) in self.pairs.iter_mut() {
+        let Some(SocketBuffer {
+            waiting, waited, ..
+        }) = self.buffers.get_mut(number)
+        else {
+            return;
+        };
+        for key in waiting.iter() {
+            let Some(pair) = self.pairs.get_mut(*key) else {
+                continue;
+            };
             let Some(share) = &mut pair.share else {
                 continue;
             };
-            if share.waits_for != Some(number) {
-                continue;
-            }
-            waits = true;
-            if let Some(buffer) = self.buffers.get_mut(number) {
-                buffer.note_wait(share.requests);
-            }
+            note_wait(waited, share.requests);
             if after(share.waits_since, STARVED) <= self.now {
                 share.is_starved = true;
                 if !core::mem::replace(&mut pair.is_ready, true) {
-                    self.ready_pairs.push_back(key);
+                    self.ready_pairs.push_back(*key);
                 }
+            } else if let [_, Some(_)] = waited {
+                // The others have waited for less.
+                break;
             }
         }
-        if waits {
+        if !waiting.is_empty() {
             self.begin_patience(number);
         }
     }
@@ -437,16 +510,16 @@ impl Adapter {
     /// Counts the responses of peers apart that have been due for long, if queue pairs of others have
     /// waited.
     ///
-    /// Queue pairs of one peer wait for each other: their responses may all come at once.
+    /// Queue pairs of one peer wait for each other: their responses may all come at once. Those of a
+    /// slow peer that have nothing due move when they send.
     fn find_slow_peers(&mut self, number: usize, waited: [Option<usize>; 2]) {
+        let Some(buffer) = self.buffers.get(number) else {
+            return;
+        };
         let (now, until) = (self.now, after(self.now, SLOW_TIME));
-        let patience = self.buffers.get(number).map(SocketBuffer::patience);
-        let patience = patience.unwrap_or_default();
-        self.slow_peers.retain(|_, (_, until)| now < *until);
-        for (_, pair) in self.pairs.iter() {
-            if let Some(share) = pair.share
-                && share.responses == number
-                && share.due > 0
+        let patience = buffer.patience();
+        for key in &buffer.due {
+            if let Some(share) = self.pairs.get(*key).and_then(|pair| pair.share)
                 && after(share.due_since, patience) <= now
                 && waited
                     .into_iter()
@@ -455,20 +528,32 @@ impl Adapter {
                 && let Some(peer) = self.buffers.get(share.requests)
             {
                 let peer = peer.address.0;
-                let pace = match share.pace {
-                    Pace::Prompt => Pace::Far,
-                    Pace::Far | Pace::Slow(_) => Pace::Slow(peer),
-                };
-                self.slow_peers.insert(peer, (pace, until));
+                let is_slow = share.pace > Pace::Prompt || self.pace(peer) > Pace::Far;
+                let known = self.slow_peers.insert(peer.ip(), (is_slow, until));
+                // Now and then is enough: what has ended does not count.
+                if known.is_none() && self.slow_peers.len().is_power_of_two() {
+                    self.slow_peers.retain(|_, (_, until)| now < *until);
+                }
             }
         }
-        let moved = self.pairs.iter().filter_map(|(key, pair)| {
-            let share = pair.share.filter(|share| share.responses == number)?;
-            let peer = self.buffers.get(share.requests)?.address.0;
-            (self.pace(peer) != share.pace).then_some(key)
-        });
-        for key in moved.collect::<Vec<_>>() {
-            self.renew_buffers(key);
+        // From the end: what leaves is replaced by the last one.
+        let mut place = buffer.due.len();
+        while let Some(before) = place.checked_sub(1) {
+            place = before;
+            let Some(key) = self
+                .buffers
+                .get(number)
+                .and_then(|buffer| buffer.due.get(place))
+            else {
+                continue;
+            };
+            let key = *key;
+            if let Some(share) = self.pairs.get(key).and_then(|pair| pair.share)
+                && let Some(peer) = self.buffers.get(share.requests)
+                && self.pace(peer.address.0) != share.pace
+            {
+                self.renew_buffers(key);
+            }
         }
     }
 
@@ -478,5 +563,104 @@ impl Adapter {
         if let Some(path) = link.and_then(|link| Some(self.links.get(link)?.path)) {
             self.change_buffers(key, &path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dat_core::attributes::EpAttributes;
+    use dat_core::backend::{DomainKey, QueuePairRequest};
+
+    use super::*;
+    use crate::RoceOptions;
+    use crate::proto::icrc::Flow;
+
+    fn socket(host: u8) -> SocketAddr {
+        SocketAddr::new(Ipv4Addr::new(10, 0, 0, host).into(), 4791)
+    }
+
+    /// Makes an adapter with queue pairs that share one buffer for responses.
+    fn adapter(pairs: u8) -> Adapter {
+        let adapter = Adapter::new(RoceOptions::new([7; 16]), socket(0), 1);
+        let mut adapter = adapter.expect("memory");
+        for host in 1..=pairs {
+            let request = QueuePairRequest::new(0, DomainKey(0), EpAttributes::DEFAULT);
+            let pair = Pair::new(&request).expect("memory");
+            assert!(adapter.pairs.has_room() && adapter.reserve_buffers());
+            let key = adapter.pairs.insert(pair);
+            let flow = Flow::between(socket(0), socket(host)).expect("one family");
+            let path = Path {
+                wire: flow,
+                view: flow,
+                single: false,
+            };
+            adapter.join_buffers(key, &path);
+        }
+        adapter
+    }
+
+    fn share(adapter: &mut Adapter, key: usize) -> &mut Share {
+        let pair = adapter.pairs.get_mut(key).expect("a queue pair");
+        pair.share.as_mut().expect("a share")
+    }
+
+    /// Those with something due are found without the others, in whatever order they come and go.
+    ///
+    /// Spec: ROCE-191
+    #[test]
+    fn the_list_of_what_is_due_has_nothing_else() {
+        let mut adapter = adapter(20);
+        let number = share(&mut adapter, 0).responses;
+        let check = |adapter: &mut Adapter, due: &[usize]| {
+            let mut listed = adapter.buffers.get(number).expect("a buffer").due.clone();
+            for (place, key) in listed.iter().enumerate() {
+                assert_eq!(share(adapter, *key).due_place, Some(place));
+            }
+            listed.sort_unstable();
+            assert_eq!(listed, due);
+        };
+        for key in [3, 9, 1, 12] {
+            adapter.add_due(number, key);
+        }
+        check(&mut adapter, &[1, 3, 9, 12]);
+        for (key, left) in [(3, &[1, 9, 12][..]), (12, &[1, 9])] {
+            let place = share(&mut adapter, key).due_place.expect("a place");
+            adapter.remove_due(number, place);
+            assert_eq!(share(&mut adapter, key).due_place, None);
+            check(&mut adapter, left);
+        }
+        // One that leaves the buffer has nothing due there.
+        adapter.leave_buffers(9);
+        check(&mut adapter, &[1]);
+        adapter.remove_due(number, 7);
+        check(&mut adapter, &[1]);
+    }
+
+    /// The end of patience counts the late ones apart, and gives those that wait their minimum.
+    ///
+    /// Spec: ROCE-191..192
+    #[test]
+    fn the_end_of_patience_finds_the_late_and_the_starved() {
+        let mut adapter = adapter(20);
+        let number = share(&mut adapter, 0).responses;
+        for key in [2, 5] {
+            share(&mut adapter, key).due = 1;
+            adapter.add_due(number, key);
+        }
+        let peer = share(&mut adapter, 7).requests;
+        share(&mut adapter, 7).waits_for = Some(number);
+        let buffer = adapter.buffers.get_mut(number).expect("a buffer");
+        buffer.wait(7, peer);
+        for (time, late, is_starved) in [(500, 0, false), (1_000, 2, false), (10_000, 2, true)] {
+            adapter.now = Instant::from_micros(time);
+            adapter.end_patience(number);
+            assert_eq!(adapter.slow_peers.len(), late, "{time}");
+            assert_eq!(share(&mut adapter, 7).is_starved, is_starved, "{time}");
+        }
+        assert_eq!(adapter.ready_pairs, [7]);
+        // At each port of its address.
+        let at = |host, port| SocketAddr::new(socket(host).ip(), port);
+        let paces = [at(3, 4791), at(3, 9), at(4, 4791)].map(|peer| adapter.pace(peer));
+        assert_eq!(paces, [Pace::Far, Pace::Far, Pace::Prompt]);
     }
 }

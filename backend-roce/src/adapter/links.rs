@@ -11,6 +11,7 @@ use crate::proto::connection::{
     ConnectRequest, Connection, Mad, State as LinkState, encode_packet,
 };
 use crate::proto::icrc::Flow;
+use crate::proto::packet::OVERHEAD_MAX;
 
 /// Most peers that the port is told of at once.
 const UNANSWERED_MAX: usize = 64;
@@ -121,14 +122,21 @@ impl Adapter {
     }
 
     /// Notes that the peer of a connection has not answered in time, or has asked again.
-    pub(super) fn note_unanswered(&mut self, id: u32) {
-        if self.unanswered.len() < UNANSWERED_MAX
-            && let Some(link) = self.links.get(id)
+    ///
+    /// None of the packets that may be lost has more than `payload` bytes of payload.
+    pub(super) fn note_unanswered(&mut self, id: u32, payload: u32) {
+        let Some(link) = self.links.get(id) else {
+            return;
+        };
+        let peer = link.path.wire.destination();
+        let length = payload as usize + OVERHEAD_MAX;
+        if let Some((last, longest)) = self.unanswered.last_mut()
+            && *last == peer
         {
-            let peer = link.path.wire.destination();
-            if self.unanswered.last() != Some(&peer) {
-                self.unanswered.push(peer);
-            }
+            *longest = length.max(*longest);
+        } else if self.unanswered.len() < UNANSWERED_MAX && self.unanswered.try_reserve(1).is_ok() {
+            // Without memory the port is told the next time.
+            self.unanswered.push((peer, length));
         }
     }
 

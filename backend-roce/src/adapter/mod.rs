@@ -50,7 +50,7 @@ use crate::port::Outbox;
 use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use crate::proto::queue_pair::QueuePair;
 use crate::reserve::{reserved, zeros};
-use buffers::{BufferAddress, Pace, SocketBuffer};
+use buffers::{BufferAddress, SocketBuffer};
 use cookies::Cookies;
 use links::Link;
 use random::Random;
@@ -101,13 +101,15 @@ pub(crate) struct Adapter {
     ports: BTreeMap<u16, usize>,
     /// Ports without a user, to be given back.
     pub(crate) unused_ports: Vec<u16>,
-    /// Peers that have not answered in time, or have asked again, since the port was told.
-    pub(crate) unanswered: Vec<SocketAddr>,
+    /// Peers that have not answered in time, or have asked again, since the port was told; with
+    /// the length of the longest packet that may be lost.
+    pub(crate) unanswered: Vec<(SocketAddr, usize)>,
     /// Socket buffers that queue pairs share.
     buffers: Slab<SocketBuffer>,
     buffers_by_address: BTreeMap<BufferAddress, usize>,
-    /// Peers that do not respond promptly, and until when they count as such.
-    slow_peers: BTreeMap<SocketAddr, (Pace, Instant)>,
+    /// Addresses of peers that do not respond promptly, at any port: set if they are slow and not
+    /// just far, and until when they count as such.
+    slow_peers: BTreeMap<IpAddr, (bool, Instant)>,
     timers: BTreeSet<(Instant, Timer)>,
     ready_pairs: VecDeque<usize>,
     /// Queue pairs whose requests wait for the consumer.

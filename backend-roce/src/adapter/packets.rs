@@ -106,6 +106,8 @@ impl Adapter {
         };
         pair.heard = self.now;
         let may_repeat = bth.opcode == Opcode::ReadRequest;
+        let read = packet.header.extensions.reth.filter(|_| may_repeat);
+        let response = read.map(|read| transport.mtu().bytes().min(read.length));
         let before = (has_moved || may_repeat).then(|| transport.progress());
         let shared_key = pair.shared;
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
@@ -126,8 +128,8 @@ impl Adapter {
         if follows {
             self.follow(link, wire);
         }
-        if repeats {
-            self.note_unanswered(link);
+        if let Some(longest) = response.filter(|_| repeats) {
+            self.note_unanswered(link, longest);
         }
         if let Some(done) = done {
             self.complete_receive(key, &done);

@@ -122,6 +122,11 @@ impl Adapter {
             self.write_mad(&path, &refusal);
             return;
         };
+        // At most those of one arrival. Without memory it is dropped: its peer repeats it.
+        if self.unrouted.try_reserve(1).is_err() {
+            self.counts.dropped += 1;
+            return;
+        }
         self.unrouted.push_back(Arrived {
             point,
             peer,

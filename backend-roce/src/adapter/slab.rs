@@ -39,6 +39,12 @@ impl<T> Slab<T> {
         self.free != NONE || self.slots.try_reserve(1).is_ok()
     }
 
+    /// Makes room for `count` objects in all; false if there is no memory for them.
+    pub(crate) fn has_room_for(&mut self, count: usize) -> bool {
+        let more = count.saturating_sub(self.slots.len());
+        self.slots.try_reserve(more).is_ok()
+    }
+
     /// Returns the index of the next object.
     pub(crate) const fn vacant_key(&self) -> usize {
         match self.free {
@@ -103,14 +109,6 @@ impl<T> Slab<T> {
         })
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
-        let slots = self.slots.iter_mut().enumerate();
-        slots.filter_map(|(index, slot)| match slot {
-            Slot::Used(object) => Some((index, object)),
-            Slot::Free(_) => None,
-        })
-    }
-
     pub(crate) fn clear(&mut self) {
         *self = Self::new();
     }
@@ -135,15 +133,14 @@ mod tests {
             (2, false, Some(&2))
         );
         assert_eq!((slab.insert(7), slab.insert(8), slab.insert(9)), (3, 1, 4));
-        *slab.get_mut(2).expect("an object") = 4;
-        for (index, object) in slab.iter_mut().filter(|(index, _)| *index == 2) {
-            *object += index - 1;
-        }
+        *slab.get_mut(2).expect("an object") = 5;
         let all: Vec<_> = slab
             .iter()
             .map(|(index, object)| (index, *object))
             .collect();
         assert_eq!(all, [(0, 0), (1, 8), (2, 5), (3, 7), (4, 9)]);
+        assert!(slab.has_room_for(100) && slab.slots.capacity() >= 100);
+        assert!(!slab.has_room_for(usize::MAX));
         slab.clear();
         assert_eq!((slab.len(), slab.get(0)), (0, None));
     }

@@ -60,14 +60,15 @@ impl Adapter {
                     if let Some(pair) = self.pairs.get_mut(key) {
                         pair.timer = None;
                         let link = pair.link;
-                        let mut is_late = false;
+                        let mut late = None;
                         if let Some(transport) = &mut pair.transport {
                             let before = transport.counts().0.timeouts;
                             transport.expire(self.now);
-                            is_late = transport.counts().0.timeouts != before;
+                            let is_late = transport.counts().0.timeouts != before;
+                            late = is_late.then(|| transport.longest_payload());
                         }
-                        if let Some(link) = link.filter(|_| is_late) {
-                            self.note_unanswered(link);
+                        if let Some((link, payload)) = link.zip(late) {
+                            self.note_unanswered(link, payload);
                         }
                         self.after_transport(key);
                         self.set_ready(key);

@@ -139,11 +139,12 @@ pub trait Port: Send + Sync {
         None
     }
 
-    /// Tells that a peer has not answered in time, or has asked again.
+    /// Tells that a peer has not answered packets in time, or has asked again for them.
     ///
-    /// The path may have lost packets that are too long for it (ROCE-186).
-    fn unanswered(&self, peer: SocketAddr) {
-        let _ = peer;
+    /// None of them is longer than `length` bytes. The path may have lost those that are too long
+    /// for it (ROCE-186).
+    fn unanswered(&self, peer: SocketAddr, length: usize) {
+        let _ = (peer, length);
     }
 
     /// Returns the error number of a send that the system refused since the last call, if any.

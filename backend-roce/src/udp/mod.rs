@@ -42,7 +42,7 @@ use crate::proto::packet::UDP_PORT;
 /// Path MTU of the loop-back interface.
 const LOOPBACK_MTU: i32 = 65_536;
 
-/// MTU that every path has unless the interface has a smaller one (ROCE-193).
+/// MTU that every path has unless the interface has a smaller one (ROCE-186, ROCE-193).
 ///
 /// The system learns of smaller ones by ICMP, which anybody can forge.
 const SMALLEST_MTU: u32 = 1280;
@@ -257,8 +257,8 @@ impl Port for UdpPort {
         None
     }
 
-    fn unanswered(&self, peer: SocketAddr) {
-        self.narrow.confirm(self.to_peer(peer).ip());
+    fn unanswered(&self, peer: SocketAddr, length: usize) {
+        self.narrow.confirm(self.to_peer(peer).ip(), length);
     }
 
     fn refused_send(&self) -> Option<i32> {

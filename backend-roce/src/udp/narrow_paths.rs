@@ -7,6 +7,8 @@ use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::SMALLEST_MTU;
+
 /// Time for which packets to a peer may leave in fragments, after one was too long for its path.
 ///
 /// The path may become wide again, and systems forget what they have learned about one.
@@ -18,13 +20,10 @@ const CLAIM_TIME: Duration = Duration::from_secs(5);
 /// Most peers that are known to have a narrow path.
 const NARROW_MAX: usize = 64;
 
-/// Smallest MTU that a claim may name: that of Linux for IPv4.
-const CLAIM_MIN: u32 = 552;
-
 /// Peers with a path that is narrower than the path MTU of their connections (ROCE-186).
 ///
 /// A packet that the system refuses is too long. The report of a router is a claim only, which
-/// anybody can forge: it counts if packets are lost then.
+/// anybody can forge: it counts if packets that are longer are lost then.
 #[derive(Default)]
 pub(super) struct NarrowPaths {
     /// Number of narrow paths, which a send looks at without the lock.
@@ -100,18 +99,20 @@ impl NarrowPaths {
         };
         let path = NarrowPath {
             peer,
-            refused: (mtu.max(CLAIM_MIN) - headers) as usize + 1,
+            refused: (mtu.max(SMALLEST_MTU) - headers) as usize + 1,
             until: Instant::now() + CLAIM_TIME,
         };
         path.replace_in(&mut self.paths().claimed);
     }
 
-    /// Believes what is claimed about the path to a peer, to which packets were lost.
-    pub(super) fn confirm(&self, peer: IpAddr) {
+    /// Believes what is claimed about the path to a peer, if it explains the loss of a packet of
+    /// `length` bytes.
+    pub(super) fn confirm(&self, peer: IpAddr, length: usize) {
         let now = Instant::now();
         let mut paths = self.paths();
         paths.claimed.retain(|path| path.until > now);
-        let found = paths.claimed.iter().position(|path| path.peer == peer);
+        let explains = |path: &NarrowPath| path.peer == peer && path.refused <= length;
+        let found = paths.claimed.iter().position(explains);
         let Some(path) = found.map(|index| paths.claimed.remove(index)) else {
             return;
         };
@@ -124,7 +125,7 @@ impl NarrowPaths {
 
 #[cfg(test)]
 mod tests {
-    use core::net::Ipv4Addr;
+    use core::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
 
@@ -152,21 +153,41 @@ mod tests {
     fn a_claim_counts_once_packets_are_lost() {
         let (peer, other) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::BROADCAST.into());
         let paths = NarrowPaths::default();
-        paths.confirm(peer);
+        paths.confirm(peer, 4_000);
         paths.claim(peer, 1_400);
-        paths.confirm(other);
+        paths.confirm(other, 4_000);
         assert!(!paths.refuses(peer, 4_000) && !paths.refuses(other, 4_000));
-        paths.confirm(peer);
+        paths.confirm(peer, 4_000);
         assert!(paths.refuses(peer, 1_373) && !paths.refuses(peer, 1_372));
         assert!(!paths.refuses(other, 4_000));
         // No claim names less than the smallest MTU, whatever is forged.
-        paths.claim(peer, 0);
-        paths.confirm(peer);
-        assert!(paths.refuses(peer, 525) && !paths.refuses(peer, 524));
+        for mtu in [0, 552, 1_279, 1_280] {
+            paths.claim(peer, mtu);
+            paths.confirm(peer, 4_000);
+            assert!(paths.refuses(peer, 1_253) && !paths.refuses(peer, 1_252));
+            let peer = IpAddr::from(Ipv6Addr::LOCALHOST);
+            paths.claim(peer, mtu);
+            paths.confirm(peer, 4_000);
+            assert!(paths.refuses(peer, 1_233) && !paths.refuses(peer, 1_232));
+        }
         // A claim of a wider path takes nothing back.
         paths.claim(peer, 9_000);
-        paths.confirm(peer);
-        assert!(paths.refuses(peer, 525));
+        paths.confirm(peer, 4_000);
+        assert!(paths.refuses(peer, 1_253));
+    }
+
+    /// A packet that would have found its way was lost for another reason.
+    ///
+    /// Spec: ROCE-186
+    #[test]
+    fn a_claim_counts_only_if_a_longer_packet_was_lost() {
+        let peer = Ipv4Addr::LOCALHOST.into();
+        let paths = NarrowPaths::default();
+        paths.claim(peer, 1_400);
+        paths.confirm(peer, 1_372);
+        assert!(!paths.refuses(peer, 4_000));
+        paths.confirm(peer, 1_373);
+        assert!(paths.refuses(peer, 1_373));
     }
 
     /// Spec: ROCE-186
@@ -178,14 +199,14 @@ mod tests {
         for path in &mut paths.paths().claimed {
             path.until = Instant::now();
         }
-        paths.confirm(peer);
+        paths.confirm(peer, 4_000);
         assert!(!paths.refuses(peer, 4_000));
         paths.claim(peer, 1_400);
         for number in 0..NARROW_MAX as u32 {
             paths.claim(Ipv4Addr::from_bits(number).into(), 1_400);
         }
         assert_eq!(paths.paths().claimed.len(), NARROW_MAX);
-        paths.confirm(peer);
+        paths.confirm(peer, 4_000);
         assert!(!paths.refuses(peer, 4_000), "the oldest claim is gone");
     }
 }

@@ -21,6 +21,9 @@ const REFUSED_TIMES: u64 = 4;
 /// Messages to an address that is not proven, beyond those that answer its own (ROCE-195).
 const UNPROVEN_RETRIES: u8 = 2;
 
+/// Response timeouts after which an attempt ends whose peer has not proven its address (ROCE-195).
+const UNPROVEN_TIMES: u64 = 4;
+
 /// Times and repetitions of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionOptions {
@@ -121,6 +124,8 @@ pub struct Connection {
     owed: Owed,
     retries_left: u8,
     deadline: Option<Instant>,
+    /// Passive: end of the attempt if the peer proves nothing, whatever it repeats.
+    unproven_end: Option<Instant>,
 }
 
 impl Connection {
@@ -150,6 +155,7 @@ impl Connection {
             owed: Owed::default(),
             retries_left: 0,
             deadline: None,
+            unproven_end: None,
         };
         connection.repeat(now);
         connection
@@ -189,6 +195,7 @@ impl Connection {
             owed: Owed::default(),
             retries_left: 0,
             deadline: None,
+            unproven_end: None,
         }
     }
 
@@ -228,6 +235,10 @@ impl Connection {
         let ids = self.ids;
         self.repeated = Message::Reply(ConnectReply { ids, ..reply });
         self.state = State::ReplySent;
+        if !self.is_proven {
+            let time = coded_time(self.options.response_timeout);
+            self.unproven_end = Some(later(now, time.saturating_mul(UNPROVEN_TIMES)));
+        }
         self.repeat(now);
         true
     }
@@ -387,6 +398,9 @@ impl Connection {
             self.close();
             return Some(ConnectionEvent::Released);
         }
+        if !self.is_proven && self.unproven_end.is_some_and(|end| end <= now) {
+            self.retries_left = 0;
+        }
         if let Some(left) = self.retries_left.checked_sub(1) {
             self.retries_left = left;
             self.owed.repeated = true;
@@ -418,8 +432,10 @@ impl Connection {
         let answers = [State::RequestReceived, State::ReplySent, State::Refused];
         self.owed.repeated |= answers.contains(&self.state);
         if self.state == State::ReplySent && !self.is_proven {
+            // Without an end, repeated requests would hold their place for ever (ROCE-196).
             let time = coded_time(self.options.response_timeout);
-            self.deadline = self.deadline.max(Some(later(now, time)));
+            let next = self.deadline.max(Some(later(now, time)));
+            self.deadline = next.min(self.unproven_end);
         }
         None
     }

@@ -1,5 +1,6 @@
 //! Tests of adapters below the core: damaged and hostile packets, operations, counts.
 
+use backend_roce::proto::packet::OVERHEAD_MAX;
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend as _, CompletionQueue as _, ControlEvent, DisconnectMode, Peek, ReceiveRequest,
@@ -378,12 +379,17 @@ fn the_port_is_told_of_lost_packets() {
         assert_eq!(left.status(&bed), DtoStatus::Success);
         bed.unanswered()
     };
-    let ends = |told: Vec<SocketAddr>| told.iter().map(SocketAddr::ip).collect::<Vec<_>>();
+    let ends = |told: Vec<(SocketAddr, usize)>| -> Vec<_> {
+        let told = told.into_iter();
+        told.map(|(peer, length)| (peer.ip(), length)).collect()
+    };
+    // Full packets of 1 KiB with the longest headers, and those without payload.
+    let (full, empty) = (1_024 + OVERHEAD_MAX, OVERHEAD_MAX);
     assert_eq!(carry(SendOperation::RdmaWrite(remote), None), []);
     assert_eq!(carry(SendOperation::RdmaRead(remote), None), []);
     let lost = carry(SendOperation::RdmaWrite(remote), Some(far.ip()));
-    assert_eq!(ends(lost), [far.ip()]);
+    assert_eq!(ends(lost), [(far.ip(), full)]);
     // Responses are lost: their sender is asked again.
     let lost = carry(SendOperation::RdmaRead(remote), Some(near.ip()));
-    assert_eq!(ends(lost), [far.ip(), near.ip()]);
+    assert_eq!(ends(lost), [(far.ip(), empty), (near.ip(), full)]);
 }

@@ -441,6 +441,38 @@ fn a_place_is_free_again_after_each_end() {
     assert_eq!(requests(&mut right, &bed).len(), PLACES);
 }
 
+/// Peers that repeat their requests for ever hold no place for ever.
+///
+/// Spec: ROCE-195..196
+#[test]
+fn repeated_requests_hold_no_place() {
+    for flags in OTHERS {
+        let bed = RoceBed::new();
+        let mut right = listener(&bed);
+        let forged = [0, 1, 2, 3].map(|number| Stranger::new(number, &right, QUALIFIER, flags));
+        let honest = Stranger::new(9, &right, QUALIFIER, flags);
+        let mut addresses = Vec::new();
+        // 4 response time-outs are 1.1 s.
+        for _ in 0..8 {
+            for stranger in forged.iter().chain([&honest]) {
+                stranger.ask(&bed);
+            }
+            settle(&bed);
+            while let Some(event) = right.device.poll_control(bed.now()) {
+                if let ControlEvent::ConnectionRequest {
+                    request, remote, ..
+                } = event
+                {
+                    addresses.push(remote.socket_address().unwrap().ip());
+                    accept(&mut right, request);
+                }
+            }
+            bed.advance(bed.now().after(250_000).unwrap());
+        }
+        assert!(addresses.contains(&honest.flow.source().ip()));
+    }
+}
+
 /// A request under the numbers of a connection ends it only if its sender is proven.
 ///
 /// Spec: ROCE-180, ROCE-194

@@ -48,6 +48,8 @@ struct Wire {
     log: Vec<(Flow, Vec<u8>)>,
     /// An address that others see as another one.
     translated: Option<(SocketAddr, SocketAddr)>,
+    /// Set if its earlier ports lead to it, too.
+    keeps_ports: bool,
     /// An address that nothing arrives at.
     silent: Option<IpAddr>,
     /// A socket whose packets get lost.
@@ -63,7 +65,7 @@ struct Wire {
     /// Addresses whose packets leave late.
     slow: BTreeMap<IpAddr, Slow>,
     /// Peers that adapters have told of, as unanswered.
-    unanswered: Vec<SocketAddr>,
+    unanswered: Vec<(SocketAddr, usize)>,
     /// By adapter.
     inboxes: Vec<Inbox>,
 }
@@ -163,12 +165,13 @@ impl Wire {
         let Some((inside, outside)) = self.translated else {
             return flow;
         };
-        let change = |from: SocketAddr, to: SocketAddr, one: SocketAddr| {
-            if one == from { to } else { one }
-        };
-        let (source, destination) = (flow.source(), flow.destination());
-        let source = change(inside, outside, source);
-        let destination = change(outside, inside, destination);
+        let (mut source, mut destination) = (flow.source(), flow.destination());
+        if source == inside {
+            source = outside;
+        }
+        if destination == outside || self.keeps_ports && destination.ip() == outside.ip() {
+            destination = inside;
+        }
         Flow::between(source, destination).expect("addresses of one family")
     }
 
@@ -360,8 +363,8 @@ impl Port for SimulatedPort {
         Some((quoted.len(), reason))
     }
 
-    fn unanswered(&self, peer: SocketAddr) {
-        lock(&self.wire).unanswered.push(peer);
+    fn unanswered(&self, peer: SocketAddr, length: usize) {
+        lock(&self.wire).unanswered.push((peer, length));
     }
 }
 
@@ -414,14 +417,19 @@ impl RoceBed {
         lock(&self.wire).log.clone()
     }
 
-    /// Returns the peers that ports were told of since the last call, as unanswered.
-    pub(crate) fn unanswered(&self) -> Vec<SocketAddr> {
+    /// Returns the peers that ports were told of since the last call, as unanswered, with lengths.
+    pub(crate) fn unanswered(&self) -> Vec<(SocketAddr, usize)> {
         std::mem::take(&mut lock(&self.wire).unanswered)
     }
 
     /// Lets others see an address as another one.
     pub(crate) fn translate(&self, inside: SocketAddr, outside: SocketAddr) {
         lock(&self.wire).translated = Some((inside, outside));
+    }
+
+    /// Lets what is sent to an earlier port of a translated address arrive.
+    pub(crate) fn keep_ports(&self) {
+        lock(&self.wire).keeps_ports = true;
     }
 
     /// Lets nothing arrive at an address.

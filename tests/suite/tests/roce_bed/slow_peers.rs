@@ -4,6 +4,7 @@ use backend_roce::proto::PathMtu;
 use dat_core::backend::{Backend as _, RemoteRange, Segment, SendOperation};
 use dat_core::flags::DtoStatus;
 use dat_tests::fixture::Testbed as _;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::crowd::{End, connect};
 use crate::network::RoceBed;
@@ -20,6 +21,9 @@ const NEVER: u32 = 1_000_000_000;
 /// Steps of [`TRAVEL`] before the rate of the honest peer is counted, and while it is.
 const BEFORE: usize = 400;
 const COUNTED: usize = 500;
+
+/// Steps between two ports of a peer that moves.
+const MOVES: usize = 3;
 
 /// Requests that each connection has under way.
 const UNDER_WAY: usize = 32;
@@ -47,6 +51,8 @@ struct Slow {
     delay: u32,
     period: u32,
     load: Load,
+    /// Set if the first peer is behind a translator that gives it one port after another.
+    moves: bool,
 }
 
 /// One connection of the adapter under test.
@@ -105,10 +111,17 @@ fn rate(honest: Load, slow: Option<Slow>, listens: bool) -> usize {
     if listens {
         own.device.listen(1, Some(QUALIFIER)).unwrap();
     }
+    let mut inside = None;
+    let outside = |port| SocketAddr::new(Ipv4Addr::new(198, 51, 100, 7).into(), port);
     let mut works = Vec::new();
     let mut peers = Vec::new();
     for (load, connections, slow) in loads {
         let (device, address) = device(load.2);
+        if works.is_empty() && slow.is_some_and(|slow| slow.moves) {
+            inside = device.ia_attributes().ia_address.socket_address();
+            bed.translate(inside.unwrap(), outside(1));
+            bed.keep_ports();
+        }
         let mut peer = End::new(device, connections);
         if !listens {
             peer.device.listen(1, Some(QUALIFIER)).unwrap();
@@ -137,6 +150,10 @@ fn rate(honest: Load, slow: Option<Slow>, listens: bool) -> usize {
                 own.post(number, number as u64, lane.operation, lane.segment);
                 lane.under_way += 1;
             }
+        }
+        // Often enough that nothing is due for long at one port.
+        if let Some(inside) = inside.filter(|_| step % MOVES == 0) {
+            bed.translate(inside, outside(2 + step as u16));
         }
         bed.pass(TRAVEL);
         while let Some((number, status)) = own.poll() {
@@ -170,6 +187,7 @@ const fn slow(peers: usize, load: Load) -> Slow {
         delay: 0,
         period: SLOW,
         load,
+        moves: false,
     }
 }
 
@@ -240,6 +258,24 @@ fn peers_that_are_far_starve_nobody() {
     let far = [far(3, 1_000), far(3, 5_000), far(10, 30_000)];
     check(Load(Kind::Read, 50_000, PathMtu::Bytes4096), far);
     check(Load(Kind::Read, 3_000, PathMtu::Bytes1024), far);
+}
+
+/// A peer that comes from one port after another is as slow as it was.
+///
+/// Spec: ROCE-52, ROCE-191
+#[test]
+fn a_slow_peer_that_moves_starves_nobody() {
+    let honest = Load(Kind::Read, 20_000, PathMtu::Bytes1024);
+    let alone = rate(honest, None, true);
+    let moving = Slow {
+        connections: 10,
+        period: 200,
+        moves: true,
+        ..slow(1, Load(Kind::Read, 100_000, PathMtu::Bytes4096))
+    };
+    let beside = rate(honest, Some(moving), true);
+    println!("{beside} of {alone}");
+    assert!(beside * 5 >= alone * 4, "{beside} of {alone}");
 }
 
 /// The responses of a slow peer are counted apart, for 10 s.
