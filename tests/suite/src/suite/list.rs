@@ -390,6 +390,8 @@ macro_rules! conformance_suite {
                     a_grant_that_breaks_at_once_gains_no_time
                     an_idle_connection_that_breaks_again_and_again_ends
                     withheld_credits_hold_no_signal
+                    traffic_hides_no_withheld_credit
+                    a_question_without_an_answer_holds_no_call
                     a_peer_that_takes_no_message_holds_no_call
                     an_importer_that_is_stopped_keeps_its_connection
                     calls_to_one_node_leave_room_for_others
