@@ -14,6 +14,7 @@ use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
+use crate::export::access::Permission;
 use crate::export::export_at;
 use crate::id::{ExportId, Handle, ImportId};
 use crate::import::Attach;
@@ -175,13 +176,17 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// Handles an importer's question.
+    ///
+    /// One that may not write does not choose when the exporter sees writes.
+    ///
+    /// Spec: RSMNC-05
     pub(crate) fn asked(
         &self,
         link: Handle,
         importer: Handle,
         call: u64,
         (offset, length): (u64, u64),
-        direction: SyncDirection,
+        writes: bool,
     ) {
         let found = self.state.with(|state| {
             let importer = state.importers.get(importer);
@@ -189,9 +194,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let segment = state.exports.get(importer.export)?;
             let offset = offset.min(segment.length);
             let length = length.min(segment.length.saturating_sub(offset));
-            Some((segment.port, segment.base, (offset, length)))
+            let direction = match writes && importer.permission.contains(Permission::WRITE) {
+                true => SyncDirection::RdmaWrite,
+                false => SyncDirection::RdmaRead,
+            };
+            Some((segment.port, segment.base, (offset, length), direction))
         });
-        if let Some((port, base, range)) = found {
+        if let Some((port, base, range, direction)) = found {
             self.synchronise(port, &base, direction, range);
         }
         // Also if the segment is gone: a revocation tells that.

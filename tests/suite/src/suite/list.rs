@@ -471,6 +471,7 @@ macro_rules! conformance_suite {
                     a_signal_shows_the_writes_before_it
                     memory_that_is_taken_back_holds_the_writes
                     an_exporter_looks_for_itself
+                    a_reader_does_not_show_the_writes_of_others
                     a_stopped_exporter_holds_no_call;
                 rsm_vector:
                     bytes_are_gathered_and_gaps_are_left
