@@ -261,8 +261,10 @@ impl Link {
         let is_owed = self.requests != 0;
         let requests = self.request_watch.is_overdue(is_owed, self.ended, most);
         // A peer cannot return the credit of a message that lies behind transfers.
-        let is_owed = self.is_wanted || !self.outbox.is_empty();
-        let is_owed = is_owed && self.ended >= self.last_message;
+        let is_owed = self.ended >= self.last_message
+            && (self.is_wanted || !self.outbox.is_empty())
+            // The caller may have left its call alone.
+            && !self.has_room();
         let credits = self.credit_watch.is_overdue(is_owed, self.sent, most);
         requests || credits
     }

@@ -155,3 +155,40 @@ pub fn signals_wait_for_credits_that_come_one_by_one<T: RsmTestbed>(bed: &T) {
     });
     assert_eq!(impostor.connections(), 1, "the link was cut");
 }
+
+/// A call that its caller leaves alone does not use the credits that are there.
+///
+/// Spec: RSMST-06, RSMPV-74
+pub fn a_call_that_nobody_polls_blames_no_exporter<T: RsmTestbed>(bed: &T) {
+    let nodes = alone(bed);
+    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let engine = nodes.engine(0);
+    for _ in 1..RECEIVES {
+        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
+        assert_eq!(posted, Ok(()));
+    }
+    let (local, _) = nodes.local(0, 8, 3);
+    let entries = [handle(local, 0, 0, 8)];
+    let begun = engine.start_putv(import, &entries, VectorFlags::IMPLICIT_SIGPOST);
+    let mut call = begun.expect("a vector");
+    let mut is_due = pace(bed);
+    // The data moves, and the signal finds no credit.
+    nodes.until("some time", || {
+        assert_eq!(call.poll(), None);
+        impostor.serve();
+        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        is_due().then_some(())
+    });
+    impostor.return_credits(1);
+    for _ in 0..3 * 30 {
+        impostor.serve();
+        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        nodes.run_to_idle();
+    }
+    let outcome = nodes.until("the signal", || {
+        impostor.serve();
+        call.poll()
+    });
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(impostor.connections(), 1, "the link was cut");
+}

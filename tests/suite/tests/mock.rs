@@ -49,3 +49,8 @@ fn rsm_a_signal_waits_for_credits_behind_slow_requests() {
 fn rsm_signals_wait_for_credits_that_come_one_by_one() {
     slow_exporters::signals_wait_for_credits_that_come_one_by_one(&patient());
 }
+
+#[test]
+fn rsm_a_call_that_nobody_polls_blames_no_exporter() {
+    slow_exporters::a_call_that_nobody_polls_blames_no_exporter(&patient());
+}
