@@ -156,6 +156,48 @@ pub fn signals_wait_for_credits_that_come_one_by_one<T: RsmTestbed>(bed: &T) {
     assert_eq!(impostor.connections(), 1, "the link was cut");
 }
 
+/// A signal that others overtake has its turn.
+///
+/// Spec: RSMST-06, RSMPV-74
+pub fn an_overtaken_signal_has_its_turn<T: RsmTestbed>(bed: &T) {
+    /// Signals that may overtake it.
+    const MOST: usize = 40;
+    let nodes = alone(bed);
+    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let engine = nodes.engine(0);
+    for _ in 1..RECEIVES {
+        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
+        assert_eq!(posted, Ok(()));
+    }
+    let (local, _) = nodes.local(0, 8, 3);
+    let entries = [handle(local, 0, 0, 8)];
+    let begin = || {
+        let begun = engine.start_putv(import, &entries, VectorFlags::IMPLICIT_SIGPOST);
+        begun.expect("a vector")
+    };
+    let mut overtaken = begin();
+    let (mut others, mut count) = ([begin(), begin()], 0);
+    let mut is_due = pace(bed);
+    let outcome = nodes.until("the signal", || {
+        for other in &mut others {
+            if let Some(outcome) = other.poll() {
+                assert_eq!(outcome, Ok(()));
+                *other = begin();
+                count += 1;
+            }
+        }
+        if is_due() {
+            impostor.return_credits(1);
+        }
+        impostor.serve();
+        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        let outcome = overtaken.poll();
+        outcome.map(Some).or((count > MOST).then_some(None))
+    });
+    assert_eq!(outcome, Some(Ok(())), "it was overtaken {count} times");
+    assert_eq!(impostor.connections(), 1, "the link was cut");
+}
+
 /// A call that its caller leaves alone does not use the credits that are there.
 ///
 /// Spec: RSMST-06, RSMPV-74

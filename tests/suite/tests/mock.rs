@@ -54,3 +54,8 @@ fn rsm_signals_wait_for_credits_that_come_one_by_one() {
 fn rsm_a_call_that_nobody_polls_blames_no_exporter() {
     slow_exporters::a_call_that_nobody_polls_blames_no_exporter(&patient());
 }
+
+#[test]
+fn rsm_an_overtaken_signal_has_its_turn() {
+    slow_exporters::an_overtaken_signal_has_its_turn(&patient());
+}
