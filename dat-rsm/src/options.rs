@@ -83,9 +83,9 @@ pub struct Options {
     /// Time limit for connecting to a node, and for everything that a node owes.
     ///
     /// Attempts to connect are repeated within it, and a node returns within it after a broken
-    /// link. A link ends on which a request or message is older; a request has a microsecond more
-    /// for each byte that is pending there. It must be longer than the transport needs to replace
-    /// a lost packet.
+    /// link. A link ends on which requests or messages do not move on for so long; they have a
+    /// microsecond more for each byte that is pending there. It must be longer than the transport
+    /// needs to replace a lost packet.
     pub connect_timeout: u32,
     /// Interval of the probe of an idle link; 0 is never.
     ///

@@ -566,7 +566,6 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
         handled = handled.saturating_add(self.connect_imports(now));
         self.state.with(|state| {
-            self.tidy_questions(state, now);
             self.tidy_messages(state, now);
             state.prove_idle_imports(now);
             state.watch(now, &self.options);

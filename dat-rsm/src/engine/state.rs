@@ -7,6 +7,7 @@ use dat_core::time::Instant;
 use crate::controller::port::PortState;
 use crate::controller::unreached::Unreached;
 use crate::engine::handle_map::{Exhausted, HandleMap};
+use crate::engine::watch::LOOKS;
 use crate::error::RsmError;
 use crate::export::Export;
 use crate::export::importer::Importer;
@@ -104,9 +105,12 @@ impl State {
     }
 
     /// Returns true if a call's signal would be sent at once; otherwise its wait is watched.
+    ///
+    /// A signal that others have overtaken for too long is queued, so its turn comes.
     pub(crate) fn takes_signal(&mut self, flight: Handle, link: Handle) -> bool {
-        let room = self.links.get(link).is_some_and(Link::has_room);
+        let mut room = self.links.get(link).is_some_and(Link::has_room);
         if let Some(flight) = self.flights.get_mut(flight) {
+            room |= flight.looks > LOOKS;
             flight.has_room(link, room);
         }
         if !room {

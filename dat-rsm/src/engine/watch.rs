@@ -6,9 +6,9 @@
 //!
 //! | wait for | limit | after the limit |
 //! |---|---|---|
-//! | a posted request: transfer, flush, probe, message | age of the oldest; 1 µs more for each pending byte | the link ends |
-//! | a queued message | age of the oldest | the link ends |
-//! | room for the signal of a call | age of the wait | the link ends, and the signal fails |
+//! | the end of a posted request, as of a transfer or message | time since one ended | the link ends |
+//! | a credit for a queued message or signal | time since one was sent | the link ends; a signal fails |
+//! | the answer to a question | time since the question arrived | the link ends |
 //! | a link, a grant, or a grant again | the connection's `deadline` | the connection is given up |
 //! | acknowledgements of a revocation or rebind | [`Options::revocation_grace`] | the keys are freed |
 //! | requests of a link that has ended | 50 ms | they count as flushed |
@@ -19,6 +19,12 @@
 //!
 //! This holds for links that this side asked for. On a link that the peer asked for, no call waits:
 //! its messages are few, and the peer may be stopped for a while.
+//!
+//! The first three have 1 µs more for each byte that is pending on the link. Requests and messages
+//! leave their queues in order, so each step brings every waiter closer to its end, and a peer can
+//! only delay it. Credits are owed once the messages that took them have arrived. A signal waits
+//! outside of the queue, where others may overtake it; after the limit it enters the queue. An
+//! answer has its own age: no other answer gives it time.
 //!
 //! Everything else that a call waits for is a call or request that has such a limit. Only waits
 //! for a signal of a peer have none but the caller's.
@@ -39,31 +45,32 @@ use crate::id::Handle;
 use crate::import::Attach;
 use crate::link::Link;
 use crate::options::Options;
-use crate::transfer::flight::Step;
+use crate::transfer::flight::{Flight, Step};
 
 /// Looks in an age limit.
-const LOOKS: u32 = 4;
+pub(crate) const LOOKS: u32 = 4;
 
-/// Watches a queue whose items leave it in order.
-///
-/// What was in the queue at one look must have left it some looks later.
+/// Watches something that a peer owes, and that moves on step by step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
-    /// Number of items that had entered the queue at that look.
-    mark: u64,
-    /// Looks since then, and the most that the items may take.
+    /// True if something was owed at the last look.
+    is_owed: bool,
+    /// Number of steps done at that look.
+    moved: u64,
+    /// Looks without a step, and the most that one may take.
     looks: u32,
     most: u32,
 }
 
 impl Watch {
-    /// Looks at a queue that `entered` items have entered and `left` have left.
+    /// Looks; returns true if the peer has done no step for too many looks.
     ///
-    /// Returns true if an item is older than the limit of `most` looks.
-    pub(crate) fn is_overdue(&mut self, entered: u64, left: u64, most: u32) -> bool {
-        if left >= self.mark {
+    /// `most` limits the looks until the next step; it is taken when the wait for that step begins.
+    pub(crate) fn is_overdue(&mut self, is_owed: bool, moved: u64, most: u32) -> bool {
+        if !(is_owed && self.is_owed && moved == self.moved) {
             *self = Self {
-                mark: entered,
+                is_owed,
+                moved,
                 looks: 0,
                 most,
             };
@@ -86,9 +93,9 @@ impl State {
     pub(crate) fn watch(&mut self, now: Instant, options: &Options) {
         if self.watch_at.is_none_or(|at| at <= now) {
             let period = options.connect_timeout.div_ceil(LOOKS).max(1);
+            let asked = self.look_at_flights(now, period, options);
             let owed = self.look_at_links(now, period, options);
-            let starved = self.look_at_flights(now, options);
-            self.watch_at = now.after(period).filter(|_| owed || starved);
+            self.watch_at = now.after(period).filter(|_| owed || asked);
         }
         if self.watch_at.is_some() {
             self.remind(self.watch_at);
@@ -127,40 +134,58 @@ impl State {
                 continue;
             };
             owed |= link.is_owed();
-            if link.owes_too_long(period) {
+            let in_vain = link.owes_too_long(period);
+            link.is_wanted = false;
+            if in_vain {
+                self.fail_starved(handle);
                 self.end_link(handle, now, options);
             }
         }
         owed
     }
 
-    /// Looks at the calls whose signal finds no room; returns true if there is one.
-    fn look_at_flights(&mut self, now: Instant, options: &Options) -> bool {
-        let mut starved = false;
+    /// Looks at the calls that wait for an answer, or for room for their signal.
+    ///
+    /// Returns true if there is one.
+    fn look_at_flights(&mut self, now: Instant, period: u32, options: &Options) -> bool {
+        let mut waits = false;
         let mut from = 0;
-        while let Some((at, handle)) = self
-            .flights
-            .find_from(from, |flight| !flight.starved.is_null())
-        {
+        let is_watched = |flight: &Flight| flight.question.is_some() || !flight.starved.is_null();
+        while let Some((at, handle)) = self.flights.find_from(from, is_watched) {
             from = at.saturating_add(1);
             let Some(flight) = self.flights.get_mut(handle) else {
                 continue;
             };
-            let link = flight.starved;
+            waits = true;
+            if let Some(question) = &mut flight.question {
+                let link = question.link;
+                let asked = self.links.get(link);
+                if asked.is_some_and(|link| question.is_overdue(link, period)) {
+                    self.end_link(link, now, options);
+                }
+                continue;
+            }
             flight.looks = flight.looks.saturating_add(1);
-            // The first look may come right after the wait began.
-            let in_vain = flight.looks > LOOKS;
-            if !self.links.get(link).is_some_and(Link::is_up) {
-                flight.starved = Handle::NULL;
-            } else if in_vain {
-                flight.starved = Handle::NULL;
-                flight.step = Step::Failed(DtoStatus::Flushed);
-                self.end_link(link, now, options);
-            } else {
-                starved = true;
+            match self
+                .links
+                .get_mut(flight.starved)
+                .filter(|link| link.is_up())
+            {
+                Some(link) => link.is_wanted = true,
+                None => flight.starved = Handle::NULL,
             }
         }
-        starved
+        waits
+    }
+
+    /// Fails the signals that have waited for room on a link for too long.
+    fn fail_starved(&mut self, link: Handle) {
+        for (_, flight) in self.flights.iter_mut() {
+            if flight.starved == link && flight.looks > LOOKS {
+                flight.starved = Handle::NULL;
+                flight.step = Step::Failed(DtoStatus::Flushed);
+            }
+        }
     }
 }
 
@@ -176,19 +201,24 @@ mod tests {
 
     /// Spec: RSMST-06
     #[test]
-    fn what_stays_in_a_queue_is_overdue_and_what_moves_is_not() {
+    fn what_stands_still_is_overdue_and_what_moves_is_not() {
         let mut watch = Watch::default();
-        // Idle, then one item that stays, whatever enters after it.
-        assert!(!watch.is_overdue(5, 5, LOOKS));
+        // Idle, then one item that stays. Its limit is that of the time when the wait began.
+        assert!(!watch.is_overdue(false, 5, 1));
         for look in 0..LOOKS {
-            assert!(!watch.is_overdue(6 + u64::from(look), 5, LOOKS), "{look}");
+            assert!(!watch.is_overdue(true, 5, LOOKS + look), "{look}");
         }
-        assert!(watch.is_overdue(20, 5, LOOKS));
-        // A full queue that moves on.
+        assert!(watch.is_overdue(true, 5, 99));
+        // Slow steps.
         let mut watch = Watch::default();
         for look in 0..100 {
-            assert!(!watch.is_overdue(look * 3 + 9, look * 3, LOOKS), "{look}");
+            assert!(!watch.is_overdue(true, look / 4, LOOKS), "{look}");
         }
+        // What is not owed has no age.
+        for _ in 0..100 {
+            assert!(!watch.is_overdue(false, 5, LOOKS));
+        }
+        assert!(!watch.is_overdue(true, 5, LOOKS));
         // Many bytes have more time.
         assert_eq!(looks_for(64, 500_000), LOOKS);
         assert_eq!(looks_for(1 << 20, 500_000), LOOKS + 2);

@@ -42,7 +42,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         access: &[AccessEntry],
     ) -> Result<SegmentId> {
         let access_copy = copy_list(access)?;
-        self.state.with(|state| {
+        let (port, base, length) = self.state.with(|state| {
             let segment = export_at(state, export)?;
             if segment.publication.is_some() {
                 return Err(RsmError::SegmentAlreadyPublished);
@@ -61,6 +61,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if locks {
                 return Err(RsmError::LocksNotSupported);
             }
+            export_at(state, export)?.changing = true;
+            Ok((port, base, length))
+        })?;
+        self.synchronise_all(port, &base, length);
+        self.state.with(|state| {
+            export_at(state, export)?.changing = false;
+            if id != 0 && is_published(state, id) {
+                return Err(RsmError::SegmentIdInUse);
+            }
             let id = match id {
                 0 => {
                     let id = choose_system_id(state.next_system_id, |id| is_published(state, id));
@@ -69,7 +78,6 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 }
                 id => id,
             };
-            self.synchronise_all(port, &base, length);
             let number = state.next_publication;
             state.next_publication = number.wrapping_add(1).max(1);
             export_at(state, export)?.publication = Some(Publication {

@@ -67,8 +67,12 @@ pub(crate) struct Link {
     sent: u64,
     /// Watches the requests.
     request_watch: Watch,
-    /// Watches the messages that wait for a credit.
-    message_watch: Watch,
+    /// Number of requests that were posted up to the last message that took a credit.
+    last_message: u64,
+    /// Set if a call's signal waits for a credit.
+    pub(crate) is_wanted: bool,
+    /// Watches the credits that messages and signals wait for.
+    credit_watch: Watch,
     /// Time of the next probe; `None` is never.
     pub(crate) probe_at: Option<Instant>,
     /// Time at which an ended link is removed even with pending requests.
@@ -91,10 +95,6 @@ pub(crate) struct Link {
     /// Free send slots, as bits.
     free: u64,
     outbox: VecDeque<Waiting>,
-    /// Questions that the exporter has not answered.
-    pub(crate) questions: u32,
-    /// Time limit for the next answer; then the link ends.
-    pub(crate) answer_until: Option<Instant>,
 }
 
 impl Link {
@@ -123,7 +123,9 @@ impl Link {
             ended: 0,
             sent: 0,
             request_watch: Watch::default(),
-            message_watch: Watch::default(),
+            last_message: 0,
+            is_wanted: false,
+            credit_watch: Watch::default(),
             probe_at: None,
             drain_until: None,
             block: Some(block),
@@ -136,8 +138,6 @@ impl Link {
             missing_until: None,
             free: u64::MAX >> 64_usize.saturating_sub(slots).min(63),
             outbox: VecDeque::new(),
-            questions: 0,
-            answer_until: None,
         })
     }
 
@@ -252,18 +252,41 @@ impl Link {
 
     /// Returns true if the peer has something to complete or to make room for.
     pub(crate) fn is_owed(&self) -> bool {
-        self.requests != 0 || !self.outbox.is_empty()
+        self.requests != 0 || !self.outbox.is_empty() || self.is_wanted
     }
 
     /// Looks at what the peer owes; returns true if it owes something for too long.
     pub(crate) fn owes_too_long(&mut self, period: u32) -> bool {
-        let posted = self.ended.wrapping_add(u64::from(self.requests));
-        let queued = self.sent.wrapping_add(self.outbox.len() as u64);
-        let looks = looks_for(self.bytes, period);
-        let requests = self.request_watch.is_overdue(posted, self.ended, looks);
-        let looks = looks_for(0, period);
-        let messages = self.message_watch.is_overdue(queued, self.sent, looks);
-        requests || messages
+        let most = looks_for(self.bytes, period);
+        let is_owed = self.requests != 0;
+        let requests = self.request_watch.is_overdue(is_owed, self.ended, most);
+        // A peer cannot return the credit of a message that lies behind transfers.
+        let is_owed = self.ended >= self.last_message
+            && (self.is_wanted || !self.outbox.is_empty())
+            // The caller may have left its call alone.
+            && !self.has_room();
+        let credits = self.credit_watch.is_overdue(is_owed, self.sent, most);
+        requests || credits
+    }
+
+    /// Returns the number of requests posted so far.
+    pub(crate) fn posted(&self) -> u64 {
+        self.ended.wrapping_add(u64::from(self.requests))
+    }
+
+    /// Returns the number of messages queued so far.
+    pub(crate) fn queued(&self) -> u64 {
+        self.sent.wrapping_add(self.outbox.len() as u64)
+    }
+
+    /// Returns true if so many messages have been sent.
+    pub(crate) fn has_sent(&self, queued: u64) -> bool {
+        self.sent >= queued
+    }
+
+    /// Returns true if so many requests have ended.
+    pub(crate) fn has_ended(&self, posted: u64) -> bool {
+        self.ended >= posted
     }
 
     /// Returns true if a message would be sent at once.
@@ -456,6 +479,7 @@ impl State {
             link.requests = link.requests.saturating_add(1);
             if !is_credit {
                 link.credits = link.credits.saturating_sub(1);
+                link.last_message = link.posted();
                 if let Some(first) = link.outbox.front_mut() {
                     first.times = first.times.saturating_sub(1);
                 }

@@ -142,12 +142,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 length,
                 writes,
             } => {
-                let direction = match writes {
-                    true => SyncDirection::RdmaWrite,
-                    false => SyncDirection::RdmaRead,
-                };
                 let importer = Handle::from_raw(importer);
-                self.asked(link, importer, call, (offset, length), direction);
+                self.asked(link, importer, call, (offset, length), writes);
             }
             Body::Synchronised { call } => self
                 .state

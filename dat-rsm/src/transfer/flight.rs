@@ -93,7 +93,7 @@ pub(crate) struct Flight {
     pub(crate) import: Handle,
     /// Link that has no room for the signal; null for none.
     pub(crate) starved: Handle,
-    /// Looks since the signal waits for room.
+    /// Looks since the signal waits for room, on any link.
     pub(crate) looks: u32,
 }
 
@@ -118,9 +118,9 @@ impl Flight {
     pub(crate) fn has_room(&mut self, link: Handle, room: bool) {
         if room {
             self.starved = Handle::NULL;
-        } else if self.starved != link {
-            self.starved = link;
             self.looks = 0;
+        } else {
+            self.starved = link;
         }
     }
 

@@ -8,15 +8,17 @@ use dat_core::backend::{Backend, SyncDirection};
 use dat_core::flags::DtoStatus;
 use dat_core::memory::{LmrCreated, LmrTriplet};
 use dat_core::sync::RawLock;
-use dat_core::time::Instant;
 
 use crate::controller::port::Port;
 use crate::engine::Rsm;
 use crate::engine::state::State;
+use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
+use crate::export::access::Permission;
 use crate::export::export_at;
 use crate::id::{ExportId, Handle, ImportId};
 use crate::import::Attach;
+use crate::link::Link;
 use crate::link::wire::Body;
 use crate::transfer::flight::Step;
 
@@ -55,21 +57,35 @@ impl Reach {
 /// A question to an exporter that is not answered yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
-    link: Handle,
+    pub(crate) link: Handle,
     import: ImportId,
     /// Number of the last transfer that the answer shows to be visible, if it was asked after.
     covers: Option<u64>,
+    /// Number of messages of the link up to this one.
+    queued: u64,
+    /// Number of requests of the link up to this one, once it is posted.
+    posted: Option<u64>,
+    watch: Watch,
+}
+
+impl Question {
+    /// Looks at a question; returns true if its answer is owed for too long.
+    ///
+    /// The exporter owes it from the time at which the question has arrived. Before, the message
+    /// has limits of its own.
+    pub(crate) fn is_overdue(&mut self, link: &Link, period: u32) -> bool {
+        if self.posted.is_none() && link.has_sent(self.queued) {
+            self.posted = Some(link.posted());
+        }
+        let has_arrived = self.posted.is_some_and(|posted| link.has_ended(posted));
+        let most = looks_for(link.bytes, period);
+        self.watch.is_overdue(has_arrived, 0, most)
+    }
 }
 
 impl State {
-    /// Handles an exporter's answer.
+    /// Handles an exporter's answer; one to no question changes nothing.
     pub(crate) fn answered(&mut self, link: Handle, call: Handle) {
-        if let Some(link) = self.links.get_mut(link) {
-            link.questions = link.questions.saturating_sub(1);
-            // Each answer gives time for the next one.
-            link.answer_until = None;
-            self.urgent |= link.questions != 0;
-        }
         let Some(flight) = self.flights.get_mut(call) else {
             return;
         };
@@ -160,13 +176,17 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// Handles an importer's question.
+    ///
+    /// One that may not write does not choose when the exporter sees writes.
+    ///
+    /// Spec: RSMNC-05
     pub(crate) fn asked(
         &self,
         link: Handle,
         importer: Handle,
         call: u64,
         (offset, length): (u64, u64),
-        direction: SyncDirection,
+        writes: bool,
     ) {
         let found = self.state.with(|state| {
             let importer = state.importers.get(importer);
@@ -174,9 +194,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let segment = state.exports.get(importer.export)?;
             let offset = offset.min(segment.length);
             let length = length.min(segment.length.saturating_sub(offset));
-            Some((segment.port, segment.base, (offset, length)))
+            let direction = match writes && importer.permission.contains(Permission::WRITE) {
+                true => SyncDirection::RdmaWrite,
+                false => SyncDirection::RdmaRead,
+            };
+            Some((segment.port, segment.base, (offset, length), direction))
         });
-        if let Some((port, base, range)) = found {
+        if let Some((port, base, range, direction)) = found {
             self.synchronise(port, &base, direction, range);
         }
         // Also if the segment is gone: a revocation tells that.
@@ -228,7 +252,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return;
         };
         let body = question(slot.importer, flight.to_raw(), reach, writes);
-        let (Some(flight), Some(slot)) = (state.flights.get_mut(flight), state.links.get_mut(link))
+        let (Some(flight), Some(slot)) = (state.flights.get_mut(flight), state.links.get(link))
         else {
             return;
         };
@@ -237,10 +261,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             link,
             import,
             covers,
+            queued: slot.queued().saturating_add(1),
+            posted: None,
+            watch: Watch::default(),
         });
-        slot.questions = slot.questions.saturating_add(1);
-        // The next progress sets the time limit.
-        state.remind(None);
         self.tell(state, link, body);
     }
 
@@ -252,27 +276,6 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         {
             let body = question(slot.importer, 0, slot.unseen, true);
             self.tell(state, link, body);
-        }
-    }
-
-    /// Ends the links whose exporters have not answered a question in time.
-    pub(crate) fn tidy_questions(&self, state: &mut State, now: Instant) {
-        let mut from = 0;
-        while let Some((at, handle)) = state
-            .links
-            .find_from(from, |link| link.is_up() && link.questions != 0)
-        {
-            from = at.saturating_add(1);
-            let Some(link) = state.links.get_mut(handle) else {
-                continue;
-            };
-            let limit = now.after(self.options.connect_timeout);
-            let until = link.answer_until.or(limit);
-            link.answer_until = until;
-            match until.is_some_and(|until| until <= now) {
-                true => state.end_link(handle, now, &self.options),
-                false => state.remind(until),
-            }
         }
     }
 }

@@ -390,6 +390,8 @@ macro_rules! conformance_suite {
                     a_grant_that_breaks_at_once_gains_no_time
                     an_idle_connection_that_breaks_again_and_again_ends
                     withheld_credits_hold_no_signal
+                    traffic_hides_no_withheld_credit
+                    a_question_without_an_answer_holds_no_call
                     a_peer_that_takes_no_message_holds_no_call
                     an_importer_that_is_stopped_keeps_its_connection
                     calls_to_one_node_leave_room_for_others
@@ -469,6 +471,7 @@ macro_rules! conformance_suite {
                     a_signal_shows_the_writes_before_it
                     memory_that_is_taken_back_holds_the_writes
                     an_exporter_looks_for_itself
+                    a_reader_does_not_show_the_writes_of_others
                     a_stopped_exporter_holds_no_call;
                 rsm_vector:
                     bytes_are_gathered_and_gaps_are_left

@@ -21,6 +21,8 @@ const SOUND: Faults = Faults {
     no_flush: false,
     deaf: false,
     bites: false,
+    not_coherent: false,
+    misanswers: false,
 };
 /// An exporter that takes only the first message of a connection.
 const DEAF: Faults = Faults {

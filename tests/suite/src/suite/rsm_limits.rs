@@ -9,7 +9,9 @@ use dat_core::event::{ConnectionEventKind, Wait, WakeReason};
 use dat_core::flags::{ConnectFlags, QualityOfService};
 use dat_core::time::Instant;
 use dat_rsm::wire::{Greeting, MESSAGE_SIZE, Message};
-use dat_rsm::{BarrierMode, ImportId, ImportState, Permission, RsmError, SignalFlags, VectorFlags};
+use dat_rsm::{
+    BarrierMode, ImportId, ImportState, Options, Permission, RsmError, SignalFlags, VectorFlags,
+};
 
 use crate::fixture::impostor::{Faults, Impostor};
 use crate::fixture::intruder::{INCARNATION, Intruder, connect_request, greeting};
@@ -26,6 +28,8 @@ const SOUND: Faults = Faults {
     no_flush: false,
     deaf: false,
     bites: false,
+    not_coherent: false,
+    misanswers: false,
 };
 /// An exporter that grants each connection again and then breaks it.
 const BITES: Faults = Faults {
@@ -111,6 +115,91 @@ pub fn withheld_credits_hold_no_signal<T: RsmTestbed>(bed: &T) {
         assert_eq!(failure, Some((RsmError::RemoteNodeUnreachable, 0)));
         assert_eq!(post(), Ok(()), "on the next link");
         assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
+    }
+}
+
+/// Transfers that the exporter's device completes give no time to its process.
+///
+/// Spec: RSMST-06, RSMSG-06
+pub fn traffic_hides_no_withheld_credit<T: RsmTestbed>(bed: &T) {
+    const OTHERS: usize = 400;
+    const PERIOD: u32 = 100_000;
+    let nodes = Nodes::alone_with(bed, |options| Options {
+        connect_timeout: 10 * PERIOD,
+        ..options
+    });
+    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let engine = nodes.engine(0);
+    let (local, _) = nodes.local(0, 8, 3);
+    let entries = [handle(local, 0, 0, 8)];
+    let (mut other, mut moved) = (None, 0);
+    let mut wait = nodes.wait(0).driven(|| {
+        if moved < OTHERS || !bed.is_stepped() {
+            let call = other.get_or_insert_with(|| engine.start_putv(import, &entries, NONE));
+            if call.as_mut().is_ok_and(|call| call.poll().is_some()) {
+                other = None;
+                moved += 1;
+                if bed.is_stepped() {
+                    bed.advance(bed.now().after(PERIOD).expect("a time"));
+                }
+            }
+        }
+        impostor.serve()
+    });
+    let mut post = || engine.signal_post(import, SignalFlags::empty(), &mut wait);
+    let failure = (0..40).find_map(|_| post().err());
+    assert_eq!(failure, Some(RsmError::RemoteNodeUnreachable));
+    drop(wait);
+    assert!(moved < OTHERS || !bed.is_stepped(), "traffic gave time");
+    assert!(moved > 0);
+    drop(other);
+}
+
+/// An answer to no question gives no time, and nor does one to another call's question.
+///
+/// Spec: RSMST-06, RSMNC-04
+pub fn a_question_without_an_answer_holds_no_call<T: RsmTestbed>(bed: &T) {
+    /// Calls of others that are answered meanwhile, by steps.
+    const OTHERS: usize = 400;
+    const PERIOD: u32 = 100_000;
+    let faults = Faults {
+        not_coherent: true,
+        misanswers: true,
+        ..SOUND
+    };
+    for busy in [false, true] {
+        let nodes = Nodes::alone_with(bed, |options| Options {
+            connect_timeout: 10 * PERIOD,
+            ..options
+        });
+        let (impostor, import) = Impostor::imported(&nodes, faults);
+        let engine = nodes.engine(0);
+        let (local, _) = nodes.local(0, 8, 3);
+        let entries = [handle(local, 0, 0, 8)];
+        let (mut other, mut answered) = (None, 0);
+        let mut asks = false;
+        let mut wait = nodes.wait(0).driven(|| {
+            // The call that holds asks first.
+            let begun = core::mem::replace(&mut asks, true);
+            if busy && begun && (answered < OTHERS || !bed.is_stepped()) {
+                let call = other.get_or_insert_with(|| engine.start_putv(import, &entries, NONE));
+                if call.as_mut().is_ok_and(|call| call.poll().is_some()) {
+                    other = None;
+                    answered += 1;
+                    if bed.is_stepped() {
+                        bed.advance(bed.now().after(PERIOD).expect("a time"));
+                    }
+                }
+            }
+            impostor.serve()
+        });
+        let outcome = engine.putv(import, &[put_handle(local, 0, 0, 8)], NONE, &mut wait);
+        let failure = outcome.expect_err("no answer");
+        assert_ne!(failure.error, RsmError::Interrupted, "it waits for ever");
+        drop(wait);
+        assert!(answered < OTHERS || !bed.is_stepped(), "answers gave time");
+        assert!(answered > 0 || !busy);
+        drop(other);
     }
 }
 

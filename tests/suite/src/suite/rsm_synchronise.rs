@@ -6,11 +6,13 @@ use core::sync::atomic::AtomicU8;
 
 use dat_core::backend::SyncDirection;
 use dat_core::memory::Region;
+use dat_rsm::wire::Body;
 use dat_rsm::{
     BarrierMode, ExportFlags, ImportId, ImportState, RsmError, SignalFlags, Target, VectorFlags,
 };
 
 use crate::fixture::RsmTestbed;
+use crate::fixture::intruder::{Intruder, connect_request};
 use crate::fixture::nodes::{
     Nodes, PAGE, SEGMENT, get_entry, load, pages_of, pattern, put, set_mode, store,
 };
@@ -167,6 +169,37 @@ pub fn an_exporter_looks_for_itself<T: RsmTestbed>(bed: &T) {
         .expect("destroyed");
     let gone = Err(RsmError::BadSegmentHandle);
     assert_eq!(exporter.export_sync(export, read, 0, 1), gone);
+}
+
+/// A peer that may not write does not choose when the exporter sees the writes of others.
+///
+/// Spec: RSMNC-05
+pub fn a_reader_does_not_show_the_writes_of_others<T: RsmTestbed>(bed: &T) {
+    let bytes = pattern(3, 50);
+    for (permission, writes) in [(0o400, true), (0o400, false), (0o600, true)] {
+        let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
+        let intruder = Intruder::greeted(&nodes);
+        intruder.send_message(connect_request(5, permission));
+        let Body::Accept { importer, .. } = intruder.next_message() else {
+            panic!("refused");
+        };
+        put_unseen(&nodes, import, &bytes, 100);
+        nodes.run_to_idle();
+        let before = load(memory);
+        intruder.send_message(Body::Synchronise {
+            importer,
+            call: 9,
+            offset: 0,
+            length: PAGE as u64,
+            writes,
+        });
+        assert_eq!(intruder.next_message(), Body::Synchronised { call: 9 });
+        if permission == 0o400 {
+            assert!(load(memory) == before, "{writes}");
+        } else {
+            assert!(load(&memory[100..150]) == bytes);
+        }
+    }
 }
 
 /// An exporter that is stopped holds no call for ever, also if the call needs its answer.
