@@ -109,8 +109,8 @@ pub(crate) struct Cno {
     /// Set only while `due` is. A further trigger replaces the dispatcher, and a further agent
     /// takes the call over.
     overdue: Option<Option<EvdId>>,
-    /// Dispatcher that fired last, while a notification is pending.
-    triggered: Option<EvdId>,
+    /// Dispatcher that fired last, while a notification is pending; else null.
+    triggered: EvdId,
     /// Number of untaken notifications: at most one per waiter, and one without a waiter.
     pending: u32,
     /// Number of attached dispatchers.
@@ -132,7 +132,7 @@ impl Cno {
         agent: None,
         due: None,
         overdue: None,
-        triggered: None,
+        triggered: EvdId::NULL,
         pending: 0,
         dispatchers: 0,
         waiters: 0,
@@ -180,10 +180,13 @@ impl Cno {
 
     /// Takes a notification, if one is pending.
     pub(super) fn take_notification(&mut self) -> Option<EvdId> {
-        let fired = self.triggered?;
+        let fired = self.triggered;
+        if fired.is_null() {
+            return None;
+        }
         self.pending = self.pending.saturating_sub(1);
         if self.pending == 0 {
-            self.triggered = None;
+            self.triggered = EvdId::NULL;
         }
         Some(fired)
     }
@@ -245,7 +248,7 @@ impl Cno {
         if self.id.is_null() {
             return (None, false);
         }
-        self.triggered = Some(evd);
+        self.triggered = evd;
         self.pending = self.pending.saturating_add(1).min(self.waiters.max(1));
         (self.next_waker(), self.call_is_due(Some(evd)))
     }
@@ -282,7 +285,7 @@ impl Cno {
         self.releases = self.releases.wrapping_add(1);
         self.waiters = 0;
         self.pending = 0;
-        self.triggered = None;
+        self.triggered = EvdId::NULL;
         while let Some(waker) = self.next_waker() {
             deferred.wake(waker);
         }

@@ -33,9 +33,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(cno) = deferred.agents.take() {
             self.call_agents(cno);
         }
-        for agent in core::mem::take(&mut deferred.released) {
+        for agent in &deferred.released {
             contain_panic(|| (agent.function)(agent.instance_data, None));
         }
+        deferred.released.clear();
         while let Some(waker) = deferred.wakers.pop() {
             contain_panic(|| waker.wake());
         }
