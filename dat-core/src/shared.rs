@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, Extensions};
 use crate::endpoint::{EndpointSlot, SrqSlot};
-use crate::event::{AgentCalls, CnoSlot, EvdSlot, EventSlot};
+use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, RmrSlot};
 use crate::record::Records;
 use crate::storage::{Runs, Table, VisitList};
@@ -24,8 +24,6 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) waited_dispatchers: VisitList,
     /// Notification objects with a waker since the last `wake_waiters`.
     pub(crate) waited_objects: VisitList,
-    /// Notification objects whose agent is due.
-    pub(crate) agent_calls: AgentCalls,
     pub(crate) local_regions: Table<'s, LmrSlot>,
     pub(crate) remote_regions: Table<'s, RmrSlot<L>>,
     pub(crate) event_dispatchers: Table<'s, EvdSlot<B::CompletionQueue, L>>,

@@ -13,9 +13,8 @@ use crate::sync::{Guard, Mutex, RawLock};
 
 /// Function that the next trigger of a notification object calls, once, without locks (CNC-02).
 ///
-/// Agents of an adapter are called one at a time. One that becomes due while another one runs, on
-/// any thread, is called after it, on the thread of the running one: a call that triggers an object
-/// may return before.
+/// A trigger while an agent of the same object runs, on any thread, calls the next agent once the
+/// running one has returned.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyAgent {
     /// Gets `instance_data` and the dispatcher that fired, or `None` if the waiters are released
@@ -42,8 +41,6 @@ pub struct CnoSlot<L> {
     pub(crate) main: Mutex<L, Cno>,
     /// Link in the list of notification objects with a waker.
     pub(crate) waits: VisitLink,
-    /// Link in the list of notification objects whose agent is due.
-    pub(crate) calls: VisitLink,
 }
 
 impl<L: RawLock> CnoSlot<L> {
@@ -55,7 +52,6 @@ impl<L: RawLock> CnoSlot<L> {
     pub const EMPTY: Self = Self {
         main: Mutex::new(Cno::EMPTY),
         waits: VisitLink::NONE,
-        calls: VisitLink::NONE,
     };
 
     /// Returns true if the slot holds an object.
@@ -102,6 +98,8 @@ pub(crate) struct Cno {
     pub(crate) id: CnoId,
     pub(crate) generation: u32,
     pub(crate) agent: Option<ProxyAgent>,
+    /// Set while an agent of this object runs.
+    is_calling: bool,
     /// Call to make next.
     due: Option<AgentCall>,
     /// Second call to make: that of `agent`, for this dispatcher.
@@ -130,6 +128,7 @@ impl Cno {
         id: CnoId::NULL,
         generation: 0,
         agent: None,
+        is_calling: false,
         due: None,
         overdue: None,
         triggered: EvdId::NULL,
@@ -253,7 +252,7 @@ impl Cno {
         (self.next_waker(), self.call_is_due(Some(evd)))
     }
 
-    /// Notes a call of the agent; returns true if there is one.
+    /// Notes a call of the agent, if there is one; returns true if no frame makes it yet.
     fn call_is_due(&mut self, evd: Option<EvdId>) -> bool {
         if self.agent.is_none() {
             return false;
@@ -263,16 +262,21 @@ impl Cno {
         } else {
             self.due = self.agent.take().map(|agent| (agent, evd));
         }
-        true
+        !self.is_calling
     }
 
-    /// Returns true if a call is due.
-    pub(super) const fn has_call(&self) -> bool {
-        self.due.is_some()
+    /// Claims the next call, unless an agent of this object runs.
+    fn begin_call(&mut self) -> Option<AgentCall> {
+        if self.is_calling {
+            return None;
+        }
+        let call = self.take_call();
+        self.is_calling = call.is_some();
+        call
     }
 
     /// Removes the next call.
-    pub(super) fn take_call(&mut self) -> Option<AgentCall> {
+    fn take_call(&mut self) -> Option<AgentCall> {
         let call = self.due.take();
         if let Some(evd) = self.overdue.take() {
             self.due = self.agent.take().map(|agent| (agent, evd));
@@ -296,11 +300,9 @@ impl Cno {
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates a notification object, with an agent for its first notification.
     ///
-    /// The agent runs in the context that caused the event, or after a running agent of the
-    /// adapter, in the context of that one. Its calls into the adapter must take no longer than a
-    /// post or a dequeue, and call no further agent. It must not wait for another agent of the
-    /// adapter. Its calls into other adapters may call agents of theirs before they return, one of
-    /// each adapter at a time.
+    /// The agent runs in the context that caused the event, or in that of a running agent of the
+    /// same object. Its calls into the adapter must take no longer than a post or a dequeue. They
+    /// may call agents of other objects before they return, one of each object at a time.
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (MEMORY): the storage has no free slot.
@@ -526,6 +528,28 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         if is_due {
             self.call_agents(cno);
+        }
+    }
+
+    /// Calls the agents of the object at an index, one after another, unless a frame does.
+    ///
+    /// An agent that sets itself again and causes a trigger is called by the loop, so its calls do
+    /// not nest.
+    pub(crate) fn call_agents(&self, cno: Index) {
+        let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
+            return;
+        };
+        while let Some((id, (agent, evd))) = slot
+            .main
+            .with(|object| object.begin_call().map(|call| (object.id, call)))
+        {
+            contain_panic(|| (agent.function)(agent.instance_data, evd));
+            slot.main.with(|object| {
+                // The agent may have freed its object.
+                if object.id == id {
+                    object.is_calling = false;
+                }
+            });
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Events, event dispatchers and notification objects.
 
-mod agent_calls;
 mod cno;
 mod cno_wait;
 mod completion;
@@ -21,7 +20,6 @@ mod tests;
 mod thread_wait;
 mod wait;
 
-pub(crate) use agent_calls::AgentCalls;
 pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;
 pub use control::EvdParam;

@@ -8,7 +8,6 @@ use super::tag::InstanceTag;
 use super::watch::Watch;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Subtype};
-use crate::event::AgentCalls;
 use crate::flags::{EvdFlags, HandleKind};
 use crate::id::{EvdId, Handle};
 use crate::shared::Shared;
@@ -137,7 +136,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 posting: VisitList::new(),
                 waited_dispatchers: VisitList::new(),
                 waited_objects: VisitList::new(),
-                agent_calls: AgentCalls::new(),
                 coherent,
                 local_regions: storage.local_regions,
                 remote_regions: storage.remote_regions,
@@ -186,7 +184,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         self.shared.posting = VisitList::new();
         self.shared.waited_dispatchers = VisitList::new();
         self.shared.waited_objects = VisitList::new();
-        self.shared.agent_calls = AgentCalls::new();
         self.control.with(|control| {
             control.backend = Some(backend);
             control.instance = instance;

@@ -234,7 +234,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         for slot in shared.notification_objects.made() {
             slot.waits.clear();
-            slot.calls.clear();
             slot.main.with(|object| {
                 if !object.id.is_null() {
                     object.clear_slot();
