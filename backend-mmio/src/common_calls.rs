@@ -4,8 +4,9 @@ use dat_core::backend::ControlEvent;
 
 /// Implements the `Backend` calls that are the same in every layout.
 ///
-/// Connection calls go to the connection manager and `sync` to the platform. The driver must have the fields `tables`, `cm`
-/// and `hal` and a method `number` that maps a key to the device's queue pair number.
+/// Connection calls go to the connection manager and `sync` to the platform. The driver must have
+/// the fields `tables`, `cm` and `hal` and a method `number` that maps a key to the device's queue
+/// pair number.
 macro_rules! common_calls {
     () => {
         fn sync(&mut self, direction: SyncDirection, address: u64, length: u64) {

@@ -235,8 +235,8 @@ impl Shared {
         lock(&self.sleeps_until)
     }
 
-    /// Sleeps until there are control events since `*seen`, `woken` returns true, `pause` ends, or a
-    /// signal of the system arrives.
+    /// Sleeps until there are control events since `*seen`, `woken` returns true, `pause` ends, or
+    /// a signal of the system arrives.
     pub(crate) fn sleep(
         &self,
         seen: &mut u64,

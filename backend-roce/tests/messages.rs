@@ -343,7 +343,7 @@ fn the_mark_and_the_cookie_have_their_places() {
     assert_eq!(bytes[24 + 12..24 + 20], [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
-/// What is reserved for another way of packets is sent as 0 and ignored.
+/// Fields reserved for another way of packets are sent as 0 and ignored.
 ///
 /// Spec: ROCE-197
 #[test]

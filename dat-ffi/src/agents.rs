@@ -210,7 +210,8 @@ fn wait(owner: CHandle) {
     agents.waiters.remove(&own);
 }
 
-/// Calls an agent for the core, which holds no lock, or leaves it to the call that this thread is in.
+/// Calls an agent for the core, which holds no lock, or leaves it to the call that this thread is
+/// in.
 ///
 /// Spec: CNC-02, CNW-05
 fn call(number: u64, evd: Option<EvdId>) {

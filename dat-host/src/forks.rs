@@ -1,7 +1,7 @@
 //! Children of `fork`: they have no thread of their parent, and do not use its adapters.
 //!
-//! A child has the locks of the parent's adapters as they were at the fork, but no thread that would
-//! release them.
+//! A child has the locks of the parent's adapters as they were at the fork, but no thread that
+//! would release them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};

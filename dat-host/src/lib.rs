@@ -129,10 +129,11 @@
 //! | [`ReadWindow`] | the peer of one endpoint, for reads; a region may have several windows | no, nobody writes | no | `revoke`, or drop |
 //! | [`ZoneWindow`] | the peers of all endpoints of a zone | yes, by `store` and `atomics` | yes | `into_inner`, or drop |
 //!
-//! Some devices look past the caches of the processor ([`query`](Adapter::query) has `lmr_sync_req`).
-//! There `expose`, `load`, `store`, `revoke` and `into_inner` synchronise the memory, and all
-//! sentences about them hold. Programs that use `atomics` call [`Adapter::sync_rdma_read`] and
-//! [`Adapter::sync_rdma_write`]. Memory of operations needs no call.
+//! Some devices look past the caches of the processor ([`query`](Adapter::query) has
+//! `lmr_sync_req`). There `expose`, `load`, `store`, `revoke` and `into_inner` synchronise the
+//! memory, and all sentences about them hold. Programs that use `atomics` call
+//! [`Adapter::sync_rdma_read`] and [`Adapter::sync_rdma_write`]. Memory of operations needs no
+//! call.
 //!
 //! # Completed operations
 //! A completed Send, Write or Read proves that the devices have done their part. It does not prove

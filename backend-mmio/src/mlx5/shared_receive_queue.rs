@@ -97,12 +97,10 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
 
     /// Maintains the caches for the posted buffers, after the device has destroyed the queue.
     pub(crate) fn end(&self) {
-        let count = if self.hal.is_coherent() {
-            0
-        } else {
-            self.entries
-        };
-        for slot in (0..count).filter_map(|index| self.slot(index)) {
+        if self.hal.is_coherent() {
+            return;
+        }
+        for slot in (0..self.entries).filter_map(|index| self.slot(index)) {
             after_write(&self.hal, slot);
         }
     }

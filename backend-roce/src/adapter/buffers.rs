@@ -24,8 +24,9 @@ use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
 /// Units of a buffer that packets of one adapter may take.
 ///
 /// Linux grants a socket that asks for more twice this size by default: one half for requests of a
-/// peer, the other one for responses that this side has asked for. Acknowledgements are not counted:
-/// a later one replaces a lost one. Nor are messages of connection management, which are few.
+/// peer, the other one for responses that this side has asked for. Acknowledgements are not
+/// counted: a later one replaces a lost one. Nor are messages of connection management, which are
+/// few.
 const ROOM: u32 = 212_992 / BUFFER_UNIT;
 
 /// Room of the largest packet; with less, nobody gets the turn.
@@ -507,11 +508,11 @@ impl Adapter {
         }
     }
 
-    /// Counts the responses of peers apart that have been due for long, if queue pairs of others have
-    /// waited.
+    /// Counts the responses of peers apart that have been due for long, if queue pairs of others
+    /// have waited.
     ///
-    /// Queue pairs of one peer wait for each other: their responses may all come at once. Those of a
-    /// slow peer that have nothing due move when they send.
+    /// Queue pairs of one peer wait for each other: their responses may all come at once. Those of
+    /// a slow peer that have nothing due move when they send.
     fn find_slow_peers(&mut self, number: usize, waited: [Option<usize>; 2]) {
         let Some(buffer) = self.buffers.get(number) else {
             return;

@@ -13,7 +13,7 @@ use crate::proto::connection::{
 use crate::proto::icrc::Flow;
 use crate::proto::packet::OVERHEAD_MAX;
 
-/// Most peers that the port is told of at once.
+/// Maximum number of peers in one report to the port.
 const UNANSWERED_MAX: usize = 64;
 
 /// First bytes of a GUID of ours (ROCE-48).
@@ -135,7 +135,7 @@ impl Adapter {
         {
             *longest = length.max(*longest);
         } else if self.unanswered.len() < UNANSWERED_MAX && self.unanswered.try_reserve(1).is_ok() {
-            // Without memory the port is told the next time.
+            // Without memory, the next report to the port names the peer.
             self.unanswered.push((peer, length));
         }
     }

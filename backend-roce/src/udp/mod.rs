@@ -293,7 +293,7 @@ impl Port for UdpPort {
     }
 }
 
-/// Returns the MTU of a path of which the system knows `known`; `own` is that of the interface.
+/// Returns the MTU to use for a path: `known` is the system's value, `own` the interface's.
 fn believed_mtu(known: u32, own: impl FnOnce() -> Option<u32>) -> u32 {
     if known >= SMALLEST_MTU {
         return known;

@@ -10,8 +10,8 @@ use crate::storage::Index;
 
 /// Runs a waker or another function of the consumer; with the feature `std`, a panic ends here.
 ///
-/// The panic hook has printed the message. What else a call has to do goes on, such as to wake other
-/// waiters.
+/// The panic hook has printed the message. What else a call has to do goes on, such as to wake
+/// other waiters.
 #[inline]
 pub fn contain_panic(f: impl FnOnce()) {
     #[cfg(feature = "std")]

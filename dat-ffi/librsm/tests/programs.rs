@@ -114,7 +114,8 @@ impl Drop for Other {
     }
 }
 
-/// Returns the command of a program of a node, of two that reach each other over RoCEv2 in software.
+/// Returns the command of a program of a node, of two that reach each other over RoCEv2 in
+/// software.
 ///
 /// The controller is `verbs0`. Tests with different numbers may run at the same time.
 fn on_node(built: &Built, number: u8, node: &str, what: &[&str]) -> Command {
@@ -148,8 +149,8 @@ fn processes_reach_each_other_by_roce_in_software() {
 
 /// Spec: RSMPV-15, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-58, RSMPV-E01, RSMPV-E02, RSMPV-E04,
 /// RSMPV-E05, RSMPV-E06, RSMPV-E10
-/// Spec: RSMGEN-10, RSMGEN-12, RSMLH-01, RSMCT-01, RSMCT-20, RSMID-01, RSMEX-01, RSMPB-01, RSMPB-03, RSMPB-10, RSMIM-01,
-/// RSMMP-02, RSMMD-01
+/// Spec: RSMGEN-10, RSMGEN-12, RSMLH-01, RSMCT-01, RSMCT-20, RSMID-01, RSMEX-01, RSMPB-01,
+/// RSMPB-03, RSMPB-10, RSMIM-01, RSMMP-02, RSMMD-01
 /// Spec: RSMBR-01, RSMBR-10, RSMPF-01, RSMPF-10, RSMPF-11, RSMSG-01, RSMTP-01
 #[test]
 fn faults_have_exact_codes() {

@@ -42,8 +42,8 @@ macro_rules! copies {
             /// [`OutOfRange`](crate::Error::OutOfRange): there are fewer bytes. Nothing is copied.
             pub fn store(&self, offset: usize, from: &[u8]) -> $crate::Result<()> {
                 let into = $crate::memory::range_of(self.atomics(), offset, from.len())?;
-                // Before it, so that no write of a peer is lost; after it, so that peers read it, and
-                // that it does not come after their next write (Spec: LSW-12, LSR-02).
+                // Before it, so that no write of a peer is lost; after it, so that peers read it,
+                // and that it does not come after their next write (Spec: LSW-12, LSR-02).
                 use dat_core::backend::SyncDirection::{RdmaRead, RdmaWrite};
                 self.synchronise(RdmaWrite, offset, from.len());
                 dat_core::sync::store_bytes(into, from);

@@ -1,6 +1,6 @@
 //! Waiting calls: they make progress, check their condition and sleep.
 //!
-//! What bounds a wait for a peer is in [`watch`](crate::engine::watch).
+//! [`watch`](crate::engine::watch) has the limits of waits for peers.
 
 use core::mem;
 use core::task::Waker;

@@ -121,7 +121,7 @@ pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
     assert_eq!(net.receive_completion(&right).cookie, 1);
 }
 
-/// Returns attributes each of which has one negative, too large or meaningless value.
+/// Returns sets of attributes, each with one negative, too large or meaningless value.
 fn bad_attributes<T: Testbed>(party: &Party<T>) -> [EpAttributes; 25] {
     let limits = granted(
         party
