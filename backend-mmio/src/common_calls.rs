@@ -4,34 +4,13 @@ use dat_core::backend::ControlEvent;
 
 /// Implements the `Backend` calls that are the same in every layout.
 ///
-/// Connection calls go to the connection manager and `sync` to the platform. The others report
-/// operations that no device here supports. The driver must have the fields `tables`, `cm`
-/// and `hal` and a method `number` that maps a key to the device's queue pair number.
+/// Connection calls go to the connection manager and `sync` to the platform. The driver must have
+/// the fields `tables`, `cm` and `hal` and a method `number` that maps a key to the device's queue
+/// pair number.
 macro_rules! common_calls {
     () => {
         fn sync(&mut self, direction: SyncDirection, address: u64, length: u64) {
             self.hal.synchronise(direction, address, length);
-        }
-
-        fn shared_receive_available(&self, _key: SharedReceiveQueueKey) -> Option<u32> {
-            None
-        }
-
-        fn set_high_watermarks(
-            &mut self,
-            _key: QueuePairKey,
-            soft: Option<u32>,
-            hard: Option<u32>,
-        ) -> Result<(), BackendError> {
-            // The device does not monitor watermarks, so only a request for none succeeds.
-            match (soft, hard) {
-                (None, None) => Ok(()),
-                _ => Err(BackendError::NotSupported),
-            }
-        }
-
-        fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
-            ReceiveInfo::default()
         }
 
         fn listen(

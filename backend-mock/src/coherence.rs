@@ -15,7 +15,9 @@
 //! | target of a receive or RDMA Read of this host | takes the data | changed |
 //! | end of the byte's last registration | removed | takes peers' writes |
 //!
-//! Operations of this host need no call, because the provider keeps posted buffers coherent.
+//! Operations of this host need no call, because the provider keeps posted buffers coherent. With
+//! [`NodeOptions::maintains_buffers`](crate::NodeOptions::maintains_buffers) unset it does not: the
+//! device's view is then the source and the target of these operations, too.
 //!
 //! A byte may have been stored to *and* written by a peer since the views last agreed. Then a
 //! required call was left out (LSW-13, LSW-14) and its content is undefined (LSW-16). Here one of
@@ -57,6 +59,8 @@ struct Page {
 pub(crate) struct Coherence {
     pages: BTreeMap<u64, Box<Page>>,
     seed: u64,
+    /// True if the mock keeps posted buffers coherent.
+    pub(crate) maintains: bool,
 }
 
 /// The greatest name of a region.
@@ -84,10 +88,11 @@ fn for_each_page(
 }
 
 impl Coherence {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, maintains: bool) -> Self {
         Self {
             pages: BTreeMap::new(),
             seed,
+            maintains,
         }
     }
 

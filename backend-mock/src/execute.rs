@@ -17,6 +17,7 @@ use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use crate::chunk::{self, CHUNK, part_of};
 use crate::fault::RemoteError;
 use crate::queue_pair::{State, Work};
+use crate::unmaintained;
 use crate::world::{Action, World};
 
 /// Outcome of the attempt to start a request.
@@ -291,7 +292,7 @@ impl World {
         let Some(space) = to.memories.remote(range, length, target_domain, right) else {
             return Some(DtoStatus::RemoteAccess);
         };
-        let mut coherence = nodes[to.node].coherence.as_mut();
+        let from_node = adapters[source.adapter].node;
         let count = chunk::length(
             entry.length,
             &entry.segments,
@@ -299,6 +300,7 @@ impl World {
         );
         let mut offset = entry.moved as usize;
         for segment in part_of(&entry.segments, entry.moved, count) {
+            let address = range.address.wrapping_add(offset as u64);
             let right = MemoryPrivileges::LOCAL_READ;
             let Some(chunk) = from.local(&segment, source.domain, right) else {
                 return Some(DtoStatus::LocalProtection);
@@ -306,11 +308,16 @@ impl World {
             let Some(target_span) = space.part(offset, chunk.length()) else {
                 return Some(DtoStatus::RemoteAccess);
             };
-            match &mut coherence {
-                Some(coherence) => {
-                    coherence.write(range.address.wrapping_add(offset as u64), chunk);
+            let view = nodes[from_node].coherence.as_ref();
+            if unmaintained::is_apart(view) {
+                let bytes = unmaintained::exposed(view, segment.address, chunk);
+                let view = nodes[to.node].coherence.as_mut();
+                unmaintained::write_exposed(view, address, target_span, &bytes);
+            } else {
+                match &mut nodes[to.node].coherence {
+                    Some(coherence) => coherence.write(address, chunk),
+                    None => target_span.copy_from(chunk),
                 }
-                None => target_span.copy_from(chunk),
             }
             offset += chunk.length();
         }
@@ -415,6 +422,18 @@ impl World {
             let Some(target_span) = to.memories.local(&segment, domain, right) else {
                 return false;
             };
+            if unmaintained::is_apart(nodes[to.node].coherence.as_ref()) {
+                let address = range.address.wrapping_add(offset as u64);
+                let Some(part) = data.part(offset, target_span.length()) else {
+                    return false;
+                };
+                let bytes =
+                    unmaintained::exposed(nodes[from.node].coherence.as_ref(), address, part);
+                let view = nodes[to.node].coherence.as_mut();
+                unmaintained::write_exposed(view, segment.address, target_span, &bytes);
+                offset += target_span.length();
+                continue;
+            }
             match &nodes[from.node].coherence {
                 Some(coherence) => {
                     coherence.read(range.address.wrapping_add(offset as u64), target_span);

@@ -131,9 +131,13 @@ impl World {
             Some(coherence) => coherence.store(range.address, &after),
             None => number.write(&after),
         }
-        local.write(&before);
-        if let Some(coherence) = &mut nodes[near.node].coherence {
-            coherence.agree(segment.address, local);
+        match &mut nodes[near.node].coherence {
+            Some(coherence) if !coherence.maintains => coherence.store(segment.address, &before),
+            Some(coherence) => {
+                local.write(&before);
+                coherence.agree(segment.address, local);
+            }
+            None => local.write(&before),
         }
         None
     }

@@ -41,7 +41,8 @@ impl Fabric {
                 let seed = world.draw(&(0..=u64::MAX - 1));
                 world.nodes.push(Node {
                     address: options.address,
-                    coherence: (!options.coherent).then(|| Coherence::new(seed)),
+                    coherence: (!options.coherent)
+                        .then(|| Coherence::new(seed, options.maintains_buffers)),
                     adapters: Vec::new(),
                     qualifiers: Qualifiers::new(),
                     next_port: FIRST_PORT,

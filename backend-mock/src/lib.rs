@@ -104,6 +104,7 @@ mod send_queue;
 mod shared;
 mod shared_receive;
 mod steps;
+mod unmaintained;
 #[cfg(feature = "std")]
 mod wait;
 mod window;

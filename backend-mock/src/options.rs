@@ -165,6 +165,11 @@ pub struct NodeOptions {
     ///
     /// The first adapter of a host decides.
     pub coherent: bool,
+    /// True if a non-coherent adapter keeps posted buffers coherent by itself, as providers do.
+    ///
+    /// Otherwise it is a device, whose driver maintains the caches. The first adapter of a host
+    /// decides.
+    pub maintains_buffers: bool,
     /// True if the adapter has memory windows.
     pub memory_windows: bool,
     /// True if the adapter reports the number of buffers in a shared receive queue.
@@ -187,6 +192,7 @@ impl NodeOptions {
             name,
             address: IaAddress::Node(number),
             coherent: true,
+            maintains_buffers: true,
             memory_windows: true,
             shared_receive_information: true,
             receive_information: true,

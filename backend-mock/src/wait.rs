@@ -71,8 +71,8 @@ impl Wait for MockWait {
     /// Performs the next action, or advances time to `until` if that is earlier.
     ///
     /// Returns at once if the waker was used. With the fabric's own thread, it sleeps until a
-    /// change is visible. Without that thread, a deadline and a next action, the wait could never
-    /// end and is interrupted.
+    /// change is visible; a signal of the system interrupts it. Without that thread, a deadline and
+    /// a next action, the wait could never end and is interrupted.
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         if self.signal.woken.swap(false, Ordering::AcqRel) {
             return WakeReason::Woken;
@@ -81,15 +81,8 @@ impl Wait for MockWait {
             let signal = &self.signal;
             let woken = || signal.woken.swap(false, Ordering::AcqRel);
             let until = until.map(Instant::as_micros);
-            return if self
-                .fabric
-                .shared
-                .wait_visible(&mut self.seen, until, woken)
-            {
-                WakeReason::Woken
-            } else {
-                WakeReason::TimedOut
-            };
+            let shared = &self.fabric.shared;
+            return shared.wait_visible(&mut self.seen, until, woken);
         }
         match (self.fabric.next_due(), until) {
             (Some(due), Some(until)) if due > until => {

@@ -149,31 +149,47 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why.to_string())
 }
 
-fn parse_host(host: &str, port: u16) -> io::Result<SocketAddr> {
-    let host = host
+/// Parses `IP`, `[IPv6]` or `IPv6%INTERFACE`; the port is 0.
+///
+/// # Errors
+/// - `InvalidInput`: the text has another form, or a link-local address has no interface.
+/// - `AddrNotAvailable`: no interface has the name.
+pub fn parse_ip(text: &str) -> io::Result<SocketAddr> {
+    let host = text
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
-    if host == "localhost" {
-        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
-    }
-    let (host, scope) = match host.split_once('%') {
-        Some((host, interface)) => (host, Some(index(interface)?)),
+        .unwrap_or(text);
+    let (host, interface) = match host.split_once('%') {
+        Some((host, interface)) => (host, Some(interface)),
         None => (host, None),
     };
-    match (host.parse(), scope) {
-        (Ok(IpAddr::V6(ip)), Some(scope)) => Ok(SocketAddrV6::new(ip, port, 0, scope).into()),
+    match (host.parse(), interface) {
+        (Ok(IpAddr::V6(ip)), Some(interface)) => {
+            Ok(SocketAddrV6::new(ip, 0, 0, index(interface)?).into())
+        }
         (Ok(ip), None) if is_link_local(ip) => Err(invalid(
             "a link-local address needs its interface, as in `fe80::1%eth0`",
         )),
-        (Ok(ip), None) => Ok(SocketAddr::new(ip, port)),
-        (Err(_), None) => {
-            let mut address = address_of_interface(host)?;
-            address.set_port(port);
-            Ok(address)
+        (Ok(ip), None) => Ok(SocketAddr::new(ip, 0)),
+        (Ok(IpAddr::V4(_)), Some(_)) => {
+            Err(invalid("only an IPv6 address has an interface after `%`"))
         }
-        (_, Some(_)) => Err(invalid("only an IPv6 address has an interface after `%`")),
+        (Err(_), _) => Err(invalid("this is no IP address")),
     }
+}
+
+fn parse_host(host: &str, port: u16) -> io::Result<SocketAddr> {
+    let is_name = |host: &str| {
+        let ip = host.trim_start_matches('[').split(['%', ']']).next();
+        ip.is_none_or(|ip| ip.parse::<IpAddr>().is_err())
+    };
+    let mut address = match host {
+        "localhost" => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
+        name if is_name(name) => address_of_interface(name)?,
+        ip => parse_ip(ip)?,
+    };
+    address.set_port(port);
+    Ok(address)
 }
 
 const fn is_link_local(ip: IpAddr) -> bool {
@@ -196,6 +212,20 @@ fn no_interface(name: &str) -> io::Error {
         io::ErrorKind::AddrNotAvailable,
         alloc::format!("{name:?} is neither an IP address nor an interface of this host"),
     )
+}
+
+/// Returns the MTU of the interface with an address; `None` if the system does not tell.
+pub(crate) fn interface_mtu(address: IpAddr) -> Option<u32> {
+    let mut all = getifaddrs().ok()?;
+    let interface = all.find(|interface| {
+        let own = address_of(interface);
+        own.is_some_and(|own| own.ip() == address)
+    })?;
+    // A further address may have a name of its own, as in `eth0:1`.
+    let name = interface.interface_name.split(':').next()?;
+    let path = std::path::Path::new("/sys/class/net").join(name);
+    let text = std::fs::read_to_string(path.join("mtu")).ok()?;
+    text.trim().parse().ok()
 }
 
 /// Returns the address of an interface that is up, with its scope if it is link-local.
@@ -252,6 +282,7 @@ mod tests {
         assert_eq!(parsed("[::1]?udp=5").as_deref(), Some("[::1]:5"));
         assert_eq!(parsed("::").as_deref(), Some("[::]:0"));
         assert_eq!(parsed("fe80::1%7?udp=5").as_deref(), Some("[fe80::1%7]:5"));
+        assert_eq!(parsed("[fe80::1%7]").as_deref(), Some("[fe80::1%7]:0"));
         for (text, seconds) in [
             ("::1?keep-alive=10", 10),
             ("::1?udp=5&keep-alive=1", 1),
@@ -303,6 +334,33 @@ mod tests {
             let kind = Some(io::ErrorKind::AddrNotAvailable);
             assert_eq!(refused(wrong), kind, "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_ip_address_has_its_interface_and_nothing_else() {
+        for (text, address) in [
+            ("10.0.0.1", "10.0.0.1:0"),
+            ("[::1]", "[::1]:0"),
+            ("fe80::1%7", "[fe80::1%7]:0"),
+            ("[fe80::1%7]", "[fe80::1%7]:0"),
+        ] {
+            assert_eq!(parse_ip(text).expect(text).to_string(), address);
+        }
+        for wrong in [
+            "",
+            "lo",
+            "localhost",
+            "fe80::1",
+            "10.0.0.1%7",
+            "10.0.0.1:5",
+            "::1?udp=5",
+            "lo%7",
+        ] {
+            let error = parse_ip(wrong).expect_err(wrong);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{wrong}");
+        }
+        let error = parse_ip("fe80::1%none").expect_err("no interface");
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The backend: an adapter for the core.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -14,12 +13,13 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-use crate::adapter::{Adapter, CompletionRing, Pair, SharedReceives, State, port_of};
+use crate::adapter::{Adapter, CompletionRing, Pair, SharedReceives, Slab, State, port_of};
 use crate::attributes;
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
 use crate::port::{ClaimError, Port, canonical};
 use crate::queues::{Owner, RoceCompletionQueue, RoceReceiveQueue, RoceSendQueue};
+use crate::reserve::reserved;
 use crate::shared::Shared;
 use crate::wait::RoceWait;
 
@@ -43,23 +43,28 @@ impl RoceBackend {
     ///
     /// Polls of completion queues take the packets that have come. Timers run in `progress`, whose
     /// argument is the time.
+    ///
+    /// # Panics
+    /// If there is no memory for the tables of the adapter.
     pub fn over(port: impl Port + 'static, options: RoceOptions) -> Self {
-        Self::new(Box::new(port), options, None, None)
+        let backend = Self::new(Box::new(port), options, None, None);
+        backend.expect("memory for the tables of an adapter")
     }
 
+    /// Makes an adapter; `None` if there is no memory for its tables.
     pub(crate) fn new(
         port: Box<dyn Port>,
         options: RoceOptions,
         clock: Option<fn() -> Instant>,
         generation: Option<usize>,
-    ) -> Self {
-        let adapter = Adapter::new(options, port.address(), port.run_packets());
-        Self {
-            shared: Arc::new(Shared::new(adapter, port, clock, generation)),
+    ) -> Option<Self> {
+        let adapter = Adapter::new(options, port.address(), port.run_packets())?;
+        Some(Self {
+            shared: Arc::new(Shared::new(adapter, port, clock, generation)?),
             next_port: FIRST_CHOSEN,
             #[cfg(feature = "udp")]
             service: None,
-        }
+        })
     }
 
     #[cfg(feature = "udp")]
@@ -128,6 +133,16 @@ impl RoceDriver {
             .enter(|adapter| adapter.connection_counts().collect())
     }
 
+    /// Returns the error of a send that the system refused since the last call, if any.
+    ///
+    /// The transport repeats a datagram that is not sent, so that a refusal of all of them is seen
+    /// as a peer that does not answer.
+    #[must_use]
+    pub fn refused_send(&self) -> Option<std::io::Error> {
+        let number = self.0.port().refused_send();
+        number.map(std::io::Error::from_raw_os_error)
+    }
+
     /// Returns true if requests or messages wait for an answer of a peer.
     ///
     /// A peer whose consumer has yet to decide about a connection request does not count.
@@ -147,6 +162,12 @@ impl RoceDriver {
 fn room(used: usize, limit: i32) -> Result<(), BackendError> {
     let limit = usize::try_from(limit).unwrap_or(0);
     (used < limit).then_some(()).ok_or(BackendError::Resources)
+}
+
+/// Makes room for the next object of a table.
+fn reserve<T>(table: &mut Slab<T>) -> Result<(), BackendError> {
+    let has_room = table.has_room();
+    has_room.then_some(()).ok_or(BackendError::Resources)
 }
 
 /// Fails if a value is above its limit.
@@ -210,13 +231,14 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         self.shared.enter(|adapter| {
             room(adapter.domains.len(), attributes::DOMAINS)?;
+            reserve(&mut adapter.domains)?;
             Ok(DomainKey(adapter.domains.insert(())))
         })
     }
 
     fn destroy_domain(&mut self, domain: DomainKey) {
         self.shared
-            .enter(|adapter| adapter.domains.try_remove(domain.0));
+            .enter(|adapter| adapter.domains.remove(domain.0));
     }
 
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
@@ -242,7 +264,8 @@ unsafe impl Backend for RoceBackend {
         self.shared.enter(|adapter| {
             let limit = i32::try_from(adapter.memories.capacity()).unwrap_or(i32::MAX);
             room(adapter.memories.windows(), limit)?;
-            Ok(WindowKey(adapter.memories.create_window(domain.0)))
+            let window = adapter.memories.create_window(domain.0);
+            window.map(WindowKey).ok_or(BackendError::Resources)
         })
     }
 
@@ -265,9 +288,9 @@ unsafe impl Backend for RoceBackend {
             )?;
             within_unsigned(depth, attributes::COMPLETIONS)?;
             let ring = CompletionRing::new(depth, Arc::clone(&ready));
-            let added = adapter.add_completion_queue(number, ring);
-            let gathers = Arc::clone(&adapter.gathers);
-            added.then_some(gathers).ok_or(BackendError::State)
+            let ring = ring.ok_or(BackendError::Resources)?;
+            adapter.add_completion_queue(number, ring)?;
+            Ok(Arc::clone(&adapter.gathers))
         })?;
         Ok(RoceCompletionQueue {
             shared: Arc::clone(&self.shared),
@@ -289,8 +312,8 @@ unsafe impl Backend for RoceBackend {
             let ring = adapter.completion_queue(queue.number);
             let ring = ring.ok_or(BackendError::State)?;
             within_unsigned(depth, attributes::COMPLETIONS)?;
-            ring.resize(depth);
-            Ok(())
+            let resized = ring.resize(depth);
+            resized.then_some(()).ok_or(BackendError::Resources)
         })
     }
 
@@ -311,10 +334,12 @@ unsafe impl Backend for RoceBackend {
             room(adapter.shared_receives.len(), attributes::SHARED_QUEUES)?;
             within_unsigned(depth, attributes::SHARED_RECEIVES)?;
             within_unsigned(segments, crate::adapter::SEGMENTS as i32)?;
+            reserve(&mut adapter.shared_receives)?;
+            let buffers = reserved(depth as usize).ok_or(BackendError::Resources)?;
             Ok(adapter.shared_receives.insert(SharedReceives {
                 token,
                 domain: domain.0,
-                buffers: VecDeque::new(),
+                buffers: buffers.into(),
                 taken: 0,
                 limit: 0,
                 is_low: false,
@@ -339,7 +364,9 @@ unsafe impl Backend for RoceBackend {
             if state.outstanding() + queue.committed() > depth as usize {
                 return Err(BackendError::State);
             }
-            Ok(())
+            let more = (depth as usize).saturating_sub(state.buffers.len());
+            let reserved = state.buffers.try_reserve(more);
+            reserved.map_err(|_| BackendError::Resources)
         })?;
         queue.set_depth(depth as usize);
         Ok(())
@@ -375,7 +402,7 @@ unsafe impl Backend for RoceBackend {
         _queue: RoceReceiveQueue,
     ) {
         self.shared.enter(|adapter| {
-            if let Some(removed) = adapter.shared_receives.try_remove(key.0) {
+            if let Some(removed) = adapter.shared_receives.remove(key.0) {
                 adapter.withdraw(|event| {
                     matches!(*event, ControlEvent::SharedReceiveLimit { queue }
                         if queue == removed.token)
@@ -393,7 +420,11 @@ unsafe impl Backend for RoceBackend {
             adapter.check_queue_pair(request)?;
             let limit = i32::try_from(adapter.options.connections).unwrap_or(i32::MAX);
             room(adapter.pairs.len(), limit)?;
-            let pair = Pair::new(request);
+            reserve(&mut adapter.pairs)?;
+            if !adapter.reserve_buffers() {
+                return Err(BackendError::Resources);
+            }
+            let pair = Pair::new(request).ok_or(BackendError::Resources)?;
             let depths = (pair.request_depth, pair.receive_depth);
             let has_own = pair.shared.is_none();
             let key = adapter.pairs.insert(pair);
@@ -420,7 +451,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         let depths = self.shared.enter(|adapter| {
             adapter.check_queue_pair(request)?;
-            let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
+            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             let posted = i32::try_from(pair.receives.len()).unwrap_or(i32::MAX);
             let shrinks = pair.shared.is_none() && request.attributes.max_recv_dtos < posted;
             if pair.state != State::Unconnected || shrinks {
@@ -428,6 +459,9 @@ unsafe impl Backend for RoceBackend {
             }
             if pair.shared != request.shared_receive_queue.map(|shared| shared.0) {
                 return Err(BackendError::NotSupported);
+            }
+            if !pair.reserve(&request.attributes) {
+                return Err(BackendError::Resources);
             }
             adapter.use_completion_queues(key.0, false);
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
@@ -535,11 +569,14 @@ unsafe impl Backend for RoceBackend {
         let peer = request.address.socket_address();
         let peer = canonical(peer.ok_or(BackendError::Address)?);
         let port = self.shared.port();
-        let route = port.route(peer).ok_or(BackendError::Unreachable)?;
+        let route = port.route(peer)?;
         let port = self.shared.enter(|adapter| {
-            let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
+            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             if pair.state != State::Unconnected {
                 return Err(BackendError::State);
+            }
+            if !pair.reserve_transport() {
+                return Err(BackendError::Resources);
             }
             adapter.connect(key.0, route, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
@@ -557,14 +594,23 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         let id = u32::try_from(request.0).map_err(|_| BackendError::State)?;
         self.shared.enter(|adapter| {
-            let pair = adapter.pairs.get(key.0).ok_or(BackendError::State)?;
+            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             if pair.state != State::Unconnected {
                 return Err(BackendError::State);
+            }
+            if !pair.reserve_transport() {
+                return Err(BackendError::Resources);
             }
             adapter.accept(id, key.0, private_data)
         })?;
         self.shared.flush();
         Ok(())
+    }
+
+    fn is_proven(&self, request: RequestKey) -> bool {
+        let id = u32::try_from(request.0).ok();
+        self.shared
+            .enter(|adapter| id.is_some_and(|id| adapter.is_proven(id)))
     }
 
     fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
@@ -604,6 +650,15 @@ unsafe impl Backend for RoceBackend {
     }
 }
 
+/// Returns the reason for a port that is not claimed, though no other socket has it.
+const fn unclaimed(refused: ClaimError) -> BackendError {
+    match refused {
+        ClaimError::Descriptors => BackendError::Descriptors,
+        ClaimError::Prohibited => BackendError::Prohibited,
+        ClaimError::InUse | ClaimError::Refused => BackendError::Resources,
+    }
+}
+
 fn pair_holds(adapter: &Adapter, key: usize) -> bool {
     let pair = adapter.pairs.get(key);
     pair.is_some_and(|pair| pair.current.is_some())
@@ -619,7 +674,7 @@ impl RoceBackend {
         match self.shared.port().claim(port) {
             Ok(()) => Ok(true),
             Err(ClaimError::InUse) => Err(BackendError::QualifierInUse),
-            Err(ClaimError::Refused) => Err(BackendError::Resources),
+            Err(refused) => Err(unclaimed(refused)),
         }
     }
 
@@ -634,7 +689,7 @@ impl RoceBackend {
             match self.shared.port().claim(port) {
                 Ok(()) => return Ok((port.into(), true)),
                 Err(ClaimError::InUse) => {}
-                Err(ClaimError::Refused) => return Err(BackendError::Resources),
+                Err(refused) => return Err(unclaimed(refused)),
             }
         }
         Err(BackendError::QualifierUnavailable)

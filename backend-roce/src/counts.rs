@@ -22,6 +22,8 @@ pub struct AdapterCounts {
     pub dropped: u64,
     /// Congestion notifications (ROCE-25).
     pub congestion: u64,
+    /// Connections that a peer refused because it has no room for another request.
+    pub without_room: u64,
     /// Sum over all connections, also over those that ended.
     pub requester: RequesterCounts,
     /// Sum over all connections, also over those that ended.
@@ -31,7 +33,7 @@ pub struct AdapterCounts {
 impl AdapterCounts {
     /// Returns all counts with names for reports.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 18] {
+    pub const fn named(&self) -> [(&'static str, u64); 19] {
         let (requester, responder) = (&self.requester, &self.responder);
         [
             ("packets_received", self.packets),
@@ -41,6 +43,7 @@ impl AdapterCounts {
             ("wrong_icrc", self.bad_icrc),
             ("dropped", self.dropped),
             ("congestion_notifications", self.congestion),
+            ("refused_without_room", self.without_room),
             ("posts", requester.posts),
             ("posted_bytes", requester.bytes),
             ("request_packets", requester.packets),

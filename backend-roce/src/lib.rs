@@ -32,6 +32,8 @@ pub mod proto;
 #[cfg(feature = "std")]
 mod queues;
 #[cfg(feature = "std")]
+mod reserve;
+#[cfg(feature = "std")]
 mod shared;
 #[cfg(feature = "udp")]
 mod udp;
@@ -39,13 +41,16 @@ mod udp;
 mod wait;
 
 #[cfg(feature = "udp")]
-pub use address::{RoceAddress, addresses, parse_address, wildcard};
+pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]
 pub use counts::{AdapterCounts, ConnectionCounts};
 #[cfg(feature = "std")]
 pub use options::RoceOptions;
+#[cfg(feature = "udp")]
+#[cfg_attr(docsrs, doc(cfg(feature = "udp")))]
+pub use options::StartThread;
 #[cfg(feature = "std")]
 pub use queues::{
     RoceCompletionQueue, RoceReceiveQueue, RoceReceiveSlot, RoceSendQueue, RoceSendSlot,

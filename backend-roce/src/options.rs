@@ -1,5 +1,7 @@
 //! Options of an adapter.
 
+#[cfg(feature = "udp")]
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::proto::PathMtu;
@@ -52,6 +54,28 @@ pub struct RoceOptions {
     ///
     /// Only while the program polls does the adapter answer its peers.
     pub polled: bool,
+    /// Function that starts the thread of the adapter.
+    ///
+    /// The default starts a thread of the standard library, which ends the process if the heap is
+    /// exhausted.
+    #[cfg(feature = "udp")]
+    pub start_thread: StartThread,
+}
+
+/// Function that starts a detached thread with this name.
+#[cfg(feature = "udp")]
+pub type StartThread =
+    fn(name: &'static core::ffi::CStr, body: Box<dyn FnOnce() + Send>) -> std::io::Result<()>;
+
+/// Starts a thread of the standard library.
+#[cfg(feature = "udp")]
+fn start_thread(
+    name: &'static core::ffi::CStr,
+    body: Box<dyn FnOnce() + Send>,
+) -> std::io::Result<()> {
+    let name = name.to_string_lossy().into_owned();
+    let thread = std::thread::Builder::new().name(name);
+    thread.spawn(body).map(drop)
 }
 
 impl RoceOptions {
@@ -74,7 +98,8 @@ impl RoceOptions {
             secret,
             connections: 1 << 14,
             keys: 1 << 16,
-            backlog: 1024,
+            // The queue of each dispatcher is the backlog of its service point.
+            backlog: 1 << 14,
             window: 128,
             timeout: 16,
             retries: 6,
@@ -85,6 +110,8 @@ impl RoceOptions {
             mtu: PathMtu::Bytes4096,
             receive_buffer: 4 << 20,
             polled: false,
+            #[cfg(feature = "udp")]
+            start_thread,
         }
     }
 }

@@ -48,6 +48,9 @@ impl RoceSendQueue {
     }
 
     fn has_room(&mut self) -> bool {
+        if self.committed.try_reserve(1).is_err() {
+            return false;
+        }
         if self.known + self.committed.len() < self.depth {
             return true;
         }
@@ -237,6 +240,9 @@ impl RoceReceiveQueue {
     }
 
     fn has_room(&mut self) -> bool {
+        if self.committed.try_reserve(1).is_err() {
+            return false;
+        }
         if self.known + self.committed.len() < self.depth {
             return true;
         }

@@ -4,15 +4,17 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use dat_core::backend::BackendError;
+use dat_core::event::{Sleepers, WakeReason, contain_panic};
 use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX};
 use crate::options::RoceOptions;
 use crate::port::{Arrival, Awakening, ClaimError, Outbox, Port, Route};
 use crate::proto::icrc::Flow;
+use crate::reserve::zeros;
 
 /// Longest datagrams that the port gives at once.
 const INPUT: usize = 1 << 16;
@@ -54,8 +56,8 @@ impl Port for ClosedPort {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
     }
 
-    fn route(&self, _: SocketAddr) -> Option<Route> {
-        None
+    fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
+        Err(BackendError::Unreachable)
     }
 
     fn claim(&self, _: u16) -> Result<(), ClaimError> {
@@ -76,7 +78,7 @@ impl Port for ClosedPort {
 struct Events {
     /// Number of events so far.
     count: u64,
-    /// Number of threads that sleep on the condition variable.
+    /// Number of threads that sleep on `event`.
     sleepers: usize,
     /// Set while a thread sleeps on the port.
     sleeps_on_port: bool,
@@ -100,7 +102,7 @@ pub(crate) struct Shared {
     /// The clock; without one, time passes by calls of `progress` only.
     clock: Option<fn() -> Instant>,
     events: Mutex<Events>,
-    event: Condvar,
+    event: Sleepers,
     /// Held by the thread that sleeps on the port.
     receives: Mutex<()>,
     on_event: OnceLock<OnEvent>,
@@ -115,30 +117,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
+    /// Puts an adapter on a port; `None` if there is no memory for their buffers.
     pub(crate) fn new(
         adapter: Adapter,
         port: Box<dyn Port>,
         clock: Option<fn() -> Instant>,
         generation: Option<usize>,
-    ) -> Self {
+    ) -> Option<Self> {
         // Exchanged for the one of the adapter.
-        let output = Outbox::new(OUTBOX, port.run_packets());
-        Self {
+        let output = Outbox::new(zeros(OUTBOX)?, port.run_packets());
+        Some(Self {
             adapter: Mutex::new(adapter),
             port,
             stand_in: OnceLock::new(),
             generation,
             output: Mutex::new(output),
             again: AtomicBool::new(false),
-            input: Mutex::new(alloc::vec![0; INPUT]),
+            input: Mutex::new(zeros(INPUT)?),
             clock,
             events: Mutex::default(),
-            event: Condvar::new(),
+            event: Sleepers::default(),
             receives: Mutex::new(()),
             on_event: OnceLock::new(),
             on_deadline: OnceLock::new(),
             sleeps_until: Mutex::new(None),
-        }
+        })
     }
 
     /// Returns true if a thread serves the adapter.
@@ -179,7 +182,8 @@ impl Shared {
             let mut options = RoceOptions::new([0; 16]);
             options.connections = 0;
             options.keys = 0;
-            Mutex::new(Adapter::new(options, ClosedPort.address(), 1))
+            let adapter = Adapter::new(options, ClosedPort.address(), 1);
+            Mutex::new(adapter.expect("memory for an adapter without objects"))
         });
         act(&mut lock(adapter))
     }
@@ -201,7 +205,8 @@ impl Shared {
         if raised {
             self.wake(|events| events.count += 1);
             if let Some(on_event) = self.on_event.get() {
-                on_event();
+                // A panic in it must not end the thread of the adapter.
+                contain_panic(on_event);
             }
         }
         result
@@ -230,19 +235,18 @@ impl Shared {
         lock(&self.sleeps_until)
     }
 
-    /// Sleeps until there are control events since `*seen`, `woken` returns true, or `pause` ends.
-    ///
-    /// Returns false at the end of the pause.
+    /// Sleeps until there are control events since `*seen`, `woken` returns true, `pause` ends, or
+    /// a signal of the system arrives.
     pub(crate) fn sleep(
         &self,
         seen: &mut u64,
         pause: Option<core::time::Duration>,
         woken: impl Fn() -> bool,
-    ) -> bool {
+    ) -> WakeReason {
         if self.is_forked() {
             let pause = pause.map_or(FORKED_PAUSE, |pause| pause.min(FORKED_PAUSE));
             std::thread::sleep(pause);
-            return false;
+            return WakeReason::TimedOut;
         }
         let end = pause.and_then(|pause| std::time::Instant::now().checked_add(pause));
         let left = || end.map(|end| end.saturating_duration_since(std::time::Instant::now()));
@@ -259,27 +263,23 @@ impl Shared {
         {
             return slept;
         }
-        let mut events = lock(&self.events);
         loop {
+            let mut events = lock(&self.events);
             if is_over(&events) {
-                return true;
+                return WakeReason::Woken;
             }
             let left = left();
             if left.is_some_and(|left| left.is_zero()) {
-                return false;
+                return WakeReason::TimedOut;
             }
             events.sleepers += 1;
-            events = match left {
-                None => self
-                    .event
-                    .wait(events)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(left) => {
-                    let waited = self.event.wait_timeout(events, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-            events.sleepers -= 1;
+            let wakes = self.event.wakes();
+            drop(events);
+            let reason = self.event.sleep(wakes, left);
+            lock(&self.events).sleepers -= 1;
+            if reason == WakeReason::Interrupted {
+                return reason;
+            }
         }
     }
 
@@ -290,18 +290,18 @@ impl Shared {
         &self,
         is_over: &mut impl FnMut(&Events) -> bool,
         left: &impl Fn() -> Option<core::time::Duration>,
-    ) -> Option<bool> {
+    ) -> Option<WakeReason> {
         loop {
             let mut events = lock(&self.events);
             if is_over(&events) {
-                return Some(true);
+                return Some(WakeReason::Woken);
             }
             if events.is_closing {
                 return None;
             }
             let pause = left();
             if pause.is_some_and(|pause| pause.is_zero()) {
-                return Some(false);
+                return Some(WakeReason::TimedOut);
             }
             events.sleeps_on_port = true;
             let before = events.count;
@@ -311,12 +311,17 @@ impl Shared {
             // Other packets than those that this thread waits for are not its work.
             let stops =
                 || lock(&self.events).count != before || left().is_some_and(|left| left.is_zero());
-            if let Awakening::Arrivals { reports } = awakening?
-                && self.drive(reports, stops)
-                && let Some(wake) = self.on_deadline.get()
-            {
-                // The thread of the adapter does the rest.
-                wake();
+            match awakening? {
+                Awakening::Arrivals { reports } => {
+                    if self.drive(reports, stops)
+                        && let Some(wake) = self.on_deadline.get()
+                    {
+                        // The thread of the adapter does the rest.
+                        wake();
+                    }
+                }
+                Awakening::Interrupted => return Some(WakeReason::Interrupted),
+                Awakening::Nothing => {}
             }
         }
     }
@@ -344,7 +349,7 @@ impl Shared {
         change(&mut events);
         let wakes_port = core::mem::take(&mut events.sleeps_on_port);
         if events.sleepers != 0 {
-            self.event.notify_all();
+            self.event.wake_all();
         }
         drop(events);
         if wakes_port {
@@ -428,11 +433,15 @@ impl Shared {
                 && let Some(arrival) = self.port.receive(input)
             {
                 left -= 1;
-                let has_unrouted;
-                (has_unrouted, sends) = self.enter(|adapter| {
+                let (has_unrouted, has_unanswered);
+                (has_unrouted, has_unanswered, sends) = self.enter(|adapter| {
                     adapter.receive(&arrival, input);
-                    (adapter.has_unrouted(), adapter.has_output())
+                    let has_unanswered = !adapter.unanswered.is_empty();
+                    (adapter.has_unrouted(), has_unanswered, adapter.has_output())
                 });
+                if has_unanswered {
+                    self.tell_unanswered();
+                }
                 if has_unrouted {
                     self.look_up_paths();
                     sends = true;
@@ -473,8 +482,17 @@ impl Shared {
     /// Looks up the paths of new requests to connect, without the adapter's lock.
     fn look_up_paths(&self) {
         while let Some(unrouted) = self.enter(Adapter::next_unrouted) {
-            let route = self.port.route(unrouted.peer);
+            let route = self.port.route(unrouted.peer).ok();
             self.enter(|adapter| adapter.routed(&unrouted, route));
+        }
+    }
+
+    /// Tells the port of peers that have not answered in time, or have asked again.
+    #[cold]
+    fn tell_unanswered(&self) {
+        let told = self.enter_briefly(|adapter| core::mem::take(&mut adapter.unanswered));
+        for (peer, length) in told {
+            self.port.unanswered(peer, length);
         }
     }
 
@@ -522,7 +540,13 @@ impl Shared {
 
     fn finish(&self, bursts: Bursts, reports: bool) -> bool {
         let more_reports = reports && self.take_undelivered();
-        self.enter(Adapter::expire);
+        let has_unanswered = self.enter(|adapter| {
+            adapter.expire();
+            !adapter.unanswered.is_empty()
+        });
+        if has_unanswered {
+            self.tell_unanswered();
+        }
         let all_sent = self.flush();
         bursts == Bursts::Some || more_reports || !all_sent
     }
@@ -562,8 +586,8 @@ mod tests {
             SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4791)
         }
 
-        fn route(&self, _: SocketAddr) -> Option<Route> {
-            None
+        fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
+            Err(BackendError::Unreachable)
         }
 
         fn claim(&self, _: u16) -> Result<(), ClaimError> {
@@ -594,25 +618,27 @@ mod tests {
     }
 
     /// Sleeps at an endless port; returns the reason of the end, and the datagrams taken.
-    fn sleep_at_endless_port(has_events: bool, pause: Option<Duration>) -> (bool, usize) {
+    fn sleep_at_endless_port(has_events: bool, pause: Option<Duration>) -> (WakeReason, usize) {
         let port = EndlessPort::default();
         let (taken, adapter) = (Arc::clone(&port.taken), Arc::clone(&port.adapter));
         let options = RoceOptions::new([0; 16]);
-        let shared = Adapter::new(options, port.address(), 1);
+        let shared = Adapter::new(options, port.address(), 1).unwrap();
         let clock: fn() -> Instant = ThreadWait::clock;
-        let shared = Arc::new(Shared::new(shared, Box::new(port), Some(clock), None));
+        let shared = Arc::new(Shared::new(shared, Box::new(port), Some(clock), None).unwrap());
         if has_events {
             let _ = adapter.set(Arc::downgrade(&shared));
         }
-        let is_woken = shared.sleep(&mut 0, pause, || false);
-        (is_woken, taken.load(Ordering::Relaxed))
+        let reason = shared.sleep(&mut 0, pause, || false);
+        (reason, taken.load(Ordering::Relaxed))
     }
 
     /// A thread that waits serves others until its wait ends, and no longer.
     #[test]
     fn a_wait_ends_beside_endless_datagrams() {
         let pause = Some(Duration::from_millis(2));
-        assert_eq!(sleep_at_endless_port(false, pause), (false, BURST));
-        assert_eq!(sleep_at_endless_port(true, None), (true, BURST));
+        let ended = sleep_at_endless_port(false, pause);
+        assert_eq!(ended, (WakeReason::TimedOut, BURST));
+        let ended = sleep_at_endless_port(true, None);
+        assert_eq!(ended, (WakeReason::Woken, BURST));
     }
 }

@@ -28,6 +28,8 @@ impl Wake for Signal {
 }
 
 /// The wait of a caller, which sleeps until the adapter has events or is closed.
+///
+/// A signal of the system interrupts it. So may a stop of the process (`SIGSTOP`, a debugger).
 pub struct RoceWait {
     shared: Arc<Shared>,
     signal: Arc<Signal>,
@@ -66,10 +68,6 @@ impl Wait for RoceWait {
         });
         let signal = &self.signal;
         let woken = || signal.woken.swap(false, Ordering::AcqRel);
-        if self.shared.sleep(&mut self.seen, pause, woken) {
-            WakeReason::Woken
-        } else {
-            WakeReason::TimedOut
-        }
+        self.shared.sleep(&mut self.seen, pause, woken)
     }
 }

@@ -79,7 +79,9 @@ fn active() -> Connection {
 
 /// Returns the passive side of the REQ, with local id 0xB0.
 fn passive() -> Connection {
-    Connection::incoming(OPTIONS, 77, &request(), 0xB0)
+    let mut passive = Connection::incoming(OPTIONS, 77, &request(), 0xB0);
+    passive.prove();
+    passive
 }
 
 /// Returns the only message that a side sends.
@@ -568,7 +570,9 @@ fn run(seed: u64, accepts: bool) {
                     panic!("{mad:?}")
                 };
                 decide_at = Some(at(now + 2_500));
-                Connection::incoming(options, mad.transaction, &request, 0xB0)
+                let mut passive = Connection::incoming(options, mad.transaction, &request, 0xB0);
+                passive.prove();
+                passive
             });
             seen(1, side.receive(&mad, at(now)));
         }
@@ -648,6 +652,7 @@ fn refusal_is_kept_for_a_slow_peer() {
         ..request()
     };
     let mut side = Connection::incoming(OPTIONS, 77, &slow, 0xB0);
+    side.prove();
     let reject = Reject {
         ids: Ids::default(),
         answered: Answered::Other,
@@ -680,4 +685,58 @@ fn ready_before_a_disconnect_has_the_id_of_the_request() {
         .map(|mad| mad.transaction)
         .collect();
     assert_eq!(transactions, [77, 99]);
+}
+
+/// A REP to an address that is not proven is repeated twice, and given up without a word.
+///
+/// Spec: ROCE-166, ROCE-195
+#[test]
+fn a_reply_to_an_address_that_is_not_proven_is_repeated_twice() {
+    let again = Mad {
+        transaction: 77,
+        message: Message::Request(request()),
+    };
+    let options = ConnectionOptions {
+        max_retries: 15,
+        ..OPTIONS
+    };
+    let unproven = || {
+        let mut side = Connection::incoming(options, 77, &request(), 0xB0);
+        assert!(!side.is_proven() && side.accept(reply(), at(10)));
+        let rep = sent(&mut side);
+        (side, rep)
+    };
+    let (mut side, rep) = unproven();
+    for _ in 0..2 {
+        assert_eq!(expire(&mut side), None);
+        assert_eq!(sent(&mut side), rep);
+    }
+    // A REQ is answered, and keeps the place for one more time-out.
+    let before = side.deadline();
+    side.receive(&again, at(2_500));
+    assert_eq!(sent(&mut side), rep);
+    assert!(side.deadline() > before);
+    assert_eq!(expire(&mut side), Some(ConnectionEvent::Unreachable));
+    assert_eq!((side.transmit(), side.state()), (None, State::Closed));
+
+    let (mut side, rep) = unproven();
+    let receipt = Mad {
+        transaction: 77,
+        message: Message::Receipt(Receipt {
+            ids: Ids {
+                local: 0xA0,
+                remote: 0xB0,
+            },
+            answered: Answered::Reply,
+            service_timeout: 0,
+        }),
+    };
+    side.receive(&receipt, at(20));
+    assert!(side.is_proven());
+    for _ in 0..15 {
+        assert_eq!(expire(&mut side), None);
+        assert_eq!(sent(&mut side), rep);
+    }
+    assert_eq!(expire(&mut side), Some(ConnectionEvent::Unreachable));
+    assert!(matches!(sent(&mut side).message, Message::Reject(_)));
 }

@@ -193,7 +193,8 @@ fn request(random: &mut Rng) -> ConnectRequest {
         dialled: random.u16(..),
         flags: random.u8(..),
         private_length: random.u8(..),
-        nonce: random.u128(..).to_be_bytes(),
+        nonce: random.u64(..).to_be_bytes(),
+        cookie: random.u64(..),
         private_tail: random.u64(..).to_be_bytes(),
     };
     ConnectRequest {
@@ -236,10 +237,12 @@ fn message(random: &mut Rng) -> Message {
         }),
         2 => {
             let other = Reason(random.u16(27..));
-            let reason = [Reason::INVALID_MTU, Reason::TIMEOUT, other][random.usize(..3)];
+            let named = [Reason::INVALID_MTU, Reason::TIMEOUT, Reason::COOKIE, other];
+            let reason = named[random.usize(..4)];
             let information = match reason {
                 Reason::INVALID_MTU if random.bool() => Information::Mtu(random.u8(1..6)),
                 Reason::TIMEOUT if random.bool() => Information::Guid(random.u64(..)),
+                Reason::COOKIE if random.bool() => Information::Cookie(random.u64(..)),
                 _ => Information::None,
             };
             Message::Reject(Reject {
@@ -283,6 +286,83 @@ fn random_messages_are_decoded_as_they_were_encoded() {
             message: message(&mut random),
         };
         let bytes = mad.encode();
+        assert_eq!(Mad::decode(&bytes), Some(mad));
+    }
+}
+
+/// Returns the first random message that `wanted` takes.
+fn one_of<R>(random: &mut Rng, wanted: impl Fn(Message) -> Option<R>) -> R {
+    let mut messages = std::iter::repeat_with(|| message(random));
+    messages.find_map(wanted).expect("one of them")
+}
+
+/// The mark has fixed places, and its cookie stands where revision 1 has random bytes.
+///
+/// Spec: ROCE-47, ROCE-194
+#[test]
+fn the_mark_and_the_cookie_have_their_places() {
+    let mut random = Rng::with_seed(47);
+    let mut request = request(&mut random);
+    let mark = Mark {
+        port: 0x1234,
+        dialled: 0x5678,
+        flags: Mark::REVISION_2,
+        private_length: 61,
+        nonce: *b"a nonce ",
+        cookie: 0x0102_0304_0506_0708,
+        private_tail: *b"the tail",
+    };
+    request.mark = Some(mark);
+    let mad = |message| Mad {
+        transaction: 1,
+        message,
+    };
+    let bytes = mad(Message::Request(request)).encode();
+    let mut expected = [0; 44];
+    expected[4..12].copy_from_slice(b"DAT-RoCE");
+    expected[12..20].copy_from_slice(&[1, 1, 0x12, 0x34, 0x56, 0x78, 61, 0]);
+    expected[20..28].copy_from_slice(b"a nonce ");
+    expected[28..36].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    expected[36..].copy_from_slice(b"the tail");
+    assert_eq!(bytes[24 + 96..24 + 140], expected);
+    assert!(mark.takes_cookie());
+    // Flags of later revisions are ignored.
+    for (flags, takes) in [(0, false), (1, true), (0xFE, false), (0xFF, true)] {
+        assert_eq!(Mark { flags, ..mark }.takes_cookie(), takes, "{flags}");
+    }
+
+    let reject = Reject {
+        ids: Ids::default(),
+        answered: Answered::Request,
+        reason: Reason::COOKIE,
+        information: Information::Cookie(mark.cookie),
+        private_data: PrivateData::NONE,
+    };
+    let bytes = mad(Message::Reject(reject)).encode();
+    assert_eq!(bytes[24 + 9..24 + 12], [8 << 1, 0xDA, 0x7C]);
+    assert_eq!(bytes[24 + 12..24 + 20], [1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+/// Fields reserved for another way of packets are sent as 0 and ignored.
+///
+/// Spec: ROCE-197
+#[test]
+fn places_of_another_way_are_zero_and_ignored() {
+    let mut random = Rng::with_seed(203);
+    let request = Message::Request(request(&mut random));
+    let reply = one_of(&mut random, |message| {
+        matches!(message, Message::Reply(_)).then_some(message)
+    });
+    for (message, number, way) in [(request, 28, 36), (reply, 8, 16)] {
+        let mad = Mad {
+            transaction: 1,
+            message,
+        };
+        let mut bytes = mad.encode();
+        for at in (number..number + 4).chain([way]) {
+            assert_eq!(bytes[24 + at], 0);
+            bytes[24 + at] = random.u8(1..);
+        }
         assert_eq!(Mad::decode(&bytes), Some(mad));
     }
 }
@@ -411,11 +491,11 @@ fn messages_of_no_connection_are_answered() {
         Some((9, Message::DisconnectReply(reversed)))
     );
     let mut random = Rng::with_seed(172);
-    let reply = std::iter::repeat_with(|| message(&mut random)).find_map(|message| match message {
+    let reply = one_of(&mut random, |message| match message {
         Message::Reply(reply) => Some(ConnectReply { ids, ..reply }),
         _ => None,
     });
-    let answered = answer(Message::Reply(reply.expect("one of them")));
+    let answered = answer(Message::Reply(reply));
     let expected = Reject {
         ids: reversed,
         answered: Answered::Reply,
@@ -461,9 +541,10 @@ fn messages_of_no_connection_are_answered() {
             Reason::NO_RESOURCES,
             Reason::INVALID_MTU,
             Reason::CONSUMER,
-            Reason::TIMEOUT
+            Reason::TIMEOUT,
+            Reason::COOKIE
         ]
         .map(|reason| reason.0),
-        [8, 3, 26, 28, 4]
+        [8, 3, 26, 28, 4, 0xDA7C]
     );
 }

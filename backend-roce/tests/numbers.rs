@@ -96,7 +96,7 @@ fn tables_have_sizes_that_keys_can_name() {
         NumberTable::<()>::new(
             NumberKind::Word,
             [0; 16],
-            &mut vec![NumberSlot::EMPTY; (1 << 24) + 1]
+            vec![NumberSlot::EMPTY; (1 << 24) + 1]
         )
         .is_none()
     );

@@ -11,6 +11,7 @@ use backend_roce::port::{
 };
 use backend_roce::proto::icrc::{Flow, Verdict};
 use common::flow;
+use dat_core::backend::BackendError;
 use fastrand::Rng;
 
 /// A port that keeps what was sent.
@@ -22,8 +23,8 @@ impl Port for Kept {
         ([127, 0, 0, 1], 4791).into()
     }
 
-    fn route(&self, _: SocketAddr) -> Option<Route> {
-        None
+    fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
+        Err(BackendError::Unreachable)
     }
 
     fn claim(&self, _: u16) -> Result<(), ClaimError> {
@@ -66,7 +67,7 @@ fn packets_leave_in_order_in_runs_of_one_flow_and_length() {
     let mut random = Rng::with_seed(seed);
     for _ in 0..200 {
         let most = [1, 7, RUN_PACKETS_MAX, u16::MAX][random.usize(..4)];
-        let mut outbox = Outbox::new(300_000, most);
+        let mut outbox = Outbox::new(vec![0; 300_000], most);
         let port = Kept::default();
         let mut added: Vec<(Flow, u32, usize)> = Vec::new();
         let long = random.usize(5..1050) * 4;
@@ -108,7 +109,7 @@ fn packets_leave_in_order_in_runs_of_one_flow_and_length() {
 /// Spec: ROCE-57
 #[test]
 fn small_packets_to_one_peer_leave_together() {
-    let mut outbox = Outbox::new(70_000, u16::MAX);
+    let mut outbox = Outbox::new(vec![0; 70_000], u16::MAX);
     let port = Kept::default();
     for mark in 0..130 {
         assert!(add(&mut outbox, flow(), 40, mark));
@@ -128,7 +129,7 @@ fn small_packets_to_one_peer_leave_together() {
 /// Spec: ROCE-49
 #[test]
 fn packets_of_a_translated_path_are_sealed_for_the_view() {
-    let mut outbox = Outbox::new(1_000, 64);
+    let mut outbox = Outbox::new(vec![0; 1_000], 64);
     let port = Kept::default();
     let path = Path {
         wire: to(40_000),
@@ -150,7 +151,7 @@ fn packets_of_a_translated_path_are_sealed_for_the_view() {
 /// Spec: ROCE-38
 #[test]
 fn packets_to_a_kernel_leave_one_by_one() {
-    let mut outbox = Outbox::new(1_000, 64);
+    let mut outbox = Outbox::new(vec![0; 1_000], 64);
     let port = Kept::default();
     let path = Path {
         single: true,
@@ -174,7 +175,7 @@ fn packets_to_a_kernel_leave_one_by_one() {
 #[test]
 fn an_outbox_without_room_or_packets_sends_nothing() {
     let port = Kept::default();
-    let mut outbox = Outbox::new(100, 64);
+    let mut outbox = Outbox::new(vec![0; 100], 64);
     assert!(outbox.has_room(100) && !outbox.has_room(101));
     let path = Path::from(flow());
     assert!(!outbox.add(&path, |_| None));

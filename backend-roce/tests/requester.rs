@@ -11,18 +11,16 @@ use backend_roce::proto::requester::{
 use common::packets::{Made, Sent};
 use common::requester::{ACK, ATOMIC, Bench, OPTIONS, READ, REMOTE, SEND, WRITE, psn};
 
-/// Spec: ROCE-62..65, ROCE-68
+/// Spec: ROCE-62..65
 #[test]
 fn messages_are_cut_into_packets() {
     let mut bench = Bench::new(OPTIONS);
     bench.post_with(SEND, 600, false, true).expect("room");
-    bench.post(
-        Operation::Write {
-            remote: REMOTE,
-            immediate: Some([1, 2, 3, 4]),
-        },
-        257,
-    );
+    let write = Operation::Write {
+        remote: REMOTE,
+        immediate: Some([1, 2, 3, 4]),
+    };
+    bench.post_with(write, 257, false, true).expect("room");
     bench.post_with(WRITE, 0, false, true).expect("room");
     let packets: Vec<Sent> = std::iter::from_fn(|| bench.transmit()).collect();
     let opcodes: Vec<Opcode> = packets.iter().map(|sent| sent.opcode).collect();
@@ -53,9 +51,30 @@ fn messages_are_cut_into_packets() {
     );
     let asks: Vec<bool> = packets.iter().map(|sent| sent.acknowledge).collect();
     assert_eq!(asks, [false, false, true, false, true, true]);
+    let solicits: Vec<bool> = packets.iter().map(|sent| sent.solicited).collect();
+    assert_eq!(solicits, [false, false, true, false, true, false]);
     let reth = packets[3].extensions.reth.expect("RETH");
     assert_eq!((reth.remote, reth.length), (REMOTE, 257));
     assert_eq!(packets[4].extensions.immediate, Some([1, 2, 3, 4]));
+}
+
+/// A Read takes a PSN for each response, at least one, and the next request starts after them.
+///
+/// Spec: ROCE-68
+#[test]
+fn a_read_takes_the_numbers_of_its_responses() {
+    for (length, packets) in [(0, 1), (1, 1), (256, 1), (257, 2), (512, 2), (600, 3)] {
+        let mut bench = Bench::new(OPTIONS);
+        bench.post(READ, length);
+        bench.post(READ, length);
+        bench.post(WRITE, 8);
+        let sent = [
+            (Opcode::ReadRequest, 0),
+            (Opcode::ReadRequest, packets),
+            (Opcode::WriteOnly, 2 * packets),
+        ];
+        assert_eq!(bench.drain(), sent, "{length}");
+    }
 }
 
 /// Spec: ROCE-64..65

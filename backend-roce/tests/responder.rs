@@ -633,6 +633,32 @@ fn reads_and_atomics_have_resources_and_alignment() {
     );
 }
 
+/// A repeated request takes nothing from a NAK that waits, which acknowledges as much.
+///
+/// Spec: ROCE-77, ROCE-78, ROCE-101, ROCE-120
+#[test]
+fn a_repeated_request_leaves_a_waiting_nak() {
+    let again = write(0, KEY, 0, &[9; 8]);
+    let missing = Syndrome::Negative(NakCode::SequenceError);
+    let not_ready = Syndrome::ReceiverNotReady(OPTIONS.rnr_timer);
+    for (refused, syndrome) in [
+        (write(2, KEY, 0, &[1; 8]), missing),
+        (send(1, &[1]), not_ready),
+    ] {
+        let mut bench = Bench::usual();
+        assert_eq!(bench.receive(std::slice::from_ref(&again)).len(), 1);
+        let answers = bench.receive(&[refused, again.clone()]);
+        let said: Vec<_> = answers.iter().map(said).collect();
+        assert_eq!(said, [(1, syndrome, 1)]);
+    }
+    // One that ends the connection is not replaced either.
+    let mut bench = Bench::usual();
+    bench.receive(std::slice::from_ref(&again));
+    let answers = bench.receive(&[write(1, KEY, SIZE, &[1; 8]), again.clone()]);
+    let said: Vec<_> = answers.iter().map(said).collect();
+    assert_eq!(said, [(1, ACCESS, 1)]);
+}
+
 /// Spec: ROCE-121..122
 #[test]
 fn repeated_reads_and_atomics_are_answered_from_what_is_remembered() {

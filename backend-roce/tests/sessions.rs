@@ -174,6 +174,7 @@ impl Side {
                 (None, Message::Request(request)) => {
                     let mut connection =
                         Connection::incoming(TIMES, mad.transaction, &request, 0xB0);
+                    connection.prove();
                     // The queue pair is ready before the REP is sent.
                     self.ready(Agreement::passive(&request, &reply()));
                     assert!(connection.accept(reply(), now));

@@ -7,8 +7,8 @@ use std::sync::atomic::{Ordering, fence};
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, Extensions,
-    ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration,
-    RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
+    ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, RegionKeys, Registration, RequestKey,
+    SharedReceiveQueueKey, SyncDirection, WindowKey,
 };
 use dat_core::flags::MemoryPrivileges;
 use dat_core::time::Instant;
@@ -235,16 +235,23 @@ impl VerbsBackend {
 
     /// Reserves completions for all buffers of a shared receive queue at each queue pair that uses
     /// it.
+    ///
+    /// # Errors
+    /// `Resources`: a completion queue cannot be made long enough. Some reservations are changed.
     fn reserve_shared(
         &mut self,
         key: SharedReceiveQueueKey,
         depth: u32,
     ) -> Result<(), BackendError> {
+        let most = self.most_completions();
         for (_, pair) in self.pairs.iter_mut() {
             if pair.request.shared_receive_queue == Some(key)
                 && let Some(receives) = &mut pair.reservations.receives
             {
-                receives.resize(depth)?;
+                receives.resize(depth, |queue, needed| match needed <= most {
+                    true => enlarge(queue, needed),
+                    false => Err(BackendError::Resources),
+                })?;
             }
         }
         Ok(())
@@ -312,6 +319,15 @@ pub(crate) fn count(checked: i32) -> u32 {
 /// Converts a count for C; at least 1.
 fn signed(count: u32) -> Result<i32, BackendError> {
     i32::try_from(count.max(1)).map_err(|_| BackendError::Resources)
+}
+
+/// Makes a completion queue at least `depth` completions long.
+fn enlarge(queue: &CompletionQueue, depth: u32) -> Result<(), BackendError> {
+    queue.resize(signed(depth)?).map_err(|error| match error {
+        // A device without the call has no room for more.
+        BackendError::NotSupported => BackendError::Resources,
+        other => other,
+    })
 }
 
 #[expect(unsafe_code, reason = "the devices of this backend enforce their keys")]
@@ -449,14 +465,7 @@ unsafe impl Backend for VerbsBackend {
         if queue.device.depth() >= depth {
             return Ok(());
         }
-        // A device without the call has no room for more.
-        queue
-            .device
-            .resize(signed(depth)?)
-            .map_err(|error| match error {
-                BackendError::NotSupported => BackendError::Resources,
-                other => other,
-            })
+        enlarge(&queue.device, depth)
     }
 
     /// Enlarges the first completion queue, unless the device has no queue for so many.
@@ -651,23 +660,6 @@ unsafe impl Backend for VerbsBackend {
             self.give_up(&mut pair);
         }
         drop((send, receive));
-    }
-
-    /// Refuses watermarks: verbs does not count a queue pair's buffers of a shared queue.
-    fn set_high_watermarks(
-        &mut self,
-        _key: QueuePairKey,
-        soft: Option<u32>,
-        hard: Option<u32>,
-    ) -> Result<(), BackendError> {
-        if soft.is_some() || hard.is_some() {
-            return Err(BackendError::NotSupported);
-        }
-        Ok(())
-    }
-
-    fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
-        ReceiveInfo::default()
     }
 
     fn listen(

@@ -57,20 +57,26 @@ impl Reservation {
 
     /// Changes the number of completions, for the new size of a shared receive queue.
     ///
+    /// `enlarge` makes the completion queue as long as it must be, if it is too short: the queue
+    /// pair cannot move to another one, and a dispatcher enlarges only its first one by itself.
+    ///
     /// # Errors
-    /// `Resources`: the completion queue has no room for more.
-    pub(crate) fn resize(&mut self, count: u32) -> Result<(), BackendError> {
+    /// Those of `enlarge`.
+    pub(crate) fn resize(
+        &mut self,
+        count: u32,
+        enlarge: impl FnOnce(&CompletionQueue, u32) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         let others = self
             .queue
             .reserved
             .load(Ordering::Relaxed)
             .saturating_sub(self.count);
-        if count > self.count && count > self.queue.depth().saturating_sub(others) {
-            return Err(BackendError::Resources);
+        let all = others.saturating_add(count);
+        if count > self.count && all > self.queue.depth() {
+            enlarge(&self.queue, all)?;
         }
-        self.queue
-            .reserved
-            .store(others.saturating_add(count), Ordering::Relaxed);
+        self.queue.reserved.store(all, Ordering::Relaxed);
         self.count = count;
         Ok(())
     }
@@ -174,18 +180,31 @@ mod tests {
 
     /// Spec: SRZ-01
     #[test]
-    fn a_reservation_grows_as_far_as_its_queue_has_room() {
-        let device = Fake::with_completions(10);
-        let queue = device.completion_queue();
-        let mut shared = Reservation::find(&queue, 4, NONE).expect("room");
-        let other = Reservation::find(&queue, 3, NONE).expect("room");
-        assert_eq!(shared.resize(8), Err(BackendError::Resources));
-        assert_eq!(reserved(&queue), 7);
-        assert_eq!(shared.resize(7), Ok(()));
-        assert!(Reservation::find(&queue, 1, NONE).is_none());
-        assert_eq!(shared.resize(2), Ok(()));
-        assert_eq!(reserved(&queue), 5);
-        drop((shared, other));
-        assert_eq!(reserved(&queue), 0);
+    fn a_reservation_grows_with_its_queue_and_as_far_as_that_can() {
+        let devices = [Fake::with_completions(6), Fake::with_completions(10)];
+        let [first, further] = devices.each_ref().map(Fake::completion_queue);
+        append(&first, &further);
+        let full = Reservation::find(&first, 6, NONE).expect("room");
+        let mut shared = Reservation::find(&first, 4, NONE).expect("room in the further one");
+        let other = Reservation::find(&first, 3, NONE).expect("room in the further one");
+        let unneeded = |_: &CompletionQueue, _| panic!("there is room");
+        let refused = |_: &CompletionQueue, _| Err(BackendError::Resources);
+        assert_eq!(shared.resize(8, refused), Err(BackendError::Resources));
+        assert_eq!([reserved(&first), reserved(&further)], [6, 7]);
+        assert_eq!(shared.resize(7, unneeded), Ok(()));
+        assert!(Reservation::find(&first, 1, NONE).is_none());
+        // The further queue is full, and grows; the first one stays as it is.
+        let mut enlarged = None;
+        let enlarge = |queue: &CompletionQueue, depth| {
+            enlarged = Some((std::ptr::eq(queue, &*further), depth));
+            Ok(())
+        };
+        assert_eq!(shared.resize(9, enlarge), Ok(()));
+        assert_eq!(enlarged, Some((true, 12)));
+        assert_eq!([reserved(&first), reserved(&further)], [6, 12]);
+        assert_eq!(shared.resize(2, unneeded), Ok(()));
+        assert_eq!(reserved(&further), 5);
+        drop((shared, other, full));
+        assert_eq!([reserved(&first), reserved(&further)], [0, 0]);
     }
 }

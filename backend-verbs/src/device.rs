@@ -102,7 +102,7 @@ pub fn find_devices() -> Result<Vec<VerbsDevice>, BackendError> {
     }
     // Without the kernel's class of devices, more descriptors would find none.
     if !is_complete && Path::new(FOLDER).exists() && lacks_descriptors() {
-        return Err(BackendError::Resources);
+        return Err(BackendError::Descriptors);
     }
     Ok(found)
 }
@@ -172,7 +172,7 @@ impl Port {
     ) -> Result<(Arc<SharedDevice>, Self), BackendError> {
         Self::find(name, options).map_err(|error| {
             if lacks_descriptors() {
-                BackendError::Resources
+                BackendError::Descriptors
             } else {
                 error
             }

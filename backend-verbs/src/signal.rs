@@ -179,7 +179,7 @@ impl Signal {
     /// Returns the descriptor to sleep on, which is raised if an alert is pending.
     ///
     /// # Errors
-    /// `Resources`: no descriptors are left.
+    /// `Descriptors`: no descriptors are left.
     pub(crate) fn attention(&self) -> Result<RawFd, BackendError> {
         if let Some(attention) = self.attention.get() {
             return Ok(attention.fd());

@@ -108,7 +108,7 @@ impl Sources {
     /// Returns the connection channel; the first call makes it.
     ///
     /// # Errors
-    /// `Resources`: no descriptors are left.
+    /// `Descriptors`: no descriptors are left.
     pub(crate) fn channel(&self) -> Result<&Arc<EventChannel>, BackendError> {
         match self.channel.get() {
             Some(channel) => Ok(channel),
@@ -123,7 +123,7 @@ impl Sources {
         }
         // The library reports no reason if it cannot open its device.
         let channel = EventChannel::new().map_err(|error| match error {
-            _ if lacks_descriptors() => BackendError::Resources,
+            _ if lacks_descriptors() => BackendError::Descriptors,
             other => other,
         })?;
         self.enter_channel(channel, watched)
@@ -141,7 +141,7 @@ impl Sources {
     /// Returns the completion channel; the first call makes it.
     ///
     /// # Errors
-    /// `Resources`: no descriptors are left.
+    /// `Descriptors`: no descriptors are left.
     pub(crate) fn completions(&self) -> Result<&Arc<CompletionChannel>, BackendError> {
         if let Some(channel) = self.completions.get() {
             return Ok(channel);
@@ -324,7 +324,7 @@ impl Sources {
     /// Makes the thread report completions too, and never yield to a sleeper.
     ///
     /// # Errors
-    /// `Resources`: no memory or descriptors are left.
+    /// `Resources`, `Descriptors`: no memory or descriptors are left.
     pub(crate) fn tell_all(&self) -> Result<(), BackendError> {
         let mut watched = self.watched();
         watched.wakes = Wakes::All;

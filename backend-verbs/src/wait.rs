@@ -122,7 +122,7 @@ impl VerbsWaits {
     /// Creates a sleeper for a thread that waits.
     ///
     /// # Errors
-    /// `Resources`: no descriptors are left.
+    /// `Descriptors`: no descriptors are left.
     pub fn wait(&self) -> Result<VerbsWait, BackendError> {
         VerbsWait::new(&self.sources, true)
     }

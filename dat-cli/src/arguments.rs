@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use clap_complete::Shell;
 
 use crate::failure::Failure;
 use crate::model::DEVICE;
-use crate::peer::{Peer, QUALIFIER, parse_peer};
+use crate::peer::{Peer, QUALIFIER, parse_device, parse_ip, parse_peer};
 use crate::rsm::arguments::RsmArguments;
 use crate::size::{Sweep, parse_count, parse_duration, parse_quota, parse_size, parse_sweep};
 
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 #[command(next_help_heading = "Options of the tour")]
 pub(crate) struct TourArguments {
     /// Run on this simulated device, model-mlx5, instead of the mock
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_device)]
     pub(crate) device: Option<String>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) const PROVIDER: &str = "libdat_provider.so.2";
 
 #[derive(Args)]
 #[command(after_help = "\
-`cargo build --release --package dat-provider --features verbs` builds the provider as target/release/libdat_provider.so. Pass its path with --library, or copy it as libdat_provider.so.2 into a directory that the dynamic loader searches. See docs/c-libraries.md.")]
+`cargo build --release --package dat-provider` builds the provider as target/release/libdat_provider.so; `--features verbs` adds RDMA devices. Pass its path with --library, or copy it as libdat_provider.so.2 into a directory that the dynamic loader searches. See docs/c-libraries.md.")]
 pub(crate) struct RegistryArguments {
     /// The provider library: a path, preferably absolute, or a name that the dynamic loader finds
     #[arg(long, value_name = "FILE", default_value = PROVIDER, value_parser = parse_library)]
@@ -178,7 +178,7 @@ pub(crate) struct DeviceArguments {
     /// Use this device: roce (RDMA over UDP, without a device) or roce://IP, an RDMA device of this
     /// host by its name or as verbs://NAME (see `dat devices`), or model-mlx5, a simulated device
     /// in this process; without --connect, both ends use it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_device)]
     pub(crate) device: Option<String>,
     /// Connect to `dat serve` in another process or on another host
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
@@ -281,20 +281,20 @@ pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Fai
 
 #[derive(Args)]
 #[command(after_help = "\
-Serves `dat copy --connect` and `dat perf --connect` for up to 16 clients at once, until it is interrupted (Ctrl-C). A client can access only the memory assigned to it, and can store files only in the --into directory, under plain names. Without --token-file, any host that can reach the device can connect.
+Serves `dat copy --connect` and `dat perf --connect` for up to 16 clients at once, until it is interrupted (Ctrl-C). A shell script that starts it with `&` makes it ignore that: end it with `kill`. A client can access only the memory assigned to it, and can store files only in the --into directory, under plain names. Without --token-file, any host that can reach the device can connect.
 
 Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct ServeArguments {
     /// Listen on this address only [default: 127.0.0.1 without an RDMA device, else all addresses
     /// of the device]
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) listen: Option<IpAddr>,
+    #[arg(long, value_name = "ADDR", value_parser = parse_ip)]
+    pub(crate) listen: Option<SocketAddr>,
     /// Listen on this port, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, value_parser = up_to::<u16, 65535>, allow_negative_numbers = true)]
     pub(crate) port: u16,
     /// Use this device: roce, roce://IP, or an RDMA device by its name or as verbs://NAME (see `dat
     /// devices`) [default: an RDMA device that is up, if this build and host have one, else roce]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_device)]
     pub(crate) device: Option<String>,
     /// Store received files in this directory; without it, copies are refused
     #[arg(long, value_name = "DIRECTORY", value_parser = local_path())]

@@ -17,7 +17,7 @@ use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
 use dat_storage::{Limits, OwnedIa, Reservation};
 
-use crate::failure::{During, Failure, FailureKind, Result};
+use crate::failure::{During, Failure, FailureKind, Result, of_call};
 use crate::size::size;
 
 /// Maximum total bytes of the buffers of one side.
@@ -218,7 +218,7 @@ pub(crate) fn open_static<B: HostBackend>(
 }
 
 pub(crate) fn not_opened(error: dat_core::Error) -> Failure {
-    Failure::operation("dat_ia_open failed", error)
+    of_call("dat_ia_open", error)
 }
 
 /// An open adapter with a protection zone and one event dispatcher per purpose.

@@ -21,6 +21,7 @@ mod registry;
 mod remote;
 mod rsm;
 mod size;
+mod source;
 mod tour;
 
 use std::process::ExitCode;

@@ -1,29 +1,28 @@
 //! System limits that this process has reached, as the reasons of failures.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dat_core::{Cause, Error, ErrorKind, Subtype};
+
+#[cfg(unix)]
+use libc::{EAFNOSUPPORT, EMFILE, ENFILE, ENOBUFS};
 
 use crate::size::size;
 
 /// Linux files about this process.
 ///
-/// They hold its limits, its state and capabilities, its user namespace and its open files.
+/// They hold its limits, its state and capabilities, and its user namespace.
 const LIMITS: &str = "/proc/self/limits";
 const STATUS: &str = "/proc/self/status";
 const USERS: &str = "/proc/self/uid_map";
-const OPEN: &str = "/proc/self/fd";
 /// Descriptors that opening a device takes.
 const NEEDED: usize = 16;
-/// Linux error EMFILE, too many open files; the same number on all architectures.
-const TOO_MANY_OPEN: i32 = 24;
 /// Number of CAP_IPC_LOCK, the capability that lifts the limit of locked memory.
 const MAY_LOCK: u32 = 14;
 /// User map of the first user namespace; a capability of another namespace lifts no limit.
 const ALL_USERS: [&str; 3] = ["0", "0", "4294967295"];
-/// Path prefix of the device files through which memory is registered.
-const DEVICES: &str = "/dev/infiniband/uverbs";
 
 /// A reached limit and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +54,23 @@ pub(crate) fn reached(error: Error) -> Option<Reached> {
 pub(crate) fn registered(error: Error) -> Option<Reached> {
     let refused = error.kind() == ErrorKind::InsufficientResources
         && error.subtype() == Subtype::ResourceMemoryRegion
-        && error.cause() == Cause::DeviceRefused;
+        && matches!(error.cause(), Cause::DeviceRefused | Cause::Prohibited);
     refused.then(locked_memory).flatten()
+}
+
+/// Returns true if the process, or the host, has no descriptor left.
+pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
+}
+
+/// Returns true if the host does not support the family of an address.
+pub(crate) fn is_of_family(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(EAFNOSUPPORT))
+}
+
+/// Returns true if the host has no memory for the buffers of a socket.
+pub(crate) fn lacks_buffers(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(ENOBUFS))
 }
 
 /// Returns the limit of open files if fewer than [`NEEDED`] descriptors are free.
@@ -65,7 +79,7 @@ pub(crate) fn descriptors() -> Option<Reached> {
     while opened.len() < NEEDED {
         match File::open("/dev/null") {
             Ok(file) => opened.push(file),
-            Err(error) if error.raw_os_error() == Some(TOO_MANY_OPEN) => {
+            Err(error) if error.raw_os_error() == Some(EMFILE) => {
                 // Reading the limit takes one descriptor.
                 opened.pop();
                 return Some(Reached {
@@ -87,23 +101,24 @@ pub(crate) fn descriptors() -> Option<Reached> {
     None
 }
 
-/// Returns the limit of locked memory if it binds a process with an open device.
+/// Set once this process opens a device through which memory is registered.
+static HAS_DEVICE: AtomicBool = AtomicBool::new(false);
+
+/// Notes that this process opens a device through which memory is registered.
+///
+/// After a failure, the device may be closed before its cause is looked for.
+#[cfg(feature = "verbs")]
+pub(crate) fn opens_device() {
+    HAS_DEVICE.store(true, Ordering::Relaxed);
+}
+
+/// Returns the limit of locked memory if it binds a process that has opened a device.
 pub(crate) fn locked_memory() -> Option<Reached> {
-    if !has_device() {
+    if !HAS_DEVICE.load(Ordering::Relaxed) {
         return None;
     }
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     locked_memory_limit(&read(LIMITS), &read(STATUS), &read(USERS))
-}
-
-/// Returns true if this process has a device open through which memory can be registered.
-fn has_device() -> bool {
-    let Ok(open) = fs::read_dir(OPEN) else {
-        return false;
-    };
-    let file = |entry: fs::DirEntry| fs::read_link(entry.path()).ok();
-    let is_device = |file: &Path| file.to_str().is_some_and(|name| name.starts_with(DEVICES));
-    open.flatten().filter_map(file).any(|file| is_device(&file))
 }
 
 /// Parses the limit of locked memory; returns `None` if none binds the process.

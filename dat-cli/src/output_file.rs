@@ -1,5 +1,6 @@
 //! Files to write: written to a temporary file first, which replaces the destination when complete.
 
+use std::cell::Cell;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -117,22 +118,34 @@ impl OutputPath {
     /// # Errors
     /// - Those of `begin`.
     pub(crate) fn probe(&self) -> Result<()> {
-        self.make(None).map(|_| ())
+        self.make(None)
+            .map(|_| ())
+            .map_err(|error| self.not_created(&error))
     }
 
-    fn make(&self, permissions: Option<Permissions>) -> Result<NamedTempFile> {
+    fn make(&self, permissions: Option<Permissions>) -> io::Result<NamedTempFile> {
+        // The wrapper's errors name the temporary file, and not the error of the system.
+        let refused = Cell::new(None);
+        let create = |path: &Path| {
+            let created = create(path, permissions.clone());
+            created.inspect_err(|error| refused.set(error.raw_os_error()))
+        };
         tempfile::Builder::new()
             .prefix(".dat-part-")
-            .make_in(&self.directory, |path| create(path, permissions.clone()))
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound if self.directory.is_dir() => Failure::file_because(
-                    "create a file in",
-                    &self.directory,
-                    format!("its file system accepts no new files: {error}"),
-                    "choose another directory",
-                ),
-                _ => Failure::file("create a file in", &self.directory, &error),
-            })
+            .make_in(&self.directory, create)
+            .map_err(|error| refused.get().map_or(error, io::Error::from_raw_os_error))
+    }
+
+    fn not_created(&self, error: &io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::NotFound if self.directory.is_dir() => Failure::file_because(
+                "create a file in",
+                &self.directory,
+                format!("its file system accepts no new files: {error}"),
+                "choose another directory",
+            ),
+            _ => Failure::file("create a file in", &self.directory, error),
+        }
     }
 
     /// Creates the temporary file that [`Part::keep`] moves to the path.
@@ -143,9 +156,20 @@ impl OutputPath {
     /// # Errors
     /// - File: no file can be created in the directory.
     pub(crate) fn begin(self, like: Option<&Metadata>) -> Result<Part> {
-        let permissions = self.replaced.as_ref().or(like).map(Metadata::permissions);
-        let file = self.make(permissions)?;
+        match self.make(self.permissions(like)) {
+            Ok(file) => Ok(Part { target: self, file }),
+            Err(error) => Err(self.not_created(&error)),
+        }
+    }
+
+    /// As [`begin`](Self::begin), with the error of the system.
+    pub(crate) fn try_begin(self) -> io::Result<Part> {
+        let file = self.make(self.permissions(None))?;
         Ok(Part { target: self, file })
+    }
+
+    fn permissions(&self, like: Option<&Metadata>) -> Option<Permissions> {
+        self.replaced.as_ref().or(like).map(Metadata::permissions)
     }
 }
 
@@ -195,11 +219,14 @@ impl Part {
 
     /// Appends bytes to the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        // The wrapper's errors would name the temporary file.
-        self.file
-            .as_file_mut()
-            .write_all(bytes)
+        self.append(bytes)
             .map_err(|error| Failure::file("write", &self.target.name, &error))
+    }
+
+    /// As [`write`](Self::write), with the error of the system.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // The wrapper's errors would name the temporary file.
+        self.file.as_file_mut().write_all(bytes)
     }
 
     /// Returns the temporary file.

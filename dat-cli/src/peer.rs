@@ -1,5 +1,30 @@
 //! Addresses of servers as users write them.
 
+use std::net::SocketAddr;
+
+/// Parses an address: `IP`, or `IP%INTERFACE` for a link-local one; the port is 0.
+pub(crate) fn parse_ip(text: &str) -> Result<SocketAddr, String> {
+    backend_roce::parse_ip(text).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => {
+            format!("{error}; write for example 10.9.0.1, fd09::1 or fe80::1%eth0")
+        }
+        _ => error.to_string(),
+    })
+}
+
+/// Parses the name of a device.
+pub(crate) fn parse_device(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("the name of a device is missing; `dat devices` lists the names".into()),
+        "mock" => Err(
+            "the mock is no device; without --device, `dat tour`, `dat copy`, `dat perf` \
+            and `dat rsm` run on it"
+                .into(),
+        ),
+        name => Ok(name.into()),
+    }
+}
+
 /// The default port of a server.
 pub(crate) const QUALIFIER: u16 = 7471;
 

@@ -252,6 +252,13 @@ impl Cause {
             Cause::NoRoute => {
                 "the adapter has no route to the address; at a loop-back address it reaches only this host"
             }
+            Cause::NoDescriptor => {
+                "the process or the host has no file descriptor left: raise the limit of open files"
+            }
+            Cause::Prohibited => "the system does not permit it, by its permissions or by a filter",
+            Cause::AddressKind => {
+                "the adapter cannot use an address of this family or kind, such as one of many hosts"
+            }
             Cause::DeviceGone => "the device is gone",
             Cause::CorruptCompletion => "an impossible completion, or an inconsistent table",
             Cause::Contended => "the object changed while the call checked it",

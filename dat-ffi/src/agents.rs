@@ -3,8 +3,10 @@
 //! The core decides under its locks that an agent is due, and calls it after it has released them.
 //! In between, only this table has the state of the agent. An agent is called once, if its entry is
 //! still there; one whose object is freed meanwhile is not called.
+//!
+//! Calls do not nest: what becomes due on a thread while it runs an agent waits for that agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use dat_core::Result;
@@ -39,6 +41,8 @@ struct Agents {
     last: u64,
     /// Agents by number; the core has the number.
     enlisted: BTreeMap<u64, Enlisted>,
+    /// Threads that call agents for the core, with the calls that they make next, in order.
+    due: BTreeMap<Thread, VecDeque<(u64, Option<EvdId>)>>,
     /// Threads that wait until calls of agents are over.
     waiters: BTreeMap<Thread, Waiter>,
 }
@@ -206,14 +210,34 @@ fn wait(owner: CHandle) {
     agents.waiters.remove(&own);
 }
 
-/// Calls an agent for the core, which holds no lock.
+/// Calls an agent for the core, which holds no lock, or leaves it to the call that this thread is
+/// in.
 ///
 /// Spec: CNC-02, CNW-05
 fn call(number: u64, evd: Option<EvdId>) {
-    let begun = agents().begin(number);
-    if let Some((agent, ia)) = begun {
-        let evd = Adapter::itself(ia).map_or(CHandle::NULL, |adapter| adapter.cells.of_some(evd));
-        finish(number, agent, evd);
+    let own = this_thread();
+    {
+        let mut agents = agents();
+        if let Some(due) = agents.due.get_mut(&own) {
+            due.push_back((number, evd));
+            return;
+        }
+        agents.due.insert(own, VecDeque::new());
+    }
+    let mut next = Some((number, evd));
+    while let Some((number, evd)) = next {
+        let begun = agents().begin(number);
+        if let Some((agent, ia)) = begun {
+            let of_evd = |adapter: &Adapter| adapter.cells.of_some(evd);
+            let evd = Adapter::itself(ia).map_or(CHandle::NULL, |adapter| of_evd(&adapter));
+            finish(number, agent, evd);
+        }
+        let mut agents = agents();
+        // None in a child of fork, if the agent forked.
+        next = agents.due.get_mut(&own).and_then(VecDeque::pop_front);
+        if next.is_none() {
+            agents.due.remove(&own);
+        }
     }
 }
 
@@ -304,6 +328,43 @@ mod tests {
         do_call(due);
         release(ia);
         assert_eq!(CALLS.load(Ordering::Relaxed), 1);
+    }
+
+    /// Spec: CNC-02
+    #[test]
+    fn a_call_from_an_agent_waits_for_it_and_blocks_no_other_thread() {
+        static ORDER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+        static DUE: Mutex<Vec<Option<ProxyAgent>>> = Mutex::new(Vec::new());
+        fn note(step: u8) {
+            ORDER.lock().expect("no panic").push(step);
+        }
+        extern "C" fn second(_: *mut c_void, _: CHandle) {
+            note(3);
+        }
+        extern "C" fn third(_: *mut c_void, _: CHandle) {
+            note(4);
+        }
+        extern "C" fn elsewhere(_: *mut c_void, _: CHandle) {
+            note(1);
+        }
+        extern "C" fn first(_: *mut c_void, _: CHandle) {
+            let [second, freed, third, elsewhere] = DUE.lock().expect("no panic")[..] else {
+                unreachable!();
+            };
+            do_call(second);
+            do_call(freed);
+            do_call(third);
+            dismiss(owners(43).0);
+            thread::scope(|scope| scope.spawn(|| do_call(elsewhere)).join()).expect("is called");
+            note(2);
+        }
+        let agents = [second, second, third, elsewhere] as [extern "C" fn(_, _); 4];
+        let due = (39..).step_by(4).zip(agents);
+        *DUE.lock().expect("no panic") = due
+            .map(|(owner, agent)| given(Agent::of(agent), owners(owner), None))
+            .collect();
+        do_call(given(Agent::of(first), owners(35), None));
+        assert_eq!(*ORDER.lock().expect("no panic"), [1, 2, 3, 4]);
     }
 
     /// Spec: CNM-01, CNC-02

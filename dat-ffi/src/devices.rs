@@ -290,6 +290,7 @@ fn roce(address: &str, async_evd_min_qlen: i32) -> Result<Device> {
     let at = roce_address(address).map_err(not_there)?;
     let mut options = RoceOptions::random().map_err(not_there)?;
     at.apply_to(&mut options);
+    options.start_thread = start_thread;
     let backend = RoceBackend::open(at.socket, options).map_err(not_there)?;
     let driver = backend.driver();
     Opened::open(backend, driver, async_evd_min_qlen).map(Device::Roce)
@@ -311,7 +312,9 @@ fn verbs(name: &str, async_evd_min_qlen: i32) -> Result<Device> {
     use dat_core::backend::BackendError;
 
     let refused = |error| match error {
-        BackendError::Resources => Error::insufficient_resources(Subtype::ResourceDevice),
+        BackendError::Resources | BackendError::Descriptors => {
+            Error::insufficient_resources(Subtype::ResourceDevice)
+        }
         _ => Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered),
     };
     let known = backend_verbs::device_of(name).or_else(|| {

@@ -16,7 +16,8 @@ use crate::core::{Core, Guard};
 use crate::descriptor::DescriptorDriver;
 use crate::device::Device;
 use crate::driver::{self, Driver};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::forks;
 use crate::interface::Interface;
 use crate::network::Network;
 use crate::peer::{not_built_in, parse_adapter};
@@ -29,7 +30,7 @@ pub(crate) const ASYNC_EVENTS: i32 = 64;
 ///
 /// It stays open until the last of these is dropped: adapters, zones, endpoints, listeners, shared
 /// receive queues, requests, connection attempts, accepts. Then connections end, and operations end
-/// with [`Error::Closed`](crate::Error::Closed). Regions, windows, messages and other futures do
+/// with [`Error::Closed`]. Regions, windows, messages and other futures do
 /// not keep it open. All of them may be dropped in any order, on any thread.
 ///
 /// ```
@@ -78,8 +79,12 @@ impl Adapter {
         Zone::new(&self.0)
     }
 
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.0.core()
+    }
+
     fn interface(&self) -> &dyn Interface {
-        self.0.core().interface()
+        self.core().interface()
     }
 
     /// Returns the address at which peers reach the adapter.
@@ -105,14 +110,19 @@ impl Adapter {
 
     /// Returns the number of operations that are in flight, or whose end nobody has taken.
     ///
-    /// Buffers of shared receive queues count while they are posted.
+    /// Buffers of shared receive queues count while they are posted. In a child of `fork` there are
+    /// none.
     pub fn in_flight(&self) -> usize {
-        self.0.core().table().len()
+        let core = self.0.core();
+        match core.is_inherited() {
+            true => 0,
+            false => core.table().len(),
+        }
     }
 
     /// Closes the adapter at once, although objects of it are left.
     ///
-    /// Later calls fail with INVALID_HANDLE or [`Error::Closed`](crate::Error::Closed).
+    /// Later calls fail with INVALID_HANDLE or [`Error::Closed`].
     pub fn close(&self) {
         self.0.core().close();
     }
@@ -350,6 +360,7 @@ fn open_on<B: Backend + 'static>(
 where
     OwnedIa<B, HostLock>: Send + Sync,
 {
+    forks::prepare().map_err(Error::System)?;
     let ia = OwnedIa::<B, HostLock>::open(backend, limits, ASYNC_EVENTS)
         .map_err(|refused| refused.error)?;
     let core = Core::new(Box::new(ia), Box::new(device), network)?;

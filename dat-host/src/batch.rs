@@ -126,7 +126,12 @@ impl<'a, M: Memory> Batch<'a, M> {
             .iter()
             .position(|(_, memory)| check_adapter(core, memory).is_err());
         let mut requests = self.requests;
-        let rest = requests.split_off(foreign.unwrap_or(requests.len()));
+        let is_inherited = core.is_inherited();
+        let posted = match is_inherited {
+            true => 0,
+            false => foreign.unwrap_or(requests.len()),
+        };
+        let rest = requests.split_off(posted);
         let segments: Vec<M::Segments> = requests
             .iter()
             .map(|(_, memory)| memory.segments())

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Wake, Waker};
 
+use dat_core::event::contain_panic;
+
 /// Wakes the drivers of an adapter, to let them look for events of the device.
 ///
 /// A [`Device`](crate::Device) gets one and rings it when it has events. Ringing takes no lock of
@@ -100,7 +102,7 @@ impl Sleepers {
                 waker
             };
             match waker {
-                Some(waker) => waker.wake(),
+                Some(waker) => contain_panic(|| waker.wake()),
                 None => return,
             }
         }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use dat_core::backend::SyncDirection;
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::id::RmrId;
 use dat_core::memory::LmrTriplet;
@@ -41,11 +42,15 @@ pub(crate) struct Bound<O: Bindable> {
 }
 
 impl<O: Bindable> Bound<O> {
-    /// Ends all access of peers; returns the memory.
+    /// Ends all access of peers; returns the memory, with what they wrote.
     fn into_owner(mut self) -> O {
         self.free();
         match self.owner.take() {
-            Some(owner) => owner,
+            Some(owner) => {
+                let segment = owner.segment(self.start, self.length);
+                owner.core().synchronise(SyncDirection::RdmaWrite, segment);
+                owner
+            }
             None => unreachable!("only this function takes the memory"),
         }
     }
@@ -109,6 +114,7 @@ fn bind<O: Bindable>(
         Err(error) => return Err(Failed::new(error, owner)),
     };
     let segment = owner.segment(start, length);
+    core.synchronise_both(segment);
     let bound = Box::new(Bound {
         rmr,
         start,

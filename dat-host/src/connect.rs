@@ -5,10 +5,12 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use dat_core::ErrorKind;
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::endpoint::ConnectParam;
+use dat_core::event::ConnectionEventKind;
 use dat_core::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
 
 use crate::core::Core;
@@ -22,6 +24,8 @@ use crate::zone::Zone;
 
 /// Time for a connection, unless another one is asked for.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Longest time for a connection; the core counts microseconds in 32 bits.
+const LONGEST: Duration = Duration::from_micros(TIMEOUT_INFINITE as u64 - 1);
 
 /// A connection to make; await it, or call [`wait`](Self::wait).
 ///
@@ -94,22 +98,23 @@ impl Connecting {
         self
     }
 
-    /// Starts the connection at once; the future only waits for its end.
+    /// Starts the connection at once; the future waits for its end.
     ///
     /// Names that are not numeric addresses are resolved first, which blocks. The future returns
     /// the error of a peer that is malformed or unknown. A listener learns nothing of such an
     /// attempt.
+    ///
+    /// A peer with several addresses is tried at each, in order, until one answers. An answer that
+    /// rejects the connection ends the attempt, too. The first attempt starts at once, and a later
+    /// one when the future is polled. The addresses share the time.
     pub fn start(self) -> Connect {
-        let core = Arc::clone(self.zone.domain.core());
-        Connect {
-            state: State::after(self.begin(&core, None)),
-            core,
-        }
+        self.start_with(None)
     }
 
     /// As [`start`](Self::start), on an endpoint of [`Zone::endpoint`], of any zone of the adapter.
     ///
-    /// The attributes and queues of the endpoint are its own.
+    /// The attributes and queues of the endpoint are its own. Its posted receives are for one
+    /// attempt, so only the first address that the adapter can use is tried.
     ///
     /// # Errors
     /// Those of the future, and
@@ -120,32 +125,38 @@ impl Connecting {
     ///
     /// The endpoint is then dropped.
     pub fn start_on(self, endpoint: Endpoint) -> Connect {
+        self.start_with(Some(endpoint))
+    }
+
+    fn start_with(self, given: Option<Endpoint>) -> Connect {
         let core = Arc::clone(self.zone.domain.core());
-        Connect {
-            state: State::after(self.begin(&core, Some(endpoint))),
-            core,
-        }
-    }
-
-    fn begin(self, core: &Arc<Core>, given: Option<Endpoint>) -> Result<Endpoint> {
-        let (address, qualifier) = self.resolve(core)?;
-        let endpoint = self.setup.endpoint(core, &self.zone, given)?;
-        let timeout = u32::try_from(self.deadline.as_micros()).unwrap_or(TIMEOUT_INFINITE);
-        let param = ConnectParam {
-            address,
-            qualifier,
-            timeout: timeout.min(TIMEOUT_INFINITE - 1),
-            private_data: &self.setup.private_data,
-            quality: QualityOfService::BEST_EFFORT,
-            flags: ConnectFlags::empty(),
+        let is_given = given.is_some();
+        let addresses = match self.resolve(&core) {
+            Ok(addresses) => addresses.into_iter(),
+            Err(error) => {
+                return Connect {
+                    core,
+                    state: State::Refused(error),
+                    rest: None,
+                };
+            }
         };
-        core.interface()
-            .ep_connect(endpoint.id(), &param, Core::now())?;
-        core.called();
-        Ok(endpoint)
+        let end = Instant::now() + self.deadline.min(LONGEST);
+        let mut rest = Rest {
+            connecting: self,
+            addresses,
+            end,
+        };
+        let state = State::after(rest.begin(&core, given));
+        let rest = (!is_given && rest.addresses.len() > 0).then(|| Box::new(rest));
+        Connect { core, state, rest }
     }
 
-    fn resolve(&self, core: &Core) -> Result<(IaAddress, u64)> {
+    fn resolve(&self, core: &Core) -> Result<Vec<(IaAddress, u64)>> {
+        if core.is_inherited() {
+            // The names of the parent's network have a lock, too.
+            return Err(Error::Closed);
+        }
         let network = core.network.as_ref();
         let names = network.map(|network| |name: &str| network.address(name));
         let names = names.as_ref().map(|names| names as &dyn Fn(&str) -> _);
@@ -197,6 +208,82 @@ impl IntoFuture for Connecting {
 pub struct Connect {
     core: Arc<Core>,
     state: State,
+    /// The addresses of the peer that are not tried yet, if there are any.
+    rest: Option<Box<Rest>>,
+}
+
+/// The addresses of a peer that are not tried yet.
+struct Rest {
+    connecting: Connecting,
+    addresses: std::vec::IntoIter<(IaAddress, u64)>,
+    /// End of the time for all of them.
+    end: Instant,
+}
+
+impl Rest {
+    /// Starts an attempt at the next address that the adapter can use.
+    ///
+    /// # Errors
+    /// That of the last address, or an error that all addresses have.
+    fn begin(&mut self, core: &Arc<Core>, given: Option<Endpoint>) -> Result<Endpoint> {
+        let Connecting {
+            zone,
+            setup,
+            deadline,
+            ..
+        } = &self.connecting;
+        let endpoint = setup.endpoint(core, zone, given)?;
+        let count = u32::try_from(self.addresses.len())
+            .unwrap_or(u32::MAX)
+            .max(1);
+        loop {
+            let Some((address, qualifier)) = self.addresses.next() else {
+                return Err(Error::Malformed("an address"));
+            };
+            // A time of 0 is refused with its cause.
+            let time = match deadline.is_zero() {
+                true => Duration::ZERO,
+                false => {
+                    let left = self.end.saturating_duration_since(Instant::now());
+                    (left / count).max(Duration::from_micros(1))
+                }
+            };
+            let timeout = u32::try_from(time.as_micros()).unwrap_or(TIMEOUT_INFINITE - 1);
+            let param = ConnectParam {
+                address,
+                qualifier,
+                timeout,
+                private_data: &setup.private_data,
+                quality: QualityOfService::BEST_EFFORT,
+                flags: ConnectFlags::empty(),
+            };
+            let interface = core.interface();
+            match interface.ep_connect(endpoint.id(), &param, Core::now()) {
+                Ok(()) => {
+                    core.called();
+                    return Ok(endpoint);
+                }
+                // A refused call has no effect on the endpoint.
+                Err(error)
+                    if error.kind() == ErrorKind::InvalidAddress && self.addresses.len() > 0 => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Returns true if another address of the peer may be reached after this error.
+const fn is_elsewhere(error: &Error) -> bool {
+    match error {
+        Error::Connection(kind) => matches!(
+            kind,
+            ConnectionEventKind::NonPeerRejected
+                | ConnectionEventKind::Unreachable
+                | ConnectionEventKind::TimedOut
+        ),
+        Error::Refused(error) => matches!(error.kind(), ErrorKind::InvalidAddress),
+        _ => false,
+    }
 }
 
 /// State of a connection that is made, on either side.
@@ -240,7 +327,16 @@ impl Future for Connect {
     type Output = Result<Endpoint>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.state.poll(context)
+        let Self { core, state, rest } = &mut *self;
+        loop {
+            let done = ready!(state.poll(context));
+            match (&done, &mut *rest) {
+                (Err(error), Some(others)) if is_elsewhere(error) && others.addresses.len() > 0 => {
+                    *state = State::after(others.begin(core, None));
+                }
+                _ => return Poll::Ready(done),
+            }
+        }
     }
 }
 

@@ -7,18 +7,21 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
+use dat_core::backend::SyncDirection;
 use dat_core::event::{
     AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY, ThreadWait, Wait,
 };
 use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
 use dat_core::id::{CnoId, EpId, EvdId, SrqId};
+use dat_core::memory::LmrTriplet;
 use dat_core::time::Instant;
 
 use crate::bell::Bell;
 use crate::device::Device;
 use crate::error::Result;
 use crate::events::EventQueue;
-use crate::interface::Interface;
+use crate::forks;
+use crate::interface::{Inherited, Interface};
 use crate::link::Link;
 use crate::listener::Requests;
 use crate::memory::Lent;
@@ -47,9 +50,14 @@ const AGAIN: u8 = 2;
 /// Objects that act (adapter, zone, endpoint, listener, shared receive queue) hold a [`Guard`]; the
 /// last one closes the adapter. Memory and futures only keep this structure.
 pub(crate) struct Core {
+    /// Generation of the process that opened the adapter.
+    process: usize,
+    /// Only for [`interface`](Self::interface), which tells children of `fork` apart.
     interface: Box<dyn Interface>,
     device: Box<dyn Device>,
     acts_after_posts: bool,
+    /// True if the device looks past the caches: exposed memory is synchronised.
+    non_coherent: bool,
     /// Set if the device asked to act at a time.
     is_timed: AtomicBool,
     bell: Bell,
@@ -126,6 +134,10 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        if self.0.is_inherited() {
+            // Never freed: threads of the parent may have been changing it.
+            std::mem::forget(Arc::clone(&self.0));
+        }
         self.0.close();
     }
 }
@@ -144,10 +156,13 @@ impl Core {
         let completions = interface.evd_create(1, Some(arming), completions)?;
         let connections =
             interface.evd_create(CONNECTION_EVENTS as i32, None, EvdFlags::CONNECTION)?;
+        let non_coherent = interface.query()?.provider.lmr_sync_req;
         let bell = Bell::new();
         device.attach(&bell);
         Ok(Arc::new(Self {
+            process: forks::generation(),
             acts_after_posts: device.acts_after_posts(),
+            non_coherent,
             is_timed: AtomicBool::new(false),
             interface,
             device,
@@ -171,8 +186,21 @@ impl Core {
         }))
     }
 
+    /// Returns the calls of the adapter; in a child of `fork`, calls that are refused.
+    #[inline]
     pub(crate) fn interface(&self) -> &dyn Interface {
-        &*self.interface
+        match self.is_inherited() {
+            true => &Inherited,
+            false => &*self.interface,
+        }
+    }
+
+    /// Returns true if a parent of this process opened the adapter.
+    ///
+    /// Its locks may be held for ever, so none is taken. What is pending ends as by a close.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process != forks::generation()
     }
 
     pub(crate) const fn table(&self) -> &Table {
@@ -180,23 +208,32 @@ impl Core {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
+        self.closed.load(Ordering::SeqCst) || self.is_inherited()
     }
 
     /// Makes a thread the one that drives the adapter; other threads only wait for it.
     pub(crate) fn driven_by(&self, thread: ThreadId) {
+        if self.is_inherited() {
+            return;
+        }
         *lock(&self.thread) = Some(thread);
     }
 
     /// Returns true if no thread drives the adapter, or the current one does.
     pub(crate) fn is_undriven(&self) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         let driving = *lock(&self.thread);
         driving.is_none_or(|driving| driving == thread::current().id())
     }
 
     /// Returns the device's own sleeper for a thread that drives the adapter, if it has one.
     pub(crate) fn device_wait(&self) -> Option<Box<dyn Wait + Send>> {
-        self.device.wait()
+        match self.is_inherited() {
+            true => None,
+            false => self.device.wait(),
+        }
     }
 
     /// Returns the time of the adapter, in microseconds since the process first asked.
@@ -205,7 +242,37 @@ impl Core {
     }
 
     pub(crate) fn address(&self) -> Result<IaAddress> {
-        Ok(self.interface.limits()?.ia_address)
+        Ok(self.interface().limits()?.ia_address)
+    }
+
+    // Exposed memory.
+
+    /// Synchronises a segment that peers access, where the device needs it.
+    #[inline]
+    pub(crate) fn synchronise(&self, direction: SyncDirection, segment: LmrTriplet) {
+        if self.non_coherent {
+            // Fails only if the adapter is closed, which ended the access of peers.
+            let _ = self.call_sync(direction, &[segment]);
+        }
+    }
+
+    /// Synchronises a segment that peers are about to access.
+    pub(crate) fn synchronise_both(&self, segment: LmrTriplet) {
+        self.synchronise(SyncDirection::RdmaRead, segment);
+        self.synchronise(SyncDirection::RdmaWrite, segment);
+    }
+
+    /// Makes the core's call, which checks the segments in any case.
+    #[cold]
+    pub(crate) fn call_sync(
+        &self,
+        direction: SyncDirection,
+        segments: &[LmrTriplet],
+    ) -> dat_core::Result<()> {
+        match direction {
+            SyncDirection::RdmaRead => self.interface().lmr_sync_rdma_read(segments),
+            SyncDirection::RdmaWrite => self.interface().lmr_sync_rdma_write(segments),
+        }
     }
 
     // Operations.
@@ -222,6 +289,9 @@ impl Core {
         span: Span,
         post: impl FnOnce(&dyn Interface, u64) -> dat_core::Result<()>,
     ) -> std::result::Result<Key, (dat_core::Error, Option<Lent>)> {
+        if self.is_inherited() {
+            return Err((Inherited::error(), Some(memory)));
+        }
         let key = self.table.insert(owner, memory, span);
         match post(self.interface(), key.to_cookie()) {
             Ok(()) => {
@@ -236,22 +306,27 @@ impl Core {
 
     /// Tells the driver of a call after which the device may have to act.
     pub(crate) fn called(&self) {
-        if self.acts_after_posts {
+        if self.acts_after_posts && !self.is_inherited() {
             self.bell.ring();
         }
     }
 
     /// Wakes the driver for an event that the core made in a call.
     pub(crate) fn wake_driver(&self) {
-        self.bell.ring();
+        if !self.is_inherited() {
+            self.bell.ring();
+        }
     }
 
     // Driving.
 
     /// Registers a sleeper; call `pass` once more before sleeping.
     pub(crate) fn enlist(&self, waker: &Waker) {
+        if self.is_inherited() {
+            return;
+        }
         self.bell.add(waker);
-        self.interface.register_progress_waker(&self.bell_waker);
+        self.interface().register_progress_waker(&self.bell_waker);
     }
 
     /// As `pass_once`, for a driver that then sleeps until the bell is rung.
@@ -267,23 +342,28 @@ impl Core {
 
     /// Removes a sleeper that does not sleep again.
     pub(crate) fn forget(&self, waker: &Waker) {
-        self.bell.remove(waker);
+        if !self.is_inherited() {
+            self.bell.remove(waker);
+        }
     }
 
     /// Looks for events of the device once and runs their effects.
     pub(crate) fn pass_once(&self) -> Pass {
+        if self.is_inherited() {
+            return Pass::Idle(None);
+        }
         let now = Self::now();
         let activity = self.device.act(now);
         self.is_timed
             .store(activity.next.is_some(), Ordering::Relaxed);
         // Before `progress`, which would copy the completions into the queue of the dispatcher.
         let completed = self.dispatch(Scope::Completions);
-        let progressed = self.interface.progress(now) != 0;
+        let progressed = self.interface().progress(now) != 0;
         let dispatched = self.dispatch(Scope::All);
         if activity.acted || completed || progressed || dispatched {
             return Pass::Active;
         }
-        Pass::Idle(first(self.interface.next_deadline(), activity.next))
+        Pass::Idle(first(self.interface().next_deadline(), activity.next))
     }
 
     /// As `pass_once`, after a sleep in the device's own sleeper that neither the bell nor a
@@ -292,18 +372,18 @@ impl Core {
     /// The sleeper marks what it finds. So a quiet device has nothing but completions, and asking
     /// it or the clock would take a system call.
     pub(crate) fn pass_after_sleep(&self) -> Pass {
-        let is_quiet = match self.interface.is_quiet() {
+        let is_quiet = match self.interface().is_quiet() {
             Some(is_quiet) if !self.is_timed.load(Ordering::Relaxed) => is_quiet,
             _ => return self.pass_once(),
         };
         let completed = self.dispatch(Scope::Completions);
-        let progressed = !is_quiet && self.interface.progress(Instant::ZERO) != 0 && {
+        let progressed = !is_quiet && self.interface().progress(Instant::ZERO) != 0 && {
             self.dispatch(Scope::All);
             true
         };
         match completed || progressed {
             true => Pass::Active,
-            false => Pass::Idle(self.interface.next_deadline()),
+            false => Pass::Idle(self.interface().next_deadline()),
         }
     }
 
@@ -332,6 +412,9 @@ impl Core {
     /// One thread at a time does so, so events of an endpoint stay in order. A call meanwhile, also
     /// one from a waker, makes it look once more, for all events.
     pub(crate) fn dispatch(&self, mut scope: Scope) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         loop {
             let before =
                 self.turn
@@ -380,8 +463,9 @@ impl Core {
 
     /// Takes at most so many completions; returns their number.
     fn take_completions(&self, most: usize) -> usize {
+        let interface = self.interface();
         for taken in 0..most {
-            match self.interface.evd_dequeue(self.completions) {
+            match interface.evd_dequeue(self.completions) {
                 Ok(event) => self.settle(&event),
                 Err(_) => return taken,
             }
@@ -434,7 +518,7 @@ impl Core {
 
     fn take_connection_events(&self) -> bool {
         let mut found = false;
-        while let Ok(event) = self.interface.evd_dequeue(self.connections) {
+        while let Ok(event) = self.interface().evd_dequeue(self.connections) {
             found = true;
             if let Event::Connection { kind, ep, .. } = event
                 && let Some(link) = self.link(ep)
@@ -451,8 +535,8 @@ impl Core {
 
     fn take_async_events(&self) -> bool {
         let mut found = false;
-        let evd = self.interface.async_evd();
-        while let Ok(event) = self.interface.evd_dequeue(evd) {
+        let evd = self.interface().async_evd();
+        while let Ok(event) = self.interface().evd_dequeue(evd) {
             found = true;
             let Event::Async {
                 kind,
@@ -486,7 +570,7 @@ impl Core {
             .collect();
         for ep in users {
             // Fails if there is no connection.
-            let _ = self.interface.ep_disconnect(ep, CloseFlags::Abrupt);
+            let _ = self.interface().ep_disconnect(ep, CloseFlags::Abrupt);
         }
         self.called();
     }
@@ -526,10 +610,13 @@ impl Core {
     /// # Errors
     /// Those of `evd_resize`.
     pub(crate) fn add_endpoint(&self) -> dat_core::Result<()> {
+        if self.is_inherited() {
+            return Err(Inherited::error());
+        }
         let mut room = lock(&self.room);
         if room.1 == room.0 {
             let most = i32::try_from(room.0 * 2 * EVENTS_OF_ENDPOINT).unwrap_or(i32::MAX);
-            self.interface.evd_resize(self.connections, most)?;
+            self.interface().evd_resize(self.connections, most)?;
             room.0 *= 2;
         }
         room.1 += 1;
@@ -538,7 +625,9 @@ impl Core {
 
     /// Undoes `add_endpoint`.
     pub(crate) fn remove_endpoint(&self) {
-        lock(&self.room).1 -= 1;
+        if !self.is_inherited() {
+            lock(&self.room).1 -= 1;
+        }
     }
 
     pub(crate) fn add_link(&self, link: &Arc<Link>) {
@@ -561,6 +650,9 @@ impl Core {
     /// The thread of the adapter dispatches, if there is one: a drop is then short and runs no
     /// wakers.
     pub(crate) fn drop_link(&self, link: &Arc<Link>) {
+        if self.is_inherited() {
+            return;
+        }
         lock(&self.dropped).push(Arc::clone(link));
         // A close after this test takes the endpoint out of the list.
         if self.is_undriven() || self.is_closed() {
@@ -579,7 +671,7 @@ impl Core {
             // Buffers of a shared queue that the endpoint consumed have no other way back.
             self.take_completions(usize::MAX);
             // Fails only if the adapter is closed.
-            let freed = self.interface.ep_free(link.id());
+            let freed = self.interface().ep_free(link.id());
             {
                 let mut links = lock(&self.links);
                 if let Some(slot) = links.get_mut(link.id().handle().index())
@@ -617,11 +709,11 @@ impl Core {
     ///
     /// Waits for no completion and no thread.
     pub(crate) fn close(&self) {
-        if self.closed.swap(true, Ordering::SeqCst) {
+        if self.is_inherited() || self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
         // From its return on, neither device nor peer accesses the memory of operations.
-        self.interface.shut();
+        self.interface().shut();
         self.table.end_all(None, Outcome::Closed, Effects::run);
         let links = std::mem::take(&mut *lock(&self.links));
         let dropped = std::mem::take(&mut *lock(&self.dropped));

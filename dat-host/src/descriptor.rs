@@ -70,6 +70,9 @@ impl DescriptorDriver {
     /// Wakers of futures run on the calling thread.
     pub fn drive(&self) -> bool {
         let core = &self.closing.0;
+        if core.is_inherited() {
+            return false;
+        }
         self.alarm.begin();
         for _ in 0..PASSES {
             core.enlist(&self.waker);

@@ -466,6 +466,8 @@ fn default_attributes(interface: &dyn Interface) -> dat_core::Result<EpAttribute
         max_request_dtos: DEPTH.min(limits.max_dto_per_ep),
         max_rdma_read_in: READS.min(limits.max_rdma_read_per_ep_in),
         max_rdma_read_out: READS.min(limits.max_rdma_read_per_ep_out),
+        max_message_size: limits.max_message_size,
+        max_rdma_size: limits.max_rdma_size,
         ..EpAttributes::default_for(&limits)
     })
 }
@@ -529,6 +531,7 @@ impl Future for Disconnect {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.refused {
             Some(error) => Poll::Ready(Err(error.into())),
+            None if self.core().is_inherited() => Poll::Ready(Err(Error::Closed)),
             None => self.link.poll_ended(context).map(|_| Ok(())),
         }
     }

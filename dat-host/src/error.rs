@@ -51,6 +51,13 @@ pub enum Error {
         /// Length of the memory in bytes.
         length: u64,
     },
+    /// A listener was asked to keep more requests than its adapter can have connections.
+    Backlog {
+        /// Requests that were asked for.
+        asked: usize,
+        /// `max_eps` of the adapter.
+        most: usize,
+    },
     /// Bytes or a text do not have the form that is needed; names the form.
     Malformed(&'static str),
     /// No device of an address can be opened by this build; names what is missing.
@@ -163,7 +170,9 @@ const fn ending(kind: ConnectionEventKind) -> &'static str {
     match kind {
         ConnectionEventKind::Established => "it is established",
         ConnectionEventKind::PeerRejected => "the peer rejected it",
-        ConnectionEventKind::NonPeerRejected => "nothing listens at the qualifier",
+        ConnectionEventKind::NonPeerRejected => {
+            "nothing listens at the qualifier, or it has no room for another request"
+        }
         ConnectionEventKind::AcceptCompletionError => "the acceptance did not reach the peer",
         ConnectionEventKind::Disconnected => "one side ended it",
         ConnectionEventKind::Broken => "the peer or the way to it failed",
@@ -202,6 +211,11 @@ impl fmt::Display for Error {
             Self::OutOfRange { start, end, .. } => {
                 write!(f, "the range starts at {start}, after its end at {end}")
             }
+            Self::Backlog { asked, most } => write!(
+                f,
+                "a backlog of {asked} requests is too long: the adapter has at most {most} connections \
+                (`max_eps`)"
+            ),
             Self::Malformed(form) => write!(f, "malformed: {form} is needed"),
             Self::NotBuiltIn {
                 scheme,

@@ -89,6 +89,9 @@ impl Events {
     ///
     /// Wakers of the operation's future run on the calling thread.
     pub fn try_next(&self) -> Option<Event> {
+        if self.queue.core.is_inherited() {
+            return None;
+        }
         let event = {
             let mut waiting = lock(&self.queue.waiting);
             waiting.taken.take().or_else(|| self.queue.dequeue())
@@ -192,6 +195,9 @@ impl EventQueue {
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<Event>> {
+        if self.core.is_inherited() {
+            return Poll::Ready(Err(Error::Closed));
+        }
         self.arm();
         let futures = self.futures.load(Ordering::Relaxed);
         let polled = poll_state(

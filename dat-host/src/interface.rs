@@ -16,8 +16,55 @@ use dat_core::id::{CnoId, CrId, EpId, EvdId, LmrId, PspId, PzId, RmrId, SrqId};
 use dat_core::memory::{LmrCreated, LmrRequest, LmrTriplet, RmrTriplet};
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
-use dat_core::{IaParam, Result};
+use dat_core::{Cause, Error, IaParam, Result, Subtype};
 use dat_storage::OwnedIa;
+
+/// The adapter of a parent in a child of `fork`: it refuses each call, and takes no lock.
+pub(crate) struct Inherited;
+
+impl Inherited {
+    /// The error of each call.
+    pub(crate) const fn error() -> Error {
+        Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing)
+    }
+}
+
+/// The result of a call that [`Inherited`] refuses.
+trait Refusal {
+    fn refusal() -> Self;
+}
+
+impl<T> Refusal for Result<T> {
+    fn refusal() -> Self {
+        Err(Inherited::error())
+    }
+}
+
+impl Refusal for std::result::Result<(), BatchRefused> {
+    fn refusal() -> Self {
+        let (posted, error) = (0, Inherited::error());
+        Err(BatchRefused { posted, error })
+    }
+}
+
+/// Implements [`Refusal`] for results that are no errors.
+macro_rules! refusal {
+    ($($result:ty: $value:expr;)*) => {$(
+        impl Refusal for $result {
+            fn refusal() -> Self {
+                $value
+            }
+        }
+    )*};
+}
+
+refusal! {
+    (): ();
+    usize: 0;
+    Option<Instant>: None;
+    dat_core::id::Handle: dat_core::id::Handle::NULL;
+    EvdId: EvdId::NULL;
+}
 
 /// Declares [`Interface`], and implements it for the adapters of all backends.
 macro_rules! interface {
@@ -68,6 +115,24 @@ macro_rules! interface {
                 self.ia_query(IaFields::empty(), ProviderFields::empty())
             }
         }
+
+        impl Interface for Inherited {
+            $(
+                fn $name(&self, $(_: $type),*) $(-> $result)? {
+                    Refusal::refusal()
+                }
+            )*
+
+            fn shut(&self) {}
+
+            fn is_quiet(&self) -> Option<bool> {
+                Some(true)
+            }
+
+            fn query(&self) -> Result<IaParam> {
+                Refusal::refusal()
+            }
+        }
     };
 }
 
@@ -76,6 +141,8 @@ interface! {
     fn pz_free(pz: PzId) -> Result<()>;
     fn lmr_create(request: &LmrRequest) -> Result<LmrCreated>;
     fn lmr_free(lmr: LmrId) -> Result<()>;
+    fn lmr_sync_rdma_read(segments: &[LmrTriplet]) -> Result<()>;
+    fn lmr_sync_rdma_write(segments: &[LmrTriplet]) -> Result<()>;
     fn rmr_create(pz: PzId) -> Result<RmrId>;
     fn rmr_free(rmr: RmrId) -> Result<()>;
     fn rmr_bind(
@@ -150,6 +217,7 @@ interface! {
     fn psp_create_any(evd: EvdId, flags: PspFlags) -> Result<(PspId, u64)>;
     fn psp_free(psp: PspId) -> Result<()>;
     fn cr_query(cr: CrId, fields: CrFields) -> Result<CrParam>;
+    fn cr_is_proven(cr: CrId) -> Result<bool>;
     fn cr_accept(cr: CrId, ep: Option<EpId>, private_data: &[u8]) -> Result<()>;
     fn cr_reject(cr: CrId, private_data: &[u8]) -> Result<()>;
     fn progress(now: Instant) -> usize;

@@ -129,6 +129,12 @@
 //! | [`ReadWindow`] | the peer of one endpoint, for reads; a region may have several windows | no, nobody writes | no | `revoke`, or drop |
 //! | [`ZoneWindow`] | the peers of all endpoints of a zone | yes, by `store` and `atomics` | yes | `into_inner`, or drop |
 //!
+//! Some devices look past the caches of the processor ([`query`](Adapter::query) has
+//! `lmr_sync_req`). There `expose`, `load`, `store`, `revoke` and `into_inner` synchronise the
+//! memory, and all sentences about them hold. Programs that use `atomics` call
+//! [`Adapter::sync_rdma_read`] and [`Adapter::sync_rdma_write`]. Memory of operations needs no
+//! call.
+//!
 //! # Completed operations
 //! A completed Send, Write or Read proves that the devices have done their part. It does not prove
 //! that the peer's program has looked: only a message of the peer does. [`Endpoint`] has the
@@ -186,6 +192,9 @@
 //! and accepts. Dropping waits for no completion. Operations in flight end with [`Error::Closed`],
 //! and return their memory.
 //!
+//! In a child of `fork`, adapters of the parent count as closed: calls are refused, and what is
+//! pending ends with [`Error::Closed`]. The child may open adapters of its own.
+//!
 //! # Features
 //! `roce` is on by default.
 //!
@@ -237,6 +246,8 @@ mod driver;
 mod endpoint;
 mod error;
 mod events;
+mod exposed;
+mod forks;
 mod interface;
 mod link;
 mod listener;
@@ -282,6 +293,7 @@ pub use driver::Driver;
 pub use endpoint::{Disconnect, Ended, Endpoint, NextMessage};
 pub use error::{Error, Failed, Result};
 pub use events::{Events, NextEvent};
+pub use exposed::Exposed;
 pub use listener::{Listener, NextRequest};
 pub use memory::{
     Buffer, Foreign, Gather, Memory, MemoryMut, ReadRegion, Region, RegionSlice, SharedRegion,

@@ -89,7 +89,10 @@ impl Link {
 
     /// Returns the private data that came with the connection.
     pub(crate) fn private_data(&self) -> Vec<u8> {
-        lock(&self.state).private_data.clone()
+        match self.core().is_inherited() {
+            true => Vec::new(),
+            false => lock(&self.state).private_data.clone(),
+        }
     }
 
     /// Handles a connection event.
@@ -143,7 +146,7 @@ impl Link {
 
     /// Waits for the connection.
     pub(crate) fn poll_connected(self: &Arc<Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.poll(context, |state| match state.phase {
+        self.poll(context, Err(Error::Closed), |state| match state.phase {
             Phase::Pending => None,
             Phase::Connected => Some(Ok(())),
             Phase::Ended(ConnectionEventKind::PeerRejected) => {
@@ -158,7 +161,7 @@ impl Link {
         self: &Arc<Self>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Message>> {
-        self.poll(context, |state| {
+        self.poll(context, Err(Error::Closed), |state| {
             match (state.messages.pop_front(), state.phase) {
                 (Some(message), _) => Some(Ok(message)),
                 (None, Phase::Ended(kind)) => Some(Err(self.ended(kind))),
@@ -167,23 +170,31 @@ impl Link {
         })
     }
 
-    /// Waits for the end of the connection; returns how it ended.
+    /// Waits for the end of the connection; returns how it ended: for a child of `fork`, as by a
+    /// close.
     pub(crate) fn poll_ended(
         self: &Arc<Self>,
         context: &mut Context<'_>,
     ) -> Poll<ConnectionEventKind> {
-        self.poll(context, |state| match state.phase {
+        let closed = ConnectionEventKind::Disconnected;
+        self.poll(context, closed, |state| match state.phase {
             Phase::Ended(kind) => Some(kind),
             _ => None,
         })
     }
 
     /// Returns the result of `ready`, or keeps the waker for the next change.
+    ///
+    /// Returns `closed` in a child of `fork`.
     fn poll<T>(
         self: &Arc<Self>,
         context: &mut Context<'_>,
+        closed: T,
         ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Poll<T> {
+        if self.core().is_inherited() {
+            return Poll::Ready(closed);
+        }
         // Each future has a reference.
         let futures = Arc::strong_count(self);
         poll_state(

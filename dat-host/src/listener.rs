@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::request::Request;
 use crate::wait::blocking;
 use crate::wakers::{Wakers, poll_state};
-use crate::zone::Zone;
+use crate::zone::{BACKLOG, Zone};
 
 /// A listener on a connection qualifier (PSP).
 ///
@@ -45,6 +45,14 @@ impl Listener {
     pub(crate) fn new(zone: &Zone, qualifier: Option<u64>, backlog: usize) -> Result<Self> {
         let core = zone.domain.core();
         let interface = core.interface();
+        // Each request that waits is one of the adapter's connections.
+        let most = usize::try_from(interface.limits()?.max_eps).unwrap_or(0);
+        if backlog > most.max(BACKLOG) {
+            return Err(Error::Backlog {
+                asked: backlog,
+                most,
+            });
+        }
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         let evd = interface.evd_create(backlog, None, EvdFlags::CR)?;
         let listening = match qualifier {
@@ -148,6 +156,9 @@ impl Requests {
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<CrId>> {
+        if self.core.is_inherited() {
+            return Poll::Ready(Err(Error::Closed));
+        }
         let futures = self.futures.load(Ordering::Relaxed);
         poll_state(
             &self.waiting,
@@ -164,6 +175,9 @@ impl Requests {
 
 impl Drop for Requests {
     fn drop(&mut self) {
+        if self.core.is_inherited() {
+            return;
+        }
         let interface = self.core.interface();
         // These fail only if the adapter is closed.
         let _ = interface.psp_free(self.psp);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use backend_mock::{Fabric, FabricOptions, Limits, MockBackend, NodeOptions};
@@ -10,6 +11,7 @@ use dat_core::time::Instant;
 
 use crate::bell::{Bell, WeakBell};
 use crate::device::{Activity, Device};
+use crate::forks::PerProcess;
 
 /// Microseconds within which a driver waits for the next action by polling.
 const SPIN: u64 = 50;
@@ -39,6 +41,8 @@ struct Members {
     /// Node numbers by name, from 1.
     numbers: Mutex<HashMap<String, u64>>,
     bells: Mutex<Vec<WeakBell>>,
+    /// True if hosts of new names are coherent.
+    is_coherent: AtomicBool,
 }
 
 impl Network {
@@ -48,7 +52,19 @@ impl Network {
             fabric: Fabric::new(options),
             numbers: Mutex::default(),
             bells: Mutex::default(),
+            is_coherent: AtomicBool::new(true),
         }))
+    }
+
+    /// Lets the devices of hosts that are opened from now on look past the caches.
+    ///
+    /// Such an adapter has `lmr_sync_req`. A program that forgets a call of
+    /// [`Adapter::sync_rdma_write`](crate::Adapter::sync_rdma_write) sees old bytes there, every
+    /// time.
+    #[must_use]
+    pub fn non_coherent(self) -> Self {
+        self.0.is_coherent.store(false, Ordering::Relaxed);
+        self
     }
 
     /// Returns the options of the process's own network.
@@ -65,8 +81,15 @@ impl Network {
 
     /// Returns the network of `mock://` addresses.
     pub(crate) fn of_process() -> Self {
-        static NETWORK: OnceLock<Network> = OnceLock::new();
-        NETWORK.get_or_init(|| Self::new(Self::options())).clone()
+        #[derive(Debug)]
+        struct Own(Network);
+        impl Default for Own {
+            fn default() -> Self {
+                Self(Network::new(Network::options()))
+            }
+        }
+        static NETWORK: PerProcess<Own> = PerProcess::new();
+        NETWORK.this().0.clone()
     }
 
     /// Returns the fabric, to inject faults.
@@ -85,6 +108,7 @@ impl Network {
     pub(crate) fn join(&self, name: &str) -> (MockBackend, NetworkDevice) {
         let options = NodeOptions {
             address: self.address(name),
+            coherent: self.0.is_coherent.load(Ordering::Relaxed),
             limits: Limits {
                 // The queue of the listener limits the requests that wait.
                 backlog: u32::MAX,

@@ -1,7 +1,7 @@
 //! Addresses: of adapters to open, and of peers to connect to.
 
 use std::fmt;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 use dat_core::attributes::IaAddress;
 
@@ -31,7 +31,8 @@ pub(crate) fn not_built_in(scheme: &str) -> Error {
 
 /// A peer to connect to: an address of an adapter, and a connection qualifier.
 ///
-/// Made from a text `HOST:PORT`, whose port is the connection qualifier, or from a pair.
+/// Made from a text `HOST:PORT`, whose port is the connection qualifier, or from a pair. A name may
+/// have several addresses, and a slice of socket addresses has them: they are tried in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer(Form);
 
@@ -39,6 +40,7 @@ pub struct Peer(Form);
 enum Form {
     Text(String),
     Pair(IaAddress, u64),
+    Addresses(Vec<SocketAddr>),
 }
 
 impl From<&str> for Peer {
@@ -65,23 +67,46 @@ impl From<(IaAddress, u64)> for Peer {
     }
 }
 
+impl From<&[SocketAddr]> for Peer {
+    fn from(addresses: &[SocketAddr]) -> Self {
+        Self(Form::Addresses(addresses.to_vec()))
+    }
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Form::Text(text) => f.write_str(text),
             Form::Pair(address, qualifier) => write!(f, "{address}, qualifier {qualifier}"),
+            Form::Addresses(addresses) => {
+                for (number, address) in addresses.iter().enumerate() {
+                    let comma = if number == 0 { "" } else { ", " };
+                    write!(f, "{comma}{address}")?;
+                }
+                Ok(())
+            }
         }
     }
 }
 
 impl Peer {
-    /// Returns address and qualifier; `names` are those of a network in this process.
+    /// Returns the addresses, at least one, each with its qualifier.
+    ///
+    /// `names` are those of a network in this process.
     pub(crate) fn resolve(
         &self,
         names: Option<&dyn Fn(&str) -> IaAddress>,
-    ) -> Result<(IaAddress, u64)> {
+    ) -> Result<Vec<(IaAddress, u64)>> {
         let text = match &self.0 {
-            Form::Pair(address, qualifier) => return Ok((*address, *qualifier)),
+            Form::Pair(address, qualifier) => return Ok(vec![(*address, *qualifier)]),
+            Form::Addresses(addresses) if addresses.is_empty() => {
+                return Err(Error::Malformed("an address"));
+            }
+            Form::Addresses(addresses) => {
+                let pair =
+                    |address: &SocketAddr| (IaAddress::from(*address), address.port().into());
+                return Ok(addresses.iter().map(pair).collect());
+            }
             Form::Text(text) => text,
         };
         let (host, port) = text.rsplit_once(':').ok_or(Error::Malformed(PEER))?;
@@ -90,12 +115,17 @@ impl Peer {
             return Err(Error::Malformed(PEER));
         }
         if let Some(names) = names {
-            return Ok((names(host), qualifier));
+            return Ok(vec![(names(host), qualifier)]);
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let mut found = (host, 0).to_socket_addrs().map_err(Error::System)?;
-        let address = found.next().ok_or(Error::Malformed(PEER))?;
-        Ok((IaAddress::from(address), qualifier))
+        let found = (host, 0).to_socket_addrs().map_err(Error::System)?;
+        let pairs: Vec<_> = found
+            .map(|found| (IaAddress::from(found), qualifier))
+            .collect();
+        match pairs.is_empty() {
+            true => Err(Error::Malformed(PEER)),
+            false => Ok(pairs),
+        }
     }
 }
 
@@ -124,13 +154,23 @@ mod tests {
     #[test]
     fn peers_have_a_host_and_a_port() {
         let peer = Peer::from("192.0.2.1:7174").resolve(None).unwrap();
-        assert_eq!(peer, (IaAddress::V4([192, 0, 2, 1], 0), 7174));
-        let (address, qualifier) = Peer::from("[::1]:70000").resolve(None).unwrap();
-        assert!(matches!(address, IaAddress::V6(..)));
-        assert_eq!(qualifier, 70_000);
+        assert_eq!(peer, [(IaAddress::V4([192, 0, 2, 1], 0), 7174)]);
+        let peers = Peer::from("[::1]:70000").resolve(None).unwrap();
+        assert!(matches!(peers[..], [(IaAddress::V6(..), 70_000)]));
         for wrong in ["", "7174", ":7174", "host:", "host:x", "host:-1"] {
             let refused = Peer::from(wrong).resolve(None);
             assert!(matches!(refused, Err(Error::Malformed(_))), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_peer_may_have_several_addresses() {
+        let addresses: [SocketAddr; 2] = [([127, 0, 0, 1], 5).into(), ([127, 0, 0, 2], 6).into()];
+        let peer = Peer::from(&addresses[..]);
+        assert_eq!(peer.to_string(), "127.0.0.1:5, 127.0.0.2:6");
+        let pairs = peer.resolve(None).unwrap();
+        assert_eq!(pairs, addresses.map(|one| (one.into(), one.port().into())));
+        let none = Peer::from(&[][..]).resolve(None);
+        assert!(matches!(none, Err(Error::Malformed(_))), "{none:?}");
     }
 }

@@ -28,6 +28,7 @@ pub struct Request {
     id: CrId,
     remote: Option<IaAddress>,
     local: Option<IaAddress>,
+    is_proven: bool,
     private_data: Vec<u8>,
 }
 
@@ -39,12 +40,14 @@ impl Request {
             id: cr,
             remote: None,
             local: None,
+            is_proven: false,
             private_data: Vec::new(),
         };
         let interface = this.zone.domain.core().interface();
         let param = interface.cr_query(cr, CrFields::empty())?;
         this.remote = param.remote_address;
         this.local = param.local_address;
+        this.is_proven = interface.cr_is_proven(cr)?;
         this.private_data = param.private_data.to_vec();
         Ok(this)
     }
@@ -64,6 +67,14 @@ impl Request {
     /// A device may have several.
     pub const fn local_address(&self) -> Option<IaAddress> {
         self.local
+    }
+
+    /// Returns false if the address of the peer may be forged.
+    ///
+    /// Such a request may be one of a flood that never connects: hold little for it until it is
+    /// established. Transports that do not tell return true.
+    pub const fn is_proven(&self) -> bool {
+        self.is_proven
     }
 
     /// Returns the private data of the peer.

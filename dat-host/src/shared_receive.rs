@@ -180,6 +180,9 @@ impl SharedBuffers {
 impl Drop for SharedBuffers {
     fn drop(&mut self) {
         let core = self.domain.core();
+        if core.is_inherited() {
+            return;
+        }
         // Fails only if the adapter is closed: endpoints keep the queue.
         let _ = core.interface().srq_free(self.srq);
         let outcome = Outcome::Completed(DtoStatus::Flushed, 0);

@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
+use dat_core::event::contain_panic;
 use dat_core::flags::DtoStatus;
 use dat_core::id::{EpId, SrqId};
 use dat_core::sync::{HostLock, Mutex};
@@ -106,7 +107,7 @@ impl Effects {
         drop(self.memory);
         self.span.report();
         if let Some(waker) = self.waker {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 }
@@ -172,6 +173,13 @@ impl Table {
             span.refused(error);
         }
         memory
+    }
+
+    /// Removes an operation; returns its memory.
+    ///
+    /// `None` if there is no such operation, or the table is locked.
+    pub(crate) fn try_remove(&self, key: Key) -> Option<Lent> {
+        self.entries.try_with(|entries| entries.remove(key))?
     }
 
     /// Returns the end of an operation and its memory, or stores the waker.

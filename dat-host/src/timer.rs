@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,10 +9,13 @@ use std::time::{Duration, Instant};
 use dat_core::time::Instant as Time;
 
 use crate::bell::{Bell, WeakBell};
+use crate::core::lock;
+use crate::forks::PerProcess;
 
 /// Time that the thread stays without deadlines before it ends.
 const IDLE: Duration = Duration::from_secs(1);
 
+#[derive(Default)]
 struct Timers {
     /// Deadlines, each with the index of its bell.
     queue: BinaryHeap<Reverse<(Instant, usize)>>,
@@ -22,12 +24,10 @@ struct Timers {
     running: bool,
 }
 
-static TIMERS: Mutex<Timers> = Mutex::new(Timers {
-    queue: BinaryHeap::new(),
-    bells: Vec::new(),
-    running: false,
-});
-static CHANGED: Condvar = Condvar::new();
+/// The deadlines of a process, and the condition that they changed.
+///
+/// A child of `fork` has none of its parent's, and no thread for them.
+static TIMERS: PerProcess<(Mutex<Timers>, Condvar)> = PerProcess::new();
 
 /// Times at which the bell of an adapter is rung, the latest first.
 #[derive(Debug, Default)]
@@ -55,7 +55,8 @@ impl Armed {
 /// # Errors
 /// The system's error if it cannot start the thread.
 pub(crate) fn ring_at(bell: &Bell, at: Instant) -> std::io::Result<()> {
-    let mut timers = TIMERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (timers, changed) = TIMERS.this();
+    let mut timers = lock(timers);
     if !timers.running {
         thread::Builder::new()
             .name("dat-host timer".into())
@@ -74,12 +75,13 @@ pub(crate) fn ring_at(bell: &Bell, at: Instant) -> std::io::Result<()> {
         }
     };
     timers.queue.push(Reverse((at, index)));
-    CHANGED.notify_one();
+    changed.notify_one();
     Ok(())
 }
 
 fn run() {
-    let mut timers = TIMERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (all, changed) = TIMERS.this();
+    let mut timers = lock(all);
     loop {
         let now = Instant::now();
         let pause = match timers.queue.peek() {
@@ -88,16 +90,15 @@ fn run() {
                 let bell = due.and_then(|Reverse((_, index))| timers.bells[index].take());
                 drop(timers);
                 if let Some(bell) = bell {
-                    // A waker that panics must not stop the deadlines of others.
-                    let _ = catch_unwind(AssertUnwindSafe(|| bell.ring()));
+                    bell.ring();
                 }
-                timers = TIMERS.lock().unwrap_or_else(PoisonError::into_inner);
+                timers = lock(all);
                 continue;
             }
             Some(Reverse((at, _))) => at.duration_since(now),
             None => IDLE,
         };
-        let (back, outcome) = CHANGED
+        let (back, outcome) = changed
             .wait_timeout(timers, pause)
             .unwrap_or_else(PoisonError::into_inner);
         timers = back;

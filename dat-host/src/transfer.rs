@@ -43,9 +43,17 @@ impl Operation {
     /// Returns the memory and the number of bytes moved, or the error.
     ///
     /// # Panics
-    /// If it is polled again after it was ready.
+    /// If it is polled again after it was ready. In a child of `fork`, if the parent was adding or
+    /// completing an operation of the adapter at the fork: its memory is lost.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Lent, Result<usize, Error>)> {
         assert!(!self.is_over, "polled after it was ready");
+        if self.core.is_inherited() {
+            self.is_over = true;
+            let memory = self.core.table().try_remove(self.key);
+            // A thread of the parent was changing the table at the fork, for ever.
+            let memory = memory.expect("the adapter was idle when the process forked");
+            return Poll::Ready((memory, Err(Error::Closed)));
+        }
         let is_new = std::mem::replace(&mut self.is_new, false);
         let ended = ready!(self.core.table().poll(self.key, context, is_new));
         self.is_over = true;
@@ -63,7 +71,7 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_over && !self.core.is_inherited() {
             self.core.table().abandon(self.key);
         }
     }

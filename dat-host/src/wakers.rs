@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
+use dat_core::event::contain_panic;
+
 use crate::core::lock;
 
 /// Maximum number of wakers for 32 futures or fewer.
@@ -42,10 +44,10 @@ impl Wakers {
         self.0.is_empty()
     }
 
-    /// Wakes all.
+    /// Wakes all, also if one of them panics.
     pub(crate) fn wake(self) {
         for waker in self.0 {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 }

@@ -2,19 +2,22 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::RangeBounds;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::task::{Context, Poll, ready};
 
+use dat_core::backend::SyncDirection;
 use dat_core::id::{LmrId, RmrId};
 
 use crate::bind::{Binding, Bound, Revoking};
 use crate::core::Core;
 use crate::endpoint::Endpoint;
 use crate::error::{Failed, Result};
+use crate::exposed::Exposed;
 use crate::memory::{Region, Registered, Stable, copies};
-use crate::remote::{Access, RemoteSlice};
+use crate::remote::{Access, RemoteSlice, resolve_range};
 use crate::wait::blocking;
 
 /// A region to expose; [`to`](Self::to) an endpoint completes the call.
@@ -161,9 +164,31 @@ impl<B: Stable> Window<B> {
     ///
     /// A device may write them in any order. A message that the peer sends after its write tells
     /// that the write has arrived.
+    ///
+    /// Where the adapter has `lmr_sync_req`, accesses to them need
+    /// [`sync_rdma_read`](crate::Adapter::sync_rdma_read) and
+    /// [`sync_rdma_write`](crate::Adapter::sync_rdma_write); [`load`](Self::load) and
+    /// [`store`](Self::store) do without.
     pub fn atomics(&self) -> &[AtomicU8] {
         let (start, length) = (self.bound.start, self.bound.length);
         &self.bound.owner().memory.atomics()[start..][..length]
+    }
+
+    /// Returns a range to synchronise, for programs that use the [atomics](Self::atomics).
+    ///
+    /// # Errors
+    /// [`OutOfRange`](crate::Error::OutOfRange): the range reaches outside of the window.
+    pub fn exposed(&self, range: impl RangeBounds<usize>) -> Result<Exposed<'_>> {
+        let (start, length) = resolve_range(range, self.bound.length)?;
+        let owner = self.bound.owner();
+        let segment = owner.segment(self.bound.start + start, length);
+        Ok(Exposed::new(owner.domain().core(), segment))
+    }
+
+    #[inline]
+    fn synchronise(&self, direction: SyncDirection, offset: usize, length: usize) {
+        let owner = self.bound.owner();
+        owner.synchronise(direction, self.bound.start + offset, length);
     }
 
     /// Ends the access of peers; a future of the region.

@@ -19,7 +19,7 @@ use crate::shared_receive::SharedReceive;
 use crate::zone_window::ZoneWindow;
 
 /// Connection requests that wait at a listener, unless another number is asked for.
-const BACKLOG: usize = 64;
+pub(crate) const BACKLOG: usize = 64;
 
 /// A protection zone of the core, which its regions and endpoints keep alive.
 pub(crate) struct Domain {
@@ -263,6 +263,7 @@ impl Zone {
     /// - [`Refused`](crate::Error::Refused) CONN_QUAL_IN_USE: another listener has the qualifier.
     /// - INVALID_PARAMETER (`qualifier`): the transport cannot express it.
     /// - INVALID_PARAMETER (`min_qlen`): the backlog is 0.
+    /// - [`Backlog`](crate::Error::Backlog): the backlog is longer than the adapter has connections.
     /// - CONN_QUAL_UNAVAILABLE: no qualifier is free.
     /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
     /// - INVALID_HANDLE: the adapter is closed.

@@ -1,14 +1,17 @@
 //! Windows of a zone: memory that peers access by the context of the region itself.
 
 use std::fmt;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
+use dat_core::backend::SyncDirection;
 use dat_core::id::LmrId;
 
 use crate::error::{Failed, Result};
+use crate::exposed::Exposed;
 use crate::memory::{Registered, Stable, copies};
-use crate::remote::{Access, RemoteSlice};
+use crate::remote::{Access, RemoteSlice, resolve_range};
 use crate::zone::Domain;
 
 /// Memory that the peers of all endpoints of a zone access: no slices, only copies and atomics.
@@ -47,6 +50,8 @@ impl<B: Stable> ZoneWindow<B> {
     pub(crate) fn new(domain: &Arc<Domain>, value: B, access: Access) -> Result<Self, Failed<B>> {
         let registered = Registered::for_peers(domain, value, access)?;
         let memory = registered.segment(0, registered.memory.len());
+        // Before a peer can know the context.
+        domain.core().synchronise_both(memory);
         let context = registered.remote_context();
         match RemoteSlice::new(context, memory.address, memory.length, access) {
             Ok(remote) => Ok(Self { registered, remote }),
@@ -69,8 +74,28 @@ impl<B: Stable> ZoneWindow<B> {
     ///
     /// A device may write them in any order. A message that the peer sends after its write tells
     /// that the write has arrived.
+    ///
+    /// Where the adapter has `lmr_sync_req`, accesses to them need
+    /// [`sync_rdma_read`](crate::Adapter::sync_rdma_read) and
+    /// [`sync_rdma_write`](crate::Adapter::sync_rdma_write); [`load`](Self::load) and
+    /// [`store`](Self::store) do without.
     pub fn atomics(&self) -> &[AtomicU8] {
         self.registered.memory.atomics()
+    }
+
+    /// Returns a range to synchronise, for programs that use the [atomics](Self::atomics).
+    ///
+    /// # Errors
+    /// [`OutOfRange`](crate::Error::OutOfRange): the range reaches outside of the window.
+    pub fn exposed(&self, range: impl RangeBounds<usize>) -> Result<Exposed<'_>> {
+        let (start, length) = resolve_range(range, self.len())?;
+        let segment = self.registered.segment(start, length);
+        Ok(Exposed::new(self.registered.domain().core(), segment))
+    }
+
+    #[inline]
+    fn synchronise(&self, direction: SyncDirection, offset: usize, length: usize) {
+        self.registered.synchronise(direction, offset, length);
     }
 
     /// Ends the access of peers, at once; returns the owner of the memory.
@@ -80,6 +105,7 @@ impl<B: Stable> ZoneWindow<B> {
     /// # Panics
     /// As [`Region::into_inner`](crate::Region::into_inner).
     pub fn into_inner(self) -> B {
+        self.synchronise(SyncDirection::RdmaWrite, 0, self.len());
         match self.registered.into_value() {
             Some(value) => value,
             None => panic!("a remote region is bound to the region by the core's own calls"),

@@ -1,7 +1,10 @@
 //! Adapters of `roce://` at one address, at all addresses, and by an interface's name.
 #![cfg(feature = "roce")]
 
-use dat_core::{Cause, Subtype};
+use std::net::SocketAddr;
+
+use dat_core::event::ConnectionEventKind;
+use dat_core::{Cause, ErrorKind, Subtype};
 use dat_host::{Access, Adapter, Error, Listener, RemoteSlice, Result, Zone};
 
 /// Connection qualifiers of this test program; others use other ones.
@@ -168,4 +171,76 @@ fn a_link_local_address_has_an_interface() {
     // A wildcard has no interface of its own: the peer's address names it.
     let peer = format!("[{address}%{interface}]");
     exchange("roce://::", "roce://::", 10, &[&peer]);
+}
+
+/// A peer with several addresses is reached at the one where it listens.
+#[test]
+fn a_peer_is_tried_at_each_of_its_addresses() {
+    let qualifier = qualifier(11);
+    let port = u16::try_from(qualifier).expect("a port");
+    let server = Adapter::open("roce://127.0.0.11").expect("a server's adapter");
+    let zone = server.zone().expect("a zone");
+    let listener = zone.listen(qualifier).expect("a service point");
+    let client = Adapter::open("roce://127.0.0.12").expect("a client's adapter");
+    let client = client.zone().expect("a zone");
+    let at = |text: &str| SocketAddr::new(text.parse().expect("an address"), port);
+    // Nobody listens at the first one; the adapter has no way to the second one.
+    let (nobody, other_family, there) = (at("127.0.0.13"), at("::1"), at("127.0.0.11"));
+    for addresses in [
+        &[there][..],
+        &[there, nobody],
+        &[nobody, there],
+        &[other_family, there],
+        &[nobody, other_family, there],
+    ] {
+        std::thread::scope(|scope| {
+            let served = scope.spawn(|| listener.next().wait()?.accept().wait());
+            let connected = client.connect(addresses).wait();
+            assert!(connected.is_ok(), "{addresses:?}: {connected:?}");
+            let served = served.join().expect("no panic");
+            assert!(served.is_ok(), "{addresses:?}: {served:?}");
+        });
+    }
+    // The endpoint is not used up by an address of another family.
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| listener.next().wait()?.accept().wait());
+        let endpoint = client.endpoint(None).expect("an endpoint");
+        let connecting = client.connect(&[other_family, there][..]);
+        let connected = connecting.start_on(endpoint).wait();
+        assert!(connected.is_ok(), "{connected:?}");
+        assert!(served.join().expect("no panic").is_ok());
+    });
+    let refused = client.connect(&[other_family, nobody][..]).wait();
+    let nobody_listens = Error::Connection(ConnectionEventKind::NonPeerRejected).to_string();
+    assert_eq!(
+        refused.expect_err("nobody listens").to_string(),
+        nobody_listens
+    );
+    let refused = client.connect(&[other_family, other_family][..]).wait();
+    let refused = refused
+        .expect_err("no way")
+        .core()
+        .map(|error| error.kind());
+    assert_eq!(refused, Some(ErrorKind::InvalidAddress));
+}
+
+/// A service that rejects has answered: no other address is asked.
+#[test]
+fn a_peer_that_rejects_is_not_asked_elsewhere() {
+    let qualifier = qualifier(12);
+    let port = u16::try_from(qualifier).expect("a port");
+    let server = Adapter::open("roce://0.0.0.0").expect("a server's adapter");
+    let zone = server.zone().expect("a zone");
+    let listener = zone.listen(qualifier).expect("a service point");
+    let client = Adapter::open("roce://127.0.0.14").expect("a client's adapter");
+    let client = client.zone().expect("a zone");
+    let addresses = [[127, 0, 0, 15], [127, 0, 0, 16]].map(|ip| SocketAddr::from((ip, port)));
+    std::thread::scope(|scope| {
+        let rejecting = scope.spawn(|| listener.next().wait()?.reject(b"no"));
+        let rejected = client.connect(&addresses[..]).wait();
+        assert!(matches!(rejected, Err(Error::Rejected(_))), "{rejected:?}");
+        rejecting.join().expect("no panic").expect("rejected");
+        let next = listener.next().wait_timeout(std::time::Duration::ZERO);
+        assert!(next.is_err(), "there is no second request");
+    });
 }

@@ -225,7 +225,7 @@ fn a_block_of_buffers_is_registered_once() {
 /// A thread that polls runs wakers of others, and ends with the adapter.
 #[test]
 fn a_thread_drives_by_polling() {
-    let network = dat_host::Network::new(dat_host::Network::options());
+    let network = common::network();
     let open = |address| Options::new().network(&network).open_driven(address);
     let (adapter, driver) = open("mock://polls").unwrap();
     static EMPTY: AtomicUsize = AtomicUsize::new(0);

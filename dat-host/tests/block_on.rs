@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backend_mock::{Fabric, NodeOptions};
+use backend_mock::Fabric;
 use common::SOON;
 use common::silent::Silent;
 use dat_core::event::{ConnectionEventKind, ThreadWait};
@@ -16,7 +16,7 @@ use futures::{FutureExt, StreamExt};
 
 /// Zones of an adapter `near` whose driver the test runs, and of one `far` with a thread.
 fn open() -> (Zone, Driver, Zone) {
-    let network = Network::new(Network::options());
+    let network = common::network();
     let options = || Options::new().network(&network);
     let (near, driver) = options().open_driven("mock://near").unwrap();
     let far = options().open("mock://far").unwrap();
@@ -258,7 +258,7 @@ fn a_flood_of_completions_does_not_keep_the_driver() {
 /// An adapter whose driver the test runs and one with a thread, both on devices that do not ring.
 fn open_silent() -> (Zone, Driver, Zone) {
     let fabric = Fabric::new(Network::options());
-    let backend = |number| fabric.node(NodeOptions::new("silent", number));
+    let backend = |number| fabric.node(common::host("silent", number));
     let device = || Silent::on(&fabric);
     let opened = Options::new().open_backend_driven(backend(1), device());
     let (near, driver) = opened.unwrap();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use dat_host::{Adapter, DescriptorDriver, Error, Network, Options, Result, Zone};
+use dat_host::{Adapter, DescriptorDriver, Error, Options, Result, Zone};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Loop {
 
 impl Loop {
     fn new() -> Self {
-        let network = Network::new(Network::options());
+        let network = common::network();
         let open = |address| {
             let options = Options::new().network(&network);
             options.open_descriptor(address).unwrap()
@@ -181,7 +181,7 @@ mod tokio_runtime {
     use tokio::runtime::Builder;
 
     fn exchange_on(runtime: &tokio::runtime::Runtime) {
-        let network = Network::new(Network::options());
+        let network = super::common::network();
         runtime.block_on(async {
             let open = |address| {
                 let options = Options::new().network(&network);
@@ -204,7 +204,7 @@ mod tokio_runtime {
     #[test]
     fn deadlines_pass_without_a_timer_of_tokio() {
         let runtime = Builder::new_current_thread().enable_io().build().unwrap();
-        let network = Network::new(Network::options());
+        let network = super::common::network();
         let failed = runtime.block_on(async {
             let open = |address| {
                 let options = Options::new().network(&network);
@@ -222,7 +222,7 @@ mod tokio_runtime {
     fn the_end_of_the_runtime_closes_the_adapter() {
         let runtime = Builder::new_current_thread().enable_io().build().unwrap();
         let zone = runtime.block_on(async {
-            let options = Options::new().network(&Network::new(Network::options()));
+            let options = Options::new().network(&super::common::network());
             options.open_tokio("mock://a").unwrap().zone().unwrap()
         });
         drop(runtime);
@@ -252,7 +252,7 @@ mod tokio_runtime {
 #[cfg(feature = "async-io")]
 #[test]
 fn async_io_drives_adapters() {
-    let network = Network::new(Network::options());
+    let network = common::network();
     let open = |address| {
         let options = Options::new().network(&network);
         options.open_descriptor(address).unwrap()

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use backend_mock::{Fabric, NodeOptions};
+use backend_mock::{Fabric, MockBackend};
 use common::{Pair, SOON, connect, eventually};
+use dat_core::flags::SrqFields;
 use dat_core::time::Instant;
 use dat_host::{Access, Activity, Adapter, Bell, Device, Network};
 
@@ -61,7 +62,7 @@ fn backends() -> ([Adapter; 2], [Weak<()>; 2]) {
             passes: Arc::default(),
             _token: token,
         };
-        let backend = fabric.node(NodeOptions::new("test", number));
+        let backend = fabric.node(common::host("test", number));
         (Adapter::from_backend(backend, device).unwrap(), weak)
     };
     let (near, near_token) = open(1);
@@ -83,7 +84,7 @@ fn an_idle_adapter_sleeps() {
         passes: Arc::clone(&passes),
         _token: Arc::default(),
     };
-    let backend = fabric.node(NodeOptions::new("idle", 1));
+    let backend = fabric.node(common::host("idle", 1));
     let adapter = Adapter::from_backend(backend, device).unwrap();
     let zone = adapter.zone().unwrap();
     let (_near, _far) = connect(&zone, &zone, None).unwrap();
@@ -361,4 +362,39 @@ fn a_closed_adapter_ends_all_waits() {
         .wait()
         .unwrap_err();
     assert!(matches!(refused, dat_host::Error::Connection(_)));
+}
+
+/// A shared queue stays until its last handle, endpoint and message is dropped; then it is freed.
+///
+/// Spec: SRF-01
+#[test]
+#[expect(unsafe_code, reason = "the core's adapter is only queried")]
+fn a_dropped_shared_queue_is_freed() {
+    let pair = Pair::new();
+    // SAFETY: the calls below only query.
+    let core = unsafe { pair.far_adapter.ia::<MockBackend>() }.unwrap();
+    let queue = pair.far.shared_receive(4, 64).unwrap();
+    let id = queue.id();
+    let is_live = || core.srq_query(id, SrqFields::empty()).is_ok();
+    let (client, server) = connect(&pair.near, &pair.far, Some(&queue)).unwrap();
+    client
+        .send(pair.near.copy(b"kept").unwrap())
+        .wait()
+        .unwrap();
+    let message = server.next_message().wait().unwrap();
+    drop(queue);
+    assert!(is_live(), "the endpoint receives from it");
+    drop((client, server));
+    assert!(is_live(), "the message is to return its buffer");
+    assert_eq!(&message[..], b"kept");
+    drop(message);
+    eventually("the queue is freed", || !is_live());
+    eventually("its buffers are released", || {
+        pair.far_adapter.in_flight() == 0
+    });
+    // Without a connection nothing is left to wait for.
+    let unused = pair.far.shared_receive(1, 8).unwrap();
+    let id = unused.id();
+    drop(unused);
+    assert!(core.srq_query(id, SrqFields::empty()).is_err());
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use backend_mock::{Fabric, NodeOptions};
+use backend_mock::Fabric;
 use dat_host::{
     Access, Activity, Adapter, Bell, Device, Driver, Endpoint, Error, Network, Options, Result,
     Zone,
@@ -41,7 +41,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let network = Network::new(Network::options());
+        let network = common::network();
         let open = |address| {
             let options = Options::new().network(&network);
             options.open_driven(address).unwrap()
@@ -334,10 +334,81 @@ fn dropping_the_driver_ends_operations_with_an_error() {
     assert!(near.disconnect().wait().is_err());
 }
 
+/// A waker that panics.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        std::panic::resume_unwind(Box::new("on purpose"));
+    }
+}
+
+type Awaited<'a> = Pin<Box<dyn Future<Output = bool> + 'a>>;
+
+/// Polls futures, the first ones with a waker that panics; returns the wakers of the others.
+fn polled_with_a_panic(futures: &mut [Awaited<'_>], panics: usize) -> Vec<Arc<Count>> {
+    let wrong = Waker::from(Arc::new(Panics));
+    let mut counts = Vec::new();
+    for (number, future) in futures.iter_mut().enumerate() {
+        let waker = match number < panics {
+            true => wrong.clone(),
+            false => {
+                counts.push(Arc::default());
+                Waker::from(Arc::clone(&counts[number - panics]))
+            }
+        };
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+    }
+    counts
+}
+
+/// A waker that panics is the first of each list; all other futures are woken all the same, by the
+/// end of a connection and by the close of the adapter.
+#[test]
+fn a_waker_that_panics_keeps_no_other_future_waiting() {
+    let mut stage = Stage::new();
+    let (broken, peer) = connected(&mut stage);
+    let (whole, _peer) = connected(&mut stage);
+    let listener = stage.near.listen(9).unwrap();
+    let (mut ended, mut closed): (Vec<Awaited<'_>>, Vec<Awaited<'_>>) = Default::default();
+    for _ in 0..3 {
+        let [first, second] = [&broken, &whole].map(|end| {
+            let receive = end.recv(stage.near.buffer(8).unwrap());
+            async { receive.await.is_err() }
+        });
+        ended.push(Box::pin(first));
+        closed.push(Box::pin(second));
+        for (list, end) in [(&mut ended, &broken), (&mut closed, &whole)] {
+            list.push(Box::pin(async {
+                end.ended().await;
+                true
+            }));
+        }
+        closed.push(Box::pin(async { listener.next().await.is_err() }));
+    }
+    let of_ended = polled_with_a_panic(&mut ended, 2);
+    let of_closed = polled_with_a_panic(&mut closed, 3);
+    let woken = |counts: &[Arc<Count>]| {
+        let is_woken = |count: &&Arc<Count>| count.0.load(Ordering::Relaxed) != 0;
+        counts.iter().filter(is_woken).count()
+    };
+    drop(peer);
+    for _ in 0..100 {
+        stage.drive();
+    }
+    assert_eq!((woken(&of_ended), woken(&of_closed)), (of_ended.len(), 0));
+    stage.near_adapter.close();
+    assert_eq!(woken(&of_closed), of_closed.len());
+    for mut future in ended.into_iter().chain(closed) {
+        assert_eq!(poll(future.as_mut()), Poll::Ready(true));
+    }
+}
+
 #[test]
 fn a_driver_ends_when_its_adapter_is_closed() {
     let (adapter, mut driver) = Options::new()
-        .network(&Network::new(Network::options()))
+        .network(&common::network())
         .open_driven("mock://a")
         .unwrap();
     let count = Arc::<Count>::default();
@@ -411,7 +482,7 @@ impl Device for Busy {
 #[test]
 fn a_timeout_ends_a_wait_although_the_device_is_busy() {
     let fabric = Fabric::new(Network::options());
-    let backend = fabric.node(NodeOptions::new("busy", 1));
+    let backend = fabric.node(common::host("busy", 1));
     let start = Instant::now();
     let (adapter, _driver) = Options::new()
         .open_backend_driven(backend, Busy(start))

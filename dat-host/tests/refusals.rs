@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use common::{Pair, connect};
 use dat_core::attributes::{EpAttributes, IaAddress};
+#[cfg(feature = "pages")]
+use dat_core::flags::DtoStatus;
 use dat_core::{Cause, ErrorKind};
-use dat_host::{Access, Adapter, Error, Limits, Network, Options};
+use dat_host::{Access, Adapter, Error, Limits, Options};
+#[cfg(feature = "pages")]
+use dat_host::{Pages, RemoteSlice};
 
 fn kind(error: &Error) -> ErrorKind {
     match error.core() {
@@ -134,6 +138,74 @@ fn more_requests_than_the_backlog_are_refused() {
     drop(listener);
 }
 
+/// A listener has the backlog that was asked for, or none.
+///
+/// Spec: PSC-02
+#[test]
+fn a_backlog_is_granted_or_refused() {
+    let devices: &[&str] = match cfg!(feature = "roce") {
+        true => &["mock://backlog", "roce://127.0.0.51"],
+        false => &["mock://backlog"],
+    };
+    for address in devices {
+        let adapter = Adapter::open(address).unwrap();
+        let most = usize::try_from(adapter.query().unwrap().ia.max_eps).unwrap();
+        let zone = adapter.zone().unwrap();
+        let refused = zone.listen_with(None, most + 1).unwrap_err().to_string();
+        let (asked, most) = ((most + 1).to_string(), most.to_string());
+        assert!(refused.contains(&asked), "{refused}");
+        assert!(refused.contains(&most), "{refused}");
+        assert!(refused.contains("max_eps"), "{refused}");
+    }
+}
+
+/// An adapter over UDP keeps as many requests as the backlog of its listener.
+///
+/// Spec: PSC-02
+#[cfg(feature = "roce")]
+#[test]
+fn a_long_backlog_is_kept() {
+    const REQUESTS: usize = 1_100;
+    let open = |address| Adapter::open(address).unwrap().zone().unwrap();
+    let (near, far) = (open("roce://127.0.0.52"), open("roce://127.0.0.53"));
+    let listener = far.listen_with(None, REQUESTS).unwrap();
+    let peer = format!("127.0.0.53:{}", listener.qualifier());
+    let attempts: Vec<_> = (0..REQUESTS)
+        .map(|_| {
+            let connecting = near.connect(&peer).deadline_in(Duration::from_secs(600));
+            connecting.start()
+        })
+        .collect();
+    // None is answered before all have come.
+    let requests: Vec<_> = (0..REQUESTS)
+        .map(|_| listener.next().wait().unwrap())
+        .collect();
+    drop(requests);
+    for attempt in attempts {
+        let rejected = attempt.wait().unwrap_err();
+        assert!(matches!(
+            rejected,
+            Error::Connection(_) | Error::Rejected(_)
+        ));
+    }
+}
+
+/// An endpoint takes messages as long as the adapter does.
+///
+/// Spec: EPC-03
+#[cfg(feature = "pages")]
+#[test]
+fn a_transfer_may_be_as_long_as_the_adapter_allows() {
+    const LENGTH: usize = (1 << 30) + 4096;
+    let pair = Pair::new();
+    let (near, _far) = pair.connect();
+    let nowhere = RemoteSlice::new(1, 4096, LENGTH as u64, Access::WRITE).unwrap();
+    // The pages are never touched: the peer refuses the access.
+    let pages = pair.near.region(Pages::anonymous(LENGTH).unwrap()).unwrap();
+    let failed = near.write(pages, nowhere).wait().unwrap_err().error;
+    assert_eq!(failed.status(), Some(DtoStatus::RemoteAccess), "{failed}");
+}
+
 /// Spec: LMC-10
 #[test]
 fn memory_without_bytes_is_refused_where_it_has_no_meaning() {
@@ -204,7 +276,7 @@ fn unknown_rights_are_refused() {
 #[test]
 fn limits_of_zero_are_errors_of_the_first_call_that_needs_more() {
     let open = |limits: Limits| {
-        let network = Network::new(Network::options());
+        let network = common::network();
         Options::new()
             .network(&network)
             .limits(limits)
@@ -272,7 +344,7 @@ fn limits_of_zero_are_errors_of_the_first_call_that_needs_more() {
 
 #[test]
 fn tables_grow_beyond_the_limits() {
-    let network = Network::new(Network::options());
+    let network = common::network();
     let limits = Limits {
         endpoints: 1,
         local_regions: 1,

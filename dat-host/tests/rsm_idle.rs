@@ -6,8 +6,8 @@ use std::fs;
 use std::time::Duration;
 
 use common::{SOON, eventually};
+use dat_host::Pages;
 use dat_host::rsm::{AccessEntry, Node, Permission};
-use dat_host::{Network, Pages};
 use futures::executor::block_on;
 
 /// Returns how often the threads of this process have gone to sleep.
@@ -28,7 +28,7 @@ fn sleeps() -> u64 {
 
 #[test]
 fn nodes_that_wait_for_signals_sleep() {
-    let network = Network::new(Network::options());
+    let network = common::network();
     let node = |number| Node::new(number).connect_timeout(SOON);
     let far = node(2).listen(7).peer(1, "near:0").network(&network);
     let far = far.open("mock://far").unwrap();

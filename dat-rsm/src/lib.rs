@@ -75,6 +75,9 @@
 //! while it waits, and sleeps in it. Between blocking calls, call [`Rsm::progress`]. Any thread may
 //! make any call.
 //!
+//! No call waits on a peer for ever: whatever a peer owes has an age limit,
+//! [`Options::connect_timeout`]. Only waits for a signal have none but the caller's.
+//!
 //! # Features
 //! | feature | adds |
 //! |---|---|

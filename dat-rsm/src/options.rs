@@ -20,11 +20,14 @@ pub const DEFAULT_QUALIFIER: u64 = 0x5253;
 /// Tables grow up to their limits; the engine allocates the tables of transfers (`calls`,
 /// `requests`) when it is made.
 ///
-/// Three resources that peers consume are divided equally among the nodes, at least 1 for each, so
-/// that no node can use up the share of another: `importers`; `links`, minus one for each node and
-/// controller, which this side needs for its own links; and half of `requests`, for messages on
-/// links that peers asked for. A node that has used its share is refused with
-/// INSUFFICIENT_RESOURCES.
+/// Four resources that peers consume are divided equally among the nodes, at least 1 for each, so
+/// that no node can use up the share of another:
+/// - `importers`;
+/// - `links`, minus one for each node and controller, which this side needs for its own links;
+/// - half of `requests`, for messages on links that peers asked for;
+/// - half of `calls`, for calls beyond the other half, which all nodes have in common.
+///
+/// A node that has used its share is refused with INSUFFICIENT_RESOURCES, and so is a call to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Exported segments.
@@ -39,7 +42,7 @@ pub struct Limits {
     pub barriers: usize,
     /// Links: connections to nodes.
     pub links: usize,
-    /// Calls that transfer at the same time.
+    /// Calls that transfer or signal at the same time.
     pub calls: usize,
     /// Pending requests.
     pub requests: usize,
@@ -58,7 +61,7 @@ impl Default for Limits {
             local_memory: 1024,
             barriers: 1024,
             links: 256,
-            calls: 64,
+            calls: 128,
             requests: 1024,
             exported_bytes: 0,
             segment_bytes: 0,
@@ -77,9 +80,12 @@ pub struct Options {
     pub default_access: u32,
     /// Identifies this incarnation of the node: a random number, or the start time.
     pub incarnation: u64,
-    /// Time limit for connecting to a node and for its answers.
+    /// Time limit for connecting to a node, and for everything that a node owes.
     ///
-    /// Also limits the return of a node after a broken link.
+    /// Attempts to connect are repeated within it, and a node returns within it after a broken
+    /// link. A link ends on which requests or messages do not move on for so long; they have a
+    /// microsecond more for each byte that is pending there. It must be longer than the transport
+    /// needs to replace a lost packet.
     pub connect_timeout: u32,
     /// Interval of the probe of an idle link; 0 is never.
     ///
@@ -131,7 +137,7 @@ pub struct NodeEntry {
 ///
 /// An open controller takes these objects of the adapter's storage:
 /// - 1 protection zone, 1 notification object, 4 event dispatchers, 1 public service point, 2
-///   regions and about 90 events;
+///   regions and about 120 events;
 /// - for each link 1 endpoint, 1 region and about 150 records;
 /// - for each segment 1 region, and 1 for each kind of connection to it;
 /// - for each local memory handle 1 region;

@@ -136,14 +136,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         no_accumulate: bool,
         wait: &mut W,
     ) -> Result<()> {
-        let (controller, generation, flight) = self.state.with(|state| {
+        let (controller, generation, flight) = self.attempt(|state| {
             let slot = import_at(state, import)?;
             if slot.state == ImportState::Aborted {
                 return Err(RsmError::ConnectionAborted);
             }
             let (controller, generation) = (slot.controller, slot.generation);
-            let flight = state.flights.insert(Flight::new());
-            let flight = flight.ok_or(RsmError::InsufficientResources)?;
+            let flight = Flight::new(slot.node);
+            let flight = state.begin_flight(flight)?;
             let slot = import_at(state, import)?;
             slot.calls = slot.calls.saturating_add(1);
             Ok((controller, generation, flight))
@@ -172,9 +172,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     _ if reported => None,
                     _ => {
                         let (link, importer) = attached(state, import)?;
-                        if !state.links.get(link).is_some_and(|link| link.has_room()) {
+                        if !state.takes_signal(flight, link) {
                             return None;
                         }
+                        self.announce(state, import, link);
                         let body = Body::Signal {
                             importer,
                             no_accumulate,

@@ -5,6 +5,7 @@ mod fixture;
 use backend_mock::{Fabric, FabricOptions, Limits, NodeOptions};
 use dat_core::Ia;
 use dat_core::attributes::IaAddress;
+use dat_core::sync::HostLock;
 use dat_rsm::{ControllerConfig, NodeEntry, Options, Rsm, RsmError};
 use fixture::storage;
 
@@ -40,7 +41,7 @@ fn an_adapter_without_the_needed_features_is_refused() {
             limits,
             ..NodeOptions::new("mock", 1)
         });
-        let ia = Ia::open(device, storage(), 8).expect("an adapter");
+        let ia = Ia::open(device, storage::<HostLock>(), 8).expect("an adapter");
         let node = NodeEntry {
             node: 1,
             controller: "rsm0",

@@ -12,6 +12,7 @@ use dat_core::attributes::EpAttributes;
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event, Wait, WakeReason};
 use dat_core::flags::{CompletionFlags, EvdFlags, MemoryPrivileges, PspFlags};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
+use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_rsm::wire::{Body, Greeting, MESSAGE_SIZE, Message};
 use dat_rsm::{
@@ -378,7 +379,7 @@ fn a_message_before_its_connection_is_established_waits() {
     let fabric = Fabric::new(FabricOptions::default());
     let (importer, near) = engine(&fabric, 1);
     let device = fabric.node(NodeOptions::new("mock", 2));
-    let ia = Ia::open(device, storage(), 8).expect("an adapter");
+    let ia = Ia::open(device, storage::<HostLock>(), 8).expect("an adapter");
     let zone = ia.pz_create().expect("a zone");
     let kinds = EvdFlags::DTO | EvdFlags::CR | EvdFlags::CONNECTION;
     let evd = ia.evd_create(64, None, kinds).expect("a queue");
@@ -430,6 +431,7 @@ fn a_message_before_its_connection_is_established_waits() {
         flush_key: memory.rmr_context,
         credits: 16,
         big_endian: cfg!(target_endian = "big"),
+        non_coherent: false,
     };
     let (mut asked, mut answered) = (None, false);
     let mut serve = || {

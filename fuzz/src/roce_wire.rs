@@ -21,9 +21,9 @@ use backend_roce::{
 };
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
-    Backend as _, CompletionQueue as _, ControlEvent, DomainKey, QueuePair, QueuePairRequest,
-    ReceiveRequest, RegionKeys, Registration, RemoteRange, Segment, SendFlags, SendOperation,
-    SendRequest, WorkQueue as _,
+    Backend as _, BackendError, CompletionQueue as _, ControlEvent, DomainKey, QueuePair,
+    QueuePairRequest, ReceiveRequest, RegionKeys, Registration, RemoteRange, Segment, SendFlags,
+    SendOperation, SendRequest, WorkQueue as _,
 };
 use dat_core::flags::MemoryPrivileges;
 use dat_core::memory::Region;
@@ -72,8 +72,8 @@ impl Port for Cable {
         VICTIM
     }
 
-    fn route(&self, _: SocketAddr) -> Option<Route> {
-        Some(Route {
+    fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
+        Ok(Route {
             source: VICTIM.ip(),
             mtu: PathMtu::Bytes4096,
         })

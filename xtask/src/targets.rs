@@ -74,10 +74,13 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         println!(
             "  {triple} ({why}), dat-core with [{features}], dat-rsm, backend-mmio, backend-roce"
         );
-        let features: Vec<String> = features
+        let mut features: Vec<String> = features
             .split(',')
             .map(|feature| format!("dat-core/{feature}"))
             .collect();
+        if *maintains {
+            features.push("backend-mmio/non-coherent".to_owned());
+        }
         let features = features.join(",");
         let scope = [
             "--package",

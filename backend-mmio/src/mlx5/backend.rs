@@ -1,12 +1,11 @@
 //! The backend of an mlx5 device.
 
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
-    QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey,
+    QueuePair, QueuePairKey, QueuePairRequest, RegionKeys, Registration, RequestKey,
     SharedReceiveQueueKey, SyncDirection, WindowKey,
 };
 use dat_core::time::Instant;
@@ -29,6 +28,7 @@ use crate::defs::mlx5::{
 };
 use crate::fault::DeviceFault;
 use crate::platform::{DmaMemory, DmaView, Hal, RegisterIo};
+use crate::ring::maintenance::{is_maintained, most_segments};
 use crate::ring::{DeviceSlots, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot};
 
 /// Segments of the longest descriptor.
@@ -64,7 +64,7 @@ pub struct MmioBackend<'s, C, S, R, H> {
     pub(super) control: C,
     pub(crate) cm: S,
     pub(super) registers: R,
-    hal: H,
+    pub(super) hal: H,
     pub(super) allocator: Allocator<'s>,
     pub(crate) tables: DeviceSlots<'s>,
     pub(super) windows: &'s [WindowSlot],
@@ -180,7 +180,7 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
     }
 
     pub(super) fn segments(&self) -> u32 {
-        self.control.limits().segments.min(SEGMENTS)
+        most_segments(&self.hal, self.control.limits().segments.min(SEGMENTS))
     }
 
     /// Returns the device's limits, reduced to what descriptors and slots permit.
@@ -473,7 +473,7 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
         };
         slot.begin(number);
         Ok(MmioCompletionQueue {
-            hal: PhantomData,
+            hal: self.hal.clone(),
             registers: self.registers.clone(),
             record,
             allocation: allocated.allocation,
@@ -534,6 +534,9 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
     ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
         self.tables.alive()?;
         let limit = self.most_shared_buffers();
+        if !is_maintained(&self.hal) {
+            return Err(BackendError::NotSupported);
+        }
         if depth > limit || segments > self.segments() {
             return Err(BackendError::Resources);
         }
@@ -550,7 +553,7 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
             .store(allocated.first_slot as u32, Ordering::Relaxed);
         shared.entries.store(entries, Ordering::Relaxed);
         let mut queue = MmioSharedReceiveQueue {
-            hal: PhantomData,
+            hal: self.hal.clone(),
             ring: allocated.memory.units(),
             record: record(&allocated.memory, ring as usize)?,
             slots: self.allocator.slots(),
@@ -617,6 +620,7 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
     ) {
         if let Ok(number) = self.tables.shared_number(key) {
             self.control.destroy_shared_receive_queue(number);
+            queue.end();
             queue.shared.number.store(NO_QUEUE, Ordering::Relaxed);
             // The users of the queue are gone; their late completions must not affect the next
             // queue.

@@ -12,6 +12,7 @@ use crate::defs::mlx5::{
 };
 use crate::fault::DeviceFault;
 use crate::platform::{DeviceUnit, DeviceWord, Hal, RegisterIo};
+use crate::ring::maintenance::{after_write, after_writes};
 use crate::ring::{
     CompletionQueueSlot, DeviceSlots, Location, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot,
     generation_index,
@@ -20,7 +21,7 @@ use crate::ring::{
 /// A completion queue.
 #[derive(Debug)]
 pub struct MmioCompletionQueue<'s, H, R> {
-    pub(crate) hal: core::marker::PhantomData<fn() -> H>,
+    pub(crate) hal: H,
     pub(crate) registers: R,
     pub(crate) allocation: Allocation,
     /// Memory of the current ring after a move; empty before.
@@ -256,6 +257,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
                 return Err(DeviceFault::ImpossibleLength);
             }
             let step = if received { 1 } else { extent };
+            after_writes(&self.hal, queue, self.tables.requests, index, step);
             queue.set_tail(index.wrapping_add(step));
             token
         } else {
@@ -265,6 +267,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
                 return Err(DeviceFault::ImpossibleLength);
             }
             let token = slot.token();
+            after_write(&self.hal, slot);
             slot.set_location(Location::Returned);
             token
         };
@@ -309,6 +312,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         let taken = generation.filter(|_| received).and_then(|generation| {
             let slot = self.shared_slot(generation.shared.load(Ordering::Relaxed), tail.index())?;
             let token = slot.token();
+            after_write(&self.hal, slot);
             slot.set_location(Location::Returned);
             Some(token)
         });
@@ -342,6 +346,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
                     };
                     let (token, extent) = (slot.token(), slot.extent());
                     let step = if blocks { extent } else { 1 };
+                    after_writes(&self.hal, queue, self.tables.requests, index, step);
                     queue.set_tail(index.wrapping_add(step));
                     return Some(Completion {
                         token,
@@ -435,6 +440,10 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
 
     #[inline]
     fn peek(&mut self) -> Peek {
+        if !self.hal.is_coherent() {
+            // `poll` maintains the caches.
+            return Peek::Other;
+        }
         let Some(entry) = self.entry(self.next) else {
             return Peek::Empty;
         };

@@ -1,6 +1,5 @@
 //! Creation and destruction of queue pairs.
 
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
 use dat_core::backend::{BackendError, QueuePairKey, QueuePairRequest, SharedReceiveQueueKey};
@@ -17,6 +16,7 @@ use crate::defs::mlx5::{
     BLOCK_UNITS, ControlFlags, DESCRIPTOR_UNITS, InlineData, KeyUpdate, QUEUE_ENTRIES, UNIT_BYTES,
 };
 use crate::platform::{DeviceUnit, Hal, RegisterIo};
+use crate::ring::maintenance::{after_end, is_maintained};
 use crate::ring::{
     QueuePairSlot, completion_name, encode_shared, generation_index, next_user_index,
 };
@@ -128,6 +128,9 @@ pub(super) struct NewPair<'s> {
 
 impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R, H> {
     pub(super) fn geometry(&self, parameters: &PairParameters) -> Result<Geometry, BackendError> {
+        if !is_maintained(&self.hal) {
+            return Err(BackendError::NotSupported);
+        }
         let limits = self.control.limits();
         let [segments, receive_segments, requests, receives] = [
             parameters.segments,
@@ -347,7 +350,7 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
         let slots = slots.get(created.first_slot..).unwrap_or_default();
         let slots = slots.get(..receive_entries as usize);
         *receive = Some(MmioReceiveQueue {
-            hal: PhantomData,
+            hal: self.hal.clone(),
             ring: ring.unwrap_or_default(),
             record: created.record,
             slots: slots.unwrap_or_default(),
@@ -387,7 +390,7 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
         };
         MmioSendQueue {
             parameters: *parameters,
-            hal: PhantomData,
+            hal: self.hal.clone(),
             registers: self.registers.clone(),
             allocation: core::mem::take(&mut created.allocation),
             ring,
@@ -443,6 +446,9 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
         };
         let number = self.tables.retire(generation);
         self.control.destroy_queue_pair(number);
+        for queue in [&generation.requests, &generation.receives] {
+            after_end(&self.hal, queue, self.tables.requests);
+        }
         self.cm.forget(number);
     }
 }

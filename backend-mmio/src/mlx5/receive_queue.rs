@@ -5,12 +5,13 @@ use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 use super::allocator::Record;
 use crate::defs::mlx5::{Data, LONGEST_SEGMENT, doorbell};
 use crate::platform::{DeviceUnit, DeviceWord, Hal};
+use crate::ring::maintenance::before_write;
 use crate::ring::{QueuePairSlot, RequestSlot};
 
 /// The receive queue of a queue pair.
 #[derive(Debug)]
 pub struct MmioReceiveQueue<'s, H> {
-    pub(crate) hal: core::marker::PhantomData<fn() -> H>,
+    pub(crate) hal: H,
     pub(crate) ring: &'s [DeviceUnit],
     pub(crate) record: &'s Record,
     /// One record per slot.
@@ -128,6 +129,10 @@ impl<H: Hal> MmioReceiveSlot<'_, '_, H> {
 impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
     #[inline]
     fn segment(&mut self, segment: Segment) {
+        if !self.queue.hal.is_coherent() {
+            let slot = self.queue.slots.get(self.queue.slot_index() as usize);
+            before_write(&self.queue.hal, slot, self.segments, segment);
+        }
         self.put(data(segment));
         self.segments = self.segments.wrapping_add(1);
         self.lengths |= segment.length;
@@ -160,6 +165,11 @@ impl<'s, H: Hal> WorkQueue for MmioReceiveQueue<'s, H> {
     ) -> Option<MmioReceiveSlot<'_, 's, H>> {
         if !self.has_room() {
             return None;
+        }
+        if !self.hal.is_coherent()
+            && let Some(slot) = self.slots.get(self.slot_index() as usize)
+        {
+            slot.forget_ranges();
         }
         Some(MmioReceiveSlot {
             queue: self,

@@ -15,13 +15,14 @@ use crate::defs::mlx5::{
     LONGEST_WINDOW, Opcode, Opening, RemoteAddress, doorbell, register,
 };
 use crate::platform::{DeviceUnit, DeviceWord, Hal, RegisterIo, read_consumer};
+use crate::ring::maintenance::{before_read, before_write};
 use crate::ring::{DeviceState, QueueCell, QueuePairSlot, RequestSlot};
 
 /// The send queue of a queue pair.
 #[derive(Debug)]
 pub struct MmioSendQueue<'s, H, R> {
     pub(crate) parameters: PairParameters,
-    pub(crate) hal: core::marker::PhantomData<fn() -> H>,
+    pub(crate) hal: H,
     pub(crate) registers: R,
     pub(crate) allocation: Allocation,
     pub(crate) ring: &'s [Block],
@@ -101,6 +102,20 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     fn fill(&self, unit_index: u32, words: [u32; 4]) {
         if let Some(unit) = self.unit(unit_index) {
             unit.put(words);
+        }
+    }
+
+    /// Returns the slot of a block by its index from the first free one on.
+    fn slot(&self, block: u32) -> Option<&'s RequestSlot> {
+        self.slots
+            .get(self.block_index(self.head.wrapping_add(block)))
+    }
+
+    /// Forgets the buffers of a descriptor that was not posted, in the next `blocks` slots.
+    #[cold]
+    fn forget_ranges(&self, blocks: u32) {
+        for slot in (0..blocks).filter_map(|block| self.slot(block)) {
+            slot.forget_ranges();
         }
     }
 
@@ -291,9 +306,26 @@ pub struct MmioSendSlot<'a, 's, H, R> {
     lengths: u32,
 }
 
+impl<H: Hal, R: RegisterIo> MmioSendSlot<'_, '_, H, R> {
+    /// Maintains the caches for the next segment.
+    #[cold]
+    fn maintain(&self, segment: Segment) {
+        let hal = &self.queue.hal;
+        if self.opcode == Opcode::RDMA_READ {
+            let slot = self.queue.slot(self.units / BLOCK_UNITS);
+            before_write(hal, slot, self.units % BLOCK_UNITS, segment);
+        } else {
+            before_read(hal, segment);
+        }
+    }
+}
+
 impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
     #[inline]
     fn segment(&mut self, segment: Segment) {
+        if !self.queue.hal.is_coherent() {
+            self.maintain(segment);
+        }
         let words = data(segment).encode();
         let (_, block) = self.first;
         match block.get(self.units as usize) {
@@ -359,6 +391,9 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
         if !self.has_room(blocks_of_request(segments as u32)) {
             return None;
         }
+        if !self.hal.is_coherent() {
+            self.forget_ranges(blocks_of_request(segments as u32));
+        }
         let first = self.first_block()?;
         let (opcode, remote) = match request.operation {
             SendOperation::RdmaWrite(range) => (Opcode::RDMA_WRITE, Some(range)),
@@ -422,6 +457,9 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
         };
         if !self.has_room(blocks_of_units(u32::from(units))) {
             return Err(Rejected);
+        }
+        if !self.hal.is_coherent() {
+            self.forget_ranges(blocks_of_units(u32::from(units)));
         }
         let block = self.first_block().ok_or(Rejected)?;
         for (unit_index, words) in (1..).zip(KeyUpdate { variant, opens }.encode()) {

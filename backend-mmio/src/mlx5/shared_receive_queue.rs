@@ -8,6 +8,7 @@ use super::allocator::{Allocation, Record};
 use super::receive_queue::data;
 use crate::defs::mlx5::{Data, LONGEST_SEGMENT, NextReceive, doorbell};
 use crate::platform::{DeviceUnit, Hal};
+use crate::ring::maintenance::{after_write, before_write};
 use crate::ring::{Location, RequestSlot, SharedReceiveSlot};
 
 /// A shared receive queue.
@@ -16,7 +17,7 @@ use crate::ring::{Location, RequestSlot, SharedReceiveSlot};
 /// successor is not known yet.
 #[derive(Debug)]
 pub struct MmioSharedReceiveQueue<'s, H> {
-    pub(crate) hal: core::marker::PhantomData<fn() -> H>,
+    pub(crate) hal: H,
     pub(crate) allocation: Allocation,
     pub(crate) ring: &'s [DeviceUnit],
     pub(crate) record: &'s Record,
@@ -94,6 +95,16 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
         }
     }
 
+    /// Maintains the caches for the posted buffers, after the device has destroyed the queue.
+    pub(crate) fn end(&self) {
+        if self.hal.is_coherent() {
+            return;
+        }
+        for slot in (0..self.entries).filter_map(|index| self.slot(index)) {
+            after_write(&self.hal, slot);
+        }
+    }
+
     fn publish(&mut self, token: u64, segments: u32, length: u32) {
         let index = self.next;
         let used = segments.wrapping_add(1);
@@ -122,6 +133,10 @@ pub struct MmioSharedReceiveSlot<'a, 's, H> {
 
 impl<H: Hal> WorkSlot for MmioSharedReceiveSlot<'_, '_, H> {
     fn segment(&mut self, segment: Segment) {
+        if !self.queue.hal.is_coherent() {
+            let slot = self.queue.slot(self.queue.next);
+            before_write(&self.queue.hal, slot, self.segments, segment);
+        }
         self.segments = self.segments.wrapping_add(1);
         if self.segments < self.queue.units {
             self.queue
@@ -156,6 +171,11 @@ impl<'s, H: Hal> WorkQueue for MmioSharedReceiveQueue<'s, H> {
             if self.next == self.last {
                 return None;
             }
+        }
+        if let Some(slot) = self.slot(self.next)
+            && !self.hal.is_coherent()
+        {
+            slot.forget_ranges();
         }
         Some(MmioSharedReceiveSlot {
             queue: self,

@@ -22,6 +22,7 @@ pub unsafe trait Hal: Clone {
     const COHERENT: bool;
 
     /// Returns the coherence of this instance, for types that serve several platforms.
+    #[inline]
     fn is_coherent(&self) -> bool {
         Self::COHERENT
     }

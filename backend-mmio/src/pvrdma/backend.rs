@@ -1,12 +1,11 @@
 //! The backend of a paravirtual device.
 
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
-    QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey,
+    QueuePair, QueuePairKey, QueuePairRequest, RegionKeys, Registration, RequestKey,
     SharedReceiveQueueKey, SyncDirection,
 };
 use dat_core::flags::MemoryPrivileges;
@@ -32,6 +31,7 @@ use crate::defs::pvrdma::{
     access, command, receive_stride, ring_state,
 };
 use crate::platform::{Hal, RegisterWords};
+use crate::ring::maintenance::{after_write, is_maintained, most_segments};
 use crate::ring::{
     DeviceSlots, Location, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, completion_name,
 };
@@ -51,7 +51,7 @@ pub struct PvrdmaBackend<'s, W: RegisterWords, M, S, H> {
     pub(super) doorbells: W,
     mapping: M,
     pub(crate) cm: S,
-    hal: H,
+    pub(super) hal: H,
     segments: u32,
     completions: u32,
     shared_buffers: u32,
@@ -224,7 +224,8 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
     }
 
     pub(super) fn segments(&self) -> u32 {
-        self.device.capabilities.segments.min(self.segments)
+        let segments = self.device.capabilities.segments.min(self.segments);
+        most_segments(&self.hal, segments)
     }
 
     /// Returns the number of ring slots for `descriptors` descriptors, a power of two.
@@ -440,7 +441,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> Backend
         };
         slot.begin(number);
         Ok(PvrdmaCompletionQueue {
-            hal: PhantomData,
+            hal: self.hal.clone(),
             doorbells: self.doorbells.clone(),
             page_run,
             state: ring,
@@ -482,6 +483,9 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> Backend
         segments: u32,
     ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
         self.tables.alive()?;
+        if !is_maintained(&self.hal) {
+            return Err(BackendError::NotSupported);
+        }
         let segments = segments.max(1);
         let limit = self.limits().shared_buffers;
         if depth > limit || segments > self.segments() {
@@ -530,7 +534,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> Backend
         shared.token.store(token);
         shared.number.store(number, Ordering::Relaxed);
         let queue = PvrdmaSharedReceiveQueue {
-            hal: PhantomData,
+            hal: self.hal.clone(),
             doorbells: self.doorbells.clone(),
             page_run,
             slot_run,
@@ -594,6 +598,9 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> Backend
     ) {
         if let Ok(number) = self.tables.shared_number(key) {
             self.destroy(command::DESTROY_SHARED_RECEIVE_QUEUE, number);
+            for slot in queue.slots {
+                after_write(&self.hal, slot);
+            }
             queue.shared.number.store(NO_QUEUE, Ordering::Relaxed);
             // The users of the queue are gone; their late completions must not affect the next
             // queue.

@@ -1,6 +1,5 @@
 //! Completion queues: entries between a producer index and a consumer index.
 
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
 use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, SharedReceiveQueueKey};
@@ -13,6 +12,7 @@ use crate::defs::pvrdma::{
 };
 use crate::fault::DeviceFault;
 use crate::platform::{Hal, RegisterWords};
+use crate::ring::maintenance::after_write;
 use crate::ring::{
     CompletionQueueSlot, DeviceSlots, Location, NO_QUEUE, QueuePairSlot, RequestSlot,
     encode_shared, generation_index,
@@ -21,7 +21,7 @@ use crate::ring::{
 /// A completion queue.
 #[derive(Debug)]
 pub struct PvrdmaCompletionQueue<'s, H, W> {
-    pub(crate) hal: PhantomData<fn() -> H>,
+    pub(crate) hal: H,
     pub(crate) doorbells: W,
     pub(crate) page_run: PageRun,
     pub(crate) state: View<'s>,
@@ -238,6 +238,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
                 return Err(DeviceFault::ImpossibleLength);
             }
             let token = slot.token();
+            after_write(&self.hal, slot);
             slot.set_location(Location::Returned);
             token
         } else {
@@ -253,6 +254,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
             }
             // Read everything before the slot may be posted again.
             let token = slot.token();
+            after_write(&self.hal, slot);
             queue.set_tail(index.wrapping_add(1));
             token
         };
@@ -311,6 +313,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
             return Ok(Examined::Stale);
         };
         let token = slot.token();
+        after_write(&self.hal, slot);
         slot.set_location(Location::Returned);
         Ok(Examined::Completion(Completion {
             token,
@@ -335,6 +338,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
                 let oldest = queue.oldest(self.tables.requests);
                 if let Some((index, slot)) = oldest.filter(|_| live && here) {
                     let token = slot.token();
+                    after_write(&self.hal, slot);
                     queue.set_tail(index.wrapping_add(1));
                     return Some(Completion {
                         token,

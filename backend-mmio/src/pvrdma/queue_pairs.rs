@@ -1,6 +1,5 @@
 //! Creation, states and destruction of queue pairs.
 
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
 use dat_core::backend::{BackendError, QueuePairKey, QueuePairRequest};
@@ -21,6 +20,7 @@ use crate::defs::pvrdma::{
 };
 use crate::fault::DeviceFault;
 use crate::platform::{Hal, RegisterWords};
+use crate::ring::maintenance::{after_end, is_maintained};
 use crate::ring::{NO_QUEUE, completion_name, encode_shared, generation_index, next_user_index};
 
 /// Highest number of a queue pair.
@@ -96,6 +96,9 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         let user_index = next_user_index(last.user_index.load(Ordering::Relaxed), index);
         let generation = self.tables.generations.get(generation_index(user_index));
         let generation = generation.ok_or(BackendError::State)?;
+        if !is_maintained(&self.hal) {
+            return Err(BackendError::NotSupported);
+        }
         let geometry = self.geometry(request)?;
         let request_queue = self.completion_number(request.request_queue)?;
         let receive_queue = self.completion_number(request.receive_queue)?;
@@ -155,7 +158,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         let state = self.tables.state;
         let work =
             |producer, page, stride, header: usize, entries, cell, slots, segments| WorkRing {
-                hal: PhantomData,
+                hal: self.hal.clone(),
                 doorbells: self.doorbells.clone(),
                 ring: Ring {
                     state: memory,
@@ -274,6 +277,9 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         if !self.was_destroyed_early(key) {
             self.destroy(command::DESTROY_QUEUE_PAIR, number);
             self.cm.forget(number);
+        }
+        for queue in [&generation.requests, &generation.receives] {
+            after_end(&self.hal, queue, self.tables.requests);
         }
     }
 

@@ -23,6 +23,9 @@ pub struct PvrdmaReceiveSlot<'a, 's, H, W> {
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaReceiveSlot<'_, '_, H, W> {
     #[inline]
     fn segment(&mut self, segment: Segment) {
+        if !self.work.hal.is_coherent() {
+            self.work.before_write(self.segments, segment);
+        }
         self.work.ring.put_segment(self.segments, segment);
         self.segments = self.segments.wrapping_add(1);
     }
@@ -52,7 +55,11 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaReceiveQueue<'s, H, W> {
         request: &ReceiveRequest,
         segments: usize,
     ) -> Option<PvrdmaReceiveSlot<'_, 's, H, W>> {
-        self.work.has_room(segments).then_some(PvrdmaReceiveSlot {
+        if !self.work.has_room(segments) {
+            return None;
+        }
+        self.work.forget_ranges();
+        Some(PvrdmaReceiveSlot {
             work: &mut self.work,
             token: request.token,
             segments: 0,

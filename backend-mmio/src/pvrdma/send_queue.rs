@@ -10,6 +10,7 @@ use super::slot_allocator::SlotRun;
 use super::work_ring::WorkRing;
 use crate::defs::pvrdma::{Request, doorbell, opcode, send_flag};
 use crate::platform::{Hal, RegisterWords};
+use crate::ring::maintenance::before_read;
 
 /// The send queue of a queue pair.
 #[derive(Debug)]
@@ -32,6 +33,12 @@ pub struct PvrdmaSendSlot<'a, 's, H, W> {
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSendSlot<'_, '_, H, W> {
     #[inline]
     fn segment(&mut self, segment: Segment) {
+        if !self.work.hal.is_coherent() {
+            match self.header.opcode {
+                opcode::RDMA_READ => self.work.before_write(self.header.segments, segment),
+                _ => before_read(&self.work.hal, segment),
+            }
+        }
         self.work.ring.put_segment(self.header.segments, segment);
         self.header.segments = self.header.segments.wrapping_add(1);
     }
@@ -64,6 +71,7 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaSendQueue<'s, H, W> {
         if !work.has_room(segments) {
             return None;
         }
+        work.forget_ranges();
         let (opcode, address, key) = match request.operation {
             SendOperation::Send => (opcode::SEND, 0, 0),
             SendOperation::RdmaWrite(range) => (opcode::RDMA_WRITE, range.address, range.key),

@@ -1,6 +1,5 @@
 //! Shared receive queues: a ring whose buffers complete in any order.
 
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
@@ -10,6 +9,7 @@ use super::slot_allocator::SlotRun;
 use super::work_ring::Ring;
 use crate::defs::pvrdma::{Receive, doorbell};
 use crate::platform::{Hal, RegisterWords};
+use crate::ring::maintenance::before_write;
 use crate::ring::{DeviceState, Location, RequestSlot, SharedReceiveSlot};
 
 /// A shared receive queue.
@@ -19,7 +19,7 @@ use crate::ring::{DeviceState, Location, RequestSlot, SharedReceiveSlot};
 /// ring has room.
 #[derive(Debug)]
 pub struct PvrdmaSharedReceiveQueue<'s, H, W> {
-    pub(crate) hal: PhantomData<fn() -> H>,
+    pub(crate) hal: H,
     pub(crate) doorbells: W,
     pub(crate) page_run: PageRun,
     pub(crate) slot_run: SlotRun,
@@ -58,6 +58,11 @@ pub struct PvrdmaSharedReceiveSlot<'a, 's, H, W> {
 
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSharedReceiveSlot<'_, '_, H, W> {
     fn segment(&mut self, segment: Segment) {
+        let queue = &*self.queue;
+        if !queue.hal.is_coherent() {
+            let slot = queue.slots.get(self.index as usize);
+            before_write(&queue.hal, slot, self.segments, segment);
+        }
         self.queue.ring.put_segment(self.segments, segment);
         self.segments = self.segments.wrapping_add(1);
     }
@@ -98,6 +103,11 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaSharedReceiveQueue<'s, H,
             return None;
         }
         let index = self.free_index()?;
+        if let Some(slot) = self.slots.get(index as usize)
+            && !self.hal.is_coherent()
+        {
+            slot.forget_ranges();
+        }
         Some(PvrdmaSharedReceiveSlot {
             queue: self,
             token: request.token,

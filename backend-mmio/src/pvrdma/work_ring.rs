@@ -1,13 +1,12 @@
 //! Rings that the driver fills: descriptors of one size and a state page.
 
-use core::marker::PhantomData;
-
 use dat_core::backend::Segment;
 
 use super::completion_queue::is_forgotten;
 use super::pages::View;
 use crate::defs::pvrdma::{SegmentEntry, Words, doorbell};
 use crate::platform::{Hal, RegisterWords};
+use crate::ring::maintenance::before_write;
 use crate::ring::{DeviceState, QueueCell, QueuePairSlot, RequestSlot};
 
 /// The driver's side of a ring of requests or receives.
@@ -103,7 +102,7 @@ impl Posted<'_> {
 /// A send or receive queue of a queue pair, as its poster accesses it.
 #[derive(Debug)]
 pub(crate) struct WorkRing<'s, H, W> {
-    pub(crate) hal: PhantomData<fn() -> H>,
+    pub(crate) hal: H,
     pub(crate) doorbells: W,
     pub(crate) ring: Ring<'s>,
     pub(crate) posted: Posted<'s>,
@@ -120,6 +119,28 @@ impl<H: Hal, W: RegisterWords> WorkRing<'_, H, W> {
     pub(crate) fn has_room(&mut self, segments: usize) -> bool {
         let Ring { head, entries, .. } = self.ring;
         segments <= self.segments as usize && self.posted.has_room(head, entries)
+    }
+
+    /// Returns the record of the next descriptor.
+    pub(crate) fn next_slot(&self) -> Option<&RequestSlot> {
+        let slot_index = self.ring.head & self.ring.entries.wrapping_sub(1);
+        self.posted.slots.get(slot_index as usize)
+    }
+
+    /// Maintains the caches for a segment of the next descriptor, which the device may write.
+    #[cold]
+    pub(crate) fn before_write(&self, segment_index: u32, segment: Segment) {
+        before_write(&self.hal, self.next_slot(), segment_index, segment);
+    }
+
+    /// Forgets the buffers of a descriptor that was not posted.
+    #[inline]
+    pub(crate) fn forget_ranges(&self) {
+        if !self.hal.is_coherent()
+            && let Some(slot) = self.next_slot()
+        {
+            slot.forget_ranges();
+        }
     }
 
     /// Returns the name of the next descriptor in its completion.

@@ -8,6 +8,7 @@ mod completion_queue_slot;
 mod device_slots;
 mod device_state;
 mod lookup;
+pub(crate) mod maintenance;
 mod queue_cell;
 mod queue_pair_slot;
 mod request_slot;

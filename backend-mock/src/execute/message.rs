@@ -7,6 +7,7 @@ use super::Attempt;
 use crate::chunk::{self, part_of};
 use crate::queue_pair::{Arrival, ReceiveEntry, State};
 use crate::region::gather_scatter;
+use crate::unmaintained;
 use crate::world::{Action, World};
 
 /// Outcome of the attempt to move a message.
@@ -254,25 +255,29 @@ impl World {
         if !from.all_local(&entry.segments, source.domain, right) {
             return Moved::Failed(DtoStatus::PartialPacket);
         }
-        let mut coherence = nodes[to.node].coherence.as_mut();
+        let from_node = adapters[source.adapter].node;
+        let apart =
+            [from_node, to.node].map(|node| unmaintained::is_apart(nodes[node].coherence.as_ref()));
         let count = chunk::length(arrival.length, &entry.segments, &arrival.buffer.segments);
-        gather_scatter(
-            (
-                from,
-                part_of(&entry.segments, arrival.moved, count),
-                source.domain,
-            ),
-            (
-                &to.memories,
-                part_of(&arrival.buffer.segments, arrival.moved, count),
-                domain,
-            ),
-            |address, placed| {
-                if let Some(coherence) = &mut coherence {
-                    coherence.agree(address, placed);
-                }
-            },
-        );
+        let sources = part_of(&entry.segments, arrival.moved, count);
+        let destinations = part_of(&arrival.buffer.segments, arrival.moved, count);
+        if apart.contains(&true) {
+            let view = nodes[from_node].coherence.as_ref();
+            let bytes = unmaintained::gather(view, from, sources, source.domain);
+            let view = nodes[to.node].coherence.as_mut();
+            unmaintained::scatter(&bytes, view, &to.memories, destinations, domain);
+        } else {
+            let mut coherence = nodes[to.node].coherence.as_mut();
+            gather_scatter(
+                (from, sources, source.domain),
+                (&to.memories, destinations, domain),
+                |address, placed| {
+                    if let Some(coherence) = &mut coherence {
+                        coherence.agree(address, placed);
+                    }
+                },
+            );
+        }
         let moved = arrival.moved.saturating_add(count).min(arrival.length);
         let all = moved == arrival.length;
         let arrival = queue_pairs

@@ -6,6 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as WallInstant};
 
+use dat_core::event::{Sleepers, WakeReason};
+
 use crate::fabric::Fabric;
 use crate::world::World;
 
@@ -68,7 +70,7 @@ pub(crate) struct Shared {
     /// Signalled when the fabric gets a new next action.
     work: Condvar,
     /// Signalled when a change is visible to the users of adapters.
-    visible: Condvar,
+    visible: Sleepers,
     poll_steps: bool,
     threaded: AtomicBool,
     watches_posts: AtomicBool,
@@ -91,7 +93,7 @@ impl Shared {
             }),
             turn: Mutex::new(()),
             work: Condvar::new(),
-            visible: Condvar::new(),
+            visible: Sleepers::default(),
             poll_steps,
             threaded: AtomicBool::new(false),
             watches_posts,
@@ -126,7 +128,7 @@ impl Shared {
             self.work.notify_one();
         }
         if guarded.world.deliveries != deliveries {
-            self.visible.notify_all();
+            self.visible.wake_all();
         }
         result
     }
@@ -147,7 +149,7 @@ impl Shared {
     pub(crate) fn wake_waiters(&self) {
         // Under the lock, so that no thread is between its check and its sleep.
         let _guarded = self.lock();
-        self.visible.notify_all();
+        self.visible.wake_all();
     }
 
     /// Returns true if the fabric has its own thread.
@@ -155,37 +157,33 @@ impl Shared {
         self.threaded.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until `woken` returns true, a change is visible since `*seen`, or `until` is past.
-    ///
-    /// Returns false if `until` is past.
+    /// Sleeps until `woken` returns true, a change is visible since `*seen`, `until` is past, or a
+    /// signal of the system arrives.
     pub(crate) fn wait_visible(
         &self,
         seen: &mut u64,
         until: Option<u64>,
         woken: impl Fn() -> bool,
-    ) -> bool {
-        let mut guarded = self.lock();
+    ) -> WakeReason {
         loop {
+            let mut guarded = self.lock();
             if woken() || guarded.world.deliveries != *seen {
                 *seen = guarded.world.deliveries;
-                return true;
+                return WakeReason::Woken;
             }
             if guarded.keep_pace().is_none() {
-                return true;
+                return WakeReason::Woken;
             }
             let now = guarded.world.now;
-            guarded = match until {
-                Some(until) if until <= now => return false,
-                Some(until) => {
-                    let pause = Duration::from_micros(until - now);
-                    let waited = self.visible.wait_timeout(guarded, pause);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self
-                    .visible
-                    .wait(guarded)
-                    .unwrap_or_else(PoisonError::into_inner),
-            };
+            if until.is_some_and(|until| until <= now) {
+                return WakeReason::TimedOut;
+            }
+            let pause = until.map(|until| Duration::from_micros(until - now));
+            let wakes = self.visible.wakes();
+            drop(guarded);
+            if self.visible.sleep(wakes, pause) == WakeReason::Interrupted {
+                return WakeReason::Interrupted;
+            }
         }
     }
 
@@ -201,7 +199,7 @@ impl Shared {
                     let deliveries = guarded.world.deliveries;
                     guarded.world.step();
                     if guarded.world.deliveries != deliveries {
-                        self.visible.notify_all();
+                        self.visible.wake_all();
                     }
                     // Lets other threads take the lock between two actions.
                     drop(guarded);
@@ -281,7 +279,7 @@ impl Shared {
         guarded.pace = None;
         self.threaded.store(false, Ordering::Relaxed);
         self.work.notify_all();
-        self.visible.notify_all();
+        self.visible.wake_all();
     }
 }
 

@@ -20,8 +20,6 @@ use crate::proto::connection::{
 use crate::proto::icrc::Flow;
 use crate::proto::packet::{RnrTimer, UDP_PORT};
 use crate::proto::queue_pair::{Agreement, QueuePair, QueuePairOptions};
-use crate::proto::requester::RequestSlot;
-use crate::proto::responder::ResourceSlot;
 
 impl Adapter {
     /// Returns the times and repetitions of connection management.
@@ -54,7 +52,7 @@ impl Adapter {
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
         let shared_receive_queue = pair.shared.is_some();
-        let nonce = self.random.secret();
+        let nonce = self.random.next().to_ne_bytes();
         let options = self.connection_options();
         let mut request = ConnectRequest {
             local_id: 0,
@@ -79,9 +77,10 @@ impl Adapter {
             mark: Some(Mark {
                 port: source.port(),
                 dialled,
-                flags: 0,
+                flags: Mark::REVISION_2,
                 private_length,
                 nonce,
+                cookie: 0,
                 private_tail,
             }),
             private_data,
@@ -107,9 +106,12 @@ impl Adapter {
                 qpn,
                 request,
                 port: None,
+                place: None,
                 waits: false,
                 is_answered: false,
                 fallback,
+                earlier: None,
+                proofs: 0,
                 is_refused: false,
                 is_passive: false,
                 repeats: 0,
@@ -211,10 +213,8 @@ impl Adapter {
         };
         if let Some(pair) = self.pairs.get_mut(key) {
             let probes = usize::from(keep_alive.is_some());
-            let slots = (pair.request_depth + probes).max(1).next_power_of_two();
-            let slots: Box<[_]> = alloc::vec![RequestSlot::EMPTY; slots].into();
             let resources = usize::from(agreement.responder_resources);
-            let resources: Box<[_]> = alloc::vec![ResourceSlot::EMPTY; resources].into();
+            let (slots, resources) = pair.transport_slots(probes, resources);
             pair.transport = Some(QueuePair::new(agreement, &options, slots, resources));
             pair.link = Some(id);
             pair.state = state;
@@ -229,7 +229,16 @@ impl Adapter {
 
     /// Rejects a request.
     pub(crate) fn reject(&mut self, id: u32, by_consumer: bool, data: &[u8]) {
-        let Some(link) = self.links.get_mut(id).filter(|link| link.waits) else {
+        let Some(link) = self.links.get(id).filter(|link| link.waits) else {
+            return;
+        };
+        let (port, request) = (link.path.wire.source_port, link.request);
+        // The consumer has no room for the request if its service point is still there.
+        let refusal = match self.service_at(port, &request) {
+            Some(_) => Reason::NO_RESOURCES,
+            None => Reason::INVALID_SERVICE,
+        };
+        let Some(link) = self.links.get_mut(id) else {
             return;
         };
         let kept = data.get(..private_size()).unwrap_or(data);
@@ -240,7 +249,7 @@ impl Adapter {
             reason: if by_consumer {
                 Reason::CONSUMER
             } else {
-                Reason::INVALID_SERVICE
+                refusal
             },
             information: Information::None,
             private_data: private_data.unwrap_or(PrivateData::NONE),

@@ -3,11 +3,20 @@
 //! A queue pair that finds no room waits. Room that becomes free goes to the queue pair that has
 //! waited the longest; it has the turn until it has sent all that it may, or has filled the buffer
 //! again.
+//!
+//! Connections to one peer share the buffer of its socket, and all peers share the buffer of a
+//! socket of this side. There a peer that does not answer must not hold the room of others: once
+//! somebody has waited, the peer's responses are counted apart ([`Pace`]).
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
 
-use super::Adapter;
+use dat_core::time::Instant;
+
+use super::timers::{Timer, after};
+use super::{Adapter, Pair, Slab};
 use crate::port::Path;
 use crate::proto::requester::Held;
 use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
@@ -15,20 +24,51 @@ use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
 /// Units of a buffer that packets of one adapter may take.
 ///
 /// Linux grants a socket that asks for more twice this size by default: one half for requests of a
-/// peer, the other one for responses and acknowledgements that this side has asked for. Messages of
-/// connection management are few, and are not counted.
+/// peer, the other one for responses that this side has asked for. Acknowledgements are not
+/// counted: a later one replaces a lost one. Nor are messages of connection management, which are
+/// few.
 const ROOM: u32 = 212_992 / BUFFER_UNIT;
 
 /// Room of the largest packet; with less, nobody gets the turn.
 const LARGEST: u32 = BufferRoom::of_packet(PathMtu::Bytes4096.bytes());
 
-/// Full packets whose room a queue pair may use while others wait.
+/// Full packets whose room a queue pair may use while others wait, if they fit half of the buffer.
 const SHARE: u32 = 32;
+
+/// Times that responses take at most, of peers that are prompt and of those that are far.
+const PROMPT: Duration = Duration::from_millis(1);
+const FAR: Duration = Duration::from_millis(10);
+
+/// Time for which a peer counts as far or slow.
+const SLOW_TIME: Duration = Duration::from_secs(10);
+
+/// Time for which a queue pair waits before it has its minimum.
+const STARVED: Duration = Duration::from_millis(10);
+
+/// Room of a queue pair that has waited for long, whatever others use: that of four small packets.
+const MINIMUM: u32 = 4 * BufferRoom::EMPTY_PACKET;
+
+/// Room beyond the buffer for these minima.
+const RESERVE: u32 = ROOM / 4;
+
+/// How fast a peer responds; decides with whom its responses share room (ROCE-191).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pace {
+    /// With all others.
+    Prompt,
+    /// With others that are far.
+    Far,
+    /// With nobody.
+    Slow(SocketAddr),
+}
+
+/// Address of a socket, and the pace of the peers whose packets are counted.
+pub(crate) type BufferAddress = (SocketAddr, Pace);
 
 /// A socket buffer.
 #[derive(Debug)]
 pub(crate) struct SocketBuffer {
-    address: SocketAddr,
+    address: BufferAddress,
     /// Number of queue pairs that share it.
     users: usize,
     /// Units of the packets under way.
@@ -37,16 +77,34 @@ pub(crate) struct SocketBuffer {
     waiting: VecDeque<usize>,
     /// The queue pair that has the turn: it is ready to send, or waits for room for its responses.
     turn: Option<usize>,
+    /// Timer that ends the patience of those that wait.
+    patience: Option<Instant>,
+    /// Up to two peers for whose sake queue pairs have waited since the timer began.
+    waited: [Option<usize>; 2],
+    /// Queue pairs with responses that are due, in any order. Their room bounds their number.
+    due: Vec<usize>,
 }
 
 impl SocketBuffer {
-    const fn new(address: SocketAddr) -> Self {
+    const fn new(address: BufferAddress) -> Self {
         Self {
             address,
             users: 0,
             used: 0,
             waiting: VecDeque::new(),
             turn: None,
+            patience: None,
+            waited: [None; 2],
+            due: Vec::new(),
+        }
+    }
+
+    /// Returns how long others wait for the room of responses that are due.
+    const fn patience(&self) -> Duration {
+        match self.address {
+            // No responses, but requests at a peer.
+            (own, Pace::Prompt) if own.ip().is_unspecified() => PROMPT,
+            _ => FAR,
         }
     }
 
@@ -54,14 +112,16 @@ impl SocketBuffer {
     ///
     /// The queue pair that has the turn may send a packet even above its share: two that are at
     /// their share would otherwise pass the turn to each other without end.
-    fn limit(&self, key: usize, used: u32, full: u32) -> u32 {
-        let limit = used.saturating_add(self.room(key));
-        if self.waiting.is_empty() {
-            limit
-        } else {
-            let share = full.saturating_mul(SHARE);
-            limit.min(share.max(used.saturating_add(full)))
+    fn limit(&self, key: usize, used: u32, full: u32, is_starved: bool) -> u32 {
+        let mut limit = used.saturating_add(self.room(key));
+        if !self.waiting.is_empty() {
+            let share = full.saturating_mul(SHARE).min(ROOM / 2);
+            limit = limit.min(share.max(used.saturating_add(full)));
         }
+        if is_starved && self.used < ROOM + RESERVE {
+            limit = limit.max(MINIMUM);
+        }
+        limit
     }
 
     /// Returns the units that a queue pair may use more; none while others are before it.
@@ -77,6 +137,12 @@ impl SocketBuffer {
         }
     }
 
+    /// Lets a queue pair of a peer wait.
+    fn wait(&mut self, key: usize, peer: usize) {
+        self.waiting.push_back(key);
+        note_wait(&mut self.waited, peer);
+    }
+
     /// Gives the turn to the next queue pair if there is room; returns it.
     fn pass(&mut self) -> Option<usize> {
         if self.turn.is_some() || ROOM.saturating_sub(self.used) < LARGEST {
@@ -87,37 +153,83 @@ impl SocketBuffer {
     }
 }
 
+fn note_wait(waited: &mut [Option<usize>; 2], peer: usize) {
+    match waited {
+        [first @ None, _] => *first = Some(peer),
+        [Some(first), second] if *first != peer => *second = Some(peer),
+        _ => {}
+    }
+}
+
 /// The share of a queue pair in two buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     /// Buffer of requests, at the peer.
     requests: usize,
-    /// Buffer of responses and acknowledgements, at this side.
+    /// Buffer of responses, at this side.
     responses: usize,
     /// Units that the queue pair uses of them.
     used: BufferRoom,
     /// The buffer whose room the queue pair waits for.
     waits_for: Option<usize>,
+    /// Time at which the wait began.
+    waits_since: Instant,
+    /// Set if the wait has lasted for long, until the queue pair has the turn.
+    is_starved: bool,
+    /// Time since which responses are due.
+    due_since: Instant,
+    /// Units of the responses that were under way then and still are.
+    due: u32,
+    /// Place of the queue pair in [`SocketBuffer::due`].
+    due_place: Option<usize>,
+    /// Pace of the peer, with whose buffer the responses are counted.
+    pace: Pace,
 }
 
 impl Adapter {
+    /// Makes room for the buffers of one more queue pair; false if there is no memory.
+    ///
+    /// Each shares two at most, so that those of a connection always find room.
+    pub(crate) fn reserve_buffers(&mut self) -> bool {
+        let pairs = self.pairs.len().saturating_add(1);
+        self.buffers.has_room_for(pairs.saturating_mul(2))
+    }
+
     /// Lets a queue pair share the buffers of a path.
     pub(super) fn join_buffers(&mut self, key: usize, path: &Path) {
         // All addresses of this side at one port are one socket.
         let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), path.wire.source_port);
-        let requests = self.use_buffer(path.wire.destination());
-        let responses = self.use_buffer(own);
+        let peer = path.wire.destination();
+        let pace = self.pace(peer);
+        let requests = self.use_buffer((peer, Pace::Prompt));
+        let responses = self.use_buffer((own, pace));
         if let Some(pair) = self.pairs.get_mut(key) {
             pair.share = Some(Share {
                 requests,
                 responses,
                 used: BufferRoom::default(),
                 waits_for: None,
+                waits_since: self.now,
+                is_starved: false,
+                due_since: self.now,
+                due: 0,
+                due_place: None,
+                pace,
             });
         }
     }
 
-    fn use_buffer(&mut self, address: SocketAddr) -> usize {
+    fn pace(&self, peer: SocketAddr) -> Pace {
+        match self.slow_peers.get(&peer.ip()) {
+            Some((is_slow, until)) if self.now < *until => match is_slow {
+                true => Pace::Slow(peer),
+                false => Pace::Far,
+            },
+            _ => Pace::Prompt,
+        }
+    }
+
+    fn use_buffer(&mut self, address: BufferAddress) -> usize {
         let buffers = &mut self.buffers;
         let insert = || buffers.insert(SocketBuffer::new(address));
         let number = *self
@@ -136,6 +248,9 @@ impl Adapter {
         let Some(share) = share else {
             return;
         };
+        if let Some(place) = share.due_place {
+            self.remove_due(share.responses, place);
+        }
         let shares = [
             (share.requests, share.used.requests),
             (share.responses, share.used.responses),
@@ -153,8 +268,10 @@ impl Adapter {
                 buffer.turn = None;
             }
             if buffer.users == 0 {
+                let patience = buffer.patience;
                 self.buffers_by_address.remove(&buffer.address);
                 self.buffers.remove(number);
+                self.set_timer(Timer::Patience(number), patience, None);
             } else {
                 self.pass_turn(number);
             }
@@ -163,17 +280,33 @@ impl Adapter {
 
     /// Moves the share of a queue pair to the buffers of another path.
     pub(super) fn change_buffers(&mut self, key: usize, path: &Path) {
-        if self.pairs.get(key).is_some_and(|pair| pair.share.is_some()) {
-            self.leave_buffers(key);
-            self.join_buffers(key, path);
-            self.count_room(key);
-            // It may have waited.
-            self.set_ready(key);
+        let share = |pairs: &Slab<Pair>| pairs.get(key).and_then(|pair| pair.share);
+        let Some(Share { due, due_since, .. }) = share(&self.pairs) else {
+            return;
+        };
+        self.leave_buffers(key);
+        self.join_buffers(key, path);
+        if let Some(pair) = self.pairs.get_mut(key)
+            && let Some(share) = &mut pair.share
+        {
+            // Or a peer that goes from port to port would never be late.
+            (share.due, share.due_since) = (due, due_since);
         }
+        self.count_room(key);
+        // It may have waited.
+        self.set_ready(key);
     }
 
     /// Tells the transport of a queue pair the room that it may use.
     pub(super) fn limit_room(&mut self, key: usize) {
+        let share = self.pairs.get(key).and_then(|pair| pair.share);
+        if let Some(share) = share
+            && !(share.pace == Pace::Prompt && self.slow_peers.is_empty())
+            && let Some(peer) = self.buffers.get(share.requests)
+            && self.pace(peer.address.0) != share.pace
+        {
+            self.renew_buffers(key);
+        }
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
@@ -183,7 +316,7 @@ impl Adapter {
         let full = BufferRoom::of_packet(transport.mtu().bytes());
         let limit = |number: usize, used: u32| {
             let buffer = self.buffers.get(number);
-            buffer.map_or(0, |buffer| buffer.limit(key, used, full))
+            buffer.map_or(0, |buffer| buffer.limit(key, used, full, share.is_starved))
         };
         transport.set_limit(BufferRoom {
             requests: limit(share.requests, share.used.requests),
@@ -201,6 +334,13 @@ impl Adapter {
         };
         let now = transport.under_way();
         let before = core::mem::replace(&mut share.used, now);
+        let arrived = before.responses.saturating_sub(now.responses);
+        share.due = share.due.saturating_sub(arrived);
+        if share.due == 0 {
+            share.due = now.responses;
+            share.due_since = self.now;
+        }
+        let (is_due, place, responses) = (share.due > 0, share.due_place, share.responses);
         let changes = [
             (share.requests, before.requests, now.requests),
             (share.responses, before.responses, now.responses),
@@ -212,6 +352,42 @@ impl Adapter {
             if let Some(buffer) = self.buffers.get_mut(number) {
                 buffer.used = buffer.used.saturating_add(now).saturating_sub(before);
                 self.pass_turn(number);
+            }
+        }
+        match place {
+            None if is_due => self.add_due(responses, key),
+            Some(place) if !is_due => self.remove_due(responses, place),
+            _ => {}
+        }
+    }
+
+    /// Lists a queue pair with responses that are due.
+    fn add_due(&mut self, number: usize, key: usize) {
+        let share = self.pairs.get_mut(key).and_then(|pair| pair.share.as_mut());
+        if let Some(buffer) = self.buffers.get_mut(number)
+            && let Some(share) = share
+            // Without memory, the queue pair does not count as slow.
+            && buffer.due.try_reserve(1).is_ok()
+        {
+            share.due_place = Some(buffer.due.len());
+            buffer.due.push(key);
+        }
+    }
+
+    /// Removes the queue pair at a place of the list of those with responses that are due.
+    fn remove_due(&mut self, number: usize, place: usize) {
+        let Some(buffer) = self.buffers.get_mut(number) else {
+            return;
+        };
+        if place >= buffer.due.len() {
+            return;
+        }
+        let removed = buffer.due.swap_remove(place);
+        let moved = buffer.due.get(place).copied();
+        for (key, place) in [(Some(removed), None), (moved, Some(place))] {
+            let pair = key.and_then(|key| self.pairs.get_mut(key));
+            if let Some(share) = pair.and_then(|pair| pair.share.as_mut()) {
+                share.due_place = place;
             }
         }
     }
@@ -242,15 +418,16 @@ impl Adapter {
         });
         if let Some(number) = needed.filter(|_| share.waits_for.is_none()) {
             share.waits_for = Some(number);
+            share.waits_since = self.now;
             if let Some(buffer) = self.buffers.get_mut(number) {
-                buffer.waiting.push_back(key);
+                buffer.wait(key, requests);
             }
+            self.begin_patience(number);
         }
         if held == Some(Held::Responses) {
-            // There was room for its requests, so nobody else has the turn.
+            // Nobody else has the turn, unless this one has sent by its minimum.
             if let Some(buffer) = self.buffers.get_mut(requests) {
-                debug_assert!(buffer.turn.is_none_or(|turn| turn == key));
-                buffer.turn = Some(key);
+                buffer.turn = buffer.turn.or(Some(key));
             }
         } else {
             self.release_turn(requests, key);
@@ -275,8 +452,216 @@ impl Adapter {
                 && let Some(share) = &mut pair.share
             {
                 share.waits_for = None;
+                share.is_starved = false;
             }
             self.set_ready(key);
         }
+    }
+
+    /// Starts the timer of a buffer that queue pairs wait for, if it does not run.
+    fn begin_patience(&mut self, number: usize) {
+        if let Some(buffer) = self.buffers.get_mut(number)
+            && buffer.patience.is_none()
+        {
+            let end = after(self.now, buffer.patience());
+            buffer.patience = Some(end);
+            self.set_timer(Timer::Patience(number), None, Some(end));
+        }
+    }
+
+    /// Finds peers that hold the room of others, and gives those that have waited their minimum.
+    ///
+    /// Looks at those that wait or have responses due, not at all that share the buffer.
+    pub(super) fn end_patience(&mut self, number: usize) {
+        let Some(buffer) = self.buffers.get_mut(number) else {
+            return;
+        };
+        buffer.patience = None;
+        let waited = core::mem::take(&mut buffer.waited);
+        self.find_slow_peers(number, waited);
+        let Some(SocketBuffer {
+            waiting, waited, ..
+        }) = self.buffers.get_mut(number)
+        else {
+            return;
+        };
+        for key in waiting.iter() {
+            let Some(pair) = self.pairs.get_mut(*key) else {
+                continue;
+            };
+            let Some(share) = &mut pair.share else {
+                continue;
+            };
+            note_wait(waited, share.requests);
+            if after(share.waits_since, STARVED) <= self.now {
+                share.is_starved = true;
+                if !core::mem::replace(&mut pair.is_ready, true) {
+                    self.ready_pairs.push_back(*key);
+                }
+            } else if let [_, Some(_)] = waited {
+                // The others have waited for less.
+                break;
+            }
+        }
+        if !waiting.is_empty() {
+            self.begin_patience(number);
+        }
+    }
+
+    /// Counts the responses of peers apart that have been due for long, if queue pairs of others
+    /// have waited.
+    ///
+    /// Queue pairs of one peer wait for each other: their responses may all come at once. Those of
+    /// a slow peer that have nothing due move when they send.
+    fn find_slow_peers(&mut self, number: usize, waited: [Option<usize>; 2]) {
+        let Some(buffer) = self.buffers.get(number) else {
+            return;
+        };
+        let (now, until) = (self.now, after(self.now, SLOW_TIME));
+        let patience = buffer.patience();
+        for key in &buffer.due {
+            if let Some(share) = self.pairs.get(*key).and_then(|pair| pair.share)
+                && after(share.due_since, patience) <= now
+                && waited
+                    .into_iter()
+                    .flatten()
+                    .any(|peer| peer != share.requests)
+                && let Some(peer) = self.buffers.get(share.requests)
+            {
+                let peer = peer.address.0;
+                let is_slow = share.pace > Pace::Prompt || self.pace(peer) > Pace::Far;
+                let known = self.slow_peers.insert(peer.ip(), (is_slow, until));
+                // Now and then is enough: what has ended does not count.
+                if known.is_none() && self.slow_peers.len().is_power_of_two() {
+                    self.slow_peers.retain(|_, (_, until)| now < *until);
+                }
+            }
+        }
+        // From the end: what leaves is replaced by the last one.
+        let mut place = buffer.due.len();
+        while let Some(before) = place.checked_sub(1) {
+            place = before;
+            let Some(key) = self
+                .buffers
+                .get(number)
+                .and_then(|buffer| buffer.due.get(place))
+            else {
+                continue;
+            };
+            let key = *key;
+            if let Some(share) = self.pairs.get(key).and_then(|pair| pair.share)
+                && let Some(peer) = self.buffers.get(share.requests)
+                && self.pace(peer.address.0) != share.pace
+            {
+                self.renew_buffers(key);
+            }
+        }
+    }
+
+    /// Moves the share of a queue pair to the buffers of its peer's pace.
+    fn renew_buffers(&mut self, key: usize) {
+        let link = self.pairs.get(key).and_then(|pair| pair.link);
+        if let Some(path) = link.and_then(|link| Some(self.links.get(link)?.path)) {
+            self.change_buffers(key, &path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dat_core::attributes::EpAttributes;
+    use dat_core::backend::{DomainKey, QueuePairRequest};
+
+    use super::*;
+    use crate::RoceOptions;
+    use crate::proto::icrc::Flow;
+
+    fn socket(host: u8) -> SocketAddr {
+        SocketAddr::new(Ipv4Addr::new(10, 0, 0, host).into(), 4791)
+    }
+
+    /// Makes an adapter with queue pairs that share one buffer for responses.
+    fn adapter(pairs: u8) -> Adapter {
+        let adapter = Adapter::new(RoceOptions::new([7; 16]), socket(0), 1);
+        let mut adapter = adapter.expect("memory");
+        for host in 1..=pairs {
+            let request = QueuePairRequest::new(0, DomainKey(0), EpAttributes::DEFAULT);
+            let pair = Pair::new(&request).expect("memory");
+            assert!(adapter.pairs.has_room() && adapter.reserve_buffers());
+            let key = adapter.pairs.insert(pair);
+            let flow = Flow::between(socket(0), socket(host)).expect("one family");
+            let path = Path {
+                wire: flow,
+                view: flow,
+                single: false,
+            };
+            adapter.join_buffers(key, &path);
+        }
+        adapter
+    }
+
+    fn share(adapter: &mut Adapter, key: usize) -> &mut Share {
+        let pair = adapter.pairs.get_mut(key).expect("a queue pair");
+        pair.share.as_mut().expect("a share")
+    }
+
+    /// Those with something due are found without the others, in whatever order they come and go.
+    ///
+    /// Spec: ROCE-191
+    #[test]
+    fn the_list_of_what_is_due_has_nothing_else() {
+        let mut adapter = adapter(20);
+        let number = share(&mut adapter, 0).responses;
+        let check = |adapter: &mut Adapter, due: &[usize]| {
+            let mut listed = adapter.buffers.get(number).expect("a buffer").due.clone();
+            for (place, key) in listed.iter().enumerate() {
+                assert_eq!(share(adapter, *key).due_place, Some(place));
+            }
+            listed.sort_unstable();
+            assert_eq!(listed, due);
+        };
+        for key in [3, 9, 1, 12] {
+            adapter.add_due(number, key);
+        }
+        check(&mut adapter, &[1, 3, 9, 12]);
+        for (key, left) in [(3, &[1, 9, 12][..]), (12, &[1, 9])] {
+            let place = share(&mut adapter, key).due_place.expect("a place");
+            adapter.remove_due(number, place);
+            assert_eq!(share(&mut adapter, key).due_place, None);
+            check(&mut adapter, left);
+        }
+        // One that leaves the buffer has nothing due there.
+        adapter.leave_buffers(9);
+        check(&mut adapter, &[1]);
+        adapter.remove_due(number, 7);
+        check(&mut adapter, &[1]);
+    }
+
+    /// The end of patience counts the late ones apart, and gives those that wait their minimum.
+    ///
+    /// Spec: ROCE-191..192
+    #[test]
+    fn the_end_of_patience_finds_the_late_and_the_starved() {
+        let mut adapter = adapter(20);
+        let number = share(&mut adapter, 0).responses;
+        for key in [2, 5] {
+            share(&mut adapter, key).due = 1;
+            adapter.add_due(number, key);
+        }
+        let peer = share(&mut adapter, 7).requests;
+        share(&mut adapter, 7).waits_for = Some(number);
+        let buffer = adapter.buffers.get_mut(number).expect("a buffer");
+        buffer.wait(7, peer);
+        for (time, late, is_starved) in [(500, 0, false), (1_000, 2, false), (10_000, 2, true)] {
+            adapter.now = Instant::from_micros(time);
+            adapter.end_patience(number);
+            assert_eq!(adapter.slow_peers.len(), late, "{time}");
+            assert_eq!(share(&mut adapter, 7).is_starved, is_starved, "{time}");
+        }
+        assert_eq!(adapter.ready_pairs, [7]);
+        // At each port of its address.
+        let at = |host, port| SocketAddr::new(socket(host).ip(), port);
+        let paces = [at(3, 4791), at(3, 9), at(4, 4791)].map(|peer| adapter.pace(peer));
+        assert_eq!(paces, [Pace::Far, Pace::Far, Pace::Prompt]);
     }
 }

@@ -4,10 +4,11 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use dat_core::backend::{Armed, Completion, ControlEvent, DeviceFailure, Peek};
+use dat_core::backend::{Armed, BackendError, Completion, ControlEvent, DeviceFailure, Peek};
 use dat_core::flags::DtoStatus;
 
 use super::Adapter;
+use crate::reserve::reserved;
 
 /// A completion in a queue.
 #[derive(Clone, Copy, Debug)]
@@ -79,16 +80,17 @@ pub(crate) struct CompletionRing {
 }
 
 impl CompletionRing {
-    pub(crate) fn new(depth: u32, ready: Arc<AtomicUsize>) -> Self {
-        Self {
-            entries: VecDeque::new(),
+    /// Makes a queue; `None` if there is no memory for `depth` completions.
+    pub(crate) fn new(depth: u32, ready: Arc<AtomicUsize>) -> Option<Self> {
+        Some(Self {
+            entries: reserved(depth as usize)?.into(),
             depth: depth as usize,
             armed: None,
             failure: None,
             users: BTreeSet::new(),
             taken: 0,
             ready,
-        }
+        })
     }
 
     fn publish(&self) {
@@ -181,8 +183,15 @@ impl CompletionRing {
     }
 
     /// Changes the depth, at least to the number of queued completions.
-    pub(crate) fn resize(&mut self, depth: u32) {
-        self.depth = self.entries.len().max(depth as usize);
+    ///
+    /// False if there is no memory for them.
+    pub(crate) fn resize(&mut self, depth: u32) -> bool {
+        let depth = self.entries.len().max(depth as usize);
+        let has_room = self.entries.try_reserve(depth - self.entries.len()).is_ok();
+        if has_room {
+            self.depth = depth;
+        }
+        has_room
     }
 
     /// Removes the completions of a queue pair.
@@ -197,10 +206,21 @@ impl Adapter {
         self.completion_queues.get_mut(number as usize)?.as_mut()
     }
 
-    /// Adds a completion queue; false if there is one with this number.
-    pub(crate) fn add_completion_queue(&mut self, number: u32, ring: CompletionRing) -> bool {
+    /// Adds a completion queue.
+    ///
+    /// # Errors
+    /// - `State`: there is one with this number.
+    /// - `Resources`: there is no memory for the entry.
+    pub(crate) fn add_completion_queue(
+        &mut self,
+        number: u32,
+        ring: CompletionRing,
+    ) -> Result<(), BackendError> {
         let index = number as usize;
         if index >= self.completion_queues.len() {
+            let more = index + 1 - self.completion_queues.len();
+            let reserved = self.completion_queues.try_reserve(more);
+            reserved.map_err(|_| BackendError::Resources)?;
             self.completion_queues.resize_with(index + 1, || None);
         }
         let is_free = self.completion_queues[index].is_none();
@@ -208,7 +228,7 @@ impl Adapter {
             self.completion_queues[index] = Some(ring);
             self.completion_queue_count += 1;
         }
-        is_free
+        is_free.then_some(()).ok_or(BackendError::State)
     }
 
     pub(crate) fn remove_completion_queue(&mut self, number: u32) {

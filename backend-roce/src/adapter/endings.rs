@@ -188,7 +188,7 @@ impl Adapter {
         self.disconnect(key, false);
         self.use_completion_queues(key, false);
         self.clear_pair(key);
-        if self.pairs.try_remove(key).is_some_and(|pair| pair.is_ready) {
+        if self.pairs.remove(key).is_some_and(|pair| pair.is_ready) {
             self.ready_pairs.retain(|ready| *ready != key);
         }
     }

@@ -29,6 +29,7 @@ impl Adapter {
             None => {}
             Some(ConnectionEvent::Accepted(reply)) => self.accepted(id, &reply),
             Some(ConnectionEvent::Established) => self.established(id),
+            Some(ConnectionEvent::Rejected(reject)) if self.prove(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) if self.propose_smaller(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) if self.asks_elsewhere(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) => {
@@ -36,6 +37,7 @@ impl Adapter {
                     self.note_answer(id);
                     ConnectFailure::PeerRejected(unpack(reject.private_data.bytes()))
                 } else {
+                    self.counts.without_room += u64::from(reject.reason == Reason::NO_RESOURCES);
                     ConnectFailure::NonPeerRejected
                 };
                 self.attempt_failed(id, failure);

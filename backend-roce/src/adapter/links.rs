@@ -2,6 +2,7 @@
 
 use dat_core::time::Instant;
 
+use super::service_points::ServicePoint;
 use super::timers::Timer;
 use super::{Adapter, ENDED, State};
 use crate::port::Path;
@@ -10,6 +11,10 @@ use crate::proto::connection::{
     ConnectRequest, Connection, Mad, State as LinkState, encode_packet,
 };
 use crate::proto::icrc::Flow;
+use crate::proto::packet::OVERHEAD_MAX;
+
+/// Maximum number of peers in one report to the port.
+const UNANSWERED_MAX: usize = 64;
 
 /// First bytes of a GUID of ours (ROCE-48).
 const GUID: u64 = 0x0244_4154;
@@ -38,12 +43,18 @@ pub(crate) struct Link {
     pub(super) request: ConnectRequest,
     /// Claimed port that the passive side uses.
     pub(super) port: Option<u16>,
+    /// Service point at which a peer without a proven address has a place (ROCE-196).
+    pub(super) place: Option<ServicePoint>,
     /// Set while the consumer decides about a request.
     pub(super) waits: bool,
     /// Set once the peer has received the request.
     pub(super) is_answered: bool,
     /// Port of the qualifier, if port 4791 is asked first.
     pub(super) fallback: Option<u16>,
+    /// Port of the peer that an earlier request of the attempt was sent to.
+    pub(super) earlier: Option<u16>,
+    /// Cookies that the peer has asked the active side for.
+    pub(super) proofs: u8,
     /// Set once the peer's host has refused the request at the port of the qualifier.
     pub(super) is_refused: bool,
     /// Set if this is the passive side.
@@ -58,6 +69,14 @@ impl Link {
     /// Returns true if the peer is one of ours.
     pub(super) const fn is_marked(&self) -> bool {
         !self.path.single
+    }
+
+    /// Returns the addresses that the ICRC of an answer to an earlier request covers.
+    pub(super) fn earlier_view(&self) -> Option<Flow> {
+        self.earlier.map(|source_port| Flow {
+            source_port,
+            ..self.path.view.reversed()
+        })
     }
 
     /// Returns true if a packet comes from another port of the peer's address, and may be followed.
@@ -102,6 +121,25 @@ impl Adapter {
         }
     }
 
+    /// Notes that the peer of a connection has not answered in time, or has asked again.
+    ///
+    /// None of the packets that may be lost has more than `payload` bytes of payload.
+    pub(super) fn note_unanswered(&mut self, id: u32, payload: u32) {
+        let Some(link) = self.links.get(id) else {
+            return;
+        };
+        let peer = link.path.wire.destination();
+        let length = payload as usize + OVERHEAD_MAX;
+        if let Some((last, longest)) = self.unanswered.last_mut()
+            && *last == peer
+        {
+            *longest = length.max(*longest);
+        } else if self.unanswered.len() < UNANSWERED_MAX && self.unanswered.try_reserve(1).is_ok() {
+            // Without memory, the next report to the port names the peer.
+            self.unanswered.push((peer, length));
+        }
+    }
+
     /// Separates a connection that has ended from its queue pair; packets find it no more.
     pub(super) fn detach(&mut self, id: u32) {
         let Some(link) = self.links.get_mut(id) else {
@@ -127,12 +165,19 @@ impl Adapter {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
+        let connection = &link.connection;
+        let is_over = connection.state() == LinkState::Closed && !link.waits;
+        let needs_place = !connection.is_proven() && !is_over;
+        let left = link.place.take_if(|_| !needs_place);
         let deadline = link.connection.deadline();
         let old = core::mem::replace(&mut link.timer, deadline);
         if !core::mem::replace(&mut link.is_ready, true) {
             self.ready_links.push_back(id);
         }
         self.set_timer(Timer::Link(id), old, deadline);
+        if let Some(point) = left {
+            self.leave_place(point);
+        }
     }
 
     /// Writes the messages of a connection.
@@ -171,6 +216,9 @@ impl Adapter {
         if let Some(port) = link.port {
             self.leave_port(port);
         }
+        if let Some(point) = link.place {
+            self.leave_place(point);
+        }
     }
 
     pub(super) fn write_mad(&mut self, path: &Path, mad: &Mad) {
@@ -196,7 +244,7 @@ impl Adapter {
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: &Timer| match timer {
             Timer::Pair(_) | Timer::Gathered => true,
-            Timer::Probe(_) => false,
+            Timer::Probe(_) | Timer::Patience(_) => false,
             Timer::Link(id) => self.links.get(*id).is_some_and(|link| {
                 let state = link.connection.state();
                 let unanswered = state == LinkState::RequestSent && !link.is_answered;

@@ -3,9 +3,9 @@
 use dat_core::backend::{BindRequest, RegionKeys, Registration, Segment};
 use dat_core::flags::MemoryPrivileges;
 use dat_core::sync::{RegisteredMemory, RegisteredSpan};
-use slab::Slab;
 
 use super::numbers;
+use super::slab::Slab;
 use crate::proto::memory::{AccessError, LocalError, RemoteAddress, Right};
 use crate::proto::numbers::{NumberKind, NumberTable};
 
@@ -51,16 +51,13 @@ pub(crate) struct Memories {
 }
 
 impl Memories {
-    /// Makes a table of `keys` slots.
-    ///
-    /// # Panics
-    /// If `keys` is below 2 or above 2^24.
-    pub(crate) fn new(secret: [u8; 16], keys: usize) -> Self {
-        Self {
+    /// Makes a table of `keys` slots, 2 to 2^24; `None` if there is no memory for it.
+    pub(crate) fn new(secret: [u8; 16], keys: usize) -> Option<Self> {
+        Some(Self {
             regions: Slab::new(),
             windows: Slab::new(),
-            keys: numbers(NumberKind::Word, secret, keys),
-        }
+            keys: numbers(NumberKind::Word, secret, keys)?,
+        })
     }
 
     /// Returns how many keys can be valid at a time.
@@ -68,9 +65,12 @@ impl Memories {
         self.keys.capacity()
     }
 
-    /// Registers memory; `None` if all keys are in use.
+    /// Registers memory; `None` if all keys are in use, or there is no memory for the entry.
     #[expect(unsafe_code, reason = "the device of this backend is its own code")]
     pub(crate) fn register(&mut self, registration: &Registration) -> Option<RegionKeys> {
+        if !self.regions.has_room() {
+            return None;
+        }
         let object = self.regions.vacant_key();
         let key = self.keys.draw(Named::Region(object))?;
         let privileges = registration.privileges();
@@ -93,7 +93,7 @@ impl Memories {
     pub(crate) fn deregister(&mut self, region: RegionKeys) {
         if let Some(Named::Region(object)) = self.keys.get(region.local).copied() {
             self.keys.remove(region.local);
-            self.regions.try_remove(object);
+            self.regions.remove(object);
         }
     }
 
@@ -102,11 +102,11 @@ impl Memories {
         self.windows.clear();
     }
 
-    pub(crate) fn create_window(&mut self, domain: usize) -> usize {
-        self.windows.insert(Window {
-            domain,
-            bound: None,
-        })
+    /// Makes a window; `None` if there is no memory for it.
+    pub(crate) fn create_window(&mut self, domain: usize) -> Option<usize> {
+        let bound = None;
+        let has_room = self.windows.has_room();
+        has_room.then(|| self.windows.insert(Window { domain, bound }))
     }
 
     pub(crate) fn windows(&self) -> usize {
@@ -115,7 +115,7 @@ impl Memories {
 
     /// Removes a window; its key is invalid at once.
     pub(crate) fn destroy_window(&mut self, window: usize) {
-        let removed = self.windows.try_remove(window);
+        let removed = self.windows.remove(window);
         if let Some(bound) = removed.and_then(|window| window.bound) {
             self.keys.remove(bound.key);
         }

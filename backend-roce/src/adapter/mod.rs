@@ -6,6 +6,7 @@
 mod attempts;
 mod buffers;
 mod completions;
+mod cookies;
 mod endings;
 mod link_events;
 mod links;
@@ -19,7 +20,9 @@ mod probes;
 mod queue_pair;
 mod random;
 mod refusals;
+mod requests;
 mod service_points;
+mod slab;
 mod timers;
 
 pub(crate) use completions::CompletionRing;
@@ -29,6 +32,7 @@ pub(crate) use queue_pair::{
     Pair, ReceiveEntry, SEGMENTS, Segments, SendEntry, SharedReceives, State, Work,
 };
 pub(crate) use service_points::port_of;
+pub(crate) use slab::Slab;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,17 +43,18 @@ use core::sync::atomic::AtomicBool;
 
 use dat_core::backend::ControlEvent;
 use dat_core::time::Instant;
-use slab::Slab;
 
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
 use crate::port::Outbox;
 use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use crate::proto::queue_pair::QueuePair;
-use buffers::SocketBuffer;
+use crate::reserve::{reserved, zeros};
+use buffers::{BufferAddress, SocketBuffer};
+use cookies::Cookies;
 use links::Link;
-use management::Unrouted;
 use random::Random;
+use requests::{Arrived, Parked};
 use service_points::Listener;
 use timers::Timer;
 
@@ -85,17 +90,26 @@ pub(crate) struct Adapter {
     incoming: BTreeMap<(u64, u32), u32>,
     /// Communication ids of incoming connections, by GUID and QPN of the peer.
     peers: BTreeMap<(u64, u32), u32>,
+    cookies: Cookies,
     /// New requests to connect whose paths are to be looked up.
-    unrouted: VecDeque<Unrouted>,
+    unrouted: VecDeque<Arrived>,
+    /// Requests that wait for a place of a service point, the newest last.
+    parked: VecDeque<Parked>,
     /// Connection requests that the consumer has not answered.
     waiting: usize,
     /// Claimed UDP ports with the number of their users.
     ports: BTreeMap<u16, usize>,
     /// Ports without a user, to be given back.
     pub(crate) unused_ports: Vec<u16>,
+    /// Peers that have not answered in time, or have asked again, since the port was told; with
+    /// the length of the longest packet that may be lost.
+    pub(crate) unanswered: Vec<(SocketAddr, usize)>,
     /// Socket buffers that queue pairs share.
     buffers: Slab<SocketBuffer>,
-    buffers_by_address: BTreeMap<SocketAddr, usize>,
+    buffers_by_address: BTreeMap<BufferAddress, usize>,
+    /// Addresses of peers that do not respond promptly, at any port: set if they are slow and not
+    /// just far, and until when they count as such.
+    slow_peers: BTreeMap<IpAddr, (bool, Instant)>,
     timers: BTreeSet<(Instant, Timer)>,
     ready_pairs: VecDeque<usize>,
     /// Queue pairs whose requests wait for the consumer.
@@ -112,54 +126,60 @@ pub(crate) struct Adapter {
     pub(crate) counts: AdapterCounts,
 }
 
-fn numbers<T>(kind: NumberKind, secret: [u8; 16], count: usize) -> NumberTable<'static, T> {
-    let slots: Vec<_> = (0..count).map(|_| NumberSlot::EMPTY).collect();
-    let slots: Box<[_]> = slots.into();
-    NumberTable::new(kind, secret, slots).expect("a number of slots")
+/// Makes a table of numbers; `None` if there is no memory for it.
+fn numbers<T>(kind: NumberKind, secret: [u8; 16], count: usize) -> Option<NumberTable<'static, T>> {
+    let mut slots = reserved(count)?;
+    slots.extend((0..count).map(|_| NumberSlot::EMPTY));
+    NumberTable::new(kind, secret, slots)
 }
 
 impl Adapter {
-    pub(crate) fn new(options: RoceOptions, address: SocketAddr, run_packets: u16) -> Self {
+    /// Makes an adapter without objects; `None` if there is no memory for its tables.
+    pub(crate) fn new(options: RoceOptions, address: SocketAddr, run_packets: u16) -> Option<Self> {
         let mut random = Random::new(options.secret);
         let connections = options.connections.clamp(64, 1 << 15).next_power_of_two();
         let keys = options.keys.clamp(256, 1 << 24).next_power_of_two();
-        Self {
+        Some(Self {
             address,
             now: Instant::ZERO,
             // Locally administered, and marked as ours (ROCE-48).
             guid: links::guid(random.next() as u32),
             domains: Slab::new(),
-            memories: Memories::new(random.secret(), keys),
+            memories: Memories::new(random.secret(), keys)?,
             pairs: Slab::new(),
-            qpns: numbers(NumberKind::Qpn, random.secret(), connections),
+            qpns: numbers(NumberKind::Qpn, random.secret(), connections)?,
             shared_receives: Slab::new(),
             completion_queues: Vec::new(),
             completion_queue_count: 0,
             listeners: Slab::new(),
             services: BTreeMap::new(),
             common_services: VecDeque::new(),
-            links: numbers(NumberKind::Word, random.secret(), connections),
+            links: numbers(NumberKind::Word, random.secret(), connections)?,
             incoming: BTreeMap::new(),
             peers: BTreeMap::new(),
+            cookies: Cookies::new(random.secret()),
             unrouted: VecDeque::new(),
+            parked: VecDeque::new(),
             waiting: 0,
             ports: BTreeMap::new(),
             unused_ports: Vec::new(),
+            unanswered: Vec::new(),
             buffers: Slab::new(),
             buffers_by_address: BTreeMap::new(),
+            slow_peers: BTreeMap::new(),
             timers: BTreeSet::new(),
             ready_pairs: VecDeque::new(),
             gathering: Vec::new(),
             gathers: Arc::new(AtomicBool::new(false)),
             gathered_at: None,
             ready_links: VecDeque::new(),
-            outbox: Outbox::new(OUTBOX, run_packets),
+            outbox: Outbox::new(zeros(OUTBOX)?, run_packets),
             control: VecDeque::new(),
             raised: false,
             counts: AdapterCounts::default(),
             random,
             options,
-        }
+        })
     }
 
     pub(crate) fn raise(&mut self, event: ControlEvent) {

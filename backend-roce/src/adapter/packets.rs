@@ -105,7 +105,10 @@ impl Adapter {
             first: pair.first,
         };
         pair.heard = self.now;
-        let before = has_moved.then(|| transport.progress());
+        let may_repeat = bth.opcode == Opcode::ReadRequest;
+        let read = packet.header.extensions.reth.filter(|_| may_repeat);
+        let response = read.map(|read| transport.mtu().bytes().min(read.length));
+        let before = (has_moved || may_repeat).then(|| transport.progress());
         let shared_key = pair.shared;
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
         let mut queue = Receives {
@@ -119,9 +122,14 @@ impl Adapter {
         let done = transport.receive(self.now, &packet, &mut access, &mut queue);
         let takes = !had_current && queue.current.is_some();
         // An old packet, or a forged one, may come from anywhere (ROCE-52).
-        let follows = before.is_some_and(|before| transport.progress() != before);
+        let follows = before.is_some_and(|before| has_moved && transport.progress() != before);
+        // Its responses may have been too long for the path.
+        let repeats = before.is_some_and(|before| may_repeat && transport.progress().2 != before.2);
         if follows {
             self.follow(link, wire);
+        }
+        if let Some(longest) = response.filter(|_| repeats) {
+            self.note_unanswered(link, longest);
         }
         if let Some(done) = done {
             self.complete_receive(key, &done);

@@ -50,6 +50,10 @@ pub(super) fn pack_request(
     Some((PrivateData::new(head)?, length, tail))
 }
 
+/// Returns the private data of a request.
+///
+/// Data that fills the room of rdma_cm counts whole whatever its last byte is: nothing shows
+/// whether it comes from another program, or with its length from an end of ours over a device.
 pub(super) fn unpack_request(request: &ConnectRequest) -> CoreData {
     let head = request.private_data.bytes();
     match request.mark {
@@ -58,6 +62,9 @@ pub(super) fn unpack_request(request: &ConnectRequest) -> CoreData {
             let _ = data.extend_from_slice(&mark.private_tail);
             data.truncate(usize::from(mark.private_length) - 1);
             data
+        }
+        None if head.last().copied().map(usize::from) == Some(REQUEST_PRIVATE) => {
+            CoreData::from_slice(head).unwrap_or_default()
         }
         _ => unpack(head),
     }

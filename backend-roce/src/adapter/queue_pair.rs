@@ -1,8 +1,10 @@
 //! Queue pairs of an adapter.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
+use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
     BindRequest, Completion, QueuePairRequest, RemoteRange, Segment, SendFlags,
 };
@@ -17,8 +19,8 @@ use crate::proto::memory::{
     RequestMemory, Right,
 };
 use crate::proto::queue_pair::QueuePair;
-use crate::proto::requester::{Operation, Request, Status};
-use crate::proto::responder::ReceiveStatus;
+use crate::proto::requester::{Operation, Request, RequestSlot, Status};
+use crate::proto::responder::{ReceiveStatus, ResourceSlot};
 
 /// Most segments of a request.
 pub(crate) const SEGMENTS: usize = 32;
@@ -203,6 +205,10 @@ pub(crate) struct Pair {
     /// Reads and Atomics that may be under way.
     pub(crate) reads_out: u8,
     pub(crate) state: State,
+    /// Room for the requests of the next connection.
+    request_slots: Vec<RequestSlot>,
+    /// Room for the Reads and Atomics of the peer of the next connection.
+    resource_slots: Vec<ResourceSlot>,
     /// The transport of a connection, until the queue pair is reset.
     pub(crate) transport: Option<QueuePair<'static>>,
     /// Share of the connection's socket buffers.
@@ -246,7 +252,8 @@ impl Pair {
         self.sends.len() - self.probes
     }
 
-    pub(crate) fn new(request: &QueuePairRequest) -> Self {
+    /// Makes a queue pair; `None` if there is no memory for its requests and receives.
+    pub(crate) fn new(request: &QueuePairRequest) -> Option<Self> {
         let mut pair = Self {
             token: 0,
             domain: 0,
@@ -258,6 +265,8 @@ impl Pair {
             reads_in: 0,
             reads_out: 0,
             state: State::Unconnected,
+            request_slots: Vec::new(),
+            resource_slots: Vec::new(),
             transport: None,
             share: None,
             link: None,
@@ -276,8 +285,42 @@ impl Pair {
             is_failing: false,
             timer: None,
         };
+        let has_room = pair.reserve(&request.attributes);
         pair.configure(request);
-        pair
+        has_room.then_some(pair)
+    }
+
+    /// Makes room for the requests and receives that the attributes allow, and a probe; false if
+    /// there is no memory.
+    pub(crate) fn reserve(&mut self, attributes: &EpAttributes) -> bool {
+        let requests = count(attributes.max_request_dtos) + 1;
+        let receives = count(attributes.max_recv_dtos);
+        let more = |needed: usize, used: usize| needed.saturating_sub(used);
+        let (sends, own) = (&mut self.sends, &mut self.receives);
+        sends.try_reserve(more(requests, sends.len())).is_ok()
+            && own.try_reserve(more(receives, own.len())).is_ok()
+    }
+
+    /// Makes room for the state of a connection; false if there is no memory.
+    pub(crate) fn reserve_transport(&mut self) -> bool {
+        let (requests, resources) = (&mut self.request_slots, &mut self.resource_slots);
+        let slots = (self.request_depth + 1).next_power_of_two();
+        requests.try_reserve_exact(slots).is_ok()
+            && resources.try_reserve_exact(self.reads_in.into()).is_ok()
+    }
+
+    /// Takes the room for the state of a connection with `probes` probes at a time.
+    pub(crate) fn transport_slots(
+        &mut self,
+        probes: usize,
+        resources: usize,
+    ) -> (Vec<RequestSlot>, Vec<ResourceSlot>) {
+        let requests = (self.request_depth + probes).max(1).next_power_of_two();
+        let mut slots = core::mem::take(&mut self.request_slots);
+        slots.resize(requests, RequestSlot::EMPTY);
+        let mut answers = core::mem::take(&mut self.resource_slots);
+        answers.resize(resources, ResourceSlot::EMPTY);
+        (slots, answers)
     }
 
     /// Takes the attributes of the request.

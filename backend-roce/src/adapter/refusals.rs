@@ -12,6 +12,12 @@ use crate::proto::packet::UDP_PORT;
 /// Repetitions of a request without an answer after which port 4791 is tried: 0.8 s.
 pub(super) const SILENT_REPEATS: u32 = 3;
 
+/// The same after a cookie: an end of ours has the port, so that silence is mostly loss. 2.1 s.
+pub(super) const SILENT_REPEATS_OF_OURS: u32 = 8;
+
+/// Cookies of a peer that an attempt takes: a window may end, and begin, meanwhile.
+const PROOFS_MAX: u8 = 8;
+
 /// Most services that are known to answer at port 4791.
 const COMMON_SERVICES_MAX: usize = 64;
 
@@ -86,6 +92,27 @@ impl Adapter {
         true
     }
 
+    /// Repeats a request with the cookie that a refusal brings (ROCE-194); false if it brings none.
+    pub(super) fn prove(&mut self, id: u32, reject: &Reject) -> bool {
+        let Information::Cookie(cookie) = reject.information else {
+            return false;
+        };
+        let Some(link) = self.links.get_mut(id) else {
+            return false;
+        };
+        let Some(mark) = &mut link.request.mark else {
+            return false;
+        };
+        if link.is_passive || link.proofs == PROOFS_MAX {
+            return false;
+        }
+        mark.cookie = cookie;
+        link.proofs += 1;
+        link.repeats = 0;
+        self.request_anew(id);
+        true
+    }
+
     /// Sends the request of an attempt to the next port; false if all have been tried.
     ///
     /// A kernel, or an adapter of hardware, has only port 4791.
@@ -103,6 +130,7 @@ impl Adapter {
             None if dialled != UDP_PORT && !link.request.mark.is_some_and(in_mark) => UDP_PORT,
             None => return false,
         };
+        link.earlier = Some(dialled);
         link.path.wire.destination_port = next;
         link.path.view.destination_port = next;
         if let Some(mark) = &mut link.request.mark {

@@ -10,6 +10,15 @@ pub(crate) struct Listener {
     pub(crate) token: u64,
     service: u64,
     port: u16,
+    /// Connections whose peers have not proven their addresses (ROCE-196).
+    pub(super) unproven: usize,
+}
+
+/// Names a service point, also after its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ServicePoint {
+    key: usize,
+    pub(super) token: u64,
 }
 
 /// Returns the service id of a connection qualifier.
@@ -41,29 +50,42 @@ impl Adapter {
     ///
     /// A translator may publish a port under another number, which the active side has dialled and
     /// takes for the qualifier (ROCE-187).
-    pub(super) fn service_at(&self, port: u16, request: &ConnectRequest) -> Option<usize> {
+    pub(super) fn service_at(&self, port: u16, request: &ConnectRequest) -> Option<ServicePoint> {
         let dialled = request.mark.map(|mark| service_of(mark.dialled));
         let published = (dialled == Some(request.service))
             .then(|| self.services.get(&service_of(port)))
             .flatten();
         let named = || self.services.get(&request.service);
-        published.or_else(named).copied()
+        let key = *published.or_else(named)?;
+        let token = self.listeners.get(key)?.token;
+        Some(ServicePoint { key, token })
+    }
+
+    /// Returns a service point, unless it has ended.
+    pub(super) fn service_point(&mut self, point: ServicePoint) -> Option<&mut Listener> {
+        let listener = self.listeners.get_mut(point.key);
+        listener.filter(|listener| listener.token == point.token)
     }
 
     /// Adds a service point whose port is claimed.
     ///
     /// # Errors
     /// - `QualifierInUse`: this adapter has one with the qualifier.
+    /// - `Resources`: there is no memory for it.
     pub(crate) fn listen(&mut self, token: u64, qualifier: u64) -> Result<usize, BackendError> {
         let service = service(qualifier);
         if self.services.contains_key(&service) {
             return Err(BackendError::QualifierInUse);
+        }
+        if !self.listeners.has_room() {
+            return Err(BackendError::Resources);
         }
         let port = port_of(qualifier);
         let key = self.listeners.insert(Listener {
             token,
             service,
             port,
+            unproven: 0,
         });
         self.services.insert(service, key);
         *self.ports.entry(port).or_default() += 1;
@@ -77,9 +99,10 @@ impl Adapter {
     }
 
     pub(crate) fn stop_listening(&mut self, key: usize) {
-        if let Some(listener) = self.listeners.try_remove(key) {
+        if let Some(listener) = self.listeners.remove(key) {
             self.services.remove(&listener.service);
             self.leave_port(listener.port);
+            self.forget_parked(listener.token);
         }
     }
 

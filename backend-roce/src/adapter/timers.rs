@@ -5,7 +5,7 @@ use core::time::Duration;
 use dat_core::time::Instant;
 
 use super::Adapter;
-use super::refusals::SILENT_REPEATS;
+use super::refusals::{SILENT_REPEATS, SILENT_REPEATS_OF_OURS};
 use crate::proto::connection::State as LinkState;
 
 /// Owner of a timer.
@@ -15,6 +15,8 @@ pub(super) enum Timer {
     /// A probe of the peer of a queue pair.
     Probe(usize),
     Link(u32),
+    /// Queue pairs that wait for room in a buffer.
+    Patience(usize),
     /// Requests that wait for the consumer.
     Gathered,
 }
@@ -52,12 +54,21 @@ impl Adapter {
             match timer {
                 Timer::Link(id) => self.expire_link(id),
                 Timer::Probe(key) => self.probe(key),
+                Timer::Patience(number) => self.end_patience(number),
                 Timer::Gathered => self.release_gathered(),
                 Timer::Pair(key) => {
                     if let Some(pair) = self.pairs.get_mut(key) {
                         pair.timer = None;
+                        let link = pair.link;
+                        let mut late = None;
                         if let Some(transport) = &mut pair.transport {
+                            let before = transport.counts().0.timeouts;
                             transport.expire(self.now);
+                            let is_late = transport.counts().0.timeouts != before;
+                            late = is_late.then(|| transport.longest_payload());
+                        }
+                        if let Some((link, payload)) = link.zip(late) {
+                            self.note_unanswered(link, payload);
                         }
                         self.after_transport(key);
                         self.set_ready(key);
@@ -73,9 +84,20 @@ impl Adapter {
             let event = link.connection.expire(self.now);
             link.repeats = link.repeats.saturating_add(1);
             let connects = link.connection.state() == LinkState::RequestSent;
-            // Hosts refuse only so many datagrams in a second: silence may be a refusal, too.
-            if connects && !link.is_answered && link.repeats == SILENT_REPEATS {
-                self.try_next_port(id);
+            let silence = match link.proofs {
+                0 => SILENT_REPEATS,
+                _ => SILENT_REPEATS_OF_OURS,
+            };
+            if connects && !link.is_answered && link.repeats == silence {
+                // Hosts refuse only so many datagrams in a second: silence may be a refusal, too.
+                let silent = link.path.wire.destination_port;
+                if self.try_next_port(id)
+                    && let Some(link) = self.links.get_mut(id)
+                    && !link.is_refused
+                {
+                    // Or loss, if the next port belongs to another program.
+                    link.fallback = Some(silent);
+                }
             }
             self.link_event(id, event);
         }

@@ -9,6 +9,8 @@ use core::time::Duration;
 #[cfg(feature = "alloc")]
 pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};
 
+use dat_core::backend::BackendError;
+
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
 
@@ -38,6 +40,10 @@ pub enum ClaimError {
     InUse,
     /// The system refuses it, or has no room for another socket.
     Refused,
+    /// The process, or the host, has no file descriptor left.
+    Descriptors,
+    /// The system does not permit it.
+    Prohibited,
 }
 
 /// The way to a peer.
@@ -70,6 +76,8 @@ pub enum Awakening {
     },
     /// None has.
     Nothing,
+    /// A signal of the system arrived.
+    Interrupted,
 }
 
 /// Returns the IPv4 address that has the form of an IPv6 one; keeps others, with their scope.
@@ -88,8 +96,14 @@ pub trait Port: Send + Sync {
     /// A port that serves all addresses of its host returns the one that it tells to others.
     fn address(&self) -> SocketAddr;
 
-    /// Returns the way to an address, whose port does not matter; `None` if there is none.
-    fn route(&self, peer: SocketAddr) -> Option<Route>;
+    /// Returns the way to an address, whose port does not matter.
+    ///
+    /// # Errors
+    /// - [`BackendError::Unreachable`]: there is no way.
+    /// - [`BackendError::Address`]: the address has another family, or is not one of a host.
+    /// - [`BackendError::Descriptors`], [`BackendError::Prohibited`], [`BackendError::Resources`]:
+    ///   the system does not tell the way.
+    fn route(&self, peer: SocketAddr) -> Result<Route, BackendError>;
 
     /// Returns how many packets may leave in one send; their identifications count up.
     fn run_packets(&self) -> u16 {
@@ -125,7 +139,21 @@ pub trait Port: Send + Sync {
         None
     }
 
-    /// Sleeps until datagrams come, [`wake`](Self::wake) is called or the pause ends.
+    /// Tells that a peer has not answered packets in time, or has asked again for them.
+    ///
+    /// None of them is longer than `length` bytes. The path may have lost those that are too long
+    /// for it (ROCE-186).
+    fn unanswered(&self, peer: SocketAddr, length: usize) {
+        let _ = (peer, length);
+    }
+
+    /// Returns the error number of a send that the system refused since the last call, if any.
+    fn refused_send(&self) -> Option<i32> {
+        None
+    }
+
+    /// Sleeps until datagrams come, [`wake`](Self::wake) is called, the pause ends or a signal of
+    /// the system arrives.
     ///
     /// One thread at a time calls it. While it sleeps, a datagram wakes no other thread. Returns
     /// `None` at once if the port cannot sleep so, or not for so short a pause.

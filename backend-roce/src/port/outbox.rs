@@ -85,11 +85,11 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Makes an empty outbox of `bytes` bytes for runs of at most `run_packets` packets.
+    /// Makes an empty outbox in a buffer, for runs of at most `run_packets` packets.
     #[must_use]
-    pub fn new(bytes: usize, run_packets: u16) -> Self {
+    pub fn new(buffer: Vec<u8>, run_packets: u16) -> Self {
         Self {
-            buffer: alloc::vec![0; bytes],
+            buffer,
             runs: Vec::new(),
             used: 0,
             run_packets: run_packets.min(RUN_PACKETS_MAX),

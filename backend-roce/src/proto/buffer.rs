@@ -20,7 +20,7 @@ const SMALLEST: u32 = 576;
 pub struct BufferRoom {
     /// Requests in the buffer of the peer's socket.
     pub requests: u32,
-    /// Responses and acknowledgements, in the buffer of the socket of this side.
+    /// Responses to Reads and Atomics, in the buffer of the socket of this side.
     pub responses: u32,
 }
 

@@ -283,6 +283,11 @@ impl<'s> QueuePair<'s> {
         self.requester.mtu()
     }
 
+    /// Returns the longest payload of the requests under way.
+    pub fn longest_payload(&self) -> u32 {
+        self.requester.longest_payload()
+    }
+
     /// Returns the room of the packets under way, and of the responses that they ask for
     /// (ROCE-183).
     pub fn under_way(&self) -> BufferRoom {

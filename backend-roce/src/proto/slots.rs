@@ -1,7 +1,7 @@
 //! Slots of a state machine: lent by the caller, or its own.
 
 #[cfg(feature = "alloc")]
-use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
@@ -15,7 +15,7 @@ pub struct Slots<'s, T> {
 enum Memory<'s, T> {
     Lent(&'s mut [T]),
     #[cfg(feature = "alloc")]
-    Owned(Box<[T]>),
+    Owned(Vec<T>),
 }
 
 impl<T> Memory<'_, T> {
@@ -23,7 +23,7 @@ impl<T> Memory<'_, T> {
         match self {
             Self::Lent(slots) => slots,
             #[cfg(feature = "alloc")]
-            Self::Owned(slots) => slots,
+            Self::Owned(slots) => slots.as_slice(),
         }
     }
 
@@ -31,7 +31,7 @@ impl<T> Memory<'_, T> {
         match self {
             Self::Lent(slots) => slots,
             #[cfg(feature = "alloc")]
-            Self::Owned(slots) => slots,
+            Self::Owned(slots) => slots.as_mut_slice(),
         }
     }
 }
@@ -57,8 +57,8 @@ where
 }
 
 #[cfg(feature = "alloc")]
-impl<T> From<Box<[T]>> for Slots<'_, T> {
-    fn from(memory: Box<[T]>) -> Self {
+impl<T> From<Vec<T>> for Slots<'_, T> {
+    fn from(memory: Vec<T>) -> Self {
         Self {
             used: memory.len(),
             memory: Memory::Owned(memory),

@@ -9,7 +9,7 @@ mod socket;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io;
@@ -17,6 +17,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
 use std::sync::{PoisonError, RwLock};
 
+use dat_core::backend::BackendError;
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
 use nix::sys::socket::sockopt;
@@ -26,8 +27,8 @@ use self::narrow_paths::NarrowPaths;
 use self::options::ipv6_mtu;
 use self::poller::Poller;
 pub(crate) use self::service::Service;
-use self::socket::{Sent, Socket, report};
-use crate::address::representative;
+use self::socket::{Report, Sent, Socket, report};
+use crate::address::{interface_mtu, representative};
 use crate::backend::RoceBackend;
 use crate::forks;
 use crate::options::RoceOptions;
@@ -40,6 +41,11 @@ use crate::proto::packet::UDP_PORT;
 
 /// Path MTU of the loop-back interface.
 const LOOPBACK_MTU: i32 = 65_536;
+
+/// MTU that every path has unless the interface has a smaller one (ROCE-186, ROCE-193).
+///
+/// The system learns of smaller ones by ICMP, which anybody can forge.
+const SMALLEST_MTU: u32 = 1280;
 
 /// Pauses for which the poller's milliseconds are too coarse.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
@@ -56,8 +62,8 @@ const STREAK: usize = 16;
 struct UdpPort {
     /// Address of all sockets, with the port of the first one.
     bound: SocketAddr,
-    /// Address that the adapter gives as its own; not `bound` if that is a wildcard.
-    told: IpAddr,
+    /// Address that the adapter gives as its own; not that of `bound` if that is a wildcard.
+    told: SocketAddr,
     sockets: RwLock<Vec<Socket>>,
     /// Receive buffer that each socket asks for, in bytes.
     receive_buffer: usize,
@@ -94,6 +100,11 @@ impl UdpPort {
         }
     }
 
+    /// Returns true if the sockets take both families.
+    fn takes_both(&self) -> bool {
+        self.bound.ip() == Ipv6Addr::UNSPECIFIED
+    }
+
     fn sockets(&self) -> std::sync::RwLockReadGuard<'_, Vec<Socket>> {
         self.sockets.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,19 +112,24 @@ impl UdpPort {
 
 impl Port for UdpPort {
     fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.told, self.bound.port())
+        self.told
     }
 
-    fn route(&self, mut peer: SocketAddr) -> Option<Route> {
+    fn route(&self, mut peer: SocketAddr) -> Result<Route, BackendError> {
+        let is_many = peer.ip().is_multicast() || peer.ip() == Ipv4Addr::BROADCAST;
+        let is_usable = peer.is_ipv4() == self.bound.is_ipv4() || self.takes_both();
+        if is_many || !is_usable {
+            return Err(BackendError::Address);
+        }
         let near = match peer {
             SocketAddr::V4(_) if self.bound.is_ipv6() => (Ipv4Addr::UNSPECIFIED, 0).into(),
             _ => self.at(0),
         };
         // Connecting sends nothing; it selects the way.
-        let probe = UdpSocket::bind(near).ok()?;
+        let probe = UdpSocket::bind(near).map_err(|error| no_route(&error))?;
         peer.set_port(UDP_PORT);
-        probe.connect(peer).ok()?;
-        let source = probe.local_addr().ok()?.ip();
+        probe.connect(peer).map_err(|error| no_route(&error))?;
+        let source = probe.local_addr().map_err(|error| no_route(&error))?.ip();
         let mtu = if peer.ip().is_loopback() {
             Some(LOOPBACK_MTU)
         } else if peer.is_ipv4() {
@@ -123,8 +139,12 @@ impl Port for UdpPort {
         };
         // Without an answer, the MTU of Ethernet.
         let mtu = mtu.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(1500);
-        let mtu = PathMtu::for_interface(mtu)?;
-        (source.is_ipv4() == peer.is_ipv4()).then_some(Route { source, mtu })
+        let mtu = believed_mtu(mtu, || interface_mtu(source));
+        let mtu = PathMtu::for_interface(mtu).ok_or(BackendError::Unreachable)?;
+        match source.is_ipv4() == peer.is_ipv4() {
+            true => Ok(Route { source, mtu }),
+            false => Err(BackendError::Address),
+        }
     }
 
     fn run_packets(&self) -> u16 {
@@ -141,6 +161,8 @@ impl Port for UdpPort {
         let socket = Socket::bind(self.at(port), self.receive_buffer);
         let socket = socket.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => ClaimError::InUse,
+            io::ErrorKind::PermissionDenied => ClaimError::Prohibited,
+            _ if is_for_descriptors(&error) => ClaimError::Descriptors,
             _ => ClaimError::Refused,
         })?;
         let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
@@ -225,13 +247,26 @@ impl Port for UdpPort {
         for socket in sockets.iter() {
             for _ in 0..SKIPPED {
                 match report(socket.io.as_raw_fd(), buffer) {
-                    Ok(Some(report)) => return Some(report),
-                    Ok(None) => {}
+                    Ok(Report::Undelivered(length, reason)) => return Some((length, reason)),
+                    Ok(Report::TooLong(peer, mtu)) => self.narrow.claim(peer, mtu),
+                    Ok(Report::Refused) => {}
                     Err(_) => break,
                 }
             }
         }
         None
+    }
+
+    fn unanswered(&self, peer: SocketAddr, length: usize) {
+        self.narrow.confirm(self.to_peer(peer).ip(), length);
+    }
+
+    fn refused_send(&self) -> Option<i32> {
+        let sockets = self.sockets();
+        let refused = sockets
+            .iter()
+            .map(|socket| socket.refused.swap(0, Ordering::Relaxed));
+        refused.filter(|number| *number != 0).last()
     }
 
     fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
@@ -246,6 +281,7 @@ impl Port for UdpPort {
             true => Awakening::Arrivals {
                 reports: wakeup.reports,
             },
+            false if wakeup.interrupted => Awakening::Interrupted,
             false => Awakening::Nothing,
         })
     }
@@ -254,6 +290,31 @@ impl Port for UdpPort {
         if let Some([poller, _]) = &self.pollers {
             poller.wake();
         }
+    }
+}
+
+/// Returns the MTU to use for a path: `known` is the system's value, `own` the interface's.
+fn believed_mtu(known: u32, own: impl FnOnce() -> Option<u32>) -> u32 {
+    if known >= SMALLEST_MTU {
+        return known;
+    }
+    own().map_or(known, |own| known.max(own.min(SMALLEST_MTU)))
+}
+
+/// Returns true if the process, or the host, has no descriptor left.
+fn is_for_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Returns the meaning of an error of a socket that was to find the way to a peer.
+fn no_route(error: &io::Error) -> BackendError {
+    match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => BackendError::Descriptors,
+        Some(libc::EPERM) => BackendError::Prohibited,
+        Some(libc::ENOMEM | libc::ENOBUFS) => BackendError::Resources,
+        // Of a broadcast address of an interface, for one.
+        Some(libc::EACCES | libc::EAFNOSUPPORT) => BackendError::Address,
+        _ => BackendError::Unreachable,
     }
 }
 
@@ -298,12 +359,13 @@ impl RoceBackend {
             true => None,
             false => Some([Arc::new(Poller::new()?), Arc::new(Poller::new()?)]),
         };
+        let bound = first.io.local_addr()?;
         let port = UdpPort {
-            bound: first.io.local_addr()?,
-            told: if address.ip().is_unspecified() {
-                representative(address.ip())
+            bound,
+            told: if bound.ip().is_unspecified() {
+                SocketAddr::new(representative(bound.ip()), bound.port())
             } else {
-                address.ip()
+                bound
             },
             sockets: RwLock::default(),
             receive_buffer: options.receive_buffer,
@@ -316,12 +378,39 @@ impl RoceBackend {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .push(first);
+        let start_thread = options.start_thread;
         let clock = (!options.polled).then_some(ThreadWait::clock as fn() -> Instant);
-        let mut backend = Self::new(Box::new(port), options, clock, Some(forks::generation()));
+        let mut backend = Self::new(Box::new(port), options, clock, Some(forks::generation()))
+            .ok_or(io::ErrorKind::OutOfMemory)?;
         if let Some([_, poller]) = pollers {
-            let service = Service::start(backend.shared(), poller)?;
+            let service = Service::start(start_thread, backend.shared(), poller)?;
             backend.set_service(service);
         }
         Ok(backend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: ROCE-193
+    #[test]
+    fn a_path_is_not_narrower_than_1280_bytes_unless_its_interface_is() {
+        for (known, own, believed) in [
+            (9_000, Some(9_000), 9_000),
+            (1_400, Some(9_000), 1_400),
+            (1_280, None, 1_280),
+            (552, Some(9_000), 1_280),
+            (552, Some(1_500), 1_280),
+            (552, Some(576), 576),
+            (576, Some(576), 576),
+            // Nothing is known of the interface.
+            (552, None, 552),
+        ] {
+            assert_eq!(believed_mtu(known, || own), believed, "{known} {own:?}");
+        }
+        let known = believed_mtu(1_400, || panic!("the interface does not matter"));
+        assert_eq!(known, 1_400);
     }
 }

@@ -48,14 +48,15 @@ pub(super) fn accept_without_checksum(io: &UdpSocket) -> io::Result<()> {
     set_number(io, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)
 }
 
-/// Lets the system refuse a packet that is longer than its path, or send it in fragments.
+/// Lets the system refuse a packet that is longer than its interface carries, or send it in
+/// fragments.
 ///
-/// It refuses by what it knows of the path, not only by the interface (ROCE-40).
+/// It does not refuse by what ICMP has told it of the path: anybody can forge that (ROCE-40).
 pub(super) fn set_fragments(io: &UdpSocket, is_ipv6: bool, fragments: bool) -> io::Result<()> {
     let discover = if fragments {
         libc::IP_PMTUDISC_WANT
     } else {
-        libc::IP_PMTUDISC_DO
+        libc::IP_PMTUDISC_PROBE
     };
     // A socket of IPv6 may have peers of IPv4.
     set_number(io, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)?;

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::AsFd;
 
+use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -28,6 +29,8 @@ pub(crate) struct Wakeup {
     pub(crate) arrivals: bool,
     /// Reports of datagrams that were not delivered have come.
     pub(crate) reports: bool,
+    /// A signal of the system arrived, or the process was stopped.
+    pub(crate) interrupted: bool,
 }
 
 impl Poller {
@@ -66,11 +69,14 @@ impl Poller {
             EpollTimeout::try_from(micros).unwrap_or(EpollTimeout::MAX)
         });
         let mut events = [EpollEvent::empty(); 16];
-        let found = self.poll.wait(&mut events, timeout).unwrap_or(0);
-        let mut wakeup = Wakeup::default();
+        let found = self.poll.wait(&mut events, timeout);
+        let mut wakeup = Wakeup {
+            interrupted: found == Err(Errno::EINTR),
+            ..Wakeup::default()
+        };
         for event in events
             .iter()
-            .take(found)
+            .take(found.unwrap_or(0))
             .filter(|event| event.data() == SOCKET)
         {
             wakeup.arrivals = true;

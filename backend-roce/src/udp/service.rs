@@ -2,17 +2,19 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use core::time::Duration;
 use std::io;
-use std::thread::JoinHandle;
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
 use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::unistd::gettid;
 
 use super::poller::Poller;
 use crate::adapter::Adapter;
+use crate::options::StartThread;
 use crate::shared::Shared;
 
 /// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
@@ -26,49 +28,85 @@ const NEVER: Instant = Instant::from_micros(u64::MAX);
 pub(crate) struct Service {
     poller: Arc<Poller>,
     stops: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    state: Arc<ThreadState>,
+}
+
+/// State of the thread.
+#[derive(Debug, Default)]
+struct ThreadState {
+    /// Number of the thread, once it runs.
+    id: AtomicI32,
+    is_over: Mutex<bool>,
+    /// Notified at the end.
+    ended: Condvar,
+}
+
+/// Reports the end of the thread when dropped.
+struct Over(Arc<ThreadState>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        *self
+            .0
+            .is_over
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.ended.notify_all();
+    }
 }
 
 impl Service {
     /// Starts the thread of an adapter.
-    pub(super) fn start(shared: &Arc<Shared>, poller: Arc<Poller>) -> io::Result<Self> {
+    pub(super) fn start(
+        start_thread: StartThread,
+        shared: &Arc<Shared>,
+        poller: Arc<Poller>,
+    ) -> io::Result<Self> {
         let wakes = Arc::clone(&poller);
         shared.set_on_deadline(Box::new(move || wakes.wake()));
         let stops = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stops);
-        let shared = Arc::clone(shared);
-        let sleeps_on = Arc::clone(&poller);
+        let state = Arc::<ThreadState>::default();
+        let body = {
+            let (shared, sleeps_on) = (Arc::clone(shared), Arc::clone(&poller));
+            let (stopped, over) = (Arc::clone(&stops), Over(Arc::clone(&state)));
+            move || {
+                over.0.id.store(gettid().as_raw(), Ordering::Relaxed);
+                serve(&shared, &sleeps_on, &stopped);
+                // Sockets and descriptors are closed once the thread is over.
+                drop((shared, sleeps_on, stopped));
+                drop(over);
+            }
+        };
         // The thread begins with the mask of this one: signals are for the threads of the program.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        let thread = std::thread::Builder::new()
-            .name("roce".into())
-            .spawn(move || serve(&shared, &sleeps_on, &stopped));
+        let started = start_thread(c"roce", Box::new(body));
         // It was the mask of this thread.
         let _ = mask.thread_set_mask();
+        started?;
         Ok(Self {
             poller,
             stops,
-            thread: Some(thread?),
+            state,
         })
     }
 
     /// Returns true on the thread itself.
     pub(crate) fn is_current(&self) -> bool {
-        let current = std::thread::current().id();
-        self.thread.as_ref().map(|thread| thread.thread().id()) == Some(current)
+        self.state.id.load(Ordering::Relaxed) == gettid().as_raw()
     }
 }
 
 impl Drop for Service {
+    /// Waits for the end of the thread, except on the thread itself.
     fn drop(&mut self) {
         self.stops.store(true, Ordering::Release);
         self.poller.wake();
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic of the thread was printed already.
-            let _ = thread.join();
+        if self.is_current() {
+            return;
         }
+        let is_over = self.state.is_over.lock();
+        let is_over = is_over.unwrap_or_else(PoisonError::into_inner);
+        let _over = self.state.ended.wait_while(is_over, |is_over| !*is_over);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A socket of an adapter: its options, sends, and reports of datagrams that were not delivered.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::sync::atomic::{AtomicI32, Ordering};
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -34,6 +35,8 @@ pub(super) struct Socket {
     pub(super) state: UdpSocketState,
     /// Held while the socket fragments what is too long.
     fragments: Mutex<()>,
+    /// Error number of the last datagram that the system refused in every attempt; 0 for none.
+    pub(super) refused: AtomicI32,
 }
 
 /// A received datagram: its addresses and lengths.
@@ -46,6 +49,17 @@ pub(super) struct Received {
     pub(super) segment: usize,
 }
 
+/// The system's report of an earlier datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// It could not be delivered; the number of its bytes that were written, and the reason.
+    Undelivered(usize, Undelivered),
+    /// It is longer than the path to a peer, says a router or somebody else; with the path's MTU.
+    TooLong(IpAddr, u32),
+    /// It is longer than the interface carries.
+    Refused,
+}
+
 /// The outcome of a call of the system that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
@@ -53,7 +67,7 @@ pub(super) enum Sent {
     Done,
     /// The system does not send these packets in one call.
     NotSegmented,
-    /// Longer than the path.
+    /// Longer than the interface carries.
     TooLong,
 }
 
@@ -82,6 +96,7 @@ impl Socket {
             io,
             state,
             fragments: Mutex::new(()),
+            refused: AtomicI32::new(0),
         })
     }
 
@@ -169,7 +184,8 @@ impl Socket {
     /// Sends one packet, or several with segmentation.
     pub(super) fn send_one(&self, transmit: &Transmit<'_>) -> Sent {
         let is_plain = transmit.segment_size.is_none() && transmit.src_ip.is_none();
-        let mut too_long = false;
+        let mut refusals = 0;
+        let mut refused = None;
         for _ in 0..ATTEMPTS {
             let sent = if is_plain {
                 // A call without control data costs a tenth less.
@@ -182,21 +198,21 @@ impl Socket {
                 Ok(()) => return Sent::Done,
                 // A packet that is lost is repeated.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Done,
-                // The first one may be the report of an earlier datagram.
-                Err(error) if is_too_long(&error) => {
-                    if core::mem::replace(&mut too_long, true) {
-                        return Sent::TooLong;
-                    }
-                }
+                // It may be the report of an earlier datagram, which anybody can forge.
+                Err(error) if is_too_long(&error) => refusals += 1,
                 // A device without segmentation, an address that it cannot be used with, or
                 // segments that are longer than the path.
                 Err(error) if transmit.segment_size.is_some() && !is_report(&error) => {
                     return Sent::NotSegmented;
                 }
                 // An earlier datagram was refused, and this one was not sent.
-                Err(_) => {}
+                Err(error) => refused = error.raw_os_error(),
             }
         }
+        if refusals == ATTEMPTS {
+            return Sent::TooLong;
+        }
+        self.refused.store(refused.unwrap_or(0), Ordering::Relaxed);
         Sent::Done
     }
 }
@@ -219,7 +235,7 @@ fn socket_address(address: SockaddrStorage) -> Option<SocketAddr> {
         .or_else(|| ipv6.map(|address| SocketAddr::V6((*address).into())))
 }
 
-/// Returns true if an error tells that a datagram is longer than its path.
+/// Returns true if an error tells that a datagram is longer than its path or interface.
 fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
 }
@@ -234,7 +250,7 @@ fn is_report(error: &io::Error) -> bool {
     ) || matches!(error.raw_os_error(), Some(libc::EACCES | libc::ENONET))
 }
 
-/// Returns the reason of a report; `None` for a datagram that was longer than its path.
+/// Returns the reason of a report; `None` for a datagram that was too long.
 const fn reason_of(error: &libc::sock_extended_err) -> Option<Undelivered> {
     /// Codes of ICMP for a network, a host and a communication that is prohibited.
     const PROHIBITED: [u8; 3] = [9, 10, 13];
@@ -257,16 +273,11 @@ const fn reason_of(error: &libc::sock_extended_err) -> Option<Undelivered> {
 }
 
 /// Reads the report of an earlier datagram, and writes the beginning of the datagram.
-///
-/// `None` stands for the report of a datagram that was longer than its path.
-pub(super) fn report(
-    socket: RawFd,
-    buffer: &mut [u8],
-) -> nix::Result<Option<(usize, Undelivered)>> {
+pub(super) fn report(socket: RawFd, buffer: &mut [u8]) -> nix::Result<Report> {
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     let mut control = Control::EMPTY;
     let mut parts = [IoSliceMut::new(buffer)];
-    let received = recvmsg::<()>(socket, &mut parts, Some(&mut control.0), flags)?;
+    let received = recvmsg::<SockaddrStorage>(socket, &mut parts, Some(&mut control.0), flags)?;
     let error = received.cmsgs()?.find_map(|message| match message {
         ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _) => {
             Some(error)
@@ -274,11 +285,18 @@ pub(super) fn report(
         _ => None,
     });
     // Without a reason, the request is tried again as after a refusal.
-    let reason = error.map_or(Some(Undelivered::NoPort), |error| reason_of(&error));
-    let Some(reason) = reason else {
-        return Ok(None);
+    let Some(error) = error else {
+        return Ok(Report::Undelivered(received.bytes, Undelivered::NoPort));
     };
-    Ok(Some((received.bytes, reason)))
+    if let Some(reason) = reason_of(&error) {
+        return Ok(Report::Undelivered(received.bytes, reason));
+    }
+    let is_own = error.ee_origin == libc::SO_EE_ORIGIN_LOCAL;
+    let peer = received.address.and_then(socket_address);
+    Ok(match peer.filter(|_| !is_own) {
+        Some(peer) => Report::TooLong(peer.ip(), error.ee_info),
+        None => Report::Refused,
+    })
 }
 
 #[cfg(test)]
@@ -291,12 +309,12 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     /// The system's report of a datagram, once it is there.
-    fn next_report(socket: &Socket) -> Option<Undelivered> {
+    fn next_report(socket: &Socket) -> Report {
         let mut buffer = [0; 1024];
         let begin = Instant::now();
         loop {
             match report(socket.io.as_raw_fd(), &mut buffer) {
-                Ok(report) => return report.map(|(_, reason)| reason),
+                Ok(report) => return report,
                 Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
             }
             std::thread::yield_now();
@@ -313,7 +331,8 @@ mod tests {
         let address = other.local_addr().expect("its address");
         other.connect(address).expect("a peer");
         socket.io.send_to(b"refused", address).expect("sent");
-        assert_eq!(next_report(&socket), Some(Undelivered::NoPort));
+        let refused = Report::Undelivered(b"refused".len(), Undelivered::NoPort);
+        assert_eq!(next_report(&socket), refused);
     }
 
     /// Spec: ROCE-54
@@ -357,6 +376,6 @@ mod tests {
         let socket = Socket::bind(any, 1 << 16).expect("a socket");
         let error = socket.io.send_to(&[0; 65_520], peer).expect_err("too long");
         assert!(is_too_long(&error), "{error}");
-        assert_eq!(next_report(&socket), None);
+        assert_eq!(next_report(&socket), Report::Refused);
     }
 }

@@ -80,6 +80,7 @@ pub struct Sent {
     pub opcode: Opcode,
     pub psn: u32,
     pub acknowledge: bool,
+    pub solicited: bool,
     pub extensions: Extensions,
     pub payload: Vec<u8>,
 }
@@ -91,6 +92,7 @@ pub fn sent(datagram: &[u8]) -> Sent {
         opcode: packet.header.bth.opcode,
         psn: packet.header.bth.psn.value(),
         acknowledge: packet.header.bth.acknowledge,
+        solicited: packet.header.bth.solicited,
         extensions: packet.header.extensions,
         payload: packet.payload.to_vec(),
     }

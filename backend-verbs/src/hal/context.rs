@@ -100,17 +100,17 @@ impl List {
     /// Obtains the list from the library.
     ///
     /// # Errors
-    /// `Resources`: no descriptors are left. The library would find no device then. If it has not
+    /// `Descriptors`: no descriptors are left. The library would find no device then. If it has not
     /// loaded its drivers yet, it would never find one later either.
     fn take() -> Result<Self, BackendError> {
         /// Set once the library has looked for its drivers, which it does only once.
         static LOOKED: AtomicBool = AtomicBool::new(false);
         if !LOOKED.load(Ordering::Relaxed) && lacks_descriptors() {
-            return Err(BackendError::Resources);
+            return Err(BackendError::Descriptors);
         }
         let list = Self::made()?;
         if list.count == 0 && lacks_descriptors() {
-            return Err(BackendError::Resources);
+            return Err(BackendError::Descriptors);
         }
         // It looks for drivers if there is a device.
         if list.count != 0 {
@@ -156,7 +156,7 @@ impl Drop for List {
 /// Returns the names of all devices in the order of libibverbs.
 ///
 /// # Errors
-/// `Resources`: the list may lack devices because no descriptors are left.
+/// `Descriptors`: the list may lack devices because no descriptors are left.
 pub(crate) fn device_names() -> Result<Vec<String>, BackendError> {
     let list = List::take()?;
     Ok(list.devices().map(|(_, name)| name).collect())

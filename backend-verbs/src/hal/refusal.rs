@@ -28,10 +28,10 @@ pub(super) fn check_last(answer: i32) -> Result<(), BackendError> {
 
 /// As `check_last`, for calls that open files.
 ///
-/// If no descriptor is left, the libraries report a device as missing. Here that is `Resources`.
+/// If no descriptor is left, the libraries report a device as missing. Here that is `Descriptors`.
 pub(super) fn check_opening(answer: i32) -> Result<(), BackendError> {
     check_last(answer).map_err(|error| match error {
-        BackendError::Device if lacks_descriptors() => BackendError::Resources,
+        BackendError::Device if lacks_descriptors() => BackendError::Descriptors,
         other => other,
     })
 }
@@ -53,6 +53,8 @@ pub(super) fn meaning(error: &io::Error) -> BackendError {
         }
         Some(libc::ENETUNREACH | libc::EHOSTUNREACH) => BackendError::Unreachable,
         Some(libc::EIO | libc::ENODEV | libc::ENXIO) => BackendError::Device,
+        Some(libc::EMFILE | libc::ENFILE) => BackendError::Descriptors,
+        Some(libc::EPERM | libc::EACCES) => BackendError::Prohibited,
         Some(libc::EBUSY | libc::EISCONN | libc::EEXIST) => BackendError::State,
         // The core has checked the sizes, so a size that the device finds invalid exceeds its
         // limits.

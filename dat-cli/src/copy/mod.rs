@@ -4,7 +4,6 @@ mod link;
 mod plain;
 pub(crate) mod target;
 
-use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::time::Instant;
@@ -23,6 +22,7 @@ use crate::host::{self, MOST_MEMORY, Network};
 use crate::interrupt::Signals;
 use crate::output::{GOOD, Output};
 use crate::size::{argument, counted, size};
+use crate::source::{Source, fill};
 
 #[derive(Serialize)]
 struct Report {
@@ -68,13 +68,9 @@ pub(crate) fn run<N: Network>(
     let geometry = geometry(arguments)?;
     N::admit(arguments.depth, arguments.segments)?;
     let begin = Instant::now();
-    let target = Target::choose(&arguments.source, &arguments.target)?;
-    let mut source = File::open(&arguments.source)
-        .map_err(|error| Failure::file("read", &arguments.source, &error))?;
-    let length = source
-        .metadata()
-        .map_err(|error| Failure::file("read", &arguments.source, &error))?
-        .len();
+    let mut source = Source::open(&arguments.source, "copied")?;
+    let target = Target::choose(&source, &arguments.target)?;
+    let length = source.length();
     let progress = progress_bar(length, output);
     let fit = fitted(geometry, length);
     // Slots at both ends, and plain buffers of the same total size.
@@ -85,8 +81,7 @@ pub(crate) fn run<N: Network>(
     let bytes = link.transfer(
         |buffer| {
             signals.check()?;
-            let count = fill(&mut source, buffer)
-                .map_err(|error| Failure::file("read", &arguments.source, &error))?;
+            let count = source.read(buffer)?;
             checksum.write(&buffer[..count]);
             Ok(count)
         },
@@ -96,6 +91,7 @@ pub(crate) fn run<N: Network>(
             Ok(())
         },
     )?;
+    source.finish()?;
     if bytes > 0 {
         link.repeat(usize::try_from(bytes).unwrap_or(usize::MAX))?;
     }
@@ -181,7 +177,7 @@ pub(crate) fn smaller(geometry: Geometry, room: u64) -> String {
 ///
 /// A small file then takes little memory, whatever the options.
 pub(crate) fn fitted(geometry: Geometry, length: u64) -> Geometry {
-    // Minimum for files that report no length, or that grow.
+    // Minimum, so that short files take one slot.
     const LEAST: usize = 1 << 16;
     let length = usize::try_from(length).unwrap_or(usize::MAX).max(LEAST);
     let segments = geometry.segments.min(length.div_ceil(geometry.chunk));
@@ -191,20 +187,6 @@ pub(crate) fn fitted(geometry: Geometry, length: u64) -> Geometry {
         segments,
         chunk,
     }
-}
-
-/// Reads until the buffer is full or the file ends.
-pub(crate) fn fill(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match source.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 pub(crate) fn progress_bar(length: u64, output: &Output) -> ProgressBar {
@@ -360,13 +342,10 @@ mod tests {
             nth: 6,
             error: RemoteError::Access,
         });
-        let target = Target::choose(&source, &path).unwrap();
+        let mut file = Source::open(&source, "copied").unwrap();
+        let target = Target::choose(&file, &path).unwrap();
         let mut part = target.begin().unwrap();
-        let mut file = File::open(&source).unwrap();
-        let result = link.transfer(
-            |buffer| Ok(fill(&mut file, buffer).unwrap()),
-            |bytes| part.write(bytes),
-        );
+        let result = link.transfer(|buffer| file.read(buffer), |bytes| part.write(bytes));
         let failure = result.unwrap_err();
         assert_eq!(failure.kind, crate::failure::FailureKind::Operation);
         assert_eq!(failure.why, "an operation completed as RemoteAccess");

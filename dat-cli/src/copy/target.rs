@@ -1,6 +1,6 @@
 //! The target of a file copy.
 
-use std::fs::{self, Metadata};
+use std::fs::Metadata;
 use std::io::Seek;
 use std::path::Path;
 
@@ -8,6 +8,7 @@ use super::checksum_of;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Signals;
 use crate::output_file::{OutputPath, Part};
+use crate::source::Source;
 
 /// The path for a copy, and the metadata of its source.
 pub(crate) struct Target {
@@ -17,26 +18,22 @@ pub(crate) struct Target {
 
 impl Target {
     /// Checks that the source can be copied to the target.
-    pub(crate) fn choose(source: &Path, target: &Path) -> Result<Self> {
-        let from = fs::metadata(source).map_err(|error| Failure::file("read", source, &error))?;
-        if !from.is_file() {
-            return Err(irregular(source, &from, "copied"));
-        }
+    pub(crate) fn choose(source: &Source<'_>, target: &Path) -> Result<Self> {
         let mut path = target.to_path_buf();
         if path.is_dir() {
-            path.push(source.file_name().unwrap_or_default());
+            path.push(source.path().file_name().unwrap_or_default());
         }
         let output = OutputPath::choose(&path)?;
-        if is_same(source, &from, &output) {
+        if is_same(source, &output) {
             return Err(Failure::usage(
-                format!("{} cannot be copied onto itself", source.display()),
+                format!("{} cannot be copied onto itself", source.path().display()),
                 format!("both names are the same file: {}", path.display()),
                 "choose another destination",
             ));
         }
         Ok(Self {
             output,
-            source: from,
+            source: source.about().clone(),
         })
     }
 
@@ -44,28 +41,6 @@ impl Target {
     pub(crate) fn begin(self) -> Result<Part> {
         self.output.begin(Some(&self.source))
     }
-}
-
-/// Returns the refusal of a source that is not a regular file.
-///
-/// `done` names the refused action, such as "copied".
-pub(crate) fn irregular(source: &Path, about: &Metadata, done: &str) -> Failure {
-    let (why, remedy) = if about.is_dir() {
-        (
-            "it is a directory, not a regular file",
-            format!("name a file in it; directories cannot be {done}"),
-        )
-    } else {
-        (
-            "it is not a regular file; devices, pipes and sockets have no length",
-            format!("save the data to be {done} in a regular file first"),
-        )
-    };
-    Failure::usage(
-        format!("{} cannot be {done}", source.display()),
-        why,
-        remedy,
-    )
 }
 
 /// Computes the checksum of a written file from its start.
@@ -78,16 +53,18 @@ pub(crate) fn read_back(part: &mut Part, signals: &Signals) -> Result<u128> {
 }
 
 #[cfg(unix)]
-fn is_same(_: &Path, from: &Metadata, output: &OutputPath) -> bool {
+fn is_same(source: &Source<'_>, output: &OutputPath) -> bool {
     use std::os::unix::fs::MetadataExt;
+    let from = source.about();
     output
         .replaced()
         .is_some_and(|to| (from.dev(), from.ino()) == (to.dev(), to.ino()))
 }
 
 #[cfg(not(unix))]
-fn is_same(source: &Path, _: &Metadata, output: &OutputPath) -> bool {
-    match (fs::canonicalize(source), fs::canonicalize(output.path())) {
+fn is_same(source: &Source<'_>, output: &OutputPath) -> bool {
+    let canonical = std::fs::canonicalize::<&Path>;
+    match (canonical(source.path()), canonical(output.path())) {
         (Ok(source), Ok(target)) => source == target,
         _ => false,
     }

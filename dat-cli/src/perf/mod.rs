@@ -128,10 +128,11 @@ impl Meter<'_> {
     /// # Errors
     /// - Operation: an operation failed, or data did not arrive.
     pub(crate) fn measure(&mut self, load: &mut impl Measured) -> Result<()> {
+        let point = measure::run(load, self.goal, self.clock)?;
+        // A measurement that fails prints its error only.
         if self.points.is_empty() {
             self.print_header();
         }
-        let point = measure::run(load, self.goal, self.clock)?;
         print(&point, self.output);
         self.points.push(point);
         Ok(())

@@ -27,9 +27,8 @@ const GREEN_LINE: RGBColor = RGBColor(0x2B, 0x7D, 0x3F);
 /// Checks that a picture can be written to a path, before the measurement.
 ///
 /// # Errors
-/// - Usage: the name does not end in `.svg`, the file exists and `force` is not set, or the path is
-///   not a file's.
-/// - File: the file cannot be written.
+/// - Usage: the name does not end in `.svg`, or the path is not a file's.
+/// - File: the file cannot be written, or exists and `force` is not set.
 pub(crate) fn choose(path: &Path, force: bool) -> Result<OutputPath> {
     let target = OutputPath::choose(path)?;
     let refused = |why, remedy| {
@@ -55,9 +54,10 @@ pub(crate) fn choose(path: &Path, force: bool) -> Result<OutputPath> {
         ));
     }
     if target.replaced().is_some() && !force {
-        return Err(Failure::usage(
-            format!("{} already exists", path.display()),
-            "the plot would replace it",
+        return Err(Failure::file_because(
+            "write",
+            path,
+            "the file already exists",
             "choose another name, or add --force",
         ));
     }

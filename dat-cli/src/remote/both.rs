@@ -17,6 +17,8 @@ use crate::perf::{Load, Shape, Sides, limits};
 
 /// Time without a completion after which a measurement fails, in microseconds.
 const SILENCE: u32 = 30_000_000;
+/// Time that follows, for the completions that come when a stopped process goes on.
+const LATE: u32 = 2_000_000;
 /// Pause between two polls while connecting.
 const STEP: Duration = Duration::from_micros(500);
 /// RDMA Reads under way at once; every device supports one.
@@ -27,8 +29,9 @@ pub(crate) struct OneDevice<T> {
     /// Empty polls before the thread yields.
     yield_after: u32,
     looks: Cell<u32>,
-    /// The end of the silence; set after the first `yield_after` empty polls.
-    deadline: Cell<Option<Instant>>,
+    /// The end of the silence, and whether it is the last one; set after the first `yield_after`
+    /// empty polls.
+    deadline: Cell<Option<(Instant, bool)>>,
     transport: PhantomData<T>,
 }
 
@@ -57,14 +60,20 @@ impl<T: Transport> Ground for OneDevice<T> {
         self.looks.set(0);
         let now = self.now();
         match self.deadline.get() {
-            Some(deadline) if deadline <= now => {
+            Some((deadline, false)) if deadline <= now => {
+                self.deadline.set(now.after(LATE).map(|late| (late, true)));
+            }
+            Some((deadline, true)) if deadline <= now => {
                 return Err(Failure::operation(
                     "the measurement stalled",
                     "outstanding operations do not complete",
                 ));
             }
             Some(_) => {}
-            None => self.deadline.set(now.after(SILENCE)),
+            None => {
+                let end = now.after(SILENCE);
+                self.deadline.set(end.map(|end| (end, false)));
+            }
         }
         thread::yield_now();
         Ok(())
@@ -87,7 +96,7 @@ pub(crate) fn load<T: Transport>(
     sides: Sides,
 ) -> Result<Load<OneDevice<T>>> {
     let address = first_address::<T>(device)?;
-    let node = || {
+    let node = |device: &Carrier| {
         let (backend, _) = T::open(device)?;
         Node::over(backend, address, &limits(shape.depth))
     };
@@ -97,5 +106,11 @@ pub(crate) fn load<T: Transport>(
         deadline: Cell::new(None),
         transport: PhantomData,
     };
-    Load::over(ground, (node()?, node()?), shape, sides, READS)
+    Load::over(
+        ground,
+        (node(device)?, node(&device.other_end())?),
+        shape,
+        sides,
+        READS,
+    )
 }

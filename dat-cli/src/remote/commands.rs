@@ -1,7 +1,6 @@
 //! The commands on devices that reach other processes.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,19 +19,22 @@ use super::protocol::{MOST_DEPTH, Refusal, Work, is_plain_name};
 use super::server::{Notice, Server, Terms};
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
-use super::transport::{Transport, first_address, no_device, own_address, resolve};
+use super::transport::{
+    Transport, first_address, is_same_ip, no_device, own_address, reach, resolve, text,
+};
 use crate::arguments::{
     CopyArguments, DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName,
     WaitingArguments,
 };
-use crate::copy::target::{Target, irregular};
-use crate::copy::{fill, fitted, geometry, per_second, progress_bar, rate, smaller};
-use crate::failure::{Failure, Result};
+use crate::copy::target::Target;
+use crate::copy::{fitted, geometry, per_second, progress_bar, rate, smaller};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::host;
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::perf::{self, Counters, say_counts, without_counters};
 use crate::size::{argument, counted, size};
+use crate::source::Source;
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
     match arguments.wait {
@@ -54,26 +56,28 @@ fn counters(drive: &Drive, argument: &str) -> Result<Arc<Counters>> {
 
 /// Runs `act` as the client of the named server, or of one in this process.
 ///
-/// The server in this process runs on the same device and stores the file in `local`.
+/// The server in this process runs on the same device and stores the file in `local`. `act` runs
+/// again for each address of the named server, until one is reached.
 fn with_server<T: Transport, R>(
     arguments: &DeviceArguments,
     memory: u64,
     local: Single,
-    act: impl FnOnce(&mut Driven, ServerAddress<'_>, &str) -> Result<R>,
+    mut act: impl FnMut(&mut Driven, ServerAddress<'_>, &str) -> Result<R>,
 ) -> Result<R> {
     let waiting = waiting(arguments.waiting);
     if let Some(peer) = &arguments.connect {
         let token = arguments.token_file.as_deref().map(Token::read);
         let token = token.transpose()?;
-        let peer = resolve(peer)?;
-        let device = T::choose(arguments.device.as_deref(), own_address(peer))?;
-        let mut client = Drive::open::<T>(&device, waiting)?;
-        let server = ServerAddress {
-            address: IaAddress::from(peer),
-            qualifier: peer.port().into(),
-            token: token.as_ref(),
-        };
-        return act(&mut client, server, &device.name);
+        return reach(&resolve(peer)?, |peer| {
+            let device = T::choose(arguments.device.as_deref(), own_address(peer))?;
+            let mut client = Drive::open::<T>(&device, waiting)?;
+            let server = ServerAddress {
+                address: IaAddress::from(peer),
+                qualifier: peer.port().into(),
+                token: token.as_ref(),
+            };
+            act(&mut client, server, &device.name)
+        });
     }
     let device = T::choose(arguments.device.as_deref(), None)?;
     let address = first_address::<T>(&device)?;
@@ -82,13 +86,15 @@ fn with_server<T: Transport, R>(
     let of_server = opened.0.clone();
     let mut server = Server::new(opened, memory, Terms::default());
     let qualifier = server.listen(None, None)?;
-    let mut client = Drive::open::<T>(&device, waiting)?;
+    let mut client = Drive::open::<T>(&device.other_end(), waiting)?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let serving = scope.spawn(|| {
+        let serve = || {
             let ended = || stop.load(Ordering::Acquire);
             server.run(&local, &ended, &mut |_| {})
-        });
+        };
+        let serving = thread::Builder::new().spawn_scoped(scope, serve);
+        let serving = serving.map_err(|error| Failure::system("cannot start a thread", &error))?;
         let server = ServerAddress {
             address,
             qualifier,
@@ -164,7 +170,7 @@ pub(crate) fn copy<T: Transport>(
     let geometry = geometry(arguments)?;
     let begin = Instant::now();
     let source = &arguments.source;
-    let unreadable = |error| Failure::file("read", source, &error);
+    let mut file = Source::open(source, "copied")?;
     let server = arguments.device.connect.as_ref();
     let (target, name, files) = match server {
         Some(_) => {
@@ -172,17 +178,12 @@ pub(crate) fn copy<T: Transport>(
             (name.clone(), name, Single::new(None))
         }
         None => {
-            let part = Target::choose(source, &arguments.target)?.begin()?;
+            let part = Target::choose(&file, &arguments.target)?.begin()?;
             let target = part.target().name().display().to_string();
             (target, "copy".into(), Single::new(Some(part)))
         }
     };
-    let mut file = File::open(source).map_err(unreadable)?;
-    let about = file.metadata().map_err(unreadable)?;
-    if !about.is_file() {
-        return Err(irregular(source, &about, "copied"));
-    }
-    let length = about.len();
+    let length = file.length();
     let fit = fitted(geometry, length);
     let shape = Shape {
         depth: u16::try_from(fit.depth).unwrap_or(MOST_DEPTH),
@@ -202,8 +203,12 @@ pub(crate) fn copy<T: Transport>(
         files,
         |client, server, device| {
             let read = |buffer: &mut [u8]| {
-                let count = fill(&mut file, buffer).map_err(unreadable)?;
+                let count = file.read(buffer)?;
                 progress.inc(count as u64);
+                // The last bytes; the server stores the file only if it is whole.
+                if file.is_read() {
+                    file.finish()?;
+                }
                 Ok(count)
             };
             let check = || signals.check();
@@ -289,8 +294,8 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
     if arguments.depth > MOST_DEPTH {
         return Err(Failure::usage(
             "--depth is too large for a device",
-            format!("a server supports up to {MOST_DEPTH}"),
-            "use a smaller --depth",
+            format!("over a device, this program has at most {MOST_DEPTH} operations under way"),
+            format!("use a --depth of at most {MOST_DEPTH}"),
         ));
     }
     let depth = u64::from(arguments.depth);
@@ -321,8 +326,18 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
                 .then(|| counters(&client.1, "--verbose"))
                 .transpose()?;
             let counters = counters.as_deref();
+            let mut is_reached = false;
             perf::run_on(T::NAME, arguments, output, counters, |shape, _, meter| {
-                let mut load = RemoteLoad::<T::Backend>::open(client, server, shape)?;
+                let opened = RemoteLoad::<T::Backend>::open(client, server, shape);
+                let mut load = opened.map_err(|failure| match failure.kind {
+                    // Another address would begin the measurement anew.
+                    FailureKind::Unreached if is_reached => Failure {
+                        kind: FailureKind::Operation,
+                        ..failure
+                    },
+                    _ => failure,
+                })?;
+                is_reached = true;
                 meter.measure(&mut load)?;
                 load.close();
                 Ok(())
@@ -381,7 +396,7 @@ struct ServeReport {
 /// Serves until a signal comes.
 ///
 /// # Errors
-/// - Usage: the directory does not exist, or the token file holds no token.
+/// - Usage: the token file holds no token.
 /// - File: the directory or the token file cannot be used.
 /// - Memory: the system lacks the memory for the clients.
 /// - Operation: no device is usable, or another process listens on the port.
@@ -392,13 +407,10 @@ pub(crate) fn serve<T: Transport>(
 ) -> Result<bool> {
     let device = T::choose(arguments.device.as_deref(), arguments.listen)?;
     if let Some(address) = arguments.listen {
-        let known = device
-            .addresses
-            .iter()
-            .filter_map(|own| own.socket_address());
-        if !known.into_iter().any(|own| own.ip() == address) {
+        let has = |own| is_same_ip(own, address) || own.ip().is_unspecified();
+        if !device.ip_addresses().any(has) {
             return Err(no_device::<T>(
-                format!("cannot listen on {address}"),
+                format!("cannot listen on {}", text(address)),
                 "the selected device does not have that address",
             ));
         }
@@ -414,8 +426,9 @@ pub(crate) fn serve<T: Transport>(
             Box::new(folder.map_err(|error| Failure::file("store files in", path, &error))?)
         }
         Some(path) => {
-            return Err(Failure::usage(
-                format!("cannot store files in {}", path.display()),
+            return Err(Failure::file_because(
+                "store files in",
+                path,
                 "it is not a directory",
                 "create it, or name another directory",
             ));
@@ -442,7 +455,7 @@ pub(crate) fn serve<T: Transport>(
     let mut server = Server::new(opened, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
     let addresses: Vec<String> = match arguments.listen {
-        Some(address) => vec![address.to_string()],
+        Some(address) => vec![text(address)],
         None => device.addresses(),
     };
     output.line(format_args!(
@@ -471,7 +484,7 @@ pub(crate) fn serve<T: Transport>(
                 report.files += 1;
                 report.bytes += length;
             }
-            Notice::Gone => {}
+            Notice::Gone | Notice::Failed(_) => {}
         }
         say(&notice, output);
         if notice == Notice::Gone
@@ -510,6 +523,7 @@ fn say(notice: &Notice, output: &mut Output) {
                 size(request.size.into())
             ));
         }
+        Notice::Failed(why) => output.line(format_args!("{why}")),
         Notice::Rejected(refusal) => output.line(format_args!("rejected: {}", refusal.why())),
         Notice::Refused(refusal) => output.line(format_args!("refused: {}", refusal.why())),
         Notice::Stored(name, length) => {

@@ -1,6 +1,7 @@
 //! A client's connection to a server.
 
 use std::collections::VecDeque;
+use std::io;
 use std::time::{Duration, Instant};
 
 use dat_core::attributes::{EpAttributes, IaAddress};
@@ -11,6 +12,7 @@ use dat_host::{
 };
 
 use super::host_adapter::Drive;
+use super::patience::{Allowance, Limit, Patience};
 use super::protocol::{
     MESSAGE, Message, Proof, Refusal, Request, Work, decode_answer, decode_challenge,
     decode_rejection,
@@ -20,8 +22,6 @@ use crate::failure::{During, Failure, FailureKind, Result};
 
 /// Time limit for connecting.
 pub(crate) const CONNECTING: Duration = Duration::from_secs(10);
-/// Time that a server may be silent while the client waits for it.
-pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// Maximum sleep before signals and deadlines are checked.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
@@ -53,8 +53,12 @@ pub(crate) enum Completions<'e> {
 }
 
 pub(crate) fn refused(refusal: Refusal) -> Failure {
+    let kind = match refusal {
+        Refusal::WrongAddress => FailureKind::Unreached,
+        _ => FailureKind::Operation,
+    };
     Failure {
-        kind: FailureKind::Operation,
+        kind,
         what: "the server refused the request".into(),
         why: refusal.why().into(),
         remedy: refusal.remedy().into(),
@@ -64,7 +68,7 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
 /// Builds the failure of a connection that was not made.
 fn cannot_connect(why: &str, remedy: &str) -> Failure {
     Failure {
-        kind: FailureKind::Operation,
+        kind: FailureKind::Unreached,
         what: "cannot connect to the server".into(),
         why: why.into(),
         remedy: remedy.into(),
@@ -83,10 +87,18 @@ fn rejected(data: &[u8]) -> Failure {
 }
 
 /// Builds the failure of a connection request that the server did not answer.
-fn not_connected(kind: ConnectionEventKind) -> Failure {
+///
+/// `refused` is the error of sends that the system refused meanwhile.
+fn not_connected(kind: ConnectionEventKind, refused: Option<io::Error>) -> Failure {
+    if let Some(error) = refused {
+        return Failure {
+            kind: FailureKind::Unreached,
+            ..Failure::system("cannot send to the server", &error)
+        };
+    }
     let (why, remedy) = match kind {
         ConnectionEventKind::NonPeerRejected => (
-            "no server listens on that port",
+            "no server listens on that port, or it has no room for another request",
             "start `dat serve` there, and check the port number",
         ),
         ConnectionEventKind::Unreachable => (
@@ -154,6 +166,8 @@ pub(crate) struct Connection<'a> {
     check: &'a dyn Fn() -> Result<()>,
     /// True once [`Message::End`] is sent: the server may have stored the file since.
     pub(crate) ended: bool,
+    /// Time that the server may still take for its work.
+    pub(crate) allowance: Allowance,
     /// Interval of keep-alive messages.
     keep_alive_interval: Duration,
     last_keep_alive: Instant,
@@ -173,6 +187,7 @@ impl<'a> Connection<'a> {
         check: &'a dyn Fn() -> Result<()>,
     ) -> Result<Self> {
         let request = &plan.request;
+        let refused_before = drive.refused_without_room();
         let (mut outcome, mut receives) = attempt(drive, &zone, server, plan, None, check)?;
         if let (Err(Error::Rejected(data)), Some(token)) = (&outcome, server.token)
             && let Some(challenge) = decode_challenge(data)
@@ -183,7 +198,13 @@ impl<'a> Connection<'a> {
         let endpoint = match outcome {
             Ok(endpoint) => endpoint,
             Err(Error::Rejected(data)) => return Err(rejected(&data)),
-            Err(Error::Connection(kind)) => return Err(not_connected(kind)),
+            Err(Error::Connection(_)) if drive.refused_without_room() > refused_before => {
+                return Err(cannot_connect(
+                    "it has no room for another request now",
+                    "run the command again later",
+                ));
+            }
+            Err(Error::Connection(kind)) => return Err(not_connected(kind, drive.refused_send())),
             Err(error) => Err(error).during("dat_ep_connect")?,
         };
         let (granted, idle) = decode_answer(&endpoint.private_data(), request).map_err(refused)?;
@@ -201,6 +222,7 @@ impl<'a> Connection<'a> {
             granted: granted.map_err(|_| refused(Refusal::Malformed))?,
             check,
             ended: false,
+            allowance: Allowance::new(),
             keep_alive_interval: Duration::from_millis(idle.into()) / 3,
             last_keep_alive: Instant::now(),
         })
@@ -221,7 +243,7 @@ impl<'a> Connection<'a> {
             return Ok(());
         }
         self.last_keep_alive = now;
-        while self.next(Duration::ZERO)?.is_some() {}
+        self.take_messages()?;
         self.send(&Message::Here)
     }
 
@@ -231,15 +253,28 @@ impl<'a> Connection<'a> {
         self.last_keep_alive
     }
 
+    /// Takes the messages that have come, which have no content.
+    fn take_messages(&mut self) -> Result<()> {
+        // A server that sends more is not waited for.
+        for _ in 0..self.receives.len() {
+            if self.next(Duration::ZERO)?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for the next message that has a content.
     pub(crate) fn message(&mut self) -> Result<Message> {
-        let mut silent = Instant::now();
+        let mut begun = Instant::now();
+        let mut patience = Patience::begin(begun);
         loop {
             match self.next(TICK)? {
-                Some(Message::Here) => silent = Instant::now(),
+                Some(Message::Here) => patience.heard(Instant::now()),
                 Some(message) => return Ok(message),
-                None => self.tick(silent)?,
+                None => {}
             }
+            begun = self.look_again(begun, &mut patience)?;
         }
     }
 
@@ -273,37 +308,55 @@ impl<'a> Connection<'a> {
 
     /// Waits until a transfer is complete; returns its memory.
     pub(crate) fn finish<M: Memory + Unpin>(&mut self, mut transfer: Transfer<M>) -> Result<M> {
-        let begin = Instant::now();
+        let mut begun = Instant::now();
+        let mut patience = Patience::begin(begun);
         loop {
             match self.drive.wait_for(transfer, TICK) {
                 Ok(done) => return done.map_err(|failed| self.lost(failed.error)),
                 Err(pending) => transfer = pending,
             }
-            self.tick(begin)?;
+            begun = self.look_again(begun, &mut patience)?;
+        }
+    }
+
+    /// Checks a wait after a look that found no answer; returns when the next look begins.
+    fn look_again(&mut self, begun: Instant, patience: &mut Patience) -> Result<Instant> {
+        self.tick(patience)?;
+        let now = Instant::now();
+        match self
+            .allowance
+            .is_over_after(now.saturating_duration_since(begun))
+        {
+            true => {
+                let why = "the server is there, but gets on too slowly with its work".into();
+                Err(lost(why, self.ended))
+            }
+            false => Ok(now),
         }
     }
 
     /// Checks for signals, and for a server that is silent for too long.
-    pub(crate) fn tick(&self, silent: Instant) -> Result<()> {
+    pub(crate) fn tick(&self, patience: &mut Patience) -> Result<()> {
         (self.check)()?;
-        if silent.elapsed() > SILENCE {
-            let seconds = SILENCE.as_secs();
-            let why = format!("the server did not respond for {seconds} s");
-            return Err(lost(why, self.ended));
+        match patience.is_over(Instant::now()) {
+            true => {
+                let seconds = Patience::SILENCE.as_secs();
+                let why = format!("the server did not respond for {seconds} s");
+                Err(lost(why, self.ended))
+            }
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Builds the failure of a connection on which an operation of the caller failed.
     ///
     /// If the server refused the request before, its reason is the better report.
     pub(crate) fn failed(&mut self, status: DtoStatus) -> Failure {
-        while status == DtoStatus::Flushed && !self.receives.is_empty() {
-            match self.next(Duration::ZERO) {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(failure) => return failure,
-            }
+        if status == DtoStatus::Flushed
+            && !self.receives.is_empty()
+            && let Err(failure) = self.take_messages()
+        {
+            return failure;
         }
         self.lost(Error::Failed(status))
     }
@@ -383,6 +436,7 @@ fn attempt(
         }
     };
     let begin = Instant::now();
+    let mut limit = Limit::default();
     loop {
         match drive.wait_for(connect, TICK) {
             Ok(outcome) => return Ok((outcome, receives)),
@@ -390,7 +444,7 @@ fn attempt(
         }
         check()?;
         // The adapter's own timeout should come first.
-        if begin.elapsed() > 2 * CONNECTING {
+        if limit.is_over(begin.elapsed() > 2 * CONNECTING) {
             return Err(cannot_connect(
                 "nothing answers",
                 "check that the device is up",

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dat_core::attributes::IaAddress;
 
 use super::protocol::Refusal;
+use crate::limits;
 use crate::output_file::{OutputPath, Part};
 
 /// Minimum number of bytes that a file counts for.
@@ -22,13 +23,50 @@ type SyncFile = Arc<dyn Fn(&File) -> io::Result<()> + Send + Sync>;
 /// The host of a client, if the device reports it.
 pub(crate) type Host = Option<IaAddress>;
 
+/// The reason why a file is not stored.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unstored {
+    /// The answer to the client.
+    pub(crate) refusal: Refusal,
+    /// The reason for the output of the server, if a call of the system failed.
+    pub(crate) why: Option<String>,
+}
+
+impl Unstored {
+    /// Returns the reason of an error of the system, which happened when `doing` that.
+    pub(crate) fn from_error(doing: &str, error: &io::Error) -> Self {
+        let refusal = match error.kind() {
+            _ if limits::is_for_descriptors(error) => Refusal::NoDescriptor,
+            io::ErrorKind::AlreadyExists => Refusal::Exists,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Refusal::NoSpace,
+            io::ErrorKind::FileTooLarge => Refusal::TooLong,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Refusal::NotPermitted
+            }
+            io::ErrorKind::NotFound => Refusal::NoDirectory,
+            io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => Refusal::Overloaded,
+            _ => Refusal::CannotWrite,
+        };
+        Self {
+            refusal,
+            why: Some(format!("cannot {doing}: {error}")),
+        }
+    }
+}
+
+impl From<Refusal> for Unstored {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, why: None }
+    }
+}
+
 /// Storage for the files that clients send.
 pub(crate) trait FileStore: Sync {
     /// Creates the temporary file for a copy with this plain name and length.
     ///
     /// # Errors
     /// The reason why the file cannot be created.
-    fn begin(&self, name: &str, length: u64, host: Host) -> Result<Draft, Refusal>;
+    fn begin(&self, name: &str, length: u64, host: Host) -> Result<Draft, Unstored>;
 }
 
 /// A file that a client sends; dropping it removes it.
@@ -44,8 +82,8 @@ impl Draft {
     ///
     /// # Errors
     /// - `Exists`: another file has taken the path meanwhile.
-    /// - `CannotWrite`: the system refuses.
-    pub(crate) fn store(self) -> Result<(), Refusal> {
+    /// - Others: the system refuses.
+    pub(crate) fn store(self) -> Result<(), Unstored> {
         let Self {
             part,
             replace,
@@ -59,10 +97,7 @@ impl Draft {
             }
         };
         let stored = part.store(replace, sync.as_ref(), keep);
-        stored.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Refusal::Exists,
-            _ => Refusal::CannotWrite,
-        })
+        stored.map_err(|error| Unstored::from_error("store the file", &error))
     }
 }
 
@@ -137,8 +172,8 @@ impl Drop for Reserved {
 pub(crate) struct NoFiles;
 
 impl FileStore for NoFiles {
-    fn begin(&self, _: &str, _: u64, _: Host) -> Result<Draft, Refusal> {
-        Err(Refusal::NoFolder)
+    fn begin(&self, _: &str, _: u64, _: Host) -> Result<Draft, Unstored> {
+        Err(Refusal::NoFolder.into())
     }
 }
 
@@ -179,27 +214,36 @@ impl Folder {
     }
 
     /// Checks that a file of this name may be stored now.
-    fn look(&self, path: &Path) -> Result<(), Refusal> {
+    fn look(&self, path: &Path) -> Result<(), Unstored> {
+        let cannot = |error| Unstored::from_error("use the directory", &error);
+        self.path.metadata().map_err(cannot)?;
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(_) => Err(Refusal::CannotWrite),
-            Ok(_) if !self.replace => Err(Refusal::Exists),
+            Err(error) => Err(cannot(error)),
+            Ok(_) if !self.replace => Err(Refusal::Exists.into()),
             Ok(_) => Ok(()),
         }
     }
 }
 
 impl FileStore for Folder {
-    fn begin(&self, name: &str, length: u64, host: Host) -> Result<Draft, Refusal> {
+    fn begin(&self, name: &str, length: u64, host: Host) -> Result<Draft, Unstored> {
         let path = self.path.join(name);
         self.look(&path)?;
-        let target = OutputPath::choose(&path).map_err(|_| Refusal::CannotWrite)?;
+        let target = OutputPath::choose(&path).map_err(|failure| Unstored {
+            refusal: Refusal::CannotWrite,
+            why: Some(failure.to_string()),
+        })?;
         // Symbolic links are not followed.
         if target.path() != path {
-            return Err(Refusal::CannotWrite);
+            return Err(Unstored {
+                refusal: Refusal::CannotWrite,
+                why: Some("a symbolic link has the name of the file".into()),
+            });
         }
         let reserved = Reserved::new(&self.ledger, host, length)?;
-        let part = target.begin(None).map_err(|_| Refusal::CannotWrite)?;
+        let part = target.try_begin();
+        let part = part.map_err(|error| Unstored::from_error("create a file", &error))?;
         Ok(Draft {
             part,
             replace: self.replace,
@@ -219,7 +263,7 @@ impl Single {
 }
 
 impl FileStore for Single {
-    fn begin(&self, _: &str, _: u64, _: Host) -> Result<Draft, Refusal> {
+    fn begin(&self, _: &str, _: u64, _: Host) -> Result<Draft, Unstored> {
         let mut part = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let part = part.take().ok_or(Refusal::Busy)?;
         Ok(Draft {
@@ -228,5 +272,36 @@ impl FileStore for Single {
             sync: Arc::new(File::sync_all),
             reserved: None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The client hears the cause, and the output of the server has the error of the system.
+    #[test]
+    fn each_error_of_the_system_has_its_refusal() {
+        for (number, refusal) in [
+            (libc::ENOSPC, Refusal::NoSpace),
+            (libc::EDQUOT, Refusal::NoSpace),
+            (libc::EFBIG, Refusal::TooLong),
+            (libc::EACCES, Refusal::NotPermitted),
+            (libc::EPERM, Refusal::NotPermitted),
+            (libc::EROFS, Refusal::NotPermitted),
+            (libc::ENOENT, Refusal::NoDirectory),
+            (libc::EMFILE, Refusal::NoDescriptor),
+            (libc::ENFILE, Refusal::NoDescriptor),
+            (libc::ENOMEM, Refusal::Overloaded),
+            (libc::EAGAIN, Refusal::Overloaded),
+            (libc::EEXIST, Refusal::Exists),
+            (libc::EIO, Refusal::CannotWrite),
+        ] {
+            let error = io::Error::from_raw_os_error(number);
+            let unstored = Unstored::from_error("write", &error);
+            assert_eq!(unstored.refusal, refusal, "{error}");
+            let why = unstored.why.unwrap();
+            assert!(why.contains(&format!("os error {number}")), "{why}");
+        }
     }
 }

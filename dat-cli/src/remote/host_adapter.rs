@@ -1,5 +1,6 @@
 //! Adapters of `dat-host` on the devices of this program.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -10,10 +11,10 @@ use dat_core::id::EvdId;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
-use dat_host::{Adapter, Device, Driver, Error, Options, Ringing};
+use dat_host::{Adapter, Device, Driver, Options, Ringing};
 
-use super::transport::{Carrier, Transport};
-use crate::failure::{Failure, Result};
+use super::transport::{Carrier, RefusedSends, Transport};
+use crate::failure::{During, Failure, Result};
 use crate::host::{self, HostBackend};
 use crate::perf::Counters;
 
@@ -60,6 +61,8 @@ pub(crate) struct Drive {
     waiting: Waiting,
     /// Reader of the counts of the device, if it has any.
     pub(crate) counters: Option<Arc<Counters>>,
+    /// Reader of the sends that the system refuses, if the device tells them.
+    refused_sends: Option<Arc<RefusedSends>>,
 }
 
 impl Drive {
@@ -70,9 +73,15 @@ impl Drive {
     pub(crate) fn open<T: Transport>(device: &Carrier, waiting: Waiting) -> Result<Driven> {
         let (backend, wait) = T::open(device)?;
         let counters = T::counters(&backend);
+        let refused_sends = T::refused_sends(&backend);
         // The thread that drives sleeps on the device itself, so nothing rings.
         let (adapter, drive) = Self::on(backend, Ringing::default(), wait, waiting)?;
-        Ok((adapter, Self { counters, ..drive }))
+        let drive = Self {
+            counters,
+            refused_sends,
+            ..drive
+        };
+        Ok((adapter, drive))
     }
 
     /// Opens an adapter on a backend; the caller drives it.
@@ -98,15 +107,13 @@ impl Drive {
         wait: impl Wait + Send + 'static,
         waiting: Waiting,
     ) -> Result<Driven> {
-        let (adapter, driver) = opened.map_err(|error| match error {
-            Error::Refused(error) => host::not_opened(error),
-            error => Failure::operation("opening the adapter failed", error),
-        })?;
+        let (adapter, driver) = opened.during("dat_ia_open")?;
         let this = Self {
             driver,
             wait: Box::new(wait),
             waiting,
             counters: None,
+            refused_sends: None,
         };
         Ok((adapter, this))
     }
@@ -182,6 +189,19 @@ impl Drive {
             }
             thread::yield_now();
         }
+    }
+
+    /// Returns the number of connections that peers refused because they have no room.
+    pub(crate) fn refused_without_room(&self) -> u64 {
+        let counts = self.counters.as_ref().map(|counters| counters());
+        let count = counts.into_iter().flatten();
+        let mut count = count.filter(|(name, _)| *name == "refused_without_room");
+        count.next().map_or(0, |(_, count)| count)
+    }
+
+    /// Returns the error of a send that the system refused since the last call, if any.
+    pub(crate) fn refused_send(&self) -> Option<io::Error> {
+        self.refused_sends.as_ref().and_then(|refused| refused())
     }
 
     /// Returns true if the thread polls instead of sleeping.

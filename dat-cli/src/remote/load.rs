@@ -14,6 +14,7 @@ use dat_host::{Adapter, Events};
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK, refused};
 use super::data::{checksum, fill};
 use super::host_adapter::{Core, Driven, SharedBackend, core};
+use super::patience::{Allowance, Patience};
 use super::protocol::{Message, Refusal, Request, Work};
 use super::registered::Registered;
 use super::session::triplet;
@@ -56,8 +57,8 @@ pub(crate) struct RemoteLoad<'a, B: SharedBackend> {
     count: u64,
     /// Number of calls of `take`.
     taken: u64,
-    /// The time when the server's silence was noticed.
-    silent: Option<Instant>,
+    /// The wait since the last completion.
+    silent: Option<Patience>,
 }
 
 /// Returns the attributes of the endpoint for a load.
@@ -210,7 +211,8 @@ impl<'a, B: SharedBackend> RemoteLoad<'a, B> {
             }
         }
         if wait {
-            let silent = *self.silent.get_or_insert_with(Instant::now);
+            let begin = || Patience::begin(Instant::now());
+            let silent = self.silent.get_or_insert_with(begin);
             self.client.tick(silent)?;
             if self.echoes.is_none() {
                 self.client.keep_alive(Instant::now())?;
@@ -416,6 +418,8 @@ impl<B: SharedBackend> Measured for RemoteLoad<'_, B> {
         let different = |what: String| Failure::operation("data did not arrive", what);
         let Some(echoes) = &self.echoes else {
             self.client.send(&Message::Sum)?;
+            let bytes = self.near.window.atomics().len() as u64;
+            self.client.allowance = Allowance::for_work(bytes);
             let Message::SumIs { checksum: theirs } = self.client.message()? else {
                 return Err(refused(Refusal::Malformed));
             };

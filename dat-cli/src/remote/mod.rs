@@ -19,6 +19,7 @@ pub(crate) mod host_adapter;
 mod load;
 #[cfg(not(feature = "verbs"))]
 mod no_verbs;
+mod patience;
 mod protocol;
 pub(crate) mod registered;
 mod roce;
@@ -29,6 +30,8 @@ mod transfer;
 pub(crate) mod transport;
 #[cfg(feature = "verbs")]
 mod verbs;
+
+pub(crate) use self::protocol::is_invisible;
 
 /// A client gets at most the memory that the program's buffers may have.
 const _: () = assert!(protocol::MOST_BYTES == crate::host::MOST_MEMORY);

@@ -94,9 +94,23 @@ pub(crate) enum Refusal {
     WrongToken,
     /// The file is larger than the rest of the server's quota.
     Quota,
+    /// The server has as many clients as it serves at once.
+    Full,
+    /// The server's file system is full.
+    NoSpace,
+    /// The server's file system or its limits do not allow so long a file.
+    TooLong,
+    /// The server may not write to its directory.
+    NotPermitted,
+    /// The server's directory does not exist any more.
+    NoDirectory,
+    /// The server has no file descriptor left.
+    NoDescriptor,
+    /// The server has no memory, or no thread, left.
+    Overloaded,
 }
 
-const REFUSALS: [Refusal; 16] = [
+const REFUSALS: [Refusal; 23] = [
     Refusal::Unknown,
     Refusal::Version,
     Refusal::Malformed,
@@ -113,6 +127,13 @@ const REFUSALS: [Refusal; 16] = [
     Refusal::NoToken,
     Refusal::WrongToken,
     Refusal::Quota,
+    Refusal::Full,
+    Refusal::NoSpace,
+    Refusal::TooLong,
+    Refusal::NotPermitted,
+    Refusal::NoDirectory,
+    Refusal::NoDescriptor,
+    Refusal::Overloaded,
 ];
 
 impl Refusal {
@@ -128,8 +149,17 @@ impl Refusal {
             Self::Malformed => "a message is invalid",
             Self::TooLarge => "it does not have that much memory for one client",
             Self::Busy => "it has no room for another client now",
+            Self::Full => "it serves 16 clients already, the most at one time",
+            Self::NoSpace => "its disk is full",
+            Self::TooLong => "its system does not allow so long a file",
+            Self::NotPermitted => "it may not write to its directory",
+            Self::NoDirectory => "its directory does not exist any more",
+            Self::NoDescriptor => "it has reached its limit of open files",
+            Self::Overloaded => "its system refuses more memory or another thread",
             Self::NoFolder => "it was started without --into, so it stores no files",
-            Self::BadName => "the file name is not a plain name",
+            Self::BadName => {
+                "the file name is not a plain name, or has characters that are not seen"
+            }
             Self::Exists => "the file exists there, and the server was started without --force",
             Self::CannotWrite => "it cannot write the file",
             Self::Different => "the written file differs from the sent data",
@@ -153,12 +183,28 @@ impl Refusal {
                 "use a smaller size, --depth, --segments or --chunk, or start the server with more --memory"
             }
             Self::Busy => "try again later, or start the server with more --memory",
-            Self::NoFolder => "start the server with `dat serve --into DIRECTORY`",
-            Self::BadName => "use a name without a directory and without a leading dot",
-            Self::Exists => "choose another name, or start the server with --force",
-            Self::CannotWrite => {
-                "check the free space and the permissions of the server's directory"
+            Self::Full => "try again later, or start another server on another port",
+            Self::NoSpace => {
+                "free some space on the server, or start it with a directory on another disk"
             }
+            Self::TooLong => {
+                "raise the limit of file sizes on the server (`ulimit -f`), or use another file system"
+            }
+            Self::NotPermitted => {
+                "check the permissions of the server's directory, and that its file system can be \
+                written"
+            }
+            Self::NoDirectory => "create the server's directory again",
+            Self::NoDescriptor => "raise the limit of open files on the server (`ulimit -n`)",
+            Self::Overloaded => {
+                "free some memory on the server, or raise its limits of memory and of threads"
+            }
+            Self::NoFolder => "start the server with `dat serve --into DIRECTORY`",
+            Self::BadName => {
+                "use a name without a directory, a leading dot, and characters that are not seen"
+            }
+            Self::Exists => "choose another name, or start the server with --force",
+            Self::CannotWrite => "the output of the server has the reason",
             Self::Different => "run the command again; no file was changed",
             Self::Silent => "run the command again; no file was changed",
             Self::Unregistered => {
@@ -469,13 +515,27 @@ impl Message {
     }
 }
 
-/// Returns true if a name stays in its directory and is not hidden.
+/// Returns true if a name stays in its directory, is not hidden, and is seen as it is.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     (1..=NAME).contains(&name.len())
         && !name.starts_with('.')
         && !name
             .chars()
-            .any(|letter| letter.is_control() || matches!(letter, '/' | '\\' | ':'))
+            .any(|letter| is_invisible(letter) || matches!(letter, '/' | '\\' | ':'))
+}
+
+/// Returns true for a character that changes how a text is seen, or is not seen itself.
+///
+/// These are controls, marks of format and of direction, separators of lines, and characters
+/// without a meaning. Spaces of every width are none of them.
+pub(crate) fn is_invisible(letter: char) -> bool {
+    if letter.is_ascii() {
+        return letter.is_ascii_control();
+    }
+    let is_space = letter.is_whitespace() && !matches!(letter, '\u{85}' | '\u{2028}' | '\u{2029}');
+    // After another letter, the standard library escapes exactly what cannot be printed.
+    let is_printed = format!("a{letter}").escape_debug().nth(1) == Some(letter);
+    !is_space && !is_printed
 }
 
 #[cfg(test)]
@@ -629,7 +689,16 @@ mod tests {
 
     #[test]
     fn names_outside_the_folder_are_refused() {
-        for name in ["a", "a.b", "ä ö", "-x", &"x".repeat(NAME)] {
+        for name in [
+            "a",
+            "a.b",
+            "ä ö",
+            "-x",
+            "a\u{308}",
+            "全角\u{3000}空白",
+            "\u{1f600}",
+            &"x".repeat(NAME),
+        ] {
             assert!(is_plain_name(name), "{name}");
         }
         for name in [
@@ -644,6 +713,17 @@ mod tests {
             "c:a",
             "a\0",
             "a\n",
+            "a\u{7f}",
+            "a\u{85}",
+            "a\u{ad}",
+            "a\u{200b}",
+            "gpj.\u{202e}txt.exe",
+            "a\u{2028}b",
+            "a\u{2029}b",
+            "a\u{2066}b",
+            "\u{feff}a",
+            "a\u{e0041}",
+            "a\u{e000}",
             &"x".repeat(NAME + 1),
         ] {
             assert!(!is_plain_name(name), "{name:?}");

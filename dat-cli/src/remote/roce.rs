@@ -8,9 +8,9 @@ use std::time::Duration;
 use backend_roce::{RoceBackend, RoceOptions, RoceWait, parse_address};
 use dat_core::attributes::IaAddress;
 
-use super::transport::{Carrier, Transport, no_device};
+use super::transport::{Carrier, RefusedSends, Transport, no_device, text};
 use crate::devices::{Device, Port, rdma_device};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::perf::Counters;
 
 /// The name of the device, which may be followed by `://` and an address of this host.
@@ -35,26 +35,29 @@ impl Transport for Roce {
     const REMEDY: &'static str = "name an IP address of this host, such as `roce://127.0.0.1`; \
     `dat devices` lists them";
 
-    fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Carrier> {
+    fn choose(name: Option<&str>, address: Option<SocketAddr>) -> Result<Carrier> {
         let named = name.and_then(|name| name.strip_prefix("roce://"));
         let address = match named {
             Some(text) => {
-                let refused = |why: &str| {
-                    no_device::<Self>(format!("cannot open the device roce://{text}"), why)
-                };
-                let parsed = parse_address(text).map_err(|error| refused(&error.to_string()))?;
+                let what = format!("cannot open the device roce://{text}");
+                let parsed = parse_address(text).map_err(|error| Failure {
+                    kind: FailureKind::Usage,
+                    ..no_device::<Self>(what.clone(), &error.to_string())
+                })?;
                 if parsed.keep_alive.is_some() {
-                    return Err(refused(
+                    return Err(Failure::usage(
+                        what,
                         "this program has its own time of keep-alives, 10 s",
+                        "remove keep-alive from the address",
                     ));
                 }
                 parsed.socket
             }
-            None => SocketAddr::new(address.unwrap_or(Ipv4Addr::LOCALHOST.into()), 0),
+            None => address.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()),
         };
         Ok(Carrier {
             name: named.map_or_else(
-                || format!("roce://{}", address.ip()),
+                || format!("roce://{}", text(address)),
                 |named| format!("roce://{named}"),
             ),
             addresses: vec![IaAddress::from(address)],
@@ -63,11 +66,13 @@ impl Transport for Roce {
 
     fn open(device: &Carrier) -> Result<(RoceBackend, RoceWait)> {
         let failed = |error: io::Error| {
-            let why = match error.kind() {
-                io::ErrorKind::AddrNotAvailable => "this host does not have the address".into(),
-                _ => error.to_string(),
-            };
-            no_device::<Self>(format!("cannot open the device {}", device.name), &why)
+            let what = format!("cannot open the device {}", device.name);
+            match error.kind() {
+                io::ErrorKind::AddrNotAvailable => {
+                    no_device::<Self>(what, "this host does not have the address")
+                }
+                _ => Failure::system(what, &error),
+            }
         };
         let address = device.addresses.iter().find_map(|own| own.socket_address());
         let address = address.ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
@@ -90,6 +95,11 @@ impl Transport for Roce {
     ) -> Result<()> {
         backend.on_event(event);
         Ok(())
+    }
+
+    fn refused_sends(backend: &RoceBackend) -> Option<Arc<RefusedSends>> {
+        let driver = backend.driver();
+        Some(Arc::new(move || driver.refused_send()))
     }
 
     fn counters(backend: &RoceBackend) -> Option<Arc<Counters>> {

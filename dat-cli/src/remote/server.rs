@@ -1,6 +1,6 @@
 //! A server: one thread that drives the adapter, one that admits clients, and one for each client.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ use super::host_adapter::{Drive, Driven};
 use super::protocol::{Challenge, Refusal, Request, encode_rejection};
 use super::session::{self, Needs};
 use super::token::Guard;
-use crate::failure::{Failure, FailureKind, Result};
-use crate::limits;
+use super::transport::is_same_ip;
+use crate::failure::{During, Failure, FailureKind, Result, of_call};
 
 /// Maximum number of clients at one time.
 pub(crate) const MOST_CLIENTS: usize = 16;
@@ -36,6 +36,8 @@ pub(crate) enum Notice {
     Rejected(Refusal),
     /// An accepted client was refused a request.
     Refused(Refusal),
+    /// A call of the system failed, for a client that is then refused.
+    Failed(String),
     /// A file was stored, with its name and length.
     Stored(String, u64),
     /// A client has gone.
@@ -45,7 +47,7 @@ pub(crate) enum Notice {
 /// Builds the failure of a server that cannot listen.
 pub(crate) fn not_listening(qualifier: u64, error: dat_core::Error) -> Failure {
     if error.kind() != ErrorKind::ConnQualInUse {
-        return Failure::operation("dat_psp_create failed", error).because(limits::reached(error));
+        return of_call("dat_psp_create", error);
     }
     Failure {
         kind: FailureKind::Operation,
@@ -103,7 +105,7 @@ pub(crate) struct Server {
     budget: Budget,
     terms: Terms,
     /// If set, the only local address that is served.
-    only: Option<IpAddr>,
+    only: Option<SocketAddr>,
 }
 
 impl Server {
@@ -122,14 +124,18 @@ impl Server {
     ///
     /// # Errors
     /// - Operation: another process listens on the qualifier, or the adapter fails.
-    pub(crate) fn listen(&mut self, qualifier: Option<u64>, only: Option<IpAddr>) -> Result<u64> {
-        let failed = |error: Error| match (error.core(), qualifier) {
-            (Some(error), Some(qualifier)) => not_listening(qualifier, error),
-            _ => Failure::operation("dat_psp_create_any failed", error),
-        };
+    pub(crate) fn listen(
+        &mut self,
+        qualifier: Option<u64>,
+        only: Option<SocketAddr>,
+    ) -> Result<u64> {
         // Each client gets a zone of its own; this one has no memory.
-        let zone = self.adapter.zone().map_err(failed)?;
-        let listener = zone.listen_with(qualifier, BACKLOG).map_err(failed)?;
+        let zone = self.adapter.zone().during("dat_pz_create")?;
+        let listener = zone.listen_with(qualifier, BACKLOG);
+        let listener = listener.or_else(|error| match (error.core(), qualifier) {
+            (Some(error), Some(qualifier)) => Err(not_listening(qualifier, error)),
+            _ => Err(error).during("dat_psp_create_any"),
+        })?;
         self.only = only;
         Ok(self.listener.insert(listener).qualifier())
     }
@@ -161,8 +167,10 @@ impl Server {
         let (shared, only, guard) = (&shared, self.only, self.terms.guard);
         let (tasks, begun) = mpsc::unbounded();
         thread::scope(|scope| {
+            let admit = move || admit_all(shared, scope, &tasks, &listener, only, guard);
+            let admitting = thread::Builder::new().spawn_scoped(scope, admit);
             let admitting =
-                scope.spawn(move || admit_all(shared, scope, &tasks, &listener, only, guard));
+                admitting.map_err(|error| Failure::system("cannot start a thread", &error))?;
             // Ends when no thread is left that could begin a task.
             self.drive.run(begun.for_each_concurrent(None, |task| task));
             let admitted = admitting.join();
@@ -180,7 +188,7 @@ fn admit_all<'scope>(
     scope: &'scope Scope<'scope, '_>,
     tasks: &UnboundedSender<Task>,
     listener: &Listener,
-    only: Option<IpAddr>,
+    only: Option<SocketAddr>,
     mut guard: Option<Guard>,
 ) -> Result<()> {
     while !(shared.stop)() {
@@ -201,7 +209,7 @@ fn arrive<'scope>(
     shared: &'scope Shared<'_>,
     scope: &'scope Scope<'scope, '_>,
     tasks: &UnboundedSender<Task>,
-    only: Option<IpAddr>,
+    only: Option<SocketAddr>,
     guard: &mut Option<Guard>,
     arrived: dat_host::Request,
 ) {
@@ -212,7 +220,7 @@ fn arrive<'scope>(
             completions: needs.completions(),
             bytes: needs.bytes(),
         };
-        let share = shared.budget.share(demand);
+        let share = shared.budget.share(demand, arrived.is_proven());
         share
             .map(|share| (request, share))
             .map_err(|refusal| (refusal, None))
@@ -229,7 +237,8 @@ fn arrive<'scope>(
                 }
             };
             // Dropping the closure, which owns the request, rejects it.
-            if thread::Builder::new().spawn_scoped(scope, serve).is_err() {
+            if let Err(error) = thread::Builder::new().spawn_scoped(scope, serve) {
+                shared.tell(Notice::Failed(format!("cannot start a thread: {error}")));
                 shared.tell(Notice::Rejected(Refusal::Busy));
             }
         }
@@ -247,13 +256,13 @@ fn arrive<'scope>(
 /// Checks the address, the format and the proof of a connection request.
 fn admit(
     arrived: &dat_host::Request,
-    only: Option<IpAddr>,
+    only: Option<SocketAddr>,
     guard: &mut Option<Guard>,
 ) -> std::result::Result<Request, (Refusal, Option<Challenge>)> {
     let plain = |refusal| (refusal, None);
     let local = arrived.local_address().and_then(IaAddress::socket_address);
     if let (Some(only), Some(local)) = (only, local)
-        && only != local.ip()
+        && !is_same_ip(only, local)
     {
         return Err(plain(Refusal::WrongAddress));
     }

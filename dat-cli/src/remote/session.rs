@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use dat_core::Cause;
 use dat_core::attributes::{EpAttributes, IaAttributes};
 use dat_core::memory::RmrTriplet;
 use dat_host::{
@@ -19,7 +20,8 @@ use super::budget::Share;
 use super::connection::TICK;
 use super::data::fill_block;
 use super::echo::{Echo, Task};
-use super::file_store::{Draft, Host};
+use super::file_store::{Draft, Host, Unstored};
+use super::patience::Limit;
 use super::protocol::{
     MESSAGE, Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
 };
@@ -45,12 +47,12 @@ enum End {
     /// The connection is lost, or the server ends.
     Over,
     /// The client gets this refusal.
-    Refused(Refusal),
+    Refused(Unstored),
 }
 
-impl From<Refusal> for End {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+impl<R: Into<Unstored>> From<R> for End {
+    fn from(refusal: R) -> Self {
+        Self::Refused(refusal.into())
     }
 }
 
@@ -160,6 +162,7 @@ pub(crate) fn serve<'scope>(
         return Notice::Rejected(Refusal::Busy);
     }
     server.tell(Notice::Accepted(request));
+    let mut limit = Limit::default();
     // No refusal is sent to a client that never completes its connection.
     let endpoint = loop {
         match connected {
@@ -167,13 +170,14 @@ pub(crate) fn serve<'scope>(
             Ok(Err(_)) => return Notice::Gone,
             Err(pending) => {
                 let silent = (server.clock)().saturating_duration_since(prepared);
-                if (server.stop)() || silent > server.idle {
+                if (server.stop)() || limit.is_over(silent > server.idle) {
                     return Notice::Gone;
                 }
                 connected = pending.wait_timeout(TICK);
             }
         }
     };
+    share.prove();
     let session = Session {
         server,
         scope,
@@ -230,7 +234,7 @@ impl Offer {
     /// - `Busy`: the device has no room for it now, or the server ends.
     /// - `Unregistered`: the system refuses to register the memory.
     fn prepare(server: &Shared<'_>, request: &Request) -> Result<Self, Refusal> {
-        let busy = |_: Error| Refusal::Busy;
+        let busy = |error: Error| unprepared(server, error);
         let needs = Needs::of(request);
         let limits = server.adapter.query().map_err(busy)?.ia;
         let zone = server.adapter.zone().map_err(busy)?;
@@ -244,7 +248,7 @@ impl Offer {
             None => zone.endpoint(attributes),
         };
         let endpoint = endpoint.map_err(busy)?;
-        let buffers = zone.buffers(needs.receives, size).map_err(unregistered)?;
+        let buffers = zone.buffers(needs.receives, size).map_err(busy)?;
         let receives = buffers.into_iter().map(|buffer| endpoint.recv(buffer));
         let receives = receives.collect();
         if let Some(requests) = requests {
@@ -279,7 +283,7 @@ impl Offer {
         }
         let window = zone.window(bytes, access);
         Ok(Self {
-            grant: Grant::Memory(window.map_err(|failed| unregistered(failed.error))?),
+            grant: Grant::Memory(window.map_err(|failed| busy(failed.error))?),
             zone,
             endpoint,
             receives,
@@ -288,12 +292,19 @@ impl Offer {
     }
 }
 
-/// Returns the refusal for a client whose memory cannot be registered.
-fn unregistered(error: Error) -> Refusal {
-    match error.core().and_then(limits::registered) {
-        Some(_) => Refusal::Unregistered,
-        None => Refusal::Busy,
-    }
+/// Reports an error of the device or the system; returns the refusal for the client.
+fn unprepared(server: &Shared<'_>, error: Error) -> Refusal {
+    let core = error.core();
+    let refusal = match core {
+        _ if core.and_then(limits::registered).is_some() => Refusal::Unregistered,
+        Some(error) if error.cause() == Cause::NoDescriptor => Refusal::NoDescriptor,
+        Some(error) if error.cause() == Cause::DeviceRefused => Refusal::Overloaded,
+        _ => Refusal::Busy,
+    };
+    server.tell(Notice::Failed(format!(
+        "cannot prepare for a client: {error}"
+    )));
+    refusal
 }
 
 /// An accepted client.
@@ -327,7 +338,10 @@ impl Session<'_, '_, '_> {
         match outcome {
             Ok(()) => self.leave(),
             Err(End::Over) => {}
-            Err(End::Refused(refusal)) => {
+            Err(End::Refused(Unstored { refusal, why })) => {
+                if let Some(why) = why {
+                    self.server.tell(Notice::Failed(why));
+                }
                 if self.send(&Message::Refused(refusal)).is_ok() {
                     self.server.tell(Notice::Refused(refusal));
                     self.leave();
@@ -374,7 +388,8 @@ impl Session<'_, '_, '_> {
                     let start = usize::from(slot) * self.request.size as usize;
                     self.load(window, start, length as usize, |bytes| {
                         hash.write(bytes);
-                        draft.part.write(bytes).map_err(|_| Refusal::CannotWrite)
+                        let written = draft.part.append(bytes);
+                        written.map_err(|error| Unstored::from_error("write the file", &error))
                     })?;
                     self.send(&Message::Empty { slot })?;
                 }
@@ -389,7 +404,7 @@ impl Session<'_, '_, '_> {
 
     /// Reads the file back, and checks that it has the client's data.
     fn read_back(&mut self, draft: &mut Draft, length: u64, checksum: u128) -> Step {
-        let unreadable = |_| Refusal::CannotWrite;
+        let unreadable = |error| Unstored::from_error("read the file back", &error);
         let file = draft.part.file();
         file.rewind().map_err(unreadable)?;
         let (mut read, mut hash) = (0, Box::<XxHash3_128>::default());
@@ -430,7 +445,7 @@ impl Session<'_, '_, '_> {
         };
         // Dropping the closure, which owns the file, removes the file.
         let begun = thread::Builder::new().spawn_scoped(self.scope, store);
-        begun.map_err(|_| Refusal::CannotWrite)?;
+        begun.map_err(|error| Unstored::from_error("start a thread", &error))?;
         loop {
             match stored.recv_timeout(BUSY_INTERVAL) {
                 Ok(outcome) => return Ok(outcome?),
@@ -473,11 +488,14 @@ impl Session<'_, '_, '_> {
         } = self;
         let echo = Echo::start(tasks, endpoint, requests, receives);
         let mut known = 0;
+        let mut limit = Limit::default();
         while !echo.is_over_after(TICK) && !(server.stop)() {
             let (now, messages) = ((server.clock)(), echo.messages());
             if messages != known {
                 (known, last_activity) = (messages, now);
-            } else if now.saturating_duration_since(last_activity) > server.idle {
+            }
+            let silent = now.saturating_duration_since(last_activity);
+            if limit.is_over(silent > server.idle) {
                 return;
             }
         }
@@ -486,6 +504,7 @@ impl Session<'_, '_, '_> {
     /// Waits until the client disconnects, and ignores its messages, for a limited time.
     fn leave(&mut self) {
         let until = (self.server.clock)() + DISCONNECT_TIMEOUT;
+        let mut limit = Limit::default();
         loop {
             // A server that ends leaves the client a moment for the last message.
             let ends = (self.server.stop)();
@@ -494,7 +513,7 @@ impl Session<'_, '_, '_> {
                 Ok(Some(buffer)) => self.post(buffer),
                 Ok(None) => {}
             }
-            if ends || (self.server.clock)() >= until {
+            if ends || limit.is_over((self.server.clock)() >= until) {
                 return;
             }
         }
@@ -508,7 +527,7 @@ impl Session<'_, '_, '_> {
         window: &ZoneWindow<Vec<u8>>,
         start: usize,
         length: usize,
-        mut take: impl FnMut(&[u8]) -> Result<(), Refusal>,
+        mut take: impl FnMut(&[u8]) -> Result<(), Unstored>,
     ) -> Step {
         let end = start + length;
         for at in (start..end).step_by(STAGING) {
@@ -545,6 +564,7 @@ impl Session<'_, '_, '_> {
 
     /// Waits for the next message; refuses a client that is silent for too long.
     fn message(&mut self) -> Step<Message> {
+        let mut limit = Limit::default();
         loop {
             if (self.server.stop)() {
                 return Err(End::Over);
@@ -555,7 +575,7 @@ impl Session<'_, '_, '_> {
                 return message.ok_or(Refusal::Malformed.into());
             }
             let silent = self.silence();
-            if silent > self.server.idle {
+            if limit.is_over(silent > self.server.idle) {
                 return Err(Refusal::Silent.into());
             }
             let uses_memory = matches!(self.request.work, Work::Write | Work::Read);

@@ -1,6 +1,6 @@
 //! Tests with both ends on the mock, with correct and incorrect clients.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,8 +17,9 @@ use super::connection::{Completions, Connection, Plan, ServerAddress, TICK};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::host_adapter::{Drive, Driven, Waiting};
 use super::load::RemoteLoad;
-use super::protocol::{Message, Refusal, Request, Work};
+use super::protocol::{Message, Refusal, Request, Work, encode_answer};
 use super::server::{MOST_CLIENTS, Notice, Server, Terms};
+use super::session::triplet;
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
 use crate::arguments::Operation;
@@ -81,7 +82,7 @@ fn serving_on(
         let serving = scope.spawn(|| {
             let adapter = open(&fabric, "server", 1, waiting);
             let mut server = Server::new(adapter, MEMORY, terms);
-            let only: IpAddr = [10, 9, 0, 1].into();
+            let only: SocketAddr = ([10, 9, 0, 1], 0).into();
             // The mock's nodes have no IP addresses, so the server ignores `only`.
             assert_eq!(server.listen(Some(QUALIFIER), Some(only)), Ok(QUALIFIER));
             assert!(server.listen(Some(QUALIFIER), None).is_err());
@@ -106,7 +107,7 @@ fn serving_on(
 
 fn copy(adapter: &mut Driven, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
     let mut left = data;
-    let read = |buffer: &mut [u8]| Ok(crate::copy::fill(&mut left, buffer).unwrap());
+    let read = |buffer: &mut [u8]| Ok(crate::source::fill(&mut left, buffer).unwrap());
     let check = || Ok(());
     send_file(
         adapter,
@@ -415,7 +416,7 @@ fn clients_that_vanish_leave_room_for_others() {
 }
 
 #[test]
-fn too_many_clients_are_rejected_as_busy() {
+fn too_many_clients_are_rejected_by_their_number() {
     let notices = serving(Waiting::Block, &NoFiles, |fabric| {
         let mut stations: Vec<Driven> = (0..=MOST_CLIENTS as u64)
             .map(|number| open(fabric, "client", 2 + number, Waiting::Block))
@@ -437,13 +438,13 @@ fn too_many_clients_are_rejected_as_busy() {
                 }
                 Err(failure) => {
                     assert_eq!(number, MOST_CLIENTS, "{failure}");
-                    assert_eq!(failure.why, Refusal::Busy.why());
+                    assert_eq!(failure.why, Refusal::Full.why());
                 }
             }
         }
     });
     assert!(
-        notices.contains(&Notice::Rejected(Refusal::Busy)),
+        notices.contains(&Notice::Rejected(Refusal::Full)),
         "{notices:?}"
     );
 }
@@ -625,4 +626,52 @@ fn a_client_that_connects_looks_for_signals() {
         );
         assert_eq!(outcome.unwrap_err(), interrupted());
     }
+}
+
+/// A client of a server that only says that it is there notices signals all the same.
+#[test]
+fn a_server_that_only_says_that_it_is_there_holds_no_client() {
+    let fabric = Fabric::new(FabricOptions {
+        receiver_not_ready_retries: u32::MAX,
+        ..FabricOptions::default()
+    });
+    let _time = fabric.spawn_thread().unwrap();
+    let (adapter, drive) = open(&fabric, "server", 1, Waiting::Block);
+    let zone = adapter.zone().unwrap();
+    let listener = zone.listen_with(Some(QUALIFIER), 1).unwrap();
+    thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            let serve = async {
+                let request = listener.next().await?;
+                let window = zone.window(vec![0; 6000], Access::WRITE)?;
+                let granted = encode_answer(Some(triplet(window.remote())), 60_000);
+                let endpoint = request.accept().private_data(&granted).await?;
+                loop {
+                    let here = zone.copy(&Message::Here.encode())?;
+                    endpoint.send(here).await?;
+                }
+            };
+            let served: dat_host::Result<()> = drive.run(serve);
+            assert!(served.is_err(), "the client leaves");
+        });
+        let checks = AtomicU64::new(0);
+        let check = || match checks.fetch_add(1, Ordering::Relaxed) {
+            0..100 => Ok(()),
+            _ => Err(Failure::usage("interrupted", "a signal came", "")),
+        };
+        let mut client = open(&fabric, "client", 2, Waiting::Block);
+        let read = |_: &mut [u8]| Ok(0);
+        let sent = send_file(
+            &mut client,
+            server_address(),
+            "name",
+            5,
+            SHAPE,
+            read,
+            &check,
+        );
+        assert_eq!(sent.unwrap_err().what, "interrupted");
+        drop(client);
+        server.join().unwrap();
+    });
 }

@@ -8,6 +8,7 @@ use twox_hash::XxHash3_128;
 
 use super::connection::{Completions, Connection, Plan, ServerAddress, posted, refused};
 use super::host_adapter::Driven;
+use super::patience::Allowance;
 use super::protocol::{Message, Refusal, Request, Work};
 use crate::failure::{During, Failure, Result};
 
@@ -145,8 +146,10 @@ pub(crate) fn send_file(
             return Err(malformed());
         };
         let write = under_way.get_mut(usize::from(slot)).and_then(Option::take);
-        let parts = client.finish(write.ok_or_else(malformed)?)?;
-        free.push((slot, parts.into_parts()));
+        let parts = client.finish(write.ok_or_else(malformed)?)?.into_parts();
+        let arrived: usize = parts.iter().map(|part| part.len()).sum();
+        client.allowance.arrived(arrived as u64);
+        free.push((slot, parts));
     }
     let moving = first.map_or(Duration::ZERO, |first| first.elapsed());
     if bytes != length {
@@ -158,6 +161,8 @@ pub(crate) fn send_file(
     let checksum = hash.finish_128();
     client.send(&Message::End { checksum })?;
     client.ended = true;
+    // The server reads the file back, and brings it to the disk.
+    client.allowance = Allowance::for_work(length);
     match client.message()? {
         Message::Stored {
             length,

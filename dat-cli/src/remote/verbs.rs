@@ -1,11 +1,11 @@
 //! RDMA devices of this host, over libibverbs.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
 use dat_core::backend::BackendError;
 
-use super::transport::{Carrier, Transport, no_device};
+use super::transport::{Carrier, Transport, is_same_ip, no_device};
 use crate::devices::{Device, Port, rdma_device};
 use crate::failure::{Failure, Result};
 use crate::limits::{self, Reached};
@@ -22,13 +22,14 @@ impl Transport for Verbs {
     `--device roce`, or create a soft-RoCE device on a network interface (as root): `modprobe \
     rdma_rxe`, then `rdma link add rxe0 type rxe netdev eth0`; see docs/verbs.md";
 
-    fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Carrier> {
+    fn choose(name: Option<&str>, address: Option<SocketAddr>) -> Result<Carrier> {
         find(name, address).map(|device| carrier(&device))
     }
 
     fn open(device: &Carrier) -> Result<(VerbsBackend, VerbsWait)> {
         let failed = |error| opening(&device.name, error);
         let options = VerbsOptions::default();
+        limits::opens_device();
         let backend = VerbsBackend::open(&device.name, options).map_err(failed)?;
         let wait = backend.wait().map_err(failed)?;
         Ok((backend, wait))
@@ -54,10 +55,16 @@ fn carrier(device: &VerbsDevice) -> Carrier {
 fn opening(name: &str, error: BackendError) -> Failure {
     let why = match error {
         BackendError::Address => "its network interface has no address",
-        BackendError::Resources => "memory, threads or file descriptors are exhausted",
+        BackendError::Resources => "memory or threads are exhausted",
+        BackendError::Descriptors => "no file descriptor is left",
+        BackendError::Prohibited => "this user has no permission to open it",
         _ => "the device does not exist, or this user has no permission to open it",
     };
-    without_device(format!("cannot open the device {name}"), why)
+    let failure = without_device(format!("cannot open the device {name}"), why);
+    match error {
+        BackendError::Resources => failure.because(limits::locked_memory()),
+        _ => failure,
+    }
 }
 
 /// Builds the failure of a missing device, or of the descriptor limit that hides it.
@@ -92,7 +99,7 @@ fn named<'d>(all: &'d [VerbsDevice], name: &str) -> Option<&'d VerbsDevice> {
 }
 
 /// Returns the named device, else the one with an address, else the first usable one.
-fn find(name: Option<&str>, address: Option<IpAddr>) -> Result<VerbsDevice> {
+fn find(name: Option<&str>, address: Option<SocketAddr>) -> Result<VerbsDevice> {
     let all = backend_verbs::devices();
     if let Some(name) = name {
         return named(&all, name).cloned().ok_or_else(|| {
@@ -107,7 +114,7 @@ fn find(name: Option<&str>, address: Option<IpAddr>) -> Result<VerbsDevice> {
             .addresses
             .iter()
             .filter_map(|own| own.socket_address())
-            .any(|own| Some(own.ip()) == address)
+            .any(|own| address.is_some_and(|address| is_same_ip(own, address)))
     };
     all.iter()
         .find(has)

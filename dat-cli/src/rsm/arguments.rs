@@ -1,6 +1,6 @@
 //! The command line of `dat rsm`.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::arguments::{
     WaitingArguments, at_least_one, check_is_outside, local_path, up_to, wanted,
 };
 use crate::failure::Failure;
-use crate::peer::{Peer, QUALIFIER, parse_peer};
+use crate::peer::{Peer, QUALIFIER, parse_device, parse_ip, parse_peer};
 use crate::size::{counted, parse_duration, parse_offset, parse_size};
 
 /// The default id of a segment.
@@ -62,16 +62,17 @@ pub(crate) struct ExportArguments {
     /// many signals from importers
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) signals: Option<u64>,
-    /// Serve importers on this RDMA device (see `dat devices`)
-    #[arg(long, value_name = "NAME", help_heading = DEVICES)]
+    /// Serve importers on this device: roce, roce://IP, or an RDMA device by its name or as
+    /// verbs://NAME (see `dat devices`)
+    #[arg(long, value_name = "NAME", value_parser = parse_device, help_heading = DEVICES)]
     pub(crate) device: Option<String>,
     /// Listen on this port of the device, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, requires = "device", value_parser = up_to::<u16, 65535>, allow_negative_numbers = true, help_heading = DEVICES)]
     pub(crate) port: u16,
     /// Also allow imports from the host with this address; may be repeated [default: this host
     /// only]
-    #[arg(long, value_name = "ADDR", requires = "device", help_heading = DEVICES)]
-    pub(crate) importer: Vec<IpAddr>,
+    #[arg(long, value_name = "ADDR", requires = "device", value_parser = parse_ip, help_heading = DEVICES)]
+    pub(crate) importer: Vec<SocketAddr>,
     #[command(flatten, next_help_heading = DEVICES)]
     pub(crate) waiting: WaitingArguments,
 }
@@ -82,7 +83,7 @@ pub(crate) struct ExportArguments {
 pub(crate) struct SegmentDevice {
     /// Use this device: roce, roce://IP, or an RDMA device by its name or as verbs://NAME (see `dat
     /// devices`); without --connect, both ends use it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_device)]
     pub(crate) device: Option<String>,
     /// Import from `dat rsm export --device` in another process or on another host
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]

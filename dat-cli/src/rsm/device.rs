@@ -1,18 +1,16 @@
 //! Remote shared memory on a device, between processes and hosts.
 
-use std::net::SocketAddr;
-
 use dat_core::attributes::IaAddress;
 
 use super::arguments::{ExportArguments, ImportArguments, RsmCommand};
 use super::exporter::{Exporter, Listening};
 use super::file::{Fresh, checksum};
 use super::place::{OnDevice, Place, node_at};
-use super::{ExportReport, bench, contents, get, put, report_export};
+use super::{ExportReport, bench, contents, get, put, report_export, source};
 use crate::failure::Result;
 use crate::interrupt::Signals;
 use crate::output::{HEADING, Output};
-use crate::remote::transport::{Transport, resolve};
+use crate::remote::transport::{Transport, reach, resolve};
 use crate::size::size;
 
 /// Runs the command that the arguments name, on a device.
@@ -28,27 +26,36 @@ pub(crate) fn run<T: Transport>(
     match command {
         RsmCommand::Export(arguments) => export::<T>(arguments, signals, output),
         RsmCommand::Put(arguments) => {
-            let find = || find::<T>(&arguments.import);
-            put(find, arguments, signals, output)
+            // Refuses a file that cannot be put before it looks for the exporter.
+            source(arguments)?;
+            each::<T>(&arguments.import, |found| {
+                put(|| Ok(found), arguments, signals, output)
+            })
         }
-        RsmCommand::Get(arguments) => {
-            let find = || find::<T>(&arguments.import);
-            get(find, arguments, signals, output)
-        }
-        RsmCommand::Bench(arguments) => {
-            let find = || find::<T>(&arguments.import);
-            bench(find, arguments, signals, output)
-        }
+        RsmCommand::Get(arguments) => each::<T>(&arguments.import, |found| {
+            get(|| Ok(found), arguments, signals, output)
+        }),
+        RsmCommand::Bench(arguments) => each::<T>(&arguments.import, |found| {
+            bench(|| Ok(found), arguments, signals, output)
+        }),
     }
 }
 
-/// Returns the device to use, and the exporter that the arguments name.
-fn find<T: Transport>(arguments: &ImportArguments) -> Result<(OnDevice<T>, Option<Listening>)> {
+/// Runs `act` with the device to use and the exporter that the arguments name.
+///
+/// It runs for each address of the exporter, until one is reached.
+fn each<T: Transport>(
+    arguments: &ImportArguments,
+    mut act: impl FnMut((OnDevice<T>, Option<Listening>)) -> Result<bool>,
+) -> Result<bool> {
     let name = arguments.device.device.as_deref();
-    let peer = arguments.device.connect.as_ref();
-    let peer = peer.map(resolve).transpose()?;
-    let exporter = peer.map(|peer| (IaAddress::from(peer), u64::from(peer.port())));
-    Ok((OnDevice::choose(name, peer)?, exporter))
+    let Some(peer) = &arguments.device.connect else {
+        return act((OnDevice::choose(name, None)?, None));
+    };
+    reach(&resolve(peer)?, |peer| {
+        let exporter = (IaAddress::from(peer), u64::from(peer.port()));
+        act((OnDevice::choose(name, Some(peer))?, Some(exporter)))
+    })
 }
 
 fn export<T: Transport>(
@@ -62,12 +69,7 @@ fn export<T: Transport>(
     let others: Vec<_> = arguments
         .importer
         .iter()
-        .map(|&address| {
-            (
-                node_at(address),
-                IaAddress::from(SocketAddr::from((address, 0))),
-            )
-        })
+        .map(|&address| (node_at(address.ip()), IaAddress::from(address)))
         .collect();
     let bytes = memory.len() as u64;
     let exporter = Exporter::publish(

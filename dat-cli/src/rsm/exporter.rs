@@ -41,7 +41,12 @@ impl Exporter {
         (segment, digits): (SegmentId, u32),
     ) -> Result<Self> {
         let mut importers = place.importers();
-        importers.extend(others);
+        for other in others {
+            // An address of this host may be named, too.
+            if !importers.iter().any(|(known, _)| *known == other.0) {
+                importers.push(*other);
+            }
+        }
         let node = open(place, (waiting, qualifier), &importers, None)?;
         let listening = (place.own_address()?, qualifier);
         Self::on(node, listening, &importers, memory, (segment, digits))

@@ -8,6 +8,9 @@ use dat_host::rsm::{RsmError, Unreached};
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::limits;
 
+/// The call that connects to a segment.
+pub(crate) const CONNECT: &str = "rsm_memseg_import_connect";
+
 /// Names the failed call of remote shared memory in a failure.
 pub(crate) trait DuringRsm<T> {
     /// Turns an error of `call` into a failure of the program.
@@ -29,7 +32,7 @@ impl<T, E: Into<Error>> DuringRsm<T> for std::result::Result<T, E> {
 fn unreachable(call: &str, reason: Unreached) -> Failure {
     let (why, remedy) = match reason {
         Unreached::NoListener => (
-            "no exporter listens on that port",
+            "no exporter listens on that port, or it has no room for another importer",
             "start `dat rsm export --device` there, and check the port number",
         ),
         Unreached::NoHost => (
@@ -59,12 +62,26 @@ fn unreachable(call: &str, reason: Unreached) -> Failure {
             --importer",
         ),
     };
-    Failure {
-        kind: FailureKind::Operation,
+    // Without free descriptors, no socket finds the way to a host.
+    let reached = match reason {
+        Unreached::NoHost => limits::descriptors(),
+        _ => None,
+    };
+    let is_elsewhere = matches!(
+        reason,
+        Unreached::NoListener | Unreached::NoHost | Unreached::TimedOut | Unreached::NotAllowed
+    );
+    let kind = match call {
+        CONNECT if is_elsewhere => FailureKind::Unreached,
+        _ => FailureKind::Operation,
+    };
+    let failure = Failure {
+        kind,
         what: format!("{call} failed"),
         why: why.into(),
         remedy: remedy.into(),
-    }
+    };
+    failure.because(reached)
 }
 
 /// Builds the failure of a call; `why` is the text of `error`, or names the part that failed.
@@ -83,7 +100,13 @@ fn failure(call: &str, error: RsmError, why: impl fmt::Display) -> Failure {
                 // The error does not tell which resource is missing.
                 RsmError::InsufficientResources => {
                     let reached = limits::descriptors().or_else(limits::locked_memory);
-                    failure.because(reached)
+                    let remedy = "free some memory, end other programs that use the device, or use \
+                        smaller segments; if the exporter has many importers, try again later";
+                    Failure {
+                        remedy: remedy.into(),
+                        ..failure
+                    }
+                    .because(reached)
                 }
                 _ => failure,
             }
@@ -109,6 +132,8 @@ const fn remedy(error: RsmError) -> Option<&'static str> {
             Some("export the segment with a --permission that allows this access")
         }
         RsmError::SegmentNotPublished => Some("check --segment: the exporter publishes another id"),
+        RsmError::InsufficientMemory => Some("free some memory, or use smaller segments"),
+        RsmError::TimedOut => Some("check the network and the exporter, and run the command again"),
         RsmError::SegmentNotPublishedToNode => {
             Some("allow this host with --importer at the exporter")
         }

@@ -1,55 +1,11 @@
-//! Files on either side of a segment.
+//! New files with the content of a segment.
 
-use std::fs::File;
 use std::path::Path;
 
 use twox_hash::XxHash3_128;
 
-use crate::copy::fill;
-use crate::copy::target::irregular;
 use crate::failure::{Failure, Result};
 use crate::output_file::{OutputPath, Part, exists};
-
-/// A file to read.
-pub(super) struct Source<'p> {
-    file: File,
-    path: &'p Path,
-    length: u64,
-}
-
-impl<'p> Source<'p> {
-    /// Opens a regular file; `done` names the action for a refusal.
-    ///
-    /// # Errors
-    /// - File: the file cannot be read.
-    /// - Usage: it is not a regular file.
-    pub(super) fn open(path: &'p Path, done: &str) -> Result<Self> {
-        let unreadable = |error| Failure::file("read", path, &error);
-        let about = path.metadata().map_err(unreadable)?;
-        if !about.is_file() {
-            return Err(irregular(path, &about, done));
-        }
-        Ok(Self {
-            file: File::open(path).map_err(unreadable)?,
-            path,
-            length: about.len(),
-        })
-    }
-
-    /// Returns the length of the file when it was opened.
-    pub(super) const fn length(&self) -> u64 {
-        self.length
-    }
-
-    /// Reads the next bytes; fills the buffer except at the end of the file.
-    ///
-    /// # Errors
-    /// - File: the file cannot be read.
-    pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
-        let path = self.path;
-        fill(&mut self.file, bytes).map_err(|error| Failure::file("read", path, &error))
-    }
-}
 
 /// A new file; it appears at its path when it is complete.
 pub(super) struct Fresh {

@@ -8,11 +8,11 @@ use dat_host::rsm::{
 use twox_hash::XxHash3_128;
 
 use super::arguments::{ImportArguments, ModeName};
-use super::failure::DuringRsm;
+use super::failure::{CONNECT, DuringRsm};
 use super::place::EXPORTER;
-use crate::failure::{During, Failure, Result};
+use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::{self, MOST_MEMORY};
-use crate::size::argument;
+use crate::size::{argument, counted, size};
 
 /// Vectors between two barriers in explicit mode.
 const VECTORS: usize = 4;
@@ -75,6 +75,23 @@ impl Shape {
     }
 }
 
+/// Returns the length that an exporter names, unless no segment of this program has so many bytes.
+fn plausible(length: u64) -> Result<u64> {
+    if length <= MOST_MEMORY {
+        return Ok(length);
+    }
+    Err(Failure {
+        kind: FailureKind::Operation,
+        what: "the segment is too large".into(),
+        why: format!(
+            "the exporter says that it has {}, and segments of this program have at most {}",
+            counted(length, "byte"),
+            size(MOST_MEMORY)
+        ),
+        remedy: "check that `dat rsm export` runs there, or export less".into(),
+    })
+}
+
 /// The totals of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
@@ -104,7 +121,7 @@ impl Importer {
         shape: Shape,
     ) -> Result<Self> {
         let import = node.import(EXPORTER, segment, permission).wait();
-        let import = import.during_rsm("rsm_memseg_import_connect")?;
+        let import = import.during_rsm(CONNECT)?;
         let pages = Pages::anonymous(shape.vector() * shape.vectors());
         let local = node
             .local_memory(pages.during("allocating the local memory")?)
@@ -129,9 +146,12 @@ impl Importer {
     }
 
     /// Returns the bytes of the segment.
+    ///
+    /// # Errors
+    /// - Operation: the call failed, or the exporter names more than a segment can have.
     pub(crate) fn length(&self) -> Result<u64> {
         let length = self.import.length();
-        length.during_rsm("querying the length of the segment")
+        plausible(length.during_rsm("querying the length of the segment")?)
     }
 
     /// Makes the entries of a vector of `length` bytes.
@@ -310,5 +330,19 @@ impl Importer {
         freed.during_rsm("rsm_free_localmemory_handle")?;
         let disconnected = self.import.disconnect().wait();
         disconnected.during_rsm("rsm_memseg_import_disconnect")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_that_no_segment_has_is_not_believed() {
+        assert_eq!(plausible(MOST_MEMORY), Ok(MOST_MEMORY));
+        for length in [MOST_MEMORY + 1, u64::MAX] {
+            let refused = plausible(length).unwrap_err();
+            assert!(refused.why.contains("at most 1 GiB"), "{}", refused.why);
+        }
     }
 }

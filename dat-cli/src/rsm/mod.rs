@@ -19,7 +19,7 @@ use self::arguments::{
 };
 use self::exporter::{Exporter, Listening};
 use self::failure::DuringRsm;
-use self::file::{Fresh, Source, checksum};
+use self::file::{Fresh, checksum};
 use self::importer::{Importer, Moved, Shape};
 use self::place::{EXPORTER, NOWHERE, Name, OnMock, Place, Settings};
 use self::plain::{ExporterAddress, Plain};
@@ -30,6 +30,7 @@ use crate::host::PAGE;
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::size::{counted, size};
+use crate::source::Source;
 
 /// The report of a transfer to or from a segment.
 #[derive(Serialize)]
@@ -128,6 +129,7 @@ fn contents(arguments: &ExportArguments) -> Result<(Pages, u64)> {
     let mut memory = pages(bytes)?;
     if let Some(mut source) = source {
         source.read(&mut memory)?;
+        source.finish()?;
     }
     Ok((memory, length))
 }
@@ -227,6 +229,11 @@ fn report_export(report: &ExportReport, output: &mut Output) {
     output.document(report);
 }
 
+/// Opens the file to put.
+fn source(arguments: &PutArguments) -> Result<Source<'_>> {
+    Source::open(&arguments.file, "put into a segment")
+}
+
 /// Puts a file into a segment, verifies it, and signals if requested.
 ///
 /// `find` returns the place, and the exporter unless it is one in this process.
@@ -237,7 +244,7 @@ fn put<P: Place>(
     output: &mut Output,
 ) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
-    let mut source = Source::open(&arguments.file, "put into a segment")?;
+    let mut source = source(arguments)?;
     let segment = arguments.import.segment;
     let length = arguments.offset.saturating_add(source.length());
     let (place, exporter) = find()?;
@@ -263,6 +270,7 @@ fn put<P: Place>(
             signals.check()?;
             source.read(bytes)
         })?;
+        source.finish()?;
         let seconds = begin.elapsed().as_secs_f64();
         let back = importer.get_all(arguments.offset, moved.bytes, |_| signals.check())?;
         compare(back.checksum, moved.checksum)?;
@@ -390,6 +398,18 @@ fn bench<P: Place>(
     let importing = (listening, waiting, signals);
     let rights = (segment, Permission::all());
     let report = import(&place, importing, rights, shape, |node, importer| {
+        let length = importer.length()?;
+        if length < shape.vector() as u64 {
+            return Err(Failure::usage(
+                "the segment is too small",
+                format!(
+                    "it has {}, and --piece x --entries is {}",
+                    counted(length, "byte"),
+                    counted(shape.vector() as u64, "byte")
+                ),
+                "use a smaller --piece or fewer --entries, or export a larger segment",
+            ));
+        }
         let address = ExporterAddress {
             listening,
             node: place.number(Name::Plain, listening.0),

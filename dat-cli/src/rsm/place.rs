@@ -1,5 +1,6 @@
 //! Where the nodes of a command are: on devices, or on the mock.
 
+use std::cell::Cell;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +22,7 @@ use crate::host;
 use crate::interrupt::Signals;
 use crate::remote::host_adapter::{Drive, Driven, SharedBackend, Waiting, yield_after};
 use crate::remote::server::not_listening;
-use crate::remote::transport::{Carrier, Transport, first_address, own_address};
+use crate::remote::transport::{Carrier, Transport, first_address, is_same_ip, own_address};
 
 /// The node number of the exporter.
 pub(super) const EXPORTER: NodeId = 1;
@@ -158,6 +159,8 @@ fn credentials() -> Credentials {
 /// A device, which reaches other processes.
 pub(super) struct OnDevice<T> {
     pub(super) device: Carrier,
+    /// Set if an adapter of this process uses the device.
+    is_used: Cell<bool>,
     pub(super) transport: std::marker::PhantomData<T>,
 }
 
@@ -169,8 +172,19 @@ impl<T: Transport> OnDevice<T> {
     pub(super) fn choose(name: Option<&str>, exporter: Option<SocketAddr>) -> Result<Self> {
         Ok(Self {
             device: T::choose(name, exporter.and_then(own_address))?,
+            is_used: Cell::new(false),
             transport: std::marker::PhantomData,
         })
+    }
+}
+
+impl<T> OnDevice<T> {
+    /// Returns the device to open; only the first adapter has a UDP port of the device's name.
+    fn next(&self) -> Carrier {
+        match self.is_used.replace(true) {
+            true => self.device.other_end(),
+            false => self.device.clone(),
+        }
     }
 }
 
@@ -182,7 +196,7 @@ impl<T: Transport> Place for OnDevice<T> {
     }
 
     fn open(&self, _name: Name, settings: Settings<'_>) -> Result<Node> {
-        let (backend, _) = T::open(&self.device)?;
+        let (backend, _) = T::open(&self.next())?;
         let device = Ringing::default();
         if !settings.polls() {
             T::on_event(&self.device, &backend, device.ring())?;
@@ -191,7 +205,7 @@ impl<T: Transport> Place for OnDevice<T> {
     }
 
     fn adapter(&self, _name: Name, looks: u32) -> Result<Driven> {
-        Drive::open::<T>(&self.device, Waiting::Poll { looks })
+        Drive::open::<T>(&self.next(), Waiting::Poll { looks })
     }
 
     fn own_address(&self) -> Result<IaAddress> {
@@ -199,23 +213,27 @@ impl<T: Transport> Place for OnDevice<T> {
     }
 
     fn importers(&self) -> Vec<(NodeId, IaAddress)> {
-        let own = self.device.addresses.iter();
-        own.filter_map(|own| Some((node_at(own.socket_address()?.ip()), *own)))
-            .collect()
+        let all = |own: SocketAddr| match own.ip().is_unspecified() {
+            // A device at all addresses of this host.
+            true => backend_roce::addresses()
+                .into_iter()
+                .map(|ip| SocketAddr::new(ip, own.port()))
+                .collect(),
+            false => vec![own],
+        };
+        let own = self.device.ip_addresses().flat_map(all);
+        own.map(|own| (node_at(own.ip()), own.into())).collect()
     }
 
     /// Connections come from the address of the device, or else from that of the route.
     fn number(&self, _name: Name, exporter: IaAddress) -> NodeId {
-        let own = self.device.addresses.iter();
-        let own: Vec<IpAddr> = own
-            .filter_map(|own| Some(own.socket_address()?.ip()))
-            .collect();
+        let own: Vec<SocketAddr> = self.device.ip_addresses().collect();
         let exporter = exporter.socket_address();
-        let route = exporter.map(|exporter| own_address(exporter).unwrap_or(exporter.ip()));
-        let is_own = |route: &IpAddr| own.contains(route);
-        let specific = own.iter().find(|own| !own.is_unspecified());
+        let route = exporter.map(|exporter| own_address(exporter).unwrap_or(exporter));
+        let is_own = |route: &SocketAddr| own.iter().any(|own| is_same_ip(*own, *route));
+        let specific = own.iter().find(|own| !own.ip().is_unspecified());
         let address = route.filter(is_own).or(specific.copied()).or(route);
-        address.map_or(EXPORTER + 1, node_at)
+        address.map_or(EXPORTER + 1, |address| node_at(address.ip()))
     }
 }
 

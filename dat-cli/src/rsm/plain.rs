@@ -24,6 +24,8 @@ const CREDITS: usize = 16;
 const FLUSH: usize = 8;
 /// Time without an event after which a wait fails.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that follows, for what comes when a stopped process goes on.
+const LATE: Duration = Duration::from_secs(2);
 /// The endpoint's incarnation, in its greeting and messages.
 const INCARNATION: u64 = 1;
 
@@ -75,6 +77,7 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
             flush_key: own.context(),
             credits: CREDITS as u16,
             big_endian: cfg!(target_endian = "big"),
+            non_coherent: false,
         };
         let attributes = EpAttributes {
             max_recv_dtos: CREDITS as i32,
@@ -91,10 +94,7 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
             .attributes(attributes)
             .events(&events)
             .start();
-        let connected = drive.wait_for(connecting, PATIENCE);
-        let endpoint = connected
-            .map_err(|_| silent())?
-            .during("connecting to the exporter")?;
+        let endpoint = wait_for(&mut drive, connecting)?.during("connecting to the exporter")?;
         let mut plain = Self {
             flush: answered(&endpoint.private_data())?,
             core,
@@ -129,7 +129,8 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
             group: 0,
             resume: 0,
         })?;
-        loop {
+        // An exporter that answers has at most so many messages under way.
+        for _ in 0..2 * CREDITS {
             let Event::Dto(done) = self.next()? else {
                 continue;
             };
@@ -160,13 +161,14 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
                 }
                 Ok(Body::Credit) => {}
                 other => {
-                    return Err(Failure::operation(
+                    return Err(by_exporter(
                         "the exporter refused access to the segment",
                         format!("{other:?}"),
                     ));
                 }
             }
         }
+        Err(silent())
     }
 
     fn say(&self, body: Body) -> Result<()> {
@@ -185,8 +187,12 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
 
     fn next(&mut self) -> Result<Event> {
         let events = self.events.id();
-        let event = self.drive.next_event(self.core, events, PATIENCE)?;
-        event.ok_or_else(silent)
+        for longest in [PATIENCE, LATE] {
+            if let Some(event) = self.drive.next_event(self.core, events, longest)? {
+                return Ok(event);
+            }
+        }
+        Err(silent())
     }
 
     /// Writes each entry of a vector, then flushes.
@@ -240,8 +246,7 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
             importer: self.importer,
         })?;
         while !matches!(self.next()?, Event::Dto(done) if done.cookie == 0) {}
-        let disconnected = self.drive.wait_for(self.endpoint.disconnect(), PATIENCE);
-        match disconnected.map_err(|_| silent())? {
+        match wait_for(&mut self.drive, self.endpoint.disconnect())? {
             // The exporter may be first.
             Ok(()) | Err(Error::Connection(_)) => Ok(()),
             Err(error) => Err(error).during("dat_ep_disconnect"),
@@ -249,11 +254,23 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
     }
 }
 
+/// Waits for a future of the connection.
+///
+/// # Errors
+/// - Operation: it is not ready in time.
+fn wait_for<F: Future + Unpin>(drive: &mut Drive, future: F) -> Result<F::Output> {
+    let waited = match drive.wait_for(future, PATIENCE) {
+        Err(pending) => drive.wait_for(pending, LATE),
+        done => done,
+    };
+    waited.map_err(|_| silent())
+}
+
 /// Returns the memory that a flush reads, from the exporter's greeting.
 fn answered(data: &[u8]) -> Result<RmrTriplet> {
     let answer = data.get(..GREETING_SIZE).unwrap_or_default();
     let answer = Greeting::decode(answer).map_err(|error| {
-        Failure::operation(
+        by_exporter(
             "the exporter uses another protocol version",
             format!("{error:?}"),
         )
@@ -266,10 +283,22 @@ fn answered(data: &[u8]) -> Result<RmrTriplet> {
 }
 
 fn silent() -> Failure {
-    Failure::operation(
+    by_exporter(
         "waiting for the exporter failed",
-        "it did not respond for 10 seconds",
+        "it did not respond for 10 seconds".into(),
     )
+}
+
+/// Builds the failure of an exporter that does not do its part.
+fn by_exporter(what: &str, why: String) -> Failure {
+    Failure {
+        kind: FailureKind::Operation,
+        what: what.into(),
+        why,
+        remedy: "check the network, that the exporter runs, and that it has the same version of \
+            `dat`"
+            .into(),
+    }
 }
 
 /// Builds the failure of a transfer that completed with this status.

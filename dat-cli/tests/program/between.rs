@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use super::{json, refused, text};
 
 /// Another process of the program, which is killed at the end.
-struct Other(Child);
+pub(crate) struct Other(Child);
 
 impl Other {
     /// Starts the program and waits for its first line, which is printed once it listens.
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dat"))
             .args(arguments)
             .stdout(Stdio::piped())
@@ -26,7 +26,7 @@ impl Other {
     }
 
     /// Ends the program by a signal and expects success; returns the rest of its output.
-    fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         let mut output = self.0.stdout.take().unwrap();
         let killed = Command::new("kill")
             .args(["-TERM", &self.0.id().to_string()])
@@ -49,12 +49,12 @@ impl Drop for Other {
 }
 
 /// An address of the loop-back interface that no other test uses.
-fn address(number: u8) -> String {
+pub(crate) fn address(number: u8) -> String {
     let [.., high, low] = std::process::id().to_be_bytes();
     format!("127.{}.{}.{low}", 64 + number, high)
 }
 
-fn name(path: &Path) -> &str {
+pub(crate) fn name(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -139,6 +139,60 @@ fn a_refused_connection_prints_the_error_only() {
         refused(&[arguments, &peer].concat(), 1, &["listens on that port"]);
     }
     assert!(!new.exists());
+}
+
+/// A service whose backlog is full is not told as one that nobody offers.
+///
+/// Spec: ROCE-174
+#[test]
+fn a_server_without_room_is_told() {
+    let (address, other) = (address(10), address(11));
+    let open = |address: &str| dat_host::Adapter::open(&format!("roce://{address}"));
+    let server = open(&address).unwrap().zone().unwrap();
+    let listener = server.listen_with(Some(7471), 1).unwrap();
+    let first = open(&other).unwrap().zone().unwrap();
+    let connect = || first.connect(format!("{address}:7471")).start();
+    // Nobody answers the first one, which fills the backlog.
+    let waits = connect();
+    connect().wait().expect_err("the backlog is full");
+    let perf = ["perf", "write", "-n", "1", "--connect", &address];
+    refused(&perf, 1, &["no room for another request", "again later"]);
+    drop(listener);
+    refused(&perf, 1, &["no server listens"]);
+    drop(waits);
+}
+
+/// Both sides are stopped for longer than the server lets a client be silent.
+#[test]
+fn a_pair_that_was_stopped_goes_on() {
+    let address = address(27);
+    let device = format!("roce://{address}");
+    let server = Other::start(&["serve", "--device", &device, "--idle", "15s"]);
+    let perf = ["perf", "write", "--duration", "3s", "--connect", &address];
+    let client = Command::new(env!("CARGO_BIN_EXE_dat"))
+        .args(perf)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pair = [server.0.id(), client.id()];
+    let signal = |name: &str| {
+        for process in pair {
+            let process = process.to_string();
+            let sent = Command::new("kill").args([name, &process]).status();
+            assert!(sent.unwrap().success());
+        }
+    };
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    signal("-STOP");
+    std::thread::sleep(std::time::Duration::from_secs(17));
+    signal("-CONT");
+    let output = client.wait_with_output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("verified"), "{said}");
+    let said = server.end();
+    assert!(said.contains("1 client served"), "{said}");
+    assert!(!said.contains("silent"), "{said}");
 }
 
 #[test]
@@ -227,6 +281,19 @@ fn segments_are_read_and_written_by_another_process() {
 }
 
 #[test]
+fn a_segment_that_is_too_small_to_measure_is_told() {
+    let address = address(9);
+    let device = format!("roce://{address}");
+    let export = ["rsm", "export", "--size", "4K", "--device", &device];
+    let _exporter = Other::start(&[&export[..], &["--importer", "127.0.0.1"]].concat());
+    let bench = ["rsm", "bench", "--connect", &address, "--piece", "4K"];
+    let words = ["4096 bytes", "65536 bytes", "smaller --piece"];
+    refused(&bench, 2, &words);
+    let fits = ["--entries", "1", "-n", "16"];
+    json(&[&bench[..], &fits].concat(), 0);
+}
+
+#[test]
 fn both_ends_of_a_segment_are_on_the_device_that_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("source");
@@ -252,7 +319,7 @@ fn a_device_has_the_path_mtu_of_its_name() {
     assert!(packet("roce://127.0.0.1") > 1000);
     refused(
         &["perf", "write", "--device", "roce://127.0.0.1?mtu=1500"],
-        1,
+        2,
         &["256, 512, 1024, 2048 or 4096"],
     );
 }
@@ -274,7 +341,7 @@ fn a_port_in_use_and_a_foreign_address_are_refused() {
     );
     refused(
         &["serve", "--device", "roce://nonsense"],
-        1,
+        2,
         &["neither an IP address nor an interface"],
     );
     refused(

@@ -1,14 +1,22 @@
 //! Tests that run the program as its users do.
 
+#[cfg(target_os = "linux")]
+mod addresses;
 #[cfg(unix)]
 mod between;
+#[cfg(target_os = "linux")]
+mod causes;
 mod copy;
 mod devices;
 mod manual;
 mod model;
+#[cfg(unix)]
+mod names;
 mod perf;
 mod registry;
 mod rsm;
+#[cfg(target_os = "linux")]
+mod sources;
 mod tour;
 mod usage;
 

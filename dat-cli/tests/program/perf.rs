@@ -153,7 +153,7 @@ fn the_path_of_a_plot_is_checked_first() {
     );
     assert!(!Path::new("-").exists());
     std::fs::write(path("precious.svg"), "precious").unwrap();
-    draw("precious.svg", 2, &["already exists", "--force"]);
+    draw("precious.svg", 3, &["already exists", "--force"]);
     assert_eq!(
         std::fs::read_to_string(path("precious.svg")).unwrap(),
         "precious"

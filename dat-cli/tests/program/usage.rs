@@ -127,6 +127,43 @@ fn usage_errors_name_their_cause() {
     );
 }
 
+/// The mock is no device, and a name is not empty.
+#[test]
+fn a_device_has_a_name() {
+    for command in [
+        &["tour"][..],
+        &["copy", "a", "b"],
+        &["perf", "write"],
+        &["serve"],
+        &["rsm", "export", "--size", "4K"],
+        &["rsm", "put", "a"],
+        &["rsm", "get", "a", "--from", "b"],
+        &["rsm", "bench"],
+    ] {
+        let on = |name| [command, &["--device", name]].concat();
+        refused(
+            &on("mock"),
+            2,
+            &["the mock is no device", "without --device"],
+        );
+        refused(&on(""), 2, &["name of a device is missing", "dat devices"]);
+    }
+}
+
+/// What a device does not allow is told as such, with what to change.
+#[test]
+fn arguments_that_a_device_does_not_take_are_told() {
+    let device = ["--device", "roce://127.0.0.1?keep-alive=10"];
+    for command in [&["perf", "write"][..], &["serve"]] {
+        refused(&[command, &device].concat(), 2, &["remove keep-alive"]);
+    }
+    let deep = ["perf", "write", "--device", "roce", "--depth", "2000"];
+    refused(&deep, 2, &["over a device", "--depth of at most 1024"]);
+    let output = text(&dat(&deep).stderr);
+    assert!(!output.contains("server"), "{output}");
+    refused(&["serve", "--into", "no/such"], 3, &["not a directory"]);
+}
+
 /// Paths like `HOST:PATH` are refused by every command; a leading `./` makes them local.
 #[test]
 fn paths_of_other_hosts_are_refused() {

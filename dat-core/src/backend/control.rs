@@ -59,6 +59,10 @@ pub struct RegionKeys {
 pub enum BackendError {
     /// Memory or device objects are exhausted, or a size exceeds the device's limit.
     Resources,
+    /// The process, or the host, has no file descriptor left.
+    Descriptors,
+    /// The system does not permit the call, by its permissions or by a filter.
+    Prohibited,
     /// The device lacks the operation.
     NotSupported,
     /// Another listener holds the connection qualifier.
@@ -360,7 +364,7 @@ pub struct ReceiveInfo {
 ///
 /// Calls with a default belong to parts that a device may lack: memory windows, shared receive
 /// queues, resizing, watermarks, extended operations. The default reports the part as missing, and
-/// the attributes must do so too. Other defaults (`is_quiet`, `create_queue_pair_at`,
+/// the attributes must do so too. Other defaults (`is_quiet`, `is_proven`, `create_queue_pair_at`,
 /// [`EVENT_DRIVEN`](Self::EVENT_DRIVEN)) are right for every backend and cost time only.
 ///
 /// A refused call changes nothing. Each call that can be refused returns [`BackendError::Device`]
@@ -657,15 +661,20 @@ pub unsafe trait Backend {
     /// Exceeding `soft` raises one [`ControlEvent::SoftHighWatermark`]. Exceeding `hard` breaks the
     /// connection.
     ///
+    /// The default suits a device that cannot count the buffers: it accepts only no limits.
+    ///
     /// # Errors
     /// - [`BackendError::NotSupported`]: the device cannot count the buffers.
     fn set_high_watermarks(
         &mut self,
         _key: QueuePairKey,
-        _soft: Option<u32>,
-        _hard: Option<u32>,
+        soft: Option<u32>,
+        hard: Option<u32>,
     ) -> Result<(), BackendError> {
-        Err(BackendError::NotSupported)
+        match (soft, hard) {
+            (None, None) => Ok(()),
+            _ => Err(BackendError::NotSupported),
+        }
     }
 
     /// Returns the receive buffers that a queue pair holds.
@@ -717,6 +726,14 @@ pub unsafe trait Backend {
         key: QueuePairKey,
         private_data: &[u8],
     ) -> Result<(), BackendError>;
+
+    /// Returns false if a connection request may come from another address than it names.
+    ///
+    /// Anybody may have sent it until its connection is established. A backend whose transport
+    /// does not tell returns true.
+    fn is_proven(&self, _request: RequestKey) -> bool {
+        true
+    }
 
     /// Rejects a connection request.
     ///

@@ -97,6 +97,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
+    /// Returns false if the address of a connection request may be forged.
+    ///
+    /// A consumer with few places may give fewer of them to such requests, until they are
+    /// established. Transports that do not tell return true.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (CR): `cr` is not a live connection request of this adapter.
+    pub fn cr_is_proven(&self, cr: CrId) -> Result<bool> {
+        self.control.with(|control| {
+            let request = control.connection_request(cr)?.request;
+            Ok(control.backend()?.is_proven(request))
+        })
+    }
+
     /// Accepts a connection request on `ep`, or on the endpoint that its service point provided.
     ///
     /// On success the endpoint is COMPLETION_PENDING and the request ends. ESTABLISHED or

@@ -361,6 +361,25 @@ fn rejects_give_endpoints_back() {
     bench.connect(reserved);
 }
 
+/// A request counts as proven where the backend does not tell; one that is over is refused.
+///
+/// Spec: GEN-11
+#[test]
+fn a_request_is_proven_unless_the_backend_says_otherwise() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let psp = bench
+        .ia
+        .psp_create(1, bench.requests, PspFlags::Consumer)
+        .unwrap();
+    bench.ask(psp.handle());
+    let cr = bench.request_event().unwrap();
+    assert_eq!(bench.ia.cr_is_proven(cr), Ok(true));
+    bench.ia.cr_reject(cr, &[]).unwrap();
+    let gone = bench.ia.cr_is_proven(cr).unwrap_err();
+    assert_eq!(gone.cause(), Cause::Stale);
+}
+
 /// The queue of the dispatcher is the backlog.
 ///
 /// A request that does not fit is refused as without a listener, and is no overflow.

@@ -170,6 +170,12 @@ numbered! {
         BindsOutstanding = 76,
         /// The device has no route to the address.
         NoRoute = 77,
+        /// The process, or the host, has no file descriptor left.
+        NoDescriptor = 78,
+        /// The system does not permit the call, by its permissions or by a filter.
+        Prohibited = 79,
+        /// The device cannot use addresses of this family or kind.
+        AddressKind = 80,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use super::Deferred;
+use super::{Deferred, contain_panic};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CnoFields, check_fields};
@@ -12,6 +12,9 @@ use crate::storage::{Index, VisitLink, vacant};
 use crate::sync::{Guard, Mutex, RawLock};
 
 /// Function that the next trigger of a notification object calls, once, without locks (CNC-02).
+///
+/// A trigger while an agent of the same object runs, on any thread, calls the next agent once the
+/// running one has returned.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyAgent {
     /// Gets `instance_data` and the dispatcher that fired, or `None` if the waiters are released
@@ -29,6 +32,9 @@ pub struct CnoParam {
     /// Agent for the next trigger.
     pub agent: Option<ProxyAgent>,
 }
+
+/// An agent with the dispatcher that it is called for; `None` releases it (CNW-05).
+pub(crate) type AgentCall = (ProxyAgent, Option<EvdId>);
 
 /// Slot for one notification object.
 pub struct CnoSlot<L> {
@@ -79,9 +85,9 @@ pub(super) struct Wakers {
 impl Wakers {
     /// Drops the former waker and wakes the due one; no lock may be held.
     pub(super) fn finish(self) {
-        drop(self.former);
+        contain_panic(|| drop(self.former));
         if let Some(due) = self.due {
-            due.wake();
+            contain_panic(|| due.wake());
         }
     }
 }
@@ -92,8 +98,17 @@ pub(crate) struct Cno {
     pub(crate) id: CnoId,
     pub(crate) generation: u32,
     pub(crate) agent: Option<ProxyAgent>,
-    /// Dispatcher that fired last, while a notification is pending.
-    triggered: Option<EvdId>,
+    /// Set while an agent of this object runs.
+    is_calling: bool,
+    /// Call to make next.
+    due: Option<AgentCall>,
+    /// Second call to make: that of `agent`, for this dispatcher.
+    ///
+    /// Set only while `due` is. A further trigger replaces the dispatcher, and a further agent
+    /// takes the call over.
+    overdue: Option<Option<EvdId>>,
+    /// Dispatcher that fired last, while a notification is pending; else null.
+    triggered: EvdId,
     /// Number of untaken notifications: at most one per waiter, and one without a waiter.
     pending: u32,
     /// Number of attached dispatchers.
@@ -113,7 +128,10 @@ impl Cno {
         id: CnoId::NULL,
         generation: 0,
         agent: None,
-        triggered: None,
+        is_calling: false,
+        due: None,
+        overdue: None,
+        triggered: EvdId::NULL,
         pending: 0,
         dispatchers: 0,
         waiters: 0,
@@ -161,10 +179,13 @@ impl Cno {
 
     /// Takes a notification, if one is pending.
     pub(super) fn take_notification(&mut self) -> Option<EvdId> {
-        let fired = self.triggered?;
+        let fired = self.triggered;
+        if fired.is_null() {
+            return None;
+        }
         self.pending = self.pending.saturating_sub(1);
         if self.pending == 0 {
-            self.triggered = None;
+            self.triggered = EvdId::NULL;
         }
         Some(fired)
     }
@@ -221,36 +242,67 @@ impl Cno {
         found
     }
 
-    /// Records a notification; returns the next waker and the agent.
-    fn fire(&mut self, evd: EvdId) -> (Option<Waker>, Option<ProxyAgent>) {
+    /// Records a notification; returns the next waker, and true if an agent is to be called.
+    fn fire(&mut self, evd: EvdId) -> (Option<Waker>, bool) {
         if self.id.is_null() {
-            return (None, None);
+            return (None, false);
         }
-        self.triggered = Some(evd);
+        self.triggered = evd;
         self.pending = self.pending.saturating_add(1).min(self.waiters.max(1));
-        (self.next_waker(), self.agent.take())
+        (self.next_waker(), self.call_is_due(Some(evd)))
     }
 
-    /// Releases all waiters and the agent (CNW-05).
-    fn release_all(&mut self, deferred: &mut Deferred) {
+    /// Notes a call of the agent, if there is one; returns true if no frame makes it yet.
+    fn call_is_due(&mut self, evd: Option<EvdId>) -> bool {
+        if self.agent.is_none() {
+            return false;
+        }
+        if self.due.is_some() {
+            self.overdue = Some(evd);
+        } else {
+            self.due = self.agent.take().map(|agent| (agent, evd));
+        }
+        !self.is_calling
+    }
+
+    /// Claims the next call, unless an agent of this object runs.
+    fn begin_call(&mut self) -> Option<AgentCall> {
+        if self.is_calling {
+            return None;
+        }
+        let call = self.take_call();
+        self.is_calling = call.is_some();
+        call
+    }
+
+    /// Removes the next call.
+    fn take_call(&mut self) -> Option<AgentCall> {
+        let call = self.due.take();
+        if let Some(evd) = self.overdue.take() {
+            self.due = self.agent.take().map(|agent| (agent, evd));
+        }
+        call
+    }
+
+    /// Releases all waiters and the agent (CNW-05); returns true if an agent is to be called.
+    fn release_all(&mut self, deferred: &mut Deferred) -> bool {
         self.releases = self.releases.wrapping_add(1);
         self.waiters = 0;
         self.pending = 0;
-        self.triggered = None;
+        self.triggered = EvdId::NULL;
         while let Some(waker) = self.next_waker() {
             deferred.wake(waker);
         }
-        if let Some(agent) = self.agent.take() {
-            deferred.release(agent);
-        }
+        self.call_is_due(None)
     }
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates a notification object, with an agent for its first notification.
     ///
-    /// The agent runs in the context that caused the event. Its calls into the adapter must take no
-    /// longer than a post or a dequeue.
+    /// The agent runs in the context that caused the event, or in that of a running agent of the
+    /// same object. Its calls into the adapter must take no longer than a post or a dequeue. They
+    /// may call agents of other objects before they return, one of each object at a time.
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (MEMORY): the storage has no free slot.
@@ -299,6 +351,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         agent: Option<ProxyAgent>,
     ) -> Result<Option<ProxyAgent>> {
         self.with_cno(cno, |object| {
+            if agent.is_none() {
+                object.overdue = None;
+            }
             Ok(core::mem::replace(&mut object.agent, agent))
         })
     }
@@ -397,8 +452,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         slot.main.with(|object| {
             object.dispatchers = object.dispatchers.saturating_sub(1);
-            if freed && object.dispatchers == 0 {
-                object.release_all(deferred);
+            if freed && object.dispatchers == 0 && object.release_all(deferred) {
+                deferred.agents = Some(cno);
             }
         });
     }
@@ -451,6 +506,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(slot) = self.shared.notification_objects.get(usize::from(index)) {
             let cno = slot.main.with(|object| {
                 object.release_all(deferred);
+                while let Some((agent, _)) = object.take_call() {
+                    deferred.release(agent);
+                }
                 let cno = object.id;
                 object.clear_slot();
                 cno
@@ -464,12 +522,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;
         };
-        let (waker, agent) = slot.main.with(|object| object.fire(evd));
+        let (waker, is_due) = slot.main.with(|object| object.fire(evd));
         if let Some(waker) = waker {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
-        if let Some(agent) = agent {
-            (agent.function)(agent.instance_data, Some(evd));
+        if is_due {
+            self.call_agents(cno);
+        }
+    }
+
+    /// Calls the agents of the object at an index, one after another, unless a frame does.
+    ///
+    /// An agent that sets itself again and causes a trigger is called by the loop, so its calls do
+    /// not nest.
+    pub(crate) fn call_agents(&self, cno: Index) {
+        let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
+            return;
+        };
+        while let Some((id, (agent, evd))) = slot
+            .main
+            .with(|object| object.begin_call().map(|call| (object.id, call)))
+        {
+            contain_panic(|| (agent.function)(agent.instance_data, evd));
+            slot.main.with(|object| {
+                // The agent may have freed its object.
+                if object.id == id {
+                    object.is_calling = false;
+                }
+            });
         }
     }
 }

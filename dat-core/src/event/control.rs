@@ -474,6 +474,12 @@ pub(crate) fn backend_refused(error: BackendError, resource: Subtype) -> Error {
         BackendError::Resources => {
             Error::insufficient_resources(resource).because(Cause::DeviceRefused)
         }
+        BackendError::Descriptors => {
+            Error::insufficient_resources(resource).because(Cause::NoDescriptor)
+        }
+        BackendError::Prohibited => {
+            Error::insufficient_resources(resource).because(Cause::Prohibited)
+        }
         BackendError::NotSupported => Error::model_not_supported().because(Cause::Unsupported),
         BackendError::QualifierInUse => {
             Error::new(crate::error::ErrorKind::ConnQualInUse, Subtype::NoSubtype)
@@ -488,7 +494,7 @@ pub(crate) fn backend_refused(error: BackendError, resource: Subtype) -> Error {
             crate::error::ErrorKind::InvalidAddress,
             Subtype::InvalidAddressUnsupported,
         )
-        .because(Cause::DeviceRefused),
+        .because(Cause::AddressKind),
         BackendError::Unreachable => Error::new(
             crate::error::ErrorKind::InvalidAddress,
             Subtype::InvalidAddressUnreachable,

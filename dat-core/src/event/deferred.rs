@@ -8,6 +8,18 @@ use crate::backend::DeviceFailure;
 use crate::id::EvdId;
 use crate::storage::Index;
 
+/// Runs a waker or another function of the consumer; with the feature `std`, a panic ends here.
+///
+/// The panic hook has printed the message. What else a call has to do goes on, such as to wake
+/// other waiters.
+#[inline]
+pub fn contain_panic(f: impl FnOnce()) {
+    #[cfg(feature = "std")]
+    let _panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    #[cfg(not(feature = "std"))]
+    f();
+}
+
 /// Wake-ups, notifications, failures and overflows that a call caused under its locks.
 ///
 /// A call touches few dispatchers, and frees one dispatcher or notification object. Entries beyond
@@ -25,8 +37,10 @@ pub(crate) struct Deferred {
     pub(crate) overflowed: heapless::Vec<EvdId, { room(4, 2) }>,
     /// Dispatchers whose completion queue failed.
     pub(crate) failed: heapless::Vec<(EvdId, DeviceFailure), { room(4, 1) }>,
-    /// Agents of notification objects without a dispatcher (CNW-05).
-    pub(crate) released: heapless::Vec<ProxyAgent, { room(4, 1) }>,
+    /// Notification object without a dispatcher, whose agent is due (CNW-05).
+    pub(crate) agents: Option<Index>,
+    /// Agents of a destroyed notification object.
+    pub(crate) released: heapless::Vec<ProxyAgent, 2>,
     pub(crate) any_pending: bool,
 }
 
@@ -57,7 +71,7 @@ impl Deferred {
     pub(crate) fn wake(&mut self, waker: Waker) {
         // A waker without room is woken at once: an early wake-up is harmless, a lost one is not.
         if let Err(waker) = self.wakers.push(waker) {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 
@@ -92,7 +106,7 @@ impl Deferred {
     }
 
     pub(crate) fn release(&mut self, agent: ProxyAgent) {
-        // Cannot fail: a call frees one dispatcher or notification object.
+        // Cannot fail: an object has two calls at most, and they are made before the next is freed.
         let _fits = self.released.push(agent);
     }
 }

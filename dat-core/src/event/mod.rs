@@ -10,6 +10,8 @@ mod dequeue;
 mod event;
 mod queue;
 mod ring;
+#[cfg(feature = "std")]
+mod sleepers;
 mod slot;
 mod stream;
 #[cfg(test)]
@@ -22,6 +24,7 @@ pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;
 pub use control::EvdParam;
 pub(crate) use control::backend_refused;
+pub use deferred::contain_panic;
 pub(crate) use deferred::{Deferred, Pending};
 pub use event::{
     AsyncEventKind, ConnectionEventKind, DtoCompletion, DtoOperation, Event, ExtendedCompletion,
@@ -30,6 +33,8 @@ pub use event::{
 };
 pub use queue::EvdSlot;
 pub(crate) use queue::{EvdConfig, Head};
+#[cfg(feature = "std")]
+pub use sleepers::Sleepers;
 pub use slot::EventSlot;
 pub(crate) use stream::OwnWait;
 #[cfg(feature = "std")]

@@ -11,6 +11,9 @@ use crate::time::Instant;
 
 /// Parks the thread that created it; uses the host's monotonic clock.
 ///
+/// A signal of the system does not interrupt it. [`Sleepers`](super::Sleepers) are for waits that
+/// signals interrupt.
+///
 /// The device decides how long one sleep may be. If its interrupts reach
 /// [`InterruptHandle::notify`](crate::InterruptHandle::notify), they wake the thread. Use
 /// [`until_woken`](Self::until_woken) then: a sleep has no limit, for any number of threads that

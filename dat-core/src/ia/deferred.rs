@@ -2,7 +2,7 @@
 
 use super::Ia;
 use crate::backend::{Backend, DeviceFailure};
-use crate::event::{AsyncEventKind, Deferred, Event, Pending, REASON_PRIMARY};
+use crate::event::{AsyncEventKind, Deferred, Event, Pending, REASON_PRIMARY, contain_panic};
 use crate::id::EvdId;
 use crate::logging::notice;
 use crate::storage::Index;
@@ -30,11 +30,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         while let Some((cno, evd)) = deferred.notifications.pop() {
             self.trigger(cno, evd);
         }
-        while let Some(agent) = deferred.released.pop() {
-            (agent.function)(agent.instance_data, None);
+        if let Some(cno) = deferred.agents.take() {
+            self.call_agents(cno);
         }
+        for agent in &deferred.released {
+            contain_panic(|| (agent.function)(agent.instance_data, None));
+        }
+        deferred.released.clear();
         while let Some(waker) = deferred.wakers.pop() {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 

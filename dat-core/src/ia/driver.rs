@@ -4,6 +4,7 @@ use core::task::Waker;
 
 use super::Ia;
 use crate::backend::Backend;
+use crate::event::contain_panic;
 use crate::storage::VisitList;
 use crate::sync::RawLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker, Ordering};
@@ -55,7 +56,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 
     /// Wakes the driver of `progress` for an earlier deadline or for immediate work.
     pub(crate) fn wake_progress(&self) {
-        self.progress_waker.wake();
+        contain_panic(|| self.progress_waker.wake());
         self.driver.waker.wake();
     }
 
@@ -74,7 +75,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 queue.change_waker(None)
             });
             if let Some(waker) = waker {
-                waker.wake();
+                contain_panic(|| waker.wake());
             }
         }
         let mut next = shared.waited_objects.take();
@@ -86,7 +87,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 object.take_wakers()
             });
             while let Some((_, waker)) = wakers.pop_front() {
-                waker.wake();
+                contain_panic(|| waker.wake());
             }
         }
     }

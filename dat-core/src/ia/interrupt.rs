@@ -4,6 +4,7 @@ use core::task::Waker;
 
 use super::Ia;
 use crate::backend::Backend;
+use crate::event::contain_panic;
 use crate::sync::RawLock;
 use crate::sync::atomic::{AtomicU32, AtomicWaker, Ordering};
 
@@ -23,7 +24,7 @@ impl InterruptHandle<'_> {
     pub fn notify(&self) {
         self.interrupts.fetch_add(1, Ordering::Release);
         for waker in self.wakers {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 }

@@ -64,6 +64,11 @@ unsafe impl RawLock for HostLock {
 }
 
 impl HostLock {
+    /// Acquires the lock, unless it is held.
+    pub(super) fn try_acquire(&self) -> bool {
+        self.take(HELD)
+    }
+
     /// Sets `HELD` and the other `bits`; returns true if it was not held.
     #[inline]
     fn take(&self, bits: u32) -> bool {

@@ -64,6 +64,21 @@ impl<L: RawLock, T> Mutex<L, T> {
     }
 }
 
+#[cfg(feature = "std")]
+impl<T> Mutex<super::HostLock, T> {
+    /// As [`with`](Self::with), unless the lock is held: a child of `fork` finds the locks that
+    /// threads of its parent held, and nobody releases them.
+    pub fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.lock.try_acquire().then(|| {
+            let mut guard = Guard {
+                mutex: self,
+                state: ManuallyDrop::new(()),
+            };
+            f(&mut guard)
+        })
+    }
+}
+
 /// Access to the value while the lock is held.
 pub(crate) struct Guard<'a, L: RawLock, T> {
     mutex: &'a Mutex<L, T>,

@@ -183,15 +183,25 @@ fn on_roce(name: &'static str, number: u8, options: &[&str]) -> Built {
 
 /// The programs that move data run on RoCEv2 in software, too.
 ///
-/// Spec: IAO-01, EPC-03, EPS-01, EPV-01, EPW-01, EPB-01, RMB-01, EPD-02, SRC-01, CNW-01, GEN-03
+/// Spec: IAO-01, EPC-03, EPS-01, EPV-01, EPW-01, EPB-01, RMB-01, EPD-02, SRC-01, CNW-01, CNW-07,
+/// EVW-10, GEN-03
 #[test]
 fn programs_run_on_roce_in_software() {
-    for (number, name) in (0..).zip(["transfer", "shared", "waits", "late", "handles", "agents"]) {
+    let programs = [
+        "transfer",
+        "shared",
+        "waits",
+        "late",
+        "handles",
+        "agents",
+        "interrupted",
+    ];
+    for (number, name) in (0..).zip(programs) {
         run_built(&on_roce(name, number, SANITIZED));
     }
     // As on the mock: without the sanitizer, and the second only with this project's registry.
-    run_built(&on_roce("cancel", 6, &[]));
-    run_with_ours(&on_roce("cancelled", 7, &[]), &[]);
+    run_built(&on_roce("cancel", 7, &[]));
+    run_with_ours(&on_roce("cancelled", 8, &[]), &[]);
 }
 
 /// Spec: SRC-01, SRF-01, SRQR-01, EPX-01, RSC-03, CRR-01, CRR-02, PSC-02, PSA-01
@@ -207,6 +217,12 @@ fn threads_wait_and_are_called() {
     run("waits");
 }
 
+/// Spec: EVW-10, CNW-07
+#[test]
+fn signals_end_waits() {
+    run("interrupted");
+}
+
 /// Makes each call as the first one of a thread, with failing allocations.
 ///
 /// Every allocation from the nth on fails, for all n. Then all allocations fail, while the program
@@ -216,6 +232,14 @@ fn threads_wait_and_are_called() {
 #[test]
 fn calls_are_refused_while_the_heap_is_exhausted() {
     run_with_ours(&build("exhausted", &[]), &[]);
+}
+
+/// As on the mock, on RoCEv2 in software, whose tables are larger and whose thread is its own.
+///
+/// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
+#[test]
+fn calls_are_refused_on_roce_while_the_heap_is_exhausted() {
+    run_with_ours(&on_roce("exhausted", 8, &[]), &[]);
 }
 
 /// Spec: EVW-02, EVW-06, CNW-01, CNW-06, GEN-03

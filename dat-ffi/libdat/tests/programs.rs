@@ -179,6 +179,12 @@ fn threads_wait_and_are_called() {
     run(BOTH, "waits", &[]);
 }
 
+/// Spec: EVW-10, CNW-07
+#[test]
+fn signals_end_waits() {
+    run(BOTH, "interrupted", &[]);
+}
+
 /// Spec: EVW-02, EVW-06, CNW-01, CNW-06, GEN-03
 #[test]
 fn threads_are_cancelled_while_they_wait() {
@@ -224,6 +230,19 @@ fn calls_are_refused_while_the_heap_is_exhausted() {
         .collect();
     let missing: Vec<_> = CALLS.iter().filter(|call| !names.contains(call)).collect();
     assert!(missing.is_empty(), "not swept: {missing:?}");
+}
+
+/// As on the mock, on RoCEv2 in software.
+///
+/// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
+#[test]
+fn calls_are_refused_on_roce_while_the_heap_is_exhausted() {
+    let program = Program::new(BOTH, "exhausted", PLAIN);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    program.configure(&format!(
+        "mock0 u1.2 nonthreadsafe default libdat.so.1 dat.0.1 \"roce 127.95.{high}.{low}\" \"\"\n"
+    ));
+    program.run(&[], &[]);
 }
 
 /// Spec: GEN-01, IAO-01, IAC-01, EPS-01, EPW-01, EPB-01, EPV-01, RMB-01

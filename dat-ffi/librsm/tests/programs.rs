@@ -1,9 +1,12 @@
 //! C programs of this project, compiled with its header and run with its library.
 
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::{env, fs};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use std::{env, fs, thread};
 
 use tempfile::TempDir;
 
@@ -111,6 +114,24 @@ impl Drop for Other {
     }
 }
 
+/// Returns the command of a program of a node, of two that reach each other over RoCEv2 in
+/// software.
+///
+/// The controller is `verbs0`. Tests with different numbers may run at the same time.
+fn on_node(built: &Built, number: u8, node: &str, what: &[&str]) -> Command {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let nodes = built.folder.path().join("nodes.conf");
+    let address = format!("127.{}.{high}.{low}", 110 + number);
+    let lines = format!("1 verbs0 {address} 21077\n2 verbs0 {address} 21078\n");
+    fs::write(&nodes, lines).expect("the file of nodes");
+    let mut command = command(built, &[]);
+    command
+        .args(what)
+        .env("RSM_NODES", &nodes)
+        .env("RSM_NODE", node);
+    command
+}
+
 /// Two nodes export and import over RoCEv2 in software, each in a process of its own.
 ///
 /// A third process belongs to the first node.
@@ -119,23 +140,134 @@ impl Drop for Other {
 #[test]
 fn processes_reach_each_other_by_roce_in_software() {
     let built = build("nodes", &[]);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let nodes = built.folder.path().join("nodes.conf");
-    let address = format!("127.110.{high}.{low}");
-    let lines = format!("1 verbs0 {address} 21077\n2 verbs0 {address} 21078\n");
-    fs::write(&nodes, lines).expect("the file of nodes");
-    let start = |node: &str, what: &[&str]| {
-        let mut command = command(&built, &[]);
-        command
-            .args(what)
-            .env("RSM_NODES", &nodes)
-            .env("RSM_NODE", node);
-        command
-    };
-    let first = start("1", &["talk", "5"]).spawn().expect("a process");
+    let talk = ["talk", "5"];
+    let first = on_node(&built, 0, "1", &talk).spawn().expect("a process");
     let mut first = Other(first);
-    finish(&built, &mut start("2", &["talk", "5"]));
+    finish(&built, &mut on_node(&built, 0, "2", &talk));
     assert!(first.0.wait().expect("a status").success());
+}
+
+/// Spec: RSMPV-15, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-58, RSMPV-E01, RSMPV-E02, RSMPV-E04,
+/// RSMPV-E05, RSMPV-E06, RSMPV-E10
+/// Spec: RSMGEN-10, RSMGEN-12, RSMLH-01, RSMCT-01, RSMCT-20, RSMID-01, RSMEX-01, RSMPB-01,
+/// RSMPB-03, RSMPB-10, RSMIM-01, RSMMP-02, RSMMD-01
+/// Spec: RSMBR-01, RSMBR-10, RSMPF-01, RSMPF-10, RSMPF-11, RSMSG-01, RSMTP-01
+#[test]
+fn faults_have_exact_codes() {
+    let built = build("codes", &[]);
+    run(&built);
+    finish(&built, &mut on_node(&built, 1, "1", &["verbs0"]));
+}
+
+/// Spec: RSMGEN-11, RSMPV-58, RSMPV-83, RSMPV-E11, RSMIM-01
+#[test]
+fn signals_end_calls_that_wait_for_a_node() {
+    run(&build("interrupted", &[]));
+}
+
+/// Stops a process, or lets it go on; returns when all of its threads are stopped.
+fn set_stopped(process: &Other, stopped: bool) {
+    let id = process.0.id().to_string();
+    let signal = if stopped { "STOP" } else { "CONT" };
+    let sent = Command::new("kill").args(["-s", signal, &id]).status();
+    assert!(sent.expect("it is sent").success());
+    let tasks = Path::new("/proc").join(id).join("task");
+    let is_stopped = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("stat")).expect("the status");
+        // The state follows the name of the thread.
+        status.contains(") T ")
+    };
+    while stopped
+        && !fs::read_dir(&tasks)
+            .expect("the threads")
+            .all(|task| is_stopped(task.expect("a thread")))
+    {
+        thread::yield_now();
+    }
+}
+
+/// Starts a process of node 1 that exports a segment until it is killed.
+fn holder(nodes: &Built, number: u8) -> Other {
+    let command = on_node(nodes, number, "1", &["hold"]);
+    // Without the command that limits its time: the process itself is to be stopped.
+    let arguments: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
+    let mut direct = Command::new(&arguments[0]);
+    direct.args(&arguments[1..]);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => direct.env(name, value),
+            None => direct.env_remove(name),
+        };
+    }
+    Other(direct.spawn().expect("a process"))
+}
+
+/// A node whose process is stopped holds calls up until they are interrupted.
+///
+/// Spec: RSMGEN-11, RSMPV-58, RSMPV-83, RSMPV-E11, RSMIM-01
+#[test]
+fn signals_end_calls_that_wait_for_a_stopped_node() {
+    let (nodes, built) = (build("nodes", &[]), build("interrupted", &[]));
+    let held = holder(&nodes, 2);
+    let mut command = on_node(&built, 2, "2", &["peer"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut peer = Other(command.spawn().expect("a process"));
+    let mut answers = peer.0.stdin.take().expect("its input");
+    let lines = BufReader::new(peer.0.stdout.take().expect("its output")).lines();
+    let mut asked = Vec::new();
+    for line in lines {
+        let line = line.expect("a line");
+        set_stopped(&held, line == "stop");
+        asked.push(line);
+        answers.write_all(b"\n").expect("it reads");
+    }
+    assert!(peer.0.wait().expect("a status").success());
+    assert_eq!(asked, ["stop", "go on"]);
+}
+
+/// A node that is stopped for longer than its device waits for answers fails transfers.
+///
+/// Spec: RSMPV-52, RSMPV-E08
+#[test]
+fn transfers_to_a_node_that_is_away_for_long_fail() {
+    let (nodes, built) = (build("nodes", &[]), build("interrupted", &[]));
+    let held = holder(&nodes, 3);
+    let peer = on_node(&built, 3, "2", &["failing"]).spawn();
+    let mut peer = Other(peer.expect("a process"));
+    for round in 0.. {
+        // Stopped for one to eight seconds, and there again for one.
+        let is_there = round % 2 == 0;
+        set_stopped(&held, !is_there);
+        thread::sleep(Duration::from_secs(if is_there {
+            1
+        } else {
+            1 + round / 2 % 8
+        }));
+        if let Some(status) = peer.0.try_wait().expect("a status") {
+            assert!(status.success(), "{status}");
+            return;
+        }
+    }
+}
+
+/// The end of a process ends its exports and imports, however it ends.
+///
+/// Spec: RSMGEN-04, RSMLH-10, RSMST-01, RSMST-03
+#[test]
+fn the_end_of_a_process_frees_its_objects() {
+    let built = build("ends", &[]);
+    let stays = on_node(&built, 4, "1", &["stay"]).spawn();
+    let mut stays = Other(stays.expect("a process"));
+    for how in ["exit", "_exit", "kill"] {
+        let ran = on_node(&built, 4, "2", &["leave", how]).output();
+        let ran = ran.expect("the program runs");
+        show(&ran);
+        // The command that limits the time ends by the signal of the program.
+        let expected = if how == "kill" { Some(9) } else { None };
+        assert_eq!(ran.status.signal(), expected, "{how}: {}", ran.status);
+        assert!(ran.status.success() || how == "kill", "{how}");
+    }
+    assert!(stays.0.wait().expect("a status").success());
 }
 
 /// Makes each call as the first one of a thread, with failing allocations.

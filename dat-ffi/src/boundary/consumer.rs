@@ -60,13 +60,21 @@ pub(crate) enum Access {
 ///
 /// Returns `Write` if the system cannot tell.
 pub(crate) fn access_to(address: usize, length: usize) -> Access {
-    if !system_tells() || advise(address, length, MADV_POPULATE_WRITE) == 0 {
-        return Access::Write;
-    }
-    match advise(address, length, MADV_POPULATE_READ) {
-        0 => Access::Read,
-        _ => Access::None,
-    }
+    [Access::Write, Access::Read]
+        .into_iter()
+        .find(|access| has_access(address, length, *access))
+        .unwrap_or(Access::None)
+}
+
+/// Returns true if memory allows an access, or if the system cannot tell.
+///
+/// Has the system provide the pages, as for a device.
+pub(crate) fn has_access(address: usize, length: usize, needed: Access) -> bool {
+    let advice = match needed {
+        Access::Write => MADV_POPULATE_WRITE,
+        Access::Read | Access::None => MADV_POPULATE_READ,
+    };
+    !system_tells() || length == 0 || advise(address, length, advice) == 0
 }
 
 /// Returns true if the system knows the advice that `access_to` uses.
@@ -137,6 +145,8 @@ mod tests {
         assert_eq!(of(&CONSTANT), Access::Read);
         for (address, length) in [(0, 1), (8, 4096), (usize::MAX - 10, 5), (4096, usize::MAX)] {
             assert_eq!(access_to(address, length), Access::None);
+            assert!(!has_access(address, length, Access::Read));
         }
+        assert!(has_access(8, 0, Access::Write), "no byte is needed");
     }
 }

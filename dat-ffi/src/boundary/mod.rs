@@ -54,7 +54,7 @@ pub use variable::VariableArguments;
 pub(crate) use address::SocketAddress;
 pub(crate) use arena::{Arena, Zeroed};
 pub(crate) use cancel::{Uncancelled, guarded, in_steps, uncancelled};
-pub(crate) use consumer::{Access, access_to, keep_small, page_size};
+pub(crate) use consumer::{Access, access_to, has_access, keep_small, page_size};
 pub(crate) use descriptors::{Flag, poll, say, wait_for};
 pub(crate) use engine::engine_of;
 pub(crate) use foreign::{begin, close, end, explanation, first_word, open};

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 
 use dat_core::{Error, Result, Subtype};
 
-use super::{Event, Plain, ScatterGather, TransferData};
+use super::{Access, Event, Plain, ScatterGather, TransferData, has_access, page_size};
 use crate::calls::edition::Form;
 use crate::handles::CHandle;
 
@@ -83,6 +83,23 @@ impl<T: Plain> Out<T> {
             return Err(Error::invalid_argument(position));
         }
         Ok(Output(self.0))
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Returns true if the pointer is not null and, as far as the system tells, a value can be
+    /// stored there.
+    pub(crate) fn is_writable(self) -> bool {
+        self.allows(1, Access::Write)
+    }
+
+    /// Returns true if the pointer is not null, and there are `count` values with this access.
+    pub(crate) fn allows(self, count: usize, needed: Access) -> bool {
+        let length = count.checked_mul(size_of::<T>());
+        let allows = |length| has_access(self.0.addr(), length, needed);
+        !self.0.is_null() && length.is_some_and(allows)
     }
 
     /// Returns the value that the caller stored, for a pointer used in both directions.
@@ -267,6 +284,12 @@ impl<T: Plain> List<T> {
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
+
+    /// Returns true if the pointer is not null and, as far as the system tells, `count` values can
+    /// be read.
+    pub(crate) fn is_readable(self, count: usize) -> bool {
+        Out(self.0.cast_mut()).allows(count, Access::Read)
+    }
 }
 
 impl<T: Plain> Out<T> {
@@ -334,6 +357,28 @@ impl Text {
         // its end.
         let text = unsafe { CStr::from_ptr(self.0) };
         Some(text.to_owned())
+    }
+
+    /// Returns true if the pointer is null or, as far as the system tells, the string can be read
+    /// up to its end.
+    pub(crate) fn is_readable(self) -> bool {
+        let mut next = self.0;
+        while !next.is_null() {
+            let left = page_size() - next.addr() % page_size();
+            if !has_access(next.addr(), left, Access::Read) {
+                return false;
+            }
+            for offset in 0..left {
+                let byte = next.wrapping_add(offset);
+                // SAFETY: the system says that the page can be read. If it cannot tell, the C
+                // caller promises a string with its end, and no byte follows a zero one.
+                if unsafe { byte.read() } == 0 {
+                    return true;
+                }
+            }
+            next = next.wrapping_add(left);
+        }
+        self.0.is_null()
     }
 }
 

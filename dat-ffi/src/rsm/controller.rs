@@ -3,7 +3,7 @@
 use dat_rsm::{ControllerId, RsmError};
 
 use super::process::{LOOPBACK, Process, site_of, with_site};
-use super::{Code, code, code_of_making, named, required, required_handle, to_c};
+use super::{Code, check_heap, code, named, required, required_handle, to_c};
 use crate::boundary::{ControllerAttributes, Out, Text};
 use crate::handles::CHandle;
 
@@ -11,8 +11,12 @@ use crate::handles::CHandle;
 ///
 /// Spec: RSMCT-01..05, RSMGEN-06
 pub fn get_controller(name: Text, controller: Out<CHandle>) -> Code {
-    code_of_making(|| {
+    code(|| {
         let output = required_handle(controller, RsmError::BadControllerHandle)?;
+        if !name.is_readable() {
+            return Err(RsmError::BadAddress);
+        }
+        check_heap()?;
         let name = name.get();
         let process = Process::this()?;
         let opened = match &name {

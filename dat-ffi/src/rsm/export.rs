@@ -5,7 +5,7 @@ use dat_rsm::{
 };
 
 use super::process::{Opened, is_inherited, site_of, with_site};
-use super::{Code, code, code_of_making, named, required, required_handle, to_c};
+use super::{Code, check_heap, code, named, required_handle, to_c};
 use crate::boundary::{self, AccessEntry, Consumer, List, Out, access_to, page_size, region};
 use crate::handles::CHandle;
 
@@ -59,7 +59,7 @@ pub fn export_create(
     length: usize,
     flags: u32,
 ) -> Code {
-    code_of_making(|| {
+    code(|| {
         let controller = named(controller);
         let opened = site_of(controller, RsmError::BadControllerHandle)?;
         let controller = ControllerId::from_handle(controller);
@@ -80,6 +80,7 @@ pub fn export_create(
                 // A device checks this when it pins the memory.
                 check_memory(address, length)?;
             }
+            check_heap()?;
             let flags = ExportFlags::from_bits_retain(flags);
             let made = site
                 .engine
@@ -113,12 +114,13 @@ pub fn export_destroy(segment: CHandle) -> Code {
 pub fn export_rebind(segment: CHandle, memory: Consumer, _offset: i64, length: usize) -> Code {
     /// An address at which no segment begins.
     const UNALIGNED: usize = 1;
-    code_of_making(|| {
+    code(|| {
         let segment = named(segment);
         let opened = created(segment)?;
         let export = ExportId::from_handle(segment);
         with_site!(opened, site => {
             site.engine.export_length(export)?;
+            check_heap()?;
             if memory.is_null() {
                 return Err(RsmError::BadAddress);
             }
@@ -141,8 +143,18 @@ pub fn export_rebind(segment: CHandle, memory: Consumer, _offset: i64, length: u
 }
 
 /// Reads an access list; at most one entry more than a valid list has.
+///
+/// # Errors
+/// - BAD_ACL: the list is null.
+/// - BAD_ADDR: the list cannot be read, and its length is valid.
 fn access_list(list: List<AccessEntry>, length: u32, nodes: usize) -> Result<Vec<Access>> {
     let count = (length as usize).min(nodes.saturating_add(1));
+    if !list.is_null() && !list.is_readable(count) {
+        return Err(match count <= nodes {
+            true => RsmError::BadAddress,
+            false => RsmError::BadAccessList,
+        });
+    }
     let entry = |index| {
         let entry = list.nth(index).ok_or(RsmError::BadAccessList)?;
         Ok(Access {
@@ -151,6 +163,26 @@ fn access_list(list: List<AccessEntry>, length: u32, nodes: usize) -> Result<Vec
         })
     };
     (0..count).map(entry).collect()
+}
+
+/// Calls `publish` with a list; one that could not be read is refused in its turn.
+fn in_turn<R>(
+    list: Result<Vec<Access>>,
+    publish: impl FnOnce(&[Access]) -> Result<R>,
+) -> Result<R> {
+    let refusal = match list {
+        Ok(list) => return publish(&list),
+        Err(refusal) => refusal,
+    };
+    // An entry that is never valid.
+    let none = Access {
+        node: 0,
+        permission: u32::MAX,
+    };
+    publish(&[none]).map_err(|error| match error {
+        RsmError::BadAccessList => refusal,
+        error => error,
+    })
 }
 
 /// `rsm_memseg_export_publish`.
@@ -162,20 +194,33 @@ pub fn export_publish(
     list: List<AccessEntry>,
     length: u32,
 ) -> Code {
-    code_of_making(|| {
-        let output = required(id, RsmError::BadSegmentId)?;
+    code(|| {
+        if id.is_null() {
+            return Err(RsmError::BadSegmentId);
+        }
+        if !id.allows(1, boundary::Access::Read) {
+            return Err(RsmError::BadAddress);
+        }
+        // An id that the caller chose is only read.
+        let wanted = id.get().unwrap_or_default();
+        if wanted == 0 && !id.is_writable() {
+            return Err(RsmError::BadAddress);
+        }
         let segment = named(segment);
         let opened = created(segment)?;
         let export = ExportId::from_handle(segment);
         with_site!(opened, site => {
             site.engine.export_length(export)?;
-            let list = access_list(list, length, site.nodes)?;
+            check_heap()?;
+            if length != 0 && list.is_null() {
+                return Err(RsmError::BadAccessList);
+            }
+            let list = access_list(list, length, site.nodes);
             // Fails if another process of this node has the qualifier that importers use.
             site.engine.listen(export, site.qualifier)?;
-            let wanted = id.get().unwrap_or_default();
-            let given = site.engine.export_publish(export, wanted, &list)?;
+            let given = in_turn(list, |list| site.engine.export_publish(export, wanted, list))?;
             if wanted == 0 {
-                output.put(given);
+                id.offer(given);
             }
             Ok(())
         })
@@ -186,19 +231,15 @@ pub fn export_publish(
 ///
 /// Spec: RSMPB-10, RSMGEN-03
 pub fn export_republish(segment: CHandle, list: List<AccessEntry>, length: u32) -> Code {
-    code_of_making(|| {
+    code(|| {
         let segment = named(segment);
         let opened = created(segment)?;
         let export = ExportId::from_handle(segment);
         with_site!(opened, site => {
             site.engine.export_length(export)?;
-            let entries = access_list(list, length, site.nodes);
-            // A null list is refused in its turn: the engine gets an entry that is never valid.
-            let none = Access {
-                node: 0,
-                permission: u32::MAX,
-            };
-            site.engine.export_republish(export, &entries.unwrap_or_else(|_| vec![none]))
+            check_heap()?;
+            let list = access_list(list, length, site.nodes);
+            in_turn(list, |list| site.engine.export_republish(export, list))
         })
     })
 }

@@ -3,7 +3,7 @@
 use dat_rsm::{BarrierMode, ControllerId, ImportId, Permission, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, code_of_making, named, required, required_handle, to_c};
+use super::{Code, check_heap, code, named, required, required_handle, to_c};
 use crate::boundary::Out;
 use crate::handles::CHandle;
 
@@ -17,7 +17,7 @@ pub fn import_connect(
     permission: u32,
     import: Out<CHandle>,
 ) -> Code {
-    code_of_making(|| {
+    code(|| {
         let controller = named(controller);
         let opened = site_of(controller, RsmError::BadControllerHandle)?;
         let controller = ControllerId::from_handle(controller);
@@ -25,6 +25,7 @@ pub fn import_connect(
             site.engine.controller_attributes(controller)?;
             let output = required_handle(import, RsmError::BadSegmentHandle)?;
             let permission = Permission::from_number(permission)?;
+            check_heap()?;
             let made = site.sleeping_lightly(|wait| {
                 site.engine.import_connect(controller, node, segment, permission, wait)
             })?;

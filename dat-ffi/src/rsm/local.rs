@@ -3,7 +3,7 @@
 use dat_rsm::{ControllerId, LocalAccess, LocalMemoryId, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, code_of_making, named, required_handle, to_c};
+use super::{Code, check_heap, code, named, required_handle, to_c};
 use crate::boundary::{Access, Consumer, Out, access_to, region};
 use crate::handles::CHandle;
 
@@ -16,7 +16,7 @@ pub fn create_local_memory(
     memory: Consumer,
     length: usize,
 ) -> Code {
-    code_of_making(|| {
+    code(|| {
         let controller = named(controller);
         let opened = site_of(controller, RsmError::BadControllerHandle)?;
         let controller = ControllerId::from_handle(controller);
@@ -33,6 +33,7 @@ pub fn create_local_memory(
                 Access::Read => LocalAccess::ReadOnly,
                 Access::Write => LocalAccess::ReadWrite,
             };
+            check_heap()?;
             let memory = region(memory.address(), length);
             let made = site.engine.create_local_memory(controller, memory, access)?;
             output.put(to_c(made));

@@ -8,7 +8,7 @@ use dat_core::sync::HostLock;
 use dat_rsm::{ImportId, ImportState, Permission, Result, Rsm, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, code_of_making, named, required};
+use super::{Code, check_heap, code, named, required};
 use crate::adapter::Host;
 use crate::boundary::{Out, Window, page_size};
 use crate::handles::CHandle;
@@ -95,7 +95,7 @@ pub fn import_map(
     offset: i64,
     length: usize,
 ) -> Code {
-    code_of_making(|| {
+    code(|| {
         let segment = named(import);
         let opened = site_of(segment, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(segment);
@@ -106,6 +106,7 @@ pub fn import_map(
             // end.
             let permission = Permission::from_bits(permission).unwrap_or_default();
             let offset = offset as u64;
+            check_heap().map_err(|_| RsmError::InsufficientResources)?;
             let mut known = site.mapped();
             site.engine.import_map(import, permission, offset, length as u64)?;
             let at = match attribute & FIXED {

@@ -77,12 +77,16 @@ fn code(call: impl FnOnce() -> Result<()>) -> Code {
     })
 }
 
-/// Runs a call that needs memory, as `code`; refuses it while the heap is exhausted.
-fn code_of_making(call: impl FnOnce() -> Result<()>) -> Code {
-    code(|| match has_memory() {
-        true => call(),
-        false => Err(RsmError::InsufficientMemory),
-    })
+/// Checks that there is memory, for a call that makes an object.
+///
+/// Comes after the checks of handles.
+///
+/// # Errors
+/// INSUFFICIENT_MEM: the heap is exhausted.
+fn check_heap() -> Result<()> {
+    has_memory()
+        .then_some(())
+        .ok_or(RsmError::InsufficientMemory)
 }
 
 /// Returns the engine's handle of a value from C.
@@ -97,11 +101,18 @@ fn to_c(handle: impl Into<Handle>) -> CHandle {
 }
 
 /// Returns the output for a result, or `missing` if the pointer is null.
+///
+/// # Errors
+/// BAD_ADDR: nothing can be stored there; and `missing`.
 fn required<T: crate::boundary::Plain>(
     out: Out<T>,
     missing: RsmError,
 ) -> Result<crate::boundary::Output<T>> {
-    out.required(1).map_err(|_| missing)
+    let output = out.required(1).map_err(|_| missing)?;
+    if !out.is_writable() {
+        return Err(RsmError::BadAddress);
+    }
+    Ok(output)
 }
 
 /// Stores null in the output for a handle and returns the output, or `missing`.
@@ -111,8 +122,9 @@ fn required_handle(
     out: Out<CHandle>,
     missing: RsmError,
 ) -> Result<crate::boundary::Output<CHandle>> {
-    required(out, missing)?.put(CHandle::NULL);
-    required(out, missing)
+    let output = required(out, missing)?;
+    output.put(CHandle::NULL);
+    Ok(output)
 }
 
 #[cfg(test)]

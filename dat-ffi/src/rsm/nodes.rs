@@ -252,6 +252,11 @@ fn parse(line: &str) -> Outcome<Option<NodeLine<'_>>, Reason> {
         return Err(Reason::Loopback);
     }
     let bad_address = |_| Reason::Address(address.to_owned());
+    let is_link_local =
+        |ip: &str| matches!(ip.parse(), Ok(IpAddr::V6(ip)) if ip.is_unicast_link_local());
+    if address.split('%').next().is_some_and(is_link_local) {
+        return Err(Reason::LinkLocal(address.to_owned()));
+    }
     Ok(Some(NodeLine {
         node: number(node)?,
         controller,
@@ -383,6 +388,16 @@ mod tests {
             (
                 "1 verbs0 host",
                 "1: `host` is not an IP address such as 10.9.0.1",
+            ),
+            (
+                "1 verbs0 fe80::1",
+                "1: `fe80::1` is a link-local address, which each host reaches by an interface of its own; \
+                use an address without an interface",
+            ),
+            (
+                "1 verbs0 fe80::1%eth0",
+                "1: `fe80::1%eth0` is a link-local address, which each host reaches by an interface of its own; \
+                use an address without an interface",
             ),
             (
                 "1 verbs0 10.9.0.1 0",

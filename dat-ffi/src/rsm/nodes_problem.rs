@@ -18,6 +18,8 @@ pub(super) enum Reason {
     Loopback,
     /// The word is not an address.
     Address(String),
+    /// The address belongs to an interface, which differs between hosts.
+    LinkLocal(String),
     /// The word is not a port.
     Port(String),
     /// An earlier line has the same controller of this node; has that line.
@@ -38,6 +40,11 @@ impl fmt::Display for Reason {
             }
             Self::Loopback => f.write_str("loopback is predefined and cannot have a line"),
             Self::Address(text) => write!(f, "`{text}` is not an IP address such as 10.9.0.1"),
+            Self::LinkLocal(text) => write!(
+                f,
+                "`{text}` is a link-local address, which each host reaches by an interface of its \
+                own; use an address without an interface"
+            ),
             Self::Port(text) => write!(f, "`{text}` is not a port from 1 to 65535"),
             Self::Repeated(line) => write!(
                 f,

@@ -10,9 +10,9 @@ use libc::{EINTR, EINVAL, POLLRDNORM, pollfd};
 
 use super::process::{Opened, Process, with_site};
 use super::signal::{ends, segment, slice, until};
-use super::{Code, code, code_of_making, required};
+use super::{Code, check_heap, code, required};
 use crate::adapter::Host;
-use crate::boundary::{Flag, Out, in_steps, poll};
+use crate::boundary::{Access, Flag, Out, in_steps, poll};
 use crate::handles::CHandle;
 
 /// Maximum number of descriptors in a call; the system's own limit is lower.
@@ -40,11 +40,12 @@ impl Polled {
 ///
 /// Spec: RSMPF-01, RSMPF-02, RSMPF-04
 pub fn get_pollfd(handle: CHandle, entry: Out<pollfd>) -> Code {
-    code_of_making(|| {
+    code(|| {
         let (opened, segment) = segment(handle)?;
         with_site!(opened, site => {
             site.engine.signal_pending(segment)?;
             let output = required(entry, RsmError::BadAddress)?;
+            check_heap()?;
             let mut polled = site.polled();
             site.engine.acquire_poll(segment)?;
             let polled = match polled.entry(segment.handle().to_raw()) {
@@ -123,6 +124,9 @@ pub extern "C-unwind" fn wait_pollfd(
     in_steps(|| {
         let slice = slice(until);
         let returned = code(|| {
+            if !ready.is_null() && !ready.is_writable() {
+                return Err(RsmError::BadAddress);
+            }
             let outcome = wait(entries, count, slice);
             let found = outcome.unwrap_or(0);
             ready.offer(i32::try_from(found).unwrap_or(i32::MAX));
@@ -136,6 +140,9 @@ fn wait(entries: Out<pollfd>, count: u64, until: Instant) -> Result<usize> {
     let count = usize::try_from(count.min(MOST + 1)).unwrap_or(usize::MAX);
     if count as u64 > MOST {
         return Err(RsmError::BadArguments);
+    }
+    if count != 0 && !entries.allows(count, Access::Write) {
+        return Err(RsmError::BadAddress);
     }
     let list = entries.list();
     let read = |index| list.nth(index).ok_or(RsmError::BadAddress);

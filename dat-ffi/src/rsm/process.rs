@@ -104,6 +104,7 @@ impl Controller {
         let address = backend_roce::parse_address(address).map_err(failed)?;
         let mut roce = RoceOptions::random().map_err(failed)?;
         address.apply_to(&mut roce);
+        roce.start_thread = start_thread;
         let backend = RoceBackend::open(address.socket, roce).map_err(failed)?;
         let driver = backend.driver();
         let site = Site::open(backend, driver, options(node), self.shape(device))?;
@@ -142,7 +143,11 @@ impl Controller {
             let (code, why) = match error {
                 BackendError::Resources => (
                     RsmError::InsufficientResources,
-                    "memory, threads or file descriptors are exhausted",
+                    "memory or threads are exhausted",
+                ),
+                BackendError::Descriptors => (
+                    RsmError::InsufficientResources,
+                    "no file descriptor is left (RLIMIT_NOFILE)",
                 ),
                 BackendError::Address => (
                     RsmError::ControllerNotPresent,

@@ -21,6 +21,9 @@ const CUSTOMARY: &str = "/etc/rsm/rsm.segmentid";
 /// Spec: RSMID-01, RSMID-02, RSMID-03
 pub fn segment_id_range(application: Text, base: Out<u32>, length: Out<u32>) -> Code {
     code(|| {
+        if !application.is_readable() {
+            return Err(RsmError::BadAddress);
+        }
         let application = application.get().ok_or(RsmError::BadAddress)?;
         let base = required(base, RsmError::BadAddress)?;
         let length = required(length, RsmError::BadAddress)?;

@@ -9,8 +9,8 @@ use dat_rsm::{Result, RsmError, SegmentHandle, SignalFlags};
 
 use super::process::{Opened, site_of, with_site};
 use super::site::locked;
-use super::{Code, code, code_of_making, named};
-use crate::boundary::{Flag, guarded, in_steps, wait_for};
+use super::{Code, code, named};
+use crate::boundary::{Flag, guarded, has_memory, in_steps, wait_for};
 use crate::handles::CHandle;
 
 /// Returns a segment, exported or imported, and its site.
@@ -33,10 +33,14 @@ pub(super) fn until(timeout: i32) -> Option<Instant> {
 ///
 /// Spec: RSMSG-01..06
 pub fn signal_post(handle: CHandle, flags: u32) -> Code {
-    code_of_making(|| {
+    code(|| {
         let (opened, segment) = segment(handle)?;
         let flags = SignalFlags::from_bits_retain(flags);
         with_site!(opened, site => {
+            if !has_memory() {
+                site.engine.signal_pending(segment)?;
+                return Err(RsmError::InsufficientResources);
+            }
             site.sleeping(|wait| site.engine.signal_post(segment, flags, wait))
         })
     })

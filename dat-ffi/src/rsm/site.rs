@@ -16,7 +16,7 @@ use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
 use crate::adapter::Host;
-use crate::boundary::{engine_of, start_thread};
+use crate::boundary::{engine_of, has_memory, start_thread};
 
 /// Connections to nodes that an adapter has endpoints for.
 const LINKS: usize = 64;
@@ -108,8 +108,10 @@ impl<B: Host> Site<B> {
             ..options.limits
         };
         let options = Options { limits, ..options };
+        let mut engine = engine_of(backend, &LIMITS, 16, options, config)?;
+        engine.ask_for_memory(has_memory);
         Ok(Self {
-            engine: engine_of(backend, &LIMITS, 16, options, config)?,
+            engine,
             name: shape.name,
             qualifier: shape.qualifier,
             nodes,

@@ -7,7 +7,7 @@ use dat_core::attributes::IaAddress;
 use dat_rsm::{ConnectionState, Result, RsmError};
 
 use super::process::{Controller, Process, with_site};
-use super::{Code, code_of_making, required_handle};
+use super::{Code, check_heap, code, required_handle};
 use crate::boundary::{
     ConnectionsHeader, Consumer, Inherited, NAME_BYTES, Out, RemoteController, TopologyHeader,
 };
@@ -143,8 +143,9 @@ fn picture(node: u32, controllers: &[Local]) -> (Record, Vec<usize>) {
 ///
 /// Spec: RSMTP-01, RSMTP-02, RSMTP-03, RSMGEN-06
 pub fn get_topology(topology: Out<CHandle>) -> Code {
-    code_of_making(|| {
+    code(|| {
         let output = required_handle(topology, RsmError::BadTopologyPointer)?;
+        check_heap()?;
         let process = Process::this()?;
         if let Some(fault) = process.fault {
             return Err(fault);

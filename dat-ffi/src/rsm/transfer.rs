@@ -7,9 +7,9 @@ use dat_core::sync::{HostLock, load_bytes, store_bytes};
 use dat_rsm::{ImportId, Item, Result, Rsm, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code_of_making, named};
+use super::{Code, code, named};
 use crate::adapter::Host;
-use crate::boundary::{Access, Consumer, access_to};
+use crate::boundary::{Access, Consumer, has_access};
 use crate::handles::CHandle;
 
 type Engine<B> = Rsm<'static, B, HostLock>;
@@ -27,7 +27,7 @@ pub(super) fn usable(
     needed: Access,
 ) -> bool {
     let address = memory.address().wrapping_add(offset);
-    !memory.is_null() && (!looked_at || length == 0 || access_to(address, length) >= needed)
+    !memory.is_null() && (!looked_at || has_access(address, length, needed))
 }
 
 /// Finds the reason why a device refused memory, where the device only reports a failure.
@@ -86,7 +86,7 @@ fn buffer<'m, B: Host, W: Wait>(
 ///
 /// Spec: RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-07
 pub fn put(import: CHandle, offset: i64, source: Consumer, length: usize) -> Code {
-    code_of_making(|| {
+    code(|| {
         let import = named(import);
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);
@@ -105,7 +105,7 @@ pub fn put(import: CHandle, offset: i64, source: Consumer, length: usize) -> Cod
 ///
 /// Spec: RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-07
 pub fn get(import: CHandle, offset: i64, target: Consumer, length: usize) -> Code {
-    code_of_making(|| {
+    code(|| {
         let import = named(import);
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);
@@ -138,7 +138,7 @@ pub fn put_items<T: Item + Default>(
     source: Consumer,
     count: u64,
 ) -> Code {
-    code_of_making(|| {
+    code(|| {
         let import = named(import);
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);
@@ -181,7 +181,7 @@ pub fn get_items<T: Item + Default>(
     target: Consumer,
     count: u64,
 ) -> Code {
-    code_of_making(|| {
+    code(|| {
         let import = named(import);
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);

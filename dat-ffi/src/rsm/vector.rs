@@ -1,5 +1,6 @@
 //! Vector transfers: putv and getv.
 
+use std::array;
 use std::sync::atomic::AtomicU8;
 
 use dat_rsm::{
@@ -9,8 +10,8 @@ use dat_rsm::{
 
 use super::process::{site_of, with_site};
 use super::transfer::{self, usable};
-use super::{Code, code_of_making, named};
-use crate::boundary::{Access, IoVector, Out, ScatterGather};
+use super::{Code, code, named};
+use crate::boundary::{Access, IoVector, Out, ScatterGather, has_access};
 use crate::handles::CHandle;
 
 /// `RSM_HANDLE_TYPE`.
@@ -38,22 +39,42 @@ struct Entry<'m> {
 }
 
 impl<'m> Entry<'m> {
+    /// `range_of` returns address and length of the memory of a handle.
+    ///
     /// # Errors
     /// - BAD_SGIO: there is no such type.
     /// - BAD_ADDR: the memory does not exist, or does not allow the access.
     /// - BAD_LENGTH: the range does not fit in the address space.
-    fn new(given: &'m IoVector, looked_at: bool, needed: Access) -> Result<Self> {
+    fn new(
+        given: &'m IoVector,
+        looked_at: bool,
+        needed: Access,
+        range_of: impl FnOnce(LocalMemoryId) -> Option<(u64, u64)>,
+    ) -> Result<Self> {
         let (offset, length) = (given.local_offset, given.length);
         let remote_offset = given.remote_offset as u64;
         match given.kind {
-            HANDLE => Ok(Self {
-                local: Local::Handle(LocalMemoryId::from_handle(Handle::from_raw(
-                    given.local.address() as u64,
-                ))),
-                local_offset: offset as u64,
-                remote_offset,
-                length: length as u64,
-            }),
+            HANDLE => {
+                let handle = Handle::from_raw(given.local.address() as u64);
+                let local = LocalMemoryId::from_handle(handle);
+                // No device keeps the memory, which may have been unmapped since. The engine
+                // refuses other handles and ranges in their turn.
+                if looked_at
+                    && let Some((first, available)) = range_of(local)
+                    && offset
+                        .checked_add(length)
+                        .is_some_and(|end| end as u64 <= available)
+                    && !has_access(first as usize + offset, length, needed)
+                {
+                    return Err(RsmError::BadAddress);
+                }
+                Ok(Self {
+                    local: Local::Handle(local),
+                    local_offset: offset as u64,
+                    remote_offset,
+                    length: length as u64,
+                })
+            }
             ADDRESS => {
                 let end = given.local.address().checked_add(offset);
                 let fits = end.and_then(|end| end.checked_add(length)).is_some();
@@ -124,18 +145,23 @@ enum Direction {
 ///
 /// Spec: RSMPV-01..15, RSMPV-50..61, RSMPV-70..75, RSMPV-E01..E07
 pub fn putv(vector: Out<ScatterGather>) -> Code {
-    code_of_making(|| run(vector, Direction::Put))
+    code(|| run(vector, Direction::Put))
 }
 
 /// `rsm_memseg_import_getv`.
 ///
 /// Spec: RSMPV-01..15, RSMPV-50..61, RSMPV-70..75, RSMPV-E01..E07
 pub fn getv(vector: Out<ScatterGather>) -> Code {
-    code_of_making(|| run(vector, Direction::Get))
+    code(|| run(vector, Direction::Get))
 }
 
 fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {
+    if !vector.is_writable() {
+        return Err(RsmError::BadScatterGather);
+    }
     let io = vector.get().ok_or(RsmError::BadScatterGather)?;
+    // A panic leaves this.
+    vector.put_residual(io.request_count);
     let outcome = moved(&io, direction);
     let residual = match &outcome {
         Ok(()) => 0,
@@ -155,44 +181,54 @@ fn moved(io: &ScatterGather, direction: Direction) -> std::result::Result<(), (R
     let import = ImportId::from_handle(import);
     with_site!(opened, site => {
         let engine = &site.engine;
-        let go = |entries: &[Entry<'_>], flags| site.sleeping_lightly(|wait| match direction {
-            Direction::Put => {
-                let entries: Vec<_> = entries.iter().map(|entry| entry.put()).collect();
-                engine.putv(import, &entries, flags, wait)
+        // Nothing is allocated: the heap may be exhausted.
+        let go = |entries: &[Entry<'_>], flags| site.sleeping_lightly(|wait| {
+            let nth = |at| entries.get(at).copied().unwrap_or(Entry::nothing());
+            match direction {
+                Direction::Put => {
+                    let puts: [_; MOST] = array::from_fn(|at| nth(at).put());
+                    let puts = puts.get(..entries.len()).unwrap_or_default();
+                    engine.putv(import, puts, flags, wait)
+                }
+                Direction::Get => {
+                    let mut gets: [_; MOST] = array::from_fn(|at| nth(at).get());
+                    let gets = gets.get_mut(..entries.len()).unwrap_or_default();
+                    engine.getv(import, gets, flags, wait)
+                }
             }
-            Direction::Get => {
-                let mut entries: Vec<_> = entries.iter().map(|entry| entry.get()).collect();
-                engine.getv(import, &mut entries, flags, wait)
-            }
-        }
-        .map_err(Outcome::from));
+            .map_err(Outcome::from)
+        });
         let length = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count));
-        let Some(length) = length.filter(|_| !io.vector.is_null()) else {
+        let Some(length) = length.filter(|length| io.vector.is_readable(*length)) else {
             // Errors of the handle come first; without entries the engine reports no others.
             let refusal = go(&[], VectorFlags::empty()).map_err(|outcome| outcome.error);
             let refusal = refusal.err().unwrap_or(RsmError::BadScatterGather);
             let bad_address = refusal == RsmError::BadScatterGather && length.is_some();
             return Err(before(if bad_address { RsmError::BadAddress } else { refusal }));
         };
-        let given: Vec<IoVector> = (0..length).filter_map(|at| io.vector.nth(at)).collect();
+        let given: [Option<IoVector>; MOST] =
+            array::from_fn(|at| if at < length { io.vector.nth(at) } else { None });
         let needed = match direction {
             Direction::Put => Access::Read,
             Direction::Get => Access::Write,
         };
-        let mut entries = Vec::with_capacity(length);
+        let mut entries = [Entry::nothing(); MOST];
+        let mut good = 0;
         let mut refused = None;
-        for given in &given {
-            match Entry::new(given, !site.pins_memory(), needed) {
-                Ok(entry) => entries.push(entry),
+        for (given, slot) in given.iter().flatten().zip(&mut entries) {
+            let range_of = |local| engine.local_memory_range(local);
+            match Entry::new(given, !site.pins_memory(), needed, range_of) {
+                Ok(entry) => *slot = entry,
                 Err(error) => {
                     refused = Some(error);
                     break;
                 }
             }
+            good += 1;
         }
         // A device only reports that it could not take the memory.
         let explained = |outcome: &Outcome, begun: usize| {
-            let failed = given.get(begun.saturating_sub(outcome.residual));
+            let failed = given.get(begun.saturating_sub(outcome.residual)).copied().flatten();
             match failed.filter(|failed| failed.kind == ADDRESS) {
                 Some(failed) => {
                     let part = (failed.local_offset, failed.length);
@@ -203,18 +239,16 @@ fn moved(io: &ScatterGather, direction: Direction) -> std::result::Result<(), (R
         };
         let Some(refused) = refused else {
             let flags = VectorFlags::from_bits_retain(io.flags);
-            return go(&entries, flags).map_err(|outcome| {
+            return go(entries.get(..good).unwrap_or_default(), flags).map_err(|outcome| {
                 let error = explained(&outcome, length);
                 (error, outcome.residual.min(length) as u64)
             });
         };
         // The entries before it are transferred as if it were not there; no signal is posted.
-        let good = entries.len();
-        if good == 0 {
-            entries.push(Entry::nothing());
-        }
         let left = length.saturating_sub(good);
-        Err(match go(&entries, VectorFlags::empty()) {
+        // If there are none, one that transfers nothing has the errors of the connection.
+        let before = entries.get(..good.max(1)).unwrap_or_default();
+        Err(match go(before, VectorFlags::empty()) {
             Ok(()) => (refused, left as u64),
             Err(outcome) => {
                 let residual = left.saturating_add(outcome.residual.min(good));

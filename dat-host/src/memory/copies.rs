@@ -2,7 +2,7 @@
 
 use crate::remote::resolve_range;
 
-/// Adds length, loads and stores to a type with a method `atomics`.
+/// Adds length, loads and stores to a type with the methods `atomics` and `synchronise`.
 macro_rules! copies {
     ([$($generics:tt)*] $name:ty) => {
         impl<$($generics)*> $name {
@@ -26,6 +26,7 @@ macro_rules! copies {
             /// [`OutOfRange`](crate::Error::OutOfRange): there are fewer bytes. Nothing is copied.
             pub fn load(&self, offset: usize, into: &mut [u8]) -> $crate::Result<()> {
                 let from = $crate::memory::range_of(self.atomics(), offset, into.len())?;
+                self.synchronise(dat_core::backend::SyncDirection::RdmaWrite, offset, into.len());
                 dat_core::sync::load_bytes(from, into);
                 Ok(())
             }
@@ -41,7 +42,13 @@ macro_rules! copies {
             /// [`OutOfRange`](crate::Error::OutOfRange): there are fewer bytes. Nothing is copied.
             pub fn store(&self, offset: usize, from: &[u8]) -> $crate::Result<()> {
                 let into = $crate::memory::range_of(self.atomics(), offset, from.len())?;
+                // Before it, so that no write of a peer is lost; after it, so that peers read it,
+                // and that it does not come after their next write (Spec: LSW-12, LSR-02).
+                use dat_core::backend::SyncDirection::{RdmaRead, RdmaWrite};
+                self.synchronise(RdmaWrite, offset, from.len());
                 dat_core::sync::store_bytes(into, from);
+                self.synchronise(RdmaRead, offset, from.len());
+                self.synchronise(RdmaWrite, offset, from.len());
                 Ok(())
             }
         }

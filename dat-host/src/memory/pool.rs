@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::slot::{Slot, slots};
 use crate::error::Result;
+use crate::interface::Inherited;
 use crate::zone::Domain;
 
 /// Size of the smallest slots in bytes; each class has slots of twice the size of the one before.
@@ -40,6 +41,9 @@ impl Pool {
         let (class, size) = class_of(length).ok_or(dat_core::Error::insufficient_resources(
             dat_core::Subtype::ResourceMemory,
         ))?;
+        if self.domain.core().is_inherited() {
+            return Err(Inherited::error().into());
+        }
         let mut free = self.free[class]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +61,9 @@ impl Pool {
 
     /// Takes a slot back.
     pub(super) fn put(&self, slot: Box<Slot>) {
-        if let Some((class, _)) = class_of(slot.capacity()) {
+        if let Some((class, _)) = class_of(slot.capacity())
+            && !self.domain.core().is_inherited()
+        {
             self.free[class]
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)

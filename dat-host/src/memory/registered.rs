@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dat_core::ErrorKind;
+use dat_core::backend::SyncDirection;
 use dat_core::flags::MemoryPrivileges;
 use dat_core::id::LmrId;
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet};
@@ -112,6 +113,13 @@ impl<B> Registered<B> {
             address: self.memory.address().wrapping_add(start as u64),
             length: length as u64,
         }
+    }
+
+    /// Synchronises a range, which the caller has checked, where the device needs it.
+    #[inline]
+    pub(crate) fn synchronise(&self, direction: SyncDirection, start: usize, length: usize) {
+        let segment = self.segment(start, length);
+        self.domain.core().synchronise(direction, segment);
     }
 
     /// Deregisters the memory; returns the value, or `None` if the memory must stay.

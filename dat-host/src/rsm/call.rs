@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use dat_core::event::contain_panic;
 use dat_rsm::{RsmError, SegmentHandle};
 
 use super::Site;
@@ -145,7 +146,7 @@ impl<T> Ending<T> {
     fn set(&self, done: Result<T, Box<dyn Any + Send>>) {
         let before = std::mem::replace(&mut *lock(&self.0.0), State::Done(done));
         if let State::Running(Some(waker)) = before {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
-use dat_core::backend::Backend;
+use dat_core::backend::{Backend, SyncDirection};
 use dat_core::event::{ThreadWait, Wait, WakeReason};
 use dat_core::memory::Region;
 use dat_core::sync::HostLock;
@@ -91,6 +91,12 @@ engine! {
     fn access_fault(export: ExportId, access: &[AccessEntry]) -> Option<AccessFault>;
     fn export_unpublish(export: ExportId, wait: &mut Sleep) -> Result<()>;
     fn export_destroy(export: ExportId, wait: &mut Sleep) -> Result<()>;
+    fn export_sync(
+        export: ExportId,
+        direction: SyncDirection,
+        offset: u64,
+        length: u64,
+    ) -> Result<()>;
     fn import_connect(
         controller: ControllerId,
         node: NodeId,

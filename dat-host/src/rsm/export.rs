@@ -1,10 +1,12 @@
 //! Exported segments.
 
 use std::fmt;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
+use dat_core::backend::SyncDirection;
 use dat_rsm::{AccessEntry, ExportFlags, ExportId, RsmError, SegmentId, SignalFlags};
 
 use super::call::{Call, signaled_within};
@@ -12,6 +14,7 @@ use super::held::Held;
 use super::{Guard, Site};
 use crate::error::{Error, Failed, Result};
 use crate::memory::{Stable, copies};
+use crate::remote::resolve_range;
 
 /// Memory that peers import: no slices, only copies and atomics.
 ///
@@ -137,6 +140,42 @@ impl<M: Stable> Export<M> {
     /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the segment was destroyed.
     pub fn try_signaled(&self) -> Result<bool> {
         Ok(self.site().engine.signal_take(self.id().into())?)
+    }
+
+    /// Shows stores of the program to gets that are under way.
+    ///
+    /// For a program that uses the [atomics](Self::atomics) without a signal: [`load`](Self::load)
+    /// and [`store`](Self::store) make this call themselves, and calls of importers begin with it.
+    /// It is needed where the adapter has `lmr_sync_req`; elsewhere it only checks the range.
+    ///
+    /// # Errors
+    /// - [`OutOfRange`](crate::Error::OutOfRange): the range reaches outside of the segment.
+    /// - [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the segment was destroyed.
+    pub fn sync_rdma_read(&self, range: impl RangeBounds<usize>) -> Result<()> {
+        self.sync(SyncDirection::RdmaRead, range)
+    }
+
+    /// Shows puts to the program that no signal and no end of an importer's call has shown yet.
+    ///
+    /// Otherwise as [`sync_rdma_read`](Self::sync_rdma_read).
+    ///
+    /// # Errors
+    /// Those of `sync_rdma_read`.
+    pub fn sync_rdma_write(&self, range: impl RangeBounds<usize>) -> Result<()> {
+        self.sync(SyncDirection::RdmaWrite, range)
+    }
+
+    fn sync(&self, direction: SyncDirection, range: impl RangeBounds<usize>) -> Result<()> {
+        let (offset, length) = resolve_range(range, self.len())?;
+        let engine = &self.site().engine;
+        Ok(engine.export_sync(self.id(), direction, offset as u64, length as u64)?)
+    }
+
+    fn synchronise(&self, direction: SyncDirection, offset: usize, length: usize) {
+        if self.site().non_coherent {
+            // Fails only if the node is closed, which took the segment back.
+            let _ = self.sync(direction, offset..offset + length);
+        }
     }
 
     /// Returns the bytes as atomics, which importers change at any moment.

@@ -5,6 +5,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
+use dat_core::backend::SyncDirection;
 use dat_rsm::{LocalAccess, LocalMemoryId};
 
 use super::Guard;
@@ -70,6 +71,9 @@ impl<M: Stable> LocalMemory<M> {
     pub fn atomics(&self) -> &[AtomicU8] {
         self.0.atomics()
     }
+
+    /// Nothing: the provider keeps buffers of transfers coherent.
+    const fn synchronise(&self, _: SyncDirection, _: usize, _: usize) {}
 
     /// Ends the registration once its vectors are done; returns the owner of the memory.
     ///

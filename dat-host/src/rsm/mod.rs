@@ -116,6 +116,7 @@ impl Opening {
     /// Adds a node to the ones that this node knows: `HOST:PORT`, or address and qualifier.
     ///
     /// Exporter and importer must know each other. The qualifier of a node that only imports is 0.
+    /// Of a name with several addresses, the first one of the adapter's family is taken.
     pub fn peer(mut self, node: NodeId, peer: impl Into<Peer>) -> Self {
         self.peers.push((node, peer.into()));
         self
@@ -142,6 +143,9 @@ impl Opening {
     }
 
     /// Limits the time until a node answers, instead of 2 seconds; for slow hosts and networks.
+    ///
+    /// Whatever a node owes has this age limit: a connection, an answer, the end of a transfer. So
+    /// it must be longer than the transport needs to replace a lost packet.
     ///
     /// From 1 microsecond to 71 minutes. Importers may come back for twice that time after their
     /// connection broke.
@@ -243,13 +247,12 @@ impl Opening {
             address,
             qualifier,
         };
-        let mut nodes: Vec<NodeEntry> = Vec::new();
+        let mut peers: Vec<(NodeId, Vec<(IaAddress, u64)>)> = Vec::new();
         for (node, peer) in &self.peers {
-            if *node == self.options.node || nodes.iter().any(|known| known.node == *node) {
+            if *node == self.options.node || peers.iter().any(|(known, _)| known == node) {
                 return Err(Error::DuplicateNode(*node));
             }
-            let (address, qualifier) = peer.resolve(names)?;
-            nodes.push(entry(*node, address, qualifier));
+            peers.push((*node, peer.resolve(names)?));
         }
         let bell = Bell::new();
         device.attach(&bell);
@@ -264,8 +267,18 @@ impl Opening {
         if self.qualifier != 0 {
             check_free(&ia, self.qualifier)?;
         }
-        let own = ia.ia_query(IaFields::empty(), ProviderFields::empty())?;
-        nodes.push(entry(self.options.node, own.ia.ia_address, self.qualifier));
+        let param = ia.ia_query(IaFields::empty(), ProviderFields::empty())?;
+        let own = param.ia.ia_address;
+        // A node has one address: the first one of the adapter's family.
+        let of_family = |(address, _): &&(IaAddress, u64)| {
+            std::mem::discriminant(address) == std::mem::discriminant(&own)
+        };
+        let mut nodes: Vec<NodeEntry> = Vec::new();
+        for (node, addresses) in peers {
+            let usable = addresses.iter().find(of_family).or(addresses.first());
+            nodes.extend(usable.map(|(address, qualifier)| entry(node, *address, *qualifier)));
+        }
+        nodes.push(entry(self.options.node, own, self.qualifier));
         let config = ControllerConfig {
             name: CONTROLLER,
             ia,
@@ -275,6 +288,7 @@ impl Opening {
         let rsm = Rsm::new(self.options, vec![config])?;
         let controller = rsm.get_controller(Some(CONTROLLER))?;
         let site = Arc::new(Site {
+            non_coherent: param.provider.lmr_sync_req,
             engine: Box::new(Owned {
                 rsm,
                 _reservation: reservation,
@@ -352,6 +366,8 @@ pub(super) struct Site {
     /// Dropped first: a dropped engine touches no memory.
     engine: Box<dyn Engine>,
     controller: ControllerId,
+    /// True if the device looks past the caches.
+    non_coherent: bool,
     /// The page size in bytes.
     page: u64,
     /// The other nodes, as the program gave them.

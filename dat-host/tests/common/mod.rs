@@ -5,13 +5,39 @@ pub mod silent;
 
 use std::time::Duration;
 
-use backend_mock::FabricOptions;
+use backend_mock::{FabricOptions, NodeOptions};
 use dat_host::{Adapter, Endpoint, Network, Options, Result, SharedReceive, Zone};
 
 /// Longest time that anything may take, unless the test waits for it on purpose.
 ///
 /// Only a failure takes that long.
 pub const SOON: Duration = Duration::from_secs(60);
+
+/// True in the target that repeats the tests on hosts whose devices look past the caches.
+pub const NON_COHERENT: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"non_coherent");
+
+/// Makes a network of the hosts of this target.
+pub fn network() -> Network {
+    network_with(Network::options())
+}
+
+/// As `network`, with other options.
+pub fn network_with(options: FabricOptions) -> Network {
+    let network = Network::new(options);
+    match NON_COHERENT {
+        true => network.non_coherent(),
+        false => network,
+    }
+}
+
+/// Returns the options of a host of this target.
+pub fn host(name: &'static str, number: u64) -> NodeOptions {
+    let options = NodeOptions::new(name, number);
+    match NON_COHERENT {
+        true => options.non_coherent(),
+        false => options,
+    }
+}
 
 /// Two adapters in one network, with a zone each.
 pub struct Pair {
@@ -28,7 +54,7 @@ impl Pair {
     }
 
     pub fn with(options: FabricOptions) -> Self {
-        let network = Network::new(options);
+        let network = network_with(options);
         let open = |address| Options::new().network(&network).open(address).unwrap();
         let (near_adapter, far_adapter) = (open("mock://near"), open("mock://far"));
         Self {

@@ -11,6 +11,7 @@ use dat_core::sync::RawLock;
 use crate::controller::port::{Name, PortState};
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
+use crate::export::Change;
 use crate::id::{ControllerId, ExportId, LocalMemoryId};
 
 /// Capabilities of a controller; a limit of 0 means no limit (`Spec: RSMCT-20, RSMCT-21`).
@@ -116,6 +117,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let Some(index) = last else {
             return Ok(());
         };
+        self.revoke_exports_of(index);
         self.destroy_exports_of(index);
         let now = wait.now();
         self.state.with(|state| {
@@ -148,6 +150,22 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .with(|state| state.ports.get(index).is_none_or(PortState::is_closed));
             closed.then_some(Ok(()))
         })
+    }
+
+    /// Tells the importers of a port's segments, as far as their links take a message at once.
+    ///
+    /// The others keep trying to come back until their time limit.
+    fn revoke_exports_of(&self, index: usize) {
+        self.state.with(|state| {
+            let mut from = 0;
+            while let Some((at, export)) =
+                state.exports.find_from(from, |export| export.port == index)
+            {
+                let _told =
+                    self.notify_importers(state, ExportId::from_handle(export), Change::Revoke);
+                from = at.saturating_add(1);
+            }
+        });
     }
 
     /// Destroys all segments of a port, and their keys.

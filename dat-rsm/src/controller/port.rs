@@ -24,8 +24,8 @@ const LOOPBACK: &str = "loopback";
 const LINK_REQUESTS: i32 = 128;
 /// RDMA Reads that a link asks of its endpoint, in each direction.
 const LINK_READS: i32 = 16;
-/// Queue length for connection requests.
-const ARRIVALS: i32 = 16;
+/// Queue length for connection requests; importers whose request finds no place try again.
+const ARRIVALS: i32 = 48;
 /// Queue length of a dispatcher that only gets completions.
 const NO_EVENTS: i32 = 1;
 /// Most connection events in the queue; the adapter reports no more between two polls.
@@ -78,6 +78,8 @@ pub(crate) struct Port<'s, B: Backend, L: RawLock> {
     pub(crate) target_privileges: MemoryPrivileges,
     /// True if the backend may access the memory of peers.
     pub(crate) sees_peers: bool,
+    /// True if the adapter needs the calls `dat_lmr_sync_rdma_*`.
+    pub(crate) non_coherent: bool,
     /// Most bytes of one request.
     pub(crate) max_transfer: u64,
     /// Pending transfers of a link; the rest of the endpoint's requests is for messages.
@@ -121,6 +123,7 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         Ok(Self {
             address: adapter.ia_address,
             sees_peers: config.ia.with_direct_access(|device| device.is_some())?,
+            non_coherent: all.provider.lmr_sync_req,
             max_transfer: attributes.max_rdma_size.max(1),
             max_transfers: transfers(attributes.max_request_dtos),
             max_region: adapter.max_lmr_block_size,

@@ -6,11 +6,13 @@ use dat_core::backend::Backend;
 use dat_core::event::ConnectionEventKind;
 use dat_core::id::EpId;
 use dat_core::sync::RawLock;
+use dat_core::time::Instant;
 
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::RsmError;
 use crate::id::ControllerId;
+use crate::import::ImportState;
 use crate::link::wire::Rejection;
 use crate::options::NodeId;
 
@@ -120,5 +122,39 @@ impl State {
                 import.give_up(why);
             }
         }
+    }
+
+    /// Lets the imports that wait for a node try again later, until their deadlines.
+    ///
+    /// A new import does so only where nothing listens: the backlog may be full. For any other
+    /// reason it is given up.
+    ///
+    /// Spec: RSMST-07
+    pub(crate) fn retry_node(
+        &mut self,
+        index: usize,
+        node: NodeId,
+        why: RsmError,
+        reason: Unreached,
+        now: Instant,
+        limit: u32,
+    ) {
+        let unreachable = why == RsmError::RemoteNodeUnreachable;
+        let full = unreachable && reason == Unreached::NoListener;
+        if unreachable && !full {
+            self.not_reached(index, node, reason);
+        }
+        for (_, import) in self.imports.iter_mut() {
+            if import.port != index || import.node != node || !import.needs_link() {
+                continue;
+            }
+            if import.state == ImportState::Connecting && !full {
+                import.give_up(why);
+            } else {
+                import.unreached = reason;
+                import.retry_later(now, limit);
+            }
+        }
+        self.remind(None);
     }
 }

@@ -86,6 +86,11 @@ impl<T> HandleMap<T> {
         !self.free.is_empty() || self.slots.len() < self.limit
     }
 
+    /// Returns the number of slots in use, including retired ones.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len().saturating_sub(self.free.len())
+    }
+
     pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
         self.slots
             .get(handle.index())

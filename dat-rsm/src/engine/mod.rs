@@ -4,6 +4,7 @@ pub(crate) mod handle_map;
 pub(crate) mod progress;
 pub(crate) mod state;
 pub(crate) mod wait;
+pub(crate) mod watch;
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -47,6 +48,8 @@ pub struct Rsm<'s, B: Backend, L: RawLock> {
     pub(crate) tickets: AtomicU32,
     /// Counts accesses without a transfer.
     pub(crate) shortcuts: AtomicU32,
+    /// Returns true if there is memory for the allocations of a post.
+    pub(crate) has_memory: fn() -> bool,
 }
 
 impl<B: Backend, L: RawLock> fmt::Debug for Rsm<'_, B, L> {
@@ -94,7 +97,17 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             changes: AtomicU32::new(0),
             tickets: AtomicU32::new(0),
             shortcuts: AtomicU32::new(0),
+            has_memory: || true,
         })
+    }
+
+    /// Has each call ask `has_memory` before its first transfer; `false` is INSUFFICIENT_RESOURCES.
+    ///
+    /// For programs that go on when memory is exhausted: a backend may allocate for a post.
+    ///
+    /// Spec: RSMPV-E10
+    pub fn ask_for_memory(&mut self, has_memory: fn() -> bool) {
+        self.has_memory = has_memory;
     }
 
     /// Returns the parameters of the engine.

@@ -217,6 +217,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             flush_key: word.remote_key(),
             credits: self.options.credits.clamp(1, 60),
             big_endian: cfg!(target_endian = "big"),
+            non_coherent: self.ports.get(index)?.non_coherent,
         })
     }
 
@@ -375,10 +376,18 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         };
         if kind != ConnectionEventKind::Established {
             let (why, reason) = self.why_rejected(index, kind, ep);
+            let limit = self.options.connect_timeout;
+            // Only the peer's own word ends a granted connection. A full backlog does not.
+            let refused =
+                kind == ConnectionEventKind::PeerRejected && why != RsmError::InsufficientResources;
             self.state.with(|state| {
                 state.end_link(handle, now, &self.options);
                 if active && before == LinkState::Pending {
-                    state.give_up_node(index, node, why, reason);
+                    if refused {
+                        state.give_up_node(index, node, why, reason);
+                    } else {
+                        state.retry_node(index, node, why, reason, now, limit);
+                    }
                 }
             });
             return;
@@ -558,6 +567,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         handled = handled.saturating_add(self.connect_imports(now));
         self.state.with(|state| {
             self.tidy_messages(state, now);
+            state.prove_idle_imports(now);
+            state.watch(now, &self.options);
             if self.options.probe_interval != 0 {
                 state.probe(&self.ports, now, self.options.probe_interval);
             }
@@ -654,15 +665,20 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 let import = state.imports.get_mut(handle)?;
                 if import.deadline.is_some_and(|deadline| deadline <= now) {
                     import.give_up(RsmError::RemoteNodeUnreachable);
-                    let (index, node) = (import.port, import.node);
-                    state.not_reached(index, node, Unreached::TimedOut);
+                    let (index, node, reason) = (import.port, import.node, import.unreached);
+                    state.not_reached(index, node, reason);
                     handled = handled.saturating_add(1);
                     return None;
                 }
                 let (index, node, deadline) = (import.port, import.node, import.deadline);
                 let needs_link = import.needs_link();
+                let retry_at = import.retry_at.filter(|at| *at > now);
                 state.remind(deadline);
                 if !needs_link {
+                    return None;
+                }
+                if retry_at.is_some() {
+                    state.remind(retry_at);
                     return None;
                 }
                 if let Some(link) = state.link_to(index, node) {
@@ -681,8 +697,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if let Some((index, node)) = needed {
                 handled = handled.saturating_add(1);
                 if let Err(error) = self.dial(index, node, now) {
+                    let limit = self.options.connect_timeout;
                     self.state.with(|state| {
-                        state.give_up_node(index, node, error, Unreached::NoHost);
+                        state.retry_node(index, node, error, Unreached::NoHost, now, limit);
                     });
                 }
             }

@@ -7,10 +7,11 @@ use dat_core::time::Instant;
 use crate::controller::port::PortState;
 use crate::controller::unreached::Unreached;
 use crate::engine::handle_map::{Exhausted, HandleMap};
+use crate::engine::watch::LOOKS;
 use crate::error::RsmError;
 use crate::export::Export;
 use crate::export::importer::Importer;
-use crate::export::segment_id::FIRST_SYSTEM_ID;
+use crate::export::segment_id::{FIRST_SYSTEM_ID, SegmentId};
 use crate::export::share::Shares;
 use crate::id::{Handle, ImportId, Kind};
 use crate::import::Import;
@@ -33,8 +34,8 @@ pub(crate) struct State {
     pub(crate) links: HandleMap<Link>,
     pub(crate) flights: HandleMap<Flight>,
     pub(crate) requests: HandleMap<Request>,
-    /// Next id that the system chooses; `None` if all are used.
-    pub(crate) next_system_id: Option<u32>,
+    /// Next id that the system tries.
+    pub(crate) next_system_id: SegmentId,
     pub(crate) next_publication: u64,
     pub(crate) exported_bytes: u64,
     /// Counts vectors, to order their starts.
@@ -45,6 +46,8 @@ pub(crate) struct State {
     pub(crate) poll_again: bool,
     /// Time of the next deferred work.
     pub(crate) due: Option<Instant>,
+    /// Time of the next look at what peers owe; `None` if they owe nothing.
+    pub(crate) watch_at: Option<Instant>,
 }
 
 impl State {
@@ -68,13 +71,14 @@ impl State {
             links: HandleMap::new(instance, Kind::Link, limits.links, begin),
             flights: HandleMap::new(instance, Kind::Flight, limits.calls, begin),
             requests: HandleMap::new(instance, Kind::Request, limits.requests, begin),
-            next_system_id: Some(FIRST_SYSTEM_ID),
+            next_system_id: FIRST_SYSTEM_ID,
             next_publication: 1,
             exported_bytes: 0,
             ticks: 0,
             urgent: false,
             poll_again: false,
             due: None,
+            watch_at: None,
         };
         (state.flights.reserve_all() && state.requests.reserve_all()).then_some(state)
     }
@@ -98,6 +102,21 @@ impl State {
             self.not_reached(index, node, Unreached::Broken);
         }
         RsmError::RemoteNodeUnreachable
+    }
+
+    /// Returns true if a call's signal would be sent at once; otherwise its wait is watched.
+    ///
+    /// A signal that others have overtaken for too long is queued, so its turn comes.
+    pub(crate) fn takes_signal(&mut self, flight: Handle, link: Handle) -> bool {
+        let mut room = self.links.get(link).is_some_and(Link::has_room);
+        if let Some(flight) = self.flights.get_mut(flight) {
+            room |= flight.looks > LOOKS;
+            flight.has_room(link, room);
+        }
+        if !room {
+            self.peer_owes(link);
+        }
+        room
     }
 
     /// Schedules deferred work for the next progress, or for a time.

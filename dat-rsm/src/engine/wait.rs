@@ -1,11 +1,13 @@
 //! Waiting calls: they make progress, check their condition and sleep.
+//!
+//! [`watch`](crate::engine::watch) has the limits of waits for peers.
 
 use core::mem;
 use core::task::Waker;
 
 use dat_core::ErrorKind;
 use dat_core::backend::Backend;
-use dat_core::event::{Wait, WakeReason};
+use dat_core::event::{Wait, WakeReason, contain_panic};
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 use portable_atomic::Ordering;
@@ -16,6 +18,51 @@ use crate::id::ControllerId;
 
 /// Microseconds until a call polls again if no event is sure to wake it.
 const SLICE: u32 = 1_000;
+
+/// Rounds with progress after which a call looks whether it is interrupted.
+const BUSY_ROUNDS: u32 = 8;
+
+/// Sleeps that an interruption may end at once before a [`Deaf`] wait hears it.
+const DEAF_SLEEPS: u32 = 20_000;
+
+/// The caller's wait, which an interruption does not end.
+///
+/// An interruption may last, so that no sleep is possible. The wait then polls, and gives up after
+/// [`DEAF_SLEEPS`], in case its time stands still.
+pub(crate) struct Deaf<'w, W> {
+    inner: &'w mut W,
+    sleeps: u32,
+}
+
+impl<'w, W: Wait> Deaf<'w, W> {
+    pub(crate) fn new(inner: &'w mut W) -> Self {
+        Self { inner, sleeps: 0 }
+    }
+}
+
+impl<W: Wait> Wait for Deaf<'_, W> {
+    fn now(&mut self) -> Instant {
+        self.inner.now()
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+
+    fn begin(&mut self) {
+        self.inner.begin();
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        let reason = self.inner.wait(until);
+        if reason != WakeReason::Interrupted || self.sleeps >= DEAF_SLEEPS {
+            return reason;
+        }
+        self.sleeps = self.sleeps.wrapping_add(1);
+        core::hint::spin_loop();
+        WakeReason::Woken
+    }
+}
 
 /// The caller's wait, which also ends when the engine changes.
 struct Attentive<'w, 's, B: Backend, L: RawLock, W> {
@@ -74,7 +121,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         self.changes.fetch_add(1, Ordering::SeqCst);
         let sleepers = self.sleepers.with(mem::take);
         for (_, waker) in sleepers {
-            waker.wake();
+            contain_panic(|| waker.wake());
         }
     }
 
@@ -120,6 +167,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ) -> Result<R> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let mut fresh = true;
+        let mut busy_rounds = 0_u32;
         let outcome = loop {
             let seen = self.changes.load(Ordering::SeqCst);
             let now = wait.now();
@@ -132,6 +180,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             if busy {
                 fresh = true;
+                busy_rounds = busy_rounds.wrapping_add(1);
+                // A peer that floods must not keep the call from being interrupted. A look may be
+                // a system call, so not every round has one.
+                let looks = busy_rounds.checked_rem(BUSY_ROUNDS) == Some(0);
+                if looks && wait.wait(Some(now)) == WakeReason::Interrupted {
+                    break Err(RsmError::Interrupted);
+                }
                 continue;
             }
             // The work that `look` started may be done already. Another round costs less than

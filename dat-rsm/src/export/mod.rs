@@ -9,7 +9,7 @@ pub(crate) mod share;
 use alloc::vec::Vec;
 
 use bitflags::bitflags;
-use dat_core::backend::Backend;
+use dat_core::backend::{Backend, SyncDirection};
 use dat_core::event::Wait;
 use dat_core::flags::MemoryPrivileges;
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
@@ -241,14 +241,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 segment.publication = None;
                 segment.changing = true;
                 let registered = (segment.keys, segment.base);
-                let port = segment.port;
+                let (port, length) = (segment.port, segment.length);
                 forget_importers(state, export);
-                Some((port, registered))
+                Some((port, length, registered))
             });
-            let Some((port, registered)) = found else {
+            let Some((port, length, registered)) = found else {
                 break;
             };
             self.free_keys(port, registered.0);
+            let written = SyncDirection::RdmaWrite;
+            self.synchronise(port, &registered.1, written, (0, length));
             self.free_keys(port, [Some(registered.1)]);
             let is_over = self.state.with(|state| {
                 let segment = state.exports.get(export.handle());
@@ -273,12 +275,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     pub(crate) fn destroy_keys(&self, export: ExportId) {
         let found = self.state.with(|state| {
             let segment = state.exports.get(export.handle())?;
-            Some((segment.port, segment.keys))
+            Some((segment.port, segment.keys, segment.base, segment.length))
         });
-        let Some((port, keys)) = found else {
+        let Some((port, keys, base, length)) = found else {
             return;
         };
         self.free_keys(port, keys);
+        self.synchronise(port, &base, SyncDirection::RdmaWrite, (0, length));
         self.state.with(|state| {
             if let Some(segment) = state.exports.get_mut(export.handle())
                 && segment.keys == keys
@@ -324,7 +327,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
     }
 
-    fn notify_importers(&self, state: &mut State, export: ExportId, change: Change) -> usize {
+    /// Tells importers of a change; returns their number.
+    pub(crate) fn notify_importers(
+        &self,
+        state: &mut State,
+        export: ExportId,
+        change: Change,
+    ) -> usize {
         let Some((address, keys)) = state
             .exports
             .get(export.handle())
@@ -429,7 +438,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let ids = state.ports.get(index).and_then(|port| port.ids());
             ids.map(|ids| ids.pz).ok_or(RsmError::BadSegmentHandle)
         })?;
+        let length = memory.len() as u64;
         let base = port.ia.lmr_create(&base_request(memory, pz))?;
+        self.synchronise_all(index, &base, length);
         let mut keys = [None; 3];
         // An importer may connect meanwhile with a class that had no key before; then the loop
         // makes that key too.
@@ -471,9 +482,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         };
         self.notify_importers_and_wait(export, Change::Rebind, wait);
         let (old_keys, old_base) = old;
-        for key in old_keys.into_iter().flatten().chain([old_base]) {
-            let _adapter_closed = port.ia.lmr_free(key.lmr);
-        }
+        self.free_keys(index, old_keys);
+        self.synchronise(index, &old_base, SyncDirection::RdmaWrite, (0, length));
+        self.free_keys(index, [Some(old_base)]);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
 use crate::export::access::{AccessEntry, AccessFault, fault_of_list};
-use crate::export::segment_id::{SegmentId, check_application_id};
+use crate::export::segment_id::{SegmentId, check_application_id, choose_system_id, id_after};
 use crate::export::{Change, Publication, export_at, forget_importers};
 use crate::id::ExportId;
 
@@ -30,8 +30,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// - BAD_ACL: the list has more entries than nodes, an unknown node, or bits above 0666. On
     ///   loopback this node is the only one.
     /// - SEGID_IN_USE: this node publishes another segment under the id.
-    /// - INSUFFICIENT_RESOURCES: the system has no id left, or another thread is changing the
-    ///   segment.
+    /// - INSUFFICIENT_RESOURCES: another thread is changing the segment.
     /// - INSUFFICIENT_MEM: memory for the list is missing.
     /// - LOCKS_NOT_SUPPORTED: the segment was made for locks.
     ///
@@ -43,7 +42,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         access: &[AccessEntry],
     ) -> Result<SegmentId> {
         let access_copy = copy_list(access)?;
-        self.state.with(|state| {
+        let (port, base, length) = self.state.with(|state| {
             let segment = export_at(state, export)?;
             if segment.publication.is_some() {
                 return Err(RsmError::SegmentAlreadyPublished);
@@ -53,6 +52,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             let segment = export_at(state, export)?;
             let (port, locks) = (segment.port, segment.requests_locks());
+            let (base, length) = (segment.base, segment.length);
             segment.check_idle()?;
             self.check_access_list(port, access)?;
             if id != 0 && is_published(state, id) {
@@ -61,13 +61,20 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if locks {
                 return Err(RsmError::LocksNotSupported);
             }
+            export_at(state, export)?.changing = true;
+            Ok((port, base, length))
+        })?;
+        self.synchronise_all(port, &base, length);
+        self.state.with(|state| {
+            export_at(state, export)?.changing = false;
+            if id != 0 && is_published(state, id) {
+                return Err(RsmError::SegmentIdInUse);
+            }
             let id = match id {
                 0 => {
-                    let chosen = state
-                        .next_system_id
-                        .ok_or(RsmError::InsufficientResources)?;
-                    state.next_system_id = chosen.checked_add(1);
-                    chosen
+                    let id = choose_system_id(state.next_system_id, |id| is_published(state, id));
+                    state.next_system_id = id_after(id);
+                    id
                 }
                 id => id,
             };

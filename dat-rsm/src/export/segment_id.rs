@@ -11,7 +11,7 @@ pub type SegmentId = u32;
 pub const FIRST_APPLICATION_ID: SegmentId = 0x40_0000;
 /// Last id that applications may choose.
 pub const LAST_APPLICATION_ID: SegmentId = 0x7FFF_FFFF;
-/// First id that the system chooses; later ones go up, and none is used again.
+/// First id that the system chooses; later ones go up, and begin again after the last one.
 pub const FIRST_SYSTEM_ID: SegmentId = 0x8000_0000;
 
 /// Ids reserved for an application: `base` and the `length - 1` after it.
@@ -35,6 +35,26 @@ pub fn check_application_id(id: SegmentId) -> Result<()> {
     } else {
         Err(RsmError::ReservedSegmentId)
     }
+}
+
+/// Chooses an id of the system: the first one from `next` on that is not used.
+///
+/// Fewer segments can be published than there are ids, so one is free.
+///
+/// Spec: RSMPB-02
+pub(crate) fn choose_system_id(
+    mut next: SegmentId,
+    is_used: impl Fn(SegmentId) -> bool,
+) -> SegmentId {
+    while is_used(next) {
+        next = id_after(next);
+    }
+    next
+}
+
+/// Returns the id that the system tries after this one; the first one follows the last one.
+pub(crate) fn id_after(id: SegmentId) -> SegmentId {
+    id.checked_add(1).unwrap_or(FIRST_SYSTEM_ID)
 }
 
 /// Finds the ids of an application in the text of an `rsm.segmentid` file.
@@ -207,6 +227,17 @@ mod tests {
         reserved  wide  0xFFFFFFFF 16\n\
         short line\n\
         reserved  behind 0x600000 16\n";
+
+    /// Spec: RSMPB-02
+    #[test]
+    fn ids_of_the_system_begin_again_and_skip_those_in_use() {
+        let used = [SegmentId::MAX, FIRST_SYSTEM_ID, FIRST_SYSTEM_ID + 2];
+        let choose = |next| choose_system_id(next, |id| used.contains(&id));
+        assert_eq!(choose(SegmentId::MAX - 1), SegmentId::MAX - 1);
+        assert_eq!(id_after(SegmentId::MAX - 1), SegmentId::MAX);
+        assert_eq!(choose(SegmentId::MAX), FIRST_SYSTEM_ID + 1);
+        assert_eq!(choose(FIRST_SYSTEM_ID + 2), FIRST_SYSTEM_ID + 3);
+    }
 
     /// Spec: RSMID-01, RSMID-02, RSMID-03
     #[test]

@@ -15,6 +15,7 @@ use crate::id::Handle;
 use crate::link::Link;
 use crate::link::wire::Greeting;
 use crate::options::{NodeId, Options};
+use crate::transfer::flight::Flight;
 
 /// Shares of a node, equal for all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub(crate) struct Shares {
     pub(crate) links: usize,
     /// Pending messages on the links that the node asked for.
     pub(crate) messages: usize,
+    /// Calls that wait for the node, beside the common ones.
+    pub(crate) calls: usize,
+    /// Calls of all nodes together up to which no share counts.
+    pub(crate) common_calls: usize,
 }
 
 impl Shares {
@@ -49,6 +54,8 @@ impl Shares {
             links: share(limits.links.saturating_sub(own_links), nodes.len()),
             // The other half is for transfers, and for messages on the links of this side.
             messages: share(limits.requests / 2, nodes.len()),
+            calls: share(limits.calls / 2, nodes.len()),
+            common_calls: limits.calls.div_ceil(2),
         })
     }
 }
@@ -111,6 +118,27 @@ impl State {
             links.fold(0, usize::saturating_add)
         };
         link.active || under_way(link.node) < self.shares.messages
+    }
+
+    /// Starts a call, if its node may have one more.
+    ///
+    /// Half of the table is common. So calls that hang on one node leave room for those to others.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES: the table, or the share of the node, is used up.
+    ///
+    /// Spec: RSMST-08
+    pub(crate) fn begin_flight(&mut self, flight: Flight) -> Result<Handle> {
+        let calls_to = |node| {
+            let all = self.flights.iter();
+            all.filter(|(_, other)| other.node == node).count()
+        };
+        let crowded = self.flights.len() >= self.shares.common_calls;
+        if crowded && calls_to(flight.node) >= self.shares.calls {
+            return Err(RsmError::InsufficientResources);
+        }
+        let begun = self.flights.insert(flight);
+        begun.ok_or(RsmError::InsufficientResources)
     }
 
     fn links_from(&self, node: NodeId) -> impl Iterator<Item = (Handle, &Link)> {

@@ -85,7 +85,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     /// Ends a span: waits until its transfers are done and visible, and reports failures.
     ///
-    /// Closes the barrier, except after an interruption.
+    /// Closes the barrier. If the call cannot find out, the span continues: after an interruption,
+    /// and without a free call slot.
     ///
     /// # Errors
     /// - BARRIER_UNINITIALIZED: `barrier` is no barrier.
@@ -94,13 +95,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// - CONN_ABORTED: the segment was taken back during the span.
     /// - BARRIER_FAILURE: a transfer of the span or the path to the node failed; repeat all
     ///   transfers of the span.
-    /// - INSUFFICIENT_RESOURCES: the table of calls is full.
+    /// - INSUFFICIENT_RESOURCES: the table of calls is full; the span continues.
     /// - INTERRUPTED: `wait` was interrupted; the span continues.
     ///
-    /// Spec: RSMBR-05, RSMBR-06, RSMBR-08, RSMBR-09, RSMBR-11, RSMST-01
+    /// Spec: RSMBR-05, RSMBR-06, RSMBR-08, RSMBR-09, RSMBR-11, RSMBR-12, RSMST-01
     pub fn close_barrier<W: Wait>(&self, barrier: BarrierId, wait: &mut W) -> Result<()> {
         let outcome = self.finish_span(barrier, wait);
-        if outcome != Err(RsmError::Interrupted) {
+        let no_verdict = [RsmError::Interrupted, RsmError::InsufficientResources];
+        if !outcome.is_err_and(|error| no_verdict.contains(&error)) {
             self.state.with(|state| {
                 if let Some(barrier) = state.barriers.get_mut(barrier.handle()) {
                     barrier.span = None;

@@ -8,6 +8,7 @@ use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
+use crate::controller::unreached::Unreached;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
@@ -17,6 +18,7 @@ use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::map::Mapping;
 use crate::link::wire::Body;
 use crate::options::NodeId;
+use crate::transfer::synchronise::Reach;
 
 /// Mode of completion of transfers (`Spec: RSMMD-01`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,11 @@ pub(crate) struct Acknowledge {
     pub(crate) after: u64,
 }
 
+/// Microseconds before the second attempt to reach a node; doubles with each further one.
+const BACKOFF: u32 = 1_000;
+/// Retries after which the delay does not grow any more.
+const MOST_RETRIES: u32 = 16;
+
 /// A connection to a segment.
 pub(crate) struct Import {
     pub(crate) controller: ControllerId,
@@ -94,7 +101,16 @@ pub(crate) struct Import {
     pub(crate) refusal: Option<RsmError>,
     pub(crate) attach: Attach,
     /// Time at which the connection is given up, unless it is attached by then.
+    ///
+    /// A granted connection that lost its link keeps it until a request succeeds, or until it is
+    /// attached and idle at that time.
     pub(crate) deadline: Option<Instant>,
+    /// Links lost and attempts failed since the last success.
+    retries: u32,
+    /// Time before which the connection is not requested again.
+    pub(crate) retry_at: Option<Instant>,
+    /// Reason why the last attempt to reach the node failed.
+    pub(crate) unreached: Unreached,
     pub(crate) publication: u64,
     /// Incarnation of the exporter that granted the connection.
     pub(crate) incarnation: u64,
@@ -104,6 +120,8 @@ pub(crate) struct Import {
     pub(crate) key: u32,
     /// True if the exporter has the other byte order.
     pub(crate) swapped: bool,
+    /// True if the exporter has to synchronise what transfers move.
+    pub(crate) non_coherent: bool,
     /// Changes with the address and the key.
     pub(crate) key_epoch: u32,
     /// Changes with every forced disconnect (`Spec: RSMST-01`).
@@ -120,6 +138,8 @@ pub(crate) struct Import {
     /// Number of the last transfer that writes, and of the last known visible.
     pub(crate) written: u64,
     pub(crate) flushed: u64,
+    /// Bytes written since all were known visible, if the exporter is not coherent.
+    pub(crate) unseen: Reach,
     pub(crate) acknowledge: Option<Acknowledge>,
     pub(crate) mapping: Option<Mapping>,
     pub(crate) signals: u32,
@@ -140,6 +160,31 @@ impl Import {
         }
         self.attach = Attach::Detached;
         self.deadline = None;
+    }
+
+    /// Delays the next request, unless this is the first failure since the last success.
+    ///
+    /// The delays double, up to a quarter of `limit`.
+    pub(crate) fn retry_later(&mut self, now: Instant, limit: u32) {
+        let delay = BACKOFF.checked_shl(self.retries.saturating_sub(1));
+        let delay = delay.unwrap_or(u32::MAX).min(limit / 4);
+        self.retry_at = now.after(delay).filter(|_| self.retries != 0);
+        self.retries = self.retries.saturating_add(1).min(MOST_RETRIES);
+    }
+
+    /// Ends the trial of a connection that lost its link and works again.
+    pub(crate) fn prove(&mut self) {
+        if self.deadline.take().is_some() {
+            self.retries = 0;
+            self.retry_at = None;
+            self.unreached = Unreached::TimedOut;
+        }
+    }
+
+    /// Returns true if a lost link is restored and no call needs it at present.
+    pub(crate) fn is_idle(&self) -> bool {
+        let attached = matches!(self.attach, Attach::Attached(_));
+        attached && self.calls == 0 && self.posted == self.finished
     }
 
     /// Refuses a requested connection, or aborts a granted one.
@@ -188,7 +233,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// - BAD_CTLR_HNDL: `controller` is not open.
     /// - PERM_DENIED: `permission` is empty or unknown, or the exporter does not grant it.
     /// - CTLR_NOT_PRESENT: a loopback controller cannot reach another node.
-    /// - REMOTE_NODE_UNREACHABLE: the node is unknown, or does not answer.
+    /// - REMOTE_NODE_UNREACHABLE: the node is unknown, or does not answer. Where nothing listens,
+    ///   the call tries again until [`connect_timeout`](crate::Options::connect_timeout).
     /// - SEG_NOT_PUBLISHED, SEG_NOT_PUBLISHED_TO_NODE: the exporter refused the connection.
     /// - CONN_ABORTED: the segment was taken back, or the controller released, during the call.
     /// - INTERRUPTED: `wait` was interrupted.
@@ -224,6 +270,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 refusal: None,
                 attach: Attach::Detached,
                 deadline,
+                retries: 0,
+                retry_at: None,
+                unreached: Unreached::TimedOut,
                 publication: 0,
                 incarnation: 0,
                 importer: 0,
@@ -231,6 +280,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 address: 0,
                 key: 0,
                 swapped: false,
+                non_coherent: false,
                 key_epoch: 0,
                 generation: 0,
                 error_epoch: 0,
@@ -241,6 +291,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 finished: 0,
                 written: 0,
                 flushed: 0,
+                unseen: Reach::default(),
                 acknowledge: None,
                 mapping: None,
                 signals: 0,

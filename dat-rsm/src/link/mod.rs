@@ -14,6 +14,7 @@ use dat_core::time::Instant;
 
 use crate::controller::port::{Port, receives};
 use crate::engine::state::State;
+use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
 use crate::id::Handle;
 use crate::import::Attach;
@@ -59,6 +60,19 @@ pub(crate) struct Link {
     pub(crate) peer: Option<Greeting>,
     /// Pending requests, including messages.
     pub(crate) requests: u32,
+    /// Bytes of the pending transfers.
+    pub(crate) bytes: u64,
+    /// Number of requests that have ended, and of messages that have left the outbox.
+    ended: u64,
+    sent: u64,
+    /// Watches the requests.
+    request_watch: Watch,
+    /// Number of requests that were posted up to the last message that took a credit.
+    last_message: u64,
+    /// Set if a call's signal waits for a credit.
+    pub(crate) is_wanted: bool,
+    /// Watches the credits that messages and signals wait for.
+    credit_watch: Watch,
     /// Time of the next probe; `None` is never.
     pub(crate) probe_at: Option<Instant>,
     /// Time at which an ended link is removed even with pending requests.
@@ -105,6 +119,13 @@ impl Link {
             active,
             peer: None,
             requests: 0,
+            bytes: 0,
+            ended: 0,
+            sent: 0,
+            request_watch: Watch::default(),
+            last_message: 0,
+            is_wanted: false,
+            credit_watch: Watch::default(),
             probe_at: None,
             drain_until: None,
             block: Some(block),
@@ -229,6 +250,45 @@ impl Link {
         self.is_up() && self.requests < most
     }
 
+    /// Returns true if the peer has something to complete or to make room for.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.requests != 0 || !self.outbox.is_empty() || self.is_wanted
+    }
+
+    /// Looks at what the peer owes; returns true if it owes something for too long.
+    pub(crate) fn owes_too_long(&mut self, period: u32) -> bool {
+        let most = looks_for(self.bytes, period);
+        let is_owed = self.requests != 0;
+        let requests = self.request_watch.is_overdue(is_owed, self.ended, most);
+        // A peer cannot return the credit of a message that lies behind transfers.
+        let is_owed = self.ended >= self.last_message
+            && (self.is_wanted || !self.outbox.is_empty())
+            // The caller may have left its call alone.
+            && !self.has_room();
+        let credits = self.credit_watch.is_overdue(is_owed, self.sent, most);
+        requests || credits
+    }
+
+    /// Returns the number of requests posted so far.
+    pub(crate) fn posted(&self) -> u64 {
+        self.ended.wrapping_add(u64::from(self.requests))
+    }
+
+    /// Returns the number of messages queued so far.
+    pub(crate) fn queued(&self) -> u64 {
+        self.sent.wrapping_add(self.outbox.len() as u64)
+    }
+
+    /// Returns true if so many messages have been sent.
+    pub(crate) fn has_sent(&self, queued: u64) -> bool {
+        self.sent >= queued
+    }
+
+    /// Returns true if so many requests have ended.
+    pub(crate) fn has_ended(&self, posted: u64) -> bool {
+        self.ended >= posted
+    }
+
     /// Returns true if a message would be sent at once.
     pub(crate) fn has_room(&self) -> bool {
         self.is_up() && self.outbox.is_empty() && self.credits > 0 && self.free != 0
@@ -247,9 +307,10 @@ impl Link {
         let (mut answers, mut ends) = (0_usize, 0_usize);
         for waiting in &self.outbox {
             match waiting.body {
-                Body::Accept { .. } | Body::Refuse { .. } | Body::Acknowledge { .. } => {
-                    answers = answers.saturating_add(1);
-                }
+                Body::Accept { .. }
+                | Body::Refuse { .. }
+                | Body::Acknowledge { .. }
+                | Body::Synchronised { .. } => answers = answers.saturating_add(1),
                 // Sent for a grant without a request, and for each connection that ends.
                 Body::Disconnect { .. } => ends = ends.saturating_add(1),
                 _ => {}
@@ -284,6 +345,11 @@ impl Link {
     /// Returns the number of pending messages.
     pub(crate) fn messages(&self) -> usize {
         self.slots.saturating_sub(self.free.count_ones() as usize)
+    }
+
+    /// Returns true if transfers are pending, not only messages.
+    pub(crate) fn has_transfers(&self) -> bool {
+        self.requests as usize > self.messages()
     }
 
     /// Frees a send slot.
@@ -327,6 +393,7 @@ impl State {
             flight,
             times: 1,
         });
+        self.peer_owes(link);
         self.pump(ports, link, options);
     }
 
@@ -391,6 +458,7 @@ impl State {
                 import: waiting.import,
                 local: None,
                 flight: waiting.flight,
+                bytes: 0,
             }) else {
                 return;
             };
@@ -411,16 +479,19 @@ impl State {
             link.requests = link.requests.saturating_add(1);
             if !is_credit {
                 link.credits = link.credits.saturating_sub(1);
+                link.last_message = link.posted();
                 if let Some(first) = link.outbox.front_mut() {
                     first.times = first.times.saturating_sub(1);
                 }
                 if link.outbox.front().is_some_and(|first| first.times == 0) {
                     link.outbox.pop_front();
+                    link.sent = link.sent.wrapping_add(1);
                 }
             }
             if let Some(flight) = self.flights.get_mut(waiting.flight) {
                 flight.pending = flight.pending.saturating_add(1);
             }
+            self.peer_owes(handle);
         }
     }
 
@@ -443,11 +514,13 @@ impl State {
                 flight.step = Step::Failed(DtoStatus::Flushed);
             }
         }
+        self.fail_questions(handle);
         let limit = now.after(options.connect_timeout);
         for (_, import) in self.imports.iter_mut() {
             if import.attach.link() == Some(handle) {
                 import.attach = Attach::Detached;
                 import.deadline = import.deadline.or(limit);
+                import.retry_later(now, options.connect_timeout);
                 import.error_epoch = import.error_epoch.wrapping_add(1);
                 import.acknowledge = None;
             }
@@ -473,6 +546,8 @@ impl State {
         };
         if let Some(link) = self.links.get_mut(request.link) {
             link.requests = link.requests.saturating_sub(1);
+            link.ended = link.ended.wrapping_add(1);
+            link.bytes = link.bytes.saturating_sub(request.bytes);
             if let Owner::Message { slot } = request.owner {
                 link.release(slot);
             }
@@ -490,11 +565,16 @@ impl State {
             local.users = local.users.saturating_sub(1);
         }
         let is_transfer = !matches!(request.owner, Owner::Message { .. });
-        if is_transfer && let Some(import) = self.imports.get_mut(request.import) {
-            import.finished = import.finished.wrapping_add(1);
-            if status != DtoStatus::Success {
+        if let Some(import) = self.imports.get_mut(request.import) {
+            if is_transfer {
+                import.finished = import.finished.wrapping_add(1);
+            }
+            if is_transfer && status != DtoStatus::Success {
                 import.error_epoch = import.error_epoch.wrapping_add(1);
                 import.failures = import.failures.wrapping_add(1);
+            }
+            if status == DtoStatus::Success && import.attach == Attach::Attached(request.link) {
+                import.prove();
             }
             if import.acknowledge.is_some() {
                 self.urgent = true;

@@ -1,6 +1,6 @@
 //! Messages of peers; each may only touch objects that belong to its link.
 
-use dat_core::backend::Backend;
+use dat_core::backend::{Backend, SyncDirection};
 use dat_core::memory::LmrCreated;
 use dat_core::sync::RawLock;
 
@@ -31,6 +31,7 @@ struct Grant {
     port: usize,
     permission: Permission,
     base: LmrCreated,
+    length: u64,
     binding: u32,
     number: u64,
     key: Option<LmrCreated>,
@@ -134,6 +135,19 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     }
                 }
             }),
+            Body::Synchronise {
+                importer,
+                call,
+                offset,
+                length,
+                writes,
+            } => {
+                let importer = Handle::from_raw(importer);
+                self.asked(link, importer, call, (offset, length), writes);
+            }
+            Body::Synchronised { call } => self
+                .state
+                .with(|state| state.answered(link, Handle::from_raw(call))),
         }
     }
 
@@ -152,6 +166,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let grant = self
             .state
             .with(|state| find_grant(state, index, link, wish))?;
+        if grant.importer.is_some() {
+            // Writes that were acknowledged on the broken link count, also those that no question
+            // followed.
+            let written = SyncDirection::RdmaWrite;
+            self.synchronise(grant.port, &grant.base, written, (0, grant.length));
+        }
         let class = grant.permission.class();
         let made = match grant.key {
             Some(_) => None,
@@ -241,13 +261,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
         import.attach = Attach::Attached(link);
         import.state = ImportState::Connected;
-        import.deadline = None;
+        if !again {
+            import.prove();
+        }
         import.publication = granted.publication;
         import.incarnation = peer.incarnation;
         import.importer = granted.importer;
         import.length = granted.length;
         import.address = granted.address;
         import.key = granted.key;
+        import.non_coherent = peer.non_coherent;
         import.swapped = peer.big_endian != cfg!(target_endian = "big");
     }
 
@@ -365,6 +388,7 @@ fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<G
         port: export.port,
         permission,
         base: export.base,
+        length: export.length,
         binding: export.binding,
         number: publication.number,
         key: export.keys.get(permission.class()).copied().flatten(),

@@ -18,7 +18,10 @@ pub const MESSAGE_SIZE: usize = 64;
 const MAGIC: [u8; 3] = *b"RSM";
 const LITTLE: u8 = 1;
 const BIG: u8 = 2;
-const NO_ACCUMULATE: u32 = 1;
+/// Value of a flag that is set.
+const SET: u32 = 1;
+/// Property of a node in its greeting.
+const NON_COHERENT: u8 = 1;
 const HEADER: usize = 16;
 
 /// Reason why bytes are no greeting or message of this protocol.
@@ -51,6 +54,9 @@ pub struct Greeting {
     pub credits: u16,
     /// True if the node's numbers are big-endian.
     pub big_endian: bool,
+    /// True if the node's processor and device see the same memory only after
+    /// [`Body::Synchronise`].
+    pub non_coherent: bool,
 }
 
 /// Private data of a refused connection.
@@ -158,6 +164,26 @@ pub enum Body {
         /// True if the signal is dropped while one is pending.
         no_accumulate: bool,
     },
+    /// Asks a non-coherent exporter to synchronise a range of its segment.
+    ///
+    /// The range may exceed the segment.
+    Synchronise {
+        /// The exporter's handle of the connection.
+        importer: u64,
+        /// The importer's handle of its call, for the answer; 0 if it needs none.
+        call: u64,
+        /// First byte of the range in the segment.
+        offset: u64,
+        /// Length of the range in bytes.
+        length: u64,
+        /// True around writes of the importer, false before its reads.
+        writes: bool,
+    },
+    /// Answers that a range is synchronised.
+    Synchronised {
+        /// The importer's handle of its call.
+        call: u64,
+    },
 }
 
 impl Greeting {
@@ -173,6 +199,7 @@ impl Greeting {
         to.put(&self.flush_key.to_le_bytes());
         to.put(&self.credits.to_le_bytes());
         to.put(&[if self.big_endian { BIG } else { LITTLE }]);
+        to.put(&[if self.non_coherent { NON_COHERENT } else { 0 }]);
         bytes
     }
 
@@ -194,8 +221,8 @@ impl Greeting {
         let flush_address = u64::from_le_bytes(from.take()?);
         let flush_key = u32::from_le_bytes(from.take()?);
         let credits = u16::from_le_bytes(from.take()?);
-        let [endian, padding] = from.take()?;
-        if padding != 0 || credits == 0 || flush_key == 0 {
+        let [endian, properties] = from.take()?;
+        if properties > NON_COHERENT || credits == 0 || flush_key == 0 {
             return Err(WireError::Value);
         }
         let big_endian = match endian {
@@ -210,6 +237,7 @@ impl Greeting {
             flush_key,
             credits,
             big_endian,
+            non_coherent: properties == NON_COHERENT,
         })
     }
 }
@@ -281,9 +309,9 @@ impl Message {
                 to.words(&[import]);
                 to.put_u32s(&[error.code().cast_unsigned()]);
             }
-            Body::Disconnect { importer } | Body::Acknowledge { importer } => {
-                to.words(&[importer]);
-            }
+            Body::Disconnect { importer: word }
+            | Body::Acknowledge { importer: word }
+            | Body::Synchronised { call: word } => to.words(&[word]),
             Body::Revoke { import, importer } => to.words(&[import, importer]),
             Body::Rebind {
                 import,
@@ -303,7 +331,17 @@ impl Message {
                 no_accumulate,
             } => {
                 to.words(&[word]);
-                to.put_u32s(&[if no_accumulate { NO_ACCUMULATE } else { 0 }]);
+                to.put_u32s(&[if no_accumulate { SET } else { 0 }]);
+            }
+            Body::Synchronise {
+                importer,
+                call,
+                offset,
+                length,
+                writes,
+            } => {
+                to.words(&[importer, call, offset, length]);
+                to.put_u32s(&[if writes { SET } else { 0 }]);
             }
         }
         bytes
@@ -353,6 +391,8 @@ impl Body {
             Self::Acknowledge { .. } => 8,
             Self::Signal { .. } => 9,
             Self::SignalImporters { .. } => 10,
+            Self::Synchronise { .. } => 11,
+            Self::Synchronised { .. } => 12,
         }
     }
 
@@ -406,6 +446,14 @@ impl Body {
                 publication: from.word()?,
                 no_accumulate: from.flag()?,
             },
+            11 => Self::Synchronise {
+                importer: from.word()?,
+                call: from.word()?,
+                offset: from.word()?,
+                length: from.word()?,
+                writes: from.flag()?,
+            },
+            12 => Self::Synchronised { call: from.word()? },
             unknown => return Err(WireError::UnknownType(unknown)),
         })
     }
@@ -465,7 +513,7 @@ impl Reader<'_> {
     fn flag(&mut self) -> Result<bool, WireError> {
         match self.value()? {
             0 => Ok(false),
-            NO_ACCUMULATE => Ok(true),
+            SET => Ok(true),
             _ => Err(WireError::Value),
         }
     }
@@ -478,7 +526,7 @@ const _: () = assert!(HEADER + 5 * 8 + 4 <= MESSAGE_SIZE);
 mod tests {
     use super::*;
 
-    fn bodies(mut draw: impl FnMut() -> u64) -> [Body; 10] {
+    fn bodies(mut draw: impl FnMut() -> u64) -> [Body; 12] {
         let value = draw() as u32;
         let word = draw() | 1;
         let flag = draw() & 1 == 1;
@@ -524,6 +572,14 @@ mod tests {
                 publication: word,
                 no_accumulate: flag,
             },
+            Body::Synchronise {
+                importer: word,
+                call: draw(),
+                offset: draw(),
+                length: draw(),
+                writes: flag,
+            },
+            Body::Synchronised { call: word },
         ]
     }
 
@@ -548,6 +604,7 @@ mod tests {
                 flush_key: random.u32(1..),
                 credits: random.u16(1..),
                 big_endian: random.bool(),
+                non_coherent: random.bool(),
             };
             assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
             let mut padded = [0; 64];
@@ -569,7 +626,7 @@ mod tests {
             Message::decode(&bytes),
             Err(WireError::Version(VERSION + 1))
         );
-        for kind in [0, 11, 255] {
+        for kind in [0, 13, 255] {
             let mut bytes = message.encode();
             bytes[4] = kind;
             assert_eq!(Message::decode(&bytes), Err(WireError::UnknownType(kind)));
@@ -594,7 +651,7 @@ mod tests {
             if random.bool() {
                 random.fill(&mut bytes);
                 bytes[..4].copy_from_slice(b"RSM\x01");
-                bytes[4] = random.u8(0..12);
+                bytes[4] = random.u8(0..14);
             } else {
                 let all = bodies(|| random.u64(..));
                 let body = all[random.usize(..all.len())];

@@ -7,6 +7,7 @@ use dat_core::event::Wait;
 use dat_core::flags::MemoryPrivileges;
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
 use dat_core::sync::RawLock;
+use dat_core::{Cause, ErrorKind};
 
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
@@ -97,7 +98,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// # Errors
     /// - BAD_CTLR_HNDL: `controller` is not open.
     /// - BAD_LENGTH: the memory is empty, or exceeds the adapter's limit.
-    /// - INSUFFICIENT_RESOURCES: tables, device objects or memory are exhausted.
+    /// - INSUFFICIENT_MEM: the device has no memory for the registration, or cannot lock this one.
+    /// - INSUFFICIENT_RESOURCES: a table is full.
     ///
     /// Spec: RSMLH-01..06
     pub fn create_local_memory(
@@ -125,6 +127,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             memory: LmrMemory::Virtual(memory),
             pz,
             privileges,
+        });
+        let made = made.map_err(|error| match (error.kind(), error.cause()) {
+            (ErrorKind::InsufficientResources, Cause::DeviceRefused) => {
+                RsmError::InsufficientMemory
+            }
+            _ => error.into(),
         })?;
         let mut local = Local {
             port,
@@ -153,6 +161,18 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 Err(error)
             }
         }
+    }
+
+    /// Returns the first address and the length of local memory; `None` if there is no such handle.
+    ///
+    /// For callers that look whether the memory still exists.
+    ///
+    /// Spec: RSMPV-15
+    pub fn local_memory_range(&self, local: LocalMemoryId) -> Option<(u64, u64)> {
+        self.state.with(|state| {
+            let local = state.locals.get(local.handle())?;
+            Some((local.made.registered_address, local.length))
+        })
     }
 
     /// Ends a registration once its vectors are done; then the memory is the caller's again.

@@ -9,6 +9,7 @@ use super::pins::Pins;
 use super::vector::{Phase, Vector};
 use super::{Direction, GetEntry, PutEntry, VectorError, VectorFlags};
 use crate::engine::Rsm;
+use crate::engine::wait::Deaf;
 use crate::error::RsmError;
 use crate::export::access::Permission;
 use crate::id::{ControllerId, Handle, ImportId};
@@ -16,7 +17,9 @@ use crate::import::{BarrierMode, ImportState, import_at};
 use crate::transfer::flight::{Flight, WINDOW};
 
 /// Microseconds that an interrupted call waits for its transfers before it cuts them off.
-const QUIET: u32 = 20_000;
+///
+/// Long enough for a sound path, since the cut restarts all calls on the link.
+const QUIET: u32 = 200_000;
 
 /// Properties of a call.
 pub(crate) struct CallOptions {
@@ -161,12 +164,15 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             }
             let epochs = (generation, slot.key_epoch, slot.failures);
             let explicit = slot.mode == BarrierMode::Explicit;
-            let mut flight = Flight::new();
+            let first_phase = match slot.non_coherent {
+                true => Phase::Asking,
+                false => Phase::Moving,
+            };
+            let mut flight = Flight::new(slot.node);
             if !options.waited {
                 flight.import = import.handle();
             }
-            let flight = state.flights.insert(flight);
-            let flight = flight.ok_or(RsmError::InsufficientResources)?;
+            let flight = state.begin_flight(flight)?;
             state.ticks = state.ticks.saturating_add(1);
             let ticket = state.ticks;
             if options.waited {
@@ -174,10 +180,11 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
                 let slot = import_at(state, import)?;
                 slot.calls = slot.calls.saturating_add(1);
             }
-            Ok((controller, port, pz, epochs, explicit, (flight, ticket)))
+            let modes = (explicit, first_phase);
+            Ok((controller, port, pz, epochs, modes, (flight, ticket)))
         });
-        let (controller, port, pz, epochs, explicit, (flight, ticket)) =
-            begun.map_err(|error| VectorError {
+        let (controller, port, pz, epochs, (explicit, first_phase), (flight, ticket)) = begun
+            .map_err(|error| VectorError {
                 error,
                 residual: count,
                 count,
@@ -210,24 +217,30 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             next: 0,
             part: 0,
             stop: None,
-            phase: Phase::Moving,
+            phase: first_phase,
+            first_phase,
+            has_posted: false,
             attempts: 0,
             visible: 0,
+            covered: 0,
         })
     }
 
     /// Waits until no request of a call is pending; after [`QUIET`], ends their links.
+    ///
+    /// The interruption that ended the call may last, and must not end this wait, too.
     ///
     /// Spec: RSMPV-83
     fn quiesce<W: Wait>(&self, flight: Handle, controller: ControllerId, wait: &mut W) {
         let pending = || {
             self.state.with(|state| {
                 let flight = state.flights.get(flight);
-                flight.is_some_and(|flight| flight.pending != 0)
+                flight.is_some_and(|flight| flight.pending != 0 || flight.question.is_some())
             })
         };
-        let until = wait.now().after(QUIET);
-        let idle = self.wait_for(Some(controller), until, wait, |_| {
+        let until = wait.now().after(QUIET.min(self.options.connect_timeout));
+        let deaf = &mut Deaf::new(wait);
+        let idle = self.wait_for(Some(controller), until, deaf, |_| {
             (!pending()).then_some(Ok(()))
         });
         if idle.is_err() && pending() {

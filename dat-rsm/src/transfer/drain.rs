@@ -25,7 +25,9 @@ impl State {
     pub(crate) fn count_posted(&mut self, request: &Request) {
         if let Some(link) = self.links.get_mut(request.link) {
             link.requests = link.requests.saturating_add(1);
+            link.bytes = link.bytes.saturating_add(request.bytes);
         }
+        self.peer_owes(request.link);
         if let Some(import) = self.imports.get_mut(request.import) {
             import.posted = import.posted.wrapping_add(1);
         }
@@ -40,12 +42,16 @@ impl State {
         }
     }
 
-    /// Returns true if a broken link to a node may still be writing.
+    /// Returns true if a broken link of a port to a node may still be writing.
     ///
-    /// Reads and messages on another link may overtake such writes.
-    pub(crate) fn drains(&self, node: NodeId) -> bool {
+    /// Reads and messages on another link may overtake such writes. Only the links that this side
+    /// asked for carry transfers, so no other process of the node has an influence.
+    pub(crate) fn drains(&self, port: usize, node: NodeId) -> bool {
         self.links.iter().any(|(_, link)| {
-            link.state == LinkState::Over && link.requests != 0 && link.node == node
+            link.state == LinkState::Over
+                && link.active
+                && (link.port, link.node) == (port, node)
+                && link.has_transfers()
         })
     }
 
@@ -67,7 +73,7 @@ impl State {
             return;
         };
         let (index, covers) = (slot.port, slot.posted);
-        if self.drains(slot.node) {
+        if self.drains(index, slot.node) {
             return;
         }
         let request = Request {
@@ -76,6 +82,7 @@ impl State {
             import: import.handle(),
             local: None,
             flight: Handle::NULL,
+            bytes: FLUSH_SIZE,
         };
         if self.read_word(port, index, request)
             && let Some(flight) = self.flights.get_mut(flight)
@@ -115,6 +122,7 @@ impl State {
                     import: Handle::NULL,
                     local: None,
                     flight: Handle::NULL,
+                    bytes: FLUSH_SIZE,
                 };
                 // Without room, the next probe tries again.
                 let _posted = self.read_word(port, index, request);
@@ -172,13 +180,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ///
     /// If its link broke, also waits until the exporter has reconnected or is given up.
     pub(crate) fn quiet<W: Wait>(&self, import: ImportId, wait: &mut W) -> Result<()> {
-        let (controller, posted, flight) = self.state.with(|state| {
-            let flight = state.flights.insert(Flight::new());
-            let flight = flight.ok_or(RsmError::InsufficientResources)?;
-            let Some(slot) = state.imports.get_mut(import.handle()) else {
-                state.flights.remove(flight);
-                return Err(RsmError::BadSegmentHandle);
-            };
+        let (controller, posted, flight) = self.attempt(|state| {
+            let slot = state.imports.get(import.handle());
+            let node = slot.ok_or(RsmError::BadSegmentHandle)?.node;
+            let flight = state.begin_flight(Flight::new(node))?;
+            let slot = state.imports.get_mut(import.handle());
+            let slot = slot.ok_or(RsmError::InternalError)?;
             slot.calls = slot.calls.saturating_add(1);
             Ok((slot.controller, slot.posted, flight))
         })?;
@@ -220,7 +227,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             // Posted at once after the writes: it completes after them.
             Step::Idle => {
                 let port = self.ports.get(index)?;
-                state.post_flush(port, import, flight);
+                self.flush(state, port, import, flight);
                 None
             }
         }

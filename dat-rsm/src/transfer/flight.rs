@@ -3,6 +3,8 @@
 use dat_core::flags::DtoStatus;
 
 use crate::id::{Handle, LocalMemoryId};
+use crate::options::NodeId;
+use crate::transfer::synchronise::Question;
 
 /// Most pending entries of a call.
 pub(crate) const WINDOW: usize = 16;
@@ -42,6 +44,8 @@ pub(crate) struct Request {
     pub(crate) local: Option<LocalMemoryId>,
     /// Flight to notify of the end of a message; null for none.
     pub(crate) flight: Handle,
+    /// Bytes that it transfers; 0 for messages.
+    pub(crate) bytes: u64,
 }
 
 /// State of the flush or of the signal of a call.
@@ -67,6 +71,8 @@ pub(crate) struct Failure {
 /// A call that transfers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
+    /// Node that it waits for.
+    pub(crate) node: NodeId,
     /// Number of leading entries that are done.
     pub(crate) done: u32,
     /// Done entries from `done` on, as bits.
@@ -75,23 +81,46 @@ pub(crate) struct Flight {
     pub(crate) pending: u32,
     /// The failed entry with the lowest index.
     pub(crate) failure: Option<Failure>,
-    /// State of the flush, or of the signal.
+    /// Lowest index of the failed entries that only a barrier reports.
+    written_off: Option<u32>,
+    /// State of the flush, of the question to the exporter, or of the signal.
     pub(crate) step: Step,
+    /// Question that the exporter has not answered.
+    pub(crate) question: Option<Question>,
     /// Connection of a call that its caller may forget; null for others.
     ///
     /// The flight is removed together with the connection.
     pub(crate) import: Handle,
+    /// Link that has no room for the signal; null for none.
+    pub(crate) starved: Handle,
+    /// Looks since the signal waits for room, on any link.
+    pub(crate) looks: u32,
 }
 
 impl Flight {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(node: NodeId) -> Self {
         Self {
+            node,
             done: 0,
             ahead: 0,
             pending: 0,
             failure: None,
+            written_off: None,
             step: Step::Idle,
+            question: None,
             import: Handle::NULL,
+            starved: Handle::NULL,
+            looks: 0,
+        }
+    }
+
+    /// Notes whether the link has room for the signal.
+    pub(crate) fn has_room(&mut self, link: Handle, room: bool) {
+        if room {
+            self.starved = Handle::NULL;
+            self.looks = 0;
+        } else {
+            self.starved = link;
         }
     }
 
@@ -100,13 +129,20 @@ impl Flight {
         self.ahead = 0;
         self.failure = None;
         self.step = Step::Idle;
+        self.question = None;
     }
 
     /// Counts all entries before `next` as ended, even failed ones.
     pub(crate) fn write_off(&mut self, next: u32) {
         self.done = next;
         self.ahead = 0;
-        self.failure = None;
+        let failed = self.failure.take().map(|failure| failure.index);
+        self.written_off = self.written_off.or(failed);
+    }
+
+    /// Returns the number of leading entries that are not known to have failed.
+    pub(crate) fn intact(&self) -> u32 {
+        self.written_off.unwrap_or(self.done)
     }
 
     /// Marks an entry that needs no request as done.
@@ -163,7 +199,7 @@ mod tests {
     /// Spec: RSMPV-31, RSMPV-54
     #[test]
     fn only_leading_entries_count_as_done() {
-        let mut flight = Flight::new();
+        let mut flight = Flight::new(1);
         flight.pending = 4;
         flight.ended(2, true, DtoStatus::Success);
         flight.ended(1, true, DtoStatus::Success);
@@ -177,7 +213,7 @@ mod tests {
     /// Spec: RSMPV-51, RSMPV-54
     #[test]
     fn the_lowest_failure_counts() {
-        let mut flight = Flight::new();
+        let mut flight = Flight::new(1);
         flight.pending = 3;
         flight.ended(2, true, DtoStatus::Flushed);
         flight.ended(1, true, DtoStatus::RemoteAccess);
@@ -192,10 +228,26 @@ mod tests {
         assert_eq!((flight.done, flight.failure), (1, None));
     }
 
+    /// Spec: RSMPV-42, RSMPV-54
+    #[test]
+    fn an_entry_that_was_written_off_stays_the_first_failed_one() {
+        let mut flight = Flight::new(1);
+        flight.pending = 3;
+        flight.ended(0, true, DtoStatus::Success);
+        flight.ended(1, true, DtoStatus::RemoteAccess);
+        assert_eq!(flight.intact(), 1);
+        flight.write_off(3);
+        flight.ended(3, true, DtoStatus::Success);
+        assert_eq!((flight.done, flight.intact()), (4, 1));
+        flight.ended(4, true, DtoStatus::Transport);
+        flight.write_off(5);
+        assert_eq!((flight.done, flight.intact()), (5, 1));
+    }
+
     /// Spec: RSMPV-55
     #[test]
     fn an_entry_with_a_failed_part_is_not_done() {
-        let mut flight = Flight::new();
+        let mut flight = Flight::new(1);
         flight.pending = 2;
         flight.ended(0, false, DtoStatus::Transport);
         flight.ended(0, true, DtoStatus::Success);

@@ -9,6 +9,7 @@ mod item;
 mod nonblocking;
 mod offer;
 mod pins;
+pub(crate) mod synchronise;
 mod vector;
 
 pub use entry::{

@@ -92,6 +92,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             flight.skip(self.next as u32);
             return Offer::Nothing;
         }
+        if !self.has_posted && !(self.engine.has_memory)() {
+            return Offer::Refused(RsmError::InsufficientResources);
+        }
         let Attach::Attached(link_handle) = attach else {
             return Offer::Later;
         };
@@ -151,6 +154,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             import: self.import.handle(),
             local,
             flight: Handle::NULL,
+            bytes,
         };
         match self.post(state, ep, request, &triplet, &remote) {
             Ok(()) => {
@@ -182,7 +186,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     /// It waits if it writes bytes that the earlier one reads, reads bytes that the earlier one
     /// writes, or gets to the same bytes. A segment of this process has the same addresses here as
     /// at its exporter. A flush makes writes to the segment visible to other requests. Writes to
-    /// the same bytes arrive in order; reads arrive in any order.
+    /// the same bytes arrive in order; reads arrive in any order. After [`WINDOW`] writes without a
+    /// flush, an entry that reads from the segment waits for one, so the search stays short.
     ///
     /// Spec: RSMPV-31, RSMPV-32, RSMPV-33, RSMPV-82
     fn depends(&self, done: usize, segment: (u64, u64), base: u64, args: &EntryArgs) -> bool {
@@ -202,6 +207,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return meets;
         }
         let unseen = if reads { done } else { self.visible };
+        if self.next.saturating_sub(unseen) > WINDOW {
+            return true;
+        }
         (unseen..self.next)
             .filter_map(|index| self.entries.args(index))
             .any(|other| overlap(local, of_segment(&other)))
@@ -234,6 +242,10 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             && self.direction == Direction::Put
         {
             import.written = import.posted;
+            if import.non_coherent {
+                let offset = remote.address.wrapping_sub(import.address);
+                import.unseen.add(offset, remote.length);
+            }
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use crate::import::{Attach, Import};
 use crate::link::wire::Body;
 use crate::local::Local;
 use crate::transfer::flight::{Flight, Step, WINDOW};
+use crate::transfer::synchronise::Reach;
 
 /// Most restarts of a vector after another call's failure, or a rebind.
 const ATTEMPTS: u32 = 8;
@@ -25,6 +26,8 @@ const ATTEMPTS: u32 = 8;
 /// Phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// The exporter is not coherent, and synchronises what the call moves.
+    Asking,
     Moving,
     Failing,
     Flushing,
@@ -69,19 +72,24 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
     pub(super) part: u64,
     pub(super) stop: Option<RsmError>,
     pub(super) phase: Phase,
+    /// The phase of each attempt's start.
+    pub(super) first_phase: Phase,
+    /// True once a transfer was posted.
+    pub(super) has_posted: bool,
     pub(super) attempts: u32,
     /// Entries of a put that a flush has shown to be visible.
     pub(super) visible: usize,
+    /// Entries of a put that the last flush covers: those posted before it.
+    pub(super) covered: usize,
 }
 
 impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
-    /// Returns the number of entries that count as done if the call ends now.
+    /// Returns the number of leading entries that count as done if the call ends now.
+    ///
+    /// In explicit mode an entry from a handle counts once it is posted, because only a barrier
+    /// waits for it.
     pub(crate) fn accepted(&self) -> usize {
-        if self.explicit {
-            self.next
-        } else {
-            self.done()
-        }
+        self.view().map_or(0, |flight| flight.intact() as usize)
     }
 
     /// Returns the number of entries that count as done if the call is interrupted.
@@ -90,15 +98,11 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     pub(super) fn known(&self) -> usize {
         let unseen = !self.explicit && self.direction == Direction::Put;
         let flushed = self.view().is_some_and(|flight| flight.step == Step::Done);
-        if unseen && !flushed {
-            self.visible
-        } else {
-            self.accepted()
+        match (unseen, flushed) {
+            (true, true) => self.covered.min(self.accepted()),
+            (true, false) => self.visible,
+            (false, _) => self.accepted(),
         }
-    }
-
-    fn done(&self) -> usize {
-        self.view().map_or(0, |flight| flight.done as usize)
     }
 
     fn view(&self) -> Option<Flight> {
@@ -131,6 +135,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         loop {
             let before = self.phase;
             let outcome = match self.phase {
+                Phase::Asking => self.asking(),
                 Phase::Moving => self.moving(),
                 Phase::Failing => self.failing(),
                 Phase::Flushing => self.flushing(),
@@ -160,6 +165,39 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             _ => count,
         };
         self.fail(RsmError::BadSegmentHandle, residual)
+    }
+
+    /// Waits until the exporter has synchronised the bytes that the call moves.
+    ///
+    /// Spec: RSMNC-01
+    fn asking(&mut self) -> Option<core::result::Result<(), VectorError>> {
+        match self.view()?.step {
+            Step::Done => {
+                self.expect_step();
+                self.phase = Phase::Moving;
+            }
+            Step::Failed(_) => self.phase = Phase::Failing,
+            Step::Posted => {}
+            Step::Idle => {
+                if !self.ask() {
+                    self.phase = Phase::Failing;
+                }
+            }
+        }
+        None
+    }
+
+    /// Asks the exporter if it is attached; returns false if the segment is gone.
+    fn ask(&self) -> bool {
+        let mut reach = Reach::default();
+        for args in (0..self.entries.count()).filter_map(|index| self.entries.args(index)) {
+            reach.add(args.remote_offset, args.length);
+        }
+        let writes = self.direction == Direction::Put;
+        self.while_there(|state| {
+            self.engine
+                .put_question(state, self.import, self.flight, reach, writes, None);
+        })
     }
 
     fn moving(&mut self) -> Option<core::result::Result<(), VectorError>> {
@@ -222,6 +260,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             };
             match self.engine.state.with(|state| self.offer(state, &args)) {
                 Offer::Posted(bytes, first) => {
+                    self.has_posted = true;
                     if self.part == 0 {
                         self.note_local((first, args.length));
                     }
@@ -280,10 +319,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             Some((aborted, attached, import.key_epoch))
         })?;
         if aborted {
-            let accepted = if self.explicit { self.next } else { done };
             // The segment went before the call ended. If all entries are acknowledged, none counts,
             // since none is certain. Residual 0 is reserved for failed signals (RSMPV-74).
-            let residual = match count.saturating_sub(accepted) {
+            let residual = match count.saturating_sub(flight.intact() as usize) {
                 0 => count,
                 left => left,
             };
@@ -313,7 +351,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             self.next = done;
             self.part = 0;
             self.stop = None;
-            self.phase = Phase::Moving;
+            self.phase = self.first_phase;
             return None;
         }
         let unseen = flight.failure.is_none() && matches!(flight.step, Step::Failed(_));
@@ -328,7 +366,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         let flight = self.view()?;
         match flight.step {
             Step::Done => {
-                self.visible = flight.done as usize;
+                // Later entries may have been posted after the flush, and need another one.
+                self.visible = self.covered;
                 self.expect_step();
                 self.phase = Phase::Moving;
             }
@@ -344,14 +383,22 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     }
 
     /// Posts the flush if there is room; returns false if the segment is gone.
-    fn post_flush(&self) -> bool {
-        let (port, import) = (self.port, self.import);
+    fn post_flush(&mut self) -> bool {
+        self.covered = self.next;
+        self.while_there(|state| {
+            self.engine
+                .flush(state, self.port, self.import, self.flight);
+        })
+    }
+
+    /// Calls `post` unless the call waits for a disconnect; returns false if the segment is gone.
+    fn while_there(&self, post: impl FnOnce(&mut State)) -> bool {
         let there = self.engine.state.with(|state| {
-            let slot = state.imports.get(import.handle())?;
+            let slot = state.imports.get(self.import.handle())?;
             if !self.waits_for_disconnect(slot) {
-                state.post_flush(port, import, self.flight);
+                post(state);
             }
-            let slot = state.imports.get(import.handle())?;
+            let slot = state.imports.get(self.import.handle())?;
             Some(slot.generation == self.generation)
         });
         there.unwrap_or(false)
@@ -368,10 +415,12 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return None;
         }
         if let Some(error) = self.stop {
+            // The residual names the refused entry (RSMPV-57). In explicit mode, closing the barrier
+            // reports failures of earlier ones (RSMPV-42).
             let left = if self.explicit {
                 self.next
             } else {
-                self.done()
+                self.accepted()
             };
             return Some(self.fail(error, count.saturating_sub(left)));
         }
@@ -426,13 +475,14 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 Step::Failed(_) => attached.map(|_| Err(state.signal_lost(import))),
                 Step::Posted => None,
                 // Entries may be pending on a broken link, and the signal must come after the data.
-                Step::Idle if state.drains(slot.node) => None,
+                Step::Idle if state.drains(slot.port, slot.node) => None,
                 Step::Idle => {
                     let (link, importer) = attached?;
-                    if state.links.get(link).is_some_and(|link| link.has_room()) {
+                    if state.takes_signal(flight, link) {
                         if let Some(flight) = state.flights.get_mut(flight) {
                             flight.step = Step::Posted;
                         }
+                        engine.announce(state, import, link);
                         let body = Body::Signal {
                             importer,
                             no_accumulate,

@@ -100,8 +100,8 @@ impl Exchange {
             remote_atomic: true,
             rnr_timer: RnrTimer::from_code(8),
         };
-        let slots: Box<[_]> = (0..REQUESTS).map(|_| RequestSlot::EMPTY).collect();
-        let resources: Box<[_]> = (0..DEPTH).map(|_| ResourceSlot::EMPTY).collect();
+        let slots: Vec<_> = (0..REQUESTS).map(|_| RequestSlot::EMPTY).collect();
+        let resources: Vec<_> = (0..DEPTH).map(|_| ResourceSlot::EMPTY).collect();
         Self {
             requester: Requester::new(requester, slots),
             responder: Responder::new(responder, resources),

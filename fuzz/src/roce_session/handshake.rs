@@ -163,7 +163,10 @@ impl Handshake {
         let now = Instant::ZERO;
         let (transaction, request) = (5, request());
         let active = Connection::connect(TIMES, transaction, request, now);
-        let passive = Connection::incoming(TIMES, transaction, &request, 0xB0);
+        let mut passive = Connection::incoming(TIMES, transaction, &request, 0xB0);
+        if setup & 2 == 0 {
+            passive.prove();
+        }
         let mut handshake = Self {
             sides: [Side::new(active), Side::new(passive)],
             under_way: Default::default(),

@@ -117,6 +117,7 @@ impl<'s> Intruder<'s> {
             flush_key: self.memory[BAIT].rmr_context,
             credits: RECEIVES as u16,
             big_endian: false,
+            non_coherent: false,
         };
         match variant % 10 {
             1 => greeting.node = FRIEND,
@@ -192,7 +193,7 @@ impl<'s> Intruder<'s> {
             _ => (bait, u32::MAX),
         };
         let no_accumulate = half & 1 == 1;
-        let body = match kind % 10 {
+        let body = match kind % 12 {
             0 => Body::Credit,
             1 => Body::Connect {
                 import: first,
@@ -230,10 +231,18 @@ impl<'s> Intruder<'s> {
                 importer: first,
                 no_accumulate,
             },
-            _ => Body::SignalImporters {
+            9 => Body::SignalImporters {
                 publication: first,
                 no_accumulate,
             },
+            10 => Body::Synchronise {
+                importer: first,
+                call: second,
+                offset: address,
+                length: u64::from(half) << 8,
+                writes: no_accumulate,
+            },
+            _ => Body::Synchronised { call: first },
         };
         Message {
             incarnation: LIFE,
@@ -336,6 +345,8 @@ impl<'s> Intruder<'s> {
             | Body::Acknowledge { importer }
             | Body::Signal { importer, .. } => words.push(importer),
             Body::SignalImporters { publication, .. } => words.push(publication),
+            Body::Synchronise { importer, call, .. } => words.extend([importer, call]),
+            Body::Synchronised { call } => words.push(call),
             Body::Credit | Body::Refuse { .. } => {}
         }
     }

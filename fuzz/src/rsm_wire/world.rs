@@ -123,7 +123,7 @@ impl<'s> World<'s> {
                     local_memory: REGIONS,
                     barriers: 4,
                     links: 9,
-                    calls: 4,
+                    calls: 8,
                     requests: 256,
                     ..Limits::default()
                 },

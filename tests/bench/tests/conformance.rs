@@ -109,7 +109,10 @@ const NEED_WINDOWS: &[&str] = &[
 
 /// Tests that need shared receive queues, or their watermarks.
 const NEED_SHARED_QUEUES: &[&str] = &[
-    "zones_of_endpoint_and_shared_queue",
+    "zones_differ_only_if_the_provider_supports_it",
+    "shared_buffers_belong_to_the_zone_of_their_queue",
+    "bad_attributes_are_refused_on_a_shared_queue",
+    "an_endpoint_holds_several_shared_buffers",
     "read_segments_and_depth_go_together",
     "every_object_keeps_a_context",
     "shared_buffers_outlive_their_endpoint",
@@ -142,5 +145,7 @@ const NEED_SHARED_QUEUES: &[&str] = &[
     "threshold_decides_about_the_wake_up",
     "unconnected_endpoints_take_no_buffers",
     "too_short_shared_buffer_breaks_one_connection",
-    "inspecting_calls_by_state",
+    "soft_high_watermark_fires_once_per_setting",
+    "hard_high_watermark_breaks_the_connection",
+    "receive_query_follows_the_messages",
 ];

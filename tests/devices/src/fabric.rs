@@ -27,7 +27,7 @@ use crate::connection_manager::{Devices, FabricConnectionManager};
 use crate::control::ModelControl;
 use crate::device::Device;
 use crate::fetch::WindowKeys;
-use crate::hal::ModelHal;
+use crate::hal::{ModelHal, as_device};
 use crate::lent::Lent;
 use crate::lock::{Arc, Guard, Mutex, lock};
 #[cfg(feature = "std")]
@@ -409,7 +409,7 @@ impl ModelFabric {
 
     /// Adds a device to the fabric; returns its number.
     fn add(&self, options: NodeOptions, moves_pairs: bool, memory: DmaView<'static>) -> usize {
-        let mut device = Device::new(self.fabric.node(options), memory);
+        let mut device = Device::new(self.fabric.node(as_device(options)), memory);
         device.moves_pairs = moves_pairs;
         let mut world = self.shared.enter();
         world.devices.push(Some(device));

@@ -10,9 +10,10 @@ use backend_mmio::defs::mlx5::{
     RemoteAddress, doorbell,
 };
 use backend_mmio::mlx5::DeviceEvent;
+use backend_mock::MockBackend;
 use dat_core::backend::{
-    BindRequest, DomainKey, ReceiveRequest, RegionKeys, RemoteRange, Segment, SendFlags,
-    SendOperation, SendQueue, SendRequest, WindowKey, WorkQueue, WorkSlot,
+    Backend, BindRequest, DomainKey, ReceiveRequest, RegionKeys, RemoteRange, Segment, SendFlags,
+    SendOperation, SendQueue, SendRequest, SyncDirection, WindowKey, WorkQueue, WorkSlot,
 };
 use dat_core::flags::MemoryPrivileges;
 
@@ -129,7 +130,7 @@ impl Device {
                             let created = InlineMemory::new(backend, domain, pair.spec.send_blocks);
                             pair.inline_data = Some(created.map_err(|_| InvalidDescriptor)?);
                         }
-                        post(pair, number, &descriptor, windows)?
+                        post(backend, pair, number, &descriptor, windows)?
                     }
                 };
                 if posted {
@@ -281,6 +282,7 @@ fn waits_for_binds(control: &Control) -> bool {
 
 /// Posts a request to the fabric; returns false if the queue pair cannot send yet.
 fn post(
+    backend: &mut MockBackend,
     pair: &mut Pair,
     number: u32,
     descriptor: &Descriptor,
@@ -305,7 +307,15 @@ fn post(
         _ => None,
     };
     let data: Vec<Segment> = match inline_data {
-        Some(segment) => vec![segment],
+        Some(segment) => {
+            // Memory of the device, which no cache holds.
+            backend.sync(
+                SyncDirection::RdmaRead,
+                segment.address,
+                segment.length.into(),
+            );
+            vec![segment]
+        }
         None => descriptor.data.iter().copied().map(segment).collect(),
     };
     if !waits_for_binds(&descriptor.control) {

@@ -7,4 +7,5 @@
 
 pub mod differential;
 pub mod fixture;
+pub mod slow_exporters;
 pub mod suite;

@@ -15,8 +15,8 @@ use dat_core::event::{AsyncEventKind, Event, ThreadWait, Wait};
 use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 use dat_core::time::Instant;
 use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, granted, srq_attributes};
-use dat_tests::suite::{epw, rmb};
-use exceptions::exceptions;
+use dat_tests::suite::{dto, epw, read, rmb};
+use exceptions::exception;
 use mmio_model::{BadCqe, ModelBackend, ModelFabric};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::task::Wake;
@@ -31,7 +31,7 @@ mod mailbox;
 type MmioBed = Bed<ModelFabric>;
 
 network!(ModelFabric, ModelBackend, "model", device, |test| {
-    exceptions("mmio").get(test).cloned()
+    exception("mmio", "", test)
 });
 
 dat_tests::conformance_suite!(base, MmioBed::new());
@@ -56,6 +56,8 @@ fn late() -> MmioBed {
 #[test]
 fn fences_hold_on_a_device_that_reorders_without_them() {
     epw::fenced_write_forwards_what_a_read_fetches(&late());
+    dto::fenced_send_forwards_what_a_read_fetches(&late());
+    read::fenced_read_fetches_what_an_earlier_one_brought(&late());
     rmb::context_sent_after_the_bind_is_always_usable(&late());
     rmb::context_written_after_the_bind_is_always_usable(&late());
     rmb::operations_after_a_bind_complete_after_it(&late());

@@ -6,7 +6,7 @@
 
 use backend_mock::FabricOptions;
 use bed::{Bed, network};
-use exceptions::exceptions;
+use exceptions::exception;
 use mmio_model::pvrdma::{OverQueuesPvrdma, PvrdmaFabric};
 use mmio_model::{ModelFabric, OverQueuesBackend};
 
@@ -28,7 +28,7 @@ fn skip_reason(layout: &str, test: &str) -> Option<String> {
         let reason = "a driver that is dropped halts its device first, which says nothing then: peers learn when they send";
         return Some(reason.to_owned());
     }
-    exceptions(layout).get(test).cloned()
+    exception(layout, "", test)
 }
 
 network!(

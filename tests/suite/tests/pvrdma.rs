@@ -24,7 +24,7 @@ use dat_core::flags::{
 use dat_core::memory::Region;
 use dat_core::time::Instant;
 use dat_tests::fixture::{Net, Party, PartyOptions, Testbed};
-use exceptions::exceptions;
+use exceptions::exception;
 use mmio_model::pvrdma::{Numbers, PvrdmaBadCqe, PvrdmaFabric, PvrdmaModel, PvrdmaQuirks, Refusal};
 
 mod bed;
@@ -36,7 +36,7 @@ mod messages;
 type PvrdmaBed = Bed<PvrdmaFabric>;
 
 network!(PvrdmaFabric, PvrdmaModel, "pvrdma", device, |test| {
-    exceptions("pvrdma").get(test).cloned()
+    exception("pvrdma", "", test)
 });
 
 impl PvrdmaBed {
@@ -86,7 +86,7 @@ network!(
             let reason = "nobody can tell which buffers a queue pair took that is not flushed: they are kept";
             Some(reason.to_owned())
         }
-        _ => exceptions("pvrdma").get(test).cloned(),
+        _ => exception("pvrdma", "", test),
     },
     |options: FabricOptions| Self(PvrdmaFabric::new(options)),
     Self::inner

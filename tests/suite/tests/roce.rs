@@ -14,6 +14,10 @@ mod crowd;
 #[path = "roce_bed/differential.rs"]
 mod differential;
 mod exceptions;
+#[path = "roce_bed/following.rs"]
+mod following;
+#[path = "roce_bed/half_open.rs"]
+mod half_open;
 #[path = "lists/in_order.rs"]
 mod in_order;
 #[path = "roce_bed/late_replies.rs"]
@@ -30,6 +34,12 @@ mod network;
 mod node;
 #[path = "roce_bed/shared_buffers.rs"]
 mod shared_buffers;
+#[path = "roce_bed/slow_peers.rs"]
+mod slow_peers;
+#[path = "roce_bed/stranger.rs"]
+mod stranger;
+#[path = "roce_bed/windows.rs"]
+mod windows;
 
 dat_tests::conformance_suite!(base, RoceBed::new());
 dat_tests::conformance_suite!(extended, RoceBed::new());

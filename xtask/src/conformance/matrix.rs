@@ -68,6 +68,8 @@ pub(crate) fn published_ids(page: &str, backend: &str) -> Result<BTreeSet<String
 #[serde(deny_unknown_fields)]
 pub(crate) struct Except {
     pub(crate) tests: Vec<String>,
+    /// Vendor of the only devices that cannot run them.
+    vendor: Option<String>,
     pub(crate) reason: String,
 }
 
@@ -462,9 +464,16 @@ impl<'a> Matrix<'a> {
                 "\n## Tests that do not run on {}, by reason\n\n",
                 backend.name
             );
-            for Except { tests, reason } in &backend.except {
+            for Except {
+                tests,
+                vendor,
+                reason,
+            } in &backend.except
+            {
                 let names: Vec<String> = tests.iter().map(|test| format!("`{test}`")).collect();
-                let _ = writeln!(page, "- {reason}: {}", names.join(", "));
+                let vendor = vendor.as_ref().map(|vendor| format!("{vendor} only: "));
+                let vendor = vendor.unwrap_or_default();
+                let _ = writeln!(page, "- {vendor}{reason}: {}", names.join(", "));
             }
         }
         page

@@ -466,7 +466,8 @@ scope() {
         serve_ends
     done
     timed in_namespace a timeout 60 dat copy file . --device roce://:: --connect "[$far]:$PORT"
-    reported "link-local, no interface is named" "$code" "INTERFACE"
+    # A wrong usage has exit code 2.
+    reported "link-local, no interface is named" "$((code == 2 ? 1 : 0))" "INTERFACE"
 }
 # link_local NAMESPACE NAME: its link-local address.
 link_local() {

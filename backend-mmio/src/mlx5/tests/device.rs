@@ -9,10 +9,11 @@ use super::scripted_device::{Bench, Step, segment};
 use crate::DeviceFault;
 use crate::defs::mlx5::{CompletionKind, LONGEST_SEGMENT, LONGEST_WINDOW, Syndrome};
 use crate::mlx5::DeviceEvent;
+use crate::mlx5::queue_pairs::PairParameters;
 use dat_core::backend::{
-    Armed, Backend as _, BindRequest, CompletionQueue as _, ControlEvent, DomainKey, Peek,
-    QueuePair, ReceiveRequest, RegionKeys, Rejected, SendFlags, SendOperation, SendQueue as _,
-    SendRequest, WorkQueue, WorkSlot as _,
+    Armed, Backend as _, BackendError, BindRequest, CompletionQueue as _, ControlEvent, DomainKey,
+    Peek, QueuePair, ReceiveRequest, RegionKeys, Rejected, SendFlags, SendOperation,
+    SendQueue as _, SendRequest, WorkQueue, WorkSlot as _,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::time::Instant;
@@ -363,5 +364,25 @@ fn keys_of_a_window_never_repeat() {
             index = index.wrapping_add(2);
         }
         assert_eq!(bench.send.bind(&request(8)), Err(Rejected));
+    }
+}
+
+/// On a platform that is not coherent, queues are made only if slots record the posted buffers.
+///
+/// Spec: LSW-32
+#[test]
+fn posted_buffers_are_maintained_or_there_are_no_queues() {
+    let mut bench = Bench::new();
+    let refused = Some(BackendError::NotSupported).filter(|_| cfg!(not(feature = "non-coherent")));
+    let domain = DomainKey(1);
+    for (is_coherent, expected) in [(true, None), (false, refused)] {
+        bench.backend.hal.is_coherent = is_coherent;
+        let pair = PairParameters::of(&bench.request);
+        let pair = bench.backend.geometry(&pair).err();
+        let shared = bench.backend.create_shared_receive_queue(7, domain, 1, 1);
+        let shared = shared.map(|(key, queue)| {
+            bench.backend.destroy_shared_receive_queue(key, queue);
+        });
+        assert_eq!((pair, shared.err()), (expected, expected), "{is_coherent}");
     }
 }

@@ -58,12 +58,18 @@ fn happens(step: fn(u32) -> Step) {
 
 /// Barriers for one thread without a device.
 #[derive(Clone, Debug)]
-pub(crate) struct NoHal;
+pub(crate) struct NoHal {
+    pub(crate) is_coherent: bool,
+}
 
 #[expect(unsafe_code, reason = "no device exists")]
 // SAFETY: the scripted device runs on the driver's thread.
 unsafe impl Hal for NoHal {
     const COHERENT: bool = true;
+
+    fn is_coherent(&self) -> bool {
+        self.is_coherent
+    }
 
     fn to_device() {}
 
@@ -319,7 +325,7 @@ impl Lent {
             control: Played(Rc::clone(&shared)),
             cm: Played(Rc::clone(&shared)),
             registers: registers.clone(),
-            hal: NoHal,
+            hal: NoHal { is_coherent: true },
             shared_buffers: room,
             memory: self.memory(bus),
         };

@@ -13,8 +13,8 @@ pub const REJECT_PRIVATE: usize = 148;
 /// Length of the additional information in a REJ.
 const INFORMATION: usize = 72;
 
-/// Length of a GUID.
-const GUID_LENGTH: usize = 8;
+/// Length of a GUID or a cookie.
+const WORD: usize = 8;
 
 /// Code of the time in which a responder acknowledges; the one that soft-RoCE gives.
 const ACK_DELAY: u8 = 15;
@@ -182,6 +182,8 @@ impl Reason {
     pub const INVALID_MTU: Self = Self(26);
     /// The consumer refused.
     pub const CONSUMER: Self = Self(28);
+    /// The active side is to prove its address by the cookie (ROCE-194); none of InfiniBand's.
+    pub const COOKIE: Self = Self(0xDA7C);
 }
 
 /// Additional information of a REJ.
@@ -195,6 +197,8 @@ pub enum Information {
     ///
     /// The passive side finds the REQ by it if the sender does not know the communication id there.
     Guid(u64),
+    /// With [`Reason::COOKIE`], what the active side repeats in its REQ (ROCE-194).
+    Cookie(u64),
 }
 
 /// A refusal: REJ (ROCE-148).
@@ -217,14 +221,14 @@ impl Reject {
         self.ids.encode(writer)?;
         writer.u8(self.answered.code() << 6)?;
         let (length, information) = match self.information {
-            Information::None => (0, [0; GUID_LENGTH]),
+            Information::None => (0, [0; WORD]),
             Information::Mtu(code) => (1, [code << 4, 0, 0, 0, 0, 0, 0, 0]),
-            Information::Guid(guid) => (GUID_LENGTH as u8, guid.to_be_bytes()),
+            Information::Guid(word) | Information::Cookie(word) => (WORD as u8, word.to_be_bytes()),
         };
         writer.u8(length << 1)?;
         writer.u16(self.reason.0)?;
         writer.put(&information)?;
-        writer.zeros(INFORMATION - GUID_LENGTH)?;
+        writer.zeros(INFORMATION - WORD)?;
         writer.put(self.private_data.bytes())
     }
 
@@ -233,12 +237,13 @@ impl Reject {
         let answered = Answered::from_code(reader.u8()? >> 6);
         let length = usize::from(reader.u8()? >> 1);
         let reason = Reason(reader.u16()?);
-        let guid: [u8; GUID_LENGTH] = reader.array()?;
-        let [code, ..] = guid;
-        reader.skip(INFORMATION - GUID_LENGTH)?;
+        let word: [u8; WORD] = reader.array()?;
+        let [code, ..] = word;
+        reader.skip(INFORMATION - WORD)?;
         let information = match reason {
             Reason::INVALID_MTU if length > 0 => Information::Mtu(code >> 4),
-            Reason::TIMEOUT if length >= GUID_LENGTH => Information::Guid(u64::from_be_bytes(guid)),
+            Reason::TIMEOUT if length >= WORD => Information::Guid(u64::from_be_bytes(word)),
+            Reason::COOKIE if length >= WORD => Information::Cookie(u64::from_be_bytes(word)),
             _ => Information::None,
         };
         Some(Self {

@@ -23,14 +23,26 @@ pub struct Mark {
     pub port: u16,
     /// UDP port that was dialled.
     pub dialled: u16,
-    /// Flags; none are defined yet.
+    /// Flags: [`Mark::REVISION_2`], or 0.
     pub flags: u8,
     /// Length of private data that the room of rdma_cm cannot hold, plus one; else 0.
     pub private_length: u8,
-    /// A random value of the request.
-    pub nonce: [u8; 16],
+    /// A random value of the attempt.
+    pub nonce: [u8; 8],
+    /// The cookie of the passive side; 0 for none (ROCE-194). Revision 1 has another random value.
+    pub cookie: u64,
     /// Private data beyond the room of rdma_cm.
     pub private_tail: [u8; PRIVATE_TAIL],
+}
+
+impl Mark {
+    /// Flag of an active side that repeats its REQ with a cookie.
+    pub const REVISION_2: u8 = 1;
+
+    /// Returns true if the active side repeats its REQ with a cookie (ROCE-194).
+    pub const fn takes_cookie(&self) -> bool {
+        self.flags & Self::REVISION_2 != 0
+    }
 }
 
 /// Bytes of private data that the mark can hold.
@@ -184,6 +196,7 @@ impl ConnectRequest {
         writer.u8(mark.private_length)?;
         writer.u8(0)?;
         writer.put(&mark.nonce)?;
+        writer.u64(mark.cookie)?;
         writer.put(&mark.private_tail)
     }
 
@@ -256,6 +269,7 @@ impl ConnectRequest {
         let private_length = reader.u8()?;
         reader.skip(1)?;
         let nonce = reader.array()?;
+        let cookie = reader.u64()?;
         let private_tail = reader.array()?;
         let mark = Mark {
             port,
@@ -263,6 +277,7 @@ impl ConnectRequest {
             flags,
             private_length,
             nonce,
+            cookie,
             private_tail,
         };
         let is_marked = lids == 0 && magic == MAGIC && version == MARK_VERSION;

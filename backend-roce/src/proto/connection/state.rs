@@ -18,6 +18,12 @@ const REFUSED_TIMEOUT: u8 = 18;
 /// Response timeouts during which a refusal is remembered for repeated REQs.
 const REFUSED_TIMES: u64 = 4;
 
+/// Messages to an address that is not proven, beyond those that answer its own (ROCE-195).
+const UNPROVEN_RETRIES: u8 = 2;
+
+/// Response timeouts after which an attempt ends whose peer has not proven its address (ROCE-195).
+const UNPROVEN_TIMES: u64 = 4;
+
 /// Times and repetitions of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionOptions {
@@ -98,6 +104,8 @@ struct Owed {
 pub struct Connection {
     options: ConnectionOptions,
     is_passive: bool,
+    /// Set once the peer is known to receive at its address; always on the active side.
+    is_proven: bool,
     state: State,
     /// Transaction id of the REQ, and of the DREQ once one is sent.
     transaction: u64,
@@ -116,6 +124,8 @@ pub struct Connection {
     owed: Owed,
     retries_left: u8,
     deadline: Option<Instant>,
+    /// Passive: end of the attempt if the peer proves nothing, whatever it repeats.
+    unproven_end: Option<Instant>,
 }
 
 impl Connection {
@@ -129,6 +139,7 @@ impl Connection {
         let mut connection = Self {
             options,
             is_passive: false,
+            is_proven: true,
             state: State::RequestSent,
             transaction,
             of_request: transaction,
@@ -144,12 +155,15 @@ impl Connection {
             owed: Owed::default(),
             retries_left: 0,
             deadline: None,
+            unproven_end: None,
         };
         connection.repeat(now);
         connection
     }
 
     /// Begins a connection on the passive side, for a REQ that [`is_of`](Self::is_of) none.
+    ///
+    /// The address of the peer is not proven yet (ROCE-195).
     pub fn incoming(
         options: ConnectionOptions,
         transaction: u64,
@@ -163,6 +177,7 @@ impl Connection {
         Self {
             options,
             is_passive: true,
+            is_proven: false,
             state: State::RequestReceived,
             transaction,
             of_request: transaction,
@@ -180,7 +195,33 @@ impl Connection {
             owed: Owed::default(),
             retries_left: 0,
             deadline: None,
+            unproven_end: None,
         }
+    }
+
+    /// Notes that the peer has proven its address, such as by a cookie (ROCE-194).
+    pub const fn prove(&mut self) {
+        self.is_proven = true;
+    }
+
+    /// Returns true if the peer has proven its address.
+    pub const fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// Passive: takes over the transaction id of a REQ of the same attempt to another port.
+    ///
+    /// False means that the attempt is over.
+    pub fn ask_anew(&mut self, transaction: u64) -> bool {
+        let is_pending = matches!(
+            self.state,
+            State::RequestReceived | State::ReplySent | State::Refused
+        );
+        if is_pending {
+            self.transaction = transaction;
+            self.of_request = transaction;
+        }
+        is_pending
     }
 
     /// Accepts a request; the queue pair must be ready to receive (ROCE-166).
@@ -194,6 +235,10 @@ impl Connection {
         let ids = self.ids;
         self.repeated = Message::Reply(ConnectReply { ids, ..reply });
         self.state = State::ReplySent;
+        if !self.is_proven {
+            let time = coded_time(self.options.response_timeout);
+            self.unproven_end = Some(later(now, time.saturating_mul(UNPROVEN_TIMES)));
+        }
         self.repeat(now);
         true
     }
@@ -210,8 +255,13 @@ impl Connection {
             answered,
             ..reject
         });
-        self.state = State::Refused;
         self.owed.repeated = true;
+        if !self.is_proven {
+            // Nothing is kept for an address that anybody may have named (ROCE-195).
+            self.state = State::Closed;
+            return true;
+        }
+        self.state = State::Refused;
         let timeout = self.options.response_timeout.max(self.peer_timeout);
         let time = coded_time(timeout.min(REFUSED_TIMEOUT));
         self.deadline = Some(later(now, time.saturating_mul(REFUSED_TIMES)));
@@ -237,6 +287,11 @@ impl Connection {
             }
             State::RequestSent => self.give_up(Answered::Request),
             State::ReplySent => self.give_up(Answered::Reply),
+            // The peer has begun again, and waits for no answer.
+            State::RequestReceived => {
+                self.close();
+                true
+            }
             _ => false,
         }
     }
@@ -309,7 +364,7 @@ impl Connection {
     /// Takes a message that names this connection.
     pub fn receive(&mut self, mad: &Mad, now: Instant) -> Option<ConnectionEvent> {
         match mad.message {
-            Message::Request(request) if self.is_of(&request) => self.request_again(),
+            Message::Request(request) if self.is_of(&request) => self.request_again(now),
             Message::Request(_) => None,
             Message::Reply(reply) => self.reply(reply),
             Message::Ready(ids) if self.is_from_peer(ids) => self.establish(),
@@ -343,6 +398,9 @@ impl Connection {
             self.close();
             return Some(ConnectionEvent::Released);
         }
+        if !self.is_proven && self.unproven_end.is_some_and(|end| end <= now) {
+            self.retries_left = 0;
+        }
         if let Some(left) = self.retries_left.checked_sub(1) {
             self.retries_left = left;
             self.owed.repeated = true;
@@ -370,9 +428,15 @@ impl Connection {
         }
     }
 
-    fn request_again(&mut self) -> Option<ConnectionEvent> {
+    fn request_again(&mut self, now: Instant) -> Option<ConnectionEvent> {
         let answers = [State::RequestReceived, State::ReplySent, State::Refused];
         self.owed.repeated |= answers.contains(&self.state);
+        if self.state == State::ReplySent && !self.is_proven {
+            // Without an end, repeated requests would hold their place for ever (ROCE-196).
+            let time = coded_time(self.options.response_timeout);
+            let next = self.deadline.max(Some(later(now, time)));
+            self.deadline = next.min(self.unproven_end);
+        }
         None
     }
 
@@ -403,6 +467,7 @@ impl Connection {
         if self.state != State::ReplySent {
             return None;
         }
+        self.is_proven = true;
         self.state = State::Established;
         self.deadline = None;
         self.owed.repeated = false;
@@ -417,6 +482,8 @@ impl Connection {
         };
         if waits && receipt.ids.remote == self.ids.local {
             let time = coded_time(receipt.service_timeout.min(DECISION));
+            // Only who has received the REP knows the id.
+            self.is_proven = true;
             self.retries_left = self.options.max_retries;
             self.deadline = self.deadline.max(Some(later(now, time)));
         }
@@ -454,6 +521,7 @@ impl Connection {
         if !self.is_from_peer(ids) || qpn != self.qpn {
             return None;
         }
+        self.is_proven = true;
         let event = match self.state {
             // The RTU and all requests may be lost.
             State::Established | State::ReplySent => Some(ConnectionEvent::Disconnected { broken }),
@@ -476,6 +544,9 @@ impl Connection {
     fn repeat(&mut self, now: Instant) {
         self.owed.repeated = true;
         self.retries_left = self.options.max_retries;
+        if !self.is_proven {
+            self.retries_left = self.retries_left.min(UNPROVEN_RETRIES);
+        }
         self.start_timer(now);
     }
 
@@ -486,7 +557,10 @@ impl Connection {
 
     fn give_up(&mut self, answered: Answered) -> bool {
         self.close();
-        self.owed.timeout = Some(answered);
+        // To an address that is not proven, this is one of the few messages left.
+        if self.is_proven || self.retries_left > 0 {
+            self.owed.timeout = Some(answered);
+        }
         true
     }
 

@@ -362,6 +362,16 @@ impl<'s> Requester<'s> {
         sent.minus(self.room_before(self.open, packet))
     }
 
+    /// Returns the longest payload of the requests under way.
+    ///
+    /// A loop over all of them: for a time-out, which repeats them.
+    pub fn longest_payload(&self) -> u32 {
+        let slots = (self.open..self.assigned).filter_map(|position| self.slot(position));
+        let sent = slots.filter(|slot| !slot.request.operation.returns_data());
+        let longest = sent.map(|slot| slot.request.length).max();
+        longest.unwrap_or(0).min(self.options.mtu.bytes())
+    }
+
     /// Returns the room of all packets before one, modulo 2^32.
     fn room_before(&self, position: u64, packet: u32) -> BufferRoom {
         let slot = self.slot(position).filter(|_| position < self.assigned);

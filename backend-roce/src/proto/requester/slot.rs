@@ -51,8 +51,8 @@ impl RequestSlot {
         match self.request.operation {
             Operation::Send { .. } | Operation::Write { .. } => BufferRoom {
                 requests: BufferRoom::of_message(mtu, length, packets),
-                // Each packet may have an acknowledgement of its own.
-                responses: BufferRoom::EMPTY_PACKET.wrapping_mul(packets),
+                // A later acknowledgement replaces one that finds no room.
+                responses: 0,
             },
             Operation::Read { .. } => BufferRoom {
                 // One part is under way at a time (ROCE-69).

@@ -114,9 +114,8 @@ impl Requester<'_> {
             return None;
         }
         // The next packet may have no room: the acknowledgement makes some.
-        let left = left.rest(wanted);
         let full = BufferRoom::of_packet(mtu.bytes());
-        let fills = left.requests < full || left.responses < full;
+        let fills = left.requests.saturating_sub(wanted.requests) < full;
         let acknowledge = self.asks(fills || next == slot.packets);
         let header = Header {
             bth: Bth {

@@ -58,7 +58,7 @@ fn idle_clients_are_disconnected() {
             })
             .collect();
         let busy = connect(&mut late, WRITE).err().unwrap();
-        assert_eq!(busy.why, Refusal::Busy.why());
+        assert_eq!(busy.why, Refusal::Full.why());
         let mut busy = clients.swap_remove(0);
         let begin = Instant::now();
         for round in 1..=3 {
@@ -80,7 +80,7 @@ fn idle_clients_are_disconnected() {
         // Each session ends by itself.
         let mut tries = 0;
         while let Err(failure) = connect(&mut late, WRITE).map(Connection::close) {
-            assert_eq!(failure.why, Refusal::Busy.why());
+            assert_eq!(failure.why, Refusal::Full.why());
             tries += 1;
             assert!(tries < 100, "the server keeps the sessions");
             std::thread::sleep(Duration::from_millis(100));
@@ -306,7 +306,7 @@ fn a_token_lets_clients_in() {
                 ..server_address()
             };
             let fill = |buffer: &mut [u8]| {
-                let count = crate::copy::fill(&mut data.get(read..).unwrap(), buffer).unwrap();
+                let count = crate::source::fill(&mut data.get(read..).unwrap(), buffer).unwrap();
                 read += count;
                 Ok(count)
             };
@@ -436,7 +436,7 @@ fn a_file_is_stored_after_its_sync() {
     serving(Waiting::Block, &files, |fabric| {
         let mut client = open(fabric, "copier", 2, Waiting::Block);
         let failure = copy(&mut client, "file", &some(5000), SHAPE).unwrap_err();
-        assert_eq!(failure.why, Refusal::CannotWrite.why());
+        assert_eq!(failure.why, Refusal::NoSpace.why());
     });
     assert_eq!(names(directory.path()), [""; 0]);
 }
@@ -490,7 +490,7 @@ fn a_client_that_vanishes_keeps_its_place_until_its_file_is_stored() {
         // The session of the vanished client looks once in a second.
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(4) {
-            assert_eq!(connects().unwrap_err().why, Refusal::Busy.why());
+            assert_eq!(connects().unwrap_err().why, Refusal::Full.why());
             thread::sleep(Duration::from_millis(100));
         }
         drop(slow);
@@ -521,8 +521,8 @@ fn a_file_counts_if_it_stays() {
     serving(Waiting::Block, &files, |fabric| {
         let mut client = open(fabric, "client", 2, Waiting::Block);
         for (name, refusal) in [
-            ("first", Refusal::CannotWrite),
-            ("second", Refusal::CannotWrite),
+            ("first", Refusal::NoSpace),
+            ("second", Refusal::NoSpace),
             ("third", Refusal::Quota),
         ] {
             let failure = copy(&mut client, name, &some(100), SHAPE).unwrap_err();
@@ -608,4 +608,40 @@ fn a_session_that_is_stuck_delays_no_other() {
         }
     });
     assert_eq!(names(directory.path()), ["other"]);
+}
+
+/// A message that came while the server was stopped is read before the limit counts.
+#[test]
+fn a_server_that_was_stopped_reads_what_came_meanwhile() {
+    let time = Time::default();
+    let (armed, stopped) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (next, held) = (armed.clone(), stopped.clone());
+    let Terms { clock, .. } = time.terms();
+    let terms = Terms {
+        clock: Box::new(move || {
+            if next.swap(false, Ordering::AcqRel) {
+                held.store(true, Ordering::Release);
+                while held.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            }
+            clock()
+        }),
+        ..Terms::default()
+    };
+    serving_on(terms, Waiting::Block, &NoFiles, |fabric| {
+        let mut client = open(fabric, "client", 2, Waiting::Block);
+        let mut client = connect(&mut client, WRITE).unwrap();
+        // The session reads the clock next after a look for a message that found none.
+        armed.store(true, Ordering::Release);
+        let resume = Until(&stopped);
+        while !stopped.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        client.send(&Message::Sum).unwrap();
+        time.pass(61);
+        drop(resume);
+        let answer = client.message().unwrap();
+        assert!(matches!(answer, Message::SumIs { .. }));
+    });
 }

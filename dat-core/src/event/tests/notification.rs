@@ -382,3 +382,40 @@ fn a_destroyed_object_aborts_its_waiters() {
         other => panic!("{other:?}"),
     }
 }
+
+/// A waker and an agent that panic keep nobody else from being woken or called.
+///
+/// Spec: CNW-05, CNW-06, CNC-02
+#[cfg(feature = "std")]
+#[test]
+fn a_panic_of_a_waker_or_an_agent_ends_there() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: std::sync::Arc<Self>) {
+            std::panic::resume_unwind(std::boxed::Box::new("on purpose"));
+        }
+    }
+    fn panicking(_: u64, _: Option<EvdId>) {
+        std::panic::resume_unwind(std::boxed::Box::new("on purpose"));
+    }
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let wrong = core::task::Waker::from(std::sync::Arc::new(Panics));
+    let agent = ProxyAgent {
+        function: panicking,
+        instance_data: 0,
+    };
+    let cno = ia.cno_create(Some(agent)).unwrap();
+    let evd = ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE).unwrap();
+    let (wakes, right) = WakeCount::new();
+    let mut waits: std::vec::Vec<_> = (0..4).map(|_| ia.cno_wait(cno).unwrap()).collect();
+    for (wait, waker) in waits.iter_mut().zip([&wrong, &wrong, &right, &right]) {
+        assert!(wait.poll(waker).is_pending());
+    }
+    // The first waiter's waker panics, then the agent; a later agent is still called.
+    ia.evd_post_se(evd, 1).unwrap();
+    assert!(ia.cno_modify_agent(cno, self::agent(3)).unwrap().is_none());
+    ia.evd_free(evd).unwrap();
+    assert_eq!((wakes.take(), calls(3)), (2, (0, 1)));
+}

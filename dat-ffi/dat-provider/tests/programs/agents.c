@@ -1,5 +1,5 @@
 /* Agents of notification objects. A free waits for the calls of its object's agent and for no
- * others. An agent is called once, or not at all if its object is freed first. */
+ * others. An agent is called once, or not at all if its object is freed first. Calls do not nest. */
 #include "check.h"
 
 #include <sched.h>
@@ -41,7 +41,8 @@ struct object {
     DAT_CNO_HANDLE cno;
     DAT_EVD_HANDLE evd;
     pthread_t thread;
-    struct object *to_free;
+    /* The object that the agent frees or notifies. */
+    struct object *other;
 };
 
 static void make(struct object *object, DAT_IA_HANDLE ia, void (*function)(DAT_PVOID, DAT_EVD_HANDLE))
@@ -99,7 +100,7 @@ static void freeing(DAT_PVOID data, DAT_EVD_HANDLE evd)
     CHECK(evd == object->evd);
     begun++;
     until(&begun, wanted);
-    free_object(object->to_free);
+    free_object(object->other);
     ended++;
 }
 
@@ -113,7 +114,7 @@ static void agents_free_each_other(int count)
     wanted = count;
     for (index = 0; index < count; index++) {
         make(&objects[index], ia, freeing);
-        objects[index].to_free = &objects[(index + 1) % count];
+        objects[index].other = &objects[(index + 1) % count];
     }
     for (index = 0; index < count; index++)
         notify(&objects[index]);
@@ -202,6 +203,46 @@ static void closed_while_it_is_about_to_be_called(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+#define NESTED 20000
+#define CHAIN 300
+
+static int depth, calls;
+
+/* Sets itself again and notifies the next object, which may be its own. */
+static void notifying(DAT_PVOID data, DAT_EVD_HANDLE evd)
+{
+    struct object *object = data;
+    DAT_OS_WAIT_PROXY_AGENT again = {object, notifying};
+    DAT_EVENT event;
+    CHECK(depth++ == 0);
+    CHECK(evd == object->evd);
+    OK(dat_evd_dequeue(evd, &event));
+    OK(dat_cno_modify_agent(object->cno, again));
+    if (++calls < NESTED)
+        post_to(object->other->evd);
+    depth--;
+}
+
+/* One object notifies itself, two of two adapters each other, or many in a ring. */
+static void calls_do_not_nest(int count)
+{
+    static struct object objects[CHAIN];
+    DAT_IA_HANDLE ias[] = {opened(), opened()};
+    int index;
+    calls = 0;
+    for (index = 0; index < count; index++) {
+        make(&objects[index], ias[index % 2], notifying);
+        objects[index].other = &objects[(index + 1) % count];
+    }
+    post_to(objects[0].evd);
+    CHECK(calls == NESTED);
+    for (index = 0; index < count; index++)
+        free_object(&objects[index]);
+    for (index = 0; index < 2; index++)
+        OK(dat_ia_close(ias[index], DAT_CLOSE_ABRUPT_FLAG));
+    CHECK(calls == NESTED);
+}
+
 int main(void)
 {
     other_objects_are_freed_meanwhile();
@@ -209,5 +250,8 @@ int main(void)
     agents_free_each_other(3);
     freed_while_it_is_about_to_be_called();
     closed_while_it_is_about_to_be_called();
+    calls_do_not_nest(1);
+    calls_do_not_nest(2);
+    calls_do_not_nest(CHAIN);
     return 0;
 }

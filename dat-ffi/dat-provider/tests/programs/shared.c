@@ -39,6 +39,7 @@ int main(void)
     EXPECT(DAT_INVALID_PARAMETER, dat_srq_post_recv(queue, 1, pieces, cookie(6)));
     OK(dat_srq_query(queue, DAT_SRQ_FIELD_ALL, &queue_param));
     CHECK(queue_param.outstanding_dto_count == 1 && queue_param.max_recv_dtos >= 8 && queue_param.max_recv_iov >= 2);
+    CHECK(queue_param.available_dto_count == 1 && queue_param.low_watermark == DAT_SRQ_LW_DEFAULT);
     connect_sides(&near, &far, 4711);
     strcpy(near.memory, "shared");
     pieces[0] = piece(&near, 0, 7);
@@ -47,7 +48,15 @@ int main(void)
     completed(near.requests, near.endpoint, 7, DAT_DTO_SEND, 7);
     CHECK(strcmp(far.memory, "shared") == 0);
     OK(dat_srq_resize(queue, 32));
-    OK(dat_srq_set_lw(queue, 1));
+    OK(dat_srq_query(queue, DAT_SRQ_FIELD_ALL, &queue_param));
+    CHECK(queue_param.available_dto_count == 0 && queue_param.outstanding_dto_count == 0 && queue_param.max_recv_dtos >= 32);
+    /* Fewer buffers are available than the watermark, so its event comes at once. */
+    OK(dat_srq_set_lw(queue, 3));
+    OK(dat_srq_query(queue, DAT_SRQ_FIELD_ALL, &queue_param));
+    CHECK(queue_param.low_watermark == 3);
+    event = next_event(far.async, DAT_ASYNC_ERROR_EP_BROKEN);
+    CHECK(event.event_data.asynch_error_event_data.dat_handle == queue);
+    CHECK(event.event_data.asynch_error_event_data.reason == DAT_SRQ_LOW_WATERMARK_EVENT);
     OK(dat_ep_disconnect(near.endpoint, DAT_CLOSE_ABRUPT_FLAG));
     next_event(near.connections, DAT_CONNECTION_EVENT_DISCONNECTED);
     next_event(far.connections, DAT_CONNECTION_EVENT_DISCONNECTED);

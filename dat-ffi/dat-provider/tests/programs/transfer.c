@@ -106,6 +106,8 @@ int main(void)
 
     /* A window of eight bytes on the far side. */
     OK(dat_rmr_create(far.zone, &window));
+    OK(dat_rmr_query(window, DAT_RMR_FIELD_ALL, &window_param));
+    CHECK(window_param.mem_priv == DAT_MEM_PRIV_NONE_FLAG && window_param.rmr_context == 0);
     pieces[0] = piece(&far, 4000, 8);
 #ifndef EDITION_1_2
     EXPECT(DAT_INVALID_HANDLE, dat_rmr_bind(window, far.zone, pieces, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, DAT_VA_TYPE_VA,
@@ -123,6 +125,7 @@ int main(void)
     OK(dat_rmr_query(window, DAT_RMR_FIELD_ALL, &window_param));
     CHECK(window_param.rmr_context == context && window_param.lmr_triplet.segment_length == 8);
     CHECK(window_param.pz_handle == far.zone && window_param.ia_handle == far.ia);
+    CHECK(window_param.mem_priv == DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
     remote = target(&far, 4000, 8);
     remote.rmr_context = context;
     pieces[0] = piece(&near, 0, 8);

@@ -196,6 +196,8 @@ static void connecting(void)
         }                                                                                                               \
         EXPECT(RSMERR_BAD_OFFSET, rsm_memseg_import_get##bits(pair.import, -8, item, 1));                               \
         EXPECT(RSMERR_BAD_OFFSET, rsm_memseg_import_put##bits(pair.import, PAGE + 8, item, 1));                         \
+        EXPECT(RSMERR_BAD_OFFSET, rsm_memseg_import_get##bits(pair.import, PAGE + 8, item, 1));                         \
+        EXPECT(RSMERR_BAD_OFFSET, rsm_memseg_import_put##bits(pair.import, -8, item, 1));                               \
         EXPECT(RSMERR_BAD_LENGTH, rsm_memseg_import_get##bits(pair.import, PAGE, item, 1));                             \
         EXPECT(RSMERR_BAD_LENGTH, rsm_memseg_import_put##bits(pair.import, 0, item, PAGE / size + 1));                  \
         EXPECT(RSMERR_BAD_LENGTH, rsm_memseg_import_get##bits(pair.import, 8, item, ~0ul));                             \
@@ -229,6 +231,8 @@ static void moving(void)
     EXPECT(RSMERR_BAD_ADDR, rsm_memseg_import_put(pair.import, 0, HOLE, 1));
     EXPECT(RSMERR_BAD_OFFSET, rsm_memseg_import_get(pair.import, -1, bytes, 1));
     EXPECT(RSMERR_BAD_OFFSET, rsm_memseg_import_put(pair.import, PAGE + 1, bytes, 1));
+    EXPECT(RSMERR_BAD_OFFSET, rsm_memseg_import_get(pair.import, PAGE + 1, bytes, 1));
+    EXPECT(RSMERR_BAD_OFFSET, rsm_memseg_import_put(pair.import, -1, bytes, 1));
     EXPECT(RSMERR_BAD_LENGTH, rsm_memseg_import_get(pair.import, 1, bytes, PAGE));
     EXPECT(RSMERR_BAD_LENGTH, rsm_memseg_import_put(pair.import, 1, bytes, (size_t)-1));
     EXPECT(RSMERR_BARRIER_UNINITIALIZED, rsm_memseg_import_get(pair.import, 0, bytes, 1));

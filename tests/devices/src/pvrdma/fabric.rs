@@ -27,7 +27,7 @@ use super::quirks::{Messages, PvrdmaQuirks};
 use super::region::Identity;
 use super::registers::{PvrdmaRegisters, Window};
 use crate::fabric::{SHARED_CAPACITY, new_state, slots};
-use crate::hal::ModelHal;
+use crate::hal::{ModelHal, as_device};
 use crate::lock::{Arc, Guard, Mutex, lock};
 use crate::memory;
 use crate::network::{ChannelEnds, ModelNetwork, channels};
@@ -238,7 +238,12 @@ impl PvrdmaFabric {
         memory: DmaView<'static>,
         words: &'static MessageWords,
     ) -> usize {
-        let mut device = Device::new(self.fabric.node(options), Bus(memory), words, quirks);
+        let mut device = Device::new(
+            self.fabric.node(as_device(options)),
+            Bus(memory),
+            words,
+            quirks,
+        );
         let mut world = self.shared.enter();
         let number = world.devices.len();
         device.moves_pairs = moves_pairs.then_some(number as u32);

@@ -701,7 +701,7 @@ fn options(side: Side, owner: (u32, u32), default_access: u32) -> Options {
             local_memory: world::MOST_LOCALS,
             barriers: world::MOST_BARRIERS,
             links: 8,
-            calls: 4,
+            calls: 8,
             requests: 128,
             exported_bytes: world::EXPORTED_BYTES as u64,
             segment_bytes: world::SEGMENT_BYTES as u64,

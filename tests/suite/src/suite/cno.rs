@@ -1,7 +1,9 @@
 //! Consumer notification objects.
 
+use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Poll, Waker};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Wake;
 
@@ -36,6 +38,33 @@ fn agent() -> (ProxyAgent, &'static AtomicU64) {
         instance_data: index,
     };
     (agent, &CELLS[index as usize])
+}
+
+/// Function that [`hooked`] calls, with the agent's number and dispatcher.
+type Hook = dyn Fn(u64, Option<EvdId>);
+
+thread_local! {
+    static HOOK: RefCell<Option<Rc<Hook>>> = const { RefCell::new(None) };
+}
+
+/// Returns an agent that calls the hook of its thread with this number.
+fn hooked(number: u64) -> Option<ProxyAgent> {
+    fn called(number: u64, evd: Option<EvdId>) {
+        // A test is over when its adapters release their agents.
+        let hook = HOOK.try_with(|hook| hook.borrow().clone());
+        if let Ok(Some(hook)) = hook {
+            hook(number, evd);
+        }
+    }
+    Some(ProxyAgent {
+        function: called,
+        instance_data: number,
+    })
+}
+
+/// Sets the hook of this thread.
+fn hook(hook: impl Fn(u64, Option<EvdId>) + 'static) {
+    HOOK.set(Some(Rc::new(hook)));
 }
 
 /// A new object has no dispatcher, no trigger and at most one agent; a query returns it.
@@ -100,6 +129,101 @@ pub fn agent_is_called_once_per_association<T: Testbed>(bed: &T) {
     assert_eq!(seen.load(Ordering::Relaxed), 0);
 }
 
+/// Calls of an agent that causes its own next call do not nest, however many there are.
+///
+/// Neither do those of two agents that cause each other's calls, in one adapter or in two.
+///
+/// Spec: CNC-02
+pub fn agents_that_call_themselves_do_not_nest<T: Testbed>(bed: &T) {
+    const CALLS: u64 = 20_000;
+    let net = Net::new(bed);
+    for adapters in [vec![0], vec![0, 0], vec![0, 1]] {
+        let ias = [net.adapter(), net.adapter()];
+        let objects: Vec<_> = adapters
+            .iter()
+            .zip(0..)
+            .map(|(adapter, number)| {
+                let ia = Rc::clone(&ias[*adapter]);
+                let cno = granted(ia.cno_create(hooked(number)));
+                let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
+                (ia, cno, evd)
+            })
+            .collect();
+        let first = (Rc::clone(&objects[0].0), objects[0].2);
+        let most = objects.len() as u64;
+        let calls = Rc::new(Cell::new(0));
+        let (depth, counted) = (Cell::new(0), Rc::clone(&calls));
+        hook(move |number, fired| {
+            depth.set(depth.get() + 1);
+            assert!(depth.get() <= most, "a call of an agent nests");
+            let (ia, cno, evd) = &objects[number as usize];
+            assert_eq!(fired, Some(*evd));
+            granted(ia.evd_dequeue(*evd));
+            granted(ia.cno_modify_agent(*cno, hooked(number)));
+            calls.set(calls.get() + 1);
+            if calls.get() < CALLS {
+                let (ia, _, evd) = &objects[(number as usize + 1) % objects.len()];
+                granted(ia.evd_post_se(*evd, 1));
+            }
+            depth.set(depth.get() - 1);
+        });
+        granted(first.0.evd_post_se(first.1, 1));
+        assert_eq!(counted.get(), CALLS);
+    }
+    HOOK.set(None);
+}
+
+/// Each agent that is set while another one runs is called or returned, in order.
+///
+/// Spec: CNC-02, CNM-01, CNF-01
+pub fn agents_that_are_due_wait_for_the_running_one<T: Testbed>(bed: &T) {
+    let (_net, ia) = Net::with_adapter(bed);
+    let cno = granted(ia.cno_create(hooked(0)));
+    let evd = granted(ia.evd_create(32, Some(cno), EvdFlags::SOFTWARE));
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let (calls, inner) = (Rc::clone(&seen), Rc::clone(&ia));
+    hook(move |number, _| {
+        calls.borrow_mut().push(number);
+        if number != 0 {
+            return;
+        }
+        // Without an agent, a trigger calls nobody later.
+        granted(inner.evd_post_se(evd, 1));
+        for (number, replaced) in [(1, None), (2, None), (3, None), (4, Some(3)), (5, None)] {
+            let former = granted(inner.cno_modify_agent(cno, hooked(number)));
+            let former = former.map(|agent| agent.instance_data);
+            assert_eq!(former, replaced.or((number == 5).then_some(4)));
+            if number != 2 {
+                granted(inner.evd_post_se(evd, 1));
+            }
+            if number == 2 {
+                let former = granted(inner.cno_modify_agent(cno, None));
+                assert_eq!(former.map(|agent| agent.instance_data), Some(2));
+            }
+        }
+        assert_eq!(*calls.borrow(), [0]);
+    });
+    granted(ia.evd_post_se(evd, 1));
+    // One call waits, and the trigger of further ones is kept for the last agent.
+    assert_eq!(*seen.borrow(), [0, 1, 5]);
+    granted(ia.evd_post_se(evd, 1));
+    assert_eq!(*seen.borrow(), [0, 1, 5]);
+
+    // An agent that frees its object is the last one.
+    let (calls, inner) = (Rc::clone(&seen), Rc::clone(&ia));
+    hook(move |number, fired| {
+        calls.borrow_mut().push(number);
+        granted(inner.cno_modify_agent(cno, hooked(7)));
+        granted(inner.evd_post_se(fired.expect("a dispatcher"), 1));
+        granted(inner.evd_modify_cno(evd, None));
+        granted(inner.cno_free(cno));
+    });
+    granted(ia.cno_modify_agent(cno, hooked(6)));
+    granted(ia.evd_post_se(evd, 1));
+    assert_eq!(*seen.borrow(), [0, 1, 5, 6]);
+    HOOK.set(None);
+}
+
 /// A notification without a waiter is remembered once.
 ///
 /// Several dispatchers may notify one object.
@@ -155,7 +279,7 @@ pub fn one_notification_releases_one_waiter<T: Testbed>(bed: &T) {
     }
 }
 
-/// A wait that is dropped takes no notification; a later wait finds it.
+/// A wait that is dropped takes no notification; a later wait finds it, unless another one took it.
 ///
 /// Spec: CNW-04, CNW-07
 pub fn an_abandoned_wait_takes_nothing<T: Testbed>(bed: &T) {
@@ -167,6 +291,20 @@ pub fn an_abandoned_wait_takes_nothing<T: Testbed>(bed: &T) {
     granted(ia.evd_post_se(evd, 1));
     drop(first);
     assert_eq!(net.triggered(&ia, cno), Some(evd));
+
+    // Two waits are due; the one that is left takes the notification, and no later wait the other.
+    let mut waits = [(); 2].map(|()| granted(ia.cno_wait(cno)));
+    for wait in &mut waits {
+        assert!(wait.poll(Waker::noop()).is_pending());
+    }
+    for _ in 0..2 {
+        granted(ia.evd_post_se(evd, 1));
+    }
+    let [first, mut second] = waits;
+    drop(first);
+    assert_eq!(second.poll(Waker::noop()), Poll::Ready(Ok(Some(evd))));
+    drop(second);
+    assert_eq!(net.triggered(&ia, cno), None);
 }
 
 /// The object is held by its dispatchers and its waiters.

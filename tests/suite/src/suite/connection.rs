@@ -338,6 +338,7 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
     granted(net.try_connect(&late, &right.ia, qualifier, &[]));
     failed(&net, &late, ConnectionEventKind::NonPeerRejected);
     granted(right.ia.cr_accept(cr, None, &[]));
+    assert_eq!(right.state(), EndpointState::CompletionPending);
     net.established(&left, &right);
     // The receive that was posted before the connection takes the first message.
     left.send_from(&[left.memory.segment(0, 8)], 2);
@@ -354,19 +355,7 @@ pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
     let (net, left, right) = Net::unconnected(bed);
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
-    let provided = right.ia.rsp_create(qualifier, None, evd);
-    let creator = granted(
-        right
-            .ia
-            .ia_query(Default::default(), ProviderFields::EP_CREATOR),
-    )
-    .provider
-    .ep_creator;
-    if creator == dat_core::flags::EpCreator::Never {
-        refused(provided, Error::model_not_supported());
-        return;
-    }
-    granted(provided);
+    granted(right.ia.rsp_create(qualifier, None, evd));
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     let param = granted(right.ia.cr_query(cr, CrFields::all()));

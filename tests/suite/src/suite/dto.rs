@@ -3,9 +3,28 @@
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event};
 use dat_core::flags::{CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 
-use crate::fixture::{Net, Party, PartyOptions, Testbed, granted};
+use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, same_bytes};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
+
+/// A fenced Send starts after earlier Reads completed, so it can forward their data.
+///
+/// Spec: DTO-04, EPS-01
+pub fn fenced_send_forwards_what_a_read_fetches<T: Testbed>(bed: &T) {
+    let (net, left, right) = Net::connected(bed);
+    for round in 0..16 {
+        right.memory.fill(round);
+        left.memory.fill(100 + round);
+        let window = [left.memory.segment(0, 1024)];
+        right.receive_into(&[right.memory.segment(2048, 1024)], 3);
+        left.read(&window, 1, &right.memory.remote(0, 1024), DEFAULT);
+        left.send(&window, 2, CompletionFlags::BARRIER_FENCE);
+        net.success(&left, 1);
+        net.success(&left, 2);
+        assert_eq!(net.receive_completion(&right).status, DtoStatus::Success);
+        same_bytes("the copy", (&right.memory, 2048), (&right.memory, 0), 1024);
+    }
+}
 
 /// Requests and receives may share a dispatcher; each stream keeps its own order.
 ///

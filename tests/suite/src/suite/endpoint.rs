@@ -121,14 +121,8 @@ pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
     assert_eq!(net.receive_completion(&right).cookie, 1);
 }
 
-/// Negative, too large or meaningless attributes are refused as the attributes argument.
-///
-/// A quality that the provider does not offer is not supported. A refused call leaves no endpoint.
-///
-/// Spec: EPC-08, EPM-04, EPX-09, GEN-06, GEN-07
-pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let party = Party::<T>::new(&net.adapter(), &PartyOptions::default());
+/// Returns sets of attributes, each with one negative, too large or meaningless value.
+fn bad_attributes<T: Testbed>(party: &Party<T>) -> [EpAttributes; 25] {
     let limits = granted(
         party
             .ia
@@ -136,7 +130,7 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
     )
     .ia;
     let above = |limit: i32| limit.saturating_add(1);
-    let bad = [
+    [
         attributes(|wanted| wanted.max_recv_dtos = -1),
         attributes(|wanted| wanted.max_request_dtos = i32::MIN),
         attributes(|wanted| wanted.max_recv_iov = -1),
@@ -160,6 +154,7 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
         attributes(|wanted| wanted.max_message_size = limits.max_message_size.saturating_add(1)),
         attributes(|wanted| wanted.max_rdma_size = limits.max_rdma_size.saturating_add(1)),
         attributes(|wanted| wanted.recv_completion_flags = CompletionFlags::SUPPRESS),
+        attributes(|wanted| wanted.srq_soft_hw = -2),
         attributes(|wanted| wanted.recv_completion_flags = CompletionFlags::BARRIER_FENCE),
         attributes(|wanted| {
             wanted.recv_completion_flags =
@@ -170,8 +165,18 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
         attributes(|wanted| {
             wanted.request_completion_flags = CompletionFlags::from_bits_retain(0x20);
         }),
-    ];
-    for wanted in bad {
+    ]
+}
+
+/// Negative, too large or meaningless attributes are refused as the attributes argument.
+///
+/// A quality that the provider does not offer is not supported. A refused call leaves no endpoint.
+///
+/// Spec: EPC-08, EPM-04, GEN-06, GEN-07
+pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let party = Party::<T>::new(&net.adapter(), &PartyOptions::default());
+    for wanted in bad_attributes(&party) {
         refused(party.another_ep(Some(&wanted)), Error::invalid_argument(6));
     }
     let provider = granted(
@@ -188,6 +193,30 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
             refused(outcome, Error::model_not_supported());
         }
     }
+}
+
+/// Bad attributes are refused on a shared queue, too, where the queue limits the receives.
+///
+/// Spec: EPX-09, GEN-06, GEN-07
+pub fn bad_attributes_are_refused_on_a_shared_queue<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let party = Party::<T>::new(&net.adapter(), &PartyOptions::default());
+    let srq = granted(party.ia.srq_create(party.zone, &srq_attributes(4, 1, 0)));
+    let good = PartyOptions::default().attributes;
+    for wanted in bad_attributes(&party) {
+        if wanted.max_recv_dtos == good.max_recv_dtos && wanted.max_recv_iov == good.max_recv_iov {
+            let outcome = party.ia.ep_create_with_srq(
+                Some(party.zone),
+                Some(party.receive),
+                Some(party.request),
+                Some(party.connect),
+                srq,
+                &wanted,
+            );
+            refused(outcome, Error::invalid_argument(7));
+        }
+    }
+    granted(party.ia.srq_free(srq));
 }
 
 /// Each handle of the call is checked under its own role.
@@ -402,41 +431,55 @@ pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
     granted(ia.evd_free(apart));
 }
 
-/// Endpoint and shared queue may have different zones only if the provider says so.
+/// Creates an endpoint in the zone of a party, on a shared queue in another zone.
+fn apart<T: Testbed>(party: &Party<T>, srq: SrqId) -> Result<EpId> {
+    party.ia.ep_create_with_srq(
+        Some(party.zone),
+        Some(party.receive),
+        Some(party.request),
+        Some(party.connect),
+        srq,
+        &PartyOptions::default().attributes,
+    )
+}
+
+/// Endpoint and shared queue may have different zones only if the provider supports it.
 ///
-/// Then receive buffers belong to the zone of the queue, and requests to that of the endpoint.
+/// Spec: EPX-01, EPX-02, EPX-09
+pub fn zones_differ_only_if_the_provider_supports_it<T: Testbed>(bed: &T) {
+    let (net, party, _) = Net::unconnected(bed);
+    let ia = &party.ia;
+    let zone = granted(ia.pz_create());
+    let srq = granted(ia.srq_create(zone, &srq_attributes(4, 1, 0)));
+    let fields = ProviderFields::SRQ_EP_PZ_DIFFERENCE_SUPPORTED;
+    let provider = granted(ia.ia_query(Default::default(), fields)).provider;
+    if provider.srq_ep_pz_difference_supported {
+        let ep = granted(apart(&party, srq));
+        let param = granted(ia.ep_query(ep, EpFields::all()));
+        assert_eq!((param.pz, param.srq), (Some(party.zone), Some(srq)));
+        granted(ia.ep_free(ep));
+    } else {
+        refused(apart(&party, srq), Error::invalid_argument(2));
+    }
+    net.quiet(&party);
+    // Nothing is left that holds the queue.
+    granted(ia.srq_free(srq));
+    granted(ia.pz_free(zone));
+}
+
+/// Receive buffers belong to the zone of the shared queue, and requests to that of the endpoint.
 ///
-/// Spec: EPX-01, EPX-02, EPX-09, SRQR-28
-pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
+/// Spec: EPX-02, SRQR-28
+pub fn shared_buffers_belong_to_the_zone_of_their_queue<T: Testbed>(bed: &T) {
     let (net, receiver, peer) = Net::unconnected(bed);
     let ia = &receiver.ia;
     let zone = granted(ia.pz_create());
     let buffers = Memory::register(ia, zone, 64, MemoryPrivileges::ALL);
-    let shape = srq_attributes(4, 1, 0);
-    let srq = granted(ia.srq_create(zone, &shape));
-    let wanted = PartyOptions::default().attributes;
-    let outcome = ia.ep_create_with_srq(
-        Some(receiver.zone),
-        Some(receiver.receive),
-        Some(receiver.request),
-        Some(receiver.connect),
-        srq,
-        &wanted,
-    );
-    let fields = ProviderFields::SRQ_EP_PZ_DIFFERENCE_SUPPORTED;
-    let provider = granted(ia.ia_query(Default::default(), fields)).provider;
-    if !provider.srq_ep_pz_difference_supported {
-        refused(outcome, Error::invalid_argument(2));
-        return;
-    }
+    let srq = granted(ia.srq_create(zone, &srq_attributes(4, 1, 0)));
     let receiver = Party {
-        ep: granted(outcome),
+        ep: granted(apart(&receiver, srq)),
         ..receiver.clone()
     };
-    assert_eq!(
-        granted(receiver.ia.ep_query(receiver.ep, EpFields::SRQ)).srq,
-        Some(srq)
-    );
     net.connect(&peer, &receiver);
     refused(
         receiver

@@ -227,9 +227,7 @@ pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
     let mut steps = 0;
     while net.step() && steps < bed.max_steps() {
         steps += 1;
-        let Ok(param) = right.ia.ep_recv_query(right.ep) else {
-            return;
-        };
+        let param = granted(right.ia.ep_recv_query(right.ep));
         if param.allocated != VALUE_UNKNOWN && param.span != VALUE_UNKNOWN {
             assert!((0..=8).contains(&param.allocated), "{param:?}");
             assert!(param.span >= param.allocated, "{param:?}");
@@ -240,12 +238,12 @@ pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
     }
 }
 
-/// Exceeding the soft watermark raises one asynchronous event per setting.
+/// Watermarks are granted, or not supported as a whole.
 ///
-/// The connection goes on.
+/// Values below -1 are refused first. A refusal leaves the connection as it is.
 ///
-/// Spec: EPH-01, EPH-02, EPH-04
-pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
+/// Spec: EPH-01, EPH-04
+pub fn watermarks_are_granted_or_not_supported<T: Testbed>(bed: &T) {
     let (net, left, right) = Net::connected(bed);
     let off = WATERMARK_INFINITE;
     for (soft, hard, position) in [(-2, off, 2), (i32::MIN, off, 2), (off, -2, 3)] {
@@ -254,6 +252,31 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
             Error::invalid_argument(position),
         );
     }
+    let set = |soft, hard| right.ia.ep_set_watermark(right.ep, soft, hard);
+    let outcomes = [set(1, off), set(off, 1), set(1, 2)];
+    let is_granted = outcomes[0].is_ok();
+    for outcome in outcomes {
+        match outcome {
+            Ok(()) => assert!(is_granted),
+            Err(error) => {
+                assert!(!is_granted);
+                assert!(error.same_code(Error::model_not_supported()), "{error}");
+            }
+        }
+    }
+    granted(set(off, off));
+    net.silent(&right.ia, right.ia.async_evd());
+    net.check_transfer(&left, &right);
+}
+
+/// Exceeding the soft watermark raises one asynchronous event per setting.
+///
+/// The connection goes on.
+///
+/// Spec: EPH-01, EPH-02
+pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
+    let (net, left, right) = Net::connected(bed);
+    let off = WATERMARK_INFINITE;
     let message = || {
         right.receive_into(&[right.memory.segment(0, 8)], 1);
         left.send_from(&[left.memory.segment(0, 8)], 2);
@@ -261,26 +284,19 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
         assert_eq!(net.receive_completion(&right).status, DtoStatus::Success);
     };
     for _ in 0..2 {
-        match right.ia.ep_set_watermark(right.ep, 0, off) {
-            Err(error) => {
-                assert!(error.same_code(Error::model_not_supported()), "{error}");
-                return;
-            }
-            Ok(()) => {
-                for _ in 0..3 {
-                    message();
-                }
-                assert_eq!(
-                    net.event(&right.ia, right.ia.async_evd()),
-                    Event::Async {
-                        kind: AsyncEventKind::EpBroken,
-                        handle: right.ep.handle(),
-                        reason: REASON_SOFT_HIGH_WATERMARK,
-                    }
-                );
-                net.silent(&right.ia, right.ia.async_evd());
-            }
+        granted(right.ia.ep_set_watermark(right.ep, 0, off));
+        for _ in 0..3 {
+            message();
         }
+        assert_eq!(
+            net.event(&right.ia, right.ia.async_evd()),
+            Event::Async {
+                kind: AsyncEventKind::EpBroken,
+                handle: right.ep.handle(),
+                reason: REASON_SOFT_HIGH_WATERMARK,
+            }
+        );
+        net.silent(&right.ia, right.ia.async_evd());
     }
     granted(right.ia.ep_set_watermark(right.ep, off, off));
     message();
@@ -290,13 +306,10 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
 
 /// Exceeding the hard watermark breaks the connection, without a soft watermark.
 ///
-/// Spec: EPH-03, EPH-04, DTO-12, E22
+/// Spec: EPH-03, DTO-12, E22
 pub fn hard_high_watermark_breaks_the_connection<T: Testbed>(bed: &T) {
     let (net, left, right) = Net::unconnected(bed);
-    if let Err(error) = right.ia.ep_set_watermark(right.ep, WATERMARK_INFINITE, 0) {
-        assert!(error.same_code(Error::model_not_supported()), "{error}");
-        return;
-    }
+    granted(right.ia.ep_set_watermark(right.ep, WATERMARK_INFINITE, 0));
     right.receive_into(&[right.memory.segment(0, 8)], 1);
     net.connect(&left, &right);
     net.quiet(&right);

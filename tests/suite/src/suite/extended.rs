@@ -113,6 +113,77 @@ pub fn write_with_immediate_completes_a_receive<T: ExtendedTestbed>(bed: &T) {
     net.quiet(&right);
 }
 
+/// A fenced write with an immediate, and a fenced atomic operation, start after earlier Reads.
+///
+/// Spec: DTO-04
+pub fn fenced_extended_operations_wait_for_reads<T: ExtendedTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = pair(&net, bed);
+    let (ia, fence) = (&left.ia, CompletionFlags::BARRIER_FENCE);
+    // The peer opens the memory that a Read fills.
+    let (theirs, zone, block) = (&right.ia, right.zone, left.memory.block());
+    let opened = Memory::register_block(theirs, zone, block, MemoryPrivileges::ALL);
+    let (offset, operand) = aligned_number(&opened);
+    for round in 0..16 {
+        right.memory.fill(round);
+        left.memory.fill(100 + round);
+        let window = [left.memory.segment(0, 1024)];
+        right.receive_into(&[], 3);
+        left.read(&window, 1, &right.memory.remote(0, 1024), DEFAULT);
+        let write = Extended::WriteImmediate { immediate: 7 };
+        let target = right.memory.remote(2048, 1024);
+        granted(ia.post_extended(left.ep, write, &window, 2, &target, fence));
+        net.success(&left, 1);
+        assert_eq!(
+            completion(&net, &left, left.request).status,
+            DtoStatus::Success
+        );
+        assert_eq!(completion(&net, &right, right.receive).cookie, 3);
+        same_bytes("the copy", (&right.memory, 2048), (&right.memory, 0), 1024);
+
+        right.memory.fill(50 + round);
+        let fetched = number_at(&right.memory, offset);
+        left.read(&window, 4, &right.memory.remote(0, 1024), DEFAULT);
+        let result = [left.memory.segment(2048, NUMBER as u64)];
+        let add = Extended::FetchAndAdd { add: 1 };
+        granted(ia.post_extended(left.ep, add, &result, 5, &operand, fence));
+        net.success(&left, 4);
+        assert_eq!(
+            completion(&net, &left, left.request).status,
+            DtoStatus::Success
+        );
+        assert_eq!(number_at(&left.memory, 2048), fetched);
+    }
+}
+
+/// A write with an immediate and SOLICITED_WAIT notifies a receiver that waits for such messages.
+///
+/// Spec: DTO-04, EPW-37
+pub fn solicited_write_with_immediate_notifies_the_receiver<T: ExtendedTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let options = PartyOptions::with(|attributes| {
+        attributes.recv_completion_flags = CompletionFlags::SOLICITED_WAIT;
+    });
+    let ia = net.adapter_over(bed.extended_device());
+    let cno = granted(ia.cno_create(None));
+    let left = net.adapter_over(bed.extended_device());
+    let left = Party::new(&left, &PartyOptions::default());
+    let right = Party::notifying(&ia, cno, &options);
+    net.connect(&left, &right);
+    let operation = Extended::WriteImmediate { immediate: 1 };
+    let remote = right.memory.remote(0, 0);
+    for (flags, notifies) in [(DEFAULT, false), (CompletionFlags::SOLICITED_WAIT, true)] {
+        right.receive_into(&[], 1);
+        let own = &left.ia;
+        granted(own.post_extended(left.ep, operation, &[], 2, &remote, flags));
+        net.run_to_idle();
+        let fired = notifies.then_some(right.receive);
+        assert_eq!(net.triggered(&ia, cno), fired, "{flags:?}");
+        completion(&net, &right, right.receive);
+        completion(&net, &left, left.request);
+    }
+}
+
 /// Atomic operations change an operand in posting order and fetch its old value.
 ///
 /// No other byte changes on either side.

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use dat_core::attributes::IaAttributes;
 use dat_core::event::{ConnectionEventKind, ProxyAgent};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, CrFields, DtoStatus, EpCreator, EvdFields, EvdFlags, HandleKind,
@@ -113,11 +114,39 @@ pub fn adapter_attributes_follow_the_rules<T: Testbed>(bed: &T) {
     );
 }
 
+/// Adapters that are open at the same time have the same attributes, the adapter's name included.
+///
+/// Devices of a network may differ in their addresses.
+///
+/// Spec: IAQ-03
+pub fn attributes_are_the_same_for_every_open<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let attributes = || {
+        let ia = net.adapter();
+        let attributes = granted(ia.ia_query(IaFields::all(), ProviderFields::empty())).ia;
+        // An adapter in use answers as a new one.
+        let _party = Party::<T>::new(&ia, &PartyOptions::default());
+        assert_eq!(
+            granted(ia.ia_query(IaFields::all(), ProviderFields::empty())).ia,
+            attributes
+        );
+        attributes
+    };
+    let (first, second) = (attributes(), attributes());
+    assert_eq!(
+        IaAttributes {
+            ia_address: first.ia_address,
+            ..second
+        },
+        first
+    );
+}
+
 /// The attribute `ep_creator` says which kinds of service points the provider offers.
 ///
 /// Others are refused. Only requests at a point of kind Provider bring an endpoint.
 ///
-/// Spec: IAQ-08, PSC-04
+/// Spec: IAQ-08, PSC-04, RSC-02
 pub fn requests_bring_endpoints_as_ep_creator_says<T: Testbed>(bed: &T) {
     let (net, left, right) = Net::unconnected(bed);
     let provider = granted(left.ia.ia_query(IaFields::empty(), ProviderFields::all())).provider;
@@ -128,6 +157,14 @@ pub fn requests_bring_endpoints_as_ep_creator_says<T: Testbed>(bed: &T) {
         (PspFlags::Consumer, may_consumer),
         (PspFlags::Provider, may_provider),
     ] {
+        if flags == PspFlags::Provider {
+            let point = left.ia.rsp_create(net.qualifier(), None, requests);
+            if is_offered {
+                granted(left.ia.rsp_free(granted(point)));
+            } else {
+                refused(point.map(drop), Error::model_not_supported());
+            }
+        }
         let qualifier = net.qualifier();
         let point = left.ia.psp_create(qualifier, requests, flags);
         if !is_offered {

@@ -98,6 +98,32 @@ pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
     }
 }
 
+/// A fenced Read starts after earlier ones completed, so it can fetch what they brought.
+///
+/// The peer opens the memory that the first Read fills.
+///
+/// Spec: DTO-04, EPB-01
+pub fn fenced_read_fetches_what_an_earlier_one_brought<T: Testbed>(bed: &T) {
+    let (net, left, right) = Net::connected(bed);
+    let (ia, zone, block) = (&right.ia, right.zone, left.memory.block());
+    let opened = Memory::register_block(ia, zone, block, MemoryPrivileges::ALL);
+    for round in 0..16 {
+        right.memory.fill(round);
+        left.memory.fill(100 + round);
+        let first = [left.memory.segment(0, 1024)];
+        left.read(&first, 1, &right.memory.remote(0, 1024), DEFAULT);
+        left.read(
+            &[left.memory.segment(2048, 1024)],
+            2,
+            &opened.remote(0, 1024),
+            CompletionFlags::BARRIER_FENCE,
+        );
+        net.success(&left, 1);
+        net.success(&left, 2);
+        same_bytes("the copy", (&left.memory, 2048), (&right.memory, 0), 1024);
+    }
+}
+
 /// A Read is allowed in CONNECTED, flushed in DISCONNECTED, refused in UNCONNECTED.
 ///
 /// A suppressed one is flushed, too.

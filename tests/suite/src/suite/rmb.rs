@@ -427,9 +427,11 @@ pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
     let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let segment = right.memory.segment(0, 64);
+    // The device loses the window before it carries out the bind, which waits for this request.
+    right.write(&[segment], 0, &left.memory.remote(0, 64), DEFAULT);
     right.bind(rmr, &segment, WRITE, 1, DEFAULT);
-    // The device loses the window before it carries out the bind.
     granted(right.ia.rmr_free(rmr));
+    net.success(&right, 0);
     let completion = net.bound(&right);
     assert_eq!(
         (completion.cookie, completion.status),

@@ -2,12 +2,15 @@
 
 use core::cell::Cell;
 
+use dat_core::memory::Region;
 use dat_rsm::{
-    BarrierMode, EntryStatus, ImportState, Options, RsmError, Target, Unreached, VectorFlags,
+    BarrierMode, EntryStatus, ImportState, LocalAccess, Options, RsmError, Target, Unreached,
+    VectorFlags,
 };
 
 use crate::fixture::nodes::{
-    Nodes, PAGE, SEGMENT, get_entry, left, load, pattern, put, put_handle, set_mode, store,
+    Nodes, PAGE, SEGMENT, get_entry, left, load, pages_of, pattern, put, put_handle, set_mode,
+    store,
 };
 use crate::fixture::{FaultyRsmTestbed, RsmTestbed};
 
@@ -349,6 +352,27 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
     }
 }
 
+/// Spec: RSMLH-01
+pub fn memory_that_cannot_be_registered_has_no_handle<T: FaultyRsmTestbed>(bed: &T) {
+    let mut refused = 0;
+    for nth in 0..40 {
+        let nodes = Nodes::with(bed, 1, |options| options);
+        bed.fail_allocation(nth as u16, nth);
+        let make = || {
+            let region = Region::from_static(pages_of(1));
+            let access = LocalAccess::ReadWrite;
+            let engine = nodes.engine(0);
+            engine.create_local_memory(nodes.controller(0), region, access)
+        };
+        if let Err(error) = make() {
+            assert_eq!(error, RsmError::InsufficientMemory);
+            refused += 1;
+            make().expect("there is memory again");
+        }
+    }
+    assert!(refused > 0);
+}
+
 /// Spec: RSMPV-E10, RSMPV-52
 pub fn memory_that_cannot_be_registered_ends_the_vector<T: FaultyRsmTestbed>(bed: &T) {
     let mut refused = 0;
@@ -418,7 +442,13 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
         );
         drop(entries);
         let now = target;
-        let done = outcome.map_or_else(|failure| 9 - failure.residual, |()| 9);
+        let done = outcome.map_or_else(
+            |failure| {
+                assert_eq!(failure.error, RsmError::Interrupted);
+                9 - failure.residual
+            },
+            |()| 9,
+        );
         assert!(now[..done * 100] == pattern(2, 900)[..done * 100]);
         nodes.run_to_idle();
         assert!(target == now, "nothing came late");

@@ -9,9 +9,9 @@ use dat_rsm::{
 };
 
 use crate::fixture::RsmTestbed;
-use crate::fixture::impostor::{Faults, GRANTED, Impostor};
+use crate::fixture::impostor::{Faults, GRANTED, Grant, Impostor};
 use crate::fixture::nodes::{
-    Nodes, PAGE, get_entry, handle, left, load, pattern, put, put_handle, set_mode,
+    Nodes, PAGE, get_entry, handle, impatient, left, load, pattern, put, put_handle, set_mode,
 };
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -20,6 +20,9 @@ const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
 const SOUND: Faults = Faults {
     no_flush: false,
     deaf: false,
+    bites: false,
+    not_coherent: false,
+    misanswers: false,
 };
 /// An exporter that takes only the first message of a connection.
 const DEAF: Faults = Faults {
@@ -246,7 +249,7 @@ pub fn writes_count_when_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
 ///
 /// Spec: RSMPV-74, RSMPV-E09, RSMPV-E12, RSMSG-05
 pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::alone(bed);
+    let nodes = Nodes::alone_with(bed, impatient);
     let (impostor, import) = Impostor::impatient(&nodes, DEAF);
     let (engine, mut served) = (nodes.engine(0), impostor.wait());
     let wait = &mut served;
@@ -348,7 +351,7 @@ impl Broken {
     }
 }
 
-/// A flush waits for requests of an earlier connection that are still in flight.
+/// A flush waits for transfers of an earlier connection that are still in flight.
 ///
 /// Only then are writes of the next connection known to be visible. A topology is a snapshot.
 ///
@@ -360,13 +363,19 @@ pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
     let before = engine.topology().expect("a topology");
     let copy = before.clone();
     post_stuck(&nodes, &impostor, import);
-    let broken = Broken::now(&nodes, &impostor);
-    assert_eq!(before, copy);
-    assert_eq!(path(&before), ConnectionState::Active);
     let (local, source) = nodes.local(0, SIZE, 3);
     let entries: Vec<_> = (0..SIZE as u64)
         .map(|at| handle(local, at, at, 1))
         .collect();
+    // A write that is in flight behind the signal. Nobody waits for it.
+    let mut behind = engine
+        .start_putv(import, &entries[..1], NONE)
+        .expect("a vector");
+    assert_eq!(behind.poll(), None);
+    drop(behind);
+    let broken = Broken::now(&nodes, &impostor);
+    assert_eq!(before, copy);
+    assert_eq!(path(&before), ConnectionState::Active);
     let mut call = engine.start_putv(import, &entries, NONE).expect("a vector");
     let mut looks = 0;
     let outcome = broken.outlast(&nodes, &impostor, |stuck| {
@@ -430,4 +439,91 @@ pub fn a_signal_waits_for_data_of_a_connection_that_is_over<T: RsmTestbed>(bed: 
     assert!(arrived, "it overtook the data");
     // On a device in real time the new connection may take longer.
     assert!(looks > 0 || !bed.is_stepped());
+}
+
+/// A vector in explicit mode that is interrupted counts the immediate entries that are done.
+///
+/// The third entry is refused, so at most two are, however late the interruption comes.
+///
+/// Spec: RSMPV-42, RSMPV-43, RSMPV-52, RSMPV-54, RSMPV-83, RSMPV-E11
+pub fn in_explicit_mode_entries_count_when_they_are_done<T: RsmTestbed>(bed: &T) {
+    let mut interrupted = 0;
+    for sleeps in 0..12 {
+        let nodes = Nodes::alone(bed);
+        let (impostor, import) = Impostor::imported(&nodes, SOUND);
+        let engine = nodes.engine(0);
+        set_mode(engine, import, BarrierMode::Explicit);
+        let bytes = pattern(7, COUNT * SIZE);
+        let mut entries: Vec<_> = (0..COUNT)
+            .map(|at| put(&bytes[at * SIZE..][..SIZE], (at * SIZE) as u64))
+            .collect();
+        entries[2].remote_offset = REFUSED;
+        let wait = &mut impostor.interrupted_after(sleeps);
+        let Err(failure) = engine.putv(import, &entries, NONE, wait) else {
+            continue;
+        };
+        assert_eq!(failure.error, RsmError::Interrupted);
+        let done = COUNT - failure.residual;
+        assert!(done <= 2, "after {sleeps}: {failure}");
+        let length = done * SIZE;
+        assert_eq!(impostor.memory.load(0, length), bytes[..length]);
+        interrupted += 1;
+    }
+    // On a device in real time the vector may end before it is interrupted.
+    assert!(interrupted > 0 || !bed.is_stepped());
+}
+
+/// The range of a granted segment ends within the address space.
+///
+/// Spec: RSMIM-05, RSMPV-E06
+pub fn a_grant_whose_range_wraps_connects_nothing<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::alone(bed);
+    let impostor = Impostor::new(&nodes, SOUND);
+    let last = u64::MAX - GRANTED as u64;
+    for (address, is_sound) in [(last, true), (last + 1, false), (u64::MAX, false)] {
+        impostor.grant.set(Grant {
+            address: Some(address),
+            ..Grant::SOUND
+        });
+        let connected = impostor.try_import();
+        match is_sound {
+            true => assert!(connected.is_ok(), "{address:#x}: {connected:?}"),
+            false => assert_eq!(connected, Err(RsmError::ConnectionAborted), "{address:#x}"),
+        }
+    }
+}
+
+/// A connection comes back to the publication and the length that it had.
+///
+/// Spec: RSMST-03, RSMIM-05, RSMPV-E09
+pub fn a_connection_comes_back_to_the_same_segment_only<T: RsmTestbed>(bed: &T) {
+    let other = |publication, length: usize| Grant {
+        publication,
+        length: length as u64,
+        ..Grant::SOUND
+    };
+    for (grant, is_same) in [
+        (Grant::SOUND, true),
+        (other(2, GRANTED), false),
+        (other(1, GRANTED + PAGE), false),
+        (other(1, GRANTED - PAGE), false),
+    ] {
+        let nodes = Nodes::alone(bed);
+        let (impostor, import) = Impostor::imported(&nodes, SOUND);
+        let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
+        impostor.grant.set(grant);
+        impostor.hang_up();
+        nodes.until("a new connection", || {
+            impostor.serve();
+            (impostor.connections() == 2).then_some(())
+        });
+        let outcome = engine.putv(import, &[put(&[1], 0)], NONE, wait);
+        if is_same {
+            assert_eq!(outcome, Ok(()));
+            continue;
+        }
+        left(outcome, RsmError::ConnectionAborted, 1);
+        assert_eq!(engine.import_state(import), Ok(ImportState::Aborted));
+        assert_eq!(impostor.memory.load(0, 1), [0]);
+    }
 }

@@ -1,6 +1,6 @@
 //! Local memory handles.
 
-use crate::fixture::RsmTestbed;
+use crate::fixture::{RsmTestbed, report_skip};
 use dat_core::memory::Region;
 use dat_rsm::{
     BarrierMode, ControllerId, HandleEntry, LocalAccess, LocalMemoryId, RsmError, VectorFlags,
@@ -161,7 +161,8 @@ pub fn freeing_waits_for_the_vectors_that_use_the_handle<T: RsmTestbed>(bed: &T)
     let mut impatient = nodes.interrupted_after(0, 0);
     let outcome = engine.free_local_memory(nodes.controller(0), local, &mut impatient);
     if outcome.is_ok() && !bed.is_stepped() {
-        // The vector had ended by then.
+        let reason = "the vector ended before the interruption";
+        report_skip("freeing_waits_for_the_vectors_that_use_the_handle", reason);
         return;
     }
     assert_eq!(outcome, Err(RsmError::Interrupted));
@@ -266,7 +267,7 @@ pub fn freeing_waits_for_entries_that_are_not_begun<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMPV-14, RSMIM-10, RSMPV-21
 pub fn nonblocking_vectors_delay_no_other<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::with(bed, 2, |mut options| {
-        options.limits.calls = 3;
+        options.limits.calls = 6;
         options
     });
     let (_, mut import, memory) = nodes.segment(1);

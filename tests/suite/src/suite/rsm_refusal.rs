@@ -403,3 +403,41 @@ pub fn a_call_too_many_moves_nothing<T: RsmTestbed>(bed: &T) {
     assert_eq!(outcome, Ok(()));
     assert_eq!(load(&memory[9..11]), [1, 2]);
 }
+
+/// Without memory a call ends at its first transfer, after all faults of arguments.
+///
+/// Spec: RSMGEN-12, RSMPV-52, RSMPV-57, RSMPV-58, RSMPV-E10, RSMGP-05
+pub fn a_call_without_memory_moves_nothing<T: RsmTestbed>(bed: &T) {
+    let mut nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    let reader = nodes.import(0, 1, SEGMENT);
+    nodes.nodes[0].engine.ask_for_memory(|| false);
+    let (engine, mut wait) = (nodes.engine(0), nodes.wait(0));
+    let (local, _) = nodes.local(0, 8, 3);
+    let (none, beyond) = (RsmError::InsufficientResources, PAGE as u64 + 1);
+    let good = [put(&[1], 9), put_handle(local, 0, 10, 2)];
+    for (entries, error, residual) in [
+        (&good[..], none, 2),
+        (&good[1..], none, 1),
+        (&[put(&[], 0), good[0], put(&[1], beyond)], none, 2),
+        (&[put(&[1], beyond), good[0]], RsmError::BadOffset, 2),
+        (&[put(&[], 0), put(&[1], beyond)], RsmError::BadOffset, 1),
+        (&[], RsmError::BadScatterGather, 0),
+    ] {
+        let outcome = engine.putv(import, entries, NONE, &mut wait);
+        left(outcome, error, residual);
+    }
+    let mut bytes = [7; 2];
+    let mut get = [get_entry(Target::Bytes(&mut bytes), 0, 0, 2)];
+    left(engine.getv(reader, &mut get, NONE, &mut wait), none, 1);
+    assert_eq!(bytes, [7; 2]);
+    drop(wait);
+    nodes.run_to_idle();
+    assert_eq!(load(&memory[9..12]), [0; 3]);
+    nodes.nodes[0].engine.ask_for_memory(|| true);
+    let outcome = nodes
+        .engine(0)
+        .putv(import, &good, NONE, &mut nodes.wait(0));
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(load(&memory[9..10]), [1]);
+}

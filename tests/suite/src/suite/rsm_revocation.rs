@@ -198,7 +198,13 @@ pub fn acknowledged_entries_of_an_aborted_vector_do_not_count<T: RsmTestbed>(bed
         };
         let mut call = started.expect("a vector");
         assert_eq!(call.poll(), None);
-        nodes.until("all entries", || (call.completed() == COUNT).then_some(()));
+        nodes.until("all entries", || {
+            if call.completed() == COUNT {
+                return Some(());
+            }
+            assert_eq!(call.poll(), None);
+            None
+        });
         nodes
             .engine(1)
             .export_unpublish(export, &mut nodes.wait(1))

@@ -6,7 +6,9 @@ use dat_rsm::{
     ExportId, ImportId, ImportState, Options, Permission, Rsm, RsmError, VectorFlags,
 };
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, node_number, pages_of, put};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, impatient, left, load, node_number, pages_of, put,
+};
 use crate::fixture::{RsmTestbed, open};
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -115,7 +117,7 @@ pub fn releasing_a_controller_releases_its_objects<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMGEN-04
 pub fn the_end_of_a_process_releases_everything<T: RsmTestbed>(bed: &T) {
-    let mut nodes = Nodes::two(bed);
+    let mut nodes = Nodes::with(bed, 2, impatient);
     let (_, import, memory) = nodes.segment(1);
     nodes
         .engine(0)

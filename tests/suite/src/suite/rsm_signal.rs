@@ -260,13 +260,15 @@ pub fn a_signal_that_fails_after_the_data_leaves_nothing_to_do<T: RsmTestbed>(be
     let (export, import, memory) = nodes.segment(1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     nodes.stop(1);
+    // In steps, each idle sleep lasts until the next look at what the exporter owes.
+    let sleeps = if bed.is_stepped() { 12 } else { 400 };
     let mut posted = 0;
     let refused = loop {
         match engine.putv(
             import,
             &[put(&[9], posted)],
             SIGNAL,
-            &mut nodes.interrupted_after(0, 400),
+            &mut nodes.interrupted_after(0, sleeps),
         ) {
             Ok(()) => posted += 1,
             Err(refused) => break refused,
@@ -306,6 +308,13 @@ pub fn a_signal_does_not_overtake_the_reads_of_its_vector<T: RsmTestbed>(bed: &T
         engine.open_barrier(barrier).expect("open");
         let mut call = engine.start_getv(import, &entries, SIGNAL).expect("begun");
         assert_eq!(call.poll(), None);
+        nodes.until("all entries", || {
+            if call.completed() == entries.len() {
+                return Some(());
+            }
+            assert_eq!(call.poll(), None);
+            None
+        });
         nodes
             .engine(1)
             .signal_wait(export, None, &mut nodes.wait(1))

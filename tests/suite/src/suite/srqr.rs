@@ -93,7 +93,7 @@ impl<T: Testbed> Pool<T> {
 /// Each completes on the receive dispatcher of the endpoint that took it, with that endpoint's
 /// handle and the buffer's cookie.
 ///
-/// Spec: SRQR-01..05, SRQR-08, SRQR-09, SRQR-11, SRQR-24, DTO-01, DTO-03, SRC-07
+/// Spec: SRQR-01..05, SRQR-08, SRQR-09, SRQR-11, SRQR-24, DTO-01, DTO-03
 pub fn shared_buffers_serve_any_endpoint<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let pool = Pool::new(&net, 8);
@@ -138,6 +138,32 @@ pub fn shared_buffers_serve_any_endpoint<T: Testbed>(bed: &T) {
     assert_eq!(pool.counts(), (0, 0));
     for party in [&first, &second, &one, &two] {
         net.quiet(party);
+    }
+}
+
+/// An endpoint holds the buffers of all messages that arrived until their completions are taken.
+///
+/// Spec: SRC-07, SRQR-05
+pub fn an_endpoint_holds_several_shared_buffers<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 8);
+    let options = PartyOptions::default();
+    let (receiver, peer) = pool.member(&net, &options);
+    let (_idle, _other) = pool.member(&net, &options);
+    for index in 0..4 {
+        pool.post(&[pool.memory.segment(index * 64, 64)], index);
+    }
+    for cookie in 0..3 {
+        peer.send_from(&[peer.memory.segment(0, 32)], cookie);
+    }
+    for cookie in 0..3 {
+        net.success(&peer, cookie);
+    }
+    // Held buffers count as outstanding, too.
+    assert_eq!(pool.counts(), (1, 4));
+    for left in [2, 1, 0] {
+        net.receive_completion(&receiver);
+        assert_eq!(pool.counts(), (1, 1 + left));
     }
 }
 

@@ -8,7 +8,8 @@ use dat_core::endpoint::{ConnectParam, EpParam};
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::{
     CloseFlags, CompletionFlags, ConnectFlags, CrFields, DtoStatus, EndpointState, EpFields,
-    EvdFlags, MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE, WATERMARK_INFINITE,
+    EvdFlags, IaFields, MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE,
+    WATERMARK_INFINITE,
 };
 use dat_core::id::{CrId, EvdId};
 use dat_core::{Error, Result};
@@ -460,12 +461,19 @@ pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
 
 /// Queries and watermarks are legal in every state and do not change it.
 ///
-/// Spec: EPQ-01, EPG-01, EPY-01, EPH-01
+/// An endpoint names its peer in every state that has one.
+///
+/// Spec: EPQ-01, EPQ-02, EPG-01, EPY-01, EPH-01
 pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
     let rows: [(&'static str, Run<T>); 4] = [
         ("ep_query", |stage| {
             let param = stage.party.ia.ep_query(stage.party.ep, EpFields::all())?;
             assert_eq!(param.state, stage.party.state());
+            if !matches!(param.state, Unconnected | Reserved | Disconnected) {
+                let peer = granted(stage.peer.ia.ia_query(IaFields::all(), Default::default()));
+                assert_eq!(param.remote_address, Some(peer.ia.ia_address));
+                assert!(param.remote_port.is_some());
+            }
             Ok(())
         }),
         ("ep_get_status", |stage| {

@@ -39,6 +39,11 @@ pub(crate) trait Network {
 
     fn inject(&self, fault: Fault);
 
+    /// Returns true if memory of this process is the same on all hosts.
+    fn hosts_share_memory() -> bool {
+        true
+    }
+
     /// Returns the reason why the network cannot run a test of the suite, if any.
     fn skip_reason(test: &str) -> Option<String>;
 }
@@ -156,6 +161,10 @@ impl<N: Network> RsmTestbed for Bed<N> {
         let options = self.options();
         self.fabric.device(NodeOptions { address, ..options })
     }
+
+    fn hosts_share_memory(&self) -> bool {
+        N::hosts_share_memory()
+    }
 }
 
 impl<N: Network> NonCoherentTestbed for Bed<N> {
@@ -224,12 +233,15 @@ impl<N: Network> FaultyTestbed for Bed<N> {
 }
 
 /// Returns options with the seed from `DAT_SEED`, or 1, and prints the seed.
+///
+/// RDMA Reads may take longer than the requests after them, so that a missing fence shows.
 pub(crate) fn seeded_options() -> FabricOptions {
     let seed = std::env::var("DAT_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("DAT_SEED={seed}");
     FabricOptions {
         seed,
         buffer_order: BufferOrder::Seeded,
+        read_latency: 0..=30,
         ..FabricOptions::default()
     }
 }

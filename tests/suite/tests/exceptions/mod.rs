@@ -1,7 +1,6 @@
 //! Tests that a backend cannot pass, with the reasons, from `tests/suite/backends.toml`.
 
 use serde::Deserialize;
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
 #[derive(Deserialize)]
@@ -19,27 +18,24 @@ struct Backend {
 #[derive(Deserialize)]
 struct Exception {
     tests: Vec<String>,
+    /// Vendor name of the only devices with the exception; `None` for all devices.
+    vendor: Option<String>,
     reason: String,
 }
 
-/// The reasons, by name of test.
-type Reasons = HashMap<String, String>;
-
-/// Returns the reasons of a backend.
-pub(crate) fn exceptions(backend: &str) -> &'static Reasons {
-    static EXCEPTIONS: OnceLock<HashMap<String, Reasons>> = OnceLock::new();
-    let all = EXCEPTIONS.get_or_init(|| {
-        let known: Backends =
-            toml::from_str(include_str!("../../backends.toml")).expect("backends");
-        let reasons = |backend: &Backend| {
-            let tests = backend.except.iter().flat_map(|exception| {
-                let test = |test: &String| (test.clone(), exception.reason.clone());
-                exception.tests.iter().map(test)
-            });
-            tests.collect()
-        };
-        let named = |backend: &Backend| (backend.name.clone(), reasons(backend));
-        known.backend.iter().map(named).collect()
+/// Returns the reason why a device of this backend and vendor cannot pass a test, if it cannot.
+pub(crate) fn exception(backend: &str, vendor: &str, test: &str) -> Option<String> {
+    static BACKENDS: OnceLock<Backends> = OnceLock::new();
+    let all = BACKENDS
+        .get_or_init(|| toml::from_str(include_str!("../../backends.toml")).expect("backends"));
+    let named = all.backend.iter().find(|known| known.name == backend);
+    let mut exceptions = named.expect("a known backend").except.iter();
+    let found = exceptions.find(|exception| {
+        exception.tests.iter().any(|name| name == test)
+            && exception
+                .vendor
+                .as_deref()
+                .is_none_or(|only| only == vendor)
     });
-    all.get(backend).expect("a known backend")
+    found.map(|exception| exception.reason.clone())
 }

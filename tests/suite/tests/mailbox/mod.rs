@@ -4,7 +4,7 @@ use backend_mock::FabricOptions;
 use mmio_model::{ModelFabric, ModelMailboxBackend};
 
 use crate::bed::{Bed, network};
-use crate::exceptions::exceptions;
+use crate::exceptions::exception;
 
 /// A fabric whose devices are reached through mailboxes.
 struct Posted(ModelFabric);
@@ -20,7 +20,7 @@ network!(
     ModelMailboxBackend,
     "model",
     device_by_mailbox,
-    |test| exceptions("mmio").get(test).cloned(),
+    |test| exception("mmio", "", test),
     |options: FabricOptions| Self(ModelFabric::new(options)),
     Self::fabric
 );

@@ -1,14 +1,18 @@
 //! Tests of adapters below the core: damaged and hostile packets, operations, counts.
 
-use dat_core::attributes::IaAddress;
+use backend_roce::proto::packet::OVERHEAD_MAX;
+use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend as _, CompletionQueue as _, ControlEvent, DisconnectMode, Peek, ReceiveRequest,
-    Registration, Segment, SendFlags, SendOperation, SendRequest, WorkQueue as _, WorkSlot as _,
+    Registration, RemoteRange, Segment, SendFlags, SendOperation, SendRequest, WorkQueue as _,
+    WorkSlot as _,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::Region;
 use dat_tests::fixture::Testbed as _;
+use std::net::{IpAddr, SocketAddr};
 
+use crate::connections::pass;
 use crate::network::RoceBed;
 use crate::node::{Node, STEPS, check_message, connect, join};
 
@@ -330,4 +334,62 @@ fn counts_tell_what_each_side_did() {
     reset.unwrap();
     assert!(left.device.driver().connection_counts().is_empty());
     assert_eq!(left.device.counts().requester, requester);
+}
+
+/// The port is told of peers to which packets were lost: their path may have become narrow.
+///
+/// Spec: ROCE-186
+#[test]
+fn the_port_is_told_of_lost_packets() {
+    let bed = RoceBed::new();
+    let attributes = EpAttributes {
+        max_rdma_read_in: 1,
+        max_rdma_read_out: 1,
+        ..EpAttributes::DEFAULT
+    };
+    let nodes = [(); 2].map(|()| Node::with_attributes(bed.device(), attributes));
+    let [mut left, mut right] = nodes;
+    join(&bed, &mut left, &mut right, 7174);
+    let (_, here, _) = left.memory(vec![1; 3_000]);
+    let (_, there, key) = right.memory(vec![2; 3_000]);
+    let (near, far) = (left.address(), right.address());
+    let (near, far) = (
+        near.socket_address().unwrap(),
+        far.socket_address().unwrap(),
+    );
+    let remote = RemoteRange {
+        address: there.address,
+        key,
+    };
+    let mut carry = |operation, silent: Option<IpAddr>| {
+        let request = SendRequest {
+            token: 1,
+            operation,
+            flags: SendFlags::empty(),
+        };
+        if let Some(silent) = silent {
+            bed.silence(silent);
+        }
+        left.pair.send.post(&request, &[here]).unwrap();
+        while bed.step() {}
+        bed.hear_all();
+        pass(&bed, 1);
+        // The adapters learn the time.
+        bed.step();
+        assert_eq!(left.status(&bed), DtoStatus::Success);
+        bed.unanswered()
+    };
+    let ends = |told: Vec<(SocketAddr, usize)>| -> Vec<_> {
+        let told = told.into_iter();
+        told.map(|(peer, length)| (peer.ip(), length)).collect()
+    };
+    // Full packets of 1 KiB with the longest headers, and those without payload.
+    let (full, empty) = (1_024 + OVERHEAD_MAX, OVERHEAD_MAX);
+    assert_eq!(carry(SendOperation::RdmaWrite(remote), None), []);
+    assert_eq!(carry(SendOperation::RdmaRead(remote), None), []);
+    let lost = carry(SendOperation::RdmaWrite(remote), Some(far.ip()));
+    assert_eq!(ends(lost), [(far.ip(), full)]);
+    // Responses are lost: their sender is asked again.
+    let lost = carry(SendOperation::RdmaRead(remote), Some(near.ip()));
+    assert_eq!(ends(lost), [(far.ip(), empty), (near.ip(), full)]);
 }

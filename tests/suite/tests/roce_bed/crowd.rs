@@ -104,27 +104,36 @@ fn until<T: Testbed, R>(bed: &T, end: &mut End, wanted: impl Fn(&ControlEvent) -
 /// Connects each queue pair of one adapter to the one of the other with the same number.
 pub(crate) fn join<T: Testbed>(bed: &T, left: &mut End, right: &mut End, qualifier: u64) {
     right.device.listen(1, Some(qualifier)).unwrap();
-    let address = right.device.ia_attributes().ia_address;
+    for number in 0..left.pairs.len() {
+        connect(bed, (left, number), (right, number), qualifier);
+    }
+}
+
+/// Connects a queue pair to one of another adapter, which listens.
+pub(crate) fn connect<T: Testbed>(
+    bed: &T,
+    (left, near): (&mut End, usize),
+    (right, far): (&mut End, usize),
+    qualifier: u64,
+) {
     let is_established =
         |event: &ControlEvent| matches!(event, ControlEvent::Established { .. }).then_some(());
-    for number in 0..left.pairs.len() {
-        let request = ConnectRequest {
-            address,
-            qualifier,
-            private_data: &[],
-            quality: QualityOfService::BEST_EFFORT,
-        };
-        let key = left.pairs[number].as_ref().unwrap().key;
-        left.device.connect(key, &request).unwrap();
-        let request = until(bed, right, |event| match event {
-            ControlEvent::ConnectionRequest { request, .. } => Some(*request),
-            _ => None,
-        });
-        let key = right.pairs[number].as_ref().unwrap().key;
-        right.device.accept(request, key, &[]).unwrap();
-        until(bed, left, is_established);
-        until(bed, right, is_established);
-    }
+    let request = ConnectRequest {
+        address: right.device.ia_attributes().ia_address,
+        qualifier,
+        private_data: &[],
+        quality: QualityOfService::BEST_EFFORT,
+    };
+    let key = left.pairs[near].as_ref().unwrap().key;
+    left.device.connect(key, &request).unwrap();
+    let request = until(bed, right, |event| match event {
+        ControlEvent::ConnectionRequest { request, .. } => Some(*request),
+        _ => None,
+    });
+    let key = right.pairs[far].as_ref().unwrap().key;
+    right.device.accept(request, key, &[]).unwrap();
+    until(bed, left, is_established);
+    until(bed, right, is_established);
 }
 
 /// Transfers `count` messages of `length` bytes on each connection of `left`, all at once.

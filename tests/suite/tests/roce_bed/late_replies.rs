@@ -102,7 +102,9 @@ fn a_late_acceptance_of_ours_connects_at_its_port() {
         }
         let start = bed.log().len();
         left.connect(right.address(), OWN.into(), &[]);
-        // No answer reaches the active side.
+        // But for the cookie, no answer reaches the active side.
+        bed.deliver_one();
+        bed.deliver_one();
         bed.silence(ip(&left));
         let (request, _) = right.request(&bed);
         right.device.accept(request, right.pair.key, &[]).unwrap();

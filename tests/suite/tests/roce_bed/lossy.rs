@@ -1,17 +1,18 @@
-//! Transfers between adapters over a network that loses, repeats, reorders and damages packets.
+//! Connections and transfers between adapters over a network that loses, repeats, reorders and damages packets.
 
 use std::collections::VecDeque;
 
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
-    Backend as _, CompletionQueue as _, ReceiveRequest, Registration, RemoteRange, Segment,
-    SendFlags, SendOperation, SendRequest, WorkQueue as _,
+    Backend as _, CompletionQueue as _, ControlEvent, ReceiveRequest, Registration, RemoteRange,
+    Segment, SendFlags, SendOperation, SendRequest, WorkQueue as _,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::Region;
 use dat_tests::fixture::Testbed as _;
 use fastrand::Rng;
 
+use crate::connections::ip;
 use crate::million::{Recovery, carry_a_million};
 use crate::network::{Faults, RoceBed};
 use crate::node::{Node, join};
@@ -312,4 +313,64 @@ fn a_million_operations_complete_once_and_in_order() {
     carry_a_million("two adapters", 100, 100, |_, seed, operations| {
         run(seed, operations as usize).recovery
     });
+}
+
+/// Makes one attempt at 30 % loss in each direction; returns whether both ends are connected.
+///
+/// With `shares_address`, another adapter at the passive side's address has the common port.
+fn connects(seed: u64, shares_address: bool) -> bool {
+    let bed = RoceBed::new();
+    let mut left = Node::new(&bed);
+    let other = Node::new(&bed);
+    let mut right = match shares_address {
+        true => Node::over(bed.device_on(ip(&other))),
+        false => Node::new(&bed),
+    };
+    right.device.listen(1, Some(7174)).unwrap();
+    bed.disturb(Faults {
+        random: fastrand::Rng::with_seed(seed),
+        lost: 300,
+        repeated: 0,
+        reordered: 0,
+        damaged: 0,
+    });
+    left.connect(right.address(), 7174, b"hello");
+    let (mut has_accepted, mut active, mut passive) = (false, false, false);
+    for _ in 0..1_000 {
+        while let Some(event) = left.device.poll_control(bed.now()) {
+            match event {
+                ControlEvent::Established { .. } => active = true,
+                ControlEvent::Answered { .. } => {}
+                _ => return false,
+            }
+        }
+        while let Some(event) = right.device.poll_control(bed.now()) {
+            match event {
+                ControlEvent::ConnectionRequest { request, .. } if !has_accepted => {
+                    right.device.accept(request, right.pair.key, &[]).unwrap();
+                    has_accepted = true;
+                }
+                ControlEvent::Established { .. } => passive = true,
+                _ => return false,
+            }
+        }
+        if (active && passive) || !bed.go_on() {
+            break;
+        }
+    }
+    active && passive
+}
+
+/// No fewer attempts succeed than without cookies, which was measured: all, and 97.3 % where the
+/// common port of the peer belongs to another program.
+///
+/// Spec: ROCE-46, ROCE-160, ROCE-166, ROCE-194
+#[test]
+fn cookies_cost_no_connection_on_a_lossy_path() {
+    for (shares_address, least) in [(false, 500), (true, 487)] {
+        let count = (0..500).filter(|seed| connects(*seed, shares_address));
+        let count = count.count();
+        println!("seeds 0..500, address shared: {shares_address}: {count} connect");
+        assert!(count >= least, "{count} of 500, {shares_address}");
+    }
 }

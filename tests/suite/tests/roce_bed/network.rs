@@ -1,17 +1,18 @@
 //! A network in memory, with virtual time, and the test bed over it.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::exceptions::exceptions;
+use crate::exceptions::exception;
 use backend_roce::port::{Arrival, ClaimError, Port, Route, Undelivered};
 use backend_roce::proto::PathMtu;
 use backend_roce::proto::icrc::Flow;
 use backend_roce::{RoceBackend, RoceDriver, RoceOptions};
 use dat_core::attributes::IaAddress;
+use dat_core::backend::BackendError;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_tests::fixture::{ExtendedTestbed, RsmTestbed, Testbed};
@@ -47,16 +48,37 @@ struct Wire {
     log: Vec<(Flow, Vec<u8>)>,
     /// An address that others see as another one.
     translated: Option<(SocketAddr, SocketAddr)>,
+    /// Set if its earlier ports lead to it, too.
+    keeps_ports: bool,
     /// An address that nothing arrives at.
     silent: Option<IpAddr>,
+    /// A socket whose packets get lost.
+    mute: Option<SocketAddr>,
     /// Path MTUs of interfaces that differ from the usual one.
     path_mtus: HashMap<IpAddr, PathMtu>,
     /// Sockets that drop packets which they have no room for.
     buffers: Option<Buffers>,
     /// Loses, repeats, reorders and damages packets; they are then not in the log.
     faults: Option<Faults>,
+    /// Time of the last step in which time passed.
+    now: Option<Instant>,
+    /// Addresses whose packets leave late.
+    slow: BTreeMap<IpAddr, Slow>,
+    /// Peers that adapters have told of, as unanswered.
+    unanswered: Vec<(SocketAddr, usize)>,
     /// By adapter.
     inboxes: Vec<Inbox>,
+}
+
+/// Packets of an address that leave late.
+struct Slow {
+    /// Microseconds after which each of them may leave, and between two of them.
+    delay: u32,
+    period: u32,
+    /// Time at which the next one may leave.
+    next: Instant,
+    /// Packets with the time at which they may leave.
+    waiting: VecDeque<(Instant, Datagrams)>,
 }
 
 /// Socket buffers, with the room that Linux counts for a packet.
@@ -143,13 +165,45 @@ impl Wire {
         let Some((inside, outside)) = self.translated else {
             return flow;
         };
-        let change = |from: SocketAddr, to: SocketAddr, one: SocketAddr| {
-            if one == from { to } else { one }
-        };
-        let (source, destination) = (flow.source(), flow.destination());
-        let source = change(inside, outside, source);
-        let destination = change(outside, inside, destination);
+        let (mut source, mut destination) = (flow.source(), flow.destination());
+        if source == inside {
+            source = outside;
+        }
+        if destination == outside || self.keeps_ports && destination.ip() == outside.ip() {
+            destination = inside;
+        }
         Flow::between(source, destination).expect("addresses of one family")
+    }
+
+    /// Puts packets on the wire; all but messages of a slow address wait.
+    fn put(&mut self, run: Datagrams) {
+        let slow = self.slow.get_mut(&run.flow.source().ip());
+        let Some(slow) = slow.filter(|_| !is_management(&run.packets)) else {
+            self.under_way.push_back(run);
+            return;
+        };
+        let time = after(self.now.unwrap_or(Instant::ZERO), slow.delay);
+        for packet in run.packets.chunks(run.segment) {
+            let packet = Datagrams {
+                flow: run.flow,
+                packets: packet.to_vec(),
+                segment: packet.len(),
+            };
+            slow.waiting.push_back((time, packet));
+        }
+    }
+
+    /// Lets packets of slow addresses leave whose time has come.
+    fn release(&mut self, now: Instant) {
+        self.now = Some(now);
+        for slow in self.slow.values_mut() {
+            while slow.next <= now
+                && let Some((_, packet)) = slow.waiting.pop_front_if(|(time, _)| *time <= now)
+            {
+                slow.next = after(now, slow.period);
+                self.under_way.push_back(packet);
+            }
+        }
     }
 
     /// Returns the length of the next run of packets.
@@ -187,7 +241,7 @@ impl Wire {
         datagrams.flow = self.translate(datagrams.flow);
         let flow = &datagrams.flow;
         let (source, destination) = (flow.source(), flow.destination());
-        if self.silent == Some(destination.ip()) {
+        if self.silent == Some(destination.ip()) || self.mute == Some(source) {
             return true;
         }
         if let Some(owner) = self.owners.get(&destination) {
@@ -209,6 +263,10 @@ impl Wire {
     }
 }
 
+fn after(now: Instant, period: u32) -> Instant {
+    now.after(period).expect("a time that comes")
+}
+
 /// The socket of an adapter.
 struct SimulatedPort {
     wire: Shared,
@@ -226,8 +284,11 @@ impl Port for SimulatedPort {
         self.address
     }
 
-    fn route(&self, peer: SocketAddr) -> Option<Route> {
-        (peer.is_ipv4() == self.address.is_ipv4()).then_some(Route {
+    fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
+        if peer.is_ipv4() != self.address.is_ipv4() {
+            return Err(BackendError::Address);
+        }
+        Ok(Route {
             source: self.address.ip(),
             mtu: lock(&self.wire)
                 .path_mtus
@@ -280,7 +341,7 @@ impl Port for SimulatedPort {
             .chunks(segment)
             .map(|packet| (*flow, packet.to_vec()));
         log.extend(sent);
-        under_way.push_back(run);
+        wire.put(run);
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
@@ -300,6 +361,10 @@ impl Port for SimulatedPort {
             .pop_front()?;
         buffer[..quoted.len()].copy_from_slice(&quoted);
         Some((quoted.len(), reason))
+    }
+
+    fn unanswered(&self, peer: SocketAddr, length: usize) {
+        lock(&self.wire).unanswered.push((peer, length));
     }
 }
 
@@ -352,14 +417,29 @@ impl RoceBed {
         lock(&self.wire).log.clone()
     }
 
+    /// Returns the peers that ports were told of since the last call, as unanswered, with lengths.
+    pub(crate) fn unanswered(&self) -> Vec<(SocketAddr, usize)> {
+        std::mem::take(&mut lock(&self.wire).unanswered)
+    }
+
     /// Lets others see an address as another one.
     pub(crate) fn translate(&self, inside: SocketAddr, outside: SocketAddr) {
         lock(&self.wire).translated = Some((inside, outside));
     }
 
+    /// Lets what is sent to an earlier port of a translated address arrive.
+    pub(crate) fn keep_ports(&self) {
+        lock(&self.wire).keeps_ports = true;
+    }
+
     /// Lets nothing arrive at an address.
     pub(crate) fn silence(&self, address: IpAddr) {
         lock(&self.wire).silent = Some(address);
+    }
+
+    /// Loses what a socket sends.
+    pub(crate) fn mute(&self, socket: SocketAddr) {
+        lock(&self.wire).mute = Some(socket);
     }
 
     /// Ends the silence of an address.
@@ -401,6 +481,40 @@ impl RoceBed {
         let wire = lock(&self.wire);
         let buffers = wire.buffers.as_ref().expect("limited buffers");
         (buffers.most, buffers.dropped)
+    }
+
+    /// Lets the packets of an address leave `delay` µs late from now on, and `period` µs apart.
+    pub(crate) fn slow_down(&self, address: IpAddr, delay: u32, period: u32) {
+        let slow = Slow {
+            delay,
+            period,
+            next: after(self.now.get(), period),
+            waiting: VecDeque::new(),
+        };
+        lock(&self.wire).slow.insert(address, slow);
+    }
+
+    /// Lets the packets of a slow address leave at once again.
+    pub(crate) fn speed_up(&self, address: IpAddr) {
+        let mut wire = lock(&self.wire);
+        let slow = wire.slow.remove(&address).expect("a slow address");
+        let waiting = slow.waiting.into_iter();
+        wire.under_way.extend(waiting.map(|(_, packet)| packet));
+    }
+
+    /// Lets `period` µs pass, in which the packets under way arrive; answers stay under way.
+    pub(crate) fn pass(&self, period: u32) {
+        let now = after(self.now.get(), period);
+        self.now.set(now);
+        let mut wire = lock(&self.wire);
+        wire.release(now);
+        for _ in 0..wire.under_way.len() {
+            wire.move_next();
+        }
+        drop(wire);
+        for driver in &*self.drivers.borrow() {
+            driver.drive(now);
+        }
     }
 
     /// Lets the network have faults from now on.
@@ -511,7 +625,7 @@ impl Testbed for RoceBed {
     }
 
     fn skip_reason(&self, test: &str) -> Option<String> {
-        exceptions("roce").get(test).cloned()
+        exception("roce", "", test)
     }
 
     fn advance(&self, to: Instant) {

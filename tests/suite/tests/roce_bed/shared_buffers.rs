@@ -186,6 +186,41 @@ fn queue_pairs_that_end_give_their_room_back() {
     }
 }
 
+/// A connection that is gone at a living peer holds its room until the time-out; the others have
+/// a minimum meanwhile.
+///
+/// Spec: ROCE-192
+#[test]
+fn a_connection_without_answers_leaves_a_minimum_to_others() {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = ends(&bed, PathMtu::Bytes4096);
+    let (_, segment, _) = left.memory(vec![1; 8]);
+    let (_, _, far) = right.memory(vec![2; 8]);
+    for pair in 0..2 {
+        let gone = right.pairs[pair].take().unwrap();
+        right
+            .device
+            .destroy_queue_pair(gone.key, gone.send, gone.receive);
+    }
+    bed.lose_all();
+    // Two windows fill the buffer.
+    for pair in 0..2 {
+        post_writes(&mut left, pair, 128, (segment, far));
+    }
+    let start = bed.now();
+    post_writes(&mut left, 2, 100, (segment, far));
+    let mut done = 0;
+    while done < 100 {
+        assert!(bed.go_on());
+        while let Some((pair, status)) = left.poll() {
+            assert_eq!((pair, status), (2, DtoStatus::Success));
+            done += 1;
+        }
+    }
+    let passed = bed.now().as_micros() - start.as_micros();
+    assert!(passed < 50_000, "{passed} µs");
+}
+
 /// Requests that wait for receives hold no room meanwhile.
 ///
 /// Spec: ROCE-78, ROCE-183

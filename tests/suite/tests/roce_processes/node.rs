@@ -43,11 +43,16 @@ impl Node {
     ///
     /// Returns when all sides have made theirs.
     pub(crate) fn new(side: &Side, sides: usize) -> Self {
-        Self::on(side.net.bed.device(), side, sides)
+        // A busy machine may keep the other process from answering.
+        Self::on(side.net.bed.device(), side, sides, 20_000_000)
     }
 
-    /// As `new`, on a device of the caller.
-    pub(crate) fn on(device: RoceBackend, side: &Side, sides: usize) -> Self {
+    /// As `new`, on a device that soon notices the death of a peer, and with a short time limit.
+    pub(crate) fn alert(side: &Side, sides: usize) -> Self {
+        Self::on(side.net.bed.alert_device(), side, sides, 5_000_000)
+    }
+
+    fn on(device: RoceBackend, side: &Side, sides: usize, connect_timeout: u32) -> Self {
         let entry = |number| NodeEntry {
             node: node_number(number),
             controller: CONTROLLER,
@@ -63,8 +68,7 @@ impl Node {
         let number = node_number(side.number);
         let options = Options {
             default_access: 0o666,
-            // A busy machine may keep the other process from answering.
-            connect_timeout: 20_000_000,
+            connect_timeout,
             ..Options::new(number, u64::from(std::process::id()))
         };
         let engine = Rc::new(Rsm::new(options, vec![config]).expect("an engine"));

@@ -351,7 +351,7 @@ fn ended_segment_aborts_the_import() {
 fn killed_exporter_aborts_the_import() {
     two_sides(
         |near| {
-            let node = Node::on(near.net.bed.alert_device(), near, 2);
+            let node = Node::alert(near, 2);
             let (engine, wait) = (&node.engine, &mut Node::wait());
             near.hear("the segment");
             let import = node.import(1, SEGMENT, Permission::all());
@@ -376,7 +376,7 @@ fn killed_exporter_aborts_the_import() {
             assert_eq!(again, Err(RsmError::RemoteNodeUnreachable));
         },
         |far| {
-            let node = Node::on(far.net.bed.alert_device(), far, 2);
+            let node = Node::alert(far, 2);
             node.export(1, SEGMENT, &[]);
             far.tell("the segment", &[]);
             far.wait_to_be_killed();

@@ -8,12 +8,13 @@ use std::time::Duration;
 use std::{env, thread};
 
 use backend_verbs::{VerbsBackend, VerbsOptions, WindowKind, devices};
+use dat_core::backend::Backend;
 use dat_core::event::ThreadWait;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_tests::fixture::Testbed;
 
-use crate::exceptions::exceptions;
+use crate::exceptions::exception;
 
 /// Duration of a step.
 const STEP: Duration = Duration::from_micros(1000);
@@ -23,6 +24,7 @@ const STEPS_TO_REST: usize = 6;
 /// A bed in real time; both ends of every connection are on one device.
 pub(crate) struct VerbsBed {
     device: String,
+    vendor: String,
     steps: Cell<usize>,
     steps_to_rest: usize,
 }
@@ -38,25 +40,27 @@ impl VerbsBed {
             let first = devices().into_iter().find(|device| device.active);
             first.map(|device| device.name)
         });
+        let device = device.expect("this machine has no RDMA device with an active port");
+        let vendor = open(&device, 7).ia_attributes().vendor_name;
         Self {
-            device: device.expect("this machine has no RDMA device with an active port"),
+            device,
+            vendor: vendor.to_owned(),
             steps: Cell::new(0),
             steps_to_rest,
         }
-    }
-
-    fn open(&self, not_ready_retries: u8) -> VerbsBackend {
-        let mut options = VerbsOptions::default();
-        options.not_ready_retries = not_ready_retries;
-        options.windows = windows();
-        VerbsBackend::open(&self.device, options)
-            .unwrap_or_else(|error| panic!("{}: {error:?}", self.device))
     }
 
     /// Returns the name of the device.
     pub(crate) fn name(&self) -> &str {
         &self.device
     }
+}
+
+fn open(device: &str, not_ready_retries: u8) -> VerbsBackend {
+    let mut options = VerbsOptions::default();
+    options.not_ready_retries = not_ready_retries;
+    options.windows = windows();
+    VerbsBackend::open(device, options).unwrap_or_else(|error| panic!("{device}: {error:?}"))
 }
 
 /// The test that needs a binding to survive the reset of its endpoint.
@@ -76,11 +80,11 @@ impl Testbed for VerbsBed {
 
     /// Makes a device whose messages wait for a receive for ever.
     fn device(&self) -> VerbsBackend {
-        self.open(7)
+        open(&self.device, 7)
     }
 
     fn impatient_device(&self) -> VerbsBackend {
-        self.open(6)
+        open(&self.device, 6)
     }
 
     fn now(&self) -> Instant {
@@ -115,7 +119,7 @@ impl Testbed for VerbsBed {
         if windows() == WindowKind::QueuePair && test == OUTLIVES_ITS_QUEUE_PAIR {
             return Some("a window of type 2 ends with the queue pair that it was bound on".into());
         }
-        exceptions("verbs").get(test).cloned()
+        exception("verbs", &self.vendor, test)
     }
 
     fn max_steps(&self) -> usize {

@@ -127,7 +127,11 @@ impl Effect {
     ///
     /// All users of a broken link see the break.
     pub(crate) fn is_reported_once(self, error: RsmError) -> bool {
-        error == RsmError::InsufficientResources && matches!(self, Self::Scarce | Self::Refused)
+        let scarce = [
+            RsmError::InsufficientResources,
+            RsmError::InsufficientMemory,
+        ];
+        scarce.contains(&error) && matches!(self, Self::Scarce | Self::Refused)
     }
 
     /// Returns true if it excuses calls for the rest of the run.
@@ -148,9 +152,9 @@ impl Effect {
         match (self, kind) {
             (Self::Nothing, _) | (_, Kind::Local) => vec![],
 
-            (Self::Scarce, Kind::Device | Kind::Connect | Kind::Transfer { .. }) => {
-                vec![InsufficientResources]
-            }
+            // Local memory is refused with the other one.
+            (Self::Scarce, Kind::Device) => vec![InsufficientResources, InsufficientMemory],
+            (Self::Scarce, Kind::Connect | Kind::Transfer { .. }) => vec![InsufficientResources],
             (Self::Scarce, _) => vec![],
 
             (Self::Refused, Kind::Transfer { .. }) => vec![InsufficientResources],
