@@ -26,6 +26,7 @@ macro_rules! conformance_suite {
                     query_describes_a_new_notification_object
                     agent_is_called_once_per_association
                     agents_that_call_themselves_do_not_nest
+                    agents_of_a_long_chain_do_not_nest
                     agents_that_are_due_wait_for_the_running_one
                     notification_is_remembered_for_a_later_wait
                     one_notification_releases_one_waiter
