@@ -370,12 +370,11 @@ impl Shared {
         if !all_sent && let Some(wake) = self.on_deadline.get() {
             wake();
         }
-        let (unused, deadline) = self.enter_briefly(|adapter| {
-            let unused = core::mem::take(&mut adapter.unused_ports);
-            (unused, adapter.deadline())
-        });
-        for port in unused {
+        let (mut unused, deadline) =
+            self.enter_briefly(|adapter| (adapter.unused_ports.pop(), adapter.deadline()));
+        while let Some(port) = unused {
             self.port.release(port);
+            unused = self.enter_briefly(|adapter| adapter.unused_ports.pop());
         }
         self.wake_thread(deadline);
         all_sent
