@@ -88,6 +88,8 @@ mod execute;
 mod extended;
 mod fabric;
 mod fault;
+#[cfg(feature = "std")]
+mod host;
 mod join;
 mod key_map;
 mod link;
@@ -114,6 +116,8 @@ pub use backend::MockBackend;
 pub use completion_queue::MockCompletionQueue;
 pub use fabric::Fabric;
 pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
+#[cfg(feature = "std")]
+pub use host::MockDriver;
 pub use join::Name;
 pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
 pub use receive_queue::{MockReceiveQueue, MockReceiveSlot};

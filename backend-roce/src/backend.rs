@@ -106,9 +106,14 @@ impl RoceBackend {
 }
 
 /// Moves the packets of an adapter that has no thread, makes waits, and tells its counts.
+#[derive(Clone)]
 pub struct RoceDriver(Arc<Shared>);
 
 impl RoceDriver {
+    pub(crate) fn set_on_event(&self, on_event: Box<dyn Fn() + Send + Sync>) {
+        self.0.set_on_event(on_event);
+    }
+
     /// Does what is due by `now`.
     pub fn drive(&self, now: Instant) {
         self.0.drive_at(now);

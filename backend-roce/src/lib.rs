@@ -26,6 +26,8 @@ mod counts;
 #[cfg(feature = "udp")]
 mod forks;
 #[cfg(feature = "std")]
+mod host;
+#[cfg(feature = "std")]
 mod options;
 pub mod port;
 pub mod proto;

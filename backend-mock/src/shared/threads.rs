@@ -9,6 +9,7 @@ use std::time::{Duration, Instant as WallInstant};
 use dat_core::event::{Sleepers, WakeReason};
 
 use crate::fabric::Fabric;
+use crate::host::Wakers;
 use crate::world::World;
 
 /// Microseconds that virtual time may run ahead of the clock.
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Signalled when a change is visible to the users of adapters.
     visible: Sleepers,
+    /// Woken after actions of a fabric without its own thread.
+    pub(crate) wakers: Wakers,
     poll_steps: bool,
     threaded: AtomicBool,
     watches_posts: AtomicBool,
@@ -94,6 +97,7 @@ impl Shared {
             turn: Mutex::new(()),
             work: Condvar::new(),
             visible: Sleepers::default(),
+            wakers: Wakers::default(),
             poll_steps,
             threaded: AtomicBool::new(false),
             watches_posts,
