@@ -21,62 +21,10 @@ use alloc::collections::BTreeSet;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData};
 
-use crate::queue_pair::{Ending, Notice, State};
-use crate::world::{Action, World};
-
-/// A connection request that waits for an answer.
-#[derive(Debug)]
-pub(crate) struct PendingRequest {
-    /// Key of the listener, which may be gone.
-    pub(crate) listener: u32,
-    pub(crate) active: u32,
-    pub(crate) connection: u64,
-    /// Time at which *Answered* arrives; the later answer must arrive after it.
-    pub(crate) answered: u64,
-}
-
-/// Content of a message between hosts about a connection.
-#[derive(Debug)]
-pub(crate) enum Content {
-    Request {
-        active: u32,
-        qualifier: u64,
-        remote: IaAddress,
-        remote_port: u64,
-        private_data: PrivateData,
-    },
-    Answered {
-        active: u32,
-    },
-    Accepted {
-        active: u32,
-        passive: u32,
-        private_data: PrivateData,
-    },
-    Refused {
-        active: u32,
-        failure: ConnectFailure,
-    },
-    Ready {
-        passive: u32,
-    },
-    Withdrawn {
-        passive: u32,
-    },
-    Ended {
-        queue_pair: u32,
-        ending: Ending,
-    },
-}
-
-/// A message in transit.
-#[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) connection: u64,
-    pub(crate) from: usize,
-    pub(crate) to: usize,
-    pub(crate) content: Content,
-}
+use crate::objects::action::{Action, Content, Message};
+use crate::objects::adapter::PendingRequest;
+use crate::objects::queue_pair::{Ending, Notice, State};
+use crate::world::World;
 
 impl World {
     /// Sends a message from a queue pair, to arrive after all its earlier ones.
@@ -169,13 +117,6 @@ impl World {
             ),
         }
         port
-    }
-
-    /// Returns true if a queue pair is in a state of a connection.
-    pub(crate) fn is_in(&self, key: u32, connection: u64, state: State) -> bool {
-        self.queue_pairs.get(key).is_some_and(|queue_pair| {
-            queue_pair.connection == connection && queue_pair.state == state
-        })
     }
 
     /// Handles a message that arrives.

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::backend::ControlEvent;
 
-use crate::shared::Arc;
+use super::Arc;
 use crate::steps::step;
 
 /// Subject of control events that may be withdrawn, with its token or number.

@@ -1,63 +1,15 @@
-//! Shared receive queues in the fabric.
+//! Receive buffers that messages take: shared receive queues, their limits, and watermarks.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use dat_core::backend::{ControlEvent, Segment};
 
+use crate::objects::queue_pair::ReceiveEntry;
 use crate::options::BufferOrder;
-use crate::queue_pair::ReceiveEntry;
 use crate::world::World;
 
 /// Number of oldest buffers that the seed chooses from, if the order is seeded.
 const CHOICE: u64 = 8;
-
-/// A shared receive queue.
-#[derive(Debug)]
-pub(crate) struct SharedReceive {
-    pub(crate) token: u64,
-    pub(crate) domain: u32,
-    pub(crate) depth: usize,
-    /// Buffers that endpoints can still take.
-    pub(crate) buffers: VecDeque<ReceiveEntry>,
-    /// Number of buffers that messages have taken and that have not completed.
-    pub(crate) taken: usize,
-    /// Limit of an armed queue; 0 if unarmed.
-    ///
-    /// One event is raised once fewer buffers are left.
-    pub(crate) limit: u32,
-    /// Set if the queue failed; it keeps its buffers.
-    pub(crate) failed: bool,
-    pub(crate) spare: Vec<Vec<Segment>>,
-}
-
-impl SharedReceive {
-    pub(crate) fn new(token: u64, domain: u32, depth: u32) -> Self {
-        Self {
-            token,
-            domain,
-            depth: depth as usize,
-            buffers: VecDeque::new(),
-            taken: 0,
-            limit: 0,
-            failed: false,
-            spare: Vec::new(),
-        }
-    }
-
-    pub(crate) fn outstanding(&self) -> usize {
-        self.buffers.len() + self.taken
-    }
-
-    /// Disarms the limit and returns true if fewer buffers are left (`Spec: SRL-02`).
-    fn falls_below_limit(&mut self) -> bool {
-        let below = (self.buffers.len() as u64) < u64::from(self.limit);
-        if below {
-            self.limit = 0;
-        }
-        below
-    }
-}
 
 impl World {
     /// Takes a buffer from a shared receive queue.
@@ -118,6 +70,26 @@ impl World {
         let token = queue.token;
         if queue.falls_below_limit() {
             self.raise(adapter, ControlEvent::SharedReceiveLimit { queue: token });
+        }
+    }
+
+    /// Checks the watermarks after a buffer was taken or they were set (`Spec: EPH-02, EPH-03`).
+    pub(crate) fn check_watermarks(&mut self, key: u32) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        let held = queue_pair.arrivals.len() as u32;
+        let (adapter, token) = (queue_pair.adapter, queue_pair.token);
+        let hard = queue_pair.hard_watermark.is_some_and(|limit| held > limit);
+        if queue_pair.soft_watermark.is_some_and(|limit| held > limit) {
+            queue_pair.soft_watermark = None;
+            self.raise(
+                adapter,
+                ControlEvent::SoftHighWatermark { queue_pair: token },
+            );
+        }
+        if hard {
+            self.break_connection(key);
         }
     }
 }

@@ -6,11 +6,11 @@ use dat_core::backend::{
     SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
-use crate::extended::Change;
-use crate::queue_pair::{SendEntry, State, Work};
-use crate::region::RemoteKey;
-use crate::shared::{Arc, Shared};
-use crate::world::World;
+use crate::objects::Arc;
+use crate::objects::change::Change;
+use crate::objects::memories::RemoteKey;
+use crate::objects::queue_pair::{SendEntry, State, Work};
+use crate::shared::Shared;
 
 /// The send queue of a queue pair; it collects requests until the doorbell rings.
 #[derive(Debug)]
@@ -256,21 +256,5 @@ impl SendQueue for MockSendQueue {
             overtakes_binds: core::mem::take(&mut self.overtakes_binds),
         });
         self.hand_over().map_err(|_| Rejected)
-    }
-}
-
-impl World {
-    /// Counts a post; returns true if a fault refuses it.
-    ///
-    /// `key` is the queue pair; `None` is a shared queue.
-    pub(crate) fn refuses_post(&mut self, adapter: usize, key: Option<u32>) -> bool {
-        let count = self.adapters[adapter].posts;
-        self.adapters[adapter].posts = count.wrapping_add(1);
-        let refused = self.faults.refuses_post(adapter as u16, count);
-        if refused {
-            let end = key.and_then(|key| self.connection_end(key));
-            self.faults.note_connection(end);
-        }
-        refused
     }
 }

@@ -1,7 +1,6 @@
 //! Links between hosts.
 
 use alloc::vec::Vec;
-use dat_core::attributes::IaAddress;
 
 use crate::fault::Fault;
 
@@ -62,34 +61,6 @@ impl Links {
     }
 }
 
-/// Address of a host: that of its adapters without the port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum HostAddress {
-    V4([u8; 4]),
-    V6([u8; 16], u32),
-    Node(u64),
-}
-
-impl From<IaAddress> for HostAddress {
-    fn from(address: IaAddress) -> Self {
-        match address {
-            IaAddress::V4(octets, _) => Self::V4(octets),
-            IaAddress::V6(octets, _, scope) => Self::V6(octets, scope),
-            IaAddress::Node(number) => Self::Node(number),
-        }
-    }
-}
-
-/// Returns true if an adapter at `own` can try to reach this address.
-pub(crate) fn usable(own: IaAddress, address: IaAddress) -> bool {
-    match (own, address) {
-        (IaAddress::V4(..), IaAddress::V4(octets, _)) => octets != [0; 4],
-        (IaAddress::V6(..), IaAddress::V6(octets, ..)) => octets != [0; 16],
-        (IaAddress::Node(_), IaAddress::Node(_)) => true,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,17 +86,5 @@ mod tests {
         assert!(!links.is_up(1, 0, u64::MAX));
         assert_eq!(links.next_up(1, 0, 6), None);
         assert!(links.is_up(0, 2, 10));
-    }
-
-    /// Spec: EPK-05
-    #[test]
-    fn addresses() {
-        let a = IaAddress::V4([192, 0, 2, 1], 1);
-        let host = HostAddress::from;
-        assert_eq!(host(a), host(IaAddress::V4([192, 0, 2, 1], 2)));
-        assert_ne!(host(a), host(IaAddress::Node(1)));
-        assert!(usable(a, IaAddress::V4([192, 0, 2, 9], 0)));
-        assert!(!usable(a, IaAddress::V4([0; 4], 9)));
-        assert!(!usable(a, IaAddress::Node(1)));
     }
 }

@@ -1,21 +1,23 @@
 //! The fabric: a network in this process.
 
+#[cfg(feature = "std")]
+mod thread;
+
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 
 use dat_core::time::Instant;
 
-use crate::backend::MockBackend;
-use crate::coherence::Coherence;
 use crate::fault::{Fault, Happened};
-use crate::node::{Adapter, Node};
+use crate::objects::Arc;
+use crate::objects::adapter::Adapter;
+use crate::objects::coherence::Coherence;
 use crate::options::{FabricOptions, NodeOptions};
-use crate::qualifiers::Qualifiers;
-use crate::shared::{Arc, Shared};
+use crate::shared::Shared;
 use crate::world::World;
 
-/// First local port.
-const FIRST_PORT: u64 = 0xC000;
+#[cfg(feature = "std")]
+pub use thread::FabricThread;
 
 /// A network of adapters in this process; clones are the same fabric.
 #[derive(Clone, Debug)]
@@ -33,34 +35,23 @@ impl Fabric {
         }
     }
 
-    /// Adds an adapter; it joins the host of its address, if there is one.
-    pub fn node(&self, options: NodeOptions) -> MockBackend {
-        let control_ready = Arc::new(AtomicUsize::new(0));
-        let adapter = self.shared.enter(|world| {
+    /// Adds an adapter; returns its number.
+    pub(crate) fn add(&self, options: NodeOptions, control_ready: Arc<AtomicUsize>) -> usize {
+        self.shared.enter(|world| {
             let node = world.node_at(options.address).unwrap_or_else(|| {
                 let seed = world.draw(&(0..=u64::MAX - 1));
-                world.nodes.push(Node {
-                    address: options.address,
-                    coherence: (!options.coherent)
-                        .then(|| Coherence::new(seed, options.maintains_buffers)),
-                    adapters: Vec::new(),
-                    qualifiers: Qualifiers::new(),
-                    next_port: FIRST_PORT,
-                    crashed: false,
-                });
-                let node = world.nodes.len() - 1;
-                world.hosts.insert(options.address.into(), node);
-                node
+                let coherence =
+                    (!options.coherent).then(|| Coherence::new(seed, options.maintains_buffers));
+                world.add_node(options.address, coherence)
             });
             let salt = || world.draw(&(1..=0x7FFF)) as u16;
-            let adapter = Adapter::new(node, options, Arc::clone(&control_ready), salt);
+            let adapter = Adapter::new(node, options, control_ready, salt);
             let number = world.adapters.len();
             world.adapters.push(adapter);
             world.nodes[node].adapters.push(number);
             world.schedule_outages();
             number
-        });
-        MockBackend::new(Arc::clone(&self.shared), adapter, control_ready, options)
+        })
     }
 
     /// Performs the next action and advances time to it; returns false if there is none.

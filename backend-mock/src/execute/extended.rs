@@ -7,25 +7,10 @@
 use dat_core::backend::RemoteRange;
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
-use crate::execute::Attempt;
-use crate::world::{Action, World};
-
-/// Change of a number by an atomic operation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Change {
-    Add(u64),
-    Swap { compare: u64, swap: u64 },
-}
-
-impl Change {
-    fn of(self, before: u64) -> u64 {
-        match self {
-            Self::Add(add) => before.wrapping_add(add),
-            Self::Swap { compare, swap } if before == compare => swap,
-            Self::Swap { .. } => before,
-        }
-    }
-}
+use super::requests::Attempt;
+use crate::objects::action::Action;
+use crate::objects::change::Change;
+use crate::world::World;
 
 /// Bytes of the number.
 const BYTES: u64 = 8;

@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
-use crate::queue_pair::{ReceiveEntry, State};
-use crate::shared::{Arc, Shared};
+use crate::objects::Arc;
+use crate::objects::queue_pair::{ReceiveEntry, State};
+use crate::shared::Shared;
 
 /// Owner of the buffers.
 #[derive(Clone, Copy, Debug)]

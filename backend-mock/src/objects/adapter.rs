@@ -1,22 +1,17 @@
-//! Hosts and their adapters.
+//! Adapters of hosts.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 
-use dat_core::attributes::IaAddress;
-
-use crate::coherence::Coherence;
-use crate::completion_queue::CompletionRing;
-use crate::connection::PendingRequest;
-use crate::control::ControlEvents;
+use super::Arc;
+use super::completion_ring::CompletionRing;
+use super::control::ControlEvents;
+use super::key_map::KeyMap;
+use super::memories::Memories;
+use super::shared_receive::SharedReceive;
 use crate::fault::Fault;
-use crate::key_map::KeyMap;
 use crate::options::NodeOptions;
-use crate::qualifiers::Qualifiers;
-use crate::region::Memories;
-use crate::shared::Arc;
-use crate::shared_receive::SharedReceive;
 
 /// A listener on a connection qualifier.
 #[derive(Debug)]
@@ -27,15 +22,15 @@ pub(crate) struct Listener {
     pub(crate) waiting: u32,
 }
 
-/// A host.
-pub(crate) struct Node {
-    pub(crate) address: IaAddress,
-    pub(crate) coherence: Option<Coherence>,
-    /// Numbers of the host's adapters.
-    pub(crate) adapters: Vec<usize>,
-    pub(crate) qualifiers: Qualifiers,
-    pub(crate) next_port: u64,
-    pub(crate) crashed: bool,
+/// A connection request that waits for an answer.
+#[derive(Debug)]
+pub(crate) struct PendingRequest {
+    /// Key of the listener, which may be gone.
+    pub(crate) listener: u32,
+    pub(crate) active: u32,
+    pub(crate) connection: u64,
+    /// Time at which *Answered* arrives; the later answer must arrive after it.
+    pub(crate) answered: u64,
 }
 
 /// An adapter of a host; opened once.

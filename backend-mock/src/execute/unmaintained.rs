@@ -10,8 +10,8 @@ use dat_core::backend::Segment;
 use dat_core::flags::MemoryPrivileges;
 use dat_core::sync::RegisteredSpan;
 
-use crate::coherence::Coherence;
-use crate::region::Memories;
+use crate::objects::coherence::Coherence;
+use crate::objects::memories::Memories;
 
 /// Returns true if the device of a host does not see the caches for posted buffers.
 pub(crate) fn is_apart(coherence: Option<&Coherence>) -> bool {

@@ -1,21 +1,12 @@
-//! Registered regions, and the access that keys give to them.
+//! All memory of an adapter, and the access that keys give to it.
 
-use dat_core::backend::{RemoteRange, Segment};
+use dat_core::backend::{BindRequest, RemoteRange, Segment};
 use dat_core::flags::MemoryPrivileges;
+use dat_core::sync::RegisteredSpan;
 
-use crate::key_map::KeyMap;
-use crate::window::Window;
-use dat_core::sync::{RegisteredMemory, RegisteredSpan};
-
-/// A registered region.
-#[derive(Debug)]
-pub(crate) struct Region {
-    pub(crate) memory: RegisteredMemory,
-    pub(crate) domain: u32,
-    pub(crate) privileges: MemoryPrivileges,
-    /// Remote key; 0 if peers have no privileges.
-    pub(crate) remote: u32,
-}
+use super::key_map::KeyMap;
+use super::region::Region;
+use super::window::{Binding, Window};
 
 /// Object of a remote key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,46 +108,78 @@ impl Memories {
         }
         self.regions.get(key)?.memory.span(range.address, length)
     }
-}
 
-/// Copies the bytes of the source segments, in order, to the destination segments.
-pub(crate) fn gather_scatter(
-    (from, sources, from_domain): (&Memories, impl Iterator<Item = Segment>, u32),
-    (to, mut destinations, to_domain): (&Memories, impl Iterator<Item = Segment>, u32),
-    mut placed: impl FnMut(u64, RegisteredSpan<'_>),
-) {
-    let mut room: Option<(u64, RegisteredSpan<'_>)> = None;
-    for source in sources {
-        let Some(mut rest) = from.local(&source, from_domain, MemoryPrivileges::LOCAL_READ) else {
-            return;
+    /// Binds a window to the new remote key `key`; the old key becomes invalid
+    /// (`Spec: RMB-21, RMB-27`).
+    ///
+    /// Returns true on success; a bind of length 0 only unbinds. On a failure, the window is
+    /// unbound and both keys are invalid.
+    pub(crate) fn bind(&mut self, request: &BindRequest, key: u32, domain: u32) -> bool {
+        let allowed = self.may_bind(request, domain);
+        let window_key = request.window.0 as u32;
+        let Some(window) = self.windows.get_mut(window_key) else {
+            self.remote_keys.remove(key);
+            return false;
         };
-        while rest.length() > 0 {
-            let (address, space) = match room.take() {
-                Some(space) => space,
-                None => {
-                    let Some(next) = destinations.next() else {
-                        return;
-                    };
-                    match to.local(&next, to_domain, MemoryPrivileges::LOCAL_WRITE) {
-                        Some(space) => (next.address, space),
-                        None => return,
-                    }
-                }
-            };
-            let count = rest.length().min(space.length());
-            let (Some(chunk), Some(target)) = (rest.part(0, count), space.part(0, count)) else {
-                return;
-            };
-            target.copy_from(chunk);
-            placed(address, target);
-            room = space
-                .part(count, space.length() - count)
-                .filter(|left| left.length() > 0)
-                .map(|left| (address.wrapping_add(count as u64), left));
-            match rest.part(count, rest.length() - count) {
-                Some(left) => rest = left,
-                None => return,
-            }
+        let old = window.bound.take();
+        let binds = allowed && request.length > 0;
+        if binds {
+            window.bound = Some(Binding {
+                key,
+                region: request.region.local,
+                address: request.address,
+                length: request.length,
+                privileges: request.privileges,
+            });
+        }
+        if let Some(old) = old {
+            self.remote_keys.remove(old.key);
+        }
+        if !binds {
+            self.remote_keys.remove(key);
+        } else if let Some(entry) = self.remote_keys.get_mut(key) {
+            *entry = RemoteKey::Window(window_key);
+        }
+        allowed
+    }
+
+    /// Returns true if domains, privileges and bounds permit the bind
+    /// (`Spec: RMB-25, RMB-26, RMB-41`).
+    fn may_bind(&self, request: &BindRequest, domain: u32) -> bool {
+        let Some(window) = self.windows.get(request.window.0 as u32) else {
+            return false;
+        };
+        if window.domain != domain {
+            return false;
+        }
+        if request.length == 0 {
+            return true;
+        }
+        let Some(region) = self.regions.get(request.region.local) else {
+            return false;
+        };
+        let mut needed = MemoryPrivileges::empty();
+        if request.privileges.contains(MemoryPrivileges::REMOTE_READ) {
+            needed |= MemoryPrivileges::LOCAL_READ;
+        }
+        if request.privileges.contains(MemoryPrivileges::REMOTE_WRITE) {
+            needed |= MemoryPrivileges::LOCAL_WRITE;
+        }
+        region.domain == domain
+            && region.privileges.contains(needed)
+            && region
+                .memory
+                .span(request.address, request.length)
+                .is_some()
+    }
+
+    /// Removes a window; its key becomes invalid at once (`Spec: RMF-01, RMF-02`).
+    pub(crate) fn remove_window(&mut self, window: u32) {
+        if let Some(Window {
+            bound: Some(bound), ..
+        }) = self.windows.remove(window)
+        {
+            self.remote_keys.remove(bound.key);
         }
     }
 }
