@@ -97,11 +97,10 @@ mod world;
 pub use backend::MockBackend;
 pub use fabric::Fabric;
 #[cfg(feature = "std")]
-mod host;
-mod objects;
-#[cfg(feature = "std")]
 pub use fabric::FabricThread;
 pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
+#[cfg(feature = "std")]
+pub use host::MockDriver;
 pub use objects::coherence;
 pub use objects::joining::Name;
 pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
