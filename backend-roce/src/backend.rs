@@ -631,14 +631,7 @@ unsafe impl Backend for RoceBackend {
     }
 
     fn poll_control(&mut self, now: Instant) -> Option<ControlEvent> {
-        if let event @ Some(_) = self.shared.enter(Adapter::next_event) {
-            return event;
-        }
-        if self.shared.is_threaded() {
-            return None;
-        }
-        self.shared.drive_at(now);
-        self.shared.enter(Adapter::next_event)
+        self.shared.next_event(now)
     }
 
     fn next_deadline(&self) -> Option<Instant> {

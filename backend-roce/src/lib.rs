@@ -37,6 +37,8 @@ mod queues;
 mod reserve;
 #[cfg(feature = "std")]
 mod shared;
+#[cfg(all(test, feature = "std"))]
+mod tests;
 #[cfg(feature = "udp")]
 mod udp;
 #[cfg(feature = "std")]

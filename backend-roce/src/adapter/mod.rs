@@ -74,6 +74,8 @@ pub(crate) struct Adapter {
     pub(crate) options: RoceOptions,
     pub(crate) address: SocketAddr,
     pub(crate) now: Instant,
+    /// Time up to which all packets that had come are taken, for an adapter with a thread.
+    pub(crate) seen_at: Instant,
     random: Random,
     /// GUID of this adapter.
     guid: u64,
@@ -151,6 +153,7 @@ impl Adapter {
         Some(Self {
             address,
             now: Instant::ZERO,
+            seen_at: Instant::ZERO,
             // Locally administered, and marked as ours (ROCE-48).
             guid: links::guid(random.next() as u32),
             domains: Slab::new(),
