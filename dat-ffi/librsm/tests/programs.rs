@@ -322,6 +322,14 @@ fn vectors_move_in_order_and_stop_at_a_bad_entry() {
     run(&build("vector", &[]));
 }
 
+/// The system is asked once about a vector, and once about the memory of all its entries.
+///
+/// Spec: RSMGEN-10, RSMPV-15
+#[test]
+fn transfers_of_many_entries_take_few_system_calls() {
+    run(&build("syscalls", &[]));
+}
+
 /// Spec: RSMSG-01, RSMSG-02, RSMSG-03, RSMSG-04, RSMSG-06, RSMSG-07, RSMSG-08, RSMPB-21
 /// Spec: RSMPF-01, RSMPF-02, RSMPF-03, RSMPF-04, RSMPF-10, RSMPF-11, RSMPF-12
 #[test]
