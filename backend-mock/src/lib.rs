@@ -60,10 +60,13 @@
 //! The time of a transfer does not depend on its size: there is no bandwidth. All memory is in this
 //! process.
 //!
-//! # Without std
+//! # Features
 //!
-//! The feature `bare` replaces `std`, which is default. Then the crate needs only an allocator: no
-//! thread steps the fabric, and no wait sleeps.
+//! | feature | adds |
+//! |---|---|
+//! | `std`, default | a thread that steps the fabric, and waits that sleep |
+//! | `bare` | instead of `std`: the crate needs only an allocator |
+//! | `arbitrary` | fault plans from the bytes of a fuzzer |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 
