@@ -1,5 +1,8 @@
 //! An adapter of the fabric: the implementation of the core's backend.
 
+mod direct;
+mod join;
+
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
@@ -10,24 +13,25 @@ use dat_core::backend::{
     SyncDirection, WindowKey,
 };
 use dat_core::flags::MemoryPrivileges;
+use dat_core::sync::RegisteredMemory;
 use dat_core::time::Instant;
 
 use crate::attributes;
-use crate::completion_queue::{CompletionRing, MockCompletionQueue};
-use crate::control::Subject;
 use crate::fabric::Fabric;
-use crate::link::usable;
-use crate::node::Listener;
+use crate::objects::Arc;
+use crate::objects::adapter::Listener;
+use crate::objects::completion_ring::CompletionRing;
+use crate::objects::control::Subject;
+use crate::objects::memories::RemoteKey;
+use crate::objects::node::usable;
+use crate::objects::queue_pair::{Ending, QueuePair as Pair, State};
+use crate::objects::region::Region;
+use crate::objects::shared_receive::SharedReceive;
+use crate::objects::window::Window;
 use crate::options::{Limits, NodeOptions};
-use crate::queue_pair::{Ending, QueuePair as Pair, State};
-use crate::receive_queue::{MockReceiveQueue, Owner};
-use crate::region::{Region, RemoteKey};
-use crate::send_queue::MockSendQueue;
-use crate::shared::{Arc, Shared};
-use crate::shared_receive::SharedReceive;
-use crate::window::Window;
+use crate::queues::{MockCompletionQueue, MockReceiveQueue, MockSendQueue, Owner};
+use crate::shared::Shared;
 use crate::world::World;
-use dat_core::sync::RegisteredMemory;
 
 /// An adapter of a [`Fabric`].
 ///
@@ -41,21 +45,20 @@ pub struct MockBackend {
     options: NodeOptions,
 }
 
-impl MockBackend {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        adapter: usize,
-        control_ready: Arc<AtomicUsize>,
-        options: NodeOptions,
-    ) -> Self {
-        Self {
-            shared,
-            adapter,
+impl Fabric {
+    /// Adds an adapter; it joins the host of its address, if there is one.
+    pub fn node(&self, options: NodeOptions) -> MockBackend {
+        let control_ready = Arc::new(AtomicUsize::new(0));
+        MockBackend {
+            shared: Arc::clone(&self.shared),
+            adapter: self.add(options, Arc::clone(&control_ready)),
             control_ready,
             options,
         }
     }
+}
 
+impl MockBackend {
     /// Returns the fabric of the adapter.
     #[must_use]
     pub fn fabric(&self) -> Fabric {
@@ -632,126 +635,6 @@ unsafe impl Backend for MockBackend {
     fn next_deadline(&self) -> Option<Instant> {
         // The adapter has no timer of its own; everything happens in steps of the fabric.
         None
-    }
-}
-
-impl World {
-    /// Checks the objects and sizes that a request for a queue pair names.
-    fn check_queue_pair(
-        &mut self,
-        adapter: usize,
-        request: &QueuePairRequest,
-        limits: &Limits,
-    ) -> Result<(), BackendError> {
-        let adapter = &mut self.adapters[adapter];
-        let attributes = &request.attributes;
-        let within = |value: i32, limit: u32| value <= i32::try_from(limit).unwrap_or(i32::MAX);
-        let fits = within(attributes.max_request_dtos, limits.work_requests)
-            && within(attributes.max_recv_dtos, limits.work_requests)
-            && within(attributes.max_request_iov, limits.segments)
-            && within(attributes.max_recv_iov, limits.segments)
-            && within(attributes.max_rdma_read_in, limits.rdma_reads)
-            && within(attributes.max_rdma_read_out, limits.rdma_reads);
-        let queues = [request.request_queue, request.receive_queue];
-        let queues_exist = queues
-            .into_iter()
-            .flatten()
-            .all(|number| adapter.completion_queue(number).is_some());
-        let shared_exists = request
-            .shared_receive_queue
-            .is_none_or(|key| adapter.shared_receives.get(key.0 as u32).is_some());
-        if !queues_exist || !shared_exists {
-            return Err(BackendError::State);
-        }
-        if !fits {
-            return Err(BackendError::Resources);
-        }
-        Ok(())
-    }
-
-    /// Performs cache maintenance over a range, as far as regions cover it.
-    fn sync(&mut self, adapter: usize, direction: SyncDirection, address: u64, length: u64) {
-        let World {
-            adapters, nodes, ..
-        } = self;
-        let Some(coherence) = &mut nodes[adapters[adapter].node].coherence else {
-            return;
-        };
-        let (mut address, mut left) = (address, length);
-        while left > 0
-            && let Some(((adapter, region), length)) = coherence.region_at(address, left)
-        {
-            let region = adapters[adapter].memories.regions.get(region);
-            if let Some(span) = region.and_then(|region| region.memory.span(address, length)) {
-                coherence.sync(direction, address, span);
-            }
-            address = address.wrapping_add(length);
-            left -= length;
-        }
-    }
-
-    /// Removes a listener and frees its qualifier.
-    fn stop_listening(&mut self, adapter: usize, listener: u32) {
-        let adapter = &mut self.adapters[adapter];
-        if let Some(listener) = adapter.listeners.remove(listener) {
-            self.nodes[adapter.node].qualifiers.free(listener.qualifier);
-        }
-    }
-
-    /// Removes a region with its keys.
-    fn deregister(&mut self, number: usize, local: u32) {
-        let World {
-            adapters, nodes, ..
-        } = self;
-        let adapter = &mut adapters[number];
-        let Some(region) = adapter.memories.regions.remove(local) else {
-            return;
-        };
-        adapter.memories.remote_keys.remove(region.remote);
-        let (start, length) = (region.memory.address(), region.memory.length());
-        if let (Some(coherence), Some(span)) = (
-            &mut nodes[adapter.node].coherence,
-            region.memory.span(start, length),
-        ) {
-            coherence.release((number, local), start, span);
-        }
-    }
-
-    /// Removes a queue pair and ends its connection.
-    fn destroy_queue_pair(&mut self, key: u32) {
-        let Some(pair) = self.queue_pairs.get(key) else {
-            return;
-        };
-        let (adapter, token, state) = (pair.adapter, pair.token, pair.state);
-        if matches!(state, State::Connected | State::Accepting) {
-            self.tell_peer_of_end(key, Ending::Disconnected);
-        }
-        self.clear_queues(key);
-        self.use_completion_queues(key, false);
-        self.leave_join(key);
-        self.queue_pairs.remove(key);
-        let adapter = &mut self.adapters[adapter];
-        adapter.queue_pairs.remove(&key);
-        adapter.control.forget(Subject::Connection(token));
-        adapter.control.forget(Subject::Watermark(token));
-    }
-
-    /// Closes an adapter: removes its listeners, requests, queue pairs and regions.
-    fn close(&mut self, adapter: usize) {
-        for key in self.adapters[adapter].listeners.keys() {
-            self.stop_listening(adapter, key);
-        }
-        for key in self.adapters[adapter].requests.keys() {
-            if let Some(request) = self.adapters[adapter].take_request(key) {
-                self.refuse_request(adapter, &request, ConnectFailure::NonPeerRejected);
-            }
-        }
-        for key in self.adapters[adapter].queue_pairs.clone() {
-            self.destroy_queue_pair(key);
-        }
-        for key in self.adapters[adapter].memories.regions.keys() {
-            self.deregister(adapter, key);
-        }
     }
 }
 

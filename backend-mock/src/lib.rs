@@ -81,48 +81,35 @@ compile_error!("one of the features `std` and `bare` is needed");
 
 mod attributes;
 mod backend;
-mod chunk;
-pub mod coherence;
-mod completion_queue;
-mod connection;
-mod control;
-mod direct;
 mod execute;
-mod extended;
 mod fabric;
 mod fault;
-mod join;
-mod key_map;
-mod link;
-mod node;
+#[cfg(feature = "std")]
+mod host;
+mod objects;
 mod options;
-mod qualifiers;
-mod queue_pair;
-mod receive_queue;
-mod region;
+mod queues;
 #[cfg(all(test, feature = "std"))]
 mod scale_tests;
-mod schedule;
-mod send_queue;
 mod shared;
-mod shared_receive;
 mod steps;
-mod unmaintained;
 #[cfg(feature = "std")]
 mod wait;
-mod window;
 mod world;
 
 pub use backend::MockBackend;
-pub use completion_queue::MockCompletionQueue;
 pub use fabric::Fabric;
-pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
-pub use join::Name;
-pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
-pub use receive_queue::{MockReceiveQueue, MockReceiveSlot};
-pub use send_queue::{MockSendQueue, MockSendSlot};
 #[cfg(feature = "std")]
-pub use shared::FabricThread;
+pub use fabric::FabricThread;
+pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
+#[cfg(feature = "std")]
+pub use host::MockDriver;
+pub use objects::coherence;
+pub use objects::joining::Name;
+pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
+pub use queues::{
+    MockCompletionQueue, MockReceiveQueue, MockReceiveSlot, MockSendQueue, MockSendSlot,
+};
 #[cfg(feature = "std")]
 pub use wait::MockWait;
 

@@ -36,6 +36,8 @@ mod counts;
 #[cfg(feature = "udp")]
 mod forks;
 #[cfg(feature = "std")]
+mod host;
+#[cfg(feature = "std")]
 mod options;
 pub mod port;
 pub mod proto;
@@ -45,6 +47,8 @@ mod queues;
 mod reserve;
 #[cfg(feature = "std")]
 mod shared;
+#[cfg(all(test, feature = "std"))]
+mod tests;
 #[cfg(feature = "udp")]
 mod udp;
 #[cfg(feature = "std")]

@@ -1,14 +1,16 @@
 //! Messages: from one queue pair to a receive buffer of the other.
 
-use dat_core::backend::SendFlags;
+use dat_core::backend::{Segment, SendFlags};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use dat_core::sync::RegisteredSpan;
 
-use super::Attempt;
-use crate::chunk::{self, part_of};
-use crate::queue_pair::{Arrival, ReceiveEntry, State};
-use crate::region::gather_scatter;
-use crate::unmaintained;
-use crate::world::{Action, World};
+use super::chunk::{self, part_of};
+use super::requests::Attempt;
+use super::unmaintained;
+use crate::objects::action::Action;
+use crate::objects::memories::Memories;
+use crate::objects::queue_pair::{Arrival, ReceiveEntry, State};
+use crate::world::World;
 
 /// Outcome of the attempt to move a message.
 enum Moved {
@@ -287,5 +289,47 @@ impl World {
             arrival.moved = moved;
         }
         if all { Moved::All } else { Moved::Chunk }
+    }
+}
+
+/// Copies the bytes of the source segments, in order, to the destination segments.
+fn gather_scatter(
+    (from, sources, from_domain): (&Memories, impl Iterator<Item = Segment>, u32),
+    (to, mut destinations, to_domain): (&Memories, impl Iterator<Item = Segment>, u32),
+    mut placed: impl FnMut(u64, RegisteredSpan<'_>),
+) {
+    let mut room: Option<(u64, RegisteredSpan<'_>)> = None;
+    for source in sources {
+        let Some(mut rest) = from.local(&source, from_domain, MemoryPrivileges::LOCAL_READ) else {
+            return;
+        };
+        while rest.length() > 0 {
+            let (address, space) = match room.take() {
+                Some(space) => space,
+                None => {
+                    let Some(next) = destinations.next() else {
+                        return;
+                    };
+                    match to.local(&next, to_domain, MemoryPrivileges::LOCAL_WRITE) {
+                        Some(space) => (next.address, space),
+                        None => return,
+                    }
+                }
+            };
+            let count = rest.length().min(space.length());
+            let (Some(chunk), Some(target)) = (rest.part(0, count), space.part(0, count)) else {
+                return;
+            };
+            target.copy_from(chunk);
+            placed(address, target);
+            room = space
+                .part(count, space.length() - count)
+                .filter(|left| left.length() > 0)
+                .map(|left| (address.wrapping_add(count as u64), left));
+            match rest.part(count, rest.length() - count) {
+                Some(left) => rest = left,
+                None => return,
+            }
+        }
     }
 }

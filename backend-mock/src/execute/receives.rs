@@ -1,0 +1,95 @@
+//! Receive buffers that messages take: shared receive queues, their limits, and watermarks.
+
+use alloc::vec::Vec;
+
+use dat_core::backend::{ControlEvent, Segment};
+
+use crate::objects::queue_pair::ReceiveEntry;
+use crate::options::BufferOrder;
+use crate::world::World;
+
+/// Number of oldest buffers that the seed chooses from, if the order is seeded.
+const CHOICE: u64 = 8;
+
+impl World {
+    /// Takes a buffer from a shared receive queue.
+    pub(crate) fn take_shared(&mut self, adapter: usize, key: u32) -> Option<ReceiveEntry> {
+        let queue = self.adapters[adapter].shared_receives.get(key)?;
+        let available = queue.buffers.len() as u64;
+        if available == 0 || queue.failed || self.fails_to_give(adapter, key) {
+            return None;
+        }
+        let index = match self.options.buffer_order {
+            BufferOrder::Posted => 0,
+            BufferOrder::Seeded => self.draw(&(0..=available.min(CHOICE).saturating_sub(1))),
+        };
+        let queue = self.adapters[adapter].shared_receives.get_mut(key)?;
+        let buffer = queue.buffers.remove(index as usize)?;
+        queue.taken += 1;
+        self.check_limit(adapter, key);
+        Some(buffer)
+    }
+
+    /// Returns true if a fault makes the queue fail instead of giving a buffer.
+    fn fails_to_give(&mut self, adapter: usize, key: u32) -> bool {
+        let node = &mut self.adapters[adapter];
+        let count = node.takes;
+        node.takes = count.wrapping_add(1);
+        if !self.faults.fails_shared_receive(adapter as u16, count) {
+            return false;
+        }
+        if let Some(queue) = self.adapters[adapter].shared_receives.get_mut(key) {
+            (queue.failed, queue.limit) = (true, 0);
+            let event = ControlEvent::SharedReceiveFailed { queue: queue.token };
+            self.raise(adapter, event);
+        }
+        true
+    }
+
+    /// Counts a taken buffer that has completed.
+    pub(crate) fn give_back_shared(
+        &mut self,
+        adapter: usize,
+        key: u32,
+        mut segments: Vec<Segment>,
+    ) {
+        if let Some(queue) = self.adapters[adapter].shared_receives.get_mut(key) {
+            queue.taken = queue.taken.saturating_sub(1);
+            segments.clear();
+            if queue.spare.len() < queue.depth {
+                queue.spare.push(segments);
+            }
+        }
+    }
+
+    /// Raises the limit event if it is due.
+    pub(crate) fn check_limit(&mut self, adapter: usize, key: u32) {
+        let Some(queue) = self.adapters[adapter].shared_receives.get_mut(key) else {
+            return;
+        };
+        let token = queue.token;
+        if queue.falls_below_limit() {
+            self.raise(adapter, ControlEvent::SharedReceiveLimit { queue: token });
+        }
+    }
+
+    /// Checks the watermarks after a buffer was taken or they were set (`Spec: EPH-02, EPH-03`).
+    pub(crate) fn check_watermarks(&mut self, key: u32) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        let held = queue_pair.arrivals.len() as u32;
+        let (adapter, token) = (queue_pair.adapter, queue_pair.token);
+        let hard = queue_pair.hard_watermark.is_some_and(|limit| held > limit);
+        if queue_pair.soft_watermark.is_some_and(|limit| held > limit) {
+            queue_pair.soft_watermark = None;
+            self.raise(
+                adapter,
+                ControlEvent::SoftHighWatermark { queue_pair: token },
+            );
+        }
+        if hard {
+            self.break_connection(key);
+        }
+    }
+}
