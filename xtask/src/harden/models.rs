@@ -102,13 +102,6 @@ struct Proof {
     took: Duration,
 }
 
-impl Known {
-    fn read(workspace: &Workspace) -> Result<Self> {
-        let text = fs::read_to_string(workspace.root().join(UNNOTICED)).context(UNNOTICED)?;
-        toml::from_str(&text).context(UNNOTICED)
-    }
-}
-
 impl Proof {
     /// Returns the possible changes that concern accesses.
     fn changes_of_accesses(&self) -> impl Iterator<Item = &String> {
@@ -131,7 +124,7 @@ impl Location {
         let [file, line, _, replacement] = parts[..] else {
             bail!("{change} is not an access");
         };
-        let source = fs::read_to_string(workspace.root().join(file)).context(file.to_owned())?;
+        let source = workspace.read(file)?;
         let at = line.parse::<usize>()?.saturating_sub(1);
         let line_at = |at: usize| source.lines().nth(at).unwrap_or_default().to_owned();
         Ok(Self {
@@ -153,7 +146,7 @@ impl Location {
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
-    let known = Known::read(workspace)?;
+    let known: Known = workspace.read_toml(UNNOTICED)?;
     let steps = steps(workspace, &known, &proofs)?;
     for proof in &proofs {
         let (name, ways) = (proof.name.as_str(), proof.ways);
@@ -242,7 +235,7 @@ fn steps<'k>(
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
-    let known = Known::read(workspace)?;
+    let known: Known = workspace.read_toml(UNNOTICED)?;
     let needed = steps(workspace, &known, &proofs)?;
     for (model, change) in &needed {
         if notices(&binary, model, change, LONG)? != Verdict::Fails {
