@@ -9,11 +9,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::thread;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
 use crate::lanes::{in_lanes, processors};
+use crate::process::Running;
 use crate::workspace::Workspace;
 
 /// The accesses whose orders no model needs, with reasons; and steps that models need.
@@ -373,7 +373,7 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
 /// Runs a model with a change; returns its verdict.
 fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<Verdict> {
     let output = tempfile::NamedTempFile::new().context("a file")?;
-    let mut child = Command::new(binary)
+    let child = Command::new(binary)
         .args(["--exact", model, "--nocapture"])
         .env(CHANGED, change)
         .env_remove(LISTED)
@@ -382,22 +382,14 @@ fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<
         .stderr(output.reopen()?)
         .spawn()
         .with_context(|| format!("{model} cannot be run with {change}"))?;
-    let begin = Instant::now();
-    loop {
-        match child.try_wait()? {
-            Some(status) if status.success() => return Ok(Verdict::Holds),
-            Some(status) if status.code() == Some(FAILED) || status.signal() == Some(ABORTED) => {
-                let text = fs::read(output.path()).context("the output of a model")?;
-                return Ok(verdict(&String::from_utf8_lossy(&text)));
-            }
-            Some(status) => bail!("{model} ends with {status} with {change}"),
-            None if begin.elapsed() < limit => thread::sleep(Duration::from_millis(5)),
-            None => {
-                child.kill()?;
-                child.wait()?;
-                return Ok(Verdict::Open);
-            }
+    match Running(child).end_within(limit)? {
+        Some(status) if status.success() => Ok(Verdict::Holds),
+        Some(status) if status.code() == Some(FAILED) || status.signal() == Some(ABORTED) => {
+            let text = fs::read(output.path()).context("the output of a model")?;
+            Ok(verdict(&String::from_utf8_lossy(&text)))
         }
+        Some(status) => bail!("{model} ends with {status} with {change}"),
+        None => Ok(Verdict::Open),
     }
 }
 

@@ -27,11 +27,12 @@ use self::build::{built, compiled, named};
 use self::image::Image;
 use self::job::{Job, Target};
 use self::kernel::Kernel;
-use self::machine::{Cable, Machine, Patience, Running};
+use self::machine::{Cable, Machine, Patience};
 pub(crate) use self::turn::NESTED;
 pub(crate) use self::verdict::counted;
 use self::verdict::{End, Verdict};
 use crate::packages;
+use crate::process::Running;
 use crate::workspace::Workspace;
 
 /// Programs of every guest in addition to busybox.
@@ -452,7 +453,7 @@ impl Peer {
     /// Ends the guest and prints its console's path; returns a verdict if it ended earlier.
     fn verdict(mut self) -> Result<Option<Verdict>> {
         let died = match &mut self.machine {
-            Some(machine) => machine.is_off()?,
+            Some(machine) => machine.is_over()?,
             None => false,
         };
         self.kill();
