@@ -225,6 +225,10 @@ impl Adapter {
 
     pub(crate) fn next_event(&mut self) -> Option<ControlEvent> {
         let event = self.control.pop_front();
+        if self.control.is_empty() {
+            // Begins at the start again: room that is never needed takes no memory.
+            self.control.clear();
+        }
         if let Some(ControlEvent::Completions { queue }) = event
             && let Some(ring) = self.completion_queue(queue)
         {
