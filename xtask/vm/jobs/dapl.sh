@@ -148,7 +148,7 @@ stop_server() {
 not_running() {
     ! kill -0 "$1" 2> /dev/null
 }
-# served SECONDS NAME GOOD BAD COMMAND...: alone, with the server. One that has met a failure may not be as it was, and another takes its place.
+# served SECONDS NAME GOOD BAD COMMAND...: runs one command with the server. A server that has met a failure is replaced.
 served() {
     local before=$failed
     run_alone "$@"
@@ -414,7 +414,7 @@ counted() {
         echo "$1 fail"
     fi
 }
-# many COUNT: so many objects of every kind.
+# many COUNT: COUNT objects of every kind.
 many() {
     local count=$1 what
     # An open takes 20 ms in a guest without KVM, and the process has mappings for some 8,000.
