@@ -275,7 +275,6 @@ mod endpoint;
 mod error;
 mod events;
 mod exposed;
-mod forks;
 mod interface;
 mod link;
 mod listener;
