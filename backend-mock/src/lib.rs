@@ -60,10 +60,13 @@
 //! The time of a transfer does not depend on its size: there is no bandwidth. All memory is in this
 //! process.
 //!
-//! # Without std
+//! # Features
 //!
-//! The feature `bare` replaces `std`, which is default. Then the crate needs only an allocator: no
-//! thread steps the fabric, and no wait sleeps.
+//! | feature | adds |
+//! |---|---|
+//! | `std`, default | a thread that steps the fabric, and waits that sleep |
+//! | `bare` | instead of `std`: the crate needs only an allocator |
+//! | `arbitrary` | fault plans from the bytes of a fuzzer |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -81,6 +84,8 @@ mod backend;
 mod execute;
 mod fabric;
 mod fault;
+#[cfg(feature = "std")]
+mod host;
 mod objects;
 mod options;
 mod queues;
@@ -97,6 +102,8 @@ pub use fabric::Fabric;
 #[cfg(feature = "std")]
 pub use fabric::FabricThread;
 pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
+#[cfg(feature = "std")]
+pub use host::MockDriver;
 pub use objects::coherence;
 pub use objects::joining::Name;
 pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};

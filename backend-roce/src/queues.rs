@@ -10,9 +10,17 @@ use dat_core::backend::{
     WorkQueue, WorkSlot,
 };
 
-use crate::adapter::{Adapter, Pair, ReceiveEntry, Segments, SendEntry, Work};
+use crate::adapter::{Adapter, Pair, ReceiveEntry, SEGMENTS, Segments, SendEntry, Work};
 use crate::proto::memory::AtomicOperation;
 use crate::shared::Shared;
+
+/// Returns a list with room for `segments` segments; `None` if these are too many, or there is no
+/// memory for them.
+fn list_for(segments: usize) -> Option<Segments> {
+    let mut list = Segments::new();
+    let has_room = segments <= SEGMENTS && list.try_reserve(segments).is_ok();
+    has_room.then_some(list)
+}
 
 /// The send queue of a queue pair; it collects requests until the doorbell rings.
 pub struct RoceSendQueue {
@@ -116,9 +124,10 @@ impl WorkQueue for RoceSendQueue {
     type Slot<'a> = RoceSendSlot<'a>;
 
     fn reserve(&mut self, request: &SendRequest, segments: usize) -> Option<RoceSendSlot<'_>> {
-        if segments > crate::adapter::SEGMENTS || !self.has_room() {
+        if !self.has_room() {
             return None;
         }
+        let list = list_for(segments)?;
         let work = match request.operation {
             SendOperation::Send => Work::Send,
             SendOperation::RdmaWrite(range) => Work::Write(range),
@@ -129,7 +138,7 @@ impl WorkQueue for RoceSendQueue {
             work,
             length: 0,
             flags: request.flags,
-            segments: Segments::new(),
+            segments: list,
         };
         Some(RoceSendSlot { queue: self, entry })
     }
@@ -168,9 +177,11 @@ impl SendQueue for RoceSendQueue {
         request: &ExtendedRequest,
         segments: &[Segment],
     ) -> Result<(), Rejected> {
-        if segments.len() > crate::adapter::SEGMENTS || !self.has_room() {
+        if !self.has_room() {
             return Err(Rejected);
         }
+        let mut list = list_for(segments.len()).ok_or(Rejected)?;
+        list.extend_from_slice(segments);
         let work = match request.operation {
             ExtendedSend::WriteImmediate { remote, immediate } => {
                 Work::WriteImmediate(remote, immediate)
@@ -189,7 +200,7 @@ impl SendQueue for RoceSendQueue {
             work,
             length: request.length,
             flags: request.flags,
-            segments: Segments::from_slice(segments),
+            segments: list,
         })
     }
 }
@@ -288,12 +299,12 @@ impl WorkQueue for RoceReceiveQueue {
         request: &ReceiveRequest,
         segments: usize,
     ) -> Option<RoceReceiveSlot<'_>> {
-        if segments > crate::adapter::SEGMENTS || !self.has_room() {
+        if !self.has_room() {
             return None;
         }
         let entry = ReceiveEntry {
             token: request.token,
-            segments: Segments::new(),
+            segments: list_for(segments)?,
         };
         Some(RoceReceiveSlot { queue: self, entry })
     }

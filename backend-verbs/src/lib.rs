@@ -95,6 +95,7 @@ mod event_thread;
 mod generational_map;
 #[expect(unsafe_code, reason = "the only module that calls C libraries")]
 mod hal;
+mod host;
 mod objects;
 mod options;
 mod private_data;

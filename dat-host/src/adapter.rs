@@ -9,7 +9,7 @@ use dat_core::backend::Backend;
 use dat_core::id::Handle;
 use dat_core::sync::HostLock;
 use dat_core::{Ia, IaParam};
-use dat_storage::{Limits, OwnedIa};
+use dat_storage::{Limits, OwnedIa, forks};
 
 use crate::core::{Core, Guard};
 #[cfg(feature = "fd")]
@@ -17,7 +17,6 @@ use crate::descriptor::DescriptorDriver;
 use crate::device::Device;
 use crate::driver::{self, Driver};
 use crate::error::{Error, Result};
-use crate::forks;
 use crate::interface::Interface;
 use crate::network::Network;
 use crate::peer::{not_built_in, parse_adapter};

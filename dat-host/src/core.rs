@@ -15,12 +15,12 @@ use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
 use dat_core::id::{CnoId, EpId, EvdId, SrqId};
 use dat_core::memory::LmrTriplet;
 use dat_core::time::Instant;
+use dat_storage::forks;
 
 use crate::bell::Bell;
 use crate::device::Device;
 use crate::error::Result;
 use crate::events::EventQueue;
-use crate::forks;
 use crate::interface::{Inherited, Interface};
 use crate::link::Link;
 use crate::listener::Requests;

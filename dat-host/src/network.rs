@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use backend_mock::{Fabric, FabricOptions, Limits, MockBackend, NodeOptions};
 use dat_core::attributes::IaAddress;
 use dat_core::time::Instant;
+use dat_storage::forks::PerProcess;
 
 use crate::bell::{Bell, WeakBell};
 use crate::device::{Activity, Device};
-use crate::forks::PerProcess;
 
 /// Microseconds within which a driver waits for the next action by polling.
 const SPIN: u64 = 50;

@@ -6,7 +6,7 @@ use core::hash::Hash;
 
 use dat_core::backend::WindowKey;
 
-use crate::request::{Receive, Request};
+use crate::request::{Receive, Request, Segments};
 use crate::ring::CompletionRing;
 
 /// Owner of receives: a queue pair, or a shared receive queue.
@@ -75,6 +75,16 @@ pub trait Executor {
     fn is_gone(&self) -> bool {
         false
     }
+}
+
+/// Returns an empty list for `segments` segments.
+///
+/// `None` if these are too many for the executor, or there is no memory for them.
+#[inline]
+pub(crate) fn list_for<X: Executor>(segments: usize) -> Option<Segments> {
+    let mut list = Segments::new();
+    let has_room = segments <= X::SEGMENTS && list.try_reserve(segments).is_ok();
+    has_room.then_some(list)
 }
 
 /// An executor whose requests may start while an earlier bind is pending, if they are marked.

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
-use crate::executor::{Executor, Owner};
-use crate::request::{Receive, Segments};
+use crate::executor::{Executor, Owner, list_for};
+use crate::request::Receive;
 
 /// A receive queue, shared or of one queue pair; it collects receives until the doorbell rings.
 #[derive(Debug)]
@@ -90,12 +90,12 @@ impl<X: Executor> WorkQueue for ReceiveQueue<X> {
         X: 'a;
 
     fn reserve(&mut self, request: &ReceiveRequest, segments: usize) -> Option<ReceiveSlot<'_, X>> {
-        if segments > X::SEGMENTS || !self.has_room() {
+        if !self.has_room() {
             return None;
         }
         let receive = Receive {
             token: request.token,
-            segments: Segments::new(),
+            segments: list_for::<X>(segments)?,
         };
         Some(ReceiveSlot {
             queue: self,

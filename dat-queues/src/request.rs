@@ -85,15 +85,15 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns a request without segments.
+    /// Returns a request without length and marks.
     #[inline]
-    pub fn new(token: u64, work: Work, flags: SendFlags) -> Self {
+    pub fn new(token: u64, work: Work, flags: SendFlags, segments: Segments) -> Self {
         Self {
             token,
             work,
             length: 0,
             flags,
-            segments: Segments::new(),
+            segments,
             overtakes_binds: false,
         }
     }

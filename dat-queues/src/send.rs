@@ -6,8 +6,8 @@ use dat_core::backend::{
     BindRequest, ExtendedRequest, Rejected, Segment, SendFlags, SendRequest, WorkQueue, WorkSlot,
 };
 
-use crate::executor::{Executor, OvertakesBinds, Owner};
-use crate::request::{Request, Work};
+use crate::executor::{Executor, OvertakesBinds, Owner, list_for};
+use crate::request::{Request, Segments, Work};
 
 /// A send queue; it collects requests until the doorbell rings.
 #[derive(Debug)]
@@ -124,10 +124,11 @@ impl<X: Executor> WorkQueue for SendQueue<X> {
         X: 'a;
 
     fn reserve(&mut self, request: &SendRequest, segments: usize) -> Option<SendSlot<'_, X>> {
-        if segments > X::SEGMENTS || !self.has_room() {
+        if !self.has_room() {
             return None;
         }
-        let request = Request::new(request.token, request.operation.into(), request.flags);
+        let list = list_for::<X>(segments)?;
+        let request = Request::new(request.token, request.operation.into(), request.flags, list);
         Some(SendSlot {
             queue: self,
             request,
@@ -146,7 +147,8 @@ impl<X: Executor> dat_core::backend::SendQueue for SendQueue<X> {
         }
         let key = self.executor.begin_bind(request.window).ok_or(Rejected)?;
         let work = Work::Bind(*request, key);
-        let bind = Request::new(request.token, work, request.flags & SendFlags::FENCE);
+        let flags = request.flags & SendFlags::FENCE;
+        let bind = Request::new(request.token, work, flags, Segments::new());
         let posted = self.post_now(bind);
         if posted.is_err() {
             self.executor.cancel_bind(key);
@@ -159,15 +161,14 @@ impl<X: Executor> dat_core::backend::SendQueue for SendQueue<X> {
         request: &ExtendedRequest,
         segments: &[Segment],
     ) -> Result<(), Rejected> {
-        if segments.len() > X::SEGMENTS
-            || !self.has_room()
-            || self.executor.refuses_post(Owner::Pair(self.key))
-        {
+        if !self.has_room() || self.executor.refuses_post(Owner::Pair(self.key)) {
             return Err(Rejected);
         }
-        let mut extended = Request::new(request.token, request.operation.into(), request.flags);
+        let mut list = list_for::<X>(segments.len()).ok_or(Rejected)?;
+        list.extend_from_slice(segments);
+        let work = request.operation.into();
+        let mut extended = Request::new(request.token, work, request.flags, list);
         extended.length = request.length;
-        extended.segments.extend_from_slice(segments);
         self.post_now(extended)
     }
 }

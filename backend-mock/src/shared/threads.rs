@@ -6,6 +6,7 @@ use std::time::{Duration, Instant as WallInstant};
 
 use dat_core::event::{Sleepers, WakeReason};
 
+use super::wakers::Wakers;
 use crate::world::World;
 
 /// Microseconds that virtual time may run ahead of the clock.
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Signalled when a change is visible to the users of adapters.
     visible: Sleepers,
+    /// Woken after actions of a fabric without its own thread.
+    pub(crate) wakers: Wakers,
     poll_steps: bool,
     threaded: AtomicBool,
     watches_posts: AtomicBool,
@@ -91,6 +94,7 @@ impl Shared {
             turn: Mutex::new(()),
             work: Condvar::new(),
             visible: Sleepers::default(),
+            wakers: Wakers::default(),
             poll_steps,
             threaded: AtomicBool::new(false),
             watches_posts,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use backend_roce::{RoceBackend, RoceOptions, RoceWait, parse_address};
 use dat_core::attributes::IaAddress;
+use dat_core::backend::HostDriver;
 
 use super::transport::{Carrier, RefusedSends, Transport, no_device, text};
 use crate::devices::{Device, Port, rdma_device};
@@ -104,7 +105,11 @@ impl Transport for Roce {
 
     fn counters(backend: &RoceBackend) -> Option<Arc<Counters>> {
         let driver = backend.driver();
-        Some(Arc::new(move || driver.counts().named().to_vec()))
+        Some(Arc::new(move || {
+            let mut all = Vec::new();
+            HostDriver::counts(&driver, &mut |count, value| all.push((count.name(), value)));
+            all
+        }))
     }
 }
 

@@ -3,12 +3,12 @@
 //! For devices whose messages wait for a receive for any time, and whose time passes by steps.
 
 use dat_core::time::Instant;
-use dat_rsm::{ImportId, Options, RsmError, SignalFlags, VectorFlags};
+use dat_rsm::{ImportId, ImportState, Options, Permission, RsmError, SignalFlags, VectorFlags};
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::impostor::{Faults, Impostor};
 use crate::fixture::intruder::RECEIVES;
-use crate::fixture::nodes::{Nodes, handle, load, put_handle};
+use crate::fixture::nodes::{Nodes, SEGMENT, handle, load, node_number, put, put_handle};
 
 const NONE: VectorFlags = VectorFlags::empty();
 const SOUND: Faults = Faults {
@@ -233,4 +233,60 @@ pub fn a_call_that_nobody_polls_blames_no_exporter<T: RsmTestbed>(bed: &T) {
     });
     assert_eq!(outcome, Ok(()));
     assert_eq!(impostor.connections(), 1, "the link was cut");
+}
+
+/// Time passes, in which no process runs, between the acceptance of a link and the next steps.
+///
+/// Spec: RSMST-10, RSMIM-04
+pub fn a_freeze_of_both_sides_ends_no_connect<T: RsmTestbed>(bed: &T) {
+    for answers in [true, false] {
+        let nodes = alone(bed);
+        let impostor = Impostor::new(&nodes, SOUND);
+        let mut frozen_at = None;
+        let mut wait = nodes.wait(0).meanwhile(|| {
+            if frozen_at.is_none() || answers {
+                impostor.serve();
+            }
+            if frozen_at.is_none() && impostor.connections() == 1 {
+                bed.advance(bed.now().after(10 * LIMIT).expect("a time"));
+                frozen_at = Some(bed.now());
+            }
+        });
+        let connected = nodes.engine(0).import_connect(
+            nodes.controller(0),
+            node_number(1),
+            SEGMENT,
+            Permission::all(),
+            &mut wait,
+        );
+        drop(wait);
+        let thawed = frozen_at.expect("a freeze").as_micros();
+        if answers {
+            assert!(connected.is_ok(), "{connected:?}");
+        } else {
+            // The limit goes on afterwards.
+            assert_eq!(connected.err(), Some(RsmError::RemoteNodeUnreachable));
+            let passed = bed.now().as_micros() - thawed;
+            assert!(passed <= u64::from(2 * LIMIT), "{passed}");
+        }
+    }
+}
+
+/// As above, after a connection has lost its link.
+///
+/// Spec: RSMST-10, RSMST-06
+pub fn a_freeze_of_both_sides_aborts_no_connection<T: RsmTestbed>(bed: &T) {
+    let nodes = alone(bed);
+    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let engine = nodes.engine(0);
+    impostor.hang_up();
+    for _ in 0..200 {
+        bed.step();
+        nodes.progress();
+    }
+    bed.advance(bed.now().after(10 * LIMIT).expect("a time"));
+    nodes.progress();
+    let outcome = engine.putv(import, &[put(&[1], 0)], NONE, &mut impostor.wait());
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
 }

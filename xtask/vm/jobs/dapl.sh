@@ -6,7 +6,7 @@
 #: libraries = ["libdaplofa.so.2"]
 #: build = [{ package = "dat-provider", features = ["verbs"], release = true, target = { library = "dat_provider" } },
 #:     { package = "libdat2", target = { library = "dat2" } },
-#:     { package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
+#:     { package = "dat-provider", features = ["verbs"], release = true, target = { program = "dat-registry" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["dat-ffi/libdat/tests/programs/pair.c", "dat-ffi/libdat/tests/programs/alone.c"] }]
 # Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm dtestx dtestsrq mixed check ours libdat); all but the first without
 # any, since `ours` has the same cases. Long groups: repeated=200, many=20000 (with --timeout), storm. With `full`, groups have everything that
@@ -479,7 +479,7 @@ ours() {
     via=$own
 }
 
-# `dat registry --check` tells a library that loads from a device that exists, with both registries.
+# `dat-registry --check` tells a library that loads from a device that exists, with both registries.
 check() {
     local folder said expected="good ofa,bad ofa-missing,good dat,bad dat-missing,"
     cat > /run/check.conf << END
@@ -489,12 +489,12 @@ dat u2.0 nonthreadsafe default $library dat.0.1 "$RDMA_DEVICE 1" ""
 dat-missing u2.0 nonthreadsafe default $library dat.0.1 "missing0 1" ""
 END
     for folder in "" /run/ours; do
-        LD_LIBRARY_PATH=$folder timeout -k 5 60 dat registry --check /run/check.conf > /run/said 2>&1
+        LD_LIBRARY_PATH=$folder timeout -k 5 60 dat-registry --check /run/check.conf > /run/said 2>&1
         echo "exit code $?" >> /run/said
         said=$(sed -n 's/^line [0-9]* *\([a-z]*\) *\([^ ]*\) u2.*/\1 \2,/p' /run/said | tr -d '\n')
         [ "$said" = "$expected" ] || echo "wrong: $said" >> /run/said
         grep -q '^exit code 1$' /run/said
-        verdict "dat registry --check${folder:+, our registry}" $? '^line 2: .*: it loads, but its device cannot be opened: dat_ia_open returned DAT_' '^wrong'
+        verdict "dat-registry --check${folder:+, our registry}" $? '^line 2: .*: it loads, but its device cannot be opened: dat_ia_open returned DAT_' '^wrong'
     done
 }
 

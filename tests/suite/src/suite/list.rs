@@ -26,6 +26,7 @@ macro_rules! conformance_suite {
                     query_describes_a_new_notification_object
                     agent_is_called_once_per_association
                     agents_that_call_themselves_do_not_nest
+                    agents_of_a_long_chain_do_not_nest
                     agents_that_are_due_wait_for_the_running_one
                     notification_is_remembered_for_a_later_wait
                     one_notification_releases_one_waiter
@@ -472,7 +473,10 @@ macro_rules! conformance_suite {
                     memory_that_is_taken_back_holds_the_writes
                     an_exporter_looks_for_itself
                     a_reader_does_not_show_the_writes_of_others
-                    a_stopped_exporter_holds_no_call;
+                    a_stopped_exporter_holds_no_call
+                    questions_leave_other_links_their_turn
+                    a_signal_waits_for_the_question_before_it
+                    a_call_takes_its_question_back;
                 rsm_vector:
                     bytes_are_gathered_and_gaps_are_left
                     getv_scatters_what_putv_gathered

@@ -1,13 +1,12 @@
-//! `dat registry --check`: checks a `dat.conf`.
+//! `--check`: checks a `dat.conf`.
 
 use std::path::Path;
 
 use dat_ffi::registry::{Configuration, Entry, Level, Problem, diagnose_entry};
 use serde::Serialize;
 
-use super::look;
-use crate::failure::{Failure, Result};
-use crate::output::{BAD, FAINT, GOOD, Output};
+use crate::look;
+use crate::output::{Failure, Output, Result, Style};
 
 #[derive(Serialize)]
 struct Report {
@@ -46,18 +45,16 @@ struct ProblemReport {
 ///
 /// # Errors
 /// The file cannot be read, or does not exist.
-pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
-    const REMEDY: &str = "name another file, or create it from the output of `dat registry`";
-    let unreadable = |problem: Problem| {
-        let why = problem.reason.to_string();
-        Failure::file_because("check", &problem.file, why, REMEDY)
-    };
+pub(crate) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
+    const REMEDY: &str = "name another file, or create it from the output of `dat-registry`";
+    let unreadable =
+        |problem: Problem| Failure::file("check", &problem.file, &problem.reason, REMEDY);
     let usual = Path::new(Configuration::USUAL);
     let configuration = match file {
         Some(file) => Configuration::read(file).map_err(unreadable)?,
         None => Configuration::of_process(&[Configuration::USUAL])
             .map_err(unreadable)?
-            .ok_or_else(|| Failure::file_because("check", usual, "it does not exist", REMEDY))?,
+            .ok_or_else(|| Failure::file("check", usual, "it does not exist", REMEDY))?,
     };
     let mut report = Report {
         ok: true,
@@ -65,7 +62,7 @@ pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
         entries: Vec::new(),
         problems: Vec::new(),
     };
-    output.line(format_args!("{FAINT}{}{FAINT:#}", report.file));
+    output.line(&[(Style::Faint, &report.file)]);
     // Reports problems of the file and entries line by line, each at once: a library takes up to 20
     // s.
     let mut own = configuration.problems.iter().peekable();
@@ -89,7 +86,7 @@ pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
         report.add_problem(problem, output);
     }
     if report.entries.is_empty() {
-        output.line(format_args!("the file has no entries"));
+        output.line(&[(Style::Plain, "the file has no entries")]);
     }
     output.document(&report);
     Ok(report.ok)
@@ -111,15 +108,23 @@ impl Report {
             ignored: !entry.is_usable(),
         };
         let (style, word) = match found {
-            None if report.ignored => (FAINT, "ignored"),
-            None => (GOOD, "good"),
-            Some(problem) if problem.is_error() => (BAD, "bad"),
-            Some(_) => (FAINT, "unseen"),
+            None if report.ignored => (Style::Faint, "ignored"),
+            None => (Style::Good, "good"),
+            Some(problem) if problem.is_error() => (Style::Bad, "bad"),
+            Some(_) => (Style::Faint, "unseen"),
         };
-        output.line(format_args!(
-            "line {:<4} {style}{word:<8}{style:#} {} {} {}",
-            report.line, report.name, report.version, report.library
-        ));
+        let EntryReport {
+            line,
+            name,
+            version,
+            library,
+            ..
+        } = &report;
+        output.line(&[
+            (Style::Plain, &format!("line {line:<4} ")),
+            (style, &format!("{word:<8}")),
+            (Style::Plain, &format!(" {name} {version} {library}")),
+        ]);
         self.entries.push(report);
     }
 
@@ -138,8 +143,11 @@ impl Report {
             .flatten()
             .map(|part| format!("{part}: "))
             .collect();
-        let style = if report.error { BAD } else { FAINT };
-        output.line(format_args!("{style}{location}{}{style:#}", report.reason));
+        let style = match report.error {
+            true => Style::Bad,
+            false => Style::Faint,
+        };
+        output.line(&[(style, &format!("{location}{}", report.reason))]);
         self.ok &= !report.error;
         self.problems.push(report);
     }

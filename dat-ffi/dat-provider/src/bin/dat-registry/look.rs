@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use dat_ffi::registry::{Configuration, Entry, Fault, Level, Reason, Whose};
 
-use super::{field, quoted};
-use crate::failure::{Failure, Result};
+use crate::line::{field, quoted};
+use crate::output::{Failure, Result};
 
 /// Time limit for a library, its device included.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ const OPENING: &str = "opening";
 ///
 /// # Errors
 /// The reason why no program gets an adapter by the line.
-pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
+pub(crate) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
     let looking = |text: String| Fault::of_library(Reason::Looking(text));
     let unable = |error: std::io::Error| looking(format!("cannot read the result: {error}"));
     let folder = tempfile::tempdir().map_err(unable)?;
@@ -50,7 +50,7 @@ pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
     let text = |text: &CString| OsStr::from_bytes(text.as_bytes()).to_owned();
     let version = format!("{}.{}", entry.major, entry.minor);
     let child = Command::new(program)
-        .args(["registry", "--look"])
+        .arg("--look")
         .arg(&result)
         .arg(text(&entry.name))
         .arg(version)
@@ -133,7 +133,7 @@ fn end(ended: Option<ExitStatus>) -> String {
 ///
 /// # Errors
 /// The arguments are not those of [`in_a_child`], or the result cannot be written.
-pub(super) fn run(line: &[OsString]) -> Result<bool> {
+pub(crate) fn run(line: &[OsString]) -> Result<bool> {
     let wrong = || {
         Failure::usage(
             "--look is internal",
@@ -165,7 +165,8 @@ pub(super) fn run(line: &[OsString]) -> Result<bool> {
     };
     let result = Path::new(result);
     let write = |text: &str| {
-        fs::write(result, text).map_err(|error| Failure::file("write", result, &error))
+        fs::write(result, text)
+            .map_err(|error| Failure::file("write", result, error, "use --check"))
     };
     let opened = match dat_ffi::registry::look(&entry) {
         Ok(Whose::Ours) => Ok(()),

@@ -1,21 +1,49 @@
-//! Tests of `dat registry`.
+//! Tests of the program `dat-registry`.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
-use super::{dat, json, refused, text};
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dat-registry"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs the program with `--json`, expects an exit code, and returns the document.
+fn json(arguments: &[&str], code: i32) -> serde_json::Value {
+    let output = run(&[&["--json"], arguments].concat());
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Runs the program; expects an exit code, and words among the errors.
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let output = run(arguments);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{err}");
+    assert_eq!(text(&output.stdout), "", "{arguments:?}");
+    for word in words {
+        assert!(err.contains(word), "{arguments:?}: no {word:?} in\n{err}");
+    }
+}
 
 #[test]
 fn lines_for_the_registry_name_the_provider() {
     let line = "mock0 u2.0 nonthreadsafe default libdat_provider.so.2 dat.0.1 \"mock\" \"\"";
-    let report = json(&["registry"], 0);
+    let report = json(&[], 0);
     assert_eq!(report["lines"][0]["line"], line);
     assert_eq!(report["lines"][0]["name"], "mock0");
     assert_eq!(report["lines"][1]["name"], "roce0");
     let roce = "roce0 u2.0 nonthreadsafe default libdat_provider.so.2 dat.0.1 \"roce\" \"\"";
     assert_eq!(report["lines"][1]["line"], roce);
-    let out = text(&dat(&["registry"]).stdout);
+    let out = text(&run(&[]).stdout);
     assert_eq!(out.lines().next(), Some(line));
-    let other = text(&dat(&["registry", "--library", "./a.so", "--thread-safe"]).stdout);
+    let other = text(&run(&["--library", "./a.so", "--thread-safe"]).stdout);
     assert!(other.starts_with("mock0 u2.0 threadsafe default ./a.so "));
     // A missing provider is reported in comment lines of `dat.conf`.
     assert!(
@@ -35,15 +63,10 @@ fn lines_for_the_registry_name_the_provider() {
         out.lines().filter(|line| line.starts_with('#')).count()
     );
     for library in ["", " ", "a\nb"] {
-        refused(
-            &["registry", "--library", library],
-            2,
-            &["--library", "path"],
-        );
+        refused(&["--library", library], 2, &["--library", "path"]);
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn files_of_the_registry_are_checked() {
     let directory = tempfile::tempdir().unwrap();
@@ -54,7 +77,7 @@ fn files_of_the_registry_are_checked() {
          b k2.0 nonthreadsafe default libc.so.6 dat.0.1 \"mock\" \"\"\n";
     std::fs::write(&bad, lines).unwrap();
     std::fs::write(&empty, "# nothing\n").unwrap();
-    let report = json(&["registry", "--check", &bad], 1);
+    let report = json(&["--check", &bad], 1);
     assert_eq!(report["ok"], false);
     assert_eq!(report["file"], bad);
     let problems = &report["problems"];
@@ -66,24 +89,19 @@ fn files_of_the_registry_are_checked() {
     assert_eq!(problems[2], serde_json::Value::Null);
     assert_eq!(report["entries"][0]["good"], false);
     assert_eq!(report["entries"][1]["ignored"], true);
-    let out = dat(&["registry", "--check", &bad]);
+    let out = run(&["--check", &bad]);
     assert_eq!(out.status.code(), Some(1));
     let out = text(&out.stdout);
     assert!(
         out.contains("line 2: libc.so.6: dat_provider_init: "),
         "{out}"
     );
-    assert_eq!(json(&["registry", "--check", &empty], 0)["ok"], true);
-    refused(&["registry", "--check", &missing], 3, &[&missing]);
-    refused(
-        &["registry", "--check", &empty, "--thread-safe"],
-        2,
-        &["--check"],
-    );
+    assert_eq!(json(&["--check", &empty], 0)["ok"], true);
+    refused(&["--check", &missing], 3, &[&missing]);
+    refused(&["--check", &empty, "--thread-safe"], 2, &["--check"]);
 }
 
 /// Compiles a source with `cc` to a shared library.
-#[cfg(unix)]
 fn compiled(directory: &std::path::Path, name: &str, source: &str) -> String {
     let library = directory.join(name).to_str().unwrap().to_owned();
     let code = directory.join(name).with_extension("c");
@@ -100,7 +118,6 @@ fn compiled(directory: &std::path::Path, name: &str, source: &str) -> String {
 /// Creates a folder for the loader in which the registries are not libraries.
 ///
 /// The loader then finds no other registries either.
-#[cfg(unix)]
 fn without_registries(directory: &std::path::Path) -> std::path::PathBuf {
     let folder = directory.join("loader");
     std::fs::create_dir(&folder).unwrap();
@@ -111,7 +128,6 @@ fn without_registries(directory: &std::path::Path) -> std::path::PathBuf {
 }
 
 /// Creates a folder for the loader with a small registry of 2.0 and none of 1.2.
-#[cfg(unix)]
 fn with_a_registry(directory: &std::path::Path) -> std::path::PathBuf {
     let folder = without_registries(directory);
     compiled(&folder, "libdat2.so.2", REGISTRY);
@@ -120,7 +136,6 @@ fn with_a_registry(directory: &std::path::Path) -> std::path::PathBuf {
 
 /// A registry that opens the only line of the `dat.conf` in `DAT_OVERRIDE`, if its name is asked
 /// for.
-#[cfg(unix)]
 const REGISTRY: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -157,7 +172,6 @@ unsigned dat_ia_close(void *ia, int flags)
 "#;
 
 /// A foreign provider; the name of each device says how opening it ends.
-#[cfg(unix)]
 const PROVIDER: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -189,11 +203,10 @@ void dat_provider_init(const void *info, const char *instance_data)
 void dat_provider_fini(const void *info) {}
 "#;
 
-/// Runs `dat registry --check` on a file and returns its JSON; `loader` is the loader's folder.
-#[cfg(unix)]
+/// Runs `dat-registry --check` on a file and returns its JSON; `loader` is the loader's folder.
 fn checked(file: &std::path::Path, loader: &std::path::Path) -> serde_json::Value {
-    let out = Command::new(env!("CARGO_BIN_EXE_dat"))
-        .args(["--json", "registry", "--check"])
+    let out = Command::new(env!("CARGO_BIN_EXE_dat-registry"))
+        .args(["--json", "--check"])
         .arg(file)
         .env("LD_LIBRARY_PATH", loader)
         .output()
@@ -202,7 +215,6 @@ fn checked(file: &std::path::Path, loader: &std::path::Path) -> serde_json::Valu
 }
 
 /// Devices of foreign providers are opened in a separate process with a time limit.
-#[cfg(unix)]
 #[test]
 fn devices_of_other_providers_are_opened() {
     let directory = tempfile::tempdir().unwrap();
@@ -260,7 +272,6 @@ fn devices_of_other_providers_are_opened() {
 }
 
 /// Without the registry that programs use, the check says that it cannot open the device.
-#[cfg(unix)]
 #[test]
 fn a_device_that_cannot_be_opened_is_reported() {
     let directory = tempfile::tempdir().unwrap();
@@ -290,7 +301,6 @@ fn a_device_that_cannot_be_opened_is_reported() {
 }
 
 /// The effects of loading a library stay in a separate process.
-#[cfg(unix)]
 #[test]
 fn libraries_of_a_file_are_loaded_in_another_process() {
     let directory = tempfile::tempdir().unwrap();
@@ -321,8 +331,8 @@ fn libraries_of_a_file_are_loaded_in_another_process() {
     std::fs::write(&file, lines).unwrap();
     let broken = directory.path().join("broken");
     std::fs::write(&broken, "\"\\\n a u2.0 x\n\"").unwrap();
-    let out = Command::new(env!("CARGO_BIN_EXE_dat"))
-        .args(["--json", "registry", "--check"])
+    let out = Command::new(env!("CARGO_BIN_EXE_dat-registry"))
+        .args(["--json", "--check"])
         .arg(&file)
         .env("DAT_OVERRIDE", &broken)
         .env("LD_LIBRARY_PATH", with_a_registry(directory.path()))
@@ -365,7 +375,6 @@ fn libraries_of_a_file_are_loaded_in_another_process() {
 }
 
 /// A slow library does not delay the reports of earlier lines.
-#[cfg(unix)]
 #[test]
 fn each_line_is_reported_before_the_next_library_is_loaded() {
     use std::io::{BufRead, BufReader};
@@ -389,8 +398,8 @@ fn each_line_is_reported_before_the_next_library_is_loaded() {
          c u2.0 nonthreadsafe default {waits} dat.0.1 \"it opens\" \"\"\n"
     );
     std::fs::write(&file, lines).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_dat"))
-        .args(["registry", "--check"])
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dat-registry"))
+        .args(["--check"])
         .arg(&file)
         .env("LD_LIBRARY_PATH", with_a_registry(directory.path()))
         .stdout(std::process::Stdio::piped())
