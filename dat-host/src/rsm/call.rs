@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use dat_core::event::contain_panic;
 use dat_rsm::{RsmError, SegmentHandle};
+use dat_storage::forks;
 
 use super::Site;
 use super::engine::{INHERITED, Interrupt, Sleep};
@@ -20,7 +21,6 @@ use super::entry::FailedVector;
 use crate::core::lock;
 use crate::driver::deadline_after;
 use crate::error::{Error, Failed, Result};
-use crate::forks;
 
 /// Time that a thread stays without calls before it ends.
 const IDLE: Duration = Duration::from_secs(2);

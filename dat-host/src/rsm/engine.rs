@@ -15,12 +15,11 @@ use dat_rsm::{
     ExportId, GetEntry, ImportId, LocalAccess, LocalMemoryId, NodeId, Permission, PutEntry, Rsm,
     RsmError, SegmentHandle, SegmentId, SignalFlags, Unreached, VectorError, VectorFlags,
 };
-use dat_storage::Reservation;
+use dat_storage::{Reservation, forks};
 
 use crate::bell::Bell;
 use crate::core::{POLL_MICROS, first};
 use crate::device::Device;
-use crate::forks;
 use crate::wait::thread_waker;
 
 type Result<T, E = RsmError> = std::result::Result<T, E>;

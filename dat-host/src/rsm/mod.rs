@@ -67,7 +67,7 @@ use dat_core::flags::{EvdFlags, IaFields, ProviderFields, PspFlags};
 use dat_core::sync::HostLock;
 use dat_core::{Ia, attributes::IaAddress};
 use dat_rsm::{ControllerConfig, ControllerId, NodeEntry, Options, Rsm};
-use dat_storage::Reservation;
+use dat_storage::{Reservation, forks};
 
 pub use self::call::{Call, Running};
 pub use self::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
@@ -87,7 +87,6 @@ use crate::bell::Bell;
 use crate::core::lock;
 use crate::device::Device;
 use crate::error::{Error, Failed, Result};
-use crate::forks;
 use crate::memory::Stable;
 use crate::network::Network;
 use crate::peer::{Peer, not_built_in, parse_adapter};
