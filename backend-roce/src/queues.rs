@@ -14,12 +14,11 @@ use crate::adapter::{Adapter, Pair, ReceiveEntry, SEGMENTS, Segments, SendEntry,
 use crate::proto::memory::AtomicOperation;
 use crate::shared::Shared;
 
-/// Returns a list with room for `segments` segments; `None` if these are too many, or there is no
-/// memory for them.
-fn list_for(segments: usize) -> Option<Segments> {
-    let mut list = Segments::new();
-    let has_room = segments <= SEGMENTS && list.try_reserve(segments).is_ok();
-    has_room.then_some(list)
+/// Makes room for `segments` segments; false if these are too many, or there is no memory for them.
+#[inline]
+fn has_room_for(segments: usize, list: &mut Segments) -> bool {
+    segments <= list.inline_size()
+        || (segments <= SEGMENTS && list.try_reserve_exact(segments).is_ok())
 }
 
 /// The send queue of a queue pair; it collects requests until the doorbell rings.
@@ -127,19 +126,21 @@ impl WorkQueue for RoceSendQueue {
         if !self.has_room() {
             return None;
         }
-        let list = list_for(segments)?;
         let work = match request.operation {
             SendOperation::Send => Work::Send,
             SendOperation::RdmaWrite(range) => Work::Write(range),
             SendOperation::RdmaRead(range) => Work::Read(range),
         };
-        let entry = SendEntry {
+        let mut entry = SendEntry {
             token: request.token,
             work,
             length: 0,
             flags: request.flags,
-            segments: list,
+            segments: Segments::new(),
         };
+        if !has_room_for(segments, &mut entry.segments) {
+            return None;
+        }
         Some(RoceSendSlot { queue: self, entry })
     }
 
@@ -180,7 +181,10 @@ impl SendQueue for RoceSendQueue {
         if !self.has_room() {
             return Err(Rejected);
         }
-        let mut list = list_for(segments.len()).ok_or(Rejected)?;
+        let mut list = Segments::new();
+        if !has_room_for(segments.len(), &mut list) {
+            return Err(Rejected);
+        }
         list.extend_from_slice(segments);
         let work = match request.operation {
             ExtendedSend::WriteImmediate { remote, immediate } => {
@@ -302,10 +306,13 @@ impl WorkQueue for RoceReceiveQueue {
         if !self.has_room() {
             return None;
         }
-        let entry = ReceiveEntry {
+        let mut entry = ReceiveEntry {
             token: request.token,
-            segments: list_for(segments)?,
+            segments: Segments::new(),
         };
+        if !has_room_for(segments, &mut entry.segments) {
+            return None;
+        }
         Some(RoceReceiveSlot { queue: self, entry })
     }
 

@@ -106,6 +106,7 @@ mod tests {
                 "dat-core",
                 "dat-ffi",
                 "dat-host",
+                "dat-queues",
                 "dat-rsm",
                 "dat-storage",
                 "mmio-model"

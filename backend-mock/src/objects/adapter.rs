@@ -4,12 +4,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 
-use super::Arc;
-use super::completion_ring::CompletionRing;
+use dat_queues::{Arc, SharedReceives};
+
+use super::completions::Completions;
 use super::control::ControlEvents;
 use super::key_map::KeyMap;
 use super::memories::Memories;
-use super::shared_receive::SharedReceive;
 use crate::fault::Fault;
 use crate::options::NodeOptions;
 
@@ -39,14 +39,14 @@ pub(crate) struct Adapter {
     pub(crate) options: NodeOptions,
     pub(crate) memories: Memories,
     pub(crate) domains: KeyMap<()>,
-    pub(crate) shared_receives: KeyMap<SharedReceive>,
+    pub(crate) shared_receives: KeyMap<SharedReceives>,
     pub(crate) listeners: KeyMap<Listener>,
     /// Connection requests that wait for an answer.
     pub(crate) requests: KeyMap<PendingRequest>,
     /// Keys of its queue pairs.
     pub(crate) queue_pairs: BTreeSet<u32>,
     /// Completion queues by their numbers.
-    completion_queues: Vec<Option<CompletionRing>>,
+    completion_queues: Vec<Option<Completions>>,
     /// Number of completion queues.
     pub(crate) completion_queue_count: usize,
     pub(crate) control: ControlEvents,
@@ -92,30 +92,31 @@ impl Adapter {
         }
     }
 
-    pub(crate) fn completion_queue(&mut self, number: u32) -> Option<&mut CompletionRing> {
+    pub(crate) fn completion_queue(&mut self, number: u32) -> Option<&mut Completions> {
         self.completion_queues.get_mut(number as usize)?.as_mut()
     }
 
     /// Returns true if a completion of this queue is kept back.
     pub(crate) fn keeps_back(&self, number: u32) -> bool {
-        let ring = self.completion_queues.get(number as usize);
-        ring.and_then(Option::as_ref)
-            .is_some_and(CompletionRing::keeps_back)
+        let queue = self.completion_queues.get(number as usize);
+        queue
+            .and_then(Option::as_ref)
+            .is_some_and(|queue| queue.kept_back.is_some())
     }
 
-    pub(crate) fn completion_queues(&mut self) -> impl Iterator<Item = &mut CompletionRing> {
+    pub(crate) fn completion_queues(&mut self) -> impl Iterator<Item = &mut Completions> {
         self.completion_queues.iter_mut().flatten()
     }
 
     /// Adds a queue under this number; returns false if there is one.
-    pub(crate) fn add_completion_queue(&mut self, number: u32, ring: CompletionRing) -> bool {
+    pub(crate) fn add_completion_queue(&mut self, number: u32, queue: Completions) -> bool {
         let index = number as usize;
         if self.completion_queues.len() <= index {
             self.completion_queues.resize_with(index + 1, || None);
         }
         match self.completion_queues.get_mut(index) {
             Some(slot @ None) => {
-                *slot = Some(ring);
+                *slot = Some(queue);
                 self.completion_queue_count += 1;
                 true
             }

@@ -270,12 +270,13 @@ impl Adapter {
         }
     }
 
-    /// Raises the event of new completions, unless it is queued already.
+    /// Raises the event of new completions. If it is queued already, only wakes its consumer.
     fn tell_completions(&mut self, queue: u32) {
         let ring = self.completion_queue(queue);
         if ring.is_some_and(|ring| !core::mem::replace(&mut ring.is_told, true)) {
             self.raise(ControlEvent::Completions { queue });
         }
+        self.raised = true;
     }
 
     /// Breaks the queue pairs of a completion queue that failed.
