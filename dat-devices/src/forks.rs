@@ -14,7 +14,7 @@ const GENERATIONS: usize = 64;
 
 /// Returns a number that differs in a child of `fork`.
 #[inline]
-pub(crate) fn generation() -> usize {
+pub fn generation() -> usize {
     FORKS.load(Ordering::Relaxed)
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn generation() -> usize {
 /// # Errors
 /// No memory is left.
 #[cfg(unix)]
-pub(crate) fn prepare() -> std::io::Result<()> {
+pub fn prepare() -> std::io::Result<()> {
     extern "C" fn in_child() {
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
@@ -43,7 +43,7 @@ pub(crate) fn prepare() -> std::io::Result<()> {
 
 /// Does nothing: there is no `fork`.
 #[cfg(not(unix))]
-pub(crate) fn prepare() -> std::io::Result<()> {
+pub fn prepare() -> std::io::Result<()> {
     Ok(())
 }
 
@@ -51,15 +51,17 @@ pub(crate) fn prepare() -> std::io::Result<()> {
 ///
 /// A child does not use the value of its parent, whose locks other threads may have held.
 #[derive(Debug)]
-pub(crate) struct PerProcess<T>([OnceLock<T>; GENERATIONS]);
+pub struct PerProcess<T>([OnceLock<T>; GENERATIONS]);
 
 impl<T: Default> PerProcess<T> {
-    pub(crate) const fn new() -> Self {
+    /// Makes the value of no process yet.
+    #[expect(clippy::new_without_default, reason = "it is made in statics only")]
+    pub const fn new() -> Self {
         Self([const { OnceLock::new() }; GENERATIONS])
     }
 
     /// Returns the value of this process. Processes past the last generation share its value.
-    pub(crate) fn this(&self) -> &T {
+    pub fn this(&self) -> &T {
         let [others @ .., last] = &self.0;
         others
             .get(generation())
