@@ -3,9 +3,9 @@
 use backend_roce::proto::packet::OVERHEAD_MAX;
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
-    Backend as _, CompletionQueue as _, ControlEvent, DisconnectMode, Peek, ReceiveRequest,
-    Registration, RemoteRange, Segment, SendFlags, SendOperation, SendRequest, WorkQueue as _,
-    WorkSlot as _,
+    Backend as _, CompletionQueue as _, ControlEvent, Count, DisconnectMode, HostDriver, Peek,
+    ReceiveRequest, Registration, RemoteRange, Segment, SendFlags, SendOperation, SendRequest,
+    WorkQueue as _, WorkSlot as _,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::Region;
@@ -323,7 +323,9 @@ fn counts_tell_what_each_side_did() {
     let sent = (counts.packets_sent, counts.bytes_sent);
     assert_eq!(sent, from(left.address()));
     assert_eq!((counts.packets, counts.bytes), from(right.address()));
-    let named = counts.named();
+    let mut named = Vec::new();
+    let mut report = |count: Count, value| named.push((count.name(), value));
+    HostDriver::counts(&left.device.driver(), &mut report);
     assert!(named.contains(&("posted_bytes", 5000)) && named.contains(&("request_packets", 5)));
     left.device
         .disconnect(left.pair.key, DisconnectMode::Graceful);
