@@ -340,6 +340,9 @@ unsafe impl Backend for RoceBackend {
             within_unsigned(depth, attributes::SHARED_RECEIVES)?;
             within_unsigned(segments, crate::adapter::SEGMENTS as i32)?;
             reserve(&mut adapter.shared_receives)?;
+            if !adapter.has_room_for_events() {
+                return Err(BackendError::Resources);
+            }
             let buffers = reserved(depth as usize).ok_or(BackendError::Resources)?;
             Ok(adapter.shared_receives.insert(SharedReceives {
                 token,
@@ -425,15 +428,13 @@ unsafe impl Backend for RoceBackend {
             adapter.check_queue_pair(request)?;
             let limit = i32::try_from(adapter.options.connections).unwrap_or(i32::MAX);
             room(adapter.pairs.len(), limit)?;
-            reserve(&mut adapter.pairs)?;
-            if !adapter.reserve_buffers() {
+            if !adapter.reserve_pair() {
                 return Err(BackendError::Resources);
             }
             let pair = Pair::new(request).ok_or(BackendError::Resources)?;
             let depths = (pair.request_depth, pair.receive_depth);
             let has_own = pair.shared.is_none();
             let key = adapter.pairs.insert(pair);
-            adapter.use_completion_queues(key, true);
             Ok((key, depths, has_own))
         })?;
         let send = RoceSendQueue::new(Arc::clone(&self.shared), key, depths.0);
@@ -468,12 +469,8 @@ unsafe impl Backend for RoceBackend {
             if !pair.reserve(&request.attributes) {
                 return Err(BackendError::Resources);
             }
-            adapter.use_completion_queues(key.0, false);
-            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             pair.configure(request);
-            let depths = (pair.request_depth, pair.receive_depth);
-            adapter.use_completion_queues(key.0, true);
-            Ok(depths)
+            Ok((pair.request_depth, pair.receive_depth))
         })?;
         send.set_depth(depths.0);
         if let Some(receive) = receive {
@@ -634,14 +631,7 @@ unsafe impl Backend for RoceBackend {
     }
 
     fn poll_control(&mut self, now: Instant) -> Option<ControlEvent> {
-        if let event @ Some(_) = self.shared.enter(Adapter::next_event) {
-            return event;
-        }
-        if self.shared.is_threaded() {
-            return None;
-        }
-        self.shared.drive_at(now);
-        self.shared.enter(Adapter::next_event)
+        self.shared.next_event(now)
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -10,9 +10,16 @@ use dat_core::backend::{
     WorkQueue, WorkSlot,
 };
 
-use crate::adapter::{Adapter, Pair, ReceiveEntry, Segments, SendEntry, Work};
+use crate::adapter::{Adapter, Pair, ReceiveEntry, SEGMENTS, Segments, SendEntry, Work};
 use crate::proto::memory::AtomicOperation;
 use crate::shared::Shared;
+
+/// Makes room for `segments` segments; false if these are too many, or there is no memory for them.
+#[inline]
+fn has_room_for(segments: usize, list: &mut Segments) -> bool {
+    segments <= list.inline_size()
+        || (segments <= SEGMENTS && list.try_reserve_exact(segments).is_ok())
+}
 
 /// The send queue of a queue pair; it collects requests until the doorbell rings.
 pub struct RoceSendQueue {
@@ -116,7 +123,7 @@ impl WorkQueue for RoceSendQueue {
     type Slot<'a> = RoceSendSlot<'a>;
 
     fn reserve(&mut self, request: &SendRequest, segments: usize) -> Option<RoceSendSlot<'_>> {
-        if segments > crate::adapter::SEGMENTS || !self.has_room() {
+        if !self.has_room() {
             return None;
         }
         let work = match request.operation {
@@ -124,13 +131,16 @@ impl WorkQueue for RoceSendQueue {
             SendOperation::RdmaWrite(range) => Work::Write(range),
             SendOperation::RdmaRead(range) => Work::Read(range),
         };
-        let entry = SendEntry {
+        let mut entry = SendEntry {
             token: request.token,
             work,
             length: 0,
             flags: request.flags,
             segments: Segments::new(),
         };
+        if !has_room_for(segments, &mut entry.segments) {
+            return None;
+        }
         Some(RoceSendSlot { queue: self, entry })
     }
 
@@ -168,9 +178,14 @@ impl SendQueue for RoceSendQueue {
         request: &ExtendedRequest,
         segments: &[Segment],
     ) -> Result<(), Rejected> {
-        if segments.len() > crate::adapter::SEGMENTS || !self.has_room() {
+        if !self.has_room() {
             return Err(Rejected);
         }
+        let mut list = Segments::new();
+        if !has_room_for(segments.len(), &mut list) {
+            return Err(Rejected);
+        }
+        list.extend_from_slice(segments);
         let work = match request.operation {
             ExtendedSend::WriteImmediate { remote, immediate } => {
                 Work::WriteImmediate(remote, immediate)
@@ -189,7 +204,7 @@ impl SendQueue for RoceSendQueue {
             work,
             length: request.length,
             flags: request.flags,
-            segments: Segments::from_slice(segments),
+            segments: list,
         })
     }
 }
@@ -288,13 +303,16 @@ impl WorkQueue for RoceReceiveQueue {
         request: &ReceiveRequest,
         segments: usize,
     ) -> Option<RoceReceiveSlot<'_>> {
-        if segments > crate::adapter::SEGMENTS || !self.has_room() {
+        if !self.has_room() {
             return None;
         }
-        let entry = ReceiveEntry {
+        let mut entry = ReceiveEntry {
             token: request.token,
             segments: Segments::new(),
         };
+        if !has_room_for(segments, &mut entry.segments) {
+            return None;
+        }
         Some(RoceReceiveSlot { queue: self, entry })
     }
 

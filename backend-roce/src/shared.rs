@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, ControlEvent};
 use dat_core::event::{Sleepers, WakeReason, contain_panic};
 use dat_core::time::Instant;
 
@@ -38,6 +38,12 @@ pub(crate) enum Bursts {
     /// Some; more may have come.
     Some,
 }
+
+/// Time without a look at the port after which a poll looks itself.
+const LATE: u64 = 100_000;
+
+/// Times [`BURSTS`] that such a poll takes at most.
+const LATE_BURSTS: usize = 4;
 
 /// Bytes of a refused datagram that are looked at.
 const REFUSED: usize = 64;
@@ -370,12 +376,11 @@ impl Shared {
         if !all_sent && let Some(wake) = self.on_deadline.get() {
             wake();
         }
-        let (unused, deadline) = self.enter_briefly(|adapter| {
-            let unused = core::mem::take(&mut adapter.unused_ports);
-            (unused, adapter.deadline())
-        });
-        for port in unused {
+        let (mut unused, deadline) =
+            self.enter_briefly(|adapter| (adapter.unused_ports.pop(), adapter.deadline()));
+        while let Some(port) = unused {
             self.port.release(port);
+            unused = self.enter_briefly(|adapter| adapter.unused_ports.pop());
         }
         self.wake_thread(deadline);
         all_sent
@@ -520,9 +525,10 @@ impl Shared {
         if self.is_forked() {
             return false;
         }
+        let began = self.clock.map(|clock| clock());
         // Another thread may have looked for the last time before this one was woken.
         let bursts = self.take_packets(&mut lock(&self.input), (BURSTS, BURST), stops);
-        self.finish(bursts, reports)
+        self.finish(bursts, reports, began)
     }
 
     /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
@@ -535,12 +541,44 @@ impl Shared {
             Some(mut input) => self.take_packets(&mut input, (BURSTS, BURST), || false),
             None => Bursts::None,
         };
-        let _more = self.finish(bursts, true);
+        let _more = self.finish(bursts, true, None);
     }
 
-    fn finish(&self, bursts: Bursts, reports: bool) -> bool {
+    /// Takes the next event; `now` is the time of an adapter without a thread.
+    ///
+    /// After a stop of the process, nobody may have looked at the port of an adapter with a thread.
+    /// What came meanwhile counts before its caller judges deadlines (ROCE-200).
+    pub(crate) fn next_event(&self, now: Instant) -> Option<ControlEvent> {
+        let (event, unseen) = self.enter(|adapter| {
+            let seen_at = adapter.seen_at.as_micros();
+            let unseen = adapter.now.as_micros().saturating_sub(seen_at);
+            (adapter.next_event(), unseen)
+        });
+        if event.is_some() {
+            return event;
+        }
+        if !self.is_threaded() {
+            self.drive_at(now);
+        } else if unseen >= LATE {
+            for _ in 0..LATE_BURSTS {
+                if !self.drive(true, || false) {
+                    break;
+                }
+            }
+            self.enter(|adapter| adapter.seen_at = adapter.now);
+        } else {
+            return None;
+        }
+        self.enter(Adapter::next_event)
+    }
+
+    /// Does what is due after `bursts` were taken, from `began` on.
+    fn finish(&self, bursts: Bursts, reports: bool, began: Option<Instant>) -> bool {
         let more_reports = reports && self.take_undelivered();
         let has_unanswered = self.enter(|adapter| {
+            if let Some(began) = began.filter(|_| bursts != Bursts::Some) {
+                adapter.seen_at = began;
+            }
             adapter.expire();
             !adapter.unanswered.is_empty()
         });

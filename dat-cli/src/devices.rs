@@ -11,8 +11,6 @@ use serde_json::Value;
 
 use crate::arguments::DevicesArguments;
 use crate::failure::Result;
-use crate::host::Network;
-use crate::model::{self, Model};
 use crate::names::constant;
 use crate::output::{CODE, FAINT, HEADING, Output};
 use crate::size::size;
@@ -34,16 +32,6 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Returns true for a port of an RDMA device.
-    pub(crate) fn is_rdma(&self) -> bool {
-        self.backend == "verbs"
-    }
-
-    /// Returns the name of the device for `--device`.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
     /// Returns the name of the device, or else that of its backend.
     fn title(&self) -> &str {
         self.name.as_ref().unwrap_or(&self.backend)
@@ -169,7 +157,7 @@ fn as_map<S: Serializer>(
 /// # Errors
 /// None; all commands share this signature.
 pub(crate) fn run(arguments: &DevicesArguments, output: &mut Output) -> Result<bool> {
-    let here = [mock(), model_device()];
+    let here = [mock()];
     let there = crate::remote::device::devices();
     let devices: Vec<Device> = here.into_iter().chain(there).collect();
     let longest = |text: fn(&Device) -> &str| {
@@ -205,21 +193,6 @@ fn mock() -> Device {
         backend: "mock".into(),
         name: None,
         description: "an in-process network".into(),
-        port: None,
-        adapter: adapter(&backend.ia_attributes()),
-        provider: provider(&backend.provider_attributes()),
-    }
-}
-
-fn model_device() -> Device {
-    let backend = Model::in_steps().device(NodeOptions::new(model::DEVICE, 1));
-    Device {
-        backend: "mmio".into(),
-        name: Some(model::DEVICE.into()),
-        description:
-            "a simulated adapter with the mlx5 data path, in this process; use it with --device of \
-        `dat tour`, `dat copy` and `dat perf`"
-                .into(),
         port: None,
         adapter: adapter(&backend.ia_attributes()),
         provider: provider(&backend.provider_attributes()),

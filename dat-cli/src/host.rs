@@ -10,12 +10,12 @@ use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
     ConnectFlags, EvdFlags, MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE,
 };
-use dat_core::id::{EpId, EvdId, LmrId, PzId, SrqId};
+use dat_core::id::{EpId, EvdId, PzId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{HostLock, RawLock, load_bytes, store_bytes};
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
-use dat_storage::{Limits, OwnedIa, Reservation};
+use dat_storage::{Limits, OwnedIa};
 
 use crate::failure::{During, Failure, FailureKind, Result, of_call};
 use crate::size::size;
@@ -73,36 +73,6 @@ pub(crate) trait Ground {
 pub(crate) trait Network: Ground + Sized {
     /// The name of the network in reports.
     const NAME: &'static str;
-    /// The maximum `--depth` on its devices.
-    const MOST_DEPTH: u16 = u16::MAX;
-
-    /// The maximum `--segments` on its devices.
-    const MOST_SEGMENTS: u8 = u8::MAX;
-
-    /// Checks that the devices have room for `depth` operations of `segments` segments each.
-    ///
-    /// # Errors
-    /// - Usage: the devices lack the room.
-    fn admit(depth: u16, segments: u8) -> Result<()> {
-        if depth > Self::MOST_DEPTH {
-            return Err(Failure::usage(
-                format!("depth {depth} is too large for this device"),
-                format!("{} supports {}", Self::NAME, Self::MOST_DEPTH),
-                format!("choose a --depth of at most {}", Self::MOST_DEPTH),
-            ));
-        }
-        if segments > Self::MOST_SEGMENTS {
-            return Err(Failure::usage(
-                format!("too many segments per operation: {segments}"),
-                format!("{} supports {}", Self::NAME, Self::MOST_SEGMENTS),
-                format!("choose --segments of at most {}", Self::MOST_SEGMENTS),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Creates a network that advances only in steps.
-    fn in_steps() -> Self;
 
     /// Creates a network on which a poll finds its operation complete.
     fn at_once() -> Self;
@@ -113,10 +83,6 @@ pub(crate) trait Network: Ground + Sized {
 
 impl Network for Fabric {
     const NAME: &'static str = "mock";
-
-    fn in_steps() -> Self {
-        Self::new(FabricOptions::default())
-    }
 
     fn at_once() -> Self {
         Self::new(FabricOptions {
@@ -206,15 +172,6 @@ pub(crate) fn room(bytes: u64, remedy: impl FnOnce(u64) -> String) -> Result<()>
 /// Opens an adapter on a backend.
 pub(crate) fn open<B: HostBackend>(backend: B, limits: &Limits) -> Result<Adapter<B>> {
     OwnedIa::open(backend, limits, ASYNC_EVENTS).map_err(|refused| not_opened(refused.error))
-}
-
-/// Opens an adapter whose storage lives as long as the program, as an engine needs it.
-pub(crate) fn open_static<B: HostBackend>(
-    backend: B,
-    limits: &Limits,
-) -> Result<Ia<'static, B, HostLock>> {
-    let reservation = Reservation::new(limits).map_err(not_opened)?;
-    Ia::open(backend, reservation.leak(), ASYNC_EVENTS).map_err(|refused| not_opened(refused.error))
 }
 
 pub(crate) fn not_opened(error: dat_core::Error) -> Failure {
@@ -332,7 +289,6 @@ pub(crate) fn register<B: HostBackend>(
     })?;
     Ok(Registered {
         memory,
-        lmr: created.lmr,
         context: created.lmr_context,
         remote_context: created.rmr_context,
     })
@@ -408,7 +364,6 @@ pub(crate) fn stamp(memory: &[AtomicU8], number: u64) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
     pub(crate) memory: Memory,
-    pub(crate) lmr: LmrId,
     pub(crate) context: u32,
     pub(crate) remote_context: u32,
 }
@@ -439,14 +394,6 @@ impl Registered {
             address: self.address(offset),
             length: length as u64,
         }
-    }
-
-    /// Returns the first `length` bytes as text, up to the first zero byte.
-    pub(crate) fn text(&self, length: usize) -> String {
-        let mut bytes = vec![0; length];
-        self.memory.load(0, &mut bytes);
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(length);
-        String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
     }
 }
 

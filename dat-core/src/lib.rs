@@ -62,9 +62,25 @@
 //! 4. The core never trusts a device or a peer: a completion must carry the token of a request that
 //!    is posted now, lengths are clamped, and tables are indexed with bounds checks only.
 //!
+//! # Words
+//! | word | stands for | is |
+//! |---|---|---|
+//! | IA | interface adapter | an open adapter; everything else is made from it |
+//! | PZ | protection zone | endpoints access memory of their own zone only |
+//! | LMR | local memory region | registered memory; its *context* names it in segments |
+//! | RMR | remote memory region | a window on a part of an LMR, which a *bind* opens to peers |
+//! | EP | endpoint | one end of a connection, with queues of requests and receives |
+//! | DTO | data transfer operation | Send, Receive, RDMA Read, RDMA Write |
+//! | SRQ | shared receive queue | receive buffers for several endpoints |
+//! | EVD | event dispatcher | a queue of events: completions, connections, requests, errors |
+//! | CNO | consumer notification object | one place to wait for several dispatchers |
+//! | CR | connection request | a pending connection to accept or reject |
+//! | PSP, RSP | public, reserved service point | accepts peers any number of times, or once |
+//!
 //! # Features
 //! No feature is on by default. All are additive except `compact`, which is for firmware images: it
-//! lowers limits for every crate of the program.
+//! lowers limits for every crate of the program. Cargo unifies features, so enable it only in the
+//! final firmware crate.
 //!
 //! | feature | adds |
 //! |---|---|

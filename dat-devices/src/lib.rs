@@ -17,7 +17,6 @@
 
 mod address;
 mod error;
-pub mod forks;
 mod list;
 #[cfg(feature = "mock")]
 mod mock;

@@ -4,10 +4,10 @@ use std::sync::{Mutex, PoisonError};
 
 use backend_mock::{Fabric, FabricOptions, FabricThread, MockBackend, NodeOptions};
 use dat_core::attributes::IaAddress;
+use dat_storage::forks::{self, PerProcess};
 
 use crate::address::DeviceAddress;
 use crate::error::OpenError;
-use crate::forks::{self, PerProcess};
 use crate::network::Network;
 use crate::numbered::NumberedHost;
 use crate::options::{Options, StartThread};

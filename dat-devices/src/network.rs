@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend_mock::{Fabric, FabricOptions, Limits, MockBackend, NodeOptions};
 use dat_core::attributes::IaAddress;
-
-use crate::forks::PerProcess;
+use dat_storage::forks::PerProcess;
 
 /// A network in this process, of adapters that are named instead of numbered.
 ///

@@ -1,10 +1,10 @@
 //! RDMA devices of this host, over libibverbs.
 
 use backend_verbs::{LongQualifiers, OpenDevices, VerbsBackend, VerbsOptions};
+use dat_storage::forks::{self, PerProcess};
 
 use crate::address::DeviceAddress;
 use crate::error::OpenError;
-use crate::forks::{self, PerProcess};
 use crate::options::{NOT_READY_RETRIES, Options};
 use crate::registered::{Found, Registered};
 

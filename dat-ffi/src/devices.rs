@@ -219,6 +219,44 @@ pub(crate) fn found() -> Result<Vec<(String, Named)>> {
     Ok(rdma.chain(software).collect())
 }
 
+/// Returns the lines of `dat.conf` for this host: the name and the instance data of each device.
+///
+/// Returns the reason too if RDMA devices are not among them.
+pub fn devices() -> (Vec<(String, String)>, Option<String>) {
+    let software = ["mock", "roce"].map(|device| (format!("{device}0"), device.to_owned()));
+    let found = found();
+    let is_listed = found.is_ok();
+    let ports: Vec<_> = found
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(name, device)| matches!(device, Named::Verbs(_)).then_some(name))
+        .map(|name| {
+            let data = instance_data(&name);
+            (name, data)
+        })
+        .collect();
+    let missing = if cfg!(not(feature = "verbs")) {
+        Some(
+            "this build does not support RDMA devices; on Linux with the headers of rdma-core (Debian: \
+            libibverbs-dev librdmacm-dev libclang-dev pkg-config), build with --features verbs",
+        )
+    } else if !is_listed {
+        Some("RDMA devices: this process has no file descriptors left to list them with")
+    } else if ports.is_empty() {
+        Some("RDMA devices: this host has no RDMA device")
+    } else {
+        None
+    };
+    let lines = software.into_iter().chain(ports).collect();
+    (lines, missing.map(str::to_owned))
+}
+
+/// Returns the instance data that names a port: the device and the port's number.
+fn instance_data(name: &str) -> String {
+    let (device, port) = name.rsplit_once(':').unwrap_or((name, "1"));
+    format!("{device} {port}")
+}
+
 impl Opening for Named {
     fn open(&self, async_evd_min_qlen: i32) -> Result<Device> {
         match self {
@@ -341,6 +379,18 @@ fn verbs(_name: &str, _async_evd_min_qlen: i32) -> Result<Device> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The instance data of a port names the same port when the provider reads it.
+    #[test]
+    fn lines_name_device_and_port() {
+        for (name, data) in [("rxe0", "rxe0 1"), ("mlx5_0:2", "mlx5_0 2")] {
+            assert_eq!(instance_data(name), data);
+            let Named::Verbs(port) = Named::parse(data, "") else {
+                panic!("{data}");
+            };
+            assert!(is_known(&port, &[name.to_owned()]));
+        }
+    }
 
     #[test]
     fn lines_that_open_nothing_are_explained() {

@@ -9,8 +9,8 @@ use dat_core::backend::{Backend, Count, HostBackend, HostDriver};
 use dat_core::id::Handle;
 use dat_core::sync::HostLock;
 use dat_core::{Ia, IaParam};
-use dat_devices::{Network, Visitor, forks};
-use dat_storage::{Limits, OwnedIa};
+use dat_devices::{Network, Visitor};
+use dat_storage::{Limits, OwnedIa, forks};
 
 use crate::core::{Core, Guard};
 #[cfg(feature = "fd")]

@@ -15,7 +15,8 @@ use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
 use dat_core::id::{CnoId, EpId, EvdId, SrqId};
 use dat_core::memory::LmrTriplet;
 use dat_core::time::Instant;
-use dat_devices::{Network, forks};
+use dat_devices::Network;
+use dat_storage::forks;
 
 use crate::bell::Bell;
 use crate::device::{Device, Notice};

@@ -195,7 +195,8 @@
 //! and return their memory.
 //!
 //! In a child of `fork`, adapters of the parent count as closed: calls are refused, and what is
-//! pending ends with [`Error::Closed`]. The child may open adapters of its own.
+//! pending ends with [`Error::Closed`]. The child may open adapters of its own. Nodes of remote shared
+//! memory are inherited likewise, with the error BAD_CTLR_HNDL.
 //!
 //! # Features
 //! `roce` is on by default.
@@ -214,18 +215,46 @@
 //! | `verbs` | RDMA devices over libibverbs; needs the headers of rdma-core, and libclang |
 //!
 //! # From other crates
+//! For programs that use rust-ibverbs, sideway or libfabric. Three differences decide how the code
+//! looks:
+//!
+//! 1. An operation owns its memory and gives it back with the result. There is no `wr_id` and no
+//!    table of buffers in flight.
+//! 2. A peer gets access to a window, for one connection, until it is revoked. A region itself has
+//!    no remote rights.
+//! 3. The library polls. An operation is a future with a blocking `wait`.
+//!
 //! | there | here |
 //! |---|---|
-//! | `ibv_reg_mr` of a pointer | [`Zone::region`] of an owner |
-//! | `ibv_post_send`, then `ibv_poll_cq` | [`Endpoint::send`] or `write`, then `await` or `wait` |
-//! | a thread that polls a completion queue | [`Events::try_next`] |
-//! | `wr_id` | the future; [`Transfer::cookie`] for [`Events`] |
+//! | `Device::open`, `DeviceInfo::open`, `fi_getinfo`, `fi_domain` | [`Adapter::open`] |
+//! | `alloc_pd` | [`Adapter::zone`] |
+//! | `ibv_reg_mr` of a pointer, `fi_mr_reg` | [`Zone::region`] of an owner, [`Zone::buffer`] |
+//! | `create_cq`, `fi_cq_open` | none; [`Zone::events`] for polling |
+//! | `create_qp`, `modify` to INIT, RTR and RTS, `handshake`; `fi_endpoint` | [`Zone::connect`], [`Listener::next`] |
+//! | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect` | the one future of [`Zone::connect`] |
+//! | `MemoryRegion::rkey`, `fi_mr_key` | [`Region::expose`], then [`Window::remote`] |
 //! | access flags of a memory region | [`Region::expose`] for one peer, [`Window::revoke`] |
-//! | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect` | [`Zone::connect`] |
+//! | `ibv_dereg_mr` while a peer may still write | [`Window::revoke`] returns the region |
+//! | `fi_srx_context` | [`Zone::shared_receive`] |
+//! | `ibv_post_send`, then `ibv_poll_cq` | [`Endpoint::send`] or `write`, then `await` or `wait` |
+//! | `wr_id` | the future; [`Transfer::cookie`] for [`Events`] |
+//! | unsignalled requests, one signalled in 16 | `Endpoint::batch`: one doorbell for many requests |
+//! | `IBV_SEND_INLINE` | the backend decides |
+//! | one registration for a large area | `Region::slice` for one operation at a time, `Region::share` for many |
+//! | a pool of registered send buffers | [`Zone::buffer`], [`Zone::copy`]; dropped buffers return to the pool |
+//! | `Bytes`, `Arc<[u8]>` or a file copied into a buffer | [`Zone::read_region`] without a copy (features `bytes`, `pages`) |
+//! | memory of a GPU or of another library | [`Foreign`] with its owner (unsafe) |
+//! | huge pages by `mmap` | `Pages::huge`, with `Pages::transparent` as the fall-back |
+//! | a thread in `ibv_poll_cq` or `fi_cq_read` | [`Events::try_next`] |
 //! | libfabric's `fi_cq_sread` | `wait_timeout` |
+//! | a completion channel in an event loop, `AsyncFd` | `Options::open_descriptor`, `Options::open_tokio` |
+//! | a completion queue that overruns | a post without room is refused |
 //!
-//! The page `docs/host-migration.md` of the repository has more, for users of rust-ibverbs, sideway
-//! and libfabric.
+//! Endpoints have 64 requests, 64 receives and 16 RDMA Reads by default. [`Connecting::attributes`]
+//! and [`Accepting::attributes`] replace them. Missing are atomic operations of the device, immediate
+//! data, unreliable transports, multicast, tagged messages and DMA-BUF registration.
+//! [`Adapter::ia`] gives the core's adapter for other calls of DAT; `id` of each object gives its
+//! handle.
 //!
 //! # Unsafe code
 //! In `memory/pinned.rs` and `memory/pages.rs`: owners of memory as slices, atomics and

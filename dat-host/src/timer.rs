@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dat_core::time::Instant as Time;
-use dat_devices::forks::PerProcess;
+use dat_storage::forks::PerProcess;
 
 use crate::bell::{Bell, WeakBell};
 use crate::core::lock;

@@ -124,6 +124,7 @@ pub use controller::topology::{ConnectionState, LocalController, RemoteControlle
 pub use controller::unreached::Unreached;
 pub use controller::{ControllerAttributes, is_same_controller};
 pub use engine::Rsm;
+pub use engine::wait::Deaf;
 pub use error::{Result, RsmError};
 pub use export::ExportFlags;
 pub use export::access::{AccessEntry, AccessFault, Credentials, Permission};

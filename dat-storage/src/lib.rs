@@ -27,8 +27,12 @@
 //!
 //! A system that is not a Unix reserves nothing: there an adapter has the sizes that it starts
 //! with, and takes memory for all of them at once.
+//!
+//! # Children of `fork`
+//! [`forks`] has values that a child of `fork` does not share with its parent.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod forks;
 mod limits;
 mod memory;
 mod owned;

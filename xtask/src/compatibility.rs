@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
 use std::fs;
 
+use crate::sections::{self, STATUS};
 use crate::vm;
 use crate::workspace::Workspace;
 
@@ -81,7 +82,7 @@ const GROUPS: [Group; 12] = [
     Group {
         note: Some(
             "With `-w 8` it opens eight adapters, and gives endpoints of one the dispatchers of another. Objects belong to one open adapter \
-             ([GEN-11](spec/dat-requirements.md)): ours refuses such a call with INVALID_HANDLE, and OFA's does not look.",
+             ([GEN-11](../docs/spec/dat-requirements.md)): ours refuses such a call with INVALID_HANDLE, and OFA's does not look.",
         ),
         ..group(
             "limits",
@@ -117,16 +118,22 @@ const GROUPS: [Group; 12] = [
     },
 ];
 
-const PAGE: &str = "docs/compatibility.md";
+/// The page, in the folder `target`.
+const PAGE: &str = "compatibility.md";
+/// The task that writes the page and its counts on the page of counts.
+const TASK: &str = "compatibility";
 const HEAD: &str = "\
 # Programs of others
 
-Debian's unmodified DAT programs of `dapl2-utils`, in two processes of a guest with soft-RoCE ([vm.md](vm.md)): with OFA's provider, and with ours under both
-registries ([c-libraries.md](c-libraries.md)). The programs exit with 0 even after a failure, so their output decides; if a run did not pass, the cell has its end
-or its first complaint. Written by `cargo xtask compatibility`, which takes about an hour; `cargo xtask compatibility GROUP --through ours` runs one group with
-one set of libraries and replaces only those cells; if a guest dies, only its finished runs are replaced.
+Debian's unmodified DAT programs of `dapl2-utils`, in two processes of a guest with soft-RoCE ([vm.md](../docs/vm.md)). They run with OFA's
+provider, and with ours under both registries ([c-libraries.md](../docs/c-libraries.md)). The programs exit with 0 even after a failure, so
+their output decides. If a run did not pass, the cell has its end or its first complaint.
 
-A cell with \u{2013} is a run that was not made. An empty cell is a run that is impossible: with one end each, OFA's provider always has ours at the other end.
+Written by `cargo xtask compatibility`, which takes about an hour. `cargo xtask compatibility GROUP --through ours` runs one group with one
+set of libraries and replaces only those cells. If a guest dies, only its finished runs are replaced.
+
+A cell with \u{2013} is a run that was not made. An empty cell is a run that is impossible: with one end each, OFA's provider always has
+ours at the other end.
 ";
 /// The cell of a run that has not been made.
 const NOTHING: &str = "\u{2013}";
@@ -162,7 +169,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     {
         bail!("unknown group `{name}`; run `cargo xtask compatibility --list` for a list");
     }
-    let file = workspace.root().join(PAGE);
+    let file = workspace.target().join(PAGE);
+    let mut counts = sections::read(workspace, STATUS, TASK)?;
     // Without a page every cell is empty.
     let mut rows = parse(&fs::read_to_string(&file).unwrap_or_default());
     let mut bad = Vec::new();
@@ -201,11 +209,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             if let Some(known) = rows.get_mut(rows_of_group) {
                 let all = attempt.is_whole && runs != 0;
                 replace(known, through, outcomes, group.mixed, all);
+                if all {
+                    counts = with_count(&counts, group, through, known);
+                    sections::replace(workspace, STATUS, TASK, &counts)?;
+                }
             }
             fs::write(&file, page(&rows)).with_context(|| format!("cannot write {PAGE}"))?;
         }
     }
-    println!("wrote {PAGE}");
+    println!("wrote {} and {STATUS}", file.display());
     if !bad.is_empty() {
         bail!("some runs differ from the expectation:\n{}", bad.join("\n"));
     }
@@ -296,6 +308,33 @@ fn page(rows: &Rows) -> String {
         }
     }
     text
+}
+
+/// Returns the table of counts with a group's number of passed runs in one column.
+fn with_count(counts: &str, group: &Group, through: Through, rows: &[Row]) -> String {
+    let outcomes = || {
+        rows.iter()
+            .filter_map(|row| row.outcomes.get(through.index())?.as_deref())
+    };
+    let passed = outcomes()
+        .filter(|outcome| outcome.starts_with("passes"))
+        .count();
+    let count = format!(" {passed} of {} ", outcomes().count());
+    let begin = format!("| {} |", group.title);
+    let mut table = String::new();
+    for line in counts.lines() {
+        let mut cells: Vec<&str> = line.split('|').collect();
+        // The first two cells are the text left of the first bar and the group.
+        if let Some(cell) = cells
+            .get_mut(through.index() + 2)
+            .filter(|_| line.starts_with(&begin))
+        {
+            *cell = &count;
+        }
+        table += &cells.join("|");
+        table += "\n";
+    }
+    table
 }
 
 /// Reads the rows of a page that this task wrote.
@@ -413,10 +452,33 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_page_round_trips() {
+    fn a_count_replaces_one_cell_of_its_group() {
+        let row = |outcome: &str| Row {
+            outcomes: [None, Some(outcome.to_owned()), None],
+            ..Row::default()
+        };
+        let rows = [row("passes: 100"), row("crashes")];
+        let counts = format!(
+            "| group | a | b | c |\n| {} | 1 of 1 | | |\n",
+            GROUPS[1].title
+        );
+        let counted = with_count(&counts, &GROUPS[1], Through::Packaged, &rows);
+        assert_eq!(counted, counts.replace("| | |", "| 1 of 2 | |"));
+        assert_eq!(
+            with_count(&counts, &GROUPS[2], Through::Packaged, &rows),
+            counts
+        );
+    }
+
+    #[test]
+    fn the_published_counts_have_a_row_for_each_group() {
         let workspace = Workspace::load().expect("workspace");
-        let text = fs::read_to_string(workspace.root().join(PAGE)).expect("the page");
-        assert_eq!(page(&parse(&text)), text);
+        let counts = sections::read(&workspace, STATUS, TASK).expect("the counts");
+        let rows: Vec<&str> = counts.lines().skip(2).collect();
+        assert_eq!(rows.len(), GROUPS.len());
+        for (group, row) in GROUPS.iter().zip(rows) {
+            assert!(row.starts_with(&format!("| {} |", group.title)), "{row}");
+        }
     }
 
     #[test]

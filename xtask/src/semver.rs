@@ -107,6 +107,7 @@ mod tests {
                 "dat-devices",
                 "dat-ffi",
                 "dat-host",
+                "dat-queues",
                 "dat-rsm",
                 "dat-storage",
                 "mmio-model"

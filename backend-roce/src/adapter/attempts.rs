@@ -1,6 +1,5 @@
 //! Connections as the consumer makes, accepts, rejects and ends them.
 
-use alloc::boxed::Box;
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -34,7 +33,7 @@ impl Adapter {
     ///
     /// # Errors
     /// - `Address`: there is no way to the peer.
-    /// - `Resources`: no QPN or communication id is left, or the private data is too long.
+    /// - `Resources`: no memory, QPN or communication id is left, or the private data is too long.
     pub(crate) fn connect(
         &mut self,
         key: usize,
@@ -93,13 +92,17 @@ impl Adapter {
                 mark.dialled = UDP_PORT;
             }
         }
+        if !self.reserve_link() {
+            return Err(resources);
+        }
         let qpn = self.qpns.draw(key).ok_or(resources)?;
         let transaction = self.random.next();
         let now = self.now;
         request.qpn = qpn;
         let drawn = self.links.draw_with(|local_id| {
             request.local_id = local_id;
-            Box::new(Link {
+            Link {
+                id: local_id,
                 connection: Connection::connect(options, transaction, request, now),
                 path: flow.into(),
                 pair: Some(key),
@@ -116,8 +119,7 @@ impl Adapter {
                 is_passive: false,
                 repeats: 0,
                 is_ready: false,
-                timer: None,
-            })
+            }
         });
         let Some(id) = drawn else {
             self.qpns.remove(qpn);
@@ -264,9 +266,10 @@ impl Adapter {
 
     /// Rejects all requests that wait, at the end of the adapter.
     pub(super) fn refuse_waiting(&mut self) {
-        let incoming: alloc::vec::Vec<u32> = self.incoming.values().copied().collect();
-        for id in incoming {
-            self.reject(id, false, &[]);
+        for index in 0..self.links.bound() {
+            if let Some(id) = self.links.at(index).map(|link| link.id) {
+                self.reject(id, false, &[]);
+            }
         }
     }
 

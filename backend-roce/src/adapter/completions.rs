@@ -1,6 +1,6 @@
 //! Completion queues of an adapter.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use dat_core::backend::{Armed, BackendError, Completion, ControlEvent, DeviceFai
 use dat_core::flags::DtoStatus;
 
 use super::Adapter;
-use crate::reserve::reserved;
+use crate::reserve::{Reserve, reserved};
 
 /// A completion in a queue.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +69,8 @@ pub(crate) struct CompletionRing {
     /// Set if armed; true for solicited completions only.
     armed: Option<bool>,
     failure: Option<DeviceFailure>,
-    /// Queue pairs that complete here.
-    pub(crate) users: BTreeSet<usize>,
+    /// Set while an event of its completions is queued.
+    pub(super) is_told: bool,
     /// Completions of requests that were taken, less the requests posted since.
     ///
     /// At most `TAKEN_MAX`.
@@ -87,7 +87,7 @@ impl CompletionRing {
             depth: depth as usize,
             armed: None,
             failure: None,
-            users: BTreeSet::new(),
+            is_told: false,
             taken: 0,
             ready,
         })
@@ -187,7 +187,7 @@ impl CompletionRing {
     /// False if there is no memory for them.
     pub(crate) fn resize(&mut self, depth: u32) -> bool {
         let depth = self.entries.len().max(depth as usize);
-        let has_room = self.entries.try_reserve(depth - self.entries.len()).is_ok();
+        let has_room = self.entries.has_room_for(depth);
         if has_room {
             self.depth = depth;
         }
@@ -210,7 +210,7 @@ impl Adapter {
     ///
     /// # Errors
     /// - `State`: there is one with this number.
-    /// - `Resources`: there is no memory for the entry.
+    /// - `Resources`: there is no memory for the entry or its events.
     pub(crate) fn add_completion_queue(
         &mut self,
         number: u32,
@@ -218,10 +218,13 @@ impl Adapter {
     ) -> Result<(), BackendError> {
         let index = number as usize;
         if index >= self.completion_queues.len() {
-            let more = index + 1 - self.completion_queues.len();
-            let reserved = self.completion_queues.try_reserve(more);
-            reserved.map_err(|_| BackendError::Resources)?;
+            if !self.completion_queues.has_room_for(index + 1) {
+                return Err(BackendError::Resources);
+            }
             self.completion_queues.resize_with(index + 1, || None);
+        }
+        if !self.has_room_for_events() {
+            return Err(BackendError::Resources);
         }
         let is_free = self.completion_queues[index].is_none();
         if is_free {
@@ -239,22 +242,6 @@ impl Adapter {
         self.withdraw(
             |event| matches!(*event, ControlEvent::Completions { queue } if queue == number),
         );
-    }
-
-    /// Adds a queue pair to the users of its completion queues, or removes it.
-    pub(crate) fn use_completion_queues(&mut self, key: usize, uses: bool) {
-        let Some(pair) = self.pairs.get(key) else {
-            return;
-        };
-        for number in pair.completion_queues() {
-            if let Some(ring) = self.completion_queue(number) {
-                if uses {
-                    ring.users.insert(key);
-                } else {
-                    ring.users.remove(&key);
-                }
-            }
-        }
     }
 
     pub(super) fn add_completion(
@@ -278,9 +265,18 @@ impl Adapter {
         };
         match ring.push(entry) {
             Effect::None => {}
-            Effect::Notify => self.raise(ControlEvent::Completions { queue: number }),
+            Effect::Notify => self.tell_completions(number),
             Effect::Overrun => self.overrun(number),
         }
+    }
+
+    /// Raises the event of new completions. If it is queued already, only wakes its consumer.
+    fn tell_completions(&mut self, queue: u32) {
+        let ring = self.completion_queue(queue);
+        if ring.is_some_and(|ring| !core::mem::replace(&mut ring.is_told, true)) {
+            self.raise(ControlEvent::Completions { queue });
+        }
+        self.raised = true;
     }
 
     /// Breaks the queue pairs of a completion queue that failed.
@@ -288,12 +284,14 @@ impl Adapter {
         let Some(ring) = self.completion_queue(number) else {
             return;
         };
-        let users = core::mem::take(&mut ring.users);
         if ring.disarm() {
-            self.raise(ControlEvent::Completions { queue: number });
+            self.tell_completions(number);
         }
-        for key in users {
-            self.break_pair(key);
+        for key in 0..self.pairs.bound() {
+            let pair = self.pairs.get(key);
+            if pair.is_some_and(|pair| pair.completion_queues().any(|queue| queue == number)) {
+                self.break_pair(key);
+            }
         }
     }
 }

@@ -4,8 +4,8 @@ use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
 
 use super::completions::Kind;
+use super::deadlines::Timer;
 use super::packets::PACKET_MAX;
-use super::timers::Timer;
 use super::{Adapter, State, Work};
 use crate::proto::queue_pair::QueuePair;
 
@@ -131,22 +131,20 @@ impl Adapter {
             self.counts.responder += responder;
         }
         pair.link = None;
-        let sends = core::mem::take(&mut pair.sends);
-        pair.first = 0;
-        pair.probes = 0;
-        let probe_at = pair.probe_at.take();
-        pair.receives.clear();
-        let taken = pair.current.take().is_some();
-        let timer = pair.timer.take();
-        let (shared, token) = (pair.shared, pair.token);
-        let queues = pair.completion_queues();
-        self.set_timer(Timer::Pair(key), timer, None);
-        self.set_timer(Timer::Probe(key), probe_at, None);
-        for entry in sends {
+        // Their room stays reserved.
+        for entry in pair.sends.drain(..) {
             if let Work::Bind(_, window_key) = entry.work {
                 self.memories.cancel_bind(window_key);
             }
         }
+        pair.first = 0;
+        pair.probes = 0;
+        pair.receives.clear();
+        let taken = pair.current.take().is_some();
+        let (shared, token) = (pair.shared, pair.token);
+        let queues = pair.completion_queues();
+        self.deadlines.set(Timer::Pair(key), None);
+        self.deadlines.set(Timer::Probe(key), None);
         if let Some(shared) = shared.and_then(|shared| self.shared_receives.get_mut(shared)) {
             shared.taken -= usize::from(taken);
         }
@@ -186,10 +184,15 @@ impl Adapter {
     pub(crate) fn destroy_pair(&mut self, key: usize) {
         self.finish_failure(key);
         self.disconnect(key, false);
-        self.use_completion_queues(key, false);
         self.clear_pair(key);
-        if self.pairs.remove(key).is_some_and(|pair| pair.is_ready) {
+        let Some(pair) = self.pairs.remove(key) else {
+            return;
+        };
+        if pair.is_ready {
             self.ready_pairs.retain(|ready| *ready != key);
+        }
+        if pair.is_gathering {
+            self.gathering.retain(|gathering| *gathering != key);
         }
     }
 }

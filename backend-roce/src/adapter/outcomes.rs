@@ -74,7 +74,10 @@ impl Adapter {
         let hard = pair.hard_watermark.is_some_and(|limit| held > limit);
         if pair.soft_watermark.is_some_and(|limit| held > limit) {
             pair.soft_watermark = None;
-            self.raise(ControlEvent::SoftHighWatermark { queue_pair });
+            let event = ControlEvent::SoftHighWatermark { queue_pair };
+            if !self.control.contains(&event) {
+                self.raise(event);
+            }
         }
         if hard {
             self.break_pair(key);

@@ -1,7 +1,7 @@
 //! Packets of an adapter, in and out.
 
+use super::deadlines::Timer;
 use super::queue_pair::{Access, Receives};
-use super::timers::Timer;
 use super::{Adapter, Pair, State};
 use crate::port::{Arrival, Outbox, RUN_PACKETS_MAX};
 use crate::proto::connection;
@@ -240,10 +240,9 @@ impl Adapter {
             return;
         };
         let deadline = pair.transport.as_ref().and_then(QueuePair::deadline);
-        let old = core::mem::replace(&mut pair.timer, deadline);
         let failed = pair.transport.as_ref().is_some_and(QueuePair::is_failed);
         let breaks = failed && pair.is_open();
-        self.set_timer(Timer::Pair(key), old, deadline);
+        self.deadlines.set(Timer::Pair(key), deadline);
         if breaks {
             self.begin_failure(key);
         }

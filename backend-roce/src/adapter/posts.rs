@@ -6,7 +6,8 @@ use core::time::Duration;
 use dat_core::flags::DtoStatus;
 
 use super::completions::CompletionRing;
-use super::timers::{Timer, after};
+use super::deadlines::Timer;
+use super::timers::after;
 use super::{Adapter, Pair, ReceiveEntry, SendEntry, State, Work};
 use crate::proto::queue_pair::QueuePair;
 
@@ -61,23 +62,21 @@ impl Adapter {
         if let Some(pair) = self.pairs.get_mut(key)
             && !core::mem::replace(&mut pair.is_gathering, true)
         {
-            self.gathering.push(key);
+            self.gathering.push_back(key);
         }
         self.gathers.store(true, Ordering::Release);
-        if self.gathered_at.is_none() {
+        if !self.deadlines.is_set(Timer::Gathered) {
             let until = after(self.now, GATHER);
-            self.gathered_at = Some(until);
-            self.set_timer(Timer::Gathered, None, Some(until));
+            self.deadlines.set(Timer::Gathered, Some(until));
         }
     }
 
     /// Ends the wait for the consumer, which looks for completions in vain, or has not looked for
     /// long.
     pub(crate) fn release_gathered(&mut self) {
-        let until = self.gathered_at.take();
-        self.set_timer(Timer::Gathered, until, None);
+        self.deadlines.set(Timer::Gathered, None);
         self.gathers.store(false, Ordering::Release);
-        for key in core::mem::take(&mut self.gathering) {
+        while let Some(key) = self.gathering.pop_front() {
             if let Some(pair) = self.pairs.get_mut(key) {
                 pair.is_gathering = false;
             }

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use super::timers::{Timer, after};
+use super::deadlines::Timer;
+use super::timers::after;
 use super::{Adapter, SendEntry, State};
 
 /// Shortest silence after which a peer is probed.
@@ -17,7 +18,6 @@ impl Adapter {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        pair.probe_at = None;
         let Some(period) = pair.keep_alive.filter(|_| pair.is_open()) else {
             return;
         };
@@ -31,9 +31,6 @@ impl Adapter {
                 self.set_ready(key);
             }
         }
-        if let Some(pair) = self.pairs.get_mut(key) {
-            pair.probe_at = Some(next);
-            self.set_timer(Timer::Probe(key), None, Some(next));
-        }
+        self.deadlines.set(Timer::Probe(key), Some(next));
     }
 }

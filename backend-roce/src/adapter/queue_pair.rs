@@ -223,8 +223,6 @@ pub(crate) struct Pair {
     pub(crate) keep_alive: Option<Duration>,
     /// Time of the last packet of the peer.
     pub(crate) heard: Instant,
-    /// Timer of the next probe.
-    pub(crate) probe_at: Option<Instant>,
     /// Position of the oldest one.
     pub(crate) first: u64,
     pub(crate) receives: VecDeque<ReceiveEntry>,
@@ -238,7 +236,6 @@ pub(crate) struct Pair {
     pub(crate) is_gathering: bool,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
-    pub(crate) timer: Option<Instant>,
 }
 
 /// Converts a count that the core has checked.
@@ -274,7 +271,6 @@ impl Pair {
             probes: 0,
             keep_alive: None,
             heard: Instant::ZERO,
-            probe_at: None,
             first: 0,
             receives: VecDeque::new(),
             current: None,
@@ -283,7 +279,6 @@ impl Pair {
             is_ready: false,
             is_gathering: false,
             is_failing: false,
-            timer: None,
         };
         let has_room = pair.reserve(&request.attributes);
         pair.configure(request);

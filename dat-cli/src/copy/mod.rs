@@ -66,7 +66,6 @@ pub(crate) fn run<N: Network>(
     output: &mut Output,
 ) -> Result<bool> {
     let geometry = geometry(arguments)?;
-    N::admit(arguments.depth, arguments.segments)?;
     let begin = Instant::now();
     let mut source = Source::open(&arguments.source, "copied")?;
     let target = Target::choose(&source, &arguments.target)?;

@@ -50,7 +50,6 @@ bandwidth, not in max";
 /// - File: the plot cannot be written.
 /// - Operation: an operation failed, or data did not arrive.
 pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    N::admit(arguments.depth, arguments.segments)?;
     refuse_verbose(arguments)?;
     let mut sides = None;
     run_on(N::NAME, arguments, output, None, |shape, largest, meter| {

@@ -2,7 +2,6 @@
 
 use crate::devices::Device;
 use crate::failure::{Failure, FailureKind};
-use crate::model::DEVICE;
 
 /// The remedy for a build without devices.
 const REMEDY: &str = "on Linux with the headers of rdma-core (Debian: libibverbs-dev \
@@ -14,10 +13,7 @@ pub(crate) fn missing(name: &str) -> Failure {
         kind: FailureKind::Usage,
         what: format!("{name} cannot be used: this build does not support RDMA devices"),
         why: "it was built without the feature `verbs`".into(),
-        remedy: format!(
-            "use roce, which needs no device, or {DEVICE}, a simulated device in this process; for \
-            RDMA devices, {REMEDY}"
-        ),
+        remedy: format!("use roce, which needs no device; for RDMA devices, {REMEDY}"),
     }
 }
 

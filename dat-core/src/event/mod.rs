@@ -1,5 +1,6 @@
 //! Events, event dispatchers and notification objects.
 
+mod agent_calls;
 mod cno;
 mod cno_wait;
 mod completion;
@@ -20,6 +21,7 @@ mod tests;
 mod thread_wait;
 mod wait;
 
+pub(crate) use agent_calls::DueObjects;
 pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;
 pub use control::EvdParam;

@@ -13,7 +13,7 @@ use crate::id::{EvdId, Handle};
 use crate::shared::Shared;
 use crate::storage::{Index, KeyChains, Storage, VisitList};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker};
-use crate::sync::{Mutex, RawLock};
+use crate::sync::{Frames, Mutex, RawLock};
 
 /// An open interface adapter; owns its backend and all objects created from it.
 ///
@@ -136,6 +136,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 posting: VisitList::new(),
                 waited_dispatchers: VisitList::new(),
                 waited_objects: VisitList::new(),
+                agent_frames: Frames::new(),
                 coherent,
                 local_regions: storage.local_regions,
                 remote_regions: storage.remote_regions,

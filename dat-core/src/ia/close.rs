@@ -233,7 +233,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             });
         }
         for slot in shared.notification_objects.made() {
-            slot.waits.clear();
+            slot.clear_links();
             slot.main.with(|object| {
                 if !object.id.is_null() {
                     object.clear_slot();

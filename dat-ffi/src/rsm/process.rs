@@ -8,12 +8,13 @@ use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
 use backend_roce::{RoceBackend, RoceOptions};
 use dat_core::attributes::IaAddress;
 use dat_rsm::{Credentials, Handle, NodeEntry, Options, Result, RsmError, is_same_controller};
+use dat_storage::forks::generation;
 use std::os::unix::fs::MetadataExt;
 
 use super::nodes::{Known, Nodes, ROCE};
 use super::nodes_problem::Problem;
 use super::site::{Shape, Site};
-use crate::boundary::{forks, page_size, start_thread};
+use crate::boundary::{page_size, start_thread};
 use crate::diagnostic::report;
 
 /// Name of this library for the loader.
@@ -234,7 +235,7 @@ impl Process {
     /// INSUFFICIENT_RESOURCES: too many forks lie between this process and the first one that used
     /// the library; or there are no descriptors to find the controllers with.
     pub(super) fn this() -> Result<&'static Self> {
-        let process = PROCESSES.get(forks());
+        let process = PROCESSES.get(generation());
         let process = process.ok_or(RsmError::InsufficientResources)?;
         if let Some(known) = process.get() {
             return Ok(known);
@@ -331,7 +332,7 @@ impl Process {
 /// `otherwise`: no engine of this process returned it.
 pub(super) fn site_of(handle: Handle, otherwise: RsmError) -> Result<&'static Opened> {
     // No handle exists before the first controller was got.
-    let process = PROCESSES.get(forks()).and_then(OnceLock::get);
+    let process = PROCESSES.get(generation()).and_then(OnceLock::get);
     process
         .filter(|_| !handle.is_null())
         .and_then(|process| process.site_of(handle))
@@ -345,6 +346,9 @@ pub(super) fn site_of(handle: Handle, otherwise: RsmError) -> Result<&'static Op
 ///
 /// Spec: RSMGEN-03
 pub(super) fn is_inherited(handle: Handle) -> bool {
-    let former = PROCESSES.iter().take(forks()).filter_map(OnceLock::get);
+    let former = PROCESSES
+        .iter()
+        .take(generation())
+        .filter_map(OnceLock::get);
     !handle.is_null() && former.into_iter().any(|it| it.site_of(handle).is_some())
 }

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 
-use dat_core::event::{Wait, WakeReason};
 use dat_core::sync::HostLock;
-use dat_core::time::Instant;
 use dat_rsm::{
-    ControllerConfig, ControllerId, NodeEntry, Options, Result, Rsm, RsmError, SegmentHandle,
+    ControllerConfig, ControllerId, Deaf, NodeEntry, Options, Result, Rsm, RsmError, SegmentHandle,
 };
 use dat_storage::Limits;
 
@@ -144,9 +141,9 @@ impl<B: Host> Site<B> {
     /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping<R>(
         &self,
-        sleep: impl FnOnce(&mut Sound<'_, B::Wait>) -> Result<R>,
+        sleep: impl FnOnce(&mut Deaf<'_, B::Wait>) -> Result<R>,
     ) -> Result<R> {
-        self.sleeping_lightly(|wait| sleep(&mut Sound(wait)))
+        self.sleeping_lightly(|wait| sleep(&mut Deaf::new(wait)))
     }
 
     /// Calls `sleep` with a sleeper.
@@ -249,30 +246,6 @@ impl<B: Host> Site<B> {
 
     pub(super) fn mapped(&self) -> MutexGuard<'_, BTreeMap<u64, Mapped>> {
         locked(&self.mapped)
-    }
-}
-
-/// A sleeper that a signal of the system does not end.
-pub(super) struct Sound<'w, W>(&'w mut W);
-
-impl<W: Wait> Wait for Sound<'_, W> {
-    fn now(&mut self) -> Instant {
-        self.0.now()
-    }
-
-    fn waker(&self) -> Waker {
-        self.0.waker()
-    }
-
-    fn begin(&mut self) {
-        self.0.begin();
-    }
-
-    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
-        match self.0.wait(until) {
-            WakeReason::Interrupted => WakeReason::Woken,
-            reason => reason,
-        }
     }
 }
 

@@ -189,7 +189,7 @@ pub(super) fn remove(provider: Option<Guest>, info: In<ProviderInfo>) -> Code {
     sheltered::<V1>(|| PROVIDERS.remove(provider, info))
 }
 
-/// Explains why a line with this library opens no adapter, for `dat registry --check`.
+/// Explains why a line with this library opens no adapter, for `dat-registry --check`.
 ///
 /// Null if it may open one.
 pub extern "C" fn dat_provider_explain(info: In<ProviderInfo>, instance_data: Text) -> StaticText {

@@ -140,13 +140,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             && let Ok(event) = port.ia.evd_dequeue(evd)
         {
             taken = taken.saturating_add(1);
-            if let Event::Connection { kind, .. } = event
+            if let Event::Connection { kind, ep, .. } = event
                 && kind != ConnectionEventKind::Established
             {
                 // The end of a connection ends only requests that were not complete before, and
                 // completions may have come since the look at them.
                 while self.take_events(index, ids, ids.completions, now) == EVENTS_PER_CALL {}
-                self.take_messages(index, ids, now);
+                self.take_messages(index, ids, self.live_link(index, ep), now);
             }
             self.take_in(index, ids, evd, &event, now);
         }
@@ -156,12 +156,19 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Handles the messages that came before the end of a connection; an ended link takes none.
     ///
     /// They may have come since the look at them, or be more than one look takes.
-    fn take_messages(&self, index: usize, ids: &PortIds, now: Instant) {
+    fn take_messages(&self, index: usize, ids: &PortIds, ending: Option<Handle>, now: Instant) {
+        if let Some(link) = ending {
+            self.end_maintenance(link);
+        }
         // Each link has less than `EVENTS_PER_CALL` posted receives. Later messages wait.
         for _ in 0..self.options.limits.links {
             if self.take_events(index, ids, ids.receives, now) < EVENTS_PER_CALL {
-                return;
+                break;
             }
+        }
+        // Those that waited for a maintenance.
+        if let (Some(link), Some(port)) = (ending, self.ports.get(index)) {
+            self.handle_messages(index, port, link, now);
         }
     }
 
@@ -178,7 +185,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     && let Some(link) = self.live_link(index, completion.ep)
                 {
                     // The core ends the connection after a failed request.
-                    self.take_messages(index, ids, now);
+                    self.take_messages(index, ids, Some(link), now);
                     self.state
                         .with(|state| state.end_link(link, now, &self.options));
                 }
@@ -478,7 +485,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// Handles the messages of a link that have arrived.
-    fn handle_messages(&self, index: usize, port: &Port<'_, B, L>, link: Handle, now: Instant) {
+    pub(crate) fn handle_messages(
+        &self,
+        index: usize,
+        port: &Port<'_, B, L>,
+        link: Handle,
+        now: Instant,
+    ) {
         while let Some(body) = self.next_message(link, port, now) {
             self.handle_message(index, link, body);
         }
@@ -488,7 +501,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     fn next_message(&self, handle: Handle, port: &Port<'_, B, L>, now: Instant) -> Option<Body> {
         self.state.with(|state| {
             let link = state.links.get_mut(handle)?;
-            if link.state == LinkState::Over {
+            if link.state == LinkState::Over || link.maintenance.is_some() {
                 return None;
             }
             // The event that establishes the connection brings the greeting; messages may come
@@ -518,7 +531,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         self.state.with(|state| {
             state.urgent = false;
             state.due = None;
+            state.discount_absence(now, &self.options);
         });
+        handled = handled.saturating_add(self.maintain(now));
         // Links that are over.
         let mut from = 0;
         loop {
@@ -560,14 +575,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 if until.is_some_and(|until| until <= now) {
                     state.importers.remove(handle);
                 } else {
-                    state.remind(until);
+                    state.remind_in_steps(until, now, &self.options);
                 }
             }
         });
         handled = handled.saturating_add(self.connect_imports(now));
         self.state.with(|state| {
             self.tidy_messages(state, now);
-            state.prove_idle_imports(now);
+            state.prove_idle_imports(now, &self.options);
             state.watch(now, &self.options);
             if self.options.probe_interval != 0 {
                 state.probe(&self.ports, now, self.options.probe_interval);
@@ -673,7 +688,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 let (index, node, deadline) = (import.port, import.node, import.deadline);
                 let needs_link = import.needs_link();
                 let retry_at = import.retry_at.filter(|at| *at > now);
-                state.remind(deadline);
+                state.remind_in_steps(deadline, now, &self.options);
                 if !needs_link {
                     return None;
                 }

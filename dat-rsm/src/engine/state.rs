@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub(crate) poll_again: bool,
     /// Time of the next deferred work.
     pub(crate) due: Option<Instant>,
+    /// Time of the last deferred work.
+    pub(crate) present_at: Instant,
     /// Time of the next look at what peers owe; `None` if they owe nothing.
     pub(crate) watch_at: Option<Instant>,
 }
@@ -78,6 +80,7 @@ impl State {
             urgent: false,
             poll_again: false,
             due: None,
+            present_at: Instant::ZERO,
             watch_at: None,
         };
         (state.flights.reserve_all() && state.requests.reserve_all()).then_some(state)

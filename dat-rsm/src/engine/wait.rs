@@ -22,21 +22,29 @@ const SLICE: u32 = 1_000;
 /// Rounds with progress after which a call looks whether it is interrupted.
 const BUSY_ROUNDS: u32 = 8;
 
-/// Sleeps that an interruption may end at once before a [`Deaf`] wait hears it.
+/// Sleeps of a [`Deaf`] wait that an interruption may end at one and the same time.
 const DEAF_SLEEPS: u32 = 20_000;
 
-/// The caller's wait, which an interruption does not end.
+/// A wait that an interruption does not end.
 ///
-/// An interruption may last, so that no sleep is possible. The wait then polls, and gives up after
-/// [`DEAF_SLEEPS`], in case its time stands still.
-pub(crate) struct Deaf<'w, W> {
+/// For calls that have no error for an interruption. An interruption may last, so that no sleep is
+/// possible. The wait then polls. Only if its time stands still, too, it is interrupted in the end.
+#[derive(Debug)]
+pub struct Deaf<'w, W> {
     inner: &'w mut W,
+    since: Instant,
+    /// Sleeps that were interrupted at that time.
     sleeps: u32,
 }
 
 impl<'w, W: Wait> Deaf<'w, W> {
-    pub(crate) fn new(inner: &'w mut W) -> Self {
-        Self { inner, sleeps: 0 }
+    /// Makes such a wait of one that an interruption ends.
+    pub fn new(inner: &'w mut W) -> Self {
+        Self {
+            inner,
+            since: Instant::ZERO,
+            sleeps: 0,
+        }
     }
 }
 
@@ -55,7 +63,14 @@ impl<W: Wait> Wait for Deaf<'_, W> {
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         let reason = self.inner.wait(until);
-        if reason != WakeReason::Interrupted || self.sleeps >= DEAF_SLEEPS {
+        if reason != WakeReason::Interrupted {
+            return reason;
+        }
+        let now = self.inner.now();
+        if now > self.since {
+            (self.since, self.sleeps) = (now, 0);
+        }
+        if self.sleeps >= DEAF_SLEEPS {
             return reason;
         }
         self.sleeps = self.sleeps.wrapping_add(1);
@@ -265,5 +280,41 @@ pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wait that is always interrupted; its clock goes on by this many microseconds each time.
+    struct Nagged(Instant, u64);
+
+    impl Wait for Nagged {
+        fn now(&mut self) -> Instant {
+            self.0
+        }
+
+        fn waker(&self) -> Waker {
+            Waker::noop().clone()
+        }
+
+        fn wait(&mut self, _: Option<Instant>) -> WakeReason {
+            self.0 = Instant::from_micros(self.0.as_micros() + self.1);
+            WakeReason::Interrupted
+        }
+    }
+
+    /// Spec: RSMGEN-11
+    #[test]
+    fn interruptions_end_a_deaf_wait_only_if_its_time_stands_still() {
+        let hears = |pace| {
+            let mut nagged = Nagged(Instant::from_micros(7), pace);
+            let mut deaf = Deaf::new(&mut nagged);
+            let mut waits = (0..3 * DEAF_SLEEPS).map(|_| deaf.wait(None));
+            waits.any(|reason| reason == WakeReason::Interrupted)
+        };
+        assert!(hears(0));
+        assert!(!hears(1));
     }
 }

@@ -32,7 +32,8 @@
 //! # Ages
 //! Ages are counted in looks, [`LOOKS`] in each limit, while anything is owed. A post reads no
 //! clock. Time in which nobody makes progress counts as one look at most, so a process that was
-//! stopped does not blame its peers.
+//! stopped does not blame its peers. Deadlines move by that time
+//! ([`State::discount_absence`]), and leave room for one look at least.
 //!
 //! [`Import::retry_later`]: crate::import::Import::retry_later
 
@@ -92,7 +93,7 @@ impl State {
     /// Looks at what peers owe if a look is due, and ends the links on which it is too old.
     pub(crate) fn watch(&mut self, now: Instant, options: &Options) {
         if self.watch_at.is_none_or(|at| at <= now) {
-            let period = options.connect_timeout.div_ceil(LOOKS).max(1);
+            let period = period(options);
             let asked = self.look_at_flights(now, period, options);
             let owed = self.look_at_links(now, period, options);
             self.watch_at = now.after(period).filter(|_| owed || asked);
@@ -107,7 +108,7 @@ impl State {
     /// One that a call still waits for is given up with its next link, unless a request succeeds.
     ///
     /// Spec: RSMST-06
-    pub(crate) fn prove_idle_imports(&mut self, now: Instant) {
+    pub(crate) fn prove_idle_imports(&mut self, now: Instant, options: &Options) {
         let mut due = None;
         for (_, import) in self.imports.iter_mut() {
             if matches!(import.attach, Attach::Attached(_)) {
@@ -119,7 +120,43 @@ impl State {
             }
         }
         if due.is_some() {
-            self.remind(due);
+            self.remind_in_steps(due, now, options);
+        }
+    }
+
+    /// Schedules a look at a deadline, and looks before it that show that this side is present.
+    pub(crate) fn remind_in_steps(&mut self, at: Option<Instant>, now: Instant, options: &Options) {
+        self.remind(earliest(at, now.after(period(options))));
+    }
+
+    /// Moves the deadlines of peers by the time in which nobody made progress, except for one look.
+    ///
+    /// They then leave one look at least, so what came meanwhile is handled before they are judged.
+    ///
+    /// Spec: RSMST-10
+    pub(crate) fn discount_absence(&mut self, now: Instant, options: &Options) {
+        let period = period(options);
+        let before = core::mem::replace(&mut self.present_at, now);
+        let gap = now.as_micros().saturating_sub(before.as_micros());
+        // The looks may be a little late.
+        let absence = gap.saturating_sub(u64::from(period));
+        if absence <= u64::from(period) {
+            return;
+        }
+        let move_on = |deadline: &mut Option<Instant>, limit: u32| {
+            if let Some(deadline) = deadline {
+                let at = |micros: u64| now.as_micros().saturating_add(micros);
+                let moved = deadline.as_micros().saturating_add(absence);
+                let moved = moved.max(at(u64::from(period))).min(at(u64::from(limit)));
+                *deadline = Instant::from_micros(moved);
+            }
+        };
+        let limit = options.connect_timeout;
+        for (_, import) in self.imports.iter_mut() {
+            move_on(&mut import.deadline, limit);
+        }
+        for (_, importer) in self.importers.iter_mut() {
+            move_on(&mut importer.until, limit.saturating_mul(2));
         }
     }
 
@@ -187,6 +224,11 @@ impl State {
             }
         }
     }
+}
+
+/// Returns the microseconds between two looks.
+fn period(options: &Options) -> u32 {
+    options.connect_timeout.div_ceil(LOOKS).max(1)
 }
 
 /// Returns the looks that requests with this number of bytes may take.

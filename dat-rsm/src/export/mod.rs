@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod importer;
+pub(crate) mod maintain;
 mod publish;
 pub mod segment_id;
 pub(crate) mod share;

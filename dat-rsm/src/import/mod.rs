@@ -374,7 +374,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .flights
                 .find_from(from, |flight| flight.import == import.handle())
             {
-                state.flights.remove(flight);
+                state.end_flight(flight);
                 from = at;
             }
             if let Attach::Attached(link) = removed.attach {

@@ -232,6 +232,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
     ///
     /// Spec: RSMPV-83
     fn quiesce<W: Wait>(&self, flight: Handle, controller: ControllerId, wait: &mut W) {
+        self.state.with(|state| state.take_question_back(flight));
         let pending = || {
             self.state.with(|state| {
                 let flight = state.flights.get(flight);

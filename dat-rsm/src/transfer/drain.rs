@@ -194,7 +194,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .with(|state| self.look_quiet(state, import, posted, flight))
         });
         self.state.with(|state| {
-            state.flights.remove(flight);
+            state.end_flight(flight);
             if let Some(slot) = state.imports.get_mut(import.handle()) {
                 slot.calls = slot.calls.saturating_sub(1);
             }

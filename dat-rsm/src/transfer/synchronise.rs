@@ -2,7 +2,8 @@
 //!
 //! Such an exporter synchronises its segment (`dat_lmr_sync_rdma_*`) when its importers ask. A call
 //! asks before its first transfer, so that the exporter's stores are in memory. After writes it
-//! asks instead of the flush. The exporter answers once both sides see the same bytes.
+//! asks instead of the flush. The exporter answers once both sides see the same bytes:
+//! [`maintain`](crate::export::maintain) has its side.
 
 use dat_core::backend::{Backend, SyncDirection};
 use dat_core::flags::DtoStatus;
@@ -14,7 +15,6 @@ use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
-use crate::export::access::Permission;
 use crate::export::export_at;
 use crate::id::{ExportId, Handle, ImportId};
 use crate::import::Attach;
@@ -61,7 +61,7 @@ pub(crate) struct Question {
     import: ImportId,
     /// Number of the last transfer that the answer shows to be visible, if it was asked after.
     covers: Option<u64>,
-    /// Number of messages of the link up to this one.
+    /// Number of the message among those of the link.
     queued: u64,
     /// Number of requests of the link up to this one, once it is posted.
     posted: Option<u64>,
@@ -101,6 +101,25 @@ impl State {
                 import.unseen = Reach::default();
             }
         }
+    }
+
+    /// Takes a call's question back if it is not sent.
+    ///
+    /// Spec: RSMNC-07
+    pub(crate) fn take_question_back(&mut self, call: Handle) {
+        if let Some(flight) = self.flights.get_mut(call)
+            && let Some(question) = flight.question
+            && let Some(link) = self.links.get_mut(question.link)
+            && link.take_back(call.to_raw())
+        {
+            flight.question = None;
+        }
+    }
+
+    /// Removes the flight of a call that ends.
+    pub(crate) fn end_flight(&mut self, call: Handle) {
+        self.take_question_back(call);
+        self.flights.remove(call);
     }
 
     /// Fails the questions on a link that ends.
@@ -172,41 +191,6 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     pub(crate) fn synchronise_all(&self, port: usize, base: &LmrCreated, length: u64) {
         for direction in [SyncDirection::RdmaRead, SyncDirection::RdmaWrite] {
             self.synchronise(port, base, direction, (0, length));
-        }
-    }
-
-    /// Handles an importer's question.
-    ///
-    /// One that may not write does not choose when the exporter sees writes.
-    ///
-    /// Spec: RSMNC-05
-    pub(crate) fn asked(
-        &self,
-        link: Handle,
-        importer: Handle,
-        call: u64,
-        (offset, length): (u64, u64),
-        writes: bool,
-    ) {
-        let found = self.state.with(|state| {
-            let importer = state.importers.get(importer);
-            let importer = importer.filter(|importer| importer.link == link)?;
-            let segment = state.exports.get(importer.export)?;
-            let offset = offset.min(segment.length);
-            let length = length.min(segment.length.saturating_sub(offset));
-            let direction = match writes && importer.permission.contains(Permission::WRITE) {
-                true => SyncDirection::RdmaWrite,
-                false => SyncDirection::RdmaRead,
-            };
-            Some((segment.port, segment.base, (offset, length), direction))
-        });
-        if let Some((port, base, range, direction)) = found {
-            self.synchronise(port, &base, direction, range);
-        }
-        // Also if the segment is gone: a revocation tells that.
-        if call != 0 {
-            self.state
-                .with(|state| self.tell(state, link, Body::Synchronised { call }));
         }
     }
 

@@ -532,7 +532,7 @@ impl State {
 impl<B: Backend, L: RawLock, E: Entries> Drop for Vector<'_, '_, B, L, E> {
     fn drop(&mut self) {
         self.engine.state.with(|state| {
-            state.flights.remove(self.flight);
+            state.end_flight(self.flight);
             if !self.waited {
                 return;
             }

@@ -237,9 +237,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
             adapter_name: "ring0",
             vendor_name: "ring",
             hardware_version_major: 1,
-            hardware_version_minor: 0,
             firmware_version_major: 1,
-            firmware_version_minor: 0,
             ia_address: IaAddress::Node(0),
             max_eps: 4,
             max_dto_per_ep: 64,
@@ -249,13 +247,10 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
             max_evd_qlen: 256,
             max_iov_segments_per_dto: SEGMENTS as i32,
             max_lmrs: 16,
-            max_lmr_block_size: u64::MAX,
-            max_lmr_virtual_address: u64::MAX,
             max_pzs: 4,
             max_message_size: u64::from(u32::MAX),
             max_rdma_size: u64::from(u32::MAX),
             max_rmrs: 4,
-            max_rmr_target_address: u64::MAX,
             max_srqs: 1,
             max_ep_per_srq: 4,
             max_recv_per_srq: 64,
@@ -263,10 +258,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
             max_iov_segments_per_rdma_write: SEGMENTS as i32,
             max_rdma_read_in: 16,
             max_rdma_read_out: 16,
-            max_rdma_read_per_ep_in_guaranteed: true,
-            max_rdma_read_per_ep_out_guaranteed: true,
-            transport_attributes: &[],
-            vendor_attributes: &[],
+            ..IaAttributes::DEFAULT
         }
     }
 

@@ -41,26 +41,23 @@ pub(crate) struct Backend {
     /// The names of the target's tests, as the target lists them.
     #[serde(skip)]
     pub(crate) listed: BTreeSet<String>,
-    /// The requirements with a test on the published page; replaces sources and target.
+    /// The requirements with a test by the published counts; replaces sources and target.
     #[serde(skip)]
-    pub(crate) published: Option<BTreeSet<String>>,
+    pub(crate) published: Option<BTreeSet<Id>>,
 }
 
-/// Returns the requirements that the published page marks as tested on this backend.
-pub(crate) fn published_ids(page: &str, backend: &str) -> Result<BTreeSet<String>> {
-    let rows = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
-        .map(|line| line.split(" | ").map(str::trim).collect::<Vec<_>>());
-    let mut rows = rows.skip_while(|cells| cells.first() != Some(&"id"));
-    let column = rows
-        .next()
-        .and_then(|cells| cells.iter().position(|cell| *cell == backend))
-        .with_context(|| format!("the published table has no column for the backend {backend}"))?;
-    Ok(rows
-        .filter(|cells| cells.get(column) == Some(&"tested"))
-        .filter_map(|cells| Some((*cells.first()?).to_owned()))
-        .collect())
+/// Returns the requirements that the published counts list as tested on this backend.
+pub(crate) fn published_ids(
+    counts: &str,
+    backend: &str,
+    catalogue: &Catalogue,
+) -> Result<BTreeSet<Id>> {
+    let begin = format!("{backend}: ");
+    let list = counts.lines().find_map(|line| line.strip_prefix(&begin));
+    let list = list.with_context(|| {
+        format!("the published counts do not list the requirements of the backend {backend}")
+    })?;
+    Ok(expand(list, catalogue.ids())?.into_iter().collect())
 }
 
 /// Tests of the shared suite that a backend cannot run.
@@ -164,7 +161,7 @@ impl<'a> Matrix<'a> {
         for (column, backend) in backends.backend.iter().enumerate() {
             let is_published = |id: &&Id| {
                 let ids = backend.published.as_ref();
-                ids.is_some_and(|ids| ids.contains(&id.to_string()))
+                ids.is_some_and(|ids| ids.contains(*id))
             };
             for id in catalogue.ids().filter(is_published) {
                 let row = matrix.cells.entry(id.clone()).or_default();
@@ -376,13 +373,48 @@ impl<'a> Matrix<'a> {
         text
     }
 
-    /// Returns the published page.
+    /// Returns the published counts, and the requirements of backends that need system libraries.
+    pub(crate) fn counts(&self) -> String {
+        let mut text = format!(
+            "{}.\n\n| backend | requirements with a test | with a reason instead | tests of the suite left out |\n\
+             |---|---|---|---|\n",
+            self.summary()
+        );
+        let mut lists = String::new();
+        for (column, backend) in self.backends.backend.iter().enumerate() {
+            let tested = || self.catalogue.ids().filter(|id| self.is_tested(id, column));
+            let reasons = self.lacking.keys().filter(|(at, _)| *at == column).count();
+            let left_out: usize = backend.except.iter().map(|except| except.tests.len()).sum();
+            let name = &backend.name;
+            let _ = writeln!(
+                text,
+                "| {name} | {} | {reasons} | {left_out} |",
+                tested().count()
+            );
+            if !backend.features.is_empty() {
+                let _ = writeln!(
+                    lists,
+                    "{name}: {}",
+                    condense(tested(), self.catalogue.ids())
+                );
+            }
+        }
+        if !lists.is_empty() {
+            let _ = write!(
+                text,
+                "\nTested on a backend that needs system libraries:\n\n```text\n{lists}```\n"
+            );
+        }
+        text
+    }
+
+    /// Returns the page of the matrix.
     pub(crate) fn markdown(&self) -> String {
         let columns = self.columns.join(" | ");
         let rule = "---|".repeat(self.columns.len());
         let mut page = format!(
-            "# Conformance\n\nThe requirements of the [catalogues](spec/README.md) and the backends on which each is tested. \
-             Written by `cargo xtask conformance --output docs/conformance.md`.\n\n{}.\n\n\
+            "# Conformance\n\nThe requirements of the [catalogues](../docs/spec/README.md) and the backends on which each is tested. \
+             Written by `cargo xtask conformance`.\n\n{}.\n\n\
              ## By group\n\nThe number of requirements of each group, and of those with a test on each backend and on any.\n\n\
              | group | requirements | {columns} | any | seed | seed tested |\n|---|---|{rule}---|---|---|\n",
             self.summary()
@@ -438,7 +470,7 @@ impl<'a> Matrix<'a> {
                 by_reason.entry(reason).or_default().push(id);
             }
             for (reason, ids) in by_reason {
-                let _ = writeln!(page, "- {reason}: {}", condense(ids, self.catalogue.ids()));
+                let _ = writeln!(page, "- {reason} {}", condense(ids, self.catalogue.ids()));
             }
         }
         for (column, backend) in self.backends.backend.iter().enumerate() {
@@ -454,7 +486,7 @@ impl<'a> Matrix<'a> {
                 );
             }
             for (reason, ids) in by_reason {
-                let _ = writeln!(page, "- {reason}: {}", condense(ids, self.catalogue.ids()));
+                let _ = writeln!(page, "- {reason} {}", condense(ids, self.catalogue.ids()));
             }
             if backend.except.is_empty() {
                 continue;
@@ -473,7 +505,7 @@ impl<'a> Matrix<'a> {
                 let names: Vec<String> = tests.iter().map(|test| format!("`{test}`")).collect();
                 let vendor = vendor.as_ref().map(|vendor| format!("{vendor} only: "));
                 let vendor = vendor.unwrap_or_default();
-                let _ = writeln!(page, "- {vendor}{reason}: {}", names.join(", "));
+                let _ = writeln!(page, "- {vendor}{reason} {}", names.join(", "));
             }
         }
         page
@@ -688,17 +720,26 @@ mod tests {
         assert_eq!(faults("", &[COVERED, stray]).len(), 1);
     }
 
-    /// The published cells of a column are parsed as they were written.
+    /// The published requirements of a column are parsed as they were written.
     #[test]
-    fn cells_of_a_published_page_are_read_back() {
-        let page = with_matrix("", &[COVERED], |matrix| matrix.markdown());
-        let ids = |column| published_ids(&page, column).expect("a column");
-        assert_eq!(
-            ids("mock").into_iter().collect::<Vec<_>>(),
-            ["EPW-01", "EPW-02"]
+    fn requirements_of_published_counts_are_read_back() {
+        let column =
+            "[[backend]]\nname = \"verbs\"\nfeatures = [\"verbs\"]\nsources = [\"verbs\"]\n";
+        let source = (
+            "verbs/src/lib.rs",
+            "/// Spec: EPW-01, GEN-01\n#[test] fn name() {}",
         );
-        assert!(ids("core").is_empty());
-        assert!(published_ids(&page, "verbs").is_err());
+        let counts = with_columns(column, "", &[COVERED, source], |matrix| matrix.counts());
+        assert!(
+            counts.contains("| mock | 2 | 0 | 0 |\n| verbs | 2 | 0 | 0 |\n"),
+            "{counts}"
+        );
+        let mut catalogue = Catalogue::default();
+        catalogue.add(PAGE).expect("page");
+        let ids = published_ids(&counts, "verbs", &catalogue).expect("a list");
+        let ids: Vec<String> = ids.iter().map(Id::to_string).collect();
+        assert_eq!(ids, ["EPW-01", "GEN-01"]);
+        assert!(published_ids(&counts, "mock", &catalogue).is_err());
     }
 
     #[test]

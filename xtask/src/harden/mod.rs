@@ -17,12 +17,12 @@ mod unsafety;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use std::fs;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
 pub(crate) use self::first_failure::{FirstFailure, first_failure};
 use crate::features;
+use crate::sections;
 use crate::test_programs;
 use crate::tools;
 use crate::workspace::Workspace;
@@ -348,56 +348,19 @@ fn revision(workspace: &Workspace) -> Result<String> {
     Ok(format!("{}{changed}", head.read()?))
 }
 
-/// Returns the lines that begin and end a section.
-fn marks(name: &str) -> (String, String) {
-    (
-        format!("<!-- written by `cargo xtask harden --only {name}` -->\n"),
-        format!("<!-- end of {name} -->\n"),
-    )
+/// Returns the task that writes a section of the page.
+fn task(name: &str) -> String {
+    format!("harden --only {name}")
 }
 
 /// Returns the current text of a section.
 fn section(workspace: &Workspace, name: &str) -> Result<String> {
-    let text = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
-    let parts = Parts::of(&text, name).context(PAGE)?;
-    Ok(parts.section.to_owned())
+    sections::read(workspace, PAGE, &task(name))
 }
 
 /// Replaces a section of the assurance page.
 fn replace(workspace: &Workspace, name: &str, section: &str) -> Result<()> {
-    replace_in(workspace, PAGE, name, section)
-}
-
-/// Replaces a section of a page.
-fn replace_in(workspace: &Workspace, page: &str, name: &str, section: &str) -> Result<()> {
-    let path = workspace.root().join(page);
-    let text = fs::read_to_string(&path).with_context(|| page.to_owned())?;
-    let Parts { before, after, .. } = Parts::of(&text, name).with_context(|| page.to_owned())?;
-    let (begin, end) = marks(name);
-    fs::write(path, format!("{before}{begin}{section}{end}{after}"))?;
-    Ok(())
-}
-
-/// A page, split at the lines that begin and end a section.
-struct Parts<'p> {
-    before: &'p str,
-    section: &'p str,
-    after: &'p str,
-}
-
-impl<'p> Parts<'p> {
-    fn of(page: &'p str, name: &str) -> Result<Self> {
-        let (begin, end) = marks(name);
-        let parts = page.split_once(&begin).and_then(|(before, rest)| {
-            let (section, after) = rest.split_once(&end)?;
-            Some(Self {
-                before,
-                section,
-                after,
-            })
-        });
-        parts.with_context(|| format!("there is no section {name}"))
-    }
+    sections::replace(workspace, PAGE, &task(name), section)
 }
 
 #[cfg(test)]
@@ -411,18 +374,5 @@ mod tests {
             assert_eq!(throughout("abc", after), "abc, with changes");
             assert_eq!(throughout("abc, with changes", after), "abc, with changes");
         }
-    }
-
-    #[test]
-    fn a_page_is_split_at_its_marks() {
-        let (begin, end) = marks("a");
-        let page = format!("1\n{begin}2\n{end}3\n");
-        let parts = Parts::of(&page, "a").expect("a section");
-        assert_eq!(
-            (parts.before, parts.section, parts.after),
-            ("1\n", "2\n", "3\n")
-        );
-        assert!(Parts::of(&page, "b").is_err());
-        assert!(Parts::of(&begin, "a").is_err());
     }
 }

@@ -20,6 +20,8 @@ use crate::workspace::Workspace;
 const ENDED: [i32; 3] = [0, 2, 3];
 /// The list of mutated files, and of faults that no test can notice.
 const KEPT: &str = "tests/checks/assurance/mutants.toml";
+/// The table of results, one row for each file.
+const ROWS: &str = "tests/checks/assurance/mutants.txt";
 /// The command that writes rows, for messages.
 const AGAIN: &str = "`cargo xtask harden --only mutants` tries it";
 /// The time limit with a fault: multiple of a sound run, and minimum.
@@ -101,10 +103,13 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     }
     let rows = known_rows(workspace)?;
     if let Some(other) = rows.keys().find(|row| !kept.all().any(|it| it == *row)) {
-        bail!("{PAGE}: {KEPT} does not name {other}");
+        bail!("{ROWS}: {KEPT} does not name {other}");
     }
     if let Some(file) = kept.all().find(|file| !rows.contains_key(*file)) {
-        bail!("{PAGE}: {file} has no row; {AGAIN}");
+        bail!("{ROWS}: {file} has no row; {AGAIN}");
+    }
+    if super::section(workspace, "mutants")? != totals(&rows) {
+        bail!("{PAGE} does not have the sums of {ROWS}; {AGAIN}");
     }
     Ok(())
 }
@@ -238,7 +243,8 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
             rows.insert(file.clone(), outcome.row(file, &revision));
         }
         // Each file takes minutes, so its result is saved before the next one starts.
-        super::replace(workspace, "mutants", &table(&rows)?)?;
+        fs::write(workspace.root().join(ROWS), table(&rows)?).context(ROWS)?;
+        super::replace(workspace, "mutants", &totals(&rows))?;
     }
     if left != 0 {
         println!("time limit reached; {left} files were not tested");
@@ -249,7 +255,25 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     Ok(())
 }
 
-/// Returns the section of the report.
+/// Returns the section of the report: the sums of the rows.
+fn totals(rows: &BTreeMap<String, String>) -> String {
+    let sum = |column: usize| -> u32 {
+        let cells = rows.values().filter_map(|row| row.split('|').nth(column));
+        cells
+            .filter_map(|cell| cell.trim().parse::<u32>().ok())
+            .sum()
+    };
+    format!(
+        "{} faults in {} files: {} noticed, {} do not compile, {} have a reason. [mutants.txt](../{ROWS}) has the files.\n",
+        sum(2),
+        rows.len(),
+        sum(3),
+        sum(4),
+        sum(5)
+    )
+}
+
+/// Returns the table of results.
 fn table(rows: &BTreeMap<String, String>) -> Result<String> {
     let mut section = String::from(
         "| file | faults | noticed | do not compile | have a reason | at revision |\n|---|---|---|---|---|---|\n",
@@ -260,9 +284,10 @@ fn table(rows: &BTreeMap<String, String>) -> Result<String> {
     Ok(section)
 }
 
-/// Returns the rows of the current report.
+/// Returns the rows of the current table.
 fn known_rows(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
-    Ok(super::section(workspace, "mutants")?
+    let text = fs::read_to_string(workspace.root().join(ROWS)).context(ROWS)?;
+    Ok(text
         .lines()
         .filter_map(|line| {
             let file = line.strip_prefix("| ")?.split(' ').next()?;
@@ -529,7 +554,7 @@ fn outcome(text: &str) -> Result<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Missed, Outcome, only_adds_tests, pattern, revision_of};
+    use super::{Missed, Outcome, only_adds_tests, pattern, revision_of, totals};
 
     #[test]
     fn a_row_names_its_revision() {
@@ -541,6 +566,10 @@ mod tests {
         let row = outcome.row("dat-core/src/id.rs", "0123456789");
         assert_eq!(row, "| dat-core/src/id.rs | 5 | 3 | 2 | 0 | 0123456789 |");
         assert_eq!(revision_of(&row), "0123456789");
+        let rows = [("a".to_owned(), row.clone()), ("b".to_owned(), row)];
+        let totals = totals(&rows.into());
+        let sums = "10 faults in 2 files: 6 noticed, 4 do not compile, 0 have a reason.";
+        assert!(totals.starts_with(sums), "{totals}");
         let row = outcome.row("dat-core/src/id.rs", "0123456789, with changes");
         assert_eq!(revision_of(&row), "0123456789, with changes");
     }

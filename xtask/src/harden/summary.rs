@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs;
 
-use super::{AT, FAILED, PAGE, PROOFS, Parts, replace, section};
+use super::{AT, FAILED, PAGE, PROOFS, replace, section, task};
+use crate::sections::Parts;
 use crate::workspace::Workspace;
 
 /// The name of the table's section.
@@ -34,7 +35,7 @@ fn table(page: &str) -> Result<String> {
     let mut table =
         String::from("| section | check | `--only` | last success |\n|---|---|---|---|\n");
     for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
-        let parts = Parts::of(page, proof.name).context(PAGE)?;
+        let parts = Parts::of(page, &task(proof.name)).context(PAGE)?;
         let heading = parts.before.lines().rev().find_map(|line| {
             let heading = line.strip_prefix("### ");
             heading.or_else(|| line.strip_prefix("## "))
@@ -80,12 +81,13 @@ fn proved_revision(section: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sections::marks;
 
     /// Returns a page with these rows in one section and nothing in the others.
     fn page(name: &str, rows: &str) -> String {
         let mut page = String::from("# Page\n");
         for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
-            let (begin, end) = super::super::marks(proof.name);
+            let (begin, end) = marks(&task(proof.name));
             let rows = if proof.name == name { rows } else { "" };
             let _ = write!(
                 page,
@@ -122,7 +124,7 @@ mod tests {
         // One row for each proof except the table itself, and the two lines of the head.
         let all = table(&page("models", "")).unwrap();
         assert_eq!(all.lines().count(), PROOFS.len() + 1);
-        let (begin, _) = super::super::marks("models");
+        let (begin, _) = marks(&task("models"));
         let cut = page("models", "").replace(&begin, "");
         assert!(table(&cut).is_err());
     }

@@ -11,10 +11,13 @@ use std::fs;
 use std::path::Path;
 use walkdir::WalkDir;
 
+use crate::sections::{self, STATUS};
 use crate::workspace::Workspace;
 
-/// The published inventory.
-const PAGE: &str = "docs/unsafe.md";
+/// The inventory, in the folder `target`.
+const PAGE: &str = "unsafe.md";
+/// The task that writes the inventory and its counts on the page of counts.
+const TASK: &str = "harden --only unsafe";
 /// The file of invariants that make the unsafe code of each path sound.
 const INVARIANTS: &str = "tests/checks/assurance/unsafe.toml";
 
@@ -52,20 +55,22 @@ impl Count {
     }
 }
 
-/// Fails unless the published inventory matches the sources.
+/// Writes the inventory; fails unless the published counts match the sources.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let published = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
-    if published != inventory(workspace)?.page {
-        bail!("{PAGE} is not up to date: write it with `cargo xtask harden --only unsafe`");
+    let Inventory { page, summary } = inventory(workspace)?;
+    fs::write(workspace.target().join(PAGE), page)?;
+    if sections::read(workspace, STATUS, TASK)? != summary {
+        bail!("{STATUS} is not up to date: write it with `cargo xtask {TASK}`");
     }
     Ok(())
 }
 
-/// Writes the inventory; returns the table of counts.
+/// Writes the inventory and its counts; returns where they are.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let Inventory { page, summary } = inventory(workspace)?;
-    fs::write(workspace.root().join(PAGE), page)?;
-    Ok(summary)
+    fs::write(workspace.target().join(PAGE), page)?;
+    sections::replace(workspace, STATUS, TASK, &summary)?;
+    Ok("[status.md](status.md#unsafe-code) has the counts.\n".to_owned())
 }
 
 /// The page, and a table of counts.
@@ -91,10 +96,10 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
         found.entry(&code.path).or_default().push((file, count));
     }
     let mut page = String::from(
-        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test --all`. Every block has a \
-         `// SAFETY:` comment, which a lint checks for code that is compiled for a PC. The column *relies on* has the common argument of a file or folder, from\n\
-         [unsafe.toml](../tests/checks/assurance/unsafe.toml). *Functions* and *traits* state requirements for their callers and implementers, *blocks* and \
-         *implementations* claim to meet them, *attributes* name symbols.\n",
+        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe` and `cargo xtask test --all`. Every block has a `// SAFETY:` comment; \
+         a lint checks this for code that is compiled for a PC. The column *relies on* has the argument of a file or folder, from \
+         [unsafe.toml](../tests/checks/assurance/unsafe.toml). *Functions* and *traits* state requirements for their callers and implementers. \
+         *Blocks* and *implementations* claim to meet them. *Attributes* name symbols.\n",
     );
     let mut summary = String::from("| code | uses of `unsafe` | files |\n|---|---|---|\n");
     for (title, test) in [

@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 const OURS: &str = "#include <dat/udat.h>\n#include <dat/dat_registry.h>\n#include <rsmapi.h>\n";
 const LATER: &str = "#include <dat2/udat.h>\n#include <dat2/dat_registry.h>\n";
 
-/// An exported function that no header declares; only `dat registry --check` calls it.
+/// An exported function that no header declares; only `dat-registry --check` calls it.
 const OF_THE_PROGRAM: &str = "dat_provider_explain";
 
 /// Checks the pages below a prefix.

@@ -116,17 +116,27 @@ pub(super) fn compare(workspace: &Workspace) -> Result<String> {
     let [few, many] = measured.as_slice() else {
         bail!("two measurements are compared");
     };
-    let (mut text, mut failures) = table(&few.counts, &many.counts, ROWS);
+    let (calls, mut failures) = table(&few.counts, &many.counts, ROWS);
     let (sizes, large) = memory(&many.output)?;
-    let _ = write!(text, "\n{sizes}");
     failures.extend(large);
-    print!("{text}");
+    print!("{calls}\n{sizes}");
     ensure!(
         failures.is_empty(),
         "calls depend on the number of objects, or an object is too large: {}",
         failures.join(", ")
     );
-    Ok(text)
+    Ok(format!("{}\n{sizes}", differing(&calls)))
+}
+
+/// Returns the rows whose ratio is not 1, and the number of the others.
+fn differing(calls: &str) -> String {
+    let (same, rows): (Vec<&str>, Vec<&str>) =
+        calls.lines().partition(|row| row.ends_with("| 1.000 |"));
+    format!(
+        "{}\n\n{} other calls have a ratio of 1.000.\n",
+        rows.join("\n"),
+        same.len()
+    )
 }
 
 /// Builds the benchmark; returns its program.
@@ -271,6 +281,12 @@ mod tests {
         let (text, failures) = table(&few, &counts(&[("post", 110.0), ("free", 40.0)]), &rows);
         assert!(failures.is_empty(), "{failures:?}");
         assert!(text.contains("| post | 100 | 110 | 1.100 |"), "{text}");
+        let (text, _) = table(&few, &counts(&[("post", 110.0), ("free", 50.0)]), &rows);
+        let text = differing(&text);
+        assert!(
+            text.ends_with("| 1.100 |\n\n1 other calls have a ratio of 1.000.\n"),
+            "{text}"
+        );
         let (_, failures) = table(&few, &counts(&[("post", 110.2), ("free", 50.0)]), &rows);
         assert_eq!(failures, ["post (1.102 of 1.1)"]);
     }

@@ -1,5 +1,7 @@
 //! Event dispatchers and notification objects on the test device.
 
+#[cfg(feature = "std")]
+mod agents;
 mod completions;
 mod connected;
 mod deferred;

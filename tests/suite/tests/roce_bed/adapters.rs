@@ -323,10 +323,13 @@ fn counts_tell_what_each_side_did() {
     let sent = (counts.packets_sent, counts.bytes_sent);
     assert_eq!(sent, from(left.address()));
     assert_eq!((counts.packets, counts.bytes), from(right.address()));
-    let mut named = Vec::new();
-    let mut report = |count: Count, value| named.push((count.name(), value));
-    HostDriver::counts(&left.device.driver(), &mut report);
-    assert!(named.contains(&("posted_bytes", 5000)) && named.contains(&("request_packets", 5)));
+    let mut reported = Vec::new();
+    HostDriver::counts(&left.device.driver(), &mut |count, value| {
+        reported.push((count, value));
+    });
+    for expected in [(Count::PostedBytes, 5000), (Count::RequestPackets, 5)] {
+        assert!(reported.contains(&expected), "{expected:?}");
+    }
     left.device
         .disconnect(left.pair.key, DisconnectMode::Graceful);
     let pair = &mut left.pair;
