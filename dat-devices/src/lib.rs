@@ -12,10 +12,11 @@
 //!
 //! # A further backend
 //! It implements [`HostBackend`](dat_core::backend::HostBackend) in its crate. Here it gets a
-//! feature, a file with its [`Registered`], a line in [`backends!`] and one in `SCHEMES`.
+//! feature, a file with its [`ByAddress`], a line in [`backends!`] and one in `SCHEMES`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
+mod by_address;
 mod error;
 mod list;
 #[cfg(feature = "mock")]
@@ -24,7 +25,6 @@ mod mock;
 mod network;
 mod numbered;
 mod options;
-mod registered;
 #[cfg(feature = "roce")]
 mod roce;
 #[cfg(feature = "verbs")]
@@ -38,8 +38,8 @@ pub use ::backend_roce::RoceBackend;
 pub use ::backend_verbs::VerbsBackend;
 
 pub use address::{DeviceAddress, SCHEMES};
+pub use by_address::{ByAddress, Found, Listed, Visitor, devices, missing, open};
 pub use error::{Cause, OpenError, OpenErrorKind};
 #[cfg(feature = "mock")]
 pub use network::Network;
 pub use options::{Options, StartThread};
-pub use registered::{Found, Listed, Registered, Visitor, devices, missing, open};

@@ -2,13 +2,13 @@
 
 /// Calls a macro with the backends of this build.
 ///
-/// `backends! { call! { tokens } }` becomes `call! { { tokens } NAME = TYPE, ... }`, with a name and
-/// a type for each backend. So a caller makes an enum, a match or an implementation for each of
-/// them, and names none.
+/// `backends! { [path::to::call] { tokens } }` becomes
+/// `path::to::call! { { tokens } NAME = TYPE, ... }`, with a name and a type for each backend. So a
+/// caller makes an enum, a match or an implementation for each of them, and names none.
 #[macro_export]
 macro_rules! backends {
-    ($call:ident! { $($tokens:tt)* }) => {
-        $crate::__verbs! { $call! { $($tokens)* } }
+    ([$($call:tt)+] { $($tokens:tt)* }) => {
+        $crate::__verbs! { [$($call)+] { $($tokens)* } }
     };
 }
 
@@ -19,8 +19,8 @@ macro_rules! backends {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __verbs {
-    ($call:ident! $tokens:tt $($list:tt)*) => {
-        $crate::__roce! { $call! $tokens $($list)* Verbs = $crate::VerbsBackend, }
+    ($call:tt $tokens:tt $($list:tt)*) => {
+        $crate::__roce! { $call $tokens $($list)* Verbs = $crate::VerbsBackend, }
     };
 }
 
@@ -37,8 +37,8 @@ macro_rules! __verbs {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __roce {
-    ($call:ident! $tokens:tt $($list:tt)*) => {
-        $crate::__mock! { $call! $tokens $($list)* Roce = $crate::RoceBackend, }
+    ($call:tt $tokens:tt $($list:tt)*) => {
+        $crate::__mock! { $call $tokens $($list)* Roce = $crate::RoceBackend, }
     };
 }
 
@@ -55,8 +55,8 @@ macro_rules! __roce {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __mock {
-    ($call:ident! $tokens:tt $($list:tt)*) => {
-        $crate::__end! { $call! $tokens $($list)* Mock = $crate::MockBackend, }
+    ($call:tt $tokens:tt $($list:tt)*) => {
+        $crate::__end! { $call $tokens $($list)* Mock = $crate::MockBackend, }
     };
 }
 
@@ -72,7 +72,7 @@ macro_rules! __mock {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __end {
-    ($call:ident! $tokens:tt $($list:tt)*) => {
-        $call! { $tokens $($list)* }
+    ([$($call:tt)+] $tokens:tt $($list:tt)*) => {
+        $($call)+! { $tokens $($list)* }
     };
 }

@@ -7,17 +7,17 @@ use dat_core::attributes::IaAddress;
 use dat_storage::forks::{self, PerProcess};
 
 use crate::address::DeviceAddress;
+use crate::by_address::{ByAddress, Found};
 use crate::error::OpenError;
 use crate::network::Network;
 use crate::numbered::NumberedHost;
 use crate::options::{Options, StartThread};
-use crate::registered::{Found, Registered};
 
 /// Form of a numbered device.
 const FORM: &str =
     "a host number from 1 to 254, optionally followed by `extended` and `non-coherent`";
 
-impl Registered for MockBackend {
+impl ByAddress for MockBackend {
     const SCHEME: &'static str = "mock";
 
     fn open(device: &str, options: &Options) -> Result<Self, OpenError> {

@@ -1,13 +1,15 @@
 //! Networks of mock adapters in this process.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
-use backend_mock::{Fabric, FabricOptions, Limits, MockBackend, NodeOptions};
+use backend_mock::{Fabric, FabricOptions, FabricThread, Limits, MockBackend, NodeOptions};
 use dat_core::attributes::IaAddress;
 use dat_storage::forks::PerProcess;
+
+use crate::options::StartThread;
 
 /// A network in this process, of adapters that are named instead of numbered.
 ///
@@ -30,15 +32,32 @@ struct Members {
     numbers: Mutex<HashMap<String, u64>>,
     /// True if hosts of new names are coherent.
     is_coherent: AtomicBool,
+    /// Performs the actions in place of the adapters.
+    _thread: Option<FabricThread>,
 }
 
 impl Network {
     /// Creates a network without adapters.
     pub fn new(options: FabricOptions) -> Self {
+        Self::of(Fabric::new(options), None)
+    }
+
+    /// Creates a network whose actions a thread of its own performs, until its last clone is gone.
+    ///
+    /// # Errors
+    /// Those of `start`.
+    pub fn with_thread(options: FabricOptions, start: StartThread) -> io::Result<Self> {
+        let fabric = Fabric::new(options);
+        let thread = fabric.drive_with(|drive| start(c"fabric", drive))?;
+        Ok(Self::of(fabric, Some(thread)))
+    }
+
+    fn of(fabric: Fabric, thread: Option<FabricThread>) -> Self {
         Self(Arc::new(Members {
-            fabric: Fabric::new(options),
+            fabric,
             numbers: Mutex::default(),
             is_coherent: AtomicBool::new(true),
+            _thread: thread,
         }))
     }
 

@@ -4,9 +4,9 @@ use backend_roce::{RoceAddress, RoceBackend, RoceOptions};
 use dat_core::attributes::IaAddress;
 
 use crate::address::DeviceAddress;
+use crate::by_address::{ByAddress, Found};
 use crate::error::OpenError;
 use crate::options::{NOT_READY_RETRIES, Options};
-use crate::registered::{Found, Registered};
 
 /// Form of the device in an address.
 const FORM: &str = "`roce://IP` or `roce://INTERFACE`, with \
@@ -20,7 +20,7 @@ fn parse(device: &str) -> Result<RoceAddress, OpenError> {
     backend_roce::parse_address(device).map_err(|error| OpenError::system(error, FORM))
 }
 
-impl Registered for RoceBackend {
+impl ByAddress for RoceBackend {
     const SCHEME: &'static str = "roce";
 
     fn open(device: &str, options: &Options) -> Result<Self, OpenError> {

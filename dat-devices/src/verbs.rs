@@ -4,14 +4,14 @@ use backend_verbs::{LongQualifiers, OpenDevices, VerbsBackend, VerbsOptions};
 use dat_storage::forks::{self, PerProcess};
 
 use crate::address::DeviceAddress;
+use crate::by_address::{ByAddress, Found};
 use crate::error::OpenError;
 use crate::options::{NOT_READY_RETRIES, Options};
-use crate::registered::{Found, Registered};
 
 /// Form of the device in an address.
 const FORM: &str = "`verbs://NAME`";
 
-impl Registered for VerbsBackend {
+impl ByAddress for VerbsBackend {
     const SCHEME: &'static str = "verbs";
 
     fn open(device: &str, options: &Options) -> Result<Self, OpenError> {

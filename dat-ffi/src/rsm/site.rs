@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dat_core::backend::HostDriver as _;
 use dat_core::sync::HostLock;
 use dat_rsm::{
     ControllerConfig, ControllerId, Deaf, NodeEntry, Options, Result, Rsm, RsmError, SegmentHandle,
@@ -12,7 +13,7 @@ use dat_storage::Limits;
 use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
-use crate::adapter::Host;
+use crate::adapter::{Host, WaitOf};
 use crate::boundary::{engine_of, has_memory, start_thread};
 
 /// Connections to nodes that an adapter has endpoints for.
@@ -60,9 +61,9 @@ pub(super) struct Site<B: Host> {
     pub(super) qualifier: u64,
     /// Number of nodes that it reaches.
     pub(super) nodes: usize,
-    ground: B::Ground,
+    driver: B::Driver,
     /// Sleepers that no thread uses.
-    idle: Mutex<Vec<B::Wait>>,
+    idle: Mutex<Vec<WaitOf<B>>>,
     /// The controller that a thread serves.
     served: Mutex<Option<ControllerId>>,
     /// Polled segments, by the word of the segment's handle.
@@ -86,12 +87,8 @@ impl<B: Host> Site<B> {
     ///
     /// # Errors
     /// CTLR_NOT_PRESENT: the adapter cannot be opened; and those of `Rsm::new`.
-    pub(super) fn open(
-        backend: B,
-        ground: B::Ground,
-        options: Options,
-        shape: Shape,
-    ) -> Result<Self> {
+    pub(super) fn open(backend: B, options: Options, shape: Shape) -> Result<Self> {
+        let driver = backend.driver();
         let nodes = shape.nodes.len();
         let config = |ia| ControllerConfig {
             name: shape.name,
@@ -112,7 +109,7 @@ impl<B: Host> Site<B> {
             name: shape.name,
             qualifier: shape.qualifier,
             nodes,
-            ground,
+            driver,
             idle: Mutex::default(),
             served: Mutex::default(),
             polled: Mutex::default(),
@@ -125,11 +122,14 @@ impl<B: Host> Site<B> {
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES: the system cannot make one.
-    fn sleeper(&self) -> Result<B::Wait> {
+    fn sleeper(&self) -> Result<WaitOf<B>> {
         let known = locked(&self.idle).pop();
         match known {
             Some(sleeper) => Ok(sleeper),
-            None => B::sleeper(&self.ground).map_err(|_| RsmError::InsufficientResources),
+            None => self
+                .driver
+                .wait()
+                .map_err(|_| RsmError::InsufficientResources),
         }
     }
 
@@ -141,7 +141,7 @@ impl<B: Host> Site<B> {
     /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping<R>(
         &self,
-        sleep: impl FnOnce(&mut Deaf<'_, B::Wait>) -> Result<R>,
+        sleep: impl FnOnce(&mut Deaf<'_, WaitOf<B>>) -> Result<R>,
     ) -> Result<R> {
         self.sleeping_lightly(|wait| sleep(&mut Deaf::new(wait)))
     }
@@ -152,7 +152,7 @@ impl<B: Host> Site<B> {
     /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping_lightly<R, E: From<RsmError>>(
         &self,
-        sleep: impl FnOnce(&mut B::Wait) -> std::result::Result<R, E>,
+        sleep: impl FnOnce(&mut WaitOf<B>) -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
         let mut sleeper = self.sleeper()?;
         let result = sleep(&mut sleeper);
@@ -237,7 +237,7 @@ impl<B: Host> Site<B> {
     /// Makes progress up to four times, as long as there is something to handle.
     pub(super) fn hurry(&self) {
         let mut looks = 0..4;
-        while looks.next().is_some() && self.engine.progress(B::now(&self.ground)) != 0 {}
+        while looks.next().is_some() && self.engine.progress(self.driver.now()) != 0 {}
     }
 
     pub(super) fn polled(&self) -> MutexGuard<'_, BTreeMap<u64, Polled>> {

@@ -13,7 +13,7 @@ use crate::error::OpenError;
 use crate::options::Options;
 
 /// A backend whose devices are opened by address.
-pub trait Registered: HostBackend {
+pub trait ByAddress: HostBackend {
     /// The scheme of its addresses.
     const SCHEME: &'static str;
 
@@ -70,7 +70,7 @@ pub trait Visitor {
 macro_rules! by_scheme {
     ({ $scheme:expr, $backend:ident => $result:expr } $($name:ident = $type:ty,)*) => {
         match $scheme {
-            $(<$type as Registered>::SCHEME => {
+            $(<$type as ByAddress>::SCHEME => {
                 type $backend = $type;
                 Some($result)
             })*
@@ -92,8 +92,8 @@ pub fn open<V: Visitor>(
     visitor: V,
 ) -> Result<V::Output, OpenError> {
     let (scheme, device) = (address.scheme(), address.device());
-    let opened: Option<V::Output> = crate::backends! { by_scheme! { scheme, B => {
-        let backend = <B as Registered>::open(device, options)?;
+    let opened: Option<V::Output> = crate::backends! { [by_scheme] { scheme, B => {
+        let backend = <B as ByAddress>::open(device, options)?;
         let driver = HostBackend::driver(&backend);
         visitor.visit(backend, driver)
     } } };
@@ -103,7 +103,7 @@ pub fn open<V: Visitor>(
 /// Lists the devices of this host: RDMA devices, then those in software.
 pub fn devices() -> Vec<Listed> {
     let listed = |scheme: &&'static str| {
-        let found = crate::backends! { by_scheme! { *scheme, B => <B as Registered>::devices() } };
+        let found = crate::backends! { [by_scheme] { *scheme, B => <B as ByAddress>::devices() } };
         let missing = || Err(OpenError::not_built_in(scheme, &SCHEMES));
         Listed {
             scheme,
@@ -117,5 +117,5 @@ pub fn devices() -> Vec<Listed> {
 /// this build has the scheme.
 pub fn missing(address: &DeviceAddress) -> Option<String> {
     let (scheme, device) = (address.scheme(), address.device());
-    crate::backends! { by_scheme! { scheme, B => <B as Registered>::missing(device) } }.flatten()
+    crate::backends! { [by_scheme] { scheme, B => <B as ByAddress>::missing(device) } }.flatten()
 }
