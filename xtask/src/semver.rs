@@ -104,6 +104,7 @@ mod tests {
                 "backend-roce",
                 "backend-verbs",
                 "dat-core",
+                "dat-devices",
                 "dat-ffi",
                 "dat-host",
                 "dat-queues",

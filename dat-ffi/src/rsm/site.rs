@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use dat_core::backend::HostDriver as _;
 use dat_core::event::{Wait, WakeReason};
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
@@ -15,7 +16,7 @@ use dat_storage::Limits;
 use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
-use crate::adapter::Host;
+use crate::adapter::{Host, WaitOf};
 use crate::boundary::{Bell, Blocked, engine_of, has_memory, start_thread};
 
 /// Connections to nodes that an adapter has endpoints for.
@@ -63,9 +64,9 @@ pub(super) struct Site<B: Host> {
     pub(super) qualifier: u64,
     /// Number of nodes that it reaches.
     pub(super) nodes: usize,
-    ground: B::Ground,
+    driver: B::Driver,
     /// Sleepers that no thread uses, and bells.
-    idle: Mutex<Vec<B::Wait>>,
+    idle: Mutex<Vec<WaitOf<B>>>,
     bells: Mutex<Vec<Bell>>,
     /// The controller that a thread serves.
     served: Mutex<Option<ControllerId>>,
@@ -90,12 +91,8 @@ impl<B: Host> Site<B> {
     ///
     /// # Errors
     /// CTLR_NOT_PRESENT: the adapter cannot be opened; and those of `Rsm::new`.
-    pub(super) fn open(
-        backend: B,
-        ground: B::Ground,
-        options: Options,
-        shape: Shape,
-    ) -> Result<Self> {
+    pub(super) fn open(backend: B, options: Options, shape: Shape) -> Result<Self> {
+        let driver = backend.driver();
         let nodes = shape.nodes.len();
         let config = |ia| ControllerConfig {
             name: shape.name,
@@ -116,7 +113,7 @@ impl<B: Host> Site<B> {
             name: shape.name,
             qualifier: shape.qualifier,
             nodes,
-            ground,
+            driver,
             idle: Mutex::default(),
             bells: Mutex::default(),
             served: Mutex::default(),
@@ -130,11 +127,14 @@ impl<B: Host> Site<B> {
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES: the system cannot make one.
-    fn sleeper(&self) -> Result<B::Wait> {
+    fn sleeper(&self) -> Result<WaitOf<B>> {
         let known = locked(&self.idle).pop();
         match known {
             Some(sleeper) => Ok(sleeper),
-            None => B::sleeper(&self.ground).map_err(|_| RsmError::InsufficientResources),
+            None => self
+                .driver
+                .wait()
+                .map_err(|_| RsmError::InsufficientResources),
         }
     }
 
@@ -146,7 +146,7 @@ impl<B: Host> Site<B> {
     /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping<R>(
         &self,
-        sleep: impl FnOnce(&mut Deaf<'_, B::Wait>) -> Result<R>,
+        sleep: impl FnOnce(&mut Deaf<'_, WaitOf<B>>) -> Result<R>,
     ) -> Result<R> {
         self.with_sleeper(|sleeper| sleep(&mut Deaf::new(sleeper)))
     }
@@ -157,7 +157,7 @@ impl<B: Host> Site<B> {
     /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping_lightly<R, E: From<RsmError>>(
         &self,
-        sleep: impl FnOnce(&mut Light<'_, B::Wait>) -> std::result::Result<R, E>,
+        sleep: impl FnOnce(&mut Light<'_, WaitOf<B>>) -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
         let bell = locked(&self.bells).pop().or_else(Bell::new);
         let slept = self.with_sleeper(|sleeper| {
@@ -177,7 +177,7 @@ impl<B: Host> Site<B> {
 
     fn with_sleeper<R, E: From<RsmError>>(
         &self,
-        sleep: impl FnOnce(&mut B::Wait) -> std::result::Result<R, E>,
+        sleep: impl FnOnce(&mut WaitOf<B>) -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
         let mut sleeper = self.sleeper()?;
         let result = sleep(&mut sleeper);
@@ -262,7 +262,7 @@ impl<B: Host> Site<B> {
     /// Makes progress up to four times, as long as there is something to handle.
     pub(super) fn hurry(&self) {
         let mut looks = 0..4;
-        while looks.next().is_some() && self.engine.progress(B::now(&self.ground)) != 0 {}
+        while looks.next().is_some() && self.engine.progress(self.driver.now()) != 0 {}
     }
 
     pub(super) fn polled(&self) -> MutexGuard<'_, BTreeMap<u64, Polled>> {
