@@ -15,21 +15,20 @@ use dat_core::backend::{
 use dat_core::flags::MemoryPrivileges;
 use dat_core::sync::RegisteredMemory;
 use dat_core::time::Instant;
+use dat_queues::{Arc, Owner, PairSetup, SharedReceives, State, Watermarks, room, within};
 
 use crate::attributes;
 use crate::fabric::Fabric;
-use crate::objects::Arc;
 use crate::objects::adapter::Listener;
-use crate::objects::completion_ring::CompletionRing;
+use crate::objects::completions::Completions;
 use crate::objects::control::Subject;
 use crate::objects::memories::RemoteKey;
 use crate::objects::node::usable;
-use crate::objects::queue_pair::{Ending, QueuePair as Pair, State};
+use crate::objects::queue_pair::{Ending, QueuePair as Pair};
 use crate::objects::region::Region;
-use crate::objects::shared_receive::SharedReceive;
 use crate::objects::window::Window;
 use crate::options::{Limits, NodeOptions};
-use crate::queues::{MockCompletionQueue, MockReceiveQueue, MockSendQueue, Owner};
+use crate::queues::{MockCompletionQueue, MockExecutor, MockReceiveQueue, MockSendQueue};
 use crate::shared::Shared;
 use crate::world::World;
 
@@ -73,6 +72,14 @@ impl MockBackend {
         self.adapter as u16
     }
 
+    /// Returns a handle for a queue.
+    fn executor(&self) -> MockExecutor {
+        MockExecutor {
+            shared: Arc::clone(&self.shared),
+            adapter: self.adapter,
+        }
+    }
+
     fn limits(&self) -> &Limits {
         &self.options.limits
     }
@@ -100,14 +107,6 @@ impl MockBackend {
             act(world, adapter)
         })
     }
-}
-
-/// Fails if the limit is reached.
-fn room(used: usize, limit: u32) -> Result<(), BackendError> {
-    if used >= limit as usize {
-        return Err(BackendError::Resources);
-    }
-    Ok(())
 }
 
 #[expect(unsafe_code, reason = "the device of this backend is its own code")]
@@ -176,7 +175,7 @@ unsafe impl Backend for MockBackend {
             let opens = registration.privileges().intersects(remote_rights);
             let local = memories.regions.insert(Region {
                 memory: registered(registration),
-                domain: registration.domain().0 as u32,
+                domain: registration.domain(),
                 privileges: registration.privileges(),
                 remote: 0,
             });
@@ -222,7 +221,7 @@ unsafe impl Backend for MockBackend {
             let windows = &mut world.adapters[adapter].memories.windows;
             room(windows.len(), limit)?;
             let key = windows.insert(Window {
-                domain: domain.0 as u32,
+                domain,
                 bound: None,
             });
             Ok(WindowKey(key as usize))
@@ -244,25 +243,14 @@ unsafe impl Backend for MockBackend {
     ) -> Result<MockCompletionQueue, BackendError> {
         let limits = *self.limits();
         let ready = Arc::new(AtomicUsize::new(0));
-        let ring = CompletionRing::new(depth, Arc::clone(&ready));
+        let queue = Completions::new(depth, Arc::clone(&ready));
         self.call(|world, adapter| {
             let adapter = &mut world.adapters[adapter];
-            room(adapter.completion_queue_count, limits.completion_queues)?;
-            if depth > limits.completions {
-                return Err(BackendError::Resources);
-            }
-            if !adapter.add_completion_queue(number, ring) {
-                return Err(BackendError::State);
-            }
-            Ok(())
+            room(adapter.completion_queues.count(), limits.completion_queues)?;
+            within(depth, limits.completions)?;
+            adapter.completion_queues.insert(number, queue)
         })?;
-        Ok(MockCompletionQueue {
-            shared: Arc::clone(&self.shared),
-            adapter: self.adapter,
-            number,
-            ready,
-            immediate: None,
-        })
+        Ok(MockCompletionQueue::new(self.executor(), number, ready))
     }
 
     fn resize_completion_queue(
@@ -272,12 +260,10 @@ unsafe impl Backend for MockBackend {
     ) -> Result<(), BackendError> {
         let limit = self.limits().completions;
         self.call(|world, adapter| {
-            let ring = world.adapters[adapter].completion_queue(queue.number);
-            let ring = ring.ok_or(BackendError::State)?;
-            if depth > limit {
-                return Err(BackendError::Resources);
-            }
-            ring.resize(depth);
+            let queue = world.adapters[adapter].completion_queue(queue.number());
+            let queue = queue.ok_or(BackendError::State)?;
+            within(depth, limit)?;
+            queue.ring.resize(depth);
             Ok(())
         })
     }
@@ -285,8 +271,9 @@ unsafe impl Backend for MockBackend {
     fn destroy_completion_queue(&mut self, queue: MockCompletionQueue) {
         self.enter(|world, adapter| {
             let adapter = &mut world.adapters[adapter];
-            adapter.remove_completion_queue(queue.number);
-            adapter.control.forget(Subject::Completions(queue.number));
+            adapter.completion_queues.remove(queue.number());
+            let subject = Subject::Completions(queue.number());
+            adapter.control.forget(subject);
         });
     }
 
@@ -301,14 +288,12 @@ unsafe impl Backend for MockBackend {
         let key = self.call(|world, adapter| {
             let queues = &mut world.adapters[adapter].shared_receives;
             room(queues.len(), limits.shared_receive_queues)?;
-            if depth > limits.shared_buffers || segments > limits.segments {
-                return Err(BackendError::Resources);
-            }
-            Ok(queues.insert(SharedReceive::new(token, domain.0 as u32, depth)))
+            within(depth, limits.shared_buffers)?;
+            within(segments, limits.segments)?;
+            Ok(queues.insert(SharedReceives::new(token, domain)))
         })?;
         let owner = Owner::Shared(key);
-        let shared = Arc::clone(&self.shared);
-        let queue = MockReceiveQueue::new(shared, self.adapter, owner, depth as usize);
+        let queue = MockReceiveQueue::new(self.executor(), owner, depth as usize);
         Ok((SharedReceiveQueueKey(key as usize), queue))
     }
 
@@ -324,13 +309,10 @@ unsafe impl Backend for MockBackend {
                 .shared_receives
                 .get_mut(key.0 as u32);
             let state = state.ok_or(BackendError::State)?;
-            if depth > limit {
-                return Err(BackendError::Resources);
-            }
+            within(depth, limit)?;
             if state.outstanding() + queue.committed() > depth as usize {
                 return Err(BackendError::State);
             }
-            state.depth = depth as usize;
             Ok(())
         })?;
         queue.set_depth(depth as usize);
@@ -348,7 +330,7 @@ unsafe impl Backend for MockBackend {
                 .shared_receives
                 .get_mut(key.0 as u32)
                 .ok_or(BackendError::State)?;
-            queue.limit = if queue.failed { 0 } else { limit };
+            queue.arm(limit);
             let earlier = Subject::Limit(queue.token);
             let withdrawn = node.control.forget(earlier);
             world.check_limit(adapter, key.0 as u32);
@@ -362,7 +344,7 @@ unsafe impl Backend for MockBackend {
         }
         self.enter(|world, adapter| {
             let queue = world.adapters[adapter].shared_receives.get(key.0 as u32)?;
-            Some(queue.buffers.len() as u32)
+            Some(queue.available() as u32)
         })
     }
 
@@ -387,8 +369,7 @@ unsafe impl Backend for MockBackend {
     ) -> Result<QueuePair<MockSendQueue, MockReceiveQueue>, BackendError> {
         let limits = *self.limits();
         let pair = Pair::new(self.adapter, request);
-        let (request_depth, receive_depth) = (pair.request_depth, pair.receive_depth);
-        let shared = pair.shared;
+        let setup = pair.setup;
         let key = self.call(|world, adapter| {
             let used = world.adapters[adapter].queue_pairs.len();
             room(used, limits.queue_pairs)?;
@@ -398,10 +379,10 @@ unsafe impl Backend for MockBackend {
             world.use_completion_queues(key, true);
             Ok(key)
         })?;
-        let send = MockSendQueue::new(Arc::clone(&self.shared), self.adapter, key, request_depth);
-        let receive = shared.is_none().then(|| {
-            let owner = Owner::QueuePair(key);
-            MockReceiveQueue::new(Arc::clone(&self.shared), self.adapter, owner, receive_depth)
+        let send = MockSendQueue::new(self.executor(), key, setup.request_depth);
+        let receive = setup.shared.is_none().then(|| {
+            let owner = Owner::Pair(key);
+            MockReceiveQueue::new(self.executor(), owner, setup.receive_depth)
         });
         Ok(QueuePair {
             key: QueuePairKey(key as usize),
@@ -418,29 +399,28 @@ unsafe impl Backend for MockBackend {
         request: &QueuePairRequest,
     ) -> Result<(), BackendError> {
         let limits = *self.limits();
-        let (request_depth, receive_depth) = self.call(|world, adapter| {
+        let setup = PairSetup::new(request);
+        self.call(|world, adapter| {
             world.check_queue_pair(adapter, request, &limits)?;
             let key = key.0 as u32;
             let pair = world.queue_pairs.get(key).ok_or(BackendError::State)?;
             let receives = request.attributes.max_recv_dtos;
             let shrinks = i32::try_from(pair.receives.len()).is_ok_and(|posted| receives < posted);
-            if pair.state != State::Unconnected || (shrinks && pair.shared.is_none()) {
+            if pair.state != State::Unconnected || (shrinks && pair.setup.shared.is_none()) {
                 return Err(BackendError::State);
             }
-            let shared = request.shared_receive_queue.map(|shared| shared.0 as u32);
-            if pair.shared != shared {
+            if pair.setup.shared != setup.shared {
                 return Err(BackendError::NotSupported);
             }
             world.use_completion_queues(key, false);
             let pair = world.queue_pairs.get_mut(key).ok_or(BackendError::State)?;
-            pair.configure(request);
-            let depths = (pair.request_depth, pair.receive_depth);
+            pair.setup = setup;
             world.use_completion_queues(key, true);
-            Ok(depths)
+            Ok(())
         })?;
-        send.set_depth(request_depth);
+        send.set_depth(setup.request_depth);
         if let Some(receive) = receive {
-            receive.set_depth(receive_depth);
+            receive.set_depth(setup.receive_depth);
         }
         Ok(())
     }
@@ -464,14 +444,14 @@ unsafe impl Backend for MockBackend {
             pair.halted = false;
             pair.retries = 0;
             pair.receiver_not_ready = 0;
-            let subject = Subject::Connection(pair.token);
+            let subject = Subject::Connection(pair.setup.token);
             world.clear_queues(key.0 as u32);
             world.adapters[adapter].control.forget(subject);
             Ok(())
         })?;
-        send.forget();
+        send.clear();
         if let Some(receive) = receive {
-            receive.forget();
+            receive.clear();
         }
         Ok(())
     }
@@ -494,8 +474,7 @@ unsafe impl Backend for MockBackend {
         self.call(|world, _| {
             let pair = world.queue_pairs.get_mut(key.0 as u32);
             let pair = pair.ok_or(BackendError::State)?;
-            pair.soft_watermark = soft;
-            pair.hard_watermark = hard;
+            pair.watermarks = Watermarks { soft, hard };
             world.check_watermarks(key.0 as u32);
             Ok(())
         })
@@ -612,7 +591,7 @@ unsafe impl Backend for MockBackend {
             }
             world.end_connection(key, None, there);
             if let Some(pair) = world.queue_pairs.get(key) {
-                let subject = Subject::Connection(pair.token);
+                let subject = Subject::Connection(pair.setup.token);
                 world.adapters[adapter].control.forget(subject);
             }
         });

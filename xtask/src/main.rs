@@ -16,6 +16,7 @@ mod packages;
 mod pages;
 mod panic_free;
 mod process;
+mod prose;
 mod rooms;
 mod scope;
 mod sections;

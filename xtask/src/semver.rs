@@ -104,8 +104,10 @@ mod tests {
                 "backend-roce",
                 "backend-verbs",
                 "dat-core",
+                "dat-devices",
                 "dat-ffi",
                 "dat-host",
+                "dat-queues",
                 "dat-rsm",
                 "dat-storage",
                 "mmio-model"

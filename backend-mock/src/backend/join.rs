@@ -1,11 +1,11 @@
 //! Queue pairs joined by commands, as in devices: without messages and without events.
 
 use dat_core::backend::{BackendError, QueuePairKey};
+use dat_queues::State;
 
 use super::MockBackend;
 use crate::objects::control::Subject;
 use crate::objects::joining::Name;
-use crate::objects::queue_pair::State;
 
 impl MockBackend {
     /// Joins an unconnected queue pair to a peer, both by name.
@@ -36,7 +36,7 @@ impl MockBackend {
             world.leave_join(key);
             world.fail_queue_pair(key, None);
             if let Some(pair) = world.queue_pairs.get(key) {
-                let subject = Subject::Connection(pair.token);
+                let subject = Subject::Connection(pair.setup.token);
                 world.adapters[adapter].control.forget(subject);
             }
         });

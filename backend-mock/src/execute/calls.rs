@@ -6,9 +6,10 @@ use dat_core::backend::{
 };
 use dat_core::flags::MemoryPrivileges;
 use dat_core::sync::RegisteredSpan;
+use dat_queues::{PairLimits, State};
 
 use crate::objects::control::Subject;
-use crate::objects::queue_pair::{Ending, State};
+use crate::objects::queue_pair::Ending;
 use crate::options::Limits;
 use crate::world::World;
 
@@ -21,14 +22,6 @@ impl World {
         limits: &Limits,
     ) -> Result<(), BackendError> {
         let adapter = &mut self.adapters[adapter];
-        let attributes = &request.attributes;
-        let within = |value: i32, limit: u32| value <= i32::try_from(limit).unwrap_or(i32::MAX);
-        let fits = within(attributes.max_request_dtos, limits.work_requests)
-            && within(attributes.max_recv_dtos, limits.work_requests)
-            && within(attributes.max_request_iov, limits.segments)
-            && within(attributes.max_recv_iov, limits.segments)
-            && within(attributes.max_rdma_read_in, limits.rdma_reads)
-            && within(attributes.max_rdma_read_out, limits.rdma_reads);
         let queues = [request.request_queue, request.receive_queue];
         let queues_exist = queues
             .into_iter()
@@ -40,10 +33,12 @@ impl World {
         if !queues_exist || !shared_exists {
             return Err(BackendError::State);
         }
-        if !fits {
-            return Err(BackendError::Resources);
-        }
-        Ok(())
+        let limits = PairLimits {
+            work_requests: limits.work_requests,
+            segments: limits.segments,
+            reads: limits.rdma_reads,
+        };
+        limits.check(&request.attributes)
     }
 
     /// Removes a region with its keys.
@@ -105,7 +100,7 @@ impl World {
         let Some(pair) = self.queue_pairs.get(key) else {
             return;
         };
-        let (adapter, token, state) = (pair.adapter, pair.token, pair.state);
+        let (adapter, token, state) = (pair.adapter, pair.setup.token, pair.state);
         if matches!(state, State::Connected | State::Accepting) {
             self.tell_peer_of_end(key, Ending::Disconnected);
         }
@@ -164,19 +159,5 @@ impl World {
                 memories.remote(range, length, domain, right)
             })
             .ok_or(BackendError::Address)
-    }
-
-    /// Counts a post; returns true if a fault refuses it.
-    ///
-    /// `key` is the queue pair; `None` is a shared queue.
-    pub(crate) fn refuses_post(&mut self, adapter: usize, key: Option<u32>) -> bool {
-        let count = self.adapters[adapter].posts;
-        self.adapters[adapter].posts = count.wrapping_add(1);
-        let refused = self.faults.refuses_post(adapter as u16, count);
-        if refused {
-            let end = key.and_then(|key| self.connection_end(key));
-            self.faults.note_connection(end);
-        }
-        refused
     }
 }

@@ -1,10 +1,10 @@
 //! Delivery of completions, and the faults that change it.
 
-use dat_core::backend::{Completion, ControlEvent, DeviceFailure};
-use dat_core::flags::DtoStatus;
+use dat_core::backend::{ControlEvent, DeviceFailure};
+use dat_queues::Effect;
 
 use crate::objects::action::Action;
-use crate::objects::completion_ring::{CompletionRing, Entry};
+use crate::objects::completions::Entry;
 use crate::objects::faults::CompletionFault;
 use crate::world::World;
 
@@ -13,35 +13,22 @@ const KEPT_BACK: u64 = 1000;
 
 impl World {
     /// Delivers a completion, or applies the planned fault to it.
-    pub(crate) fn add_completion(
-        &mut self,
-        adapter: usize,
-        queue: Option<u32>,
-        owner: u32,
-        completion: Completion,
-        immediate: Option<u32>,
-    ) {
+    pub(crate) fn add_completion(&mut self, adapter: usize, queue: Option<u32>, entry: Entry) {
         let Some(number) = queue else {
             return;
         };
-        let Some(ring) = self.adapters[adapter].completion_queue(number) else {
+        let Some(queue) = self.adapters[adapter].completion_queue(number) else {
             return;
         };
-        let count = ring.produced;
-        ring.produced = count.wrapping_add(1);
-        let entry = Entry {
-            owner,
-            completion,
-            immediate,
-            extra: false,
-        };
+        let count = queue.produced;
+        queue.produced = count.wrapping_add(1);
         let extra = Entry {
             extra: true,
             ..entry
         };
         let fault = self.faults.completion((adapter as u16, number), count);
         if fault.is_some() {
-            let end = self.connection_end(owner);
+            let end = self.connection_end(entry.owner);
             self.faults.note_connection(end);
         }
         match fault {
@@ -70,8 +57,8 @@ impl World {
     /// If one is already kept back, this one overtakes it.
     fn keep_back(&mut self, adapter: usize, number: u32, entry: Entry) {
         match self.adapters[adapter].completion_queue(number) {
-            Some(ring) if ring.kept_back.is_none() => {
-                ring.kept_back = Some(entry);
+            Some(queue) if queue.kept_back.is_none() => {
+                queue.kept_back = Some(entry);
                 let action = Action::Release { adapter, number };
                 self.schedule
                     .add(self.now.saturating_add(KEPT_BACK), 0, action);
@@ -82,40 +69,24 @@ impl World {
 
     /// Queues a completion and the one kept back, and raises the notification if armed.
     pub(crate) fn queue_entry(&mut self, adapter: usize, number: u32, entry: Entry) {
-        let World {
-            adapters,
-            queue_pairs,
-            ..
-        } = self;
-        let Some(ring) = adapters[adapter].completion_queue(number) else {
+        let Some(queue) = self.adapters[adapter].completion_queue(number) else {
             return;
         };
-        let mut queue = |ring: &mut CompletionRing, entry: Entry| {
-            let owner = queue_pairs.get_mut(entry.owner);
-            ring.push(entry, owner.and_then(|owner| owner.last_completion(number)));
-        };
-        if ring.failure.is_some() {
+        if queue.ring.is_failed() {
             return;
         }
-        if !(entry.extra || ring.has_room()) {
+        let effect = queue.ring.push(entry);
+        let mut notifies = effect == Effect::Notify;
+        if effect == Effect::Overrun {
             self.overrun(adapter, number);
             return;
         }
-        queue(ring, entry);
-        let completion = entry.completion;
-        let mut notable = completion.solicited || completion.status != DtoStatus::Success;
-        if ring.has_room()
-            && let Some(delayed) = ring.kept_back.take()
+        if queue.ring.has_room()
+            && let Some(delayed) = queue.kept_back.take()
         {
-            notable |=
-                delayed.completion.solicited || delayed.completion.status != DtoStatus::Success;
-            queue(ring, delayed);
+            notifies |= queue.ring.push(delayed) == Effect::Notify;
         }
-        ring.publish();
-        if ring
-            .armed
-            .is_some_and(|solicited_only| notable || !solicited_only)
-        {
+        if notifies {
             self.notify(adapter, number);
         }
         self.deliveries = self.deliveries.wrapping_add(1);
@@ -125,19 +96,18 @@ impl World {
     pub(crate) fn release_kept(&mut self, adapter: usize, number: u32) {
         let kept = self.adapters[adapter]
             .completion_queue(number)
-            .and_then(|ring| ring.kept_back.take());
+            .and_then(|queue| queue.kept_back.take());
         if let Some(entry) = kept {
             self.queue_entry(adapter, number, entry);
         }
     }
 
     fn notify(&mut self, adapter: usize, number: u32) {
-        let Some(ring) = self.adapters[adapter].completion_queue(number) else {
+        let Some(queue) = self.adapters[adapter].completion_queue(number) else {
             return;
         };
-        ring.armed = None;
-        let count = ring.notified;
-        ring.notified = count.wrapping_add(1);
+        let count = queue.notified;
+        queue.notified = count.wrapping_add(1);
         if !self
             .faults
             .loses_notification((adapter as u16, number), count)
@@ -148,9 +118,9 @@ impl World {
 
     /// Fails a queue without room, and breaks the queue pairs that use it.
     fn overrun(&mut self, adapter: usize, number: u32) {
-        if let Some(ring) = self.adapters[adapter].completion_queue(number) {
-            ring.fail(DeviceFailure::CompletionQueueOverrun);
-            if ring.armed.is_some() {
+        if let Some(queue) = self.adapters[adapter].completion_queue(number) {
+            queue.ring.fail(DeviceFailure::CompletionQueueOverrun);
+            if queue.ring.disarm() {
                 self.notify(adapter, number);
             }
             self.schedule
@@ -161,8 +131,11 @@ impl World {
 
     /// Breaks all queue pairs that use a completion queue.
     pub(super) fn break_users(&mut self, adapter: usize, number: u32) {
-        let ring = self.adapters[adapter].completion_queue(number);
-        for key in ring.map(|ring| ring.users.clone()).unwrap_or_default() {
+        for index in 0.. {
+            let queue = self.adapters[adapter].completion_queue(number);
+            let Some(key) = queue.and_then(|queue| queue.ring.user(index)) else {
+                return;
+            };
             self.break_connection(key);
         }
     }

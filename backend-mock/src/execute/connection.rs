@@ -20,10 +20,11 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData};
+use dat_queues::State;
 
 use crate::objects::action::{Action, Content, Message};
 use crate::objects::adapter::PendingRequest;
-use crate::objects::queue_pair::{Ending, Notice, State};
+use crate::objects::queue_pair::{Ending, Notice};
 use crate::world::World;
 
 impl World {
@@ -375,7 +376,7 @@ impl World {
     /// Raises a control event of a queue pair.
     fn tell(&mut self, key: u32, event: impl FnOnce(u64) -> ControlEvent) {
         if let Some(queue_pair) = self.queue_pairs.get(key) {
-            let (adapter, token) = (queue_pair.adapter, queue_pair.token);
+            let (adapter, token) = (queue_pair.adapter, queue_pair.setup.token);
             self.raise(adapter, event(token));
         }
     }
@@ -393,8 +394,8 @@ impl World {
             self.fail_queue_pair(key, None);
         }
         for adapter in adapters {
-            for ring in self.adapters[adapter].completion_queues() {
-                ring.fail(dat_core::backend::DeviceFailure::Broken);
+            for queue in self.adapters[adapter].completion_queues.iter_mut() {
+                queue.ring.fail(dat_core::backend::DeviceFailure::Broken);
             }
             self.raise(adapter, ControlEvent::DeviceFailed);
         }

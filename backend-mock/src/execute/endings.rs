@@ -1,24 +1,19 @@
 //! Ends of requests, receives and connections at a queue pair.
 
-use dat_core::backend::Completion;
+use dat_core::backend::SharedReceiveQueueKey;
 use dat_core::flags::DtoStatus;
+use dat_queues::{Receive, Request, State, Work};
 
-use crate::objects::queue_pair::{Ending, Notice, ReceiveEntry, State, Work};
+use crate::objects::queue_pair::{Ending, Notice};
 use crate::world::World;
 
 impl World {
     /// Delivers the completion of a request to its queue.
-    fn complete_request(&mut self, key: u32, token: u64, status: DtoStatus, length: u32) {
+    fn complete_request(&mut self, key: u32, request: &Request, status: DtoStatus) {
         if let Some(queue_pair) = self.queue_pairs.get(key) {
-            let completion = Completion {
-                token,
-                status,
-                length,
-                queue_pair: queue_pair.token,
-                solicited: false,
-            };
-            let (adapter, queue) = (queue_pair.adapter, queue_pair.request_queue);
-            self.add_completion(adapter, queue, key, completion, None);
+            let setup = queue_pair.setup;
+            let entry = setup.request_done(key, request, status);
+            self.add_completion(queue_pair.adapter, setup.request_queue, entry);
         }
     }
 
@@ -26,7 +21,7 @@ impl World {
     pub(crate) fn complete_receive(
         &mut self,
         key: u32,
-        buffer: ReceiveEntry,
+        buffer: &Receive,
         status: DtoStatus,
         length: u32,
         solicited: bool,
@@ -35,19 +30,20 @@ impl World {
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
             return;
         };
-        let completion = Completion {
-            token: buffer.token,
-            status,
-            length,
-            queue_pair: queue_pair.token,
-            solicited,
-        };
-        let (adapter, queue) = (queue_pair.adapter, queue_pair.receive_queue);
-        match queue_pair.shared {
-            None => queue_pair.recycle(buffer.segments),
-            Some(shared) => self.give_back_shared(adapter, shared, buffer.segments),
+        let (adapter, setup) = (queue_pair.adapter, queue_pair.setup);
+        self.give_back(adapter, setup.shared);
+        let mut entry = setup.receive_done(key, buffer.token, status, length);
+        entry.completion.solicited = solicited;
+        entry.immediate = immediate;
+        self.add_completion(adapter, setup.receive_queue, entry);
+    }
+
+    /// Counts a receive that is complete, if it is of a shared queue.
+    fn give_back(&mut self, adapter: usize, shared: Option<SharedReceiveQueueKey>) {
+        let queues = &mut self.adapters[adapter].shared_receives;
+        if let Some(queue) = shared.and_then(|key| queues.get_mut(key.0 as u32)) {
+            queue.complete();
         }
-        self.add_completion(adapter, queue, key, completion, immediate);
     }
 
     /// Completes the ended requests at the head, in posting order (`Spec: DTO-11`).
@@ -67,9 +63,7 @@ impl World {
             };
             queue_pair.first += 1;
             queue_pair.started = queue_pair.started.saturating_sub(1);
-            let (token, length) = (entry.token, entry.length);
-            queue_pair.recycle(entry.segments);
-            self.complete_request(key, token, status, length);
+            self.complete_request(key, &entry.request, status);
             if status != DtoStatus::Success {
                 self.break_connection(key);
                 return;
@@ -102,7 +96,7 @@ impl World {
             return;
         }
         queue_pair.state = State::Error;
-        let (adapter, token) = (queue_pair.adapter, queue_pair.token);
+        let (adapter, token) = (queue_pair.adapter, queue_pair.setup.token);
         self.flush_requests(key);
         self.flush_receives(key);
         if let Some(notice) = notice {
@@ -129,12 +123,10 @@ impl World {
             };
             failed |= status != DtoStatus::Success;
             let adapter = queue_pair.adapter;
-            let (token, length) = (entry.token, entry.length);
-            queue_pair.recycle(entry.segments);
-            if let (Work::Bind(_, new_key), None) = (entry.work, entry.outcome) {
+            if let (Work::Bind(_, new_key), None) = (entry.request.work, entry.outcome) {
                 self.adapters[adapter].memories.remote_keys.remove(new_key);
             }
-            self.complete_request(key, token, status, length);
+            self.complete_request(key, &entry.request, status);
         }
     }
 
@@ -150,7 +142,7 @@ impl World {
                     None => return,
                 },
             };
-            self.complete_receive(key, buffer, DtoStatus::Flushed, 0, false, None);
+            self.complete_receive(key, &buffer, DtoStatus::Flushed, 0, false, None);
         }
     }
 
@@ -160,7 +152,7 @@ impl World {
             return;
         };
         let adapter = queue_pair.adapter;
-        let shared = queue_pair.shared;
+        let setup = queue_pair.setup;
         let arrivals = core::mem::take(&mut queue_pair.arrivals);
         let sends = core::mem::take(&mut queue_pair.sends);
         queue_pair.receives.clear();
@@ -169,22 +161,16 @@ impl World {
         queue_pair.reads_out = 0;
         queue_pair.binding = 0;
         for entry in sends {
-            if let (Work::Bind(_, new_key), None) = (entry.work, entry.outcome) {
+            if let (Work::Bind(_, new_key), None) = (entry.request.work, entry.outcome) {
                 self.adapters[adapter].memories.remote_keys.remove(new_key);
             }
         }
-        if let Some(shared) = shared {
-            for arrival in arrivals {
-                self.give_back_shared(adapter, shared, arrival.buffer.segments);
-            }
+        for _ in arrivals {
+            self.give_back(adapter, setup.shared);
         }
-        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
-            return;
-        };
-        for number in queue_pair.completion_queues() {
-            let last = queue_pair.last_completion(number).map(core::mem::take);
-            if let Some(ring) = self.adapters[adapter].completion_queue(number) {
-                ring.forget(key, last.unwrap_or(0));
+        for number in setup.completion_queues() {
+            if let Some(queue) = self.adapters[adapter].completion_queue(number) {
+                queue.forget(key);
             }
         }
     }
@@ -194,13 +180,7 @@ impl World {
         let Some(queue_pair) = self.queue_pairs.get(key) else {
             return;
         };
-        let adapter = &mut self.adapters[queue_pair.adapter];
-        for number in queue_pair.completion_queues() {
-            match adapter.completion_queue(number) {
-                Some(ring) if uses => ring.users.insert(key),
-                Some(ring) => ring.users.swap_remove(&key),
-                None => false,
-            };
-        }
+        let queues = &mut self.adapters[queue_pair.adapter].completion_queues;
+        queues.set_user(key, &queue_pair.setup, uses);
     }
 }

@@ -6,10 +6,10 @@
 
 use dat_core::backend::RemoteRange;
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use dat_queues::Change;
 
 use super::requests::Attempt;
 use crate::objects::action::Action;
-use crate::objects::change::Change;
 use crate::world::World;
 
 /// Bytes of the number.
@@ -17,6 +17,15 @@ const BYTES: u64 = 8;
 /// Privileges that peers need.
 const RIGHTS: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
+
+/// Returns a number after its change.
+fn changed(before: u64, change: Change) -> u64 {
+    match change {
+        Change::Add(add) => before.wrapping_add(add),
+        Change::Swap { compare, swap } if before == compare => swap,
+        Change::Swap { .. } => before,
+    }
+}
 
 impl World {
     /// Performs a write with immediate data.
@@ -92,16 +101,21 @@ impl World {
         let near = &adapters[source.adapter];
         let right = MemoryPrivileges::LOCAL_WRITE;
         // The core admits exactly one segment.
-        let Some((segment, local)) = entry.segments.first().and_then(|segment| {
-            Some((segment, near.memories.local(segment, source.domain, right)?))
+        let Some((segment, local)) = entry.request.segments.first().and_then(|segment| {
+            Some((
+                segment,
+                near.memories.local(segment, source.setup.domain, right)?,
+            ))
         }) else {
             return Some(DtoStatus::LocalProtection);
         };
-        if source.reads_out >= target.reads_in_limit || !range.address.is_multiple_of(BYTES) {
+        if source.reads_out >= target.setup.reads_in || !range.address.is_multiple_of(BYTES) {
             return Some(DtoStatus::RemoteResponder);
         }
         let far = &adapters[target.adapter];
-        let number = far.memories.remote(range, BYTES, target.domain, RIGHTS);
+        let number = far
+            .memories
+            .remote(range, BYTES, target.setup.domain, RIGHTS);
         let Some((number, local)) = number.zip(local.part(0, BYTES as usize)) else {
             return Some(DtoStatus::RemoteAccess);
         };
@@ -111,7 +125,7 @@ impl World {
             Some(coherence) => coherence.look(range.address, &mut before),
             None => number.read(&mut before),
         }
-        let after = change.of(u64::from_ne_bytes(before)).to_ne_bytes();
+        let after = changed(u64::from_ne_bytes(before), change).to_ne_bytes();
         match &mut nodes[far.node].coherence {
             Some(coherence) => coherence.store(range.address, &after),
             None => number.write(&after),

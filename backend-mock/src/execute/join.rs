@@ -1,7 +1,8 @@
 //! Joins of queue pairs, without messages and without events.
 
+use dat_queues::State;
+
 use crate::objects::joining::{Joining, Name};
-use crate::objects::queue_pair::State;
 use crate::world::World;
 
 impl World {

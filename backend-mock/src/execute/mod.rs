@@ -17,14 +17,16 @@ mod endings;
 mod extended;
 mod join;
 mod message;
+mod posts;
 mod receives;
 mod requests;
 mod transfers;
 mod unmaintained;
 
+use dat_queues::State;
+
 use crate::fault::Fault;
 use crate::objects::action::Action;
-use crate::objects::queue_pair::State;
 use crate::world::World;
 
 impl World {

@@ -1,10 +1,8 @@
 //! Receive buffers that messages take: shared receive queues, their limits, and watermarks.
 
-use alloc::vec::Vec;
+use dat_core::backend::ControlEvent;
+use dat_queues::Receive;
 
-use dat_core::backend::{ControlEvent, Segment};
-
-use crate::objects::queue_pair::ReceiveEntry;
 use crate::options::BufferOrder;
 use crate::world::World;
 
@@ -13,10 +11,10 @@ const CHOICE: u64 = 8;
 
 impl World {
     /// Takes a buffer from a shared receive queue.
-    pub(crate) fn take_shared(&mut self, adapter: usize, key: u32) -> Option<ReceiveEntry> {
+    pub(crate) fn take_shared(&mut self, adapter: usize, key: u32) -> Option<Receive> {
         let queue = self.adapters[adapter].shared_receives.get(key)?;
-        let available = queue.buffers.len() as u64;
-        if available == 0 || queue.failed || self.fails_to_give(adapter, key) {
+        let available = queue.available() as u64;
+        if available == 0 || queue.is_failed() || self.fails_to_give(adapter, key) {
             return None;
         }
         let index = match self.options.buffer_order {
@@ -24,8 +22,7 @@ impl World {
             BufferOrder::Seeded => self.draw(&(0..=available.min(CHOICE).saturating_sub(1))),
         };
         let queue = self.adapters[adapter].shared_receives.get_mut(key)?;
-        let buffer = queue.buffers.remove(index as usize)?;
-        queue.taken += 1;
+        let buffer = queue.take(index as usize)?;
         self.check_limit(adapter, key);
         Some(buffer)
     }
@@ -39,27 +36,11 @@ impl World {
             return false;
         }
         if let Some(queue) = self.adapters[adapter].shared_receives.get_mut(key) {
-            (queue.failed, queue.limit) = (true, 0);
+            queue.fail();
             let event = ControlEvent::SharedReceiveFailed { queue: queue.token };
             self.raise(adapter, event);
         }
         true
-    }
-
-    /// Counts a taken buffer that has completed.
-    pub(crate) fn give_back_shared(
-        &mut self,
-        adapter: usize,
-        key: u32,
-        mut segments: Vec<Segment>,
-    ) {
-        if let Some(queue) = self.adapters[adapter].shared_receives.get_mut(key) {
-            queue.taken = queue.taken.saturating_sub(1);
-            segments.clear();
-            if queue.spare.len() < queue.depth {
-                queue.spare.push(segments);
-            }
-        }
     }
 
     /// Raises the limit event if it is due.
@@ -79,10 +60,9 @@ impl World {
             return;
         };
         let held = queue_pair.arrivals.len() as u32;
-        let (adapter, token) = (queue_pair.adapter, queue_pair.token);
-        let hard = queue_pair.hard_watermark.is_some_and(|limit| held > limit);
-        if queue_pair.soft_watermark.is_some_and(|limit| held > limit) {
-            queue_pair.soft_watermark = None;
+        let (adapter, token) = (queue_pair.adapter, queue_pair.setup.token);
+        let (soft, hard) = queue_pair.watermarks.exceeded(held);
+        if soft {
             self.raise(
                 adapter,
                 ControlEvent::SoftHighWatermark { queue_pair: token },

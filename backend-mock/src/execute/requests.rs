@@ -2,10 +2,11 @@
 
 use dat_core::backend::SendFlags;
 use dat_core::flags::DtoStatus;
+use dat_queues::{State, Work};
 
 use crate::fault::RemoteError;
 use crate::objects::action::Action;
-use crate::objects::queue_pair::{QueuePair, State, Work};
+use crate::objects::queue_pair::QueuePair;
 use crate::world::World;
 
 /// Outcome of the attempt to start a request.
@@ -154,18 +155,18 @@ impl World {
         let Some(entry) = queue_pair.sends.get(queue_pair.started) else {
             return Attempt::Blocked;
         };
-        if (queue_pair.binding != 0 && !entry.overtakes_binds)
-            || (entry.flags.contains(SendFlags::FENCE) && queue_pair.reads_out > 0)
+        if (queue_pair.binding != 0 && !entry.request.overtakes_binds)
+            || (entry.request.flags.contains(SendFlags::FENCE) && queue_pair.reads_out > 0)
         {
             return Attempt::Blocked;
         }
-        let work = entry.work;
+        let work = entry.request.work;
         let first_try =
             queue_pair.retries == 0 && queue_pair.receiver_not_ready == 0 && entry.moved == 0;
         let adapter = queue_pair.adapter;
         let connection = queue_pair.connection;
         let reads_out = queue_pair.reads_out;
-        let reads_out_limit = queue_pair.reads_out_limit;
+        let reads_out_limit = queue_pair.setup.reads_out;
         if let Work::Bind(..) = work {
             let latency = self.draw(&self.options.bind_latency.clone());
             if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
@@ -254,8 +255,9 @@ impl World {
         if queue_pair.connection != connection || queue_pair.state != State::Connected {
             return;
         }
-        let (adapter, domain) = (queue_pair.adapter, queue_pair.domain);
-        let Some(Work::Bind(request, new_key)) = queue_pair.request(number).map(|entry| entry.work)
+        let (adapter, domain) = (queue_pair.adapter, queue_pair.setup.domain);
+        let Some(Work::Bind(request, new_key)) =
+            queue_pair.request(number).map(|entry| entry.request.work)
         else {
             return;
         };

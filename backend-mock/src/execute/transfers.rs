@@ -2,12 +2,12 @@
 
 use dat_core::backend::RemoteRange;
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use dat_queues::{State, Work};
 
 use super::chunk::{self, CHUNK, part_of};
 use super::requests::Attempt;
 use super::unmaintained;
 use crate::objects::action::Action;
-use crate::objects::queue_pair::{State, Work};
 use crate::world::World;
 
 impl World {
@@ -21,7 +21,8 @@ impl World {
             ..
         } = self;
         let target = queue_pairs.get(target);
-        let Some((target, target_domain)) = target.map(|target| (target.adapter, target.domain))
+        let Some((target, target_domain)) =
+            target.map(|target| (target.adapter, target.setup.domain))
         else {
             return Some(DtoStatus::Transport);
         };
@@ -33,13 +34,13 @@ impl World {
         };
         let from = &adapters[source.adapter].memories;
         let right = MemoryPrivileges::LOCAL_READ;
-        if !from.all_local(&entry.segments, source.domain, right) {
+        if !from.all_local(&entry.request.segments, source.setup.domain, right) {
             return Some(DtoStatus::LocalProtection);
         }
-        if entry.length == 0 {
+        if entry.request.length == 0 {
             return Some(DtoStatus::Success);
         }
-        let length = u64::from(entry.length);
+        let length = u64::from(entry.request.length);
         let to = &adapters[target];
         let right = MemoryPrivileges::REMOTE_WRITE;
         let Some(space) = to.memories.remote(range, length, target_domain, right) else {
@@ -47,15 +48,15 @@ impl World {
         };
         let from_node = adapters[source.adapter].node;
         let count = chunk::length(
-            entry.length,
-            &entry.segments,
-            &[chunk::segment(range, entry.length)],
+            entry.request.length,
+            &entry.request.segments,
+            &[chunk::segment(range, entry.request.length)],
         );
         let mut offset = entry.moved as usize;
-        for segment in part_of(&entry.segments, entry.moved, count) {
+        for segment in part_of(&entry.request.segments, entry.moved, count) {
             let address = range.address.wrapping_add(offset as u64);
             let right = MemoryPrivileges::LOCAL_READ;
-            let Some(chunk) = from.local(&segment, source.domain, right) else {
+            let Some(chunk) = from.local(&segment, source.setup.domain, right) else {
                 return Some(DtoStatus::LocalProtection);
             };
             let Some(target_span) = space.part(offset, chunk.length()) else {
@@ -74,8 +75,8 @@ impl World {
             }
             offset += chunk.length();
         }
-        entry.moved = entry.moved.saturating_add(count).min(entry.length);
-        (entry.moved == entry.length).then_some(DtoStatus::Success)
+        entry.moved = entry.moved.saturating_add(count).min(entry.request.length);
+        (entry.moved == entry.request.length).then_some(DtoStatus::Success)
     }
 
     /// Handles an RDMA Read at its target (`Spec: EPB-05`).
@@ -96,7 +97,7 @@ impl World {
         let connection = queue_pair.connection;
         let one_chunk = queue_pair
             .request(number)
-            .is_none_or(|entry| entry.length <= CHUNK);
+            .is_none_or(|entry| entry.request.length <= CHUNK);
         let latency = self
             .draw(&self.options.latency.clone())
             .saturating_add(self.draw(&self.options.read_latency.clone()));
@@ -129,16 +130,20 @@ impl World {
         let entry = source.sends.get(index)?;
         let from = &self.adapters[source.adapter].memories;
         let right = MemoryPrivileges::LOCAL_WRITE;
-        if !from.all_local(&entry.segments, source.domain, right) {
+        if !from.all_local(&entry.request.segments, source.setup.domain, right) {
             return Some(DtoStatus::LocalProtection);
         }
-        if source.reads_out >= target.reads_in_limit && index >= source.started {
+        if source.reads_out >= target.setup.reads_in && index >= source.started {
             return Some(DtoStatus::RemoteResponder);
         }
-        let length = u64::from(entry.length);
+        let length = u64::from(entry.request.length);
         let right = MemoryPrivileges::REMOTE_READ;
         let to = &self.adapters[target.adapter].memories;
-        if length > 0 && to.remote(range, length, target.domain, right).is_none() {
+        if length > 0
+            && to
+                .remote(range, length, target.setup.domain, right)
+                .is_none()
+        {
             return Some(DtoStatus::RemoteAccess);
         }
         None
@@ -153,30 +158,30 @@ impl World {
             ..
         } = self;
         let target = queue_pairs.get(target);
-        let Some(target) = target.map(|target| (target.adapter, target.domain)) else {
+        let Some(target) = target.map(|target| (target.adapter, target.setup.domain)) else {
             return false;
         };
         let Some(source) = queue_pairs.get_mut(key) else {
             return false;
         };
-        let domain = source.domain;
+        let domain = source.setup.domain;
         let to = &adapters[source.adapter];
         let Some(entry) = source.request(number) else {
             return false;
         };
         let from = &adapters[target.0];
-        let length = u64::from(entry.length);
+        let length = u64::from(entry.request.length);
         let right = MemoryPrivileges::REMOTE_READ;
         let Some(data) = from.memories.remote(range, length, target.1, right) else {
             return false;
         };
         let count = chunk::length(
-            entry.length,
-            &[chunk::segment(range, entry.length)],
-            &entry.segments,
+            entry.request.length,
+            &[chunk::segment(range, entry.request.length)],
+            &entry.request.segments,
         );
         let mut offset = entry.moved as usize;
-        for segment in part_of(&entry.segments, entry.moved, count) {
+        for segment in part_of(&entry.request.segments, entry.moved, count) {
             let right = MemoryPrivileges::LOCAL_WRITE;
             let Some(target_span) = to.memories.local(&segment, domain, right) else {
                 return false;
@@ -208,8 +213,8 @@ impl World {
             }
             offset += target_span.length();
         }
-        entry.moved = entry.moved.saturating_add(count).min(entry.length);
-        entry.moved < entry.length
+        entry.moved = entry.moved.saturating_add(count).min(entry.request.length);
+        entry.moved < entry.request.length
     }
 
     /// Handles the answer to an RDMA Read or an atomic operation.
@@ -221,7 +226,7 @@ impl World {
             return;
         }
         let (Some(Work::Read(range)) | Some(Work::Atomic(range, _))) =
-            queue_pair.request(number).map(|entry| entry.work)
+            queue_pair.request(number).map(|entry| entry.request.work)
         else {
             return;
         };

@@ -6,7 +6,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use dat_core::backend::Segment;
+use dat_core::backend::{DomainKey, Segment};
 use dat_core::flags::MemoryPrivileges;
 use dat_core::sync::RegisteredSpan;
 
@@ -50,7 +50,7 @@ pub(crate) fn gather(
     coherence: Option<&Coherence>,
     memories: &Memories,
     segments: impl Iterator<Item = Segment>,
-    domain: u32,
+    domain: DomainKey,
 ) -> Vec<u8> {
     let apart = coherence.filter(|coherence| !coherence.maintains);
     let mut bytes = Vec::new();
@@ -68,7 +68,7 @@ pub(crate) fn scatter(
     mut coherence: Option<&mut Coherence>,
     memories: &Memories,
     segments: impl Iterator<Item = Segment>,
-    domain: u32,
+    domain: DomainKey,
 ) {
     for segment in segments {
         let memory = memories.local(&segment, domain, MemoryPrivileges::LOCAL_WRITE);

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 
 use dat_core::time::Instant;
+use dat_queues::Arc;
 
 use crate::fault::{Fault, Happened};
-use crate::objects::Arc;
 use crate::objects::adapter::Adapter;
 use crate::objects::coherence::Coherence;
 use crate::options::{FabricOptions, NodeOptions};

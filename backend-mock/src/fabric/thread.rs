@@ -1,8 +1,9 @@
 //! The fabric's own thread.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use std::thread::JoinHandle;
+
+use dat_queues::Arc;
 
 use super::Fabric;
 use crate::shared::Shared;

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{ConnectFailure, PrivateData};
 
-use super::completion_ring::Entry;
+use super::completions::Entry;
 use super::queue_pair::Ending;
 
 /// A scheduled action; when it runs, it checks that its objects still exist.

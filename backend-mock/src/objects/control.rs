@@ -4,8 +4,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::backend::ControlEvent;
+use dat_queues::Arc;
 
-use super::Arc;
 use crate::steps::step;
 
 /// Subject of control events that may be withdrawn, with its token or number.

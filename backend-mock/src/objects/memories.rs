@@ -1,6 +1,6 @@
 //! All memory of an adapter, and the access that keys give to it.
 
-use dat_core::backend::{BindRequest, RemoteRange, Segment};
+use dat_core::backend::{BindRequest, DomainKey, RemoteRange, Segment};
 use dat_core::flags::MemoryPrivileges;
 use dat_core::sync::RegisteredSpan;
 
@@ -44,7 +44,7 @@ impl Memories {
     pub(crate) fn local(
         &self,
         segment: &Segment,
-        domain: u32,
+        domain: DomainKey,
         right: MemoryPrivileges,
     ) -> Option<RegisteredSpan<'_>> {
         let region = self.regions.get(segment.key)?;
@@ -60,7 +60,7 @@ impl Memories {
     pub(crate) fn all_local(
         &self,
         segments: &[Segment],
-        domain: u32,
+        domain: DomainKey,
         right: MemoryPrivileges,
     ) -> bool {
         segments
@@ -69,7 +69,7 @@ impl Memories {
     }
 
     /// Returns the domain of the object of a remote key.
-    pub(crate) fn domain_of(&self, key: u32) -> Option<u32> {
+    pub(crate) fn domain_of(&self, key: u32) -> Option<DomainKey> {
         match *self.remote_keys.get(key)? {
             RemoteKey::Binding => None,
             RemoteKey::Region(key) => Some(self.regions.get(key)?.domain),
@@ -84,7 +84,7 @@ impl Memories {
         &self,
         range: RemoteRange,
         length: u64,
-        domain: u32,
+        domain: DomainKey,
         right: MemoryPrivileges,
     ) -> Option<RegisteredSpan<'_>> {
         let (key, domain_of_key, privileges) = match *self.remote_keys.get(range.key)? {
@@ -114,7 +114,7 @@ impl Memories {
     ///
     /// Returns true on success; a bind of length 0 only unbinds. On a failure, the window is
     /// unbound and both keys are invalid.
-    pub(crate) fn bind(&mut self, request: &BindRequest, key: u32, domain: u32) -> bool {
+    pub(crate) fn bind(&mut self, request: &BindRequest, key: u32, domain: DomainKey) -> bool {
         let allowed = self.may_bind(request, domain);
         let window_key = request.window.0 as u32;
         let Some(window) = self.windows.get_mut(window_key) else {
@@ -145,7 +145,7 @@ impl Memories {
 
     /// Returns true if domains, privileges and bounds permit the bind
     /// (`Spec: RMB-25, RMB-26, RMB-41`).
-    fn may_bind(&self, request: &BindRequest, domain: u32) -> bool {
+    fn may_bind(&self, request: &BindRequest, domain: DomainKey) -> bool {
         let Some(window) = self.windows.get(request.window.0 as u32) else {
             return false;
         };

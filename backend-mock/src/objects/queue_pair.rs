@@ -2,75 +2,40 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
-use dat_core::backend::{
-    BindRequest, ConnectFailure, ControlEvent, QueuePairRequest, ReceiveInfo, RemoteRange, Segment,
-    SendFlags,
-};
+use dat_core::backend::{ConnectFailure, ControlEvent, QueuePairRequest, ReceiveInfo};
 use dat_core::flags::DtoStatus;
+use dat_queues::{PairSetup, Receive, Request, State, Watermarks};
 
-use super::change::Change;
 use super::joining::Name;
-
-/// State of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// New or reset.
-    Unconnected,
-    /// A connection request is pending.
-    Connecting,
-    /// A request was accepted; the other side may not know yet.
-    Accepting,
-    /// Established.
-    Connected,
-    /// The connection ended or failed; all requests are flushed.
-    Error,
-}
-
-/// Operation of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
-    Send,
-    Write(RemoteRange),
-    Read(RemoteRange),
-    /// A bind, with the new remote key.
-    Bind(BindRequest, u32),
-    /// A write with immediate data.
-    WriteImmediate(RemoteRange, u32),
-    /// An atomic operation on a remote number.
-    Atomic(RemoteRange, Change),
-}
 
 /// A request on a send queue.
 #[derive(Clone, Debug)]
 pub(crate) struct SendEntry {
-    pub(crate) token: u64,
-    pub(crate) work: Work,
-    pub(crate) length: u32,
-    pub(crate) flags: SendFlags,
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) request: Request,
     /// Bytes that an RDMA operation has moved.
     pub(crate) moved: u32,
     /// Status, once the request is done at the target.
     pub(crate) outcome: Option<DtoStatus>,
     /// True if the sender's device knows the outcome.
     pub(crate) answered: bool,
-    /// True if it may start while an earlier bind is pending.
-    pub(crate) overtakes_binds: bool,
 }
 
-/// A buffer on a receive queue.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReceiveEntry {
-    pub(crate) token: u64,
-    pub(crate) segments: Vec<Segment>,
+impl SendEntry {
+    pub(crate) fn new(request: Request) -> Self {
+        Self {
+            request,
+            moved: 0,
+            outcome: None,
+            answered: false,
+        }
+    }
 }
 
 /// A buffer that an arriving message has taken.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    pub(crate) buffer: ReceiveEntry,
+    pub(crate) buffer: Receive,
     /// The sender's queue pair, and the number of its request.
     pub(crate) sender: (u32, u64),
     pub(crate) length: u32,
@@ -87,15 +52,7 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     pub(crate) adapter: usize,
-    pub(crate) token: u64,
-    pub(crate) domain: u32,
-    pub(crate) request_queue: Option<u32>,
-    pub(crate) receive_queue: Option<u32>,
-    pub(crate) shared: Option<u32>,
-    pub(crate) reads_in_limit: u32,
-    pub(crate) reads_out_limit: u32,
-    pub(crate) request_depth: usize,
-    pub(crate) receive_depth: usize,
+    pub(crate) setup: PairSetup,
 
     pub(crate) state: State,
     /// Queue pair at the other end.
@@ -122,37 +79,19 @@ pub(crate) struct QueuePair {
     pub(crate) retries: u32,
     pub(crate) receiver_not_ready: u32,
 
-    pub(crate) receives: VecDeque<ReceiveEntry>,
+    pub(crate) receives: VecDeque<Receive>,
     pub(crate) arrivals: VecDeque<Arrival>,
-    pub(crate) soft_watermark: Option<u32>,
-    pub(crate) hard_watermark: Option<u32>,
+    pub(crate) watermarks: Watermarks,
 
-    /// Number of the last completion in the request queue, and in another receive queue.
-    pub(crate) last_completions: [u64; 2],
     /// Own name, if it waits to be joined.
     pub(crate) joining: Option<Name>,
-    /// Emptied segment lists, for reuse.
-    pub(crate) spare: Vec<Vec<Segment>>,
-}
-
-/// Converts a count that the core has checked to be non-negative.
-fn count(value: i32) -> u32 {
-    u32::try_from(value).unwrap_or(0)
 }
 
 impl QueuePair {
     pub(crate) fn new(adapter: usize, request: &QueuePairRequest) -> Self {
-        let mut queue_pair = Self {
+        Self {
             adapter,
-            token: 0,
-            domain: 0,
-            request_queue: None,
-            receive_queue: None,
-            shared: None,
-            reads_in_limit: 0,
-            reads_out_limit: 0,
-            request_depth: 0,
-            receive_depth: 0,
+            setup: PairSetup::new(request),
             state: State::Unconnected,
             peer: None,
             is_initiator: false,
@@ -169,48 +108,8 @@ impl QueuePair {
             receiver_not_ready: 0,
             receives: VecDeque::new(),
             arrivals: VecDeque::new(),
-            soft_watermark: None,
-            hard_watermark: None,
-            last_completions: [0; 2],
+            watermarks: Watermarks::default(),
             joining: None,
-            spare: Vec::new(),
-        };
-        queue_pair.configure(request);
-        queue_pair
-    }
-
-    /// Takes the attributes of the request.
-    pub(crate) fn configure(&mut self, request: &QueuePairRequest) {
-        let attributes = &request.attributes;
-        self.token = request.token;
-        self.domain = request.domain.0 as u32;
-        let queues = (request.request_queue, request.receive_queue);
-        if (self.request_queue, self.receive_queue) != queues {
-            (self.request_queue, self.receive_queue) = queues;
-            self.last_completions = [0; 2];
-        }
-        self.shared = request.shared_receive_queue.map(|key| key.0 as u32);
-        self.reads_in_limit = count(attributes.max_rdma_read_in);
-        self.reads_out_limit = count(attributes.max_rdma_read_out);
-        self.request_depth = count(attributes.max_request_dtos) as usize;
-        self.receive_depth = count(attributes.max_recv_dtos) as usize;
-    }
-
-    /// Returns the numbers of its completion queues.
-    pub(crate) fn completion_queues(&self) -> impl Iterator<Item = u32> + use<> {
-        let other = self
-            .receive_queue
-            .filter(|_| self.receive_queue != self.request_queue);
-        self.request_queue.into_iter().chain(other)
-    }
-
-    /// Returns the number of its last completion in one of its completion queues.
-    pub(crate) fn last_completion(&mut self, queue: u32) -> Option<&mut u64> {
-        let [requests, receives] = &mut self.last_completions;
-        if self.request_queue == Some(queue) {
-            Some(requests)
-        } else {
-            (self.receive_queue == Some(queue)).then_some(receives)
         }
     }
 
@@ -223,14 +122,6 @@ impl QueuePair {
     pub(crate) fn request(&mut self, number: u64) -> Option<&mut SendEntry> {
         let index = number.checked_sub(self.first)?;
         self.sends.get_mut(usize::try_from(index).ok()?)
-    }
-
-    /// Keeps an emptied segment list for reuse.
-    pub(crate) fn recycle(&mut self, mut segments: Vec<Segment>) {
-        segments.clear();
-        if self.spare.len() < self.request_depth + self.receive_depth {
-            self.spare.push(segments);
-        }
     }
 
     pub(crate) fn receive_info(&self) -> ReceiveInfo {

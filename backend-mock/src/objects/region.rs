@@ -1,5 +1,6 @@
 //! Registered regions.
 
+use dat_core::backend::DomainKey;
 use dat_core::flags::MemoryPrivileges;
 use dat_core::sync::RegisteredMemory;
 
@@ -7,7 +8,7 @@ use dat_core::sync::RegisteredMemory;
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) memory: RegisteredMemory,
-    pub(crate) domain: u32,
+    pub(crate) domain: DomainKey,
     pub(crate) privileges: MemoryPrivileges,
     /// Remote key; 0 if peers have no privileges.
     pub(crate) remote: u32,

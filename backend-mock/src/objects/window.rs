@@ -1,5 +1,6 @@
 //! Memory windows: remote keys that change with every bind.
 
+use dat_core::backend::DomainKey;
 use dat_core::flags::MemoryPrivileges;
 
 /// The binding of a window to a region.
@@ -16,6 +17,6 @@ pub(crate) struct Binding {
 /// A memory window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    pub(crate) domain: u32,
+    pub(crate) domain: DomainKey,
     pub(crate) bound: Option<Binding>,
 }

@@ -6,6 +6,8 @@
 mod bare;
 #[cfg(feature = "std")]
 mod threads;
+#[cfg(feature = "std")]
+mod wakers;
 
 #[cfg(not(feature = "std"))]
 pub(crate) use bare::Shared;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant as WallInstant};
 
 use dat_core::event::{Sleepers, WakeReason};
 
-use crate::host::Wakers;
+use super::wakers::Wakers;
 use crate::world::World;
 
 /// Microseconds that virtual time may run ahead of the clock.

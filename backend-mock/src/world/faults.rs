@@ -79,8 +79,8 @@ impl World {
     /// Returns the numbers of completions and notifications of a queue so far.
     fn counts_of(&mut self, adapter: u16, queue: u32) -> (u32, u32) {
         let adapter = self.adapters.get_mut(usize::from(adapter));
-        let ring = adapter.and_then(|adapter| adapter.completion_queue(queue));
-        ring.map_or((0, 0), |ring| (ring.produced, ring.notified))
+        let queue = adapter.and_then(|adapter| adapter.completion_queue(queue));
+        queue.map_or((0, 0), |queue| (queue.produced, queue.notified))
     }
 
     /// Applies the outages and schedules the crashes of adapters that exist.

@@ -8,6 +8,7 @@ use core::ops::RangeInclusive;
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::ControlEvent;
+use dat_queues::State;
 use oorandom::Rand64;
 
 use crate::fault::Fault;
@@ -19,7 +20,7 @@ use crate::objects::joining::{Joining, Name};
 use crate::objects::key_map::KeyMap;
 use crate::objects::links::Links;
 use crate::objects::node::{HostAddress, Node};
-use crate::objects::queue_pair::{QueuePair, State};
+use crate::objects::queue_pair::QueuePair;
 use crate::objects::schedule::Schedule;
 use crate::options::FabricOptions;
 

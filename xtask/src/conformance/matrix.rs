@@ -421,7 +421,7 @@ impl<'a> Matrix<'a> {
                     .as_ref()
                     .map(|vendor| format!("{vendor} only: "));
                 let (vendor, tests) = (vendor.unwrap_or_default(), except.tests.join("`, `"));
-                let _ = writeln!(page, "- {vendor}{}: `{tests}`", except.reason);
+                let _ = writeln!(page, "- {vendor}{} `{tests}`", except.reason);
             }
         }
         page
@@ -438,7 +438,7 @@ impl<'a> Matrix<'a> {
             if section.is_empty() {
                 section = format!("\n## {title}, by reason\n\n");
             }
-            let _ = writeln!(section, "- {reason}: {}", self.list(ids));
+            let _ = writeln!(section, "- {reason} {}", self.list(ids));
         }
         section
     }

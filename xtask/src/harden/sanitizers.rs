@@ -46,10 +46,11 @@ const THREAD: Sanitizer = Sanitizer {
 };
 
 /// The packages whose tests run in one process without system devices or libraries.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 10] = [
     "dat-core",
     "dat-host",
     "dat-rsm",
+    "dat-queues",
     "backend-mock",
     "backend-mmio",
     "backend-roce",
