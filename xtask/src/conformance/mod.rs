@@ -196,7 +196,7 @@ mod tests {
     fn the_published_list_names_known_requirements() {
         let workspace = Workspace::load().expect("workspace");
         let catalogue = read_catalogue(&workspace).expect("catalogue");
-        let backends: Backends = read_toml(&workspace, BACKENDS).expect("backends");
+        let backends: Backends = workspace.read_toml(BACKENDS).expect("backends");
         let published = sections::read(&workspace, STATUS, TASK).expect("counts");
         let with_features = |backend: &&matrix::Backend| !backend.features.is_empty();
         for backend in backends.backend.iter().filter(with_features) {
