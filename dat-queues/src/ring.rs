@@ -84,8 +84,7 @@ struct Queued<K> {
 
 /// A completion queue of an adapter.
 ///
-/// It is as deep as asked for; what is left when its program does not poll in time is reported as
-/// an overrun.
+/// A completion that finds no place fails the queue.
 #[derive(Debug)]
 pub struct CompletionRing<K> {
     /// Queued completions, and gaps where completions were forgotten; none at either end.

@@ -27,12 +27,10 @@ mod service_points;
 mod slab;
 mod timers;
 
-pub(crate) use completions::CompletionRing;
+pub(crate) use completions::Completions;
 pub(crate) use memories::Memories;
 pub(crate) use private_data::private_size;
-pub(crate) use queue_pair::{
-    Pair, ReceiveEntry, SEGMENTS, Segments, SendEntry, SharedReceives, State, Work,
-};
+pub(crate) use queue_pair::{Pair, SEGMENTS, SendEntry};
 pub(crate) use service_points::port_of;
 pub(crate) use slab::Slab;
 
@@ -44,6 +42,7 @@ use core::sync::atomic::AtomicBool;
 
 use dat_core::backend::ControlEvent;
 use dat_core::time::Instant;
+use dat_queues::SharedReceives;
 
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
@@ -84,7 +83,7 @@ pub(crate) struct Adapter {
     /// Queue pairs by QPN.
     qpns: NumberTable<'static, usize>,
     pub(crate) shared_receives: Slab<SharedReceives>,
-    completion_queues: Vec<Option<CompletionRing>>,
+    completion_queues: Vec<Option<Completions>>,
     pub(crate) completion_queue_count: usize,
     pub(crate) listeners: Slab<Listener>,
     /// Listeners by service id.
@@ -230,9 +229,9 @@ impl Adapter {
             self.control.clear();
         }
         if let Some(ControlEvent::Completions { queue }) = event
-            && let Some(ring) = self.completion_queue(queue)
+            && let Some(queue) = self.completion_queue(queue)
         {
-            ring.is_told = false;
+            queue.is_told = false;
         }
         event
     }

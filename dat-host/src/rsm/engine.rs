@@ -20,7 +20,6 @@ use dat_storage::{Reservation, forks};
 use crate::bell::Bell;
 use crate::core::{POLL_MICROS, first};
 use crate::device::Device;
-
 use crate::wait::thread_waker;
 
 type Result<T, E = RsmError> = std::result::Result<T, E>;

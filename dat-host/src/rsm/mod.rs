@@ -87,7 +87,6 @@ use crate::adapter::ASYNC_EVENTS;
 use crate::bell::Bell;
 use crate::core::lock;
 use crate::error::{Error, Failed, Result};
-
 use crate::memory::Stable;
 use crate::peer::Peer;
 use crate::schemes;
