@@ -170,7 +170,11 @@ fn a_send_queue_takes_its_depth_and_as_many_segments_as_the_executor() {
     queue.ring().expect("taken");
     assert_eq!(fake.tokens(), [0, 1, 2]);
     assert_eq!(fake.0.borrow().requests[2].segments[..], [SEGMENT; 3]);
-    assert_eq!(commit(&mut queue, 3, 0), Err(Rejected), "all are outstanding");
+    assert_eq!(
+        commit(&mut queue, 3, 0),
+        Err(Rejected),
+        "all are outstanding"
+    );
     fake.0.borrow_mut().outstanding = Some(2);
     commit(&mut queue, 3, 0).expect("one is complete");
     queue.set_depth(4);
@@ -276,21 +280,30 @@ fn a_completion_queue_advances_its_executor_until_it_has_something() {
         kind: Kind::Receive,
         extra: false,
     };
-    let mut push = |entry| assert_eq!(fake.0.borrow_mut().ring.push(entry), Effect::None);
+    let push = |entry| assert_eq!(fake.0.borrow_mut().ring.push(entry), Effect::None);
     push(entry);
     push(Entry {
         kind: Kind::Request,
         ..entry
     });
-    assert_eq!((ready.load(Ordering::Relaxed), queue.peek()), (2, Peek::Other));
+    assert_eq!(
+        (ready.load(Ordering::Relaxed), queue.peek()),
+        (2, Peek::Other)
+    );
     queue.skip();
     assert_eq!(queue.poll(), Ok(Some(completion)));
     assert_eq!(queue.immediate(), Some(42));
     assert!(matches!(queue.peek(), Peek::Success { token: 6, .. }));
     assert_eq!(queue.arm(false), Armed::Missed);
     queue.skip();
-    assert_eq!((queue.arm(false), fake.0.borrow().advances), (Armed::Armed, 2));
+    assert_eq!(
+        (queue.arm(false), fake.0.borrow().advances),
+        (Armed::Armed, 2)
+    );
     fake.0.borrow_mut().is_gone = true;
     assert_eq!(queue.poll(), Err(DeviceFailure::Broken));
-    assert_eq!((queue.peek(), queue.arm(false)), (Peek::Other, Armed::Missed));
+    assert_eq!(
+        (queue.peek(), queue.arm(false)),
+        (Peek::Other, Armed::Missed)
+    );
 }
