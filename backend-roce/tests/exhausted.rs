@@ -73,15 +73,18 @@ fn state(end: &End) -> EndpointState {
     end.ia.ep_get_status(end.ep).expect("a status").state
 }
 
-/// Returns true if a call succeeded; only lack of memory may refuse it.
+/// Returns what a call made; only lack of memory may refuse it.
+fn made<T>(outcome: Result<T, Error>) -> Option<T> {
+    let refused = outcome.as_ref().err().map(|error| error.kind());
+    assert!(
+        matches!(refused, None | Some(ErrorKind::InsufficientResources)),
+        "{refused:?}"
+    );
+    outcome.ok()
+}
+
 fn made_it(outcome: Result<(), Error>) -> bool {
-    match outcome {
-        Ok(()) => true,
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::InsufficientResources);
-            false
-        }
-    }
+    made(outcome).is_some()
 }
 
 impl Pair {
@@ -160,6 +163,24 @@ impl Pair {
         self.posted += u32::from(made_it(done));
     }
 
+    /// Makes other objects, as far as there is memory.
+    fn make_others(&self) {
+        let (ia, evd) = (&self.right.ia, self.right.evd);
+        let free = "an object is freed without memory";
+        if let Some(psp) = made(ia.psp_create(QUALIFIER + 1, evd, PspFlags::Consumer)) {
+            ia.psp_free(psp).expect(free);
+        }
+        if let Some(pz) = made(ia.pz_create()) {
+            if let Some(rmr) = made(ia.rmr_create(pz)) {
+                ia.rmr_free(rmr).expect(free);
+            }
+            if let Some(ep) = made(ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)) {
+                ia.ep_free(ep).expect(free);
+            }
+            ia.pz_free(pz).expect(free);
+        }
+    }
+
     fn round(&mut self) {
         self.now = Instant::from_micros(self.now.as_micros() + 100_000);
         self.look();
@@ -194,6 +215,7 @@ fn nothing_ends_the_process_while_the_heap_is_exhausted() {
         let mut pair = Pair::open();
         let before = REFUSED.load(Ordering::Relaxed);
         LEFT.store(allocations, Ordering::Relaxed);
+        pair.make_others();
         for _ in 0..SCARCE_ROUNDS {
             pair.round();
         }

@@ -193,7 +193,8 @@
 //! and return their memory.
 //!
 //! In a child of `fork`, adapters of the parent count as closed: calls are refused, and what is
-//! pending ends with [`Error::Closed`]. The child may open adapters of its own.
+//! pending ends with [`Error::Closed`]. The child may open adapters of its own. Nodes of remote shared
+//! memory are inherited likewise, with the error BAD_CTLR_HNDL.
 //!
 //! # Features
 //! `roce` is on by default.

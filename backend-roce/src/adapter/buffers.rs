@@ -675,6 +675,37 @@ mod tests {
         check(&mut adapter, &[1]);
     }
 
+    /// Queue pairs wait in the order in which they came, whoever leaves meanwhile.
+    ///
+    /// Spec: ROCE-183, ROCE-199
+    #[test]
+    fn those_that_wait_keep_their_order() {
+        let seed = fastrand::u64(..);
+        std::println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut adapter = adapter(9);
+        let number = share(&mut adapter, 0).responses;
+        let mut expected = Vec::new();
+        for _ in 0..2_000 {
+            let key = random.usize(..9);
+            if expected.contains(&key) {
+                expected.retain(|waiting| *waiting != key);
+                adapter.end_wait(key);
+            } else {
+                expected.push(key);
+                adapter.begin_wait(key, number);
+            }
+            let ends = expected.first().copied().zip(expected.last().copied());
+            assert_eq!(adapter.buffers.get(number).expect("a buffer").waiting, ends);
+            let mut next = ends.map(|(first, _)| first);
+            for key in &expected {
+                assert_eq!(next, Some(*key));
+                next = share(&mut adapter, *key).neighbours[1];
+            }
+            assert_eq!(next, None);
+        }
+    }
+
     /// The end of patience counts the late ones apart, and gives those that wait their minimum.
     ///
     /// Spec: ROCE-191..192

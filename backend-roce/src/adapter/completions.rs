@@ -80,12 +80,13 @@ impl Adapter {
         }
     }
 
-    /// Raises the event of new completions, unless it is queued already.
+    /// Raises the event of new completions. If it is queued already, only wakes its consumer.
     fn tell_completions(&mut self, queue: u32) {
         let told = self.completion_queue(queue).map(|queue| &mut queue.is_told);
         if told.is_some_and(|told| !core::mem::replace(told, true)) {
             self.raise(ControlEvent::Completions { queue });
         }
+        self.raised = true;
     }
 
     /// Breaks the queue pairs of a completion queue that failed.

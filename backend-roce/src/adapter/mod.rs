@@ -39,7 +39,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::AtomicBool;
-use std::collections::HashMap;
 
 use dat_core::backend::ControlEvent;
 use dat_core::time::Instant;
@@ -50,7 +49,7 @@ use crate::options::RoceOptions;
 use crate::port::Outbox;
 use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use crate::proto::queue_pair::QueuePair;
-use crate::reserve::{Reserve, reserved, zeros};
+use crate::reserve::{Reserve, Secret, Table, reserved, zeros};
 use buffers::{BufferAddress, SocketBuffer};
 use cookies::Cookies;
 use deadlines::{Deadlines, Timer};
@@ -87,15 +86,15 @@ pub(crate) struct Adapter {
     pub(crate) completion_queues: RingTable<Completions>,
     pub(crate) listeners: Slab<Listener>,
     /// Listeners by service id.
-    services: HashMap<u64, usize>,
+    services: Table<u64, usize>,
     /// Peers with services that have answered at port 4791, the newest last.
     common_services: VecDeque<(IpAddr, u64)>,
     /// Connections by communication id.
     links: LinkTable,
     /// Communication ids of incoming requests, by GUID and communication id of the peer.
-    incoming: HashMap<(u64, u32), u32>,
+    incoming: Table<(u64, u32), u32>,
     /// Communication ids of incoming connections, by GUID and QPN of the peer.
-    peers: HashMap<(u64, u32), u32>,
+    peers: Table<(u64, u32), u32>,
     cookies: Cookies,
     /// New requests to connect whose paths are to be looked up.
     unrouted: VecDeque<Arrived>,
@@ -104,7 +103,7 @@ pub(crate) struct Adapter {
     /// Connection requests that the consumer has not answered.
     waiting: usize,
     /// Claimed UDP ports with the number of their users.
-    ports: HashMap<u16, usize>,
+    ports: Table<u16, usize>,
     /// Ports without a user, to be given back.
     pub(crate) unused_ports: Vec<u16>,
     /// Peers that have not answered in time, or have asked again, since the port was told; with
@@ -112,10 +111,10 @@ pub(crate) struct Adapter {
     pub(crate) unanswered: Vec<(SocketAddr, usize)>,
     /// Socket buffers that queue pairs share.
     buffers: Slab<SocketBuffer>,
-    buffers_by_address: HashMap<BufferAddress, usize>,
+    buffers_by_address: Table<BufferAddress, usize>,
     /// Addresses of peers that do not respond promptly, at any port: set if they are slow and not
     /// just far, and until when they count as such.
-    slow_peers: HashMap<IpAddr, (bool, Instant)>,
+    slow_peers: Table<IpAddr, (bool, Instant)>,
     deadlines: Deadlines,
     ready_pairs: VecDeque<usize>,
     /// Queue pairs whose requests wait for the consumer.
@@ -144,6 +143,7 @@ impl Adapter {
         let connections = options.connections.clamp(64, 1 << 15).next_power_of_two();
         let keys = options.keys.clamp(256, 1 << 24).next_power_of_two();
         let outbox = Outbox::new(zeros(OUTBOX)?, run_packets);
+        let names = Secret::new(random.secret());
         let mut deadlines = Deadlines::default();
         if !(outbox.has_room(OUTBOX) && deadlines.has_room(Timer::Gathered)) {
             return None;
@@ -161,21 +161,21 @@ impl Adapter {
             shared_receives: Slab::new(),
             completion_queues: RingTable::default(),
             listeners: Slab::new(),
-            services: HashMap::new(),
+            services: Table::with_hasher(names),
             common_services: reserved(COMMON_SERVICES_MAX)?.into(),
             links: LinkTable::new(random.secret(), connections)?,
-            incoming: HashMap::new(),
-            peers: HashMap::new(),
+            incoming: Table::with_hasher(names),
+            peers: Table::with_hasher(names),
             cookies: Cookies::new(random.secret()),
             unrouted: VecDeque::new(),
             parked: VecDeque::new(),
             waiting: 0,
-            ports: HashMap::new(),
+            ports: Table::with_hasher(names),
             unused_ports: Vec::new(),
             unanswered: Vec::new(),
             buffers: Slab::new(),
-            buffers_by_address: HashMap::new(),
-            slow_peers: HashMap::new(),
+            buffers_by_address: Table::with_hasher(names),
+            slow_peers: Table::with_hasher(names),
             deadlines,
             ready_pairs: VecDeque::new(),
             gathering: VecDeque::new(),
@@ -222,6 +222,10 @@ impl Adapter {
 
     pub(crate) fn next_event(&mut self) -> Option<ControlEvent> {
         let event = self.control.pop_front();
+        if self.control.is_empty() {
+            // Begins at the start again: room that is never needed takes no memory.
+            self.control.clear();
+        }
         if let Some(ControlEvent::Completions { queue }) = event
             && let Some(queue) = self.completion_queue(queue)
         {

@@ -13,7 +13,7 @@ use dat_core::memory::RmrTriplet;
 use dat_host::{
     Access, Buffer, Endpoint, Error, Events, Receive, RemoteSlice, Transfer, Zone, ZoneWindow,
 };
-use futures::channel::mpsc::UnboundedSender;
+use futures_channel::mpsc::UnboundedSender;
 use twox_hash::XxHash3_128;
 
 use super::budget::Share;

@@ -56,6 +56,7 @@ mod local;
 
 use std::any::Any;
 use std::fmt;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -66,7 +67,7 @@ use dat_core::flags::{EvdFlags, IaFields, ProviderFields, PspFlags};
 use dat_core::sync::HostLock;
 use dat_core::{Ia, attributes::IaAddress};
 use dat_rsm::{ControllerConfig, ControllerId, NodeEntry, Options, Rsm};
-use dat_storage::Reservation;
+use dat_storage::{Reservation, forks};
 
 pub use self::call::{Call, Running};
 pub use self::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
@@ -78,8 +79,8 @@ pub use dat_rsm::{
     SegmentId, Unreached, VectorError, VectorFlags,
 };
 
-use self::call::Pool;
-use self::engine::{Engine, Hook, Interrupt, Owned, Sleep, Sleepers};
+use self::call::{Job, Pool};
+use self::engine::{Engine, Hook, Inherited, Interrupt, Owned, Sleep, Sleepers};
 use crate::Limits;
 use crate::adapter::ASYNC_EVENTS;
 use crate::bell::Bell;
@@ -285,11 +286,12 @@ impl Opening {
             qualifier: self.qualifier,
             nodes,
         };
+        forks::prepare().map_err(Error::System)?;
         let rsm = Rsm::new(self.options, vec![config])?;
         let controller = rsm.get_controller(Some(CONTROLLER))?;
         let site = Arc::new(Site {
             non_coherent: param.provider.lmr_sync_req,
-            engine: Box::new(Owned {
+            own_engine: Box::new(Owned {
                 rsm,
                 _reservation: reservation,
             }),
@@ -301,6 +303,7 @@ impl Opening {
                 bell,
                 idle: self.idle,
                 interrupts: self.interrupts,
+                process: forks::generation(),
             }),
             pool: Arc::default(),
             kept: Mutex::default(),
@@ -333,7 +336,7 @@ fn check_free<B: Backend>(ia: &Ia<'_, B, HostLock>, qualifier: u64) -> dat_core:
 /// Answers peers until the controller is released, which the end of the node does.
 fn serve(site: &Site) {
     let mut sleep = Sleep::new(&site.sleepers, Interrupt::Never);
-    while site.engine.serve(site.controller, &mut sleep).is_err() {}
+    while site.engine().serve(site.controller, &mut sleep).is_err() {}
 }
 
 /// A node of remote shared memory: an engine on an adapter of its own.
@@ -349,12 +352,17 @@ pub(super) struct Guard(Arc<Site>);
 impl Drop for Guard {
     /// Closes the node on a thread of its own, since that waits for the peers.
     fn drop(&mut self) {
-        if self.0.is_closed.load(Ordering::Acquire) {
+        let site = Arc::clone(&self.0);
+        if site.sleepers.is_inherited() {
+            // A child of `fork` leaves the device to its parent.
+            mem::forget(site);
             return;
         }
-        let site = Arc::clone(&self.0);
+        if site.is_closed.load(Ordering::Acquire) {
+            return;
+        }
         // Without a thread the node stays open until the process ends.
-        let _ = self.0.pool.submit(Box::new(move || {
+        self.0.submit(Box::new(move || {
             // Fails only if it is closed already.
             let _ = site.close();
         }));
@@ -364,7 +372,7 @@ impl Drop for Guard {
 /// The engine of a node, which its threads and calls share.
 pub(super) struct Site {
     /// Dropped first: a dropped engine touches no memory.
-    engine: Box<dyn Engine>,
+    own_engine: Box<dyn Engine>,
     controller: ControllerId,
     /// True if the device looks past the caches.
     non_coherent: bool,
@@ -382,13 +390,32 @@ pub(super) struct Site {
 }
 
 impl Site {
+    /// Returns the engine, or in a child of `fork` one that refuses all calls.
+    fn engine(&self) -> &dyn Engine {
+        match self.sleepers.is_inherited() {
+            true => &Inherited,
+            false => &*self.own_engine,
+        }
+    }
+
+    /// Makes a call on a thread of the node; drops it if there is none.
+    ///
+    /// In a child of `fork`, where the call is refused at once, on the current thread.
+    fn submit(&self, job: Job) {
+        if self.sleepers.is_inherited() {
+            job();
+        } else {
+            let _ = self.pool.submit(job);
+        }
+    }
+
     /// Releases the controller: frees all objects, and tells the peers.
     ///
     /// If this call closed the node, its thread has ended: with the last reference to the node, the
     /// adapter and its ports are free.
     fn close(&self) -> Result<(), RsmError> {
         let mut sleep = Sleep::new(&self.sleepers, Interrupt::Never);
-        self.engine
+        self.engine()
             .release_controller(self.controller, &mut sleep)?;
         self.is_closed.store(true, Ordering::Release);
         let service = lock(&self.service).take();
@@ -404,7 +431,7 @@ impl Site {
         if error != RsmError::RemoteNodeUnreachable {
             return error.into();
         }
-        let reason = self.engine.unreached(self.controller, node);
+        let reason = self.engine().unreached(self.controller, node);
         let peer = self.peers.iter().find(|(known, _)| *known == node);
         Error::NodeUnreachable {
             node,
@@ -432,6 +459,10 @@ impl Site {
 
     /// Keeps memory until the engine is gone.
     fn keep(&self, memory: Box<dyn Any + Send>) {
+        if self.sleepers.is_inherited() {
+            mem::forget(memory);
+            return;
+        }
         lock(&self.kept).push(memory);
     }
 }

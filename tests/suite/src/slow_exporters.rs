@@ -59,6 +59,24 @@ fn post_stuck<T: RsmTestbed>(
     }
 }
 
+/// Connects to an impostor and takes all its credits; the connect message took the first one.
+fn without_credits<'n, 'b, T: RsmTestbed>(
+    nodes: &'n Nodes<'b, T>,
+) -> (Impostor<'n, 'b, T>, ImportId) {
+    let (impostor, import) = Impostor::imported(nodes, SOUND);
+    let engine = nodes.engine(0);
+    for _ in 1..RECEIVES {
+        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
+        assert_eq!(posted, Ok(()));
+    }
+    (impostor, import)
+}
+
+/// Lets a 30th of [`PACE`] pass.
+fn pass_some_time<T: RsmTestbed>(bed: &T) {
+    bed.advance(bed.now().after(PACE / 30).expect("a time"));
+}
+
 /// A question lies behind requests that end one by one; its time begins when it arrives.
 ///
 /// Spec: RSMST-06, RSMNC-04
@@ -123,12 +141,8 @@ pub fn signals_wait_for_credits_that_come_one_by_one<T: RsmTestbed>(bed: &T) {
     /// Signals that wait together.
     const MANY: usize = 6;
     let nodes = alone(bed);
-    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let (impostor, import) = without_credits(&nodes);
     let engine = nodes.engine(0);
-    for _ in 1..RECEIVES {
-        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
-        assert_eq!(posted, Ok(()));
-    }
     let (local, _) = nodes.local(0, 8, 3);
     let entries = [handle(local, 0, 0, 8)];
     let begin = |_| {
@@ -150,7 +164,7 @@ pub fn signals_wait_for_credits_that_come_one_by_one<T: RsmTestbed>(bed: &T) {
             impostor.return_credits(1);
         }
         impostor.serve();
-        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        pass_some_time(bed);
         calls.is_empty().then_some(())
     });
     assert_eq!(impostor.connections(), 1, "the link was cut");
@@ -163,12 +177,8 @@ pub fn an_overtaken_signal_has_its_turn<T: RsmTestbed>(bed: &T) {
     /// Signals that may overtake it.
     const MOST: usize = 40;
     let nodes = alone(bed);
-    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let (impostor, import) = without_credits(&nodes);
     let engine = nodes.engine(0);
-    for _ in 1..RECEIVES {
-        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
-        assert_eq!(posted, Ok(()));
-    }
     let (local, _) = nodes.local(0, 8, 3);
     let entries = [handle(local, 0, 0, 8)];
     let begin = || {
@@ -190,7 +200,7 @@ pub fn an_overtaken_signal_has_its_turn<T: RsmTestbed>(bed: &T) {
             impostor.return_credits(1);
         }
         impostor.serve();
-        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        pass_some_time(bed);
         let outcome = overtaken.poll();
         outcome.map(Some).or((count > MOST).then_some(None))
     });
@@ -203,12 +213,8 @@ pub fn an_overtaken_signal_has_its_turn<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMST-06, RSMPV-74
 pub fn a_call_that_nobody_polls_blames_no_exporter<T: RsmTestbed>(bed: &T) {
     let nodes = alone(bed);
-    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let (impostor, import) = without_credits(&nodes);
     let engine = nodes.engine(0);
-    for _ in 1..RECEIVES {
-        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
-        assert_eq!(posted, Ok(()));
-    }
     let (local, _) = nodes.local(0, 8, 3);
     let entries = [handle(local, 0, 0, 8)];
     let begun = engine.start_putv(import, &entries, VectorFlags::IMPLICIT_SIGPOST);
@@ -218,13 +224,13 @@ pub fn a_call_that_nobody_polls_blames_no_exporter<T: RsmTestbed>(bed: &T) {
     nodes.until("some time", || {
         assert_eq!(call.poll(), None);
         impostor.serve();
-        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        pass_some_time(bed);
         is_due().then_some(())
     });
     impostor.return_credits(1);
     for _ in 0..3 * 30 {
         impostor.serve();
-        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        pass_some_time(bed);
         nodes.run_to_idle();
     }
     let outcome = nodes.until("the signal", || {

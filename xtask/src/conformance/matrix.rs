@@ -470,7 +470,7 @@ impl<'a> Matrix<'a> {
                 by_reason.entry(reason).or_default().push(id);
             }
             for (reason, ids) in by_reason {
-                let _ = writeln!(page, "- {reason}: {}", condense(ids, self.catalogue.ids()));
+                let _ = writeln!(page, "- {reason} {}", condense(ids, self.catalogue.ids()));
             }
         }
         for (column, backend) in self.backends.backend.iter().enumerate() {
@@ -486,7 +486,7 @@ impl<'a> Matrix<'a> {
                 );
             }
             for (reason, ids) in by_reason {
-                let _ = writeln!(page, "- {reason}: {}", condense(ids, self.catalogue.ids()));
+                let _ = writeln!(page, "- {reason} {}", condense(ids, self.catalogue.ids()));
             }
             if backend.except.is_empty() {
                 continue;
@@ -505,7 +505,7 @@ impl<'a> Matrix<'a> {
                 let names: Vec<String> = tests.iter().map(|test| format!("`{test}`")).collect();
                 let vendor = vendor.as_ref().map(|vendor| format!("{vendor} only: "));
                 let vendor = vendor.unwrap_or_default();
-                let _ = writeln!(page, "- {vendor}{reason}: {}", names.join(", "));
+                let _ = writeln!(page, "- {vendor}{reason} {}", names.join(", "));
             }
         }
         page

@@ -191,3 +191,22 @@ fn listed_tests(
         .map(str::to_owned)
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_list_names_known_requirements() {
+        let workspace = Workspace::load().expect("workspace");
+        let catalogue = read_catalogue(&workspace).expect("catalogue");
+        let backends: Backends = read_toml(&workspace, BACKENDS).expect("backends");
+        let published = sections::read(&workspace, STATUS, TASK).expect("counts");
+        let with_features = |backend: &&matrix::Backend| !backend.features.is_empty();
+        for backend in backends.backend.iter().filter(with_features) {
+            let ids = matrix::published_ids(&published, &backend.name, &catalogue);
+            let ids = ids.expect("a list").len();
+            assert!(published.contains(&format!("| {} | {ids} |", backend.name)));
+        }
+    }
+}

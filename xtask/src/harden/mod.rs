@@ -22,7 +22,7 @@ use xshell::cmd;
 
 pub(crate) use self::first_failure::{FirstFailure, first_failure};
 use crate::features;
-use crate::sections;
+use crate::sections::{self, STATUS};
 use crate::test_programs;
 use crate::tools;
 use crate::workspace::Workspace;
@@ -335,11 +335,11 @@ fn throughout(before: &str, after: &str) -> String {
     }
 }
 
-/// Returns the short id of HEAD, marked if the tree has changes outside the page.
+/// Returns the short id of HEAD, marked if the tree has changes outside the pages of counts.
 fn revision(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
     let head = cmd!(shell, "git rev-parse --short=10 HEAD").quiet();
-    let changed = cmd!(shell, "git status --porcelain -- . :!{PAGE}").quiet();
+    let changed = cmd!(shell, "git status --porcelain -- . :!{PAGE} :!{STATUS}").quiet();
     let changed = if changed.read()?.is_empty() {
         ""
     } else {

@@ -16,8 +16,8 @@ use crate::scope::Scope;
 use crate::turn::{Jobs, TURNS};
 use crate::workspace::Workspace;
 use crate::{
-    bench, conformance, features, firmware, harden, install, lints, packages, panic_free, targets,
-    tools, vm, workflows,
+    bench, conformance, features, firmware, harden, install, lints, packages, panic_free, prose,
+    targets, tools, vm, workflows,
 };
 
 /// Arguments of the task.
@@ -57,7 +57,14 @@ const STEPS: &[Step] = &[
     complete("packages", "system packages", |workspace, _| {
         packages::install_all(&workspace.shell)
     }),
-    short("format", "formatting", |workspace, _| format(workspace)),
+    short(
+        "format",
+        "formatting of sources, and lengths of pages, paragraphs and sentences",
+        |workspace, _| {
+            format(workspace)?;
+            prose::check(workspace)
+        },
+    ),
     both(
         "build",
         "programs, libraries, examples and tests compile; with --all of all packages",

@@ -8,14 +8,14 @@
 #:     { package = "libdat2", target = { library = "dat2" } },
 #:     { package = "dat-provider", features = ["verbs"], release = true, target = { program = "dat-registry" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["dat-ffi/libdat/tests/programs/pair.c", "dat-ffi/libdat/tests/programs/alone.c"] }]
-# Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm dtestx dtestsrq mixed check ours libdat); all but the first without
-# any, since `ours` has the same cases. Long groups: repeated=200, many=20000 (with --timeout), storm. With `full`, groups have everything that
-# `cargo xtask compatibility` runs, and a line for each run that it reads; `via=` selects the libraries: `packaged` is our provider under Debian's
-# libdat2, `ours` the same under ours, `ofa` is OFA's provider. The programs end with 0 when they failed, so they are judged by what they print.
+# Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm dtestx dtestsrq mixed check ours libdat); without any, all but
+# the first, whose cases `ours` has. Long groups: repeated=200, many=20000 (with --timeout), storm. With `full`, groups have everything that
+# `cargo xtask compatibility` runs, and print a line for each run; `via=` selects the libraries: `packaged` is our provider under Debian's
+# libdat2, `ours` the same under ours, `ofa` is OFA's provider. The programs exit with 0 even after a failure, so their output decides.
 set -uo pipefail
 groups=()
 full=
-# Whose library programs call: the packaged registry, or ours; or OFA's provider with the packaged one.
+# The library that programs call: the packaged registry, or ours; or OFA's provider with the packaged one.
 via=packaged
 for argument; do
     case $argument in
@@ -49,17 +49,17 @@ usual=$device
 initially=$(device_objects)
 host=$RDMA_IPV4
 ulimit -l unlimited
-# The tests listen on ports that the connection manager gives out otherwise.
+# The tests listen on ports that the connection manager otherwise assigns.
 echo "50000 60999" > /proc/sys/net/ipv4/ip_local_port_range
 
 failed=0
-# Whether only failures are told.
+# Set if only failures are printed.
 quiet=
 # outcome NAME WORDS: prints a line for `cargo xtask compatibility`.
 outcome() {
     [ -z "$full" ] || printf 'outcome|%s|%s|%s\n' "$via" "$1" "${2//|/ }"
 }
-# reason CODE BAD: why the run that said /run/said did not pass.
+# reason CODE BAD: why the run with the output /run/said did not pass.
 reason() {
     case $1 in
         *none*) echo "the server does not listen" ;;
@@ -148,7 +148,7 @@ stop_server() {
 not_running() {
     ! kill -0 "$1" 2> /dev/null
 }
-# served SECONDS NAME GOOD BAD COMMAND...: alone, with the server. One that has met a failure may not be as it was, and another takes its place.
+# served SECONDS NAME GOOD BAD COMMAND...: runs one command with the server. A server that has met a failure is replaced.
 served() {
     local before=$failed
     run_alone "$@"
@@ -159,8 +159,8 @@ served() {
     fi
 }
 
-# Two cases hand the registry the handle of an adapter for another one, which the packaged one follows without asking the provider; one says of itself
-# that it is not supported.
+# Two cases pass the handle of an adapter as that of another object, which the packaged registry dereferences. One reports that it is not
+# supported.
 functional() {
     local group number name code
     for group in hwconn:3 endpoint:2 pz:2 mem:4 connmgt:1 queryinfo:17; do
@@ -182,8 +182,8 @@ functional() {
         done
     done
 }
-# These programs go on until a call fails, so only their end and their complaints are judged. With several adapters two of them give endpoints
-# the dispatcher of another adapter for connections, which is refused here and ignored elsewhere.
+# These programs continue until a call fails, so only their end and their messages decide. With several adapters two of them give endpoints
+# the dispatcher of another adapter, which our provider refuses.
 limit() {
     local name="dapltest -T L -w $2 -m $3 limit_$4" code
     # The texts of the packaged dat_strerror and of ours.
@@ -328,7 +328,7 @@ dtestcm_all() {
     fi
 }
 
-# Writes that carry a number, and atomic operations.
+# Writes with immediate data, and atomic operations.
 run_dtestx() {
     both 60 15828 "dtestx${*:+ $*}" 'immed/atomic test PASSED' 'ERROR|unexpected|not supported' "dtestx -P $device $*" "dtestx -P $device -h $host $*"
 }
@@ -360,7 +360,7 @@ mixed() {
         start_server
         device=${ends#* }
         echo "server $ends client:"
-        # Whose client it is tells the column.
+        # The client's provider selects the column.
         [ "$device" = ofa-rxe ] && via=ofa
         transaction -i 50 -t 1 -w 1 client SR 256 server SR 256
         transaction -P -t 1 -w 1 -i 100 client RW 4096 1 server RW 2048 4 server RR 1024 1 client RR 2048 1 client SR 1024 3 -f server SR 256 3 -f
@@ -414,7 +414,7 @@ counted() {
         echo "$1 fail"
     fi
 }
-# many COUNT: so many objects of every kind.
+# many COUNT: COUNT objects of every kind.
 many() {
     local count=$1 what
     # An open takes 20 ms in a guest without KVM, and the process has mappings for some 8,000.
@@ -458,7 +458,7 @@ as_it_was() {
     [ "$(device_objects)" = "$initially" ]
 }
 
-# With our registry: the cases that it is there for, some of the others, and with the provider of OFA.
+# With our registry: the cases that crash the packaged one, some of the others, and OFA's provider.
 ours() {
     local own=$via
     via=ours
@@ -498,7 +498,7 @@ END
     done
 }
 
-# A program for DAT 1.2 of our own; there is no line for 1.2, so that the device is found.
+# Our own program for DAT 1.2; without a line for 1.2, the library finds the device.
 libdat() {
     both 60 4711 "libdat" 'both have talked' 'returned|does not hold|came instead' "pair $RDMA_DEVICE" "pair $RDMA_DEVICE $host"
     run_alone 60 "libdat, one thread with two adapters" 'both went on' 'returned|does not hold|came instead' alone "$RDMA_DEVICE"

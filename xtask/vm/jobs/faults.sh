@@ -48,7 +48,7 @@ times=10
 lasting="connections of up to two seconds while packets are lost: not ended while they lasted"
 # Soft-RoCE gives up a read if its answers come in an unexpected order. Then it ends the connection, but reports success of the read, and its
 # kernel prints a warning of `rxe_completer`, once until it is reset. No library above it can distinguish such a read from a successful one.
-given_up="reads that the device gives up with a warning of its kernel, and completes as if they were done"
+given_up="reads that the device gives up, and reports as successful"
 warned=0
 # It also does not always complete requests that were posted while its link was down: a graceful end waits for them, and is made abrupt after a while. No other case may need that.
 stuck="graceful ends that the device, whose link was down, does not come to, made abrupt"
@@ -96,7 +96,7 @@ counted() {
     reported[$1]=$((${reported[$1]:-0} + $4))
     [ "$2" = $(($3 + $4)) ] || fail "$1: of $2, $3 and $4 are not all"
 }
-# watched WHAT: the program `once` succeeded and printed the outcome of its posts to `said`; `abruptly` is then the number of its graceful ends that did not come.
+# watched WHAT: the program `once` succeeded and printed the outcome of its posts to `said`; `abruptly` is then the number of its graceful ends that did not complete.
 watched() {
     local posted well failed untrue
     read -r posted well failed < <(sed -n 's/^posted \([0-9]*\) well \([0-9]*\) failed \([0-9]*\)$/\1 \2 \3/p' said)
@@ -109,14 +109,14 @@ watched() {
     abruptly=$(sed -n 's/^abruptly \([0-9]*\)$/\1/p' said)
     abruptly=${abruptly:-0}
     if [ "$abruptly" != 0 ]; then
-        [ -n "$was_down" ] || fail "$1: $abruptly graceful ends did not come to their end, though the link was never down"
+        [ -n "$was_down" ] || fail "$1: $abruptly graceful ends did not complete, though the link was never down"
         counted "$stuck" "$abruptly" 0 "$abruptly"
     fi
 }
 # A message that succeeded at the sender was acknowledged by the other host's device, which on soft-RoCE has completed the receive before: `rxe_responder` goes to `acknowledge`
 # from `do_complete`, and acknowledges a repeated request only after both. So no message may be lost between; an end may not flush that receive. More may be
 # received than succeeded: an acknowledgement may be lost, or come after the end.
-arrivals="messages that ended well for who sent them, taken by the other host"
+arrivals="messages that completed at the sender and arrived"
 # arrived: checks each connection since the other host serves, which has printed all of them.
 arrived() {
     local name count
@@ -131,7 +131,7 @@ arrived() {
     done < took
     while read -r _ name count; do
         [ -v "all[$name]" ] || fail "connection $name: the other host does not know it"
-        [ "${all[$name]}" -ge "$count" ] || fail "connection $name: $count messages ended well for who sent them, and ${all[$name]} were taken"
+        [ "${all[$name]}" -ge "$count" ] || fail "connection $name: $count messages completed at the sender, and ${all[$name]} arrived"
         counted "$arrivals" "$count" "$count" 0
     done < sent
 }
@@ -431,7 +431,7 @@ link() {
         fi
         cp said.command said
         if judge "commands while the link goes down" "$code" "$lost"; then
-            [ "$round" != 0 ] || fail "it ended well, though nothing got through for $down s"
+            [ "$round" != 0 ] || fail "it succeeded, though no packet passed for $down s"
             [ "$2" != copy ] || same large large
         fi
         all_back
@@ -517,7 +517,7 @@ overrun() {
     read -r refused overruns < <(sed -n 's/^refused \([0-9]*\) overruns \([0-9]*\) places [0-9]*$/\1 \2/p' said) || true
     [ "${overruns:-none}" = 0 ] || fail "of a dispatcher that overran, ${overruns:-nothing} is told"
     # One of each round; `counted` fails if there were fewer.
-    counted "posts that would have no place there" $((rounds * 100)) 0 "$refused"
+    counted "posts without room there" $((rounds * 100)) 0 "$refused"
     all_back
     peer_ends
 }

@@ -66,7 +66,7 @@ limited() {
 # Only every nth pair of command and limit is tried; every one, except in `commands`.
 every=1
 at=0
-# is_due: true if the next one is to be tried.
+# is_due: true if the next one is tried.
 is_due() {
     at=$((at + 1))
     [ $((at % every)) = 0 ]
@@ -189,7 +189,7 @@ descriptors() {
 # The short form of both: some commands must be refused, and some must succeed.
 commands() {
     local what
-    # Nine commands have a limit of memory, and seven one of descriptors: after so many limits each of them was tried.
+    # Nine commands have a limit of memory, and seven one of descriptors: that number of limits tries each of them.
     every=5
     memory
     descriptors

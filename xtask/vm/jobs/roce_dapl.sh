@@ -10,7 +10,7 @@
 #:     { package = "dat-host", features = ["verbs", "rsm"], target = { test = "private_data" } }]
 #: compile = [{ source = "xtask/vm/programs/rdmacm_private_data.c", links = ["ibverbs", "rdmacm"] }]
 # Arguments: the rounds, one without any; `few` for shorter runs; and the programs (dapltest dtest librdmacm), all without any. The programs of OFA
-# end with 0 when they failed, so they are judged by what they print. The next program runs after one that failed; the counts go to `cargo xtask harden`.
+# exit with 0 even after a failure, so their output decides. After a failure the next program runs; the counts go to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"; told' ERR
 # The last lines of the server, here or there, and what its threads wait for.
@@ -61,7 +61,7 @@ verdict() {
     runs[$1]=$((${runs[$1]:-0} + 1))
     failures[$1]=$((${failures[$1]:-0} + failed))
 }
-# Here and there: a server in the background, a client, and the end of the server.
+# On this and the other host: a server in the background, a client, and the end of the server.
 here_serves() {
     "$@" > /run/server 2>&1 &
     server=$!

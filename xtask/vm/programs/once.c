@@ -9,11 +9,11 @@
  *
  * Prints the number of posted requests, of successful ones, and of flushed or failed ones. Before that it prints the number of rounds whose connection lasted, broke, and was
  * never established. Soft-RoCE may give up a read, report its success and end the connection. Such a read counts as failed, and no later request may succeed; the program prints
- * the number of these reads, and the caller must know that the device is the cause. It also prints the number of connections whose graceful end did not come and that were
+ * the number of these reads, and the caller must know that the device is the cause. It also prints the number of connections whose graceful end did not complete and that were
  * ended abruptly.
  *
  * Each connection has a name that both ends know. For each name the sender prints the number of its successful messages (sent NAME COUNT), and the receiver the number of
- * received ones (took NAME COUNT). The caller compares both, because one end alone cannot notice a message that is lost at the end of a connection.
+ * received ones (took NAME COUNT). The caller compares both, because one end cannot notice a message that is lost at the end of a connection.
  *
  * DTO-01, DTO-05, EPD-02
  */
@@ -183,7 +183,7 @@ static void check_empty(DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event;
     while (dat_evd_dequeue(evd, &event) == DAT_SUCCESS) {
-        fprintf(stderr, "event %#x came behind the end\n", event.event_number);
+        fprintf(stderr, "event %#x came after the end\n", event.event_number);
         exit(1);
     }
 }
@@ -331,7 +331,7 @@ static void take_unit(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned l
     if (!take_completion(event, endpoint, next, end_of_posts))
         return;
     if (*is_given_up) {
-        fprintf(stderr, "number %llu completed well behind a read that did not bring what was written\n", *next - 1);
+        fprintf(stderr, "number %llu succeeded after a read that did not return the written bytes\n", *next - 1);
         exit(1);
     }
     if ((*next - 1) % REQUESTS_PER_UNIT == 1 && !is_intact(memory + (UNITS + unit % UNITS) * UNIT_BYTES, UNIT_BYTES, unit)) {

@@ -1,10 +1,7 @@
-/* Counts the system calls of transfers, by ptrace. */
+/* Counts the system calls of transfers. */
 #include "check.h"
-#include <signal.h>
+#include "counted.h"
 #include <sys/mman.h>
-#include <sys/ptrace.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #ifndef SYS_process_madvise
 #define SYS_process_madvise 440
@@ -21,12 +18,6 @@ static struct {
     rsm_scat_gath_t vector;
     rsm_iovec_t entries[RSM_MAX_SGIOREQS];
 } __attribute__((aligned(2048))) request;
-
-/* Marks the beginning or end of a counted call; no other call of the library is like it. */
-static void mark(void)
-{
-    syscall(SYS_getpgid, 0x7fffffff);
-}
 
 /* Makes each call twice, the second time between marks. */
 static void transfers(void)
@@ -76,55 +67,19 @@ static int takes_lists(void)
     return advised == PAGE;
 }
 
+static int of_scattered;
+
+static void counted(int part, int calls)
+{
+    int layout = part / 2;
+    printf("%s of 16 entries in %s: %d system calls\n", names[part % 2], layouts[layout], calls);
+    /* One about the vector and its entries, one about the local memory. */
+    CHECK(calls == 1 + (layout == APART ? of_scattered : 1));
+}
+
 int main(void)
 {
-    int status, marks = 0, all = 0, about_memory = 0;
-    int apart = takes_lists() ? 1 : RSM_MAX_SGIOREQS;
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
-            _exit(77);
-        raise(SIGSTOP);
-        transfers();
-        exit(0);
-    }
-    CHECK(waitpid(child, &status, 0) == child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
-        printf("skipped: the system allows no tracing\n");
-        return 0;
-    }
-    CHECK(WIFSTOPPED(status));
-    CHECK(ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) == 0);
-    for (;;) {
-        struct __ptrace_syscall_info call;
-        int signal = 0;
-        if (WIFSTOPPED(status) && WSTOPSIG(status) == (SIGTRAP | 0x80)) {
-            CHECK(ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof call, &call) > 0);
-            if (call.op == PTRACE_SYSCALL_INFO_ENTRY) {
-                if (call.entry.nr == SYS_getpgid && call.entry.args[0] == 0x7fffffff) {
-                    if (marks++ % 2) {
-                        int counted = marks / 2 - 1, layout = counted / 2;
-                        printf("%s of 16 entries in %s: %d system calls, %d about memory\n", names[counted % 2],
-                               layouts[layout], all, about_memory);
-                        /* One for the vector and its entries, one for the local memory. */
-                        CHECK(about_memory == 1 + (layout == APART ? apart : 1));
-                    }
-                    all = about_memory = 0;
-                } else {
-                    all++;
-                    about_memory += call.entry.nr == SYS_madvise || call.entry.nr == SYS_process_madvise;
-                }
-            }
-        } else if (WIFSTOPPED(status) && WSTOPSIG(status) != SIGSTOP) {
-            signal = WSTOPSIG(status);
-        } else if (!WIFSTOPPED(status)) {
-            break;
-        }
-        CHECK(ptrace(PTRACE_SYSCALL, child, NULL, (void *)(long)signal) == 0);
-        CHECK(waitpid(child, &status, 0) == child);
-    }
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK(marks == 2 * 2 * LAYOUTS);
+    of_scattered = takes_lists() ? 1 : RSM_MAX_SGIOREQS;
+    CHECK(count_calls(transfers, counted) == 2 * LAYOUTS);
     return 0;
 }
