@@ -1,6 +1,7 @@
 //! The lock of an adapter, and the way of its packets.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -98,6 +99,8 @@ pub(crate) struct Shared {
     port: Box<dyn Port>,
     /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
     stand_in: OnceLock<Mutex<Adapter>>,
+    /// Set if requests of the adapter wait until the consumer has taken its completions.
+    gathers: Arc<AtomicBool>,
     /// Generation of the process that opened the sockets, if the port has any.
     generation: Option<usize>,
     /// Packets on their way to the port; its holder sends for all.
@@ -133,6 +136,7 @@ impl Shared {
         // Exchanged for the one of the adapter.
         let output = Outbox::new(zeros(OUTBOX)?, port.run_packets());
         Some(Self {
+            gathers: Arc::clone(&adapter.gathers),
             adapter: Mutex::new(adapter),
             port,
             stand_in: OnceLock::new(),
@@ -148,6 +152,11 @@ impl Shared {
             on_deadline: OnceLock::new(),
             sleeps_until: Mutex::new(None),
         })
+    }
+
+    /// Returns true if requests of the adapter wait until the consumer has taken its completions.
+    pub(crate) fn gathers(&self) -> bool {
+        self.gathers.load(Ordering::Acquire)
     }
 
     /// Returns true if a thread serves the adapter.

@@ -3,15 +3,17 @@
 //! `cargo run -p dat-host --example model [BYTES]`
 //!
 //! The driver is that of firmware, `backend-mmio`. The devices read its descriptors in memory, move
-//! the bytes and write completions. A backend opens so on this crate: as a value, with a [`Device`]
-//! that says when the driver has something to do.
+//! the bytes and write completions. A backend opens so on this crate: as a value, with a
+//! [`HostDriver`] that says when its adapter has something to do.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 
 use backend_mock::{FabricOptions, NodeOptions};
 use dat_core::time::Instant;
 use dat_host::{
-    Access, Activity, Adapter, Bell, Device, DtoStatus, EpAttributes, Error, Gather, Result,
+    Access, Activity, Adapter, BackendError, DtoStatus, EpAttributes, Error, Gather, HostDriver,
+    Options, Result, ThreadWait,
 };
 use mmio_model::ModelFabric;
 
@@ -21,43 +23,52 @@ const SEGMENTS: usize = 30;
 /// Writes that are under way at a time.
 const DEPTH: usize = 60;
 
-/// Devices that reach each other, and the bells of their adapters.
+/// Devices that reach each other, and the wakers of their adapters.
 struct Devices {
     fabric: ModelFabric,
-    bells: Mutex<Vec<Bell>>,
+    wakers: Mutex<Vec<Waker>>,
 }
 
 impl Devices {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             fabric: ModelFabric::new(FabricOptions::immediate()),
-            bells: Mutex::default(),
+            wakers: Mutex::default(),
         })
     }
 
     /// Opens an adapter on a new device.
     fn open(self: &Arc<Self>, name: &'static str, number: u64) -> Result<Adapter> {
-        let driver = self.fabric.device(NodeOptions::new(name, number));
-        Adapter::from_backend(driver, Model(Arc::clone(self)))
+        let backend = self.fabric.device(NodeOptions::new(name, number));
+        Options::new().open_backend(backend, Model(Arc::clone(self)))
     }
 }
 
 /// The side of a device that wakes its adapter.
+#[derive(Clone)]
 struct Model(Arc<Devices>);
 
-impl Device for Model {
-    fn attach(&self, bell: &Bell) {
-        let mut bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        bells.push(bell.clone());
+impl HostDriver for Model {
+    type Wait = ThreadWait;
+
+    /// A device of this process has nothing to sleep on.
+    fn wait(&self) -> std::result::Result<ThreadWait, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn wake_on_events(&self, waker: Waker) -> bool {
+        let mut wakers = self.0.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        wakers.push(waker);
+        true
     }
 
     /// Lets the devices work, and wakes both adapters if they did.
     fn act(&self, _now: Instant) -> Activity {
         let acted = self.0.fabric.step();
         if acted {
-            let bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
-            let bells = bells.clone();
-            bells.iter().for_each(Bell::ring);
+            let wakers = self.0.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+            let wakers = wakers.clone();
+            wakers.iter().for_each(Waker::wake_by_ref);
         }
         Activity { acted, next: None }
     }

@@ -1,7 +1,7 @@
 //! The shared state of an open adapter: its operations, endpoints and driver.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -15,17 +15,17 @@ use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
 use dat_core::id::{CnoId, EpId, EvdId, SrqId};
 use dat_core::memory::LmrTriplet;
 use dat_core::time::Instant;
+use dat_devices::Network;
 use dat_storage::forks;
 
 use crate::bell::Bell;
-use crate::device::Device;
+use crate::device::{Device, Notice};
 use crate::error::Result;
 use crate::events::EventQueue;
 use crate::interface::{Inherited, Interface};
 use crate::link::Link;
 use crate::listener::Requests;
 use crate::memory::Lent;
-use crate::network::Network;
 use crate::shared_receive::SharedBuffers;
 use crate::table::{Effects, Key, Outcome, Owner, Table};
 use crate::timer::{self, Armed};
@@ -33,7 +33,7 @@ use crate::trace::Span;
 
 /// Completions that one look takes, so that a flood of them does not keep the driver.
 const COMPLETIONS_OF_A_LOOK: usize = 256;
-/// Time between two looks at a device that does not ring, in microseconds.
+/// Time between two looks at a device that reports no events, in microseconds.
 pub(crate) const POLL_MICROS: u64 = 1_000;
 /// Events of an endpoint that may be queued at a time.
 const EVENTS_OF_ENDPOINT: usize = 4;
@@ -62,6 +62,9 @@ pub(crate) struct Core {
     is_timed: AtomicBool,
     bell: Bell,
     bell_waker: Waker,
+    notice: Arc<Notice>,
+    /// True if events of the device ring the bell, as `notice` lets them from the first use on.
+    rings: OnceLock<bool>,
     /// Names of peers in this process.
     pub(crate) network: Option<Network>,
     table: Table,
@@ -158,7 +161,6 @@ impl Core {
             interface.evd_create(CONNECTION_EVENTS as i32, None, EvdFlags::CONNECTION)?;
         let non_coherent = interface.query()?.provider.lmr_sync_req;
         let bell = Bell::new();
-        device.attach(&bell);
         Ok(Arc::new(Self {
             process: forks::generation(),
             acts_after_posts: device.acts_after_posts(),
@@ -167,6 +169,8 @@ impl Core {
             interface,
             device,
             bell_waker: bell.waker(),
+            notice: Notice::new(&bell),
+            rings: OnceLock::new(),
             bell,
             network,
             table: Table::new(),
@@ -239,6 +243,10 @@ impl Core {
     /// Returns the time of the adapter, in microseconds since the process first asked.
     pub(crate) fn now() -> Instant {
         ThreadWait::clock()
+    }
+
+    pub(crate) fn device(&self) -> &dyn Device {
+        &*self.device
     }
 
     pub(crate) fn address(&self) -> Result<IaAddress> {
@@ -331,13 +339,27 @@ impl Core {
 
     /// As `pass_once`, for a driver that then sleeps until the bell is rung.
     pub(crate) fn pass(&self) -> Pass {
+        if self.is_inherited() {
+            return Pass::Idle(None);
+        }
+        // Before the look for events, so that a later event rings.
+        let notice = || {
+            self.device
+                .wake_on_events(Waker::from(Arc::clone(&self.notice)))
+        };
+        let rings = *self.rings.get_or_init(notice);
         match self.pass_once() {
-            Pass::Idle(next) if !self.device.rings() => {
+            Pass::Idle(next) if !rings => {
                 let poll = Instant::from_micros(Self::now().as_micros() + POLL_MICROS);
                 Pass::Idle(Some(next.map_or(poll, |next| next.min(poll))))
             }
             pass => pass,
         }
+    }
+
+    /// Notes that a thread is about to sleep on the device, or that it is awake.
+    pub(crate) fn note_sleep(&self, sleeps: bool) {
+        self.notice.sleeps.store(sleeps, Ordering::Relaxed);
     }
 
     /// Removes a sleeper that does not sleep again.

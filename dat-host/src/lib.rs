@@ -146,7 +146,9 @@
 //!   works, or none.
 //! - [`Options::open_driven`] gives a [`Driver`] instead, a future to spawn. With
 //!   [`Driver::run_until`], one thread runs all tasks and sleeps on the device itself: short
-//!   messages are answered without a switch between threads.
+//!   messages are answered without a switch between threads. [`Driver::run_for`] limits the time.
+//! - With [`Driver::polling`], that thread polls instead of sleeping. [`Driver::pass`] is for
+//!   programs with a loop of their own.
 //! - With the feature `fd`, `Options::open_descriptor` gives a `DescriptorDriver`, a file
 //!   descriptor for the event loop of the program. `Options::open_tokio` (feature `tokio`) spawns
 //!   it on tokio, `DescriptorDriver::run_async_io` (feature `async-io`) runs it on async-io.
@@ -183,8 +185,8 @@
 //! The `PORT` of a peer is the connection qualifier: a number of 64 bits that names a listener
 //! (1 to 65535 over `verbs://`). Any number of processes may open the same address; each listener
 //! there needs its own qualifier. Other schemes are refused with an error that
-//! names the feature, if there is one. [`Adapter::from_backend`] opens every other backend; its
-//! peers are `HOST:PORT`.
+//! names the feature, if there is one. [`register`] adds a scheme for a backend from outside, and
+//! [`Adapter::from_backend`] opens one without an address; their peers are `HOST:PORT`.
 //!
 //! # End
 //! An adapter closes when its last acting object is dropped, in any order and on any thread. These
@@ -281,23 +283,18 @@ mod link;
 mod listener;
 mod memory;
 mod message;
-mod network;
 mod peer;
 mod read_window;
 mod remote;
 mod request;
-mod ringing;
-#[cfg(feature = "roce")]
-mod roce;
 #[cfg(feature = "rsm")]
 pub mod rsm;
+mod schemes;
 mod shared_receive;
 mod table;
 mod timer;
 mod trace;
 mod transfer;
-#[cfg(feature = "verbs")]
-mod verbs;
 mod wait;
 mod wakers;
 mod window;
@@ -306,17 +303,17 @@ mod zone_window;
 
 pub use adapter::{Adapter, Options};
 pub use batch::Batch;
-pub use bell::Bell;
 pub use connect::{Connect, Connecting};
 pub use dat_core::attributes::{EpAttributes, IaAddress};
-pub use dat_core::backend::BackendError;
+pub use dat_core::backend::{Activity, BackendError, Count, HostBackend, HostDriver};
 pub use dat_core::event::{ConnectionEventKind, Event, ThreadWait, Wait};
 pub use dat_core::flags::DtoStatus;
 pub use dat_core::{Cause, ErrorKind, IaParam, Parameter, Subtype};
+pub use dat_devices::Network;
 pub use dat_storage::Limits;
 #[cfg(feature = "fd")]
 pub use descriptor::DescriptorDriver;
-pub use device::{Activity, Device, Polled};
+pub use device::Polled;
 pub use driver::Driver;
 pub use endpoint::{Disconnect, Ended, Endpoint, NextMessage};
 pub use error::{Error, Failed, Result};
@@ -330,12 +327,11 @@ pub use memory::{
 #[cfg(feature = "pages")]
 pub use memory::{MappedFile, Pages};
 pub use message::Message;
-pub use network::Network;
 pub use peer::Peer;
 pub use read_window::{ExposeRead, ExposingRead, ReadWindow, RevokeRead};
 pub use remote::{Access, RemoteSlice};
 pub use request::{Accept, Accepting, Request};
-pub use ringing::Ringing;
+pub use schemes::register;
 pub use shared_receive::SharedReceive;
 pub use transfer::{Receive, Received, Transfer};
 pub use window::{Expose, Exposing, Revoke, Window};

@@ -19,7 +19,7 @@ const PACKAGE: &str = "dat-bench";
 const NEEDED: [&str; 6] = [
     "valgrind",
     "pkg-config",
-    "lib/libclang.so",
+    packages::LIBCLANG,
     "/usr/include/infiniband/verbs.h",
     "/usr/include/rdma/rdma_cma.h",
     "/usr/include/dat2/udat.h",

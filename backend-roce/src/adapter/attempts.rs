@@ -4,12 +4,13 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use dat_core::backend::{BackendError, ConnectFailure};
+use dat_queues::State;
 
+use super::Adapter;
 use super::links::{Link, TRANSLATED};
 use super::private_data::{pack, pack_request, private_size};
 use super::probes::SHORTEST_KEEP_ALIVE;
 use super::service_points::{port_of, service};
-use super::{Adapter, State};
 use crate::port::Route;
 use crate::proto::Psn;
 use crate::proto::connection::{
@@ -49,8 +50,8 @@ impl Adapter {
         peer.set_port(dialled);
         let mut flow = Flow::between(source, peer).ok_or(BackendError::Address)?;
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
-        let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
-        let shared_receive_queue = pair.shared.is_some();
+        let (reads_in, reads_out) = pair.reads();
+        let shared_receive_queue = pair.setup.shared.is_some();
         let nonce = self.random.next().to_ne_bytes();
         let options = self.connection_options();
         let mut request = ConnectRequest {
@@ -148,8 +149,8 @@ impl Adapter {
             self.accept_late(id, key);
             return Ok(());
         }
-        let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
-        let shared_receive_queue = pair.shared.is_some();
+        let (reads_in, reads_out) = pair.reads();
+        let shared_receive_queue = pair.setup.shared.is_some();
         let qpn = self.qpns.draw(key).ok_or(BackendError::Resources)?;
         let reply = ConnectReply {
             ids: Ids::default(),

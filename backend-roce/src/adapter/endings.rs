@@ -2,11 +2,11 @@
 
 use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
+use dat_queues::{State, Work};
 
-use super::completions::Kind;
+use super::Adapter;
 use super::deadlines::Timer;
 use super::packets::PACKET_MAX;
-use super::{Adapter, State, Work};
 use crate::proto::queue_pair::QueuePair;
 
 impl Adapter {
@@ -15,7 +15,7 @@ impl Adapter {
         let Some(pair) = self.pairs.get(key).filter(|pair| pair.is_open()) else {
             return;
         };
-        let queue_pair = pair.token;
+        let queue_pair = pair.setup.token;
         self.end_pair(key, true);
         self.raise(ControlEvent::Broken { queue_pair });
     }
@@ -33,7 +33,7 @@ impl Adapter {
     /// Ends a queue pair that failed, once its last packet is sent, and reports it.
     pub(super) fn finish_failure(&mut self, key: usize) {
         if let Some(pair) = self.pairs.get(key).filter(|pair| pair.is_failing) {
-            let queue_pair = pair.token;
+            let queue_pair = pair.setup.token;
             self.end_pair(key, true);
             // After the completions, so that a consumer that it wakes finds them.
             self.raise(ControlEvent::Broken { queue_pair });
@@ -113,9 +113,9 @@ impl Adapter {
             let Some(entry) = pair.receives.pop_front() else {
                 return;
             };
-            let completion = pair.completion(entry.token, DtoStatus::Flushed, 0);
-            let queue = pair.receive_queue;
-            self.add_completion(queue, key, completion, None, Kind::Receive);
+            let setup = pair.setup;
+            let flushed = setup.receive_done(key, entry.token, DtoStatus::Flushed, 0);
+            self.add_completion(setup.receive_queue, flushed);
         }
     }
 
@@ -133,7 +133,7 @@ impl Adapter {
         pair.link = None;
         // Their room stays reserved.
         for entry in pair.sends.drain(..) {
-            if let Work::Bind(_, window_key) = entry.work {
+            if let Work::Bind(_, window_key) = entry.request.work {
                 self.memories.cancel_bind(window_key);
             }
         }
@@ -141,19 +141,18 @@ impl Adapter {
         pair.probes = 0;
         pair.receives.clear();
         let taken = pair.current.take().is_some();
-        let (shared, token) = (pair.shared, pair.token);
-        let queues = pair.completion_queues();
+        let setup = pair.setup;
         self.deadlines.set(Timer::Pair(key), None);
         self.deadlines.set(Timer::Probe(key), None);
-        if let Some(shared) = shared.and_then(|shared| self.shared_receives.get_mut(shared)) {
-            shared.taken -= usize::from(taken);
+        if taken {
+            self.give_back(setup.shared);
         }
-        for number in queues {
-            if let Some(ring) = self.completion_queue(number) {
-                ring.forget(key);
+        for number in setup.completion_queues() {
+            if let Some(queue) = self.completion_queue(number) {
+                queue.ring.forget(key);
             }
         }
-        self.withdraw_connection(token);
+        self.withdraw_connection(setup.token);
     }
 
     /// Ends a connection or an attempt by the consumer; no event about it follows.
@@ -161,7 +160,7 @@ impl Adapter {
         let Some(pair) = self.pairs.get(key) else {
             return;
         };
-        let token = pair.token;
+        let token = pair.setup.token;
         if pair.is_open() || pair.is_failing {
             self.end_pair(key, broken);
         }
@@ -185,6 +184,7 @@ impl Adapter {
         self.finish_failure(key);
         self.disconnect(key, false);
         self.clear_pair(key);
+        self.use_completion_queues(key, false);
         let Some(pair) = self.pairs.remove(key) else {
             return;
         };

@@ -1,8 +1,10 @@
 //! Connections of an adapter: their addresses, timers and messages.
 
+use dat_queues::State;
+
 use super::deadlines::Timer;
 use super::service_points::ServicePoint;
-use super::{Adapter, ENDED, State};
+use super::{Adapter, ENDED};
 use crate::port::Path;
 use crate::proto::Psn;
 use crate::proto::connection::{
@@ -247,7 +249,7 @@ impl Adapter {
     /// Returns the token of a queue pair whose attempt to connect is pending.
     pub(super) fn token_of(&self, id: u32) -> Option<u64> {
         let pair = self.pairs.get(self.links.get(id)?.pair?)?;
-        (pair.state == State::Connecting).then_some(pair.token)
+        (pair.state == State::Connecting).then_some(pair.setup.token)
     }
 
     /// Returns true if requests or messages wait for an answer of a peer.

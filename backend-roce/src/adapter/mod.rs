@@ -27,12 +27,10 @@ mod service_points;
 mod slab;
 mod timers;
 
-pub(crate) use completions::CompletionRing;
+pub(crate) use completions::Completions;
 pub(crate) use memories::Memories;
 pub(crate) use private_data::private_size;
-pub(crate) use queue_pair::{
-    Pair, ReceiveEntry, SEGMENTS, Segments, SendEntry, SharedReceives, State, Work,
-};
+pub(crate) use queue_pair::{Pair, SEGMENTS, SendEntry};
 pub(crate) use service_points::port_of;
 pub(crate) use slab::Slab;
 
@@ -44,6 +42,7 @@ use core::sync::atomic::AtomicBool;
 
 use dat_core::backend::ControlEvent;
 use dat_core::time::Instant;
+use dat_queues::{RingTable, SharedReceives};
 
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
@@ -84,8 +83,7 @@ pub(crate) struct Adapter {
     /// Queue pairs by QPN.
     qpns: NumberTable<'static, usize>,
     pub(crate) shared_receives: Slab<SharedReceives>,
-    completion_queues: Vec<Option<CompletionRing>>,
-    pub(crate) completion_queue_count: usize,
+    pub(crate) completion_queues: RingTable<Completions>,
     pub(crate) listeners: Slab<Listener>,
     /// Listeners by service id.
     services: Table<u64, usize>,
@@ -161,8 +159,7 @@ impl Adapter {
             pairs: Slab::new(),
             qpns: numbers(NumberKind::Qpn, random.secret(), connections)?,
             shared_receives: Slab::new(),
-            completion_queues: Vec::new(),
-            completion_queue_count: 0,
+            completion_queues: RingTable::default(),
             listeners: Slab::new(),
             services: Table::with_hasher(names),
             common_services: reserved(COMMON_SERVICES_MAX)?.into(),
@@ -198,7 +195,7 @@ impl Adapter {
     /// So an event always has a place.
     pub(crate) fn has_room_for_events(&mut self) -> bool {
         let pairs = self.pairs.len().saturating_mul(PAIR_EVENTS);
-        let queues = self.completion_queue_count + self.shared_receives.len();
+        let queues = self.completion_queues.count() + self.shared_receives.len();
         let objects = self.waiting.saturating_add(pairs).saturating_add(queues);
         self.control
             .has_room_for(objects.saturating_add(PAIR_EVENTS))
@@ -230,9 +227,9 @@ impl Adapter {
             self.control.clear();
         }
         if let Some(ControlEvent::Completions { queue }) = event
-            && let Some(ring) = self.completion_queue(queue)
+            && let Some(queue) = self.completion_queue(queue)
         {
-            ring.is_told = false;
+            queue.is_told = false;
         }
         event
     }

@@ -1,8 +1,10 @@
 //! Packets of an adapter, in and out.
 
+use dat_queues::State;
+
 use super::deadlines::Timer;
 use super::queue_pair::{Access, Receives};
-use super::{Adapter, Pair, State};
+use super::{Adapter, Pair};
 use crate::port::{Arrival, Outbox, RUN_PACKETS_MAX};
 use crate::proto::connection;
 use crate::proto::icrc::{Flow, Verdict};
@@ -100,7 +102,7 @@ impl Adapter {
         let transport = transport.as_mut()?;
         let mut access = Access {
             memories: &self.memories,
-            domain: pair.domain,
+            domain: pair.setup.domain,
             sends,
             first: pair.first,
         };
@@ -109,11 +111,13 @@ impl Adapter {
         let read = packet.header.extensions.reth.filter(|_| may_repeat);
         let response = read.map(|read| transport.mtu().bytes().min(read.length));
         let before = (has_moved || may_repeat).then(|| transport.progress());
-        let shared_key = pair.shared;
+        let shared_key = pair.setup.shared.map(|key| key.0);
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
         let mut queue = Receives {
             memories: &self.memories,
-            domain: shared.as_ref().map_or(pair.domain, |shared| shared.domain),
+            domain: shared
+                .as_ref()
+                .map_or(pair.setup.domain, |shared| shared.domain),
             own: receives,
             shared,
             current,

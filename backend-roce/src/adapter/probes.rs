@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
+use dat_queues::State;
+
 use super::deadlines::Timer;
 use super::timers::after;
-use super::{Adapter, SendEntry, State};
+use super::{Adapter, SendEntry};
 
 /// Shortest silence after which a peer is probed.
 pub(super) const SHORTEST_KEEP_ALIVE: Duration = Duration::from_millis(100);

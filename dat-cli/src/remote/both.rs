@@ -97,7 +97,7 @@ pub(crate) fn load<T: Transport>(
 ) -> Result<Load<OneDevice<T>>> {
     let address = first_address::<T>(device)?;
     let node = |device: &Carrier| {
-        let (backend, _) = T::open(device)?;
+        let backend = T::open(device)?;
         Node::over(backend, address, &limits(shape.depth))
     };
     let ground = OneDevice {

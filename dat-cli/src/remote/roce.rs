@@ -2,17 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
-use backend_roce::{RoceBackend, RoceOptions, RoceWait, parse_address};
+use backend_roce::{RoceBackend, RoceOptions, parse_address};
 use dat_core::attributes::IaAddress;
-use dat_core::backend::HostDriver;
 
-use super::transport::{Carrier, RefusedSends, Transport, no_device, text};
+use super::transport::{Carrier, Transport, no_device, text};
 use crate::devices::{Device, Port, rdma_device};
 use crate::failure::{Failure, FailureKind, Result};
-use crate::perf::Counters;
 
 /// The name of the device, which may be followed by `://` and an address of this host.
 pub(crate) const DEVICE: &str = "roce";
@@ -30,7 +27,6 @@ pub(crate) enum Roce {}
 
 impl Transport for Roce {
     type Backend = RoceBackend;
-    type Wait = RoceWait;
 
     const NAME: &'static str = "roce";
     const REMEDY: &'static str = "name an IP address of this host, such as `roce://127.0.0.1`; \
@@ -65,7 +61,7 @@ impl Transport for Roce {
         })
     }
 
-    fn open(device: &Carrier) -> Result<(RoceBackend, RoceWait)> {
+    fn open(device: &Carrier) -> Result<RoceBackend> {
         let failed = |error: io::Error| {
             let what = format!("cannot open the device {}", device.name);
             match error.kind() {
@@ -84,32 +80,7 @@ impl Transport for Roce {
         if let Some(Ok(named)) = named.map(parse_address) {
             named.apply_to(&mut options);
         }
-        let backend = RoceBackend::open(address, options).map_err(failed)?;
-        let wait = backend.wait();
-        Ok((backend, wait))
-    }
-
-    fn on_event(
-        _device: &Carrier,
-        backend: &RoceBackend,
-        event: impl Fn() + Send + Sync + 'static,
-    ) -> Result<()> {
-        backend.on_event(event);
-        Ok(())
-    }
-
-    fn refused_sends(backend: &RoceBackend) -> Option<Arc<RefusedSends>> {
-        let driver = backend.driver();
-        Some(Arc::new(move || driver.refused_send()))
-    }
-
-    fn counters(backend: &RoceBackend) -> Option<Arc<Counters>> {
-        let driver = backend.driver();
-        Some(Arc::new(move || {
-            let mut all = Vec::new();
-            HostDriver::counts(&driver, &mut |count, value| all.push((count.name(), value)));
-            all
-        }))
+        RoceBackend::open(address, options).map_err(failed)
     }
 }
 
@@ -130,7 +101,7 @@ pub(crate) fn devices() -> Vec<Device> {
     let description = "RDMA over UDP between any two processes, without a device; \
     `roce://ADDRESS` selects an address"
         .into();
-    let backend = opened.as_ref().ok().map(|(backend, _)| backend);
+    let backend = opened.as_ref().ok();
     vec![rdma_device(
         Roce::NAME,
         DEVICE.into(),

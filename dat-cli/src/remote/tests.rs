@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions};
 use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_core::event::ThreadWait;
 use dat_host::{Access, Polled, RemoteSlice};
 use twox_hash::XxHash3_128;
 
@@ -42,8 +41,7 @@ const WAITINGS: [Waiting; 2] = [Waiting::Block, Waiting::Poll { looks: 10 }];
 /// Opens the adapter of a client, or of a server.
 fn open(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -> Driven {
     let backend = fabric.node(NodeOptions::new(name, number));
-    let wait = ThreadWait::new();
-    Drive::on(backend, Polled::default(), wait, waiting).unwrap()
+    Drive::on(backend, Polled::default(), waiting).unwrap()
 }
 
 fn server_address() -> ServerAddress<'static> {

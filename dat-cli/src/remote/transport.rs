@@ -1,17 +1,13 @@
 //! Devices that reach other processes.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 
 use dat_core::attributes::IaAddress;
-use dat_core::event::Wait;
+use dat_core::backend::HostBackend;
 
-use super::host_adapter::SharedBackend;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::limits;
 use crate::peer::Peer;
-use crate::perf::Counters;
 
 /// A device to open.
 #[derive(Clone, Debug)]
@@ -75,10 +71,7 @@ pub(crate) fn is_same_ip(one: SocketAddr, other: SocketAddr) -> bool {
 /// A kind of devices that reach other processes.
 pub(crate) trait Transport: 'static {
     /// The backend.
-    type Backend: SharedBackend;
-    /// The wait of a thread for events.
-    type Wait: Wait + Send + 'static;
-
+    type Backend: HostBackend;
     /// The name of the backend in reports.
     const NAME: &'static str;
     /// The remedy if there is no device.
@@ -94,33 +87,8 @@ pub(crate) trait Transport: 'static {
     ///
     /// # Errors
     /// - Operation: the device cannot be opened.
-    fn open(device: &Carrier) -> Result<(Self::Backend, Self::Wait)>;
-
-    /// Lets the backend of an open device call `event` when it has events.
-    ///
-    /// # Errors
-    /// - Operation: the system lacks resources.
-    fn on_event(
-        device: &Carrier,
-        backend: &Self::Backend,
-        event: impl Fn() + Send + Sync + 'static,
-    ) -> Result<()>;
-
-    /// Returns a reader of refused sends of an open device; `None` if it tells none.
-    fn refused_sends(backend: &Self::Backend) -> Option<Arc<RefusedSends>> {
-        let _ = backend;
-        None
-    }
-
-    /// Returns a reader of the counts of an open device; `None` if it has none.
-    fn counters(backend: &Self::Backend) -> Option<Arc<Counters>> {
-        let _ = backend;
-        None
-    }
+    fn open(device: &Carrier) -> Result<Self::Backend>;
 }
-
-/// Reader of the error of sends that the system refused since the last call, if any.
-pub(crate) type RefusedSends = dyn Fn() -> Option<io::Error> + Send + Sync;
 
 /// Returns the failure of a device.
 pub(crate) fn no_device<T: Transport>(what: String, why: &str) -> Failure {

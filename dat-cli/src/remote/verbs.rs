@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
+use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions};
 use dat_core::backend::BackendError;
 
 use super::transport::{Carrier, Transport, is_same_ip, no_device};
@@ -15,7 +15,6 @@ pub(crate) enum Verbs {}
 
 impl Transport for Verbs {
     type Backend = VerbsBackend;
-    type Wait = VerbsWait;
 
     const NAME: &'static str = "verbs";
     const REMEDY: &'static str = "list devices with `dat devices`; without hardware, use \
@@ -26,22 +25,11 @@ impl Transport for Verbs {
         find(name, address).map(|device| carrier(&device))
     }
 
-    fn open(device: &Carrier) -> Result<(VerbsBackend, VerbsWait)> {
+    fn open(device: &Carrier) -> Result<VerbsBackend> {
         let failed = |error| opening(&device.name, error);
         let options = VerbsOptions::default();
         limits::opens_device();
-        let backend = VerbsBackend::open(&device.name, options).map_err(failed)?;
-        let wait = backend.wait().map_err(failed)?;
-        Ok((backend, wait))
-    }
-
-    fn on_event(
-        device: &Carrier,
-        backend: &VerbsBackend,
-        event: impl Fn() + Send + Sync + 'static,
-    ) -> Result<()> {
-        let started = backend.on_event(event);
-        started.map_err(|error| opening(&device.name, error))
+        VerbsBackend::open(&device.name, options).map_err(failed)
     }
 }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use backend_mock::MockBackend;
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
-use dat_core::event::ThreadWait;
+use dat_core::backend::HostBackend;
 use dat_host::rsm::{Credentials, Node, NodeId, Opening};
-use dat_host::{Error, Network, Options, Ringing};
+use dat_host::{Error, Network, Options};
 use twox_hash::XxHash3_128;
 
 use super::On;
@@ -20,7 +20,7 @@ use crate::arguments::{WaitName, WaitingArguments};
 use crate::failure::Result;
 use crate::host;
 use crate::interrupt::Signals;
-use crate::remote::host_adapter::{Drive, Driven, SharedBackend, Waiting, yield_after};
+use crate::remote::host_adapter::{Drive, Driven, Waiting, yield_after};
 use crate::remote::server::not_listening;
 use crate::remote::transport::{Carrier, Transport, first_address, is_same_ip, own_address};
 
@@ -63,7 +63,7 @@ impl Name {
 /// A place where nodes can be opened.
 pub(super) trait Place {
     /// The backend of adapters in this place.
-    type Backend: SharedBackend;
+    type Backend: HostBackend;
 
     /// Returns the name of the backend, and that of its device if it has several.
     fn on(&self) -> On;
@@ -196,12 +196,9 @@ impl<T: Transport> Place for OnDevice<T> {
     }
 
     fn open(&self, _name: Name, settings: Settings<'_>) -> Result<Node> {
-        let (backend, _) = T::open(&self.next())?;
-        let device = Ringing::default();
-        if !settings.polls() {
-            T::on_event(&self.device, &backend, device.ring())?;
-        }
-        settings.opened(settings.opening().open_backend(backend, device))
+        let backend = T::open(&self.next())?;
+        let driver = backend.driver();
+        settings.opened(settings.opening().open_backend(backend, driver))
     }
 
     fn adapter(&self, _name: Name, looks: u32) -> Result<Driven> {
@@ -277,11 +274,7 @@ impl Place for OnMock {
         let options = Options::new().network(&self.0);
         let opened = options.open_driven(&format!("mock://{}", name.on_mock()));
         // Each look that finds nothing lets the network act.
-        Drive::over(
-            opened,
-            ThreadWait::until_woken(),
-            Waiting::Poll { looks: 1 },
-        )
+        Drive::over(opened, Waiting::Poll { looks: 1 })
     }
 
     fn own_address(&self) -> Result<IaAddress> {

@@ -27,8 +27,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use backend_mock::MockBackend;
-use backend_roce::RoceBackend;
 use dat_core::endpoint::{EndpointSlot, SrqSlot};
 use dat_core::event::{DtoCompletion, DtoOperation, EvdSlot};
 use dat_core::flags::{CloseFlags, CompletionFlags, HandleKind};
@@ -59,21 +57,26 @@ pub(crate) unsafe trait Numbered {
     const NUMBER: usize;
 }
 
-// SAFETY: the others have 1 and 2.
-unsafe impl Numbered for MockBackend {
-    const NUMBER: usize = 0;
-}
+/// Implements [`Numbered`] for each backend.
+macro_rules! number {
+    ({} $($name:ident = $type:ty,)+) => {
+        /// The number of each backend.
+        #[repr(usize)]
+        enum Number {
+            $($name,)+
+        }
 
-// SAFETY: the others have 0 and 1.
-unsafe impl Numbered for RoceBackend {
-    const NUMBER: usize = 2;
-}
+        $(
+            const _: () = assert!((Number::$name as usize) < ENDPOINT);
 
-#[cfg(feature = "verbs")]
-// SAFETY: the others have 0 and 2.
-unsafe impl Numbered for backend_verbs::VerbsBackend {
-    const NUMBER: usize = 1;
+            // SAFETY: each variant has a value of its own, which is compared above.
+            unsafe impl Numbered for $type {
+                const NUMBER: usize = Number::$name as usize;
+            }
+        )+
+    };
 }
+dat_devices::backends! { [number] {} }
 
 /// The type of a slot, in the low bits of its address: one of these, and the number of the backend.
 const ENDPOINT: usize = 4;
@@ -380,9 +383,9 @@ mod tests {
     use crate::adapter::Registered;
     use crate::boundary::{Event, List, Out, ShortTriplet};
     use crate::calls::{evd, post};
-    use crate::devices::Named;
     use crate::handles::CHandle;
     use crate::v2::V2;
+    use dat_devices::{DeviceAddress, MockBackend};
 
     const ROUNDS: usize = 400;
     /// `DAT_INVALID_HANDLE`, the type of it.
@@ -395,7 +398,7 @@ mod tests {
             is_thread_safe: true,
             provider: 64,
         };
-        Adapter::open(&Named::parse("mock 9", ""), name, registered, false, 8).expect("opens")
+        Adapter::open(&DeviceAddress::new("mock", "9"), name, registered, false, 8).expect("opens")
     }
 
     /// Makes an endpoint and its dispatcher, and returns their handles.

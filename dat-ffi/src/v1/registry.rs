@@ -48,8 +48,8 @@ fn found() -> Result<Vec<Discovered>> {
         provider: 0,
     };
     let devices = devices::found()?.into_iter();
-    let registered =
-        devices.filter_map(|(name, device)| Some((registered, CString::new(name).ok()?, device)));
+    let registered = devices
+        .filter_map(|found| Some((registered, CString::new(found.name).ok()?, found.address)));
     Ok(registered.collect())
 }
 

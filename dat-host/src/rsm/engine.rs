@@ -251,10 +251,12 @@ const TICK: u64 = 200_000;
 /// A function that a program lends to a node.
 pub(super) type Hook<R> = Arc<dyn Fn() -> R + Send + Sync>;
 
-/// The device of a node, and the bell that it rings.
+/// The device of a node, and the bell for its events.
 pub(super) struct Sleepers {
     pub(super) device: Box<dyn Device>,
     pub(super) bell: Bell,
+    /// True if events of the device ring the bell.
+    pub(super) rings: bool,
     /// Called instead of sleeping, if the node polls.
     pub(super) idle: Option<Hook<()>>,
     /// Returns true if the program interrupts its calls.
@@ -328,7 +330,7 @@ impl Sleep {
             return WakeReason::Woken;
         }
         let asks = self.interrupt == Interrupt::Program && self.sleepers.interrupts.is_some();
-        let poll = match self.sleepers.device.rings() {
+        let poll = match self.sleepers.rings {
             true => asks.then(|| now.as_micros().saturating_add(TICK)),
             false => Some(now.as_micros().saturating_add(POLL_MICROS)),
         };

@@ -62,10 +62,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use dat_core::backend::Backend;
+use dat_core::backend::{Backend, HostBackend, HostDriver};
 use dat_core::flags::{EvdFlags, IaFields, ProviderFields, PspFlags};
 use dat_core::sync::HostLock;
 use dat_core::{Ia, attributes::IaAddress};
+use dat_devices::{Network, Visitor};
 use dat_rsm::{ControllerConfig, ControllerId, NodeEntry, Options, Rsm};
 use dat_storage::{Reservation, forks};
 
@@ -85,11 +86,10 @@ use crate::Limits;
 use crate::adapter::ASYNC_EVENTS;
 use crate::bell::Bell;
 use crate::core::lock;
-use crate::device::Device;
 use crate::error::{Error, Failed, Result};
 use crate::memory::Stable;
-use crate::network::Network;
-use crate::peer::{Peer, not_built_in, parse_adapter};
+use crate::peer::Peer;
+use crate::schemes;
 
 /// Name of the controller of each node.
 const CONTROLLER: &str = "dat0";
@@ -191,23 +191,13 @@ impl Opening {
     /// - [`Refused`](Error::Refused) CONN_QUAL_IN_USE: another service listens on the qualifier.
     /// - [`SharedMemory`](Error::SharedMemory): the engine cannot open its controller.
     pub fn open(mut self, address: &str) -> Result<Node> {
-        match parse_adapter(address)? {
-            ("mock", name) => {
-                let network = self.network.take().unwrap_or_else(Network::of_process);
-                let (backend, device) = network.join(name);
-                self.open_on(backend, device, Some(&network))
+        let address = schemes::parse(address)?;
+        match schemes::registered(address.scheme()) {
+            Some(scheme) => scheme.node(address.device(), self),
+            None => {
+                let network = self.network.take();
+                schemes::open(&address, network, |network| Opens(self, network))
             }
-            #[cfg(feature = "roce")]
-            ("roce", name) => {
-                let (backend, device) = crate::roce::open(name)?;
-                self.open_on(backend, device, None)
-            }
-            #[cfg(feature = "verbs")]
-            ("verbs", name) => {
-                let (backend, device) = crate::verbs::open(name)?;
-                self.open_on(backend, device, None)
-            }
-            (scheme, _) => Err(not_built_in(scheme)),
         }
     }
 
@@ -216,28 +206,16 @@ impl Opening {
     ///
     /// # Errors
     /// Those of [`open`](Self::open) after the backend.
-    pub fn open_backend<B>(self, backend: B, device: impl Device) -> Result<Node>
-    where
-        B: Backend<
-                CompletionQueue: Send,
-                SendQueue: Send,
-                ReceiveQueue: Send,
-                SharedReceiveQueue: Send,
-            > + Send
-            + 'static,
-    {
-        self.open_on(backend, device, None)
+    pub fn open_backend<B: HostBackend>(self, backend: B, driver: impl HostDriver) -> Result<Node> {
+        self.open_on(backend, driver, None)
     }
 
-    fn open_on<B: Backend + 'static>(
+    fn open_on<B: HostBackend>(
         self,
         backend: B,
-        device: impl Device,
+        driver: impl HostDriver,
         network: Option<&Network>,
-    ) -> Result<Node>
-    where
-        Owned<B>: Send + Sync,
-    {
+    ) -> Result<Node> {
         let names = network.map(|network| |name: &str| network.address(name));
         let names = names
             .as_ref()
@@ -256,7 +234,7 @@ impl Opening {
             peers.push((*node, peer.resolve(names)?));
         }
         let bell = Bell::new();
-        device.attach(&bell);
+        let rings = self.idle.is_none() && driver.wake_on_events(bell.waker());
         let reservation = Reservation::new(&self.limits)?;
         #[expect(unsafe_code)]
         // SAFETY: only the adapter gets the storage. It is dropped before the reservation: by a
@@ -299,8 +277,9 @@ impl Opening {
             page: self.options.page_size,
             peers: self.peers,
             sleepers: Arc::new(Sleepers {
-                device: Box::new(device),
+                device: Box::new(driver),
                 bell,
+                rings,
                 idle: self.idle,
                 interrupts: self.interrupts,
                 process: forks::generation(),
@@ -319,6 +298,17 @@ impl Opening {
             *lock(&site.service) = Some(service);
         }
         Ok(Node(Arc::new(Guard(site))))
+    }
+}
+
+/// Opens a node on the backend of a device.
+struct Opens(Opening, Option<Network>);
+
+impl Visitor for Opens {
+    type Output = Result<Node>;
+
+    fn visit<B: HostBackend>(self, backend: B, driver: B::Driver) -> Result<Node> {
+        self.0.open_on(backend, driver, self.1.as_ref())
     }
 }
 

@@ -73,8 +73,7 @@ fn proved_revision(section: &str) -> String {
     match (revision_after(FAILED), revision_after(AT)) {
         (Some(revision), _) => format!("**failed** at {revision}"),
         (None, Some(revision)) => revision,
-        (None, None) if section.trim().is_empty() => "not run yet".to_owned(),
-        (None, None) => "each row says".to_owned(),
+        (None, None) => "not run yet".to_owned(),
     }
 }
 
@@ -119,7 +118,6 @@ mod tests {
         assert!(good.ends_with("| `models` | abc |"), "{good}");
         let bad = row("| a | 1 |\n\nAt revision abc.\nIt failed at revision def.\n");
         assert!(bad.ends_with("| **failed** at def |"), "{bad}");
-        assert!(row("| a | abc |\n").ends_with("| each row says |"));
         assert!(row("").ends_with("| not run yet |"));
         // One row for each proof except the table itself, and the two lines of the head.
         let all = table(&page("models", "")).unwrap();

@@ -105,7 +105,7 @@ struct Measured {
 ///
 /// The dumps stay in the folder `scale` of the build, where `callgrind_annotate` reads them.
 pub(super) fn compare(workspace: &Workspace) -> Result<String> {
-    packages::install_for(&workspace.shell, ["valgrind", "lib/libclang.so"])?;
+    packages::install_for(&workspace.shell, ["valgrind", packages::LIBCLANG])?;
     let program = build(workspace)?;
     let mut measured = Vec::new();
     for number in NUMBERS {

@@ -1,20 +1,15 @@
 //! Networks of mock adapters in this process.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
-use backend_mock::{Fabric, FabricOptions, Limits, MockBackend, NodeOptions};
+use backend_mock::{Fabric, FabricOptions, FabricThread, Limits, MockBackend, NodeOptions};
 use dat_core::attributes::IaAddress;
-use dat_core::time::Instant;
 use dat_storage::forks::PerProcess;
 
-use crate::bell::{Bell, WeakBell};
-use crate::device::{Activity, Device};
-
-/// Microseconds within which a driver waits for the next action by polling.
-const SPIN: u64 = 50;
+use crate::options::StartThread;
 
 /// A network in this process, of adapters that are named instead of numbered.
 ///
@@ -23,15 +18,10 @@ const SPIN: u64 = 50;
 /// performs the actions of the network that are due, by the clock. Clones are the same network.
 ///
 /// ```
-/// use dat_host::{Network, Options};
+/// use dat_devices::Network;
 ///
-/// # fn main() -> dat_host::Result<()> {
 /// let network = Network::new(Network::options());
-/// let near = Options::new().network(&network).open("mock://near")?;
-/// let far = Options::new().network(&network).open("mock://far")?;
-/// assert_ne!(near.address()?, far.address()?);
-/// # Ok(())
-/// # }
+/// assert_ne!(network.address("near"), network.address("far"));
 /// ```
 #[derive(Clone)]
 pub struct Network(Arc<Members>);
@@ -40,27 +30,41 @@ struct Members {
     fabric: Fabric,
     /// Node numbers by name, from 1.
     numbers: Mutex<HashMap<String, u64>>,
-    bells: Mutex<Vec<WeakBell>>,
     /// True if hosts of new names are coherent.
     is_coherent: AtomicBool,
+    /// Performs the actions in place of the adapters.
+    _thread: Option<FabricThread>,
 }
 
 impl Network {
     /// Creates a network without adapters.
     pub fn new(options: FabricOptions) -> Self {
+        Self::of(Fabric::new(options), None)
+    }
+
+    /// Creates a network whose actions a thread of its own performs, until its last clone is gone.
+    ///
+    /// # Errors
+    /// Those of `start`.
+    pub fn with_thread(options: FabricOptions, start: StartThread) -> io::Result<Self> {
+        let fabric = Fabric::new(options);
+        let thread = fabric.drive_with(|drive| start(c"fabric", drive))?;
+        Ok(Self::of(fabric, Some(thread)))
+    }
+
+    fn of(fabric: Fabric, thread: Option<FabricThread>) -> Self {
         Self(Arc::new(Members {
-            fabric: Fabric::new(options),
+            fabric,
             numbers: Mutex::default(),
-            bells: Mutex::default(),
             is_coherent: AtomicBool::new(true),
+            _thread: thread,
         }))
     }
 
     /// Lets the devices of hosts that are opened from now on look past the caches.
     ///
-    /// Such an adapter has `lmr_sync_req`. A program that forgets a call of
-    /// [`Adapter::sync_rdma_write`](crate::Adapter::sync_rdma_write) sees old bytes there, every
-    /// time.
+    /// Such an adapter has `lmr_sync_req`. A program that forgets to synchronise memory that a peer
+    /// writes sees old bytes there, every time.
     #[must_use]
     pub fn non_coherent(self) -> Self {
         self.0.is_coherent.store(false, Ordering::Relaxed);
@@ -80,7 +84,7 @@ impl Network {
     }
 
     /// Returns the network of `mock://` addresses.
-    pub(crate) fn of_process() -> Self {
+    pub fn of_process() -> Self {
         #[derive(Debug)]
         struct Own(Network);
         impl Default for Own {
@@ -104,8 +108,8 @@ impl Network {
         IaAddress::Node(*numbers.entry(name.to_owned()).or_insert(next))
     }
 
-    /// Adds an adapter; returns its backend and the device to open it with.
-    pub(crate) fn join(&self, name: &str) -> (MockBackend, NetworkDevice) {
+    /// Adds an adapter.
+    pub(crate) fn join(&self, name: &str) -> MockBackend {
         let options = NodeOptions {
             address: self.address(name),
             coherent: self.0.is_coherent.load(Ordering::Relaxed),
@@ -116,77 +120,13 @@ impl Network {
             },
             ..NodeOptions::new("mock", 0)
         };
-        let device = NetworkDevice {
-            network: self.clone(),
-            bell: OnceLock::new(),
-        };
-        (self.0.fabric.node(options), device)
+        self.0.fabric.node(options)
     }
 }
 
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Network").finish_non_exhaustive()
-    }
-}
-
-/// The part of an adapter in its network.
-pub(crate) struct NetworkDevice {
-    network: Network,
-    bell: OnceLock<Bell>,
-}
-
-impl Device for NetworkDevice {
-    fn attach(&self, bell: &Bell) {
-        let mut bells = lock(&self.network.0.bells);
-        // Bells keep their indices, since `wake_others` may be counting them.
-        match bells.iter_mut().find(|bell| bell.is_gone()) {
-            Some(slot) => *slot = bell.downgrade(),
-            None => bells.push(bell.downgrade()),
-        }
-        drop(bells);
-        // Attached once, by the adapter that owns the device.
-        let _ = self.bell.set(bell.clone());
-    }
-
-    /// Performs the actions of the network; rings the bells of the others if there were any.
-    fn act(&self, now: Instant) -> Activity {
-        let members = &self.network.0;
-        let acted = members.fabric.run_until(now) != 0;
-        if acted {
-            self.wake_others();
-        }
-        let next = members.fabric.next_due();
-        let is_near =
-            next.is_some_and(|next| next.as_micros() <= now.as_micros().saturating_add(SPIN));
-        Activity {
-            acted: acted || is_near,
-            next,
-        }
-    }
-
-    fn acts_after_posts(&self) -> bool {
-        true
-    }
-}
-
-impl NetworkDevice {
-    fn wake_others(&self) {
-        let mut index = 0;
-        loop {
-            // Ringing runs wakers, so the list is not locked meanwhile.
-            let bell = {
-                let bells = lock(&self.network.0.bells);
-                bells.get(index).cloned()
-            };
-            let Some(bell) = bell else {
-                return;
-            };
-            index += 1;
-            if !self.bell.get().is_some_and(|own| own.is(&bell)) {
-                bell.ring();
-            }
-        }
     }
 }
 
