@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use dat_core::attributes::IaAddress;
+use dat_devices::ByAddress;
 use serde::Serialize;
 
 use super::both;
@@ -20,7 +21,7 @@ use super::server::{Notice, Server, Terms};
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
 use super::transport::{
-    Transport, first_address, is_same_ip, no_device, own_address, reach, resolve, text,
+    choose, first_address, is_same_ip, no_device, own_address, reach, resolve, text,
 };
 use crate::arguments::{
     CopyArguments, DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName,
@@ -58,7 +59,7 @@ fn counters(drive: &Drive, argument: &str) -> Result<Arc<Counters>> {
 ///
 /// The server in this process runs on the same device and stores the file in `local`. `act` runs
 /// again for each address of the named server, until one is reached.
-fn with_server<T: Transport, R>(
+fn with_server<B: ByAddress, R>(
     arguments: &DeviceArguments,
     memory: u64,
     local: Single,
@@ -69,8 +70,8 @@ fn with_server<T: Transport, R>(
         let token = arguments.token_file.as_deref().map(Token::read);
         let token = token.transpose()?;
         return reach(&resolve(peer)?, |peer| {
-            let device = T::choose(arguments.device.as_deref(), own_address(peer))?;
-            let mut client = Drive::open::<T>(&device, waiting)?;
+            let device = choose::<B>(arguments.device.as_deref(), own_address(peer))?;
+            let mut client = Drive::open::<B>(&device, waiting)?;
             let server = ServerAddress {
                 address: IaAddress::from(peer),
                 qualifier: peer.port().into(),
@@ -79,14 +80,14 @@ fn with_server<T: Transport, R>(
             act(&mut client, server, &device.name)
         });
     }
-    let device = T::choose(arguments.device.as_deref(), None)?;
-    let address = first_address::<T>(&device)?;
+    let device = choose::<B>(arguments.device.as_deref(), None)?;
+    let address = first_address(&device)?;
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-    let opened = Drive::open::<T>(&device, waiting)?;
+    let opened = Drive::open::<B>(&device, waiting)?;
     let of_server = opened.0.clone();
     let mut server = Server::new(opened, memory, Terms::default());
     let qualifier = server.listen(None, None)?;
-    let mut client = Drive::open::<T>(&device.other_end(), waiting)?;
+    let mut client = Drive::open::<B>(&device.other_end(), waiting)?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let serve = || {
@@ -162,7 +163,7 @@ fn remote_name(source: &Path, target: &Path) -> Result<String> {
 /// - Memory: the system lacks the memory for the buffers.
 /// - Operation: no device or server is usable, the transfer failed, or the copy differs.
 /// - Interrupted: a signal came.
-pub(crate) fn copy<T: Transport>(
+pub(crate) fn copy<B: ByAddress>(
     arguments: &CopyArguments,
     signals: &Signals,
     output: &mut Output,
@@ -197,7 +198,7 @@ pub(crate) fn copy<T: Transport>(
         smaller(geometry, room / 3)
     })?;
     let progress = progress_bar(length, output);
-    let (outcome, device) = with_server::<T, _>(
+    let (outcome, device) = with_server::<B, _>(
         &arguments.device,
         memory,
         files,
@@ -228,7 +229,7 @@ pub(crate) fn copy<T: Transport>(
     let moving = moving.as_secs_f64();
     let report = CopyReport {
         ok: true,
-        backend: T::NAME,
+        backend: B::SCHEME,
         device,
         server: server.map(|peer| peer.host.clone()),
         source: source.display().to_string(),
@@ -287,9 +288,9 @@ fn print_copy(report: &CopyReport, output: &mut Output) {
 /// # Errors
 /// - Those of a measurement on the mock.
 /// - Operation: no device or server is usable, or the server refused the request.
-pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+pub(crate) fn perf<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     if matches!(arguments.operation, Operation::Bind | Operation::Srq) {
-        return perf_both::<T>(arguments, output);
+        return perf_both::<B>(arguments, output);
     }
     if arguments.depth > MOST_DEPTH {
         return Err(Failure::usage(
@@ -316,7 +317,7 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
         usize::try_from(largest).unwrap_or(usize::MAX),
         usize::from(arguments.depth),
     )?;
-    with_server::<T, _>(
+    with_server::<B, _>(
         &arguments.device,
         memory,
         Single::new(None),
@@ -327,8 +328,8 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
                 .transpose()?;
             let counters = counters.as_deref();
             let mut is_reached = false;
-            perf::run_on(T::NAME, arguments, output, counters, |shape, _, meter| {
-                let opened = RemoteLoad::<T::Backend>::open(client, server, shape);
+            perf::run_on(B::SCHEME, arguments, output, counters, |shape, _, meter| {
+                let opened = RemoteLoad::<B>::open(client, server, shape);
                 let mut load = opened.map_err(|failure| match failure.kind {
                     // Another address would begin the measurement anew.
                     FailureKind::Unreached if is_reached => Failure {
@@ -347,7 +348,7 @@ pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output)
 }
 
 /// Measures an operation without a server: one thread drives both ends on one device.
-fn perf_both<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+fn perf_both<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     if arguments.device.connect.is_some() {
         return Err(Failure::usage(
             format!(
@@ -359,19 +360,25 @@ fn perf_both<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Re
         ));
     }
     perf::refuse_verbose(arguments)?;
-    let device = T::choose(arguments.device.device.as_deref(), None)?;
+    let device = choose::<B>(arguments.device.device.as_deref(), None)?;
     let yield_after = arguments.device.waiting.yield_after;
     let mut both = None;
-    perf::run_on(T::NAME, arguments, output, None, |shape, largest, meter| {
-        let sides = match both {
-            Some(sides) => sides,
-            None => {
-                perf::room(2, largest, shape.depth)?;
-                *both.insert(perf::Sides::new(largest, shape.depth))
-            }
-        };
-        meter.measure(&mut both::load::<T>(&device, yield_after, shape, sides)?)
-    })
+    perf::run_on(
+        B::SCHEME,
+        arguments,
+        output,
+        None,
+        |shape, largest, meter| {
+            let sides = match both {
+                Some(sides) => sides,
+                None => {
+                    perf::room(2, largest, shape.depth)?;
+                    *both.insert(perf::Sides::new(largest, shape.depth))
+                }
+            };
+            meter.measure(&mut both::load::<B>(&device, yield_after, shape, sides)?)
+        },
+    )
 }
 
 #[derive(Serialize, Default)]
@@ -400,16 +407,17 @@ struct ServeReport {
 /// - File: the directory or the token file cannot be used.
 /// - Memory: the system lacks the memory for the clients.
 /// - Operation: no device is usable, or another process listens on the port.
-pub(crate) fn serve<T: Transport>(
+pub(crate) fn serve<B: ByAddress>(
     arguments: &ServeArguments,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let device = T::choose(arguments.device.as_deref(), arguments.listen)?;
+    let device = choose::<B>(arguments.device.as_deref(), arguments.listen)?;
     if let Some(address) = arguments.listen {
         let has = |own| is_same_ip(own, address) || own.ip().is_unspecified();
         if !device.ip_addresses().any(has) {
-            return Err(no_device::<T>(
+            return Err(no_device(
+                B::SCHEME,
                 format!("cannot listen on {}", text(address)),
                 "the selected device does not have that address",
             ));
@@ -447,7 +455,7 @@ pub(crate) fn serve<T: Transport>(
         )
     })?;
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
-    let opened = Drive::open::<T>(&device, waiting(arguments.waiting))?;
+    let opened = Drive::open::<B>(&device, waiting(arguments.waiting))?;
     let counters = arguments
         .stats
         .then(|| counters(&opened.1, "--stats"))

@@ -17,19 +17,14 @@ mod echo;
 mod file_store;
 pub(crate) mod host_adapter;
 mod load;
-#[cfg(not(feature = "verbs"))]
-mod no_verbs;
 mod patience;
 mod protocol;
 pub(crate) mod registered;
-mod roce;
 pub(crate) mod server;
 mod session;
 mod token;
 mod transfer;
 pub(crate) mod transport;
-#[cfg(feature = "verbs")]
-mod verbs;
 
 pub(crate) use self::protocol::is_invisible;
 
