@@ -246,12 +246,9 @@ unsafe impl Backend for MockBackend {
         let queue = Completions::new(depth, Arc::clone(&ready));
         self.call(|world, adapter| {
             let adapter = &mut world.adapters[adapter];
-            room(adapter.completion_queue_count, limits.completion_queues)?;
+            room(adapter.completion_queues.count(), limits.completion_queues)?;
             within(depth, limits.completions)?;
-            if !adapter.add_completion_queue(number, queue) {
-                return Err(BackendError::State);
-            }
-            Ok(())
+            adapter.completion_queues.insert(number, queue)
         })?;
         Ok(MockCompletionQueue::new(self.executor(), number, ready))
     }
@@ -274,7 +271,7 @@ unsafe impl Backend for MockBackend {
     fn destroy_completion_queue(&mut self, queue: MockCompletionQueue) {
         self.enter(|world, adapter| {
             let adapter = &mut world.adapters[adapter];
-            adapter.remove_completion_queue(queue.number());
+            adapter.completion_queues.remove(queue.number());
             let subject = Subject::Completions(queue.number());
             adapter.control.forget(subject);
         });

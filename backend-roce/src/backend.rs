@@ -274,7 +274,7 @@ unsafe impl Backend for RoceBackend {
         let ready = Arc::new(AtomicUsize::new(0));
         self.shared.enter(|adapter| {
             room(
-                adapter.completion_queue_count,
+                adapter.completion_queues.count(),
                 attributes::COMPLETION_QUEUES,
             )?;
             within(depth, attributes::COMPLETIONS)?;
@@ -403,7 +403,7 @@ unsafe impl Backend for RoceBackend {
             adapter.check_queue_pair(request)?;
             let limit = u32::try_from(adapter.options.connections).unwrap_or(u32::MAX);
             room(adapter.pairs.len(), limit)?;
-            if !(adapter.reserve_pair() && adapter.reserve_user(&setup)) {
+            if !(adapter.reserve_pair() && adapter.completion_queues.reserve_user(&setup)) {
                 return Err(BackendError::Resources);
             }
             let pair = Pair::new(request).ok_or(BackendError::Resources)?;
@@ -442,7 +442,7 @@ unsafe impl Backend for RoceBackend {
             if pair.setup.shared != setup.shared {
                 return Err(BackendError::NotSupported);
             }
-            if !(pair.reserve(&setup) && adapter.reserve_user(&setup)) {
+            if !(pair.reserve(&setup) && adapter.completion_queues.reserve_user(&setup)) {
                 return Err(BackendError::Resources);
             }
             adapter.use_completion_queues(key.0, false);

@@ -29,6 +29,7 @@ mod pair;
 mod receive;
 mod request;
 mod ring;
+mod ring_table;
 mod send;
 mod shared_receives;
 
@@ -40,6 +41,7 @@ pub use pair::{PairSetup, State, Watermarks};
 pub use receive::{ReceiveQueue, ReceiveSlot};
 pub use request::{Change, Receive, Request, Segments, Work};
 pub use ring::{CompletionRing, Effect, Entry, Kind};
+pub use ring_table::RingTable;
 pub use send::{SendQueue, SendSlot};
 pub use shared_receives::SharedReceives;
 

@@ -3,7 +3,8 @@
 use dat_core::backend::{Completion, DomainKey, QueuePairRequest, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
 
-use crate::ring::Kind;
+use crate::request::Request;
+use crate::ring::{Entry, Kind};
 
 /// State of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,22 +86,54 @@ impl PairSetup {
         self.request_queue.into_iter().chain(other)
     }
 
-    /// Returns the kind of the receives.
-    pub const fn receive_kind(&self) -> Kind {
-        match self.shared {
-            Some(_) => Kind::SharedReceive,
-            None => Kind::Receive,
-        }
+    /// Returns the completion of a request of the queue pair `owner`.
+    #[inline]
+    pub const fn request_done<K: Copy>(
+        &self,
+        owner: K,
+        request: &Request,
+        status: DtoStatus,
+    ) -> Entry<K> {
+        self.done(owner, request.token, status, request.length, Kind::Request)
     }
 
-    /// Returns the completion of a request or a receive.
-    pub const fn completion(&self, token: u64, status: DtoStatus, length: u32) -> Completion {
-        Completion {
-            token,
-            status,
-            length,
-            queue_pair: self.token,
-            solicited: false,
+    /// Returns the completion of a receive of the queue pair `owner`, without immediate data and
+    /// not solicited.
+    #[inline]
+    pub const fn receive_done<K: Copy>(
+        &self,
+        owner: K,
+        token: u64,
+        status: DtoStatus,
+        length: u32,
+    ) -> Entry<K> {
+        let kind = match self.shared {
+            Some(_) => Kind::SharedReceive,
+            None => Kind::Receive,
+        };
+        self.done(owner, token, status, length, kind)
+    }
+
+    const fn done<K: Copy>(
+        &self,
+        owner: K,
+        token: u64,
+        status: DtoStatus,
+        length: u32,
+        kind: Kind,
+    ) -> Entry<K> {
+        Entry {
+            owner,
+            completion: Completion {
+                token,
+                status,
+                length,
+                queue_pair: self.token,
+                solicited: false,
+            },
+            immediate: None,
+            kind,
+            extra: false,
         }
     }
 }

@@ -280,7 +280,7 @@ fn a_completion_queue_advances_its_executor_until_it_has_something() {
         kind: Kind::Receive,
         extra: false,
     };
-    let mut push = |entry| assert_eq!(fake.0.borrow_mut().ring.push(entry), Effect::None);
+    let push = |entry| assert_eq!(fake.0.borrow_mut().ring.push(entry), Effect::None);
     push(entry);
     push(Entry {
         kind: Kind::Request,

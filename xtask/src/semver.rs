@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 const RDMA_CORE: [&str; 4] = [
     "/usr/include/infiniband/verbs.h",
     "/usr/include/rdma/rdma_cma.h",
-    "lib/libclang.so",
+    packages::LIBCLANG,
     "pkg-config",
 ];
 

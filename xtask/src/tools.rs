@@ -22,6 +22,10 @@ const FUZZ: Tool = Tool {
     name: "cargo-fuzz",
     version: "0.13.2",
 };
+pub(crate) const HACK: Tool = Tool {
+    name: "cargo-hack",
+    version: "0.6.45",
+};
 pub(crate) const MUTANTS: Tool = Tool {
     name: "cargo-mutants",
     version: "27.1.0",
@@ -32,8 +36,8 @@ pub(crate) const SEMVER: Tool = Tool {
 };
 
 /// Returns the names of the tools that the checks of `cargo xtask test --all` install.
-pub(crate) fn names() -> [&'static str; 2] {
-    [DENY, FUZZ].map(|tool| tool.name)
+pub(crate) fn names() -> [&'static str; 3] {
+    [DENY, FUZZ, HACK].map(|tool| tool.name)
 }
 
 impl Tool {

@@ -394,7 +394,7 @@ impl World {
             self.fail_queue_pair(key, None);
         }
         for adapter in adapters {
-            for queue in self.adapters[adapter].completion_queues() {
+            for queue in self.adapters[adapter].completion_queues.iter_mut() {
                 queue.ring.fail(dat_core::backend::DeviceFailure::Broken);
             }
             self.raise(adapter, ControlEvent::DeviceFailed);

@@ -1,10 +1,9 @@
 //! Ends of requests, receives and connections at a queue pair.
 
-use dat_core::backend::{Completion, SharedReceiveQueueKey};
+use dat_core::backend::SharedReceiveQueueKey;
 use dat_core::flags::DtoStatus;
-use dat_queues::{Kind, Receive, Request, State, Work};
+use dat_queues::{Receive, Request, State, Work};
 
-use crate::objects::completions::Entry;
 use crate::objects::queue_pair::{Ending, Notice};
 use crate::world::World;
 
@@ -13,13 +12,7 @@ impl World {
     fn complete_request(&mut self, key: u32, request: &Request, status: DtoStatus) {
         if let Some(queue_pair) = self.queue_pairs.get(key) {
             let setup = queue_pair.setup;
-            let entry = Entry {
-                owner: key,
-                completion: setup.completion(request.token, status, request.length),
-                immediate: None,
-                kind: Kind::Request,
-                extra: false,
-            };
+            let entry = setup.request_done(key, request, status);
             self.add_completion(queue_pair.adapter, setup.request_queue, entry);
         }
     }
@@ -39,16 +32,9 @@ impl World {
         };
         let (adapter, setup) = (queue_pair.adapter, queue_pair.setup);
         self.give_back(adapter, setup.shared);
-        let entry = Entry {
-            owner: key,
-            completion: Completion {
-                solicited,
-                ..setup.completion(buffer.token, status, length)
-            },
-            immediate,
-            kind: setup.receive_kind(),
-            extra: false,
-        };
+        let mut entry = setup.receive_done(key, buffer.token, status, length);
+        entry.completion.solicited = solicited;
+        entry.immediate = immediate;
         self.add_completion(adapter, setup.receive_queue, entry);
     }
 
@@ -194,13 +180,7 @@ impl World {
         let Some(queue_pair) = self.queue_pairs.get(key) else {
             return;
         };
-        let adapter = &mut self.adapters[queue_pair.adapter];
-        for number in queue_pair.setup.completion_queues() {
-            match adapter.completion_queue(number) {
-                Some(queue) if uses => queue.ring.add_user(key),
-                Some(queue) => queue.ring.remove_user(key),
-                None => {}
-            }
-        }
+        let queues = &mut self.adapters[queue_pair.adapter].completion_queues;
+        queues.set_user(key, &queue_pair.setup, uses);
     }
 }

@@ -1,10 +1,9 @@
 //! Adapters of hosts.
 
 use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 
-use dat_queues::{Arc, SharedReceives};
+use dat_queues::{Arc, RingTable, SharedReceives};
 
 use super::completions::Completions;
 use super::control::ControlEvents;
@@ -45,10 +44,7 @@ pub(crate) struct Adapter {
     pub(crate) requests: KeyMap<PendingRequest>,
     /// Keys of its queue pairs.
     pub(crate) queue_pairs: BTreeSet<u32>,
-    /// Completion queues by their numbers.
-    completion_queues: Vec<Option<Completions>>,
-    /// Number of completion queues.
-    pub(crate) completion_queue_count: usize,
+    pub(crate) completion_queues: RingTable<Completions>,
     pub(crate) control: ControlEvents,
     /// Counters for the fault plan.
     pub(crate) control_calls: u32,
@@ -79,8 +75,7 @@ impl Adapter {
             listeners: KeyMap::default(),
             requests: KeyMap::default(),
             queue_pairs: BTreeSet::new(),
-            completion_queues: Vec::new(),
-            completion_queue_count: 0,
+            completion_queues: RingTable::default(),
             control: ControlEvents::new(control_ready),
             control_calls: 0,
             posts: 0,
@@ -93,42 +88,13 @@ impl Adapter {
     }
 
     pub(crate) fn completion_queue(&mut self, number: u32) -> Option<&mut Completions> {
-        self.completion_queues.get_mut(number as usize)?.as_mut()
+        self.completion_queues.get_mut(number)
     }
 
     /// Returns true if a completion of this queue is kept back.
     pub(crate) fn keeps_back(&self, number: u32) -> bool {
-        let queue = self.completion_queues.get(number as usize);
-        queue
-            .and_then(Option::as_ref)
-            .is_some_and(|queue| queue.kept_back.is_some())
-    }
-
-    pub(crate) fn completion_queues(&mut self) -> impl Iterator<Item = &mut Completions> {
-        self.completion_queues.iter_mut().flatten()
-    }
-
-    /// Adds a queue under this number; returns false if there is one.
-    pub(crate) fn add_completion_queue(&mut self, number: u32, queue: Completions) -> bool {
-        let index = number as usize;
-        if self.completion_queues.len() <= index {
-            self.completion_queues.resize_with(index + 1, || None);
-        }
-        match self.completion_queues.get_mut(index) {
-            Some(slot @ None) => {
-                *slot = Some(queue);
-                self.completion_queue_count += 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    pub(crate) fn remove_completion_queue(&mut self, number: u32) {
-        let slot = self.completion_queues.get_mut(number as usize);
-        if slot.and_then(Option::take).is_some() {
-            self.completion_queue_count -= 1;
-        }
+        let queue = self.completion_queues.get(number);
+        queue.is_some_and(|queue| queue.kept_back.is_some())
     }
 
     /// Takes a connection request out of its listener's backlog.

@@ -35,3 +35,9 @@ impl Completions {
         self.ring.forget(owner);
     }
 }
+
+impl AsMut<CompletionRing<u32>> for Completions {
+    fn as_mut(&mut self) -> &mut CompletionRing<u32> {
+        &mut self.ring
+    }
+}

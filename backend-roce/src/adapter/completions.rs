@@ -4,10 +4,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::AtomicUsize;
 
 use dat_core::backend::{BackendError, ControlEvent};
-use dat_queues::{CompletionRing, Effect, PairSetup};
+use dat_queues::{CompletionRing, Effect};
 
 use super::Adapter;
-use crate::reserve::Reserve;
 
 /// A completion and its queue pair.
 pub(super) type Entry = dat_queues::Entry<usize>;
@@ -28,9 +27,15 @@ impl Completions {
     }
 }
 
+impl AsMut<CompletionRing<usize>> for Completions {
+    fn as_mut(&mut self) -> &mut CompletionRing<usize> {
+        &mut self.ring
+    }
+}
+
 impl Adapter {
     pub(crate) fn completion_queue(&mut self, number: u32) -> Option<&mut Completions> {
-        self.completion_queues.get_mut(number as usize)?.as_mut()
+        self.completion_queues.get_mut(number)
     }
 
     /// Adds a completion queue.
@@ -43,53 +48,23 @@ impl Adapter {
         number: u32,
         queue: Completions,
     ) -> Result<(), BackendError> {
-        let index = number as usize;
-        if index >= self.completion_queues.len() {
-            if !self.completion_queues.has_room_for(index + 1) {
-                return Err(BackendError::Resources);
-            }
-            self.completion_queues.resize_with(index + 1, || None);
-        }
         if !self.has_room_for_events() {
             return Err(BackendError::Resources);
         }
-        let is_free = self.completion_queues[index].is_none();
-        if is_free {
-            self.completion_queues[index] = Some(queue);
-            self.completion_queue_count += 1;
-        }
-        is_free.then_some(()).ok_or(BackendError::State)
+        self.completion_queues.insert(number, queue)
     }
 
     pub(crate) fn remove_completion_queue(&mut self, number: u32) {
-        let slot = self.completion_queues.get_mut(number as usize);
-        if slot.and_then(Option::take).is_some() {
-            self.completion_queue_count -= 1;
-        }
+        self.completion_queues.remove(number);
         self.withdraw(
             |event| matches!(*event, ControlEvent::Completions { queue } if queue == number),
         );
     }
 
-    /// Makes room for one more user of completion queues; false if there is no memory for it.
-    pub(crate) fn reserve_user(&mut self, setup: &PairSetup) -> bool {
-        setup.completion_queues().all(|number| {
-            self.completion_queue(number)
-                .is_none_or(|queue| queue.ring.reserve_user())
-        })
-    }
-
     /// Adds a queue pair to the users of its completion queues, or removes it.
     pub(crate) fn use_completion_queues(&mut self, key: usize, uses: bool) {
-        let Some(setup) = self.pairs.get(key).map(|pair| pair.setup) else {
-            return;
-        };
-        for number in setup.completion_queues() {
-            match self.completion_queue(number) {
-                Some(queue) if uses => queue.ring.add_user(key),
-                Some(queue) => queue.ring.remove_user(key),
-                None => {}
-            }
+        if let Some(pair) = self.pairs.get(key) {
+            self.completion_queues.set_user(key, &pair.setup, uses);
         }
     }
 

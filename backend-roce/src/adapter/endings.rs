@@ -2,10 +2,9 @@
 
 use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
-use dat_queues::{Kind, State, Work};
+use dat_queues::{State, Work};
 
 use super::Adapter;
-use super::completions::Entry;
 use super::deadlines::Timer;
 use super::packets::PACKET_MAX;
 use crate::proto::queue_pair::QueuePair;
@@ -115,13 +114,7 @@ impl Adapter {
                 return;
             };
             let setup = pair.setup;
-            let flushed = Entry {
-                owner: key,
-                completion: setup.completion(entry.token, DtoStatus::Flushed, 0),
-                immediate: None,
-                kind: Kind::Receive,
-                extra: false,
-            };
+            let flushed = setup.receive_done(key, entry.token, DtoStatus::Flushed, 0);
             self.add_completion(setup.receive_queue, flushed);
         }
     }

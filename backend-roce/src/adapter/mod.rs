@@ -42,7 +42,7 @@ use core::sync::atomic::AtomicBool;
 
 use dat_core::backend::ControlEvent;
 use dat_core::time::Instant;
-use dat_queues::SharedReceives;
+use dat_queues::{RingTable, SharedReceives};
 
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
@@ -83,8 +83,7 @@ pub(crate) struct Adapter {
     /// Queue pairs by QPN.
     qpns: NumberTable<'static, usize>,
     pub(crate) shared_receives: Slab<SharedReceives>,
-    completion_queues: Vec<Option<Completions>>,
-    pub(crate) completion_queue_count: usize,
+    pub(crate) completion_queues: RingTable<Completions>,
     pub(crate) listeners: Slab<Listener>,
     /// Listeners by service id.
     services: Table<u64, usize>,
@@ -160,8 +159,7 @@ impl Adapter {
             pairs: Slab::new(),
             qpns: numbers(NumberKind::Qpn, random.secret(), connections)?,
             shared_receives: Slab::new(),
-            completion_queues: Vec::new(),
-            completion_queue_count: 0,
+            completion_queues: RingTable::default(),
             listeners: Slab::new(),
             services: Table::with_hasher(names),
             common_services: reserved(COMMON_SERVICES_MAX)?.into(),
@@ -197,7 +195,7 @@ impl Adapter {
     /// So an event always has a place.
     pub(crate) fn has_room_for_events(&mut self) -> bool {
         let pairs = self.pairs.len().saturating_mul(PAIR_EVENTS);
-        let queues = self.completion_queue_count + self.shared_receives.len();
+        let queues = self.completion_queues.count() + self.shared_receives.len();
         let objects = self.waiting.saturating_add(pairs).saturating_add(queues);
         self.control
             .has_room_for(objects.saturating_add(PAIR_EVENTS))

@@ -1,10 +1,9 @@
 //! Outcomes of requests and receives: completions, and limits of buffers.
 
-use dat_core::backend::{Completion, ControlEvent, SharedReceiveQueueKey};
+use dat_core::backend::{ControlEvent, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
-use dat_queues::{Kind, Work};
+use dat_queues::Work;
 
-use super::completions::Entry;
 use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
@@ -40,14 +39,10 @@ impl Adapter {
             return;
         }
         let (setup, request) = (pair.setup, &entry.request);
-        let complete = Entry {
-            owner: key,
-            completion: setup.completion(request.token, status, request.length),
-            immediate: None,
-            kind: Kind::Request,
-            extra: false,
-        };
-        self.add_completion(setup.request_queue, complete);
+        self.add_completion(
+            setup.request_queue,
+            setup.request_done(key, request, status),
+        );
     }
 
     pub(super) fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
@@ -60,17 +55,10 @@ impl Adapter {
         if taken {
             self.give_back(setup.shared);
         }
-        let complete = Entry {
-            owner: key,
-            completion: Completion {
-                solicited: done.solicited,
-                ..setup.completion(done.token, status, done.length)
-            },
-            immediate: done.immediate.map(u32::from_ne_bytes),
-            kind: setup.receive_kind(),
-            extra: false,
-        };
-        self.add_completion(setup.receive_queue, complete);
+        let mut entry = setup.receive_done(key, done.token, status, done.length);
+        entry.completion.solicited = done.solicited;
+        entry.immediate = done.immediate.map(u32::from_ne_bytes);
+        self.add_completion(setup.receive_queue, entry);
     }
 
     /// Counts a receive that is complete, if it is of a shared queue.

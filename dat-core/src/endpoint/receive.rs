@@ -71,7 +71,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match posted {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Device) => return Err(refused_by_device(Subtype::ResourceTep)),
-                Err(Refusal::Invalid | Refusal::Full) => {}
+                Err(_) => {}
             }
         }
         self.post_recv_slow(&{ receive })
@@ -171,7 +171,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match posted {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Device) => return Err(refused_by_device(Subtype::ResourceSrq)),
-                Err(Refusal::Invalid | Refusal::Full) => {}
+                Err(_) => {}
             }
         }
         self.srq_post_recv_slow(srq, segments, cookie)

@@ -200,6 +200,7 @@ pub(crate) fn out_of_room(refusal: &Refusal, subtype: Subtype) -> Error {
     Error::insufficient_resources(subtype).because(match refusal {
         Refusal::Full => Cause::QueueFull,
         Refusal::Device => Cause::DeviceRefused,
+        Refusal::Outstanding => Cause::BindsOutstanding,
         // The failed check now passes: another context changed the objects meanwhile.
         Refusal::Invalid => Cause::Contended,
     })

@@ -182,7 +182,7 @@ fn answer<L: RawLock, T>(
             Some(Ok(()))
         }
         Err(Refusal::Device) => Some(Err(refused_by_device(device))),
-        Err(Refusal::Invalid | Refusal::Full) => None,
+        Err(_) => None,
     }
 }
 

@@ -12,7 +12,9 @@ use super::lookup::{slot_index, zone_of_seal, zone_seal};
 use super::rmr::{Binding, MISSED, NO_BIND, RemoteRegion, RmrSlot};
 use super::{LmrSlot, LmrTriplet};
 use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue};
-use crate::endpoint::{Endpoint, not_ready, refused_flags, send_flags};
+use crate::endpoint::{
+    Endpoint, Refusal, not_ready, out_of_room, refused_by_device, refused_flags, send_flags,
+};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
@@ -94,35 +96,29 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             cookie,
             flags,
         };
-        let mut refused_by_device = false;
+        let mut refusal = Refusal::Invalid;
         if !cfg!(feature = "compact")
             && let Some(endpoint) = self.shared.endpoints.get(ep.index())
             && let Some(region) = self.shared.remote_regions.get(rmr.index())
         {
             let endpoint = &mut endpoint.main.lock();
             let region = &mut region.main.lock();
-            if let Some(slot) = self.shared.admitted(endpoint, region, bind) {
-                let posted = self.shared.post_bind(endpoint, region, bind, Some(slot));
-                if posted.is_ok() {
-                    return posted;
-                }
-                refused_by_device = failed_because(&posted, Cause::DeviceRefused);
+            match self.shared.enqueue_bind(endpoint, region, bind) {
+                Ok(context) => return Ok(context),
+                Err(why) => refusal = why,
             }
         }
-        if refused_by_device {
-            return self.bind_renewed(&{ bind });
-        }
-        self.bind_slow(&{ bind })
+        self.bind_slow(&{ bind }, refusal)
     }
 
-    /// Posts all other binds, or returns the error.
-    ///
-    /// These are unbinds, binds with another one pending, and binds that need another window or
-    /// room in the queue.
+    /// Posts a bind that needs another window or room in the queue, or returns the error.
     #[cold]
     #[inline(never)]
-    fn bind_slow(&self, bind: &Bind<'_>) -> Result<u32> {
-        let mut outcome = self.try_bind(bind);
+    fn bind_slow(&self, bind: &Bind<'_>, refusal: Refusal) -> Result<u32> {
+        let mut outcome = match refusal {
+            Refusal::Device => Err(refused_by_device(Subtype::ResourceTep)),
+            _ => self.try_bind(bind),
+        };
         let full = [Cause::QueueFull, Cause::BindsOutstanding];
         if full.iter().any(|cause| failed_because(&outcome, *cause)) {
             self.reclaim_requests(bind.ep);
@@ -158,7 +154,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let needs_renewal = (sequence == NO_BIND || sequence == MISSED)
                 && backend.needs_renewal(window, sequence == MISSED);
             if !needs_renewal && sequence != MISSED {
-                return Err(refused_by_device());
+                return Err(refused_by_device(Subtype::ResourceTep));
             }
             let (mut surplus, refusal) = match needs_renewal.then(|| backend.create_window(domain))
             {
@@ -279,134 +275,56 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
-    /// Returns the slot of the local region if the bind is valid on the common way.
+    /// Checks a bind and posts it.
     ///
-    /// It must be the only pending bind of its remote region, and no unbind.
+    /// Takes a record, counts the window on the local region and passes the bind to the device.
     #[inline(always)]
-    fn admitted(
+    fn enqueue_bind(
         &self,
-        endpoint: &Endpoint<B::SendQueue>,
-        region: &RemoteRegion,
+        endpoint: &mut Endpoint<B::SendQueue>,
+        region: &mut RemoteRegion,
         bind: Bind<'_>,
-    ) -> Option<&LmrSlot> {
-        // A null handle matches a free slot, whose zone seal of 0 matches no region.
+    ) -> core::result::Result<u32, Refusal> {
+        // A null handle matches a free slot: an endpoint without a queue, or a region whose zone
+        // seal is that of no endpoint with a queue.
         if endpoint.bindable != bind.ep
             || region.id != bind.rmr
-            || region.sequence != NO_BIND
             || region.zone_seal != endpoint.zone_seal
             || bind.flags.intersects(endpoint.refused_flags)
             || MemoryPrivileges::from_bits(bind.privileges.bits()).is_none()
-            || !bind.privileges.intersects(REMOTE)
         {
-            return None;
+            return Err(Refusal::Invalid);
         }
-        let slot = self.local_regions.get(slot_index(bind.segment.context))?;
-        slot.admits(bind.segment, endpoint.zone_seal, bind.privileges)
-            .then_some(slot)
-    }
-
-    /// Checks a bind in the order of DTO-07, then posts it.
-    #[cold]
-    #[inline(never)]
-    fn bind(
-        &self,
-        endpoint: &mut Endpoint<B::SendQueue>,
-        region: &mut RemoteRegion,
-        bind: &Bind<'_>,
-    ) -> Result<u32> {
-        if region.id != bind.rmr || bind.rmr.is_null() {
-            return Err(bind.rmr.refused(self.instance));
+        let slot = self
+            .local_regions
+            .get(slot_index(bind.segment.context))
+            .filter(|slot| slot.admits(bind.segment, endpoint.zone_seal, bind.privileges));
+        // A bind without a region is an unbind, or invalid.
+        if slot.is_none() && bind.segment.length != 0 {
+            return Err(Refusal::Invalid);
         }
-        if endpoint.id != bind.ep || bind.ep.is_null() {
-            return Err(bind.ep.refused(self.instance));
-        }
-        if endpoint.refuses_binds {
-            return Err(Error::invalid_handle(Subtype::InvalidHandleEvdRequest)
-                .because(Cause::FlagNotAllowed));
-        }
-        if !matches!(
-            endpoint.state,
-            EndpointState::Connected | EndpointState::Disconnected
-        ) {
-            return Err(endpoint.state.forbids());
-        }
-        if endpoint.send.is_none() {
-            return Err(not_ready());
-        }
-        if let Some(error) = refused_flags(bind.flags, endpoint.refused_flags, FLAGS_ARGUMENT) {
-            return Err(error);
-        }
-        if MemoryPrivileges::from_bits(bind.privileges.bits()).is_none() {
-            return Err(PRIVILEGES.because(Cause::UnknownFlags));
-        }
-        let zone = region.zone_seal;
-        if bind.segment.length == 0 {
-            if endpoint.zone_seal != zone {
-                return Err(zone_mismatch(bind.privileges));
-            }
-            return self.post_bind(endpoint, region, *bind, None);
-        }
-        let Some(slot) = self.local_regions.get(slot_index(bind.segment.context)) else {
-            return Err(unknown(bind.privileges, Cause::UnknownContext));
-        };
-        // A refused bind counts no window, so the region may be freed at any moment. The fields
-        // read from it are valid only if the region is still live afterwards.
-        let gone = || unknown(bind.privileges, slot.missing_cause(bind.segment.context));
-        if !slot.is_named(bind.segment.context) {
-            return Err(gone());
-        }
-        match check_segment(slot, bind, zone, endpoint.zone_seal) {
-            Ok(()) => self.post_bind(endpoint, region, *bind, Some(slot)),
-            Err(error) if slot.is_named(bind.segment.context) => Err(error),
-            Err(_) => Err(gone()),
-        }
-    }
-
-    /// Posts a valid bind.
-    ///
-    /// Takes a record, counts the window on the region in `slot` (`None` to unbind) and passes the
-    /// bind to the device.
-    #[inline(always)]
-    fn post_bind(
-        &self,
-        endpoint: &mut Endpoint<B::SendQueue>,
-        region: &mut RemoteRegion,
-        bind: Bind<'_>,
-        slot: Option<&LmrSlot>,
-    ) -> Result<u32> {
-        let outstanding = || {
-            Error::insufficient_resources(Subtype::ResourceMemoryRegion)
-                .because(Cause::BindsOutstanding)
+        let Some(queue) = &mut endpoint.send else {
+            return Err(Refusal::Invalid);
         };
         let Some(free) = endpoint.ring.next(&self.records) else {
-            return Err(
-                Error::insufficient_resources(Subtype::ResourceTep).because(Cause::QueueFull)
-            );
+            return Err(Refusal::Full);
         };
         let index = bind.ep.slot();
         let is_only = region.sequence == NO_BIND;
         if !is_only && region.under_way().any(|binding| binding.endpoint != index) {
-            return Err(outstanding());
+            return Err(Refusal::Outstanding);
         }
         if region.sequence == MISSED {
-            return Err(refused_by_device());
+            return Err(Refusal::Device);
         }
         let mut bindings = region.pending.iter_mut();
         let Some(binding) = bindings.find(|binding| is_only || binding.sequence == NO_BIND) else {
-            return Err(outstanding());
-        };
-        let Some(queue) = &mut endpoint.send else {
-            return Err(not_ready());
+            return Err(Refusal::Outstanding);
         };
         let keys = match slot {
             None => RegionKeys::default(),
             Some(slot) if slot.retain_window(bind.segment.context) => slot.region_keys(),
-            Some(slot) => {
-                return Err(unknown(
-                    bind.privileges,
-                    slot.missing_cause(bind.segment.context),
-                ));
-            }
+            Some(_) => return Err(Refusal::Invalid),
         };
         let sequence = next_sequence(region.sequence);
         let token = free.post(
@@ -431,7 +349,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             if let Some(slot) = slot {
                 slot.release_window();
             }
-            return Err(refused_by_device());
+            return Err(Refusal::Device);
         };
         endpoint.ring.advance();
         region.sequence = sequence;
@@ -443,6 +361,64 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             privileges: bind.privileges,
         };
         Ok(rmr_context)
+    }
+
+    /// Posts a bind, or returns the error.
+    #[cold]
+    #[inline(never)]
+    fn bind(
+        &self,
+        endpoint: &mut Endpoint<B::SendQueue>,
+        region: &mut RemoteRegion,
+        bind: &Bind<'_>,
+    ) -> Result<u32> {
+        self.enqueue_bind(endpoint, region, *bind)
+            .map_err(|refusal| self.explain_bind(endpoint, region, bind, &refusal))
+    }
+
+    /// Returns the error of a refused bind, determined in the order of DTO-07.
+    fn explain_bind(
+        &self,
+        endpoint: &Endpoint<B::SendQueue>,
+        region: &RemoteRegion,
+        bind: &Bind<'_>,
+        refusal: &Refusal,
+    ) -> Error {
+        if region.id != bind.rmr || bind.rmr.is_null() {
+            return bind.rmr.refused(self.instance);
+        }
+        if endpoint.id != bind.ep || bind.ep.is_null() {
+            return bind.ep.refused(self.instance);
+        }
+        if endpoint.refuses_binds {
+            return Error::invalid_handle(Subtype::InvalidHandleEvdRequest)
+                .because(Cause::FlagNotAllowed);
+        }
+        if !matches!(
+            endpoint.state,
+            EndpointState::Connected | EndpointState::Disconnected
+        ) {
+            return endpoint.state.forbids();
+        }
+        if endpoint.send.is_none() {
+            return not_ready();
+        }
+        if let Some(error) = refused_flags(bind.flags, endpoint.refused_flags, FLAGS_ARGUMENT) {
+            return error;
+        }
+        if MemoryPrivileges::from_bits(bind.privileges.bits()).is_none() {
+            return PRIVILEGES.because(Cause::UnknownFlags);
+        }
+        let regions = self.local_regions.made();
+        let zones = [region.zone_seal, endpoint.zone_seal];
+        if let Some(error) = refused_segment(regions, bind, zones) {
+            return error;
+        }
+        let resource = match refusal {
+            Refusal::Outstanding => Subtype::ResourceMemoryRegion,
+            _ => Subtype::ResourceTep,
+        };
+        out_of_room(refusal, resource)
     }
 
     /// Handles the completion of a bind: updates the region and its counts (RMB-42).
@@ -514,45 +490,52 @@ fn failed_because<T>(outcome: &Result<T>, cause: Cause) -> bool {
     matches!(outcome, Err(error) if error.cause() == cause)
 }
 
-/// Returns the error of a bind that the device refused.
-#[cold]
-fn refused_by_device() -> Error {
-    Error::insufficient_resources(Subtype::ResourceTep).because(Cause::DeviceRefused)
-}
-
 const REMOTE: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
 
-/// Checks zone, privileges and bounds of the segment.
+/// Returns the error of the segment, if any: its region, zone, privileges, then bounds.
 ///
-/// Reads the fields one by one; the caller checks that the region did not change.
-fn check_segment(
-    slot: &LmrSlot,
-    bind: &Bind<'_>,
-    region_zone: u64,
-    endpoint_zone: u64,
-) -> Result<()> {
-    let (zone, privileges) = slot.protection();
-    let zone = zone_seal(zone);
-    if zone != region_zone || zone != endpoint_zone {
-        return Err(zone_mismatch(bind.privileges));
+/// `zones` are the zone seals of the remote region and the endpoint.
+fn refused_segment(regions: &[LmrSlot], bind: &Bind<'_>, zones: [u64; 2]) -> Option<Error> {
+    let Bind {
+        segment,
+        privileges,
+        ..
+    } = *bind;
+    if segment.length == 0 {
+        return (zones[0] != zones[1]).then(|| zone_mismatch(privileges));
     }
-    let missing =
-        |subtype| Err(Error::privileges_violation(subtype).because(Cause::MissingPrivilege));
-    if bind.privileges.contains(MemoryPrivileges::REMOTE_READ)
-        && !privileges.contains(MemoryPrivileges::LOCAL_READ)
-    {
-        return missing(Subtype::PrivilegesRead);
+    let Some(slot) = regions.get(slot_index(segment.context)) else {
+        return Some(unknown(privileges, Cause::UnknownContext));
+    };
+    let (zone, local) = slot.protection();
+    let outside = slot.outside(segment);
+    // A refused bind counts no window, so the region may be freed at any moment. The fields read
+    // from it are valid only if the region is still live afterwards.
+    if !slot.is_named(segment.context) {
+        return Some(unknown(privileges, slot.missing_cause(segment.context)));
     }
-    if bind.privileges.contains(MemoryPrivileges::REMOTE_WRITE)
-        && !privileges.contains(MemoryPrivileges::LOCAL_WRITE)
-    {
-        return missing(Subtype::PrivilegesWrite);
+    if zones != [zone_seal(zone); 2] {
+        return Some(zone_mismatch(privileges));
     }
-    match slot.outside(bind.segment) {
-        Some(cause) => Err(SEGMENT.because(cause)),
-        None => Ok(()),
+    let needed = [
+        (
+            MemoryPrivileges::REMOTE_READ,
+            MemoryPrivileges::LOCAL_READ,
+            Subtype::PrivilegesRead,
+        ),
+        (
+            MemoryPrivileges::REMOTE_WRITE,
+            MemoryPrivileges::LOCAL_WRITE,
+            Subtype::PrivilegesWrite,
+        ),
+    ];
+    for (remote, own, subtype) in needed {
+        if privileges.contains(remote) && !local.contains(own) {
+            return Some(Error::privileges_violation(subtype).because(Cause::MissingPrivilege));
+        }
     }
+    outside.map(|cause| SEGMENT.because(cause))
 }
 
 /// Returns true if errors have WRITE subtypes: the bind grants remote write but not remote read.

@@ -103,6 +103,14 @@ impl LmrSlot {
         self.contains(segment)
             && (!reads || self.identity.seal(false) == expected)
             && (!writes || self.identity.seal(true) == expected)
+            && (reads || writes || self.is_in(zone_seal, segment.context))
+    }
+
+    /// Returns true if the slot holds the region that `context` names, in this zone.
+    #[cold]
+    fn is_in(&self, zone_seal: u64, context: u32) -> bool {
+        let (zone, _) = self.protection();
+        self.is_named(context) && self::zone_seal(zone) == zone_seal
     }
 
     /// Returns true if the segment lies in the range of this slot and is not empty.

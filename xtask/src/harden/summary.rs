@@ -4,7 +4,6 @@
 
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
-use std::fs;
 
 use super::{AT, FAILED, PAGE, PROOFS, replace, section, task};
 use crate::sections::Parts;
@@ -15,20 +14,16 @@ pub(super) const NAME: &str = "summary";
 
 /// Writes the table from the current page.
 pub(super) fn write(workspace: &Workspace) -> Result<()> {
-    replace(workspace, NAME, &table(&page(workspace)?)?)
+    replace(workspace, NAME, &table(&workspace.read(PAGE)?)?)
 }
 
 /// Refuses a table that differs from the page's sections.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     ensure!(
-        section(workspace, NAME)? == table(&page(workspace)?)?,
+        section(workspace, NAME)? == table(&workspace.read(PAGE)?)?,
         "the table at the top of {PAGE} does not match its sections; run `cargo xtask harden` to update it"
     );
     Ok(())
-}
-
-fn page(workspace: &Workspace) -> Result<String> {
-    fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)
 }
 
 fn table(page: &str) -> Result<String> {
@@ -73,8 +68,7 @@ fn proved_revision(section: &str) -> String {
     match (revision_after(FAILED), revision_after(AT)) {
         (Some(revision), _) => format!("**failed** at {revision}"),
         (None, Some(revision)) => revision,
-        (None, None) if section.trim().is_empty() => "not run yet".to_owned(),
-        (None, None) => "each row says".to_owned(),
+        (None, None) => "not run yet".to_owned(),
     }
 }
 
@@ -119,7 +113,6 @@ mod tests {
         assert!(good.ends_with("| `models` | abc |"), "{good}");
         let bad = row("| a | 1 |\n\nAt revision abc.\nIt failed at revision def.\n");
         assert!(bad.ends_with("| **failed** at def |"), "{bad}");
-        assert!(row("| a | abc |\n").ends_with("| each row says |"));
         assert!(row("").ends_with("| not run yet |"));
         // One row for each proof except the table itself, and the two lines of the head.
         let all = table(&page("models", "")).unwrap();
