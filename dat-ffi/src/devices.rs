@@ -145,7 +145,7 @@ macro_rules! open_by_scheme {
     ({ $named:expr, $qlen:expr } $($name:ident = $type:ty,)+) => {
         match $named.scheme() {
             $(<$type as ByAddress>::SCHEME => open::<$type>($named, $qlen),)+
-            _ => Err(Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered)),
+            _ => Err(not_there($named)),
         }
     };
 }
@@ -170,22 +170,24 @@ fn refused(named: &DeviceAddress, error: &OpenError) -> Error {
         error.kind(),
         OpenErrorKind::Resources | OpenErrorKind::Descriptors | OpenErrorKind::System
     );
-    match error.cause() {
-        Cause::System(why) => {
-            let (scheme, device) = (named.scheme(), named.device());
-            report("dat", format_args!("{scheme} {device}: {why}"));
-        }
-        _ if is_exhausted => {}
-        _ => {
-            if let Some(why) = unknown(named) {
-                report("dat", why);
-            }
-        }
+    if let Cause::System(why) = error.cause() {
+        let (scheme, device) = (named.scheme(), named.device());
+        report("dat", format_args!("{scheme} {device}: {why}"));
+    } else if !is_exhausted {
+        return not_there(named);
     }
     match is_exhausted {
         true => Error::insufficient_resources(Subtype::ResourceDevice),
         false => Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered),
     }
+}
+
+/// Reports why there is no device of a name; returns the error of the call.
+fn not_there(named: &DeviceAddress) -> Error {
+    if let Some(why) = unknown(named) {
+        report("dat", why);
+    }
+    Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered)
 }
 
 #[cfg(test)]

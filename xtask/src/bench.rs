@@ -154,12 +154,9 @@ fn once() -> u64 {
 impl Budgets {
     /// Reads the file beside the manifest of the benchmarks.
     fn read(workspace: &Workspace) -> Result<Self> {
-        let package = workspace
-            .member(PACKAGE)
-            .with_context(|| format!("the workspace has no package {PACKAGE}"))?;
+        let package = workspace.package(PACKAGE)?;
         let file = package.manifest_path.with_file_name("budgets.toml");
-        let text = workspace.shell.read_file(&file)?;
-        toml::from_str(&text).with_context(|| file.to_string())
+        workspace.read_toml(file.as_str())
     }
 }
 

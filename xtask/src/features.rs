@@ -3,7 +3,7 @@
 //! `cargo-hack` lists the combinations. Also checks that the core and the mmio driver need neither
 //! std nor an allocator.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use xshell::cmd;
 
 use crate::lanes::side_by_side;
@@ -64,8 +64,7 @@ fn check_sets(workspace: &Workspace, packages: &[&str], is_short: bool) -> Resul
 /// Returns the combinations of the features that only add, each once, although some imply others.
 fn additive(workspace: &Workspace, package: &str) -> Result<Vec<String>> {
     let program = tools::HACK.install(workspace)?;
-    let member = workspace.member(package);
-    let member = member.with_context(|| format!("the workspace has no {package}"))?;
+    let member = workspace.package(package)?;
     let left_out = ["default", FUZZ_SCHED].into_iter();
     let left_out = left_out.filter(|name| member.features.contains_key(*name));
     let left_out = left_out.flat_map(|name| ["--exclude-features", name]);
@@ -105,8 +104,7 @@ fn shorten(sets: &mut Vec<String>) {
 /// needed one of them would need it among all features, too.
 pub(crate) fn check_bare(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
-    let bare = workspace.member(BARE);
-    let bare = bare.context("the workspace has no package no-std")?;
+    let bare = workspace.package(BARE)?;
     let names: Vec<&str> = bare.features.keys().map(String::as_str).collect();
     for features in ["", &names.join(",")] {
         println!("  static library without std, {CORE} with [{features}]");

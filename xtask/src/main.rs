@@ -15,6 +15,7 @@ mod maintenance;
 mod packages;
 mod pages;
 mod panic_free;
+mod process;
 mod prose;
 mod rooms;
 mod scope;

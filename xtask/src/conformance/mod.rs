@@ -70,8 +70,8 @@ impl Options {
 /// Writes the matrix and its counts; fails if a required test is missing.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let catalogue = read_catalogue(workspace)?;
-    let exceptions: Exceptions = read_toml(workspace, EXCEPTIONS)?;
-    let mut backends: Backends = read_toml(workspace, BACKENDS)?;
+    let exceptions: Exceptions = workspace.read_toml(EXCEPTIONS)?;
+    let mut backends: Backends = workspace.read_toml(BACKENDS)?;
     let published = sections::read(workspace, STATUS, TASK)?;
     for backend in &mut backends.backend {
         if options.published && !backend.features.is_empty() {
@@ -125,10 +125,6 @@ fn read_catalogue(workspace: &Workspace) -> Result<Catalogue> {
             .context(*page)?;
     }
     catalogue.require_seed()
-}
-
-fn read_toml<T: serde::de::DeserializeOwned>(workspace: &Workspace, file: &str) -> Result<T> {
-    toml::from_str(&workspace.shell.read_file(file)?).context(file.to_owned())
 }
 
 /// Returns the citations in the sources of every member.
@@ -200,7 +196,7 @@ mod tests {
     fn the_published_list_names_known_requirements() {
         let workspace = Workspace::load().expect("workspace");
         let catalogue = read_catalogue(&workspace).expect("catalogue");
-        let backends: Backends = read_toml(&workspace, BACKENDS).expect("backends");
+        let backends: Backends = workspace.read_toml(BACKENDS).expect("backends");
         let published = sections::read(&workspace, STATUS, TASK).expect("counts");
         let with_features = |backend: &&matrix::Backend| !backend.features.is_empty();
         for backend in backends.backend.iter().filter(with_features) {

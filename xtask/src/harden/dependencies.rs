@@ -4,7 +4,6 @@ use anyhow::{Context, Result, bail};
 use cargo_metadata::Metadata;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use crate::tools::{self, WORKSPACES};
 use crate::workspace::Workspace;
@@ -20,14 +19,13 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     check(workspace)?;
     tools::deny(workspace)?;
     tools::advisories(workspace)?;
-    let text = fs::read_to_string(workspace.root().join(RULES)).context(RULES)?;
-    let rules: Rules = toml::from_str(&text).context(RULES)?;
+    let rules: Rules = workspace.read_toml(RULES)?;
     Ok(graph.summary(&rules))
 }
 
 /// Fails unless the page has one row for each direct dependency, and none for others.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let page = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
+    let page = workspace.read(PAGE)?;
     let mut noted = BTreeSet::new();
     for line in page.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();

@@ -88,13 +88,9 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 fn read(workspace: &Workspace) -> Result<Kept> {
-    let text = fs::read_to_string(workspace.root().join(KEPT)).context(KEPT)?;
-    let kept: Kept = toml::from_str(&text).context(KEPT)?;
-    let source = |file: &String| {
-        fs::read_to_string(workspace.root().join(file)).with_context(|| format!("{KEPT}: {file}"))
-    };
+    let kept: Kept = workspace.read_toml(KEPT)?;
     for file in kept.all() {
-        source(file)?;
+        workspace.read(file).context(KEPT)?;
     }
     for survivor in &kept.survivor {
         let Survivor {
@@ -113,7 +109,10 @@ fn read(workspace: &Workspace) -> Result<Kept> {
             "{KEPT}: {file}: {fault} has no reason"
         );
         ensure!(
-            source(file)?.lines().any(|known| known.contains(line)),
+            workspace
+                .read(file)?
+                .lines()
+                .any(|known| known.contains(line)),
             "{KEPT}: {file} no longer has the line `{line}`"
         );
     }
@@ -252,12 +251,11 @@ fn try_file(workspace: &Workspace, file: &str, is_split: bool) -> Result<Outcome
         let path = output.join("mutants.out").join(name);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     };
-    let source = fs::read_to_string(workspace.root().join(file)).context(file.to_owned())?;
     Ok(Outcome {
         // A hang counts as noticed.
         noticed: list("caught.txt")?.lines().count() + list("timeout.txt")?.lines().count(),
         unviable: list("unviable.txt")?.lines().count(),
-        missed: missed(&list("missed.txt")?, &source)?,
+        missed: missed(&list("missed.txt")?, &workspace.read(file)?)?,
     })
 }
 

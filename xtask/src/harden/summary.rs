@@ -4,7 +4,6 @@
 
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
-use std::fs;
 
 use super::{AT, FAILED, PAGE, PROOFS, replace, section, task};
 use crate::sections::Parts;
@@ -15,20 +14,16 @@ pub(super) const NAME: &str = "summary";
 
 /// Writes the table from the current page.
 pub(super) fn write(workspace: &Workspace) -> Result<()> {
-    replace(workspace, NAME, &table(&page(workspace)?)?)
+    replace(workspace, NAME, &table(&workspace.read(PAGE)?)?)
 }
 
 /// Refuses a table that differs from the page's sections.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     ensure!(
-        section(workspace, NAME)? == table(&page(workspace)?)?,
+        section(workspace, NAME)? == table(&workspace.read(PAGE)?)?,
         "the table at the top of {PAGE} does not match its sections; run `cargo xtask harden` to update it"
     );
     Ok(())
-}
-
-fn page(workspace: &Workspace) -> Result<String> {
-    fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)
 }
 
 fn table(page: &str) -> Result<String> {

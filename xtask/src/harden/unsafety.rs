@@ -21,22 +21,13 @@ const TASK: &str = "harden --only unsafe";
 /// The file of invariants that make the unsafe code of each path sound.
 const INVARIANTS: &str = "tests/checks/assurance/unsafe.toml";
 
+/// The soundness arguments by file, or by folder of files with one argument.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Invariants {
-    #[serde(rename = "place")]
-    paths: Vec<CodePath>,
-}
-
-/// A file, or a folder of files with one invariant.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CodePath {
-    path: String,
-    invariant: String,
-    /// Set if users do not run the code.
-    #[serde(default)]
-    test: bool,
+    users: BTreeMap<String, String>,
+    /// Those of code that users do not run.
+    tests: BTreeMap<String, String>,
 }
 
 /// The uses of `unsafe` in a file, by kind.
@@ -80,20 +71,18 @@ struct Inventory {
 }
 
 fn inventory(workspace: &Workspace) -> Result<Inventory> {
-    let text = fs::read_to_string(workspace.root().join(INVARIANTS)).context(INVARIANTS)?;
-    let invariants: Invariants = toml::from_str(&text).context(INVARIANTS)?;
+    let Invariants { users, tests } = workspace.read_toml(INVARIANTS)?;
     let mut found: BTreeMap<&str, Vec<(String, Count)>> = BTreeMap::new();
     for (file, count) in count_all(workspace.root())? {
         // The longest matching path wins: a file over its folder.
-        let code = invariants
-            .paths
-            .iter()
-            .filter(|code| Path::new(&file).starts_with(&code.path))
-            .max_by_key(|code| code.path.len());
-        let Some(code) = code else {
-            bail!("{file} has unsafe code, and {INVARIANTS} has no soundness argument for it");
-        };
-        found.entry(&code.path).or_default().push((file, count));
+        let paths = users.keys().chain(tests.keys());
+        let path = paths
+            .filter(|path| Path::new(&file).starts_with(path))
+            .max_by_key(|path| path.len());
+        let path = path.with_context(|| {
+            format!("{file} has unsafe code, and {INVARIANTS} has no soundness argument for it")
+        })?;
+        found.entry(path).or_default().push((file, count));
     }
     let mut page = String::from(
         "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe` and `cargo xtask test --all`. Every block has a `// SAFETY:` comment; \
@@ -102,33 +91,29 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
          *Blocks* and *implementations* claim to meet them. *Attributes* name symbols.\n",
     );
     let mut summary = String::from("| code | uses of `unsafe` | files |\n|---|---|---|\n");
-    for (title, test) in [
-        ("Code for users", false),
-        ("Tests, models, images and benches", true),
+    for (title, paths) in [
+        ("Code for users", &users),
+        ("Tests, models, images and benches", &tests),
     ] {
         write!(
             page,
             "\n## {title}\n\n| file | blocks | functions | implementations | traits | attributes | relies on |\n|---|---|---|---|---|---|---|\n"
         )?;
         let (mut all, mut in_files) = (0, 0);
-        for code in invariants.paths.iter().filter(|code| code.test == test) {
-            let Some(files) = found.get(code.path.as_str()) else {
-                bail!("{INVARIANTS} names {}, which has no unsafe code", code.path);
+        for (path, invariant) in paths {
+            let Some(files) = found.get(path.as_str()) else {
+                bail!("{INVARIANTS} names {path}, which has no unsafe code");
             };
-            if code.invariant.trim().is_empty() {
-                bail!("{INVARIANTS} has no soundness argument for {}", code.path);
+            if invariant.trim().is_empty() {
+                bail!("{INVARIANTS} has no soundness argument for {path}");
             }
             in_files += files.len();
             for (at, (file, count)) in files.iter().enumerate() {
                 all += count.total();
-                let invariant = if at == 0 {
-                    code.invariant.trim()
-                } else {
-                    "as above"
-                };
+                let reason = if at == 0 { invariant } else { "as above" };
                 writeln!(
                     page,
-                    "| {file} | {} | {} | {} | {} | {} | {invariant} |",
+                    "| {file} | {} | {} | {} | {} | {} | {reason} |",
                     count.blocks,
                     count.functions,
                     count.implementations,

@@ -25,68 +25,20 @@ const REQUEST: &str = "Client Request: ";
 const MEMORY: [(&str, u64); 2] = [("idle endpoint", 1024), ("region", 132)];
 
 /// The rows, each of which must be measured.
-const ROWS: &[&str] = &[
-    "ia_query",
-    "ep_create",
-    "ep_query",
-    "ep_free",
-    "evd_create",
-    "evd_query",
-    "evd_free",
-    "cno_create",
-    "cno_query",
-    "cno_free",
-    "pz_create",
-    "pz_query",
-    "pz_free",
-    "lmr_create",
-    "lmr_query",
-    "lmr_free",
-    "lmr_create, READS_AT_POST",
-    "lmr_free, READS_AT_POST",
-    "lmr_create after a post, READS_AT_POST",
-    "lmr_free after a post, READS_AT_POST",
-    "rmr_create",
-    "rmr_query",
-    "rmr_free",
-    "srq_create",
-    "srq_query",
-    "srq_free",
-    "ep_create_with_srq",
-    "ep_free with a shared queue",
-    "srq_query with endpoints",
-    "srq_resize to more",
-    "srq_resize to fewer",
-    "psp_create",
-    "psp_query",
-    "psp_free",
-    "rsp_create",
-    "rsp_query",
-    "rsp_free",
-    "ep_connect",
-    "progress with a connection request",
-    "cr_accept",
-    "cr_handoff",
-    "connect and accept, both sides and the mock",
-    "ep_disconnect, graceful",
-    "ep_disconnect, graceful, both sides and the mock",
-    "ep_disconnect, abrupt, both sides and the mock",
-    "ep_reset",
-    "post_rdma_write",
-    "post_recv",
-    "rmr_bind",
-    "message, both sides and the mock",
-    "evd_dequeue",
-    "evd_dequeue, empty",
-    "evd_post_se and evd_dequeue",
-    "evd_wait, pending",
-    "evd_wait, until a message has arrived",
-    "evd_wait_until, an event is ready",
-    "evd_wait_until, expired",
-    "progress, nothing to do",
-    "progress with a message",
-    "close, each object",
-];
+const ROWS: &str = "\
+ia_query|ep_create|ep_query|ep_free|evd_create|evd_query|evd_free|cno_create|cno_query
+cno_free|pz_create|pz_query|pz_free|lmr_create|lmr_query|lmr_free|lmr_create, READS_AT_POST
+lmr_free, READS_AT_POST|lmr_create after a post, READS_AT_POST
+lmr_free after a post, READS_AT_POST|rmr_create|rmr_query|rmr_free|srq_create|srq_query
+srq_free|ep_create_with_srq|ep_free with a shared queue|srq_query with endpoints
+srq_resize to more|srq_resize to fewer|psp_create|psp_query|psp_free|rsp_create|rsp_query
+rsp_free|ep_connect|progress with a connection request|cr_accept|cr_handoff
+connect and accept, both sides and the mock|ep_disconnect, graceful
+ep_disconnect, graceful, both sides and the mock
+ep_disconnect, abrupt, both sides and the mock|ep_reset|post_rdma_write|post_recv|rmr_bind
+message, both sides and the mock|evd_dequeue|evd_dequeue, empty|evd_post_se and evd_dequeue
+evd_wait, pending|evd_wait, until a message has arrived|evd_wait_until, an event is ready
+evd_wait_until, expired|progress, nothing to do|progress with a message|close, each object";
 
 /// The instructions of a call, by row.
 type Counts = BTreeMap<String, f64>;
@@ -116,7 +68,8 @@ pub(super) fn compare(workspace: &Workspace) -> Result<String> {
     let [few, many] = measured.as_slice() else {
         bail!("two measurements are compared");
     };
-    let (calls, mut failures) = table(&few.counts, &many.counts, ROWS);
+    let rows: Vec<&str> = ROWS.split(['\n', '|']).collect();
+    let (calls, mut failures) = table(&few.counts, &many.counts, &rows);
     let (sizes, large) = memory(&many.output)?;
     failures.extend(large);
     print!("{calls}\n{sizes}");

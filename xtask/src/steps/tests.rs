@@ -4,11 +4,11 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Stdio;
-use std::thread;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
 use crate::lanes::{in_lanes, processors};
+use crate::process::Running;
 use crate::scope::Scope;
 use crate::test_programs::{self, TestProgram};
 use crate::workspace::Workspace;
@@ -19,8 +19,6 @@ const OF_DEVICES: [&str; 2] = ["verbs", "verbs_differential"];
 const WITHOUT_CAPABILITIES: [&str; 2] = ["roce_processes", "roce_sockets"];
 /// The time after which a test program counts as hanging; the slowest takes half a minute alone.
 const PATIENCE: Duration = Duration::from_secs(1200);
-/// Interval between checks for the end of a program.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Builds all programs, libraries, examples and tests of a scope.
 pub(super) fn build(workspace: &Workspace, scope: Scope) -> Result<()> {
@@ -85,23 +83,13 @@ fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
     };
     let name = &test.name;
     let (begin, output) = (Instant::now(), File::create(log)?);
-    let mut process = command
+    let process = command
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
         .spawn()
         .with_context(|| format!("cannot run the tests {name}"))?;
-    let status = loop {
-        if let Some(status) = process.try_wait()? {
-            break Some(status);
-        }
-        if begin.elapsed() > PATIENCE {
-            process.kill()?;
-            process.wait()?;
-            break None;
-        }
-        thread::sleep(POLL_INTERVAL);
-    };
+    let status = Running(process).end_within(PATIENCE)?;
     let text = fs::read(log)?;
     let text = String::from_utf8_lossy(&text);
     let seconds = begin.elapsed().as_secs_f64();

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::verdict::End;
+use crate::process::Running;
 
 /// Interval between checks of the guest's requests.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -247,25 +248,6 @@ impl Machine {
     }
 }
 
-/// A running machine; a drop kills it.
-#[derive(Debug)]
-pub(crate) struct Running(Child);
-
-impl Running {
-    /// Returns true if the machine ended by itself.
-    pub(crate) fn is_off(&mut self) -> Result<bool> {
-        Ok(self.0.try_wait()?.is_some())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // A machine that cannot be killed has ended, and a drop cannot report an error.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn start(command: &mut Command) -> Result<Child> {
     command
         .spawn()
@@ -418,7 +400,7 @@ mod tests {
         let mut word = [0; 5];
         other.recv(&mut word).expect("word");
         assert_eq!(&word, b"word\n");
-        assert!(!running.is_off().expect("state"));
+        assert!(!running.is_over().expect("state"));
         drop(running);
         assert!(other.send(&word).is_err());
     }

@@ -46,7 +46,6 @@ case $via in
         ;;
 esac
 usual=$device
-initially=$(device_objects)
 host=$RDMA_IPV4
 ulimit -l unlimited
 # The tests listen on ports that the connection manager otherwise assigns.
@@ -132,7 +131,7 @@ start_server() {
 # Ends the server by request; it prints its verdict on its clients.
 stop_server() {
     timeout -k 5 30 dapltest -T Q -s "$host" -D $device > /run/said 2>&1
-    if ! wait_until 10 not_running "$server"; then
+    if ! wait_until 10 is_over "$server"; then
         echo "the server does not exit"
         tail -n 12 /run/server-said
         failed=$((failed + 1))
@@ -144,9 +143,6 @@ stop_server() {
         grep -aE 'Error|FAIL|[Ff]ailed' /run/server-said | head -n 12
         failed=$((failed + 1))
     fi
-}
-not_running() {
-    ! kill -0 "$1" 2> /dev/null
 }
 # served SECONDS NAME GOOD BAD COMMAND...: runs one command with the server. A server that has met a failure is replaced.
 served() {
@@ -448,14 +444,11 @@ storm() {
         if [ "$good" != 12 ]; then
             echo "of 12 clients $good are done, failed:" >> /run/said
         fi
-        if ! wait_until 20 as_it_was; then
+        if ! wait_until 20 no_objects; then
             echo "objects are left, failed: $(device_objects)" >> /run/said
         fi
         verdict "storm $round: 24 processes of dapltest -T T, 8 endpoints each" 0 'Total WQE' 'error|Error|failed'
     done
-}
-as_it_was() {
-    [ "$(device_objects)" = "$initially" ]
 }
 
 # With our registry: the cases that crash the packaged one, some of the others, and OFA's provider.

@@ -51,9 +51,6 @@ is_bound() {
     printf -v digits ':%04X' "$2"
     in_namespace "$1" cat /proc/net/udp /proc/net/udp6 | grep -q "$digits [0-9A-F:]* 07 "
 }
-is_over() {
-    ! kill -0 "$1" 2> /dev/null
-}
 # serve FAMILY [ARGUMENT]...: a server in `b`.
 serve() {
     ip netns exec b dat serve --device "roce://${FAR[$1]}" --into /run/into --force --json "${@:2}" > served 2>&1 &
@@ -89,10 +86,7 @@ works() {
 }
 # reported WHAT CODE WORDS: the command failed with these words and a remedy.
 reported() {
-    if [ "$2" != 1 ] || ! grep -qE "$3" said || ! grep -qE 'try:|"remedy":' said; then
-        fail "$1: exit code $2, and not \"$3\""
-    fi
-    echo "reported: $(grep -E 'why"?:' said)"
+    gives_reason "$@"
     bad "$1"
 }
 # milliseconds COMMAND...: runs it, sets `code` and `took`.
