@@ -82,6 +82,7 @@
 //!   [`VerbsSendQueue`]).
 //! - On devices that have only type 2 memory windows, a window serves only the endpoint on which it
 //!   is bound.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod attributes;

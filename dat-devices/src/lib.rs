@@ -13,6 +13,7 @@
 //! # A further backend
 //! It implements [`HostBackend`](dat_core::backend::HostBackend) in its crate. Here it gets a
 //! feature, a file with its [`ByAddress`], a line in [`backends!`] and one in `SCHEMES`.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;

@@ -24,6 +24,8 @@
 //! unwind through them, and their frames have nothing to drop then. A panic inside a call is a bug
 //! of this library; it ends the process where it happens.
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod adapter;
 mod agents;
 mod backoff;

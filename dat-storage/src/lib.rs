@@ -30,6 +30,7 @@
 //!
 //! # Children of `fork`
 //! [`forks`] has values that a child of `fork` does not share with its parent.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod forks;

@@ -423,25 +423,7 @@ pub(crate) fn serve<B: ByAddress>(
             ));
         }
     }
-    let files: Box<dyn FileStore> = match &arguments.into {
-        None => Box::new(NoFiles),
-        Some(path) if path.is_dir() => {
-            let quotas = Quotas {
-                host: arguments.client_quota.min(arguments.quota),
-                all: arguments.quota,
-            };
-            let folder = Folder::new(path, arguments.force, quotas);
-            Box::new(folder.map_err(|error| Failure::file("store files in", path, &error))?)
-        }
-        Some(path) => {
-            return Err(Failure::file_because(
-                "store files in",
-                path,
-                "it is not a directory",
-                "create it, or name another directory",
-            ));
-        }
-    };
+    let files = files(arguments)?;
     let token = arguments.token_file.as_deref().map(Token::read);
     let terms = Terms {
         idle: arguments.idle,
@@ -484,16 +466,7 @@ pub(crate) fn serve<B: ByAddress>(
     };
     let stop = || signals.check().is_err();
     server.run(files.as_ref(), &stop, &mut |notice| {
-        match &notice {
-            Notice::Accepted(_) => report.clients += 1,
-            Notice::Rejected(_) => report.rejected += 1,
-            Notice::Refused(_) => report.refused += 1,
-            Notice::Stored(_, length) => {
-                report.files += 1;
-                report.bytes += length;
-            }
-            Notice::Gone | Notice::Failed(_) => {}
-        }
+        report.count(&notice);
         say(&notice, output);
         if notice == Notice::Gone
             && let Some(counters) = &counters
@@ -514,6 +487,44 @@ pub(crate) fn serve<B: ByAddress>(
     }
     output.document(&report);
     Ok(true)
+}
+
+/// Opens the store for the files of clients.
+fn files(arguments: &ServeArguments) -> Result<Box<dyn FileStore>> {
+    let Some(path) = &arguments.into else {
+        return Ok(Box::new(NoFiles));
+    };
+    if !path.is_dir() {
+        return Err(Failure::file_because(
+            "store files in",
+            path,
+            "it is not a directory",
+            "create it, or name another directory",
+        ));
+    }
+    let quotas = Quotas {
+        host: arguments.client_quota.min(arguments.quota),
+        all: arguments.quota,
+    };
+    let folder = Folder::new(path, arguments.force, quotas);
+    let folder = folder.map_err(|error| Failure::file("store files in", path, &error))?;
+    Ok(Box::new(folder))
+}
+
+impl ServeReport {
+    /// Counts what a notice tells.
+    fn count(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Accepted(_) => self.clients += 1,
+            Notice::Rejected(_) => self.rejected += 1,
+            Notice::Refused(_) => self.refused += 1,
+            Notice::Stored(_, length) => {
+                self.files += 1;
+                self.bytes += length;
+            }
+            Notice::Gone | Notice::Failed(_) => {}
+        }
+    }
 }
 
 fn say(notice: &Notice, output: &mut Output) {

@@ -57,6 +57,10 @@ pub(crate) struct Outcome {
 /// # Errors
 /// - Those of `read` and `check`.
 /// - Operation: the connection is lost, the server refused the request, or the stored data differs.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one exchange with the server, in its order"
+)]
 pub(crate) fn send_file(
     (adapter, drive): &mut Driven,
     server: ServerAddress<'_>,
