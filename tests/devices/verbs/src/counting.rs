@@ -105,15 +105,17 @@ pub(super) fn take_over(operations: &mut ibv_context_ops) {
 
 /// An open device that counts, with one object of each kind, for calls of verbs without a backend.
 ///
-/// It lives until the process ends.
+/// It lives until the process ends. The queues come before the function, as arguments of a call do:
+/// so a call that does nothing moves no words.
+#[repr(C)]
 pub struct Counted {
-    script: Arc<Script>,
     queue_pair: *mut ibv_qp,
     shared: *mut ibv_srq,
-    completion_queue: *mut ibv_cq,
-    domain: *mut ibv_pd,
     /// Function that is called instead of a call of verbs.
     nothing: Nothing,
+    completion_queue: *mut ibv_cq,
+    domain: *mut ibv_pd,
+    script: Arc<Script>,
 }
 
 impl core::fmt::Debug for Counted {
