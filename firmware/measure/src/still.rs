@@ -4,6 +4,7 @@
     reason = "the promises of a device to its driver are made only in this module"
 )]
 
+use core::ops::Deref;
 use core::ptr::NonNull;
 
 use backend_mmio::defs::mlx5::CompletionKind;
@@ -17,7 +18,8 @@ use dat_core::sync::SlotMemory;
 use mlx5_idle::{Channel, Idle, Kind, LIMITS, Made};
 
 /// Driver of this device.
-pub(crate) type Backend = MmioBackend<'static, Idle<Small>, Channel, MappedRegisters, Barriers>;
+pub(crate) type Backend =
+    MmioBackend<'static, Idle<Small, Recorded>, Channel<Recorded>, MappedRegisters, Barriers>;
 
 /// Numbers of endpoints, regions, windows, zones, dispatchers, and shared receive queues.
 pub(crate) const PAIRS: usize = 4;
@@ -63,6 +65,17 @@ impl Kind for Small {
 }
 
 static MADE: Made = Made::new(0x40);
+
+/// `MADE`, which takes no word of the driver.
+pub(crate) struct Recorded;
+
+impl Deref for Recorded {
+    type Target = Made;
+
+    fn deref(&self) -> &Made {
+        &MADE
+    }
+}
 
 /// Barriers of one processor whose device is part of its program.
 #[derive(Clone, Copy)]
@@ -159,8 +172,8 @@ pub(crate) fn backend(lent: &'static mut Lent, occupancy: &'static mut Occupancy
     // SAFETY: 4 KiB of atomics, which one thread writes and nothing reads.
     let registers = unsafe { MappedRegisters::new(window, 4096) };
     let parts = Parts {
-        control: Idle::new(&MADE),
-        cm: Channel { made: &MADE },
+        control: Idle::new(Recorded),
+        cm: Channel { made: Recorded },
         registers,
         hal: Barriers,
         shared_buffers: 0,

@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "the device accesses no memory")]
 
 use core::marker::PhantomData;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use backend_mmio::DmaView;
@@ -179,16 +180,16 @@ impl Made {
     }
 }
 
-/// The control path of the device.
+/// The control path of the device, which records in `made` what it creates.
 #[derive(Debug)]
-pub struct Idle<K> {
-    made: &'static Made,
+pub struct Idle<K, M = &'static Made> {
+    made: M,
     kind: PhantomData<K>,
 }
 
-impl<K: Kind> Idle<K> {
-    /// Makes a device that records there what it creates.
-    pub const fn new(made: &'static Made) -> Self {
+impl<K: Kind, M> Idle<K, M> {
+    /// Makes a device.
+    pub const fn new(made: M) -> Self {
         Self {
             made,
             kind: PhantomData,
@@ -197,7 +198,7 @@ impl<K: Kind> Idle<K> {
 }
 
 // SAFETY: it accesses no memory.
-unsafe impl<K: Kind> Control for Idle<K> {
+unsafe impl<K: Kind, M: Deref<Target = Made>> Control for Idle<K, M> {
     fn limits(&self) -> Limits {
         K::LIMITS
     }
@@ -259,7 +260,7 @@ unsafe impl<K: Kind> Control for Idle<K> {
         &mut self,
         spec: &QueuePairSpec,
     ) -> Result<CreatedQueuePair, BackendError> {
-        let (made, number) = (self.made, self.made.object());
+        let (made, number) = (&*self.made, self.made.object());
         let units = spec.receive_entries.wrapping_mul(spec.receive_units);
         made.user_index.store(spec.user_index, Ordering::Relaxed);
         made.queue_pair.store(number, Ordering::Relaxed);
@@ -284,12 +285,12 @@ unsafe impl<K: Kind> Control for Idle<K> {
 
 /// The connection channel of the device: it has a request for every listener, and connects at once.
 #[derive(Debug)]
-pub struct Channel {
+pub struct Channel<M = &'static Made> {
     /// What the device did.
-    pub made: &'static Made,
+    pub made: M,
 }
 
-impl ConnectionManager for Channel {
+impl<M: Deref<Target = Made>> ConnectionManager for Channel<M> {
     fn address(&self) -> IaAddress {
         IaAddress::Node(1)
     }
