@@ -7,6 +7,7 @@ use super::roce::{self, Roce};
 #[cfg(feature = "verbs")]
 use super::verbs::{self, Verbs};
 use crate::arguments::{CopyArguments, PerfArguments, ServeArguments};
+use crate::copy;
 use crate::devices::Device;
 use crate::failure::Result;
 use crate::interrupt::Signals;
@@ -46,14 +47,14 @@ macro_rules! on_device {
 ///
 /// # Errors
 /// - Usage: this build does not support the device.
-/// - Those of [`commands::copy`].
+/// - Those of [`copy::on_device`].
 pub(crate) fn copy(
     arguments: &CopyArguments,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
     let name = arguments.device.device.as_deref();
-    on_device!(name, commands::copy(arguments, signals, output))
+    on_device!(name, copy::on_device(arguments, signals, output))
 }
 
 /// Measures on a device.
