@@ -32,6 +32,7 @@
 //! [`forks`] has values that a child of `fork` does not share with its parent.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod arena;
 pub mod forks;
 mod limits;
 mod memory;
@@ -41,6 +42,7 @@ mod reservation;
 mod tests;
 mod words;
 
+pub use arena::Arena;
 pub use limits::Limits;
 pub use owned::OwnedIa;
 pub use reservation::Reservation;
