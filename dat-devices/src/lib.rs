@@ -13,6 +13,7 @@
 //! # A further backend
 //! It implements [`HostBackend`](dat_core::backend::HostBackend) in its crate. Here it gets a
 //! feature, a file with its [`ByAddress`], a line in [`backends!`] and one in `SCHEMES`.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
@@ -33,7 +34,7 @@ mod verbs;
 #[cfg(feature = "mock")]
 pub use ::backend_mock::{FabricOptions, MockBackend};
 #[cfg(feature = "roce")]
-pub use ::backend_roce::RoceBackend;
+pub use ::backend_roce::{RoceBackend, parse_ip};
 #[cfg(feature = "verbs")]
 pub use ::backend_verbs::VerbsBackend;
 
