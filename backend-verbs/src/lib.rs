@@ -105,9 +105,6 @@ mod receive_queue;
 mod send_queue;
 mod shared_device;
 mod signal;
-#[cfg(feature = "fake")]
-#[doc(hidden)]
-pub mod sink;
 mod sources;
 mod supply;
 mod wait;

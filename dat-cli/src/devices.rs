@@ -2,10 +2,10 @@
 
 use std::fmt::Debug;
 
-use backend_mock::{Fabric, FabricOptions, NodeOptions};
 use dat_core::attributes::{IaAddress, IaAttributes, NamedAttribute, ProviderAttributes};
-use dat_core::backend::Backend;
+use dat_core::backend::HostBackend;
 use dat_core::flags::{MemoryTypes, QualityOfService};
+use dat_devices::{DeviceAddress, Network, OpenError, Options, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -135,7 +135,7 @@ struct Report {
 }
 
 /// One attribute, with its name in the interface.
-struct Attribute {
+pub(crate) struct Attribute {
     name: &'static str,
     /// The value for programs.
     value: Value,
@@ -187,33 +187,59 @@ pub(crate) fn run(arguments: &DevicesArguments, output: &mut Output) -> Result<b
 }
 
 fn mock() -> Device {
-    let fabric = Fabric::new(FabricOptions::default());
-    let backend = fabric.node(NodeOptions::new("mock0", 1));
+    let mut options = Options::new();
+    options.network = Some(Network::new(Network::options()));
+    let opened = attributes(&DeviceAddress::new("mock", "mock0"), &options);
+    let (adapter, provider) = opened.unwrap_or_default();
     Device {
         backend: "mock".into(),
         name: None,
         description: "an in-process network".into(),
         port: None,
-        adapter: adapter(&backend.ia_attributes()),
-        provider: provider(&backend.provider_attributes()),
+        adapter,
+        provider,
     }
 }
 
-/// Describes a port of an RDMA device, with its attributes if it can be opened.
-pub(crate) fn rdma_device<B: Backend>(
-    backend_name: &str,
+/// The attributes of an adapter, and those of its provider.
+pub(crate) type Attributes = (Vec<Attribute>, Vec<Attribute>);
+
+/// Opens a device, and returns its attributes.
+///
+/// # Errors
+/// Those of [`dat_devices::open`].
+pub(crate) fn attributes(
+    address: &DeviceAddress,
+    options: &Options,
+) -> std::result::Result<Attributes, OpenError> {
+    struct Reads;
+    impl Visitor for Reads {
+        type Output = Attributes;
+
+        fn visit<B: HostBackend>(self, backend: B, _driver: B::Driver) -> Attributes {
+            let adapter = adapter(&backend.ia_attributes());
+            (adapter, provider(&backend.provider_attributes()))
+        }
+    }
+    dat_devices::open(address, options, Reads)
+}
+
+/// Describes a device, with its attributes if it can be opened.
+pub(crate) fn rdma_device(
+    backend: String,
     name: String,
     description: String,
     port: Port,
-    backend: Option<&B>,
+    attributes: Option<Attributes>,
 ) -> Device {
+    let (adapter, provider) = attributes.unwrap_or_default();
     Device {
-        backend: backend_name.into(),
+        backend,
         name: Some(name),
         description,
         port: Some(port),
-        adapter: backend.map_or_else(Vec::new, |backend| adapter(&backend.ia_attributes())),
-        provider: backend.map_or_else(Vec::new, |backend| provider(&backend.provider_attributes())),
+        adapter,
+        provider,
     }
 }
 

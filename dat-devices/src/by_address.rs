@@ -23,6 +23,12 @@ pub trait ByAddress: HostBackend {
     /// Those of [`open`].
     fn open(device: &str, options: &Options) -> Result<Self, OpenError>;
 
+    /// Returns the addresses of this host that a device has, with their scopes; opens nothing.
+    ///
+    /// # Errors
+    /// `Malformed`, `NoSuchDevice`, `AddressNotThere`: as [`open`].
+    fn addresses(device: &str) -> Result<Vec<IaAddress>, OpenError>;
+
     /// Lists the devices of this host.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ mod verbs;
 #[cfg(feature = "mock")]
 pub use ::backend_mock::{FabricOptions, MockBackend};
 #[cfg(feature = "roce")]
-pub use ::backend_roce::RoceBackend;
+pub use ::backend_roce::{RoceBackend, parse_ip};
 #[cfg(feature = "verbs")]
 pub use ::backend_verbs::VerbsBackend;
 

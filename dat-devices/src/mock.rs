@@ -29,6 +29,10 @@ impl ByAddress for MockBackend {
         Ok(network.unwrap_or_else(Network::of_process).join(device))
     }
 
+    fn addresses(_device: &str) -> Result<Vec<IaAddress>, OpenError> {
+        Ok(Vec::new())
+    }
+
     fn devices() -> Result<Vec<Found>, OpenError> {
         Ok(vec![Found {
             name: "mock0".into(),

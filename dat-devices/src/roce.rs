@@ -36,6 +36,10 @@ impl ByAddress for RoceBackend {
         Self::open(address.socket, roce).map_err(failed)
     }
 
+    fn addresses(device: &str) -> Result<Vec<IaAddress>, OpenError> {
+        Ok(vec![parse(device)?.socket.into()])
+    }
+
     fn devices() -> Result<Vec<Found>, OpenError> {
         let own = backend_roce::addresses().into_iter();
         Ok(vec![Found {

@@ -1,6 +1,8 @@
 //! RDMA devices of this host, over libibverbs.
 
 use backend_verbs::{LongQualifiers, OpenDevices, VerbsBackend, VerbsOptions};
+use dat_core::attributes::IaAddress;
+use dat_core::backend::BackendError;
 use dat_storage::forks::{self, PerProcess};
 
 use crate::address::DeviceAddress;
@@ -27,6 +29,13 @@ impl ByAddress for VerbsBackend {
             verbs.start_thread = start;
         }
         Ok(Self::open(&port_of(device), verbs)?)
+    }
+
+    fn addresses(device: &str) -> Result<Vec<IaAddress>, OpenError> {
+        let name = port_of(device);
+        let mut ports = backend_verbs::find_devices()?.into_iter();
+        let port = ports.find(|port| port.name == name);
+        Ok(port.ok_or(BackendError::Device)?.addresses)
     }
 
     fn devices() -> Result<Vec<Found>, OpenError> {

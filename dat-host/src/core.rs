@@ -111,13 +111,10 @@ pub(crate) enum Pass {
 
 impl Pass {
     /// Returns how long a thread may sleep: without limit if the outer value has no inner one.
-    pub(crate) fn pause(self) -> Option<Option<Duration>> {
+    pub(crate) fn pause(self, core: &Core) -> Option<Option<Duration>> {
         match self {
             Self::Active => None,
-            Self::Idle(next) => Some(next.map(|next| {
-                let micros = next.as_micros().saturating_sub(Core::now().as_micros());
-                Duration::from_micros(micros)
-            })),
+            Self::Idle(next) => Some(next.map(|next| core.until(next))),
         }
     }
 }
@@ -240,9 +237,17 @@ impl Core {
         }
     }
 
-    /// Returns the time of the adapter, in microseconds since the process first asked.
-    pub(crate) fn now() -> Instant {
-        ThreadWait::clock()
+    /// Returns the time of the adapter, on the clock of its device.
+    pub(crate) fn now(&self) -> Instant {
+        match self.is_inherited() {
+            true => ThreadWait::clock(),
+            false => self.device.now(),
+        }
+    }
+
+    /// Returns how long it is until a time.
+    pub(crate) fn until(&self, time: Instant) -> Duration {
+        Duration::from_micros(time.as_micros().saturating_sub(self.now().as_micros()))
     }
 
     pub(crate) fn device(&self) -> &dyn Device {
@@ -350,7 +355,7 @@ impl Core {
         let rings = *self.rings.get_or_init(notice);
         match self.pass_once() {
             Pass::Idle(next) if !rings => {
-                let poll = Instant::from_micros(Self::now().as_micros() + POLL_MICROS);
+                let poll = Instant::from_micros(self.now().as_micros() + POLL_MICROS);
                 Pass::Idle(Some(next.map_or(poll, |next| next.min(poll))))
             }
             pass => pass,
@@ -374,7 +379,7 @@ impl Core {
         if self.is_inherited() {
             return Pass::Idle(None);
         }
-        let now = Self::now();
+        let now = self.now();
         let activity = self.device.act(now);
         self.is_timed
             .store(activity.next.is_some(), Ordering::Relaxed);
@@ -411,7 +416,7 @@ impl Core {
 
     /// Lets the timer ring the bell at the time of the next pass, for drivers that are futures.
     pub(crate) fn arm_timer(&self, next: Instant) {
-        let now = Self::now();
+        let now = self.now();
         let mut armed = lock(&self.armed);
         if armed.is_rung_by(next, now) {
             return;
@@ -747,7 +752,7 @@ impl Core {
         self.called();
         self.bell.ring();
         // Lets peers in this process see the end of the connections.
-        self.device.act(Self::now());
+        self.device.act(self.now());
     }
 }
 

@@ -15,6 +15,7 @@ use crate::bell::Bell;
 pub(crate) trait Device: Send + Sync {
     /// Returns `None` if no thread can sleep on the device.
     fn wait(&self) -> Option<Box<dyn Wait + Send>>;
+    fn now(&self) -> Instant;
     fn wake_on_events(&self, waker: Waker) -> bool;
     fn act(&self, now: Instant) -> Activity;
     fn acts_after_posts(&self) -> bool;
@@ -26,6 +27,10 @@ impl<D: HostDriver> Device for D {
     fn wait(&self) -> Option<Box<dyn Wait + Send>> {
         let wait = HostDriver::wait(self).ok()?;
         Some(Box::new(wait))
+    }
+
+    fn now(&self) -> Instant {
+        HostDriver::now(self)
     }
 
     fn wake_on_events(&self, waker: Waker) -> bool {

@@ -21,6 +21,10 @@ pub(crate) const PASSES: usize = 64;
 const LOOKS: usize = 64;
 
 impl Core {
+    fn is_past(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_some_and(|deadline| deadline <= self.now())
+    }
+
     /// Polls `future` on this thread when it is woken, until it is ready; calls `look` in between,
     /// which drives, may sleep unless its argument returns true, and returns false to give up.
     fn run<F: Future + Unpin>(
@@ -57,7 +61,7 @@ impl Core {
         let mut sleeper = Sleeper::new(sleep, deadline);
         let output = self.run(sleeper.sleep.wait.waker(), future, |is_woken| {
             sleeper.look(self, is_woken);
-            !is_past(deadline)
+            !self.is_past(deadline)
         });
         self.forget(&sleeper.ring);
         output
@@ -78,7 +82,7 @@ impl Core {
             if looks > LOOKS {
                 looks = 1;
                 self.pass_once();
-                return !is_past(deadline);
+                return !self.is_past(deadline);
             }
             if !self.dispatch(Scope::Completions) {
                 idle();
@@ -88,14 +92,10 @@ impl Core {
     }
 }
 
-fn is_past(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| deadline <= Core::now())
-}
-
 /// Returns the time after a timeout; `None` if it is too far away to matter.
-pub(crate) fn deadline_after(timeout: Duration) -> Option<Instant> {
+pub(crate) fn deadline_after(now: Instant, timeout: Duration) -> Option<Instant> {
     let micros = u64::try_from(timeout.as_micros()).ok()?;
-    let deadline = Core::now().as_micros().checked_add(micros)?;
+    let deadline = now.as_micros().checked_add(micros)?;
     Some(Instant::from_micros(deadline))
 }
 
@@ -277,7 +277,8 @@ impl Driver {
         timeout: Duration,
         mut future: F,
     ) -> std::result::Result<F::Output, F> {
-        let output = self.drive(&mut future, deadline_after(timeout));
+        let deadline = deadline_after(self.closing.0.now(), timeout);
+        let output = self.drive(&mut future, deadline);
         output.ok_or(future)
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use backend_mock::Fabric;
 use common::SOON;
 use common::silent::Silent;
+use dat_core::backend::HostBackend as _;
 use dat_core::event::ConnectionEventKind;
 use dat_host::{Adapter, Driver, Endpoint, Error, Network, Options, Receive, Result, Zone};
 use futures::channel::{mpsc, oneshot};
@@ -334,5 +335,34 @@ fn a_driver_polls_a_device_that_does_not_ring() {
         });
         let error = futures::executor::block_on(is_over).unwrap();
         assert!(error.status().is_some(), "{error:?}");
+    });
+}
+
+/// A network with a thread of its own has a clock of its own, and a sleeper.
+#[test]
+fn an_adapter_follows_the_clock_of_its_device() {
+    let fabric = Fabric::new(Network::options());
+    thread::sleep(Duration::from_millis(20));
+    let _thread = fabric.spawn_thread().unwrap();
+    let near = Adapter::from_backend(fabric.node(common::host("near", 1))).unwrap();
+    let backend = fabric.node(common::host("far", 2));
+    let driver = backend.driver();
+    let (far, driver) = Options::new().open_backend_driven(backend, driver).unwrap();
+    let (near, zone) = (near.zone().unwrap(), far.zone().unwrap());
+    let listener = zone.listen(5).unwrap();
+    let peer = (far.address().unwrap(), 5);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let endpoint = near.connect(peer).wait_timeout(SOON).expect("in time");
+            ping(&near, &endpoint.unwrap());
+            // Nobody listens there: the attempt ends by the device or by its deadline.
+            let short = Duration::from_millis(30);
+            let attempt = near.connect((peer.0, 6)).deadline_in(short);
+            assert!(attempt.wait_timeout(SOON).expect("in time").is_err());
+        });
+        driver.run_until(async {
+            let endpoint = listener.next().await.unwrap().accept().await.unwrap();
+            echo(zone.clone(), endpoint).await
+        });
     });
 }

@@ -12,9 +12,10 @@ use dat_core::id::EvdId;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
+use dat_devices::ByAddress;
 use dat_host::{Adapter, Driver, Options};
 
-use super::transport::{Carrier, Transport};
+use super::transport::{self, Carrier};
 use crate::failure::{During, Failure, Result};
 use crate::host;
 use crate::perf::Counters;
@@ -52,8 +53,8 @@ impl Drive {
     ///
     /// # Errors
     /// - Operation: the device cannot be opened.
-    pub(crate) fn open<T: Transport>(device: &Carrier, waiting: Waiting) -> Result<Driven> {
-        let backend = T::open(device)?;
+    pub(crate) fn open<B: ByAddress>(device: &Carrier, waiting: Waiting) -> Result<Driven> {
+        let backend: B = transport::open(device)?;
         let driver = backend.driver();
         Self::on(backend, driver, waiting)
     }

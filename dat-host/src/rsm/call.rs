@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use dat_core::event::Wait as _;
 use dat_core::event::contain_panic;
 use dat_rsm::{RsmError, SegmentHandle};
 use dat_storage::forks;
@@ -162,7 +163,7 @@ pub(super) fn signaled_within(
     timeout: Duration,
     sleep: &mut Sleep,
 ) -> Result<bool> {
-    let deadline = deadline_after(timeout);
+    let deadline = deadline_after(sleep.now(), timeout);
     match site.engine().signal_wait(segment, deadline, sleep) {
         Ok(()) => Ok(true),
         Err(RsmError::TimedOut) => Ok(false),

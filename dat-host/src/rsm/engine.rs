@@ -317,7 +317,7 @@ impl Sleep {
         if self.is_interrupted() {
             return WakeReason::Interrupted;
         }
-        let now = ThreadWait::clock();
+        let now = self.sleepers.device.now();
         let activity = self.sleepers.device.act(now);
         if activity.acted {
             return WakeReason::Woken;
@@ -359,7 +359,7 @@ impl Drop for Sleep {
         if idle.is_none() {
             bell.remove(&self.waker);
         }
-        if device.acts_after_posts() && device.act(ThreadWait::clock()).acted {
+        if device.acts_after_posts() && device.act(device.now()).acted {
             bell.ring();
         }
     }
@@ -367,7 +367,10 @@ impl Drop for Sleep {
 
 impl Wait for Sleep {
     fn now(&mut self) -> Instant {
-        ThreadWait::clock()
+        match self.sleepers.is_inherited() {
+            true => ThreadWait::clock(),
+            false => self.sleepers.device.now(),
+        }
     }
 
     fn waker(&self) -> Waker {
