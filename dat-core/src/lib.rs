@@ -108,9 +108,11 @@
 #[cfg(any(feature = "std", test, loom))]
 extern crate std;
 
+mod adapter;
 pub mod attributes;
 pub mod backend;
 pub mod connection;
+mod contain;
 pub mod endpoint;
 pub mod error;
 mod error_text;
@@ -120,11 +122,14 @@ mod fixture;
 pub mod flags;
 mod ia;
 pub mod id;
+mod lend;
 mod logging;
 pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
+mod operation;
 mod record;
+mod region;
 mod shared;
 mod storage;
 pub mod sync;
@@ -132,13 +137,15 @@ pub mod sync;
 mod testing;
 pub mod time;
 
+pub use adapter::Ia;
 pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
-pub use ia::{CloseError, First, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
+pub use ia::{CloseError, First, IaParam, InterruptHandle, ObjectsLeft, OpenError};
+pub use lend::{Counts, Storage};
 pub use record::RecordSlot;
 #[cfg(feature = "std")]
 pub use storage::FreeLink;
-pub use storage::{Counts, Runs, Storage, Table};
+pub use storage::{Runs, Table};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

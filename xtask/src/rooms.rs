@@ -28,6 +28,9 @@ struct House {
     path: String,
     /// The modules from the ground up, each with those that it imports.
     rooms: Vec<Room>,
+    /// Modules that only tests have.
+    #[serde(default)]
+    tests: Vec<String>,
     #[serde(default)]
     exceptions: Vec<Exception>,
 }
@@ -84,6 +87,9 @@ fn check_house(root: &Path, house: &House, faults: &mut Vec<String>) -> Result<(
         let Some(module) = module(inner).filter(|_| !is_test(inner)) else {
             continue;
         };
+        if module.iter().any(|name| house.tests.contains(name)) {
+            continue;
+        }
         // `lib.rs`, or `mod.rs` of the folder: it names all rooms.
         let Some(name) = module.first() else {
             continue;
@@ -210,7 +216,11 @@ fn scan(tokens: TokenStream, module: &[String], found: &mut Vec<Import>) {
     let mut skips = false;
     // The name after `mod`.
     let mut inner = None;
+    // Set after a `$`: a path from `$crate` is one where the macro is used.
+    let mut expands = false;
     while let Some(token) = tokens.next() {
+        let of_macro = expands;
+        expands = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '$');
         match token {
             TokenTree::Punct(punct) if punct.as_char() == ';' => skips = false,
             TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {
@@ -228,7 +238,9 @@ fn scan(tokens: TokenStream, module: &[String], found: &mut Vec<Import>) {
             TokenTree::Ident(word) if word == "mod" => {
                 inner = tokens.peek().map(ToString::to_string);
             }
-            TokenTree::Ident(word) if !skips && (word == "crate" || word == "super") => {
+            TokenTree::Ident(word)
+                if !skips && !of_macro && (word == "crate" || word == "super") =>
+            {
                 let mut base = module.to_vec();
                 if word == "crate" {
                     base.clear();
@@ -300,7 +312,10 @@ fn is_cfg_test(attribute: TokenStream) -> bool {
     let words: Vec<&str> = text
         .split(|c: char| !c.is_alphanumeric() && c != '_')
         .collect();
-    words.first() == Some(&"cfg") && words.contains(&"test") && !words.contains(&"not")
+    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    let negated =
+        words.get(1) == Some(&"not") || words.windows(2).any(|two| two == ["not", "test"]);
+    words.first() == Some(&"cfg") && words.contains(&"test") && !negated
 }
 
 #[cfg(test)]
@@ -324,9 +339,10 @@ mod tests {
             mod k { use super::super::l::M; }
             #[cfg(test)]
             mod tests { use crate::never::N; }
-            #[cfg(test)]
+            #[cfg(all(test, not(loom)))]
             use crate::never::O;
             use crate::{\n p, q::R};
+            macro_rules! s { () => { $crate::never::T } }
             use dat_core::backend::Backend;";
         let expected = [
             (1, "a"),
@@ -394,6 +410,10 @@ mod tests {
         check_with(&turned, &sources).expect_err("a circle");
         let low = ("low.rs", "use crate::other::C;");
         check_with(rooms, &[low, sources[2]]).expect_err("no such room");
+        let test = ("bed.rs", "use crate::other::D;");
+        check_with(rooms, &[sources[2], ("low.rs", ""), test]).expect_err("a source of no room");
+        let with_tests = format!("tests = [\"bed\"]\n{rooms}");
+        check_with(&with_tests, &[sources[2], ("low.rs", ""), test]).expect("only tests have it");
         check_with(rooms, &[("low.rs", ""), ("high.rs", "")]).expect_err("no such import");
         check_with(rooms, &[("low.rs", ""), sources[2]]).expect("in order");
     }

@@ -10,6 +10,7 @@ mod direct;
 mod extended;
 #[cfg(feature = "std")]
 mod host;
+mod refused;
 mod work;
 
 pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
@@ -24,6 +25,7 @@ pub use extended::{ExtendedRequest, ExtendedSend, Extensions};
 #[cfg(feature = "std")]
 #[cfg_attr(docsrs, doc(cfg(feature = "std")))]
 pub use host::{Activity, Count, HostBackend, HostDriver};
+pub(crate) use refused::backend_refused;
 pub use work::{
     BINDS_UNDER_WAY, BindRequest, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment,
     SendFlags, SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,

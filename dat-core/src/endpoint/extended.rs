@@ -1,6 +1,7 @@
 //! Posting extended operations, which DAT does not define.
 
 use super::post::{Operation, Refusal, Request, range, send_flags};
+use crate::adapter::Ia;
 use crate::backend::{
     Backend, ExtendedRequest, ExtendedSend, Extensions, Rejected, RemoteRange, Segment, SendQueue,
     WorkSlot,
@@ -8,7 +9,6 @@ use crate::backend::{
 use crate::error::{Cause, Error, Parameter, Result};
 use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::CompletionFlags;
-use crate::ia::Ia;
 use crate::id::EpId;
 use crate::memory::{LmrTriplet, RmrTriplet};
 use crate::record::RecordKind;

@@ -2,10 +2,10 @@
 
 use super::endpoint::Link;
 use super::{Endpoint, EndpointSlot, Trigger};
+use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::Result;
 use crate::event::{AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY};
-use crate::ia::{Control, Ia};
 use crate::id::{EpId, Handle};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Guard, RawLock};

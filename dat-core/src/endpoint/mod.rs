@@ -1,6 +1,7 @@
 //! Endpoints and shared receive queues.
 
 mod batch;
+mod bind;
 mod configure;
 mod connect;
 mod create;

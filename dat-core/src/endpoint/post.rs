@@ -10,6 +10,7 @@ use core::iter;
 use super::Endpoint;
 use super::endpoint::RequestLimits;
 use super::refuse::refused_by_device;
+use crate::adapter::Ia;
 use crate::backend::{
     Backend, Rejected, RemoteRange, Segment, SendFlags, SendOperation, SendQueue, SendRequest,
     WorkQueue, WorkSlot,
@@ -17,7 +18,6 @@ use crate::backend::{
 use crate::error::{Result, Subtype};
 use crate::event::DtoOperation::{self, RdmaRead, RdmaWrite, Receive, Send};
 use crate::flags::CompletionFlags;
-use crate::ia::Ia;
 use crate::id::EpId;
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess, RmrTriplet};
 use crate::record::{FreeRecord, Posting, RecordKind, Report};

@@ -2,11 +2,11 @@
 
 use super::post::{Refusal, Request};
 use super::receive::Receive;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Parameter, Subtype};
 use crate::event::DtoOperation;
 use crate::flags::{CompletionFlags, EndpointState};
-use crate::ia::Ia;
 use crate::id::SrqId;
 use crate::memory::{LmrTriplet, LocalAccess, explain};
 use crate::sync::RawLock;

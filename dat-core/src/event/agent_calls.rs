@@ -2,9 +2,10 @@
 
 use super::cno::CnoSlot;
 use super::contain_panic;
+use crate::adapter::Ia;
 use crate::backend::Backend;
-use crate::ia::Ia;
-use crate::storage::{Index, Table};
+use crate::id::Index;
+use crate::storage::Table;
 use crate::sync::RawLock;
 
 /// Notification objects whose agents a frame calls next, in order. An object is due in one frame.

@@ -3,12 +3,12 @@
 use core::task::Waker;
 
 use super::{Deferred, contain_panic};
+use crate::adapter::{Control, Ia};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CnoFields, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{CnoId, EvdId, Handle};
-use crate::storage::{Index, SlotLink, VisitLink, vacant};
+use crate::id::{CnoId, EvdId, Handle, Index};
+use crate::storage::{SlotLink, VisitLink, vacant};
 use crate::sync::{Guard, Mutex, RawLock};
 
 /// Function that the next trigger of a notification object calls, once, without locks (CNC-02).

@@ -1,15 +1,12 @@
 //! Conversion of device completions to events: token, record, queue, endpoint.
 
-use super::event::{
-    DtoCompletion, DtoOperation, Event, ExtendedCompletion, ExtendedOperation, RmrBindCompletion,
-};
+use super::event::{DtoCompletion, Event, ExtendedCompletion, RmrBindCompletion};
 use crate::backend::{Backend, Completion};
-use crate::endpoint::EndpointSlot;
 use crate::flags::{DtoStatus, HandleKind};
-use crate::id::{EpId, Handle, RmrId};
+use crate::id::{EpId, Handle, Index, RmrId};
+use crate::operation::{DtoOperation, ExtendedOperation};
 use crate::record::{Finished, Owner, Plain, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
-use crate::storage::Index;
 use crate::sync::RawLock;
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
@@ -18,7 +15,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// `None` if the completion is suppressed, which frees its record, or if its token names
     /// nothing that is posted: it is stale, or the device made it up.
     #[inline]
-    fn claim(&self, completion: &Completion, immediate: Option<u32>) -> Option<Claimed<'_, B, L>> {
+    fn claim(&self, completion: &Completion, immediate: Option<u32>) -> Option<Claimed<'_>> {
         let index = completion.token as u32;
         let record = self.records.get(index as usize)?;
         if !record.claim(completion.token) {
@@ -60,7 +57,11 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 endpoint
             }
         };
-        if completion.status == DtoStatus::Success && record.report().suppresses() {
+        let report = match record.report() {
+            Report::CONSUMING_ENDPOINT => endpoint.shared_receive_report(),
+            report => report,
+        };
+        if completion.status == DtoStatus::Success && report.suppresses() {
             self.free(record, index, owner);
             return None;
         }
@@ -69,7 +70,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             index,
             record,
             owner,
-            endpoint,
+            report,
+            endpoint: endpoint.handle.load(),
         })
     }
 
@@ -134,7 +136,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             owner: Some(claimed.owner),
         };
         self.free(record, claimed.index, claimed.owner);
-        Some(self.event(&finished, claimed.endpoint.handle.load()))
+        Some(self.event(&finished, claimed.endpoint))
     }
 
     /// Keeps a completion in its record as an event; `None` if it has no event.
@@ -147,12 +149,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     ) -> Option<(u32, bool)> {
         let claimed = self.claim(completion, immediate)?;
         let (record, completion) = (claimed.record, &claimed.completion);
-        let report = match record.report() {
-            Report::CONSUMING_ENDPOINT => claimed.endpoint.shared_receive_report(),
-            report => report,
-        };
         let notifies = completion.status != DtoStatus::Success
-            || match report {
+            || match claimed.report {
                 Report::QUIET => false,
                 Report::SOLICITED => completion.solicited,
                 _ => true,
@@ -233,12 +231,14 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 }
 
 /// A completion with its record, as the consumer shall see it.
-struct Claimed<'s, B: Backend, L> {
+struct Claimed<'s> {
     completion: Completion,
     index: u32,
     record: &'s RecordSlot,
     owner: Owner,
-    endpoint: &'s EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
+    report: Report,
+    /// Handle of the endpoint.
+    endpoint: u64,
 }
 
 /// Returns the number of bytes moved.

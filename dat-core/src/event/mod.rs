@@ -23,17 +23,16 @@ mod tests;
 mod thread_wait;
 mod wait;
 
+pub use crate::contain::contain_panic;
+pub use crate::operation::{DtoOperation, ExtendedOperation};
 pub(crate) use agent_calls::DueObjects;
 pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;
 pub use control::EvdParam;
-pub(crate) use control::backend_refused;
-pub use deferred::contain_panic;
 pub(crate) use deferred::{Deferred, Pending};
 pub use event::{
-    AsyncEventKind, ConnectionEventKind, DtoCompletion, DtoOperation, Event, ExtendedCompletion,
-    ExtendedOperation, REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK,
-    RmrBindCompletion,
+    AsyncEventKind, ConnectionEventKind, DtoCompletion, Event, ExtendedCompletion,
+    REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK, RmrBindCompletion,
 };
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use own_sleep::OwnSleep;

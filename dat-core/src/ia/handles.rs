@@ -1,6 +1,6 @@
 //! Calls for all handles: kind and consumer context.
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::error::{Result, Subtype};
 use crate::flags::HandleKind;

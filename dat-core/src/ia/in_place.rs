@@ -11,7 +11,7 @@
 
 use core::{iter, slice};
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::endpoint::{EndpointSlot, Receive, Refusal, Request, SrqSlot, refused_by_device};
 use crate::error::{Result, Subtype};

@@ -119,6 +119,6 @@ pub(crate) const PROVIDER_ATTRIBUTES: ProviderAttributes = ProviderAttributes {
 pub(crate) fn open<'s>(
     storage: &'s mut TestStorage,
     device: &TestBackend,
-) -> crate::ia::Ia<'s, TestBackend, NoLock> {
-    crate::ia::Ia::open(device.clone(), storage.lend(), 4).expect("the test adapter opens")
+) -> crate::adapter::Ia<'s, TestBackend, NoLock> {
+    crate::adapter::Ia::open(device.clone(), storage.lend(), 4).expect("the test adapter opens")
 }

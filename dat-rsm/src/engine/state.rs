@@ -4,22 +4,22 @@ use alloc::vec::Vec;
 
 use dat_core::time::Instant;
 
-use crate::controller::port::PortState;
-use crate::controller::unreached::Unreached;
-use crate::engine::handle_map::{Exhausted, HandleMap};
 use crate::engine::watch::LOOKS;
 use crate::error::RsmError;
 use crate::export::Export;
-use crate::export::importer::Importer;
-use crate::export::segment_id::{FIRST_SYSTEM_ID, SegmentId};
 use crate::export::share::Shares;
-use crate::id::{Handle, ImportId, Kind};
+use crate::flight::{Flight, Request};
+use crate::handle_map::{Exhausted, HandleMap};
+use crate::id::{Handle, ImportId, Kind, NodeId};
 use crate::import::Import;
 use crate::import::barrier::Barrier;
+use crate::importer::Importer;
 use crate::link::Link;
 use crate::local::Local;
-use crate::options::{NodeId, Options};
-use crate::transfer::flight::{Flight, Request};
+use crate::options::Options;
+use crate::port::PortState;
+use crate::segment_id::{FIRST_SYSTEM_ID, SegmentId};
+use crate::unreached::Unreached;
 
 /// Objects of an engine.
 pub(crate) struct State {

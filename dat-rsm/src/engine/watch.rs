@@ -41,12 +41,11 @@ use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
 
 use crate::engine::state::State;
-use crate::engine::wait::earliest;
+use crate::flight::{Flight, Step};
 use crate::id::Handle;
 use crate::import::Attach;
 use crate::link::Link;
 use crate::options::Options;
-use crate::transfer::flight::{Flight, Step};
 
 /// Looks in an age limit.
 pub(crate) const LOOKS: u32 = 4;
@@ -235,6 +234,14 @@ fn period(options: &Options) -> u32 {
 pub(crate) fn looks_for(bytes: u64, period: u32) -> u32 {
     let more = bytes.checked_div(u64::from(period)).unwrap_or(0);
     LOOKS.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
+}
+
+/// Returns the earlier of two optional times.
+pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use dat_core::backend::{Backend, SyncDirection};
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
+use crate::access::Permission;
 use crate::engine::Rsm;
 use crate::engine::state::State;
-use crate::export::access::Permission;
 use crate::id::Handle;
 use crate::link::receive::Wish;
-use crate::link::wire::Body;
 use crate::link::{Link, LinkState};
+use crate::wire::Body;
 
 /// Most bytes that a round synchronises for a link.
 const SLICE: u64 = 256 << 10;

@@ -1,8 +1,6 @@
 //! Links: connections between nodes, shared by all segments.
 
-pub(crate) mod block;
 pub(crate) mod receive;
-pub mod wire;
 
 use alloc::collections::VecDeque;
 
@@ -12,17 +10,17 @@ use dat_core::id::{EpId, PzId};
 use dat_core::sync::{RawLock, load_bytes, store_bytes};
 use dat_core::time::Instant;
 
-use crate::controller::port::{Port, receives};
+use crate::block::Block;
 use crate::engine::state::State;
 use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
 use crate::export::maintain::{LastQuestions, Maintenance};
-use crate::id::Handle;
+use crate::flight::{Owner, Request, Step};
+use crate::id::{Handle, NodeId};
 use crate::import::Attach;
-use crate::link::block::Block;
-use crate::link::wire::{Body, Greeting, MESSAGE_SIZE, Message};
-use crate::options::{NodeId, Options};
-use crate::transfer::flight::{Owner, Request, Step};
+use crate::options::Options;
+use crate::port::{Port, receives};
+use crate::wire::{Body, Greeting, MESSAGE_SIZE, Message};
 
 /// Most answers that may wait for credits; a peer that causes more violates the protocol.
 const ANSWERS_LIMIT: usize = 256;

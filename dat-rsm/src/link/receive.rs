@@ -4,16 +4,15 @@ use dat_core::backend::Backend;
 use dat_core::memory::LmrCreated;
 use dat_core::sync::RawLock;
 
+use crate::access::{Credentials, Permission, check_access};
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
 use crate::export::Export;
-use crate::export::access::{Credentials, Permission, check_access};
-use crate::export::importer::Importer;
 use crate::id::Handle;
 use crate::import::{Acknowledge, Attach, Import, ImportState};
-use crate::link::wire::Body;
-use crate::signal::count_signal;
+use crate::importer::Importer;
+use crate::wire::Body;
 
 /// A request for a connection.
 #[derive(Clone, Copy, Debug)]
@@ -436,4 +435,13 @@ fn importer_at(state: &mut State, link: Handle, handle: Handle) -> Option<&mut I
         .importers
         .get_mut(handle)
         .filter(|importer| importer.link == link)
+}
+
+/// Counts a signal that has arrived, unless it must not add to a pending one.
+///
+/// Spec: RSMSG-02, RSMSG-04
+fn count_signal(signals: &mut u32, no_accumulate: bool) {
+    if !(no_accumulate && *signals != 0) {
+        *signals = signals.saturating_add(1);
+    }
 }

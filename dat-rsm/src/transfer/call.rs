@@ -8,12 +8,12 @@ use super::entry::{Entries, Gets, Puts};
 use super::pins::Pins;
 use super::vector::{Phase, Vector};
 use super::{Direction, GetEntry, PutEntry, VectorError, VectorFlags};
+use crate::drive::wait::Deaf;
 use crate::engine::Rsm;
-use crate::engine::wait::Deaf;
 use crate::error::RsmError;
+use crate::flight::{Flight, WINDOW};
 use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::{BarrierMode, ImportState, import_at};
-use crate::transfer::flight::{Flight, WINDOW};
 
 /// Microseconds that an interrupted call waits for its transfers before it cuts them off.
 ///

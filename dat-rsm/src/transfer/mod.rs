@@ -4,7 +4,6 @@ mod bulk;
 mod call;
 mod drain;
 mod entry;
-pub(crate) mod flight;
 mod item;
 mod nonblocking;
 mod offer;
@@ -12,7 +11,7 @@ mod pins;
 pub(crate) mod synchronise;
 mod vector;
 
-use crate::export::access::Permission;
+use crate::access::Permission;
 
 pub use entry::{
     EntryStatus, GetEntry, HandleEntry, PutEntry, Source, Target, VectorError, VectorFlags,

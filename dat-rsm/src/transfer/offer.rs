@@ -11,9 +11,9 @@ use super::entry::{Entries, EntryArgs, Local};
 use super::vector::Vector;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
+use crate::flight::{Owner, Request, WINDOW};
 use crate::id::{Handle, LocalMemoryId};
 use crate::import::{Attach, Import};
-use crate::transfer::flight::{Owner, Request, WINDOW};
 
 /// Outcome of the attempt to post the next part of a vector.
 pub(super) enum Offer {

@@ -10,49 +10,18 @@ use dat_core::flags::DtoStatus;
 use dat_core::memory::{LmrCreated, LmrTriplet};
 use dat_core::sync::RawLock;
 
-use crate::controller::port::Port;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
 use crate::export::export_at;
+use crate::flight::Step;
 use crate::id::{ExportId, Handle, ImportId};
 use crate::import::Attach;
 use crate::link::Link;
-use crate::link::wire::Body;
-use crate::transfer::flight::Step;
-
-/// The bytes of a segment from the first to the last one that some transfers name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reach {
-    start: u64,
-    end: u64,
-}
-
-impl Reach {
-    /// Adds a range.
-    pub(crate) fn add(&mut self, offset: u64, length: u64) {
-        if length == 0 {
-            return;
-        }
-        let end = offset.saturating_add(length);
-        *self = match self.is_empty() {
-            true => Self { start: offset, end },
-            false => Self {
-                start: self.start.min(offset),
-                end: self.end.max(end),
-            },
-        };
-    }
-
-    pub(crate) fn is_empty(self) -> bool {
-        self.start == self.end
-    }
-
-    fn length(self) -> u64 {
-        self.end.saturating_sub(self.start)
-    }
-}
+use crate::port::Port;
+use crate::reach::Reach;
+use crate::wire::Body;
 
 /// A question to an exporter that is not answered yet.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,9 @@ use std::sync::{Barrier, Mutex};
 use std::thread::{self, ThreadId};
 use std::vec::Vec;
 
+use crate::adapter::Ia;
 use crate::event::ProxyAgent;
 use crate::flags::EvdFlags;
-use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::HostLock;
 use crate::testing::{Slots, TestBackend};

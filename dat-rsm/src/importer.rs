@@ -2,9 +2,8 @@
 
 use dat_core::time::Instant;
 
-use crate::export::access::Permission;
-use crate::id::Handle;
-use crate::options::NodeId;
+use crate::access::Permission;
+use crate::id::{Handle, NodeId};
 
 /// A connection on its exporter's side.
 #[derive(Clone, Copy, Debug)]

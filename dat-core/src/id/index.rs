@@ -3,7 +3,7 @@
 use core::fmt;
 use core::num::NonZeroU32;
 
-use crate::id::LAST_INDEX;
+use super::LAST_INDEX;
 
 /// Index of the slot of an object; an `Option` of it has four bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]

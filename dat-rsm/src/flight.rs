@@ -2,8 +2,7 @@
 
 use dat_core::flags::DtoStatus;
 
-use crate::id::{Handle, LocalMemoryId};
-use crate::options::NodeId;
+use crate::id::{Handle, LocalMemoryId, NodeId};
 use crate::transfer::synchronise::Question;
 
 /// Most pending entries of a call.

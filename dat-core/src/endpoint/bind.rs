@@ -8,18 +8,18 @@
 //! out binds of two queues in either order. The final binding would then be unknown, and so would
 //! the region that may be freed.
 
-use super::lookup::{slot_index, zone_of_seal, zone_seal};
-use super::rmr::{Binding, MISSED, NO_BIND, RemoteRegion, RmrSlot};
-use super::{LmrSlot, LmrTriplet};
-use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue};
-use crate::endpoint::{
+use super::{
     Endpoint, Refusal, not_ready, out_of_room, refused_by_device, refused_flags, send_flags,
 };
+use crate::adapter::Ia;
+use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
-use crate::ia::Ia;
 use crate::id::{EpId, RmrId};
+use crate::memory::{
+    Binding, LmrSlot, LmrTriplet, MISSED, NO_BIND, RemoteRegion, RmrSlot, slot_index, zone_of_seal,
+    zone_seal,
+};
 use crate::record::{Posting, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::RawLock;
@@ -245,7 +245,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Polls the completions of all pending binds.
-    pub(super) fn poll_binds(&self) {
+    pub(crate) fn poll_binds(&self) {
         for slot in self.shared.remote_regions.made() {
             self.poll_binds_in(slot);
         }
@@ -463,7 +463,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 
     /// Releases the window of a binding on its local region.
-    pub(super) fn release_binding(&self, binding: &Binding) {
+    pub(crate) fn release_binding(&self, binding: &Binding) {
         if binding.segment.length == 0 {
             return;
         }

@@ -25,12 +25,12 @@ impl InstanceTag {
     ///
     /// Returns `None` if more adapters are open than tags can tell apart. A leaked adapter keeps
     /// its tag.
-    pub(super) fn take() -> Option<Self> {
+    pub(crate) fn take() -> Option<Self> {
         TAGS.take().map(Self)
     }
 
     /// Returns the tag as handles carry it.
-    pub(super) const fn get(&self) -> u16 {
+    pub(crate) const fn get(&self) -> u16 {
         self.0
     }
 }

@@ -13,6 +13,7 @@ use dat_core::time::Instant;
 use portable_atomic::Ordering;
 
 use crate::engine::Rsm;
+use crate::engine::watch::earliest;
 use crate::error::{Result, RsmError};
 use crate::id::ControllerId;
 
@@ -281,14 +282,6 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return Err(RsmError::Interrupted);
         }
         Ok(attentive.slept)
-    }
-}
-
-/// Returns the earlier of two optional times.
-pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }
 

@@ -10,11 +10,11 @@ use dat_core::flags::{EvdFlags, IaFields, MemoryPrivileges, ProviderFields, PspF
 use dat_core::id::{CnoId, EpId, EvdId, PspId, PzId};
 use dat_core::sync::RawLock;
 
-use crate::controller::unreached::Unreached;
+use crate::block::Block;
 use crate::error::{Result, RsmError};
-use crate::id::{ControllerId, Handle, Kind};
-use crate::link::block::Block;
-use crate::options::{ControllerConfig, NodeEntry, NodeId, Options};
+use crate::id::{ControllerId, Handle, Kind, NodeId};
+use crate::options::{ControllerConfig, NodeEntry, Options};
+use crate::unreached::Unreached;
 
 /// Limit of a controller's name in bytes, exclusive.
 const NAME_LIMIT: usize = 256;

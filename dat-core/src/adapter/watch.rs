@@ -1,7 +1,8 @@
 //! The endpoints that `progress` watches: those that drain or have a deadline.
 
 use crate::endpoint::EndpointSlot;
-use crate::storage::{Index, Table};
+use crate::id::Index;
+use crate::storage::Table;
 use crate::time::{Instant, first};
 
 /// State of watching, protected by the control lock.
@@ -9,9 +10,9 @@ pub(crate) struct Watch {
     /// First slot of the list of watched endpoints, without those of scans in progress.
     first: Option<Index>,
     /// Set if an endpoint may be watched.
-    pub(super) pending: bool,
+    pub(crate) pending: bool,
     /// Earliest deadline of an endpoint, or an earlier time.
-    pub(super) earliest: Option<Instant>,
+    pub(crate) earliest: Option<Instant>,
     /// Stepped by each begin and end of a scan, and by each new endpoint to watch.
     serial: u32,
     /// Number of scans in progress.
@@ -19,13 +20,13 @@ pub(crate) struct Watch {
 }
 
 /// A scan of all endpoints that were watched when it began.
-pub(super) struct Scan {
+pub(crate) struct Scan {
     next: Option<Index>,
     serial: u32,
 }
 
 impl Watch {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             first: None,
             pending: false,
@@ -48,7 +49,7 @@ impl Watch {
     }
 
     /// Adds an endpoint of a scan again, whose deadline is passed to `end_scan`.
-    pub(super) fn list<S, R, L>(&mut self, slot: &EndpointSlot<S, R, L>, index: Index) {
+    pub(crate) fn list<S, R, L>(&mut self, slot: &EndpointSlot<S, R, L>, index: Index) {
         if !slot.watch.is_listed() {
             slot.watch.set(self.first.replace(index));
         }
@@ -63,7 +64,7 @@ impl Watch {
     ///
     /// `pending` and `earliest` stay until the scan ends, so a caller that asks for the next
     /// deadline meanwhile does not sleep past one.
-    pub(super) fn begin_scan(&mut self) -> Option<Scan> {
+    pub(crate) fn begin_scan(&mut self) -> Option<Scan> {
         self.pending.then(|| {
             self.serial = self.serial.wrapping_add(1);
             self.scans = self.scans.wrapping_add(1);
@@ -77,7 +78,7 @@ impl Watch {
     /// Takes the next endpoint of a scan off its list.
     ///
     /// An endpoint that is added after this call is in the list of the next scan.
-    pub(super) fn step<'t, S, R, L>(
+    pub(crate) fn step<'t, S, R, L>(
         &mut self,
         scan: &mut Scan,
         endpoints: &'t Table<'_, EndpointSlot<S, R, L>>,
@@ -93,7 +94,7 @@ impl Watch {
     /// `left` is the earliest deadline of the endpoints that were added again, if any. Resets the
     /// state first if no other scan was in progress and no endpoint was added meanwhile, since this
     /// scan has seen all endpoints.
-    pub(super) fn end_scan(&mut self, scan: &Scan, left: Option<Option<Instant>>) {
+    pub(crate) fn end_scan(&mut self, scan: &Scan, left: Option<Option<Instant>>) {
         self.scans = self.scans.wrapping_sub(1);
         if self.serial == scan.serial && self.scans == 0 {
             self.pending = false;

@@ -11,8 +11,8 @@ use dat_core::id::PzId;
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet};
 use dat_core::sync::RawLock;
 
+use crate::borrow;
 use crate::error::{Result, RsmError};
-use crate::local::borrow;
 
 /// Bytes on the heap, and their registration.
 ///

@@ -277,8 +277,8 @@ mod tests {
     use std::boxed::Box;
 
     use crate::Counts;
+    use crate::adapter::Ia;
     use crate::flags::EvdFlags;
-    use crate::ia::Ia;
     use crate::sync::{NoLock, RawLock};
     use crate::testing::TestBackend;
 

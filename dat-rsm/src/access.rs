@@ -5,7 +5,7 @@ use core::fmt;
 use bitflags::bitflags;
 
 use crate::error::{Result, RsmError};
-use crate::options::NodeId;
+use crate::id::NodeId;
 
 bitflags! {
     /// Rights of a connection (`Spec: RSMIM-01`).

@@ -4,7 +4,7 @@ use core::task::Waker;
 
 use super::Ia;
 use crate::backend::Backend;
-use crate::event::contain_panic;
+use crate::contain::contain_panic;
 use crate::storage::VisitList;
 use crate::sync::RawLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker, Ordering};
@@ -19,11 +19,11 @@ pub(crate) struct Driver {
     taken: AtomicBool,
     /// Number of blocking waits other than the driver.
     followers: AtomicU32,
-    pub(super) waker: AtomicWaker,
+    pub(crate) waker: AtomicWaker,
 }
 
 impl Driver {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             taken: AtomicBool::new(false),
             followers: AtomicU32::new(0),

@@ -9,17 +9,16 @@ use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 use portable_atomic::Ordering;
 
-use crate::controller::port::{Port, PortIds, same_host};
-use crate::controller::unreached::Unreached;
-use crate::engine::Rsm;
 use crate::engine::state::State;
-use crate::engine::wait::earliest;
+use crate::engine::watch::earliest;
+use crate::engine::{IDLE, Rsm};
 use crate::error::{Result, RsmError};
-use crate::id::Handle;
+use crate::id::{Handle, NodeId};
 use crate::import::{Attach, Import, ImportState};
-use crate::link::wire::{Body, Greeting, MESSAGE_SIZE, Rejection};
 use crate::link::{Link, LinkState, PATIENCE};
-use crate::options::NodeId;
+use crate::port::{Port, PortIds, same_host};
+use crate::unreached::Unreached;
+use crate::wire::{Body, Greeting, MESSAGE_SIZE, Rejection};
 
 /// Most events of one dispatcher that a round handles; bounds its time.
 const EVENTS_PER_CALL: usize = 64;
@@ -30,8 +29,6 @@ const ROUNDS_PER_CALL: usize = 8;
 /// Microseconds until messages and receives that the device refused are posted again.
 const REFUSED: u32 = 1_000;
 
-/// No thread makes progress.
-pub(crate) const IDLE: u8 = 0;
 /// A thread makes progress.
 const UNDER_WAY: u8 = 1;
 /// A thread makes progress, or is about to, and must do another round.
@@ -509,7 +506,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let incarnation = link.peer?.incarnation;
             let message = match link.take_message(handle, port) {
                 Ok(None) => return None,
-                Ok(Some(bytes)) => crate::link::wire::Message::decode(&bytes).ok(),
+                Ok(Some(bytes)) => crate::wire::Message::decode(&bytes).ok(),
                 Err(_) => None,
             };
             let message = message.filter(|message| message.incarnation == incarnation);

@@ -2,38 +2,16 @@
 
 use core::fmt;
 
-use super::Control;
-use super::driver::Driver;
-use super::tag::InstanceTag;
-use super::watch::Watch;
+use crate::adapter::{Control, Driver, Ia, InstanceTag, Watch};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Subtype};
 use crate::flags::{EvdFlags, HandleKind};
-use crate::id::{EvdId, Handle};
+use crate::id::{EvdId, Handle, Index};
+use crate::lend::Storage;
 use crate::shared::Shared;
-use crate::storage::{Index, KeyChains, Storage, VisitList};
+use crate::storage::{KeyChains, VisitList};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker};
 use crate::sync::{Frames, Mutex, RawLock};
-
-/// An open interface adapter; owns its backend and all objects created from it.
-///
-/// All calls take `&self`. With a lock that is `Sync` and a backend that is `Send`, any thread may
-/// make them. Dropping the adapter closes it abruptly.
-pub struct Ia<'s, B: Backend, L: RawLock> {
-    pub(crate) control: Mutex<L::Control, Control<'s, B>>,
-    pub(crate) shared: Shared<'s, B, L>,
-    pub(crate) async_evd: EvdId,
-    /// Interrupts since the last `take_interrupts`.
-    pub(crate) interrupts: AtomicU32,
-    /// Waker of a consumer that drives `progress`.
-    pub(crate) progress_waker: AtomicWaker,
-    /// Selection of the blocking wait that drives `progress`.
-    pub(crate) driver: Driver,
-    /// Set once the failure of the device is reported.
-    pub(crate) catastrophe: AtomicBool,
-    /// Keeps other open adapters from `shared.instance`.
-    _tag: InstanceTag,
-}
 
 /// The error of a failed open; returns the backend.
 pub struct OpenError<B> {
@@ -152,7 +130,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             progress_waker: AtomicWaker::new(),
             driver: Driver::new(),
             catastrophe: AtomicBool::new(false),
-            _tag: tag,
+            tag,
         })
     }
 
@@ -199,7 +177,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         self.progress_waker = AtomicWaker::new();
         self.driver = Driver::new();
         self.catastrophe = AtomicBool::new(false);
-        self._tag = tag;
+        self.tag = tag;
         self.forget_leftovers();
         match self.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {
             Ok(evd) => {
