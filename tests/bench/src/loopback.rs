@@ -95,7 +95,10 @@ pub trait Queues: Send + 'static {
 /// Rings of the device, all in use by one queue pair.
 ///
 /// `READS`: see [`Backend::READS_AT_POST`]. The device reads nothing; the core does not know that.
-pub struct Rings<const READS: bool = false> {
+pub struct Rings<const READS: bool = false>(AllRings);
+
+/// The rings, whose code is the same for both kinds: a program has it once, and not inlined.
+struct AllRings {
     send: Ring,
     receive: Ring,
     completions: Arc<CompletionRing>,
@@ -107,17 +110,24 @@ pub struct Rings<const READS: bool = false> {
 impl<const READS: bool> Rings<READS> {
     /// Returns empty rings.
     pub fn new() -> Self {
-        Self {
+        Self(AllRings {
             send: Ring::new(),
             receive: Ring::new(),
             completions: Arc::new(CompletionRing::new(0)),
             queue_pair: AtomicU64::new(0),
             shared: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Completes all posted requests and receives; each receive has 8 bytes.
+    #[inline(always)]
     pub fn complete_all(&self) {
+        self.0.complete_all();
+    }
+}
+
+impl AllRings {
+    fn complete_all(&self) {
         self.complete(&self.send, None);
         self.complete(&self.receive, Some(8));
     }
@@ -210,19 +220,19 @@ impl<const READS: bool> Queues for &'static Rings<READS> {
         _number: u32,
         _depth: u32,
     ) -> Result<RingCompletions, BackendError> {
-        Ok(RingCompletions::new(&self.completions))
+        Ok(RingCompletions::new(&self.0.completions))
     }
 
     fn queue_pair(
         &mut self,
         request: &QueuePairRequest,
     ) -> Result<QueuePair<BindingSends, LoopReceives>, BackendError> {
-        self.queue_pair.store(request.token, Ordering::Relaxed);
+        self.0.queue_pair.store(request.token, Ordering::Relaxed);
         let own = request.shared_receive_queue.is_none();
         Ok(QueuePair {
             key: QueuePairKey(0),
-            send: BindingSends(RingQueue::new(&self.send)),
-            receive: own.then(|| RingQueue::new(&self.receive)),
+            send: BindingSends(RingQueue::new(&self.0.send)),
+            receive: own.then(|| RingQueue::new(&self.0.receive)),
         })
     }
 
@@ -233,8 +243,8 @@ impl<const READS: bool> Queues for &'static Rings<READS> {
         _depth: u32,
         _segments: u32,
     ) -> Result<(SharedReceiveQueueKey, LoopReceives), BackendError> {
-        self.shared.store(true, Ordering::Relaxed);
-        Ok((SharedReceiveQueueKey(0), RingQueue::new(&self.receive)))
+        self.0.shared.store(true, Ordering::Relaxed);
+        Ok((SharedReceiveQueueKey(0), RingQueue::new(&self.0.receive)))
     }
 
     fn region(
