@@ -66,6 +66,56 @@ struct PlainReport {
     pairs: usize,
 }
 
+impl Report {
+    /// Returns the report of a copy that began at `begin`; the caller adds the device.
+    fn new(
+        arguments: &CopyArguments,
+        backend: &'static str,
+        target: String,
+        outcome: Outcome,
+        plain: Option<&Plain>,
+        begin: Instant,
+    ) -> Self {
+        let Outcome {
+            bytes,
+            writes,
+            segments,
+            checksum,
+            moving,
+        } = outcome;
+        let seconds = begin.elapsed().as_secs_f64();
+        let moving = moving.as_secs_f64();
+        let median = plain.and_then(Plain::median);
+        let server = arguments.device.connect.as_ref();
+        Self {
+            ok: true,
+            backend,
+            device: None,
+            server: server.map(|peer| peer.host.clone()),
+            source: arguments.source.display().to_string(),
+            target,
+            bytes,
+            writes,
+            segments,
+            depth: arguments.depth,
+            chunk: arguments.chunk,
+            seconds,
+            bytes_per_second: rate(bytes, seconds),
+            transfer_seconds: moving,
+            transfer_bytes_per_second: match plain {
+                Some(_) => median.map(Pair::transfer_rate),
+                None => rate(bytes, moving),
+            },
+            plain: plain.map(|plain| PlainReport {
+                plain_bytes_per_second: median.map(Pair::plain_rate),
+                ratio: median.map(Pair::ratio),
+                pairs: plain.pairs(),
+            }),
+            checksum: format!("{checksum:032x}"),
+        }
+    }
+}
+
 /// A step of a copy: it sends the file to the server, from an adapter of a device of this name.
 type Send<'a> = dyn FnMut(&mut Driven, ServerAddress<'_>, &str) -> Result<(Outcome, String)> + 'a;
 
@@ -180,41 +230,9 @@ fn copy(
         own.unwrap_or(failure)
     })?;
     progress.finish_and_clear();
-    let Outcome {
-        bytes,
-        writes,
-        segments,
-        checksum,
-        moving,
-    } = outcome;
-    let seconds = begin.elapsed().as_secs_f64();
-    let moving = moving.as_secs_f64();
-    let median = plain.as_ref().and_then(Plain::median);
     let report = Report {
-        ok: true,
-        backend,
         device: (!is_mock).then_some(device),
-        server: server.map(|peer| peer.host.clone()),
-        source: source.display().to_string(),
-        target,
-        bytes,
-        writes,
-        segments,
-        depth: arguments.depth,
-        chunk: arguments.chunk,
-        seconds,
-        bytes_per_second: rate(bytes, seconds),
-        transfer_seconds: moving,
-        transfer_bytes_per_second: match &plain {
-            Some(_) => median.map(Pair::transfer_rate),
-            None => rate(bytes, moving),
-        },
-        plain: plain.as_ref().map(|plain| PlainReport {
-            plain_bytes_per_second: median.map(Pair::plain_rate),
-            ratio: median.map(Pair::ratio),
-            pairs: plain.pairs(),
-        }),
-        checksum: format!("{checksum:032x}"),
+        ..Report::new(arguments, backend, target, outcome, plain.as_ref(), begin)
     };
     print(&report, output);
     Ok(true)

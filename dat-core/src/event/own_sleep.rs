@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -31,6 +32,12 @@ impl fmt::Debug for OwnSleep {
     }
 }
 
+/// Set once a thread has a sleep of its own.
+///
+/// In a library that is loaded late, the first use of a thread-local value needs memory, and ends
+/// the process if there is none. A process without such threads never gets there.
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
 std::thread_local! {
     static OWN: Cell<Option<OwnSleep>> = const { Cell::new(None) };
 }
@@ -38,12 +45,21 @@ std::thread_local! {
 impl OwnSleep {
     /// Sets how the calling thread sleeps; `None` is the usual way. Returns the former one.
     pub fn set(own: Option<Self>) -> Option<Self> {
-        OWN.replace(own)
+        if own.is_some() {
+            IS_USED.store(true, Ordering::Relaxed);
+        }
+        match IS_USED.load(Ordering::Relaxed) {
+            true => OWN.replace(own),
+            false => None,
+        }
     }
 
     /// Returns how the calling thread sleeps; `None` is the usual way.
     #[must_use]
     pub fn get() -> Option<Self> {
-        OWN.get()
+        match IS_USED.load(Ordering::Relaxed) {
+            true => OWN.get(),
+            false => None,
+        }
     }
 }
