@@ -8,8 +8,9 @@
 use dat_core::attributes::IaAddress;
 use dat_core::backend::HostBackend;
 
-use crate::address::{DeviceAddress, SCHEMES};
+use crate::address::DeviceAddress;
 use crate::error::OpenError;
+use crate::list::SCHEMES;
 use crate::options::Options;
 
 /// A backend whose devices are opened by address.

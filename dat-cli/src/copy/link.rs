@@ -7,7 +7,6 @@
 
 use std::time::{Duration, Instant};
 
-use backend_mock::{Fabric, NodeOptions};
 use dat_core::attributes::EpAttributes;
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -17,7 +16,7 @@ use dat_storage::Limits;
 
 use super::plain::Plain;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Node, Registered};
+use crate::host::{self, InProcess, Node, Registered};
 
 /// Length of a header, which holds the length of the data in little-endian order.
 const HEADER: usize = 8;
@@ -60,8 +59,8 @@ struct End {
 
 impl End {
     fn open(
-        network: &Fabric,
-        options: NodeOptions,
+        network: &InProcess,
+        (name, number): (&'static str, u64),
         geometry: Geometry,
         slot_privileges: MemoryPrivileges,
     ) -> Result<Self> {
@@ -74,7 +73,7 @@ impl End {
             records: 2 * requests,
             ..host::LIMITS
         };
-        let node = Node::open(network, options, &limits)?;
+        let node = Node::open(network, name, number, &limits)?;
         let ep = node.endpoint(
             &EpAttributes {
                 max_request_dtos: requests as i32,
@@ -132,16 +131,16 @@ pub(crate) struct Link {
 
 impl Link {
     /// Opens two adapters and connects them.
-    pub(crate) fn open(network: &Fabric, geometry: Geometry) -> Result<Self> {
+    pub(crate) fn open(network: &InProcess, geometry: Geometry) -> Result<Self> {
         let sender = End::open(
             network,
-            NodeOptions::new("sender", 1),
+            ("sender", 1),
             geometry,
             MemoryPrivileges::LOCAL_READ,
         )?;
         let receiver = End::open(
             network,
-            NodeOptions::new("receiver", 2),
+            ("receiver", 2),
             geometry,
             MemoryPrivileges::LOCAL_READ
                 | MemoryPrivileges::LOCAL_WRITE
