@@ -67,6 +67,7 @@
 //! | `std`, default | a thread that steps the fabric, and waits that sleep |
 //! | `bare` | instead of `std`: the crate needs only an allocator |
 //! | `arbitrary` | fault plans from the bytes of a fuzzer |
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 

@@ -15,6 +15,7 @@
 //! | `alloc` | `Outbox`, which gathers packets into runs for one send |
 //! | `std` | the backend over a `Port`, and the processor's instructions for the CRC |
 //! | `udp` | sockets and the thread: `RoceBackend::open`, `addresses`; Linux |
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 

@@ -82,6 +82,7 @@
 //!   [`VerbsSendQueue`]).
 //! - On devices that have only type 2 memory windows, a window serves only the endpoint on which it
 //!   is bound.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod attributes;
@@ -104,9 +105,6 @@ mod receive_queue;
 mod send_queue;
 mod shared_device;
 mod signal;
-#[cfg(feature = "fake")]
-#[doc(hidden)]
-pub mod sink;
 mod sources;
 mod supply;
 mod wait;

@@ -192,15 +192,6 @@ impl<B: HostBackend> Node<B> {
         })
     }
 
-    /// Registers new memory, all zero, in the node's zone.
-    pub(crate) fn register(
-        &self,
-        length: usize,
-        privileges: MemoryPrivileges,
-    ) -> Result<Registered> {
-        self.register_in(self.zone, Memory::new(length), privileges)
-    }
-
     /// Registers memory in a zone.
     pub(crate) fn register_in(
         &self,

@@ -3,6 +3,8 @@
 //! A host program: it uses `std` and the heap. One `unsafe` call reaches the core for measurements
 //! (`remote/host_adapter.rs`). The library serves the program and its tests.
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod arguments;
 mod copy;
 mod devices;

@@ -96,6 +96,7 @@
 //! Only in [`sync`] (locks, copies of shared bytes). Two promises come from outside: from the
 //! caller that makes a [`memory::Region`] from raw parts, and from the author of a
 //! [`backend::Backend`].
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom, split64))))]
 #![no_std]
 #![cfg_attr(

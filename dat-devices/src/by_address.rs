@@ -107,6 +107,11 @@ pub fn open<V: Visitor>(
     opened.ok_or_else(|| OpenError::not_built_in(scheme, &SCHEMES))
 }
 
+/// Returns true if this build has the backend of a scheme.
+pub fn is_built_in(scheme: &str) -> bool {
+    crate::backends! { [by_scheme] { scheme, B => B::SCHEME } }.is_some()
+}
+
 /// Lists the devices of this host: RDMA devices, then those in software.
 pub fn devices() -> Vec<Listed> {
     let listed = |scheme: &&'static str| {

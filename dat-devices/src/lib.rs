@@ -14,6 +14,7 @@
 //! It implements [`HostBackend`](dat_core::backend::HostBackend) in its crate. Here it gets a
 //! feature, a file with its [`ByAddress`], and an entry in `list.rs`. The C libraries and `dat`
 //! build the default features; `dat-host` has a feature for each backend.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
@@ -39,7 +40,7 @@ pub use ::backend_roce::{RoceBackend, parse_ip};
 pub use ::backend_verbs::VerbsBackend;
 
 pub use address::DeviceAddress;
-pub use by_address::{ByAddress, Found, Listed, Visitor, devices, missing, open};
+pub use by_address::{ByAddress, Found, Listed, Visitor, devices, is_built_in, missing, open};
 pub use error::{Cause, OpenError, OpenErrorKind};
 pub use list::SCHEMES;
 #[cfg(feature = "mock")]

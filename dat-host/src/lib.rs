@@ -262,6 +262,7 @@
 //! and `rsm` one, which lends storage to an adapter. Others may implement the `unsafe` traits
 //! [`Stable`] and [`StableRead`], register [`Foreign`] memory, and reach the core by
 //! [`Adapter::ia`].
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod adapter;

@@ -11,6 +11,7 @@
 //!
 //! An allocator is enough. Without the feature `std`, `bare` brings a counted reference for
 //! processors without compare-and-swap.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 

@@ -264,19 +264,25 @@ impl<K: Copy + Eq + Hash> CompletionRing<K> {
             self.count_out(&gone.entry);
             number = gone.previous;
         }
-        self.trim();
+        self.trim_front();
+        while let Some(None) = self.entries.back() {
+            self.step();
+            self.entries.pop_back();
+        }
         self.publish();
     }
 
+    #[inline]
     fn head(&self) -> Option<&Entry<K>> {
         self.entries.front()?.as_ref().map(|queued| &queued.entry)
     }
 
+    #[inline]
     fn pop(&mut self) -> Option<Entry<K>> {
         let entry = self.entries.pop_front()??.entry;
         self.first += 1;
         self.count_out(&entry);
-        self.trim();
+        self.trim_front();
         self.publish();
         if entry.kind == Kind::Request {
             self.taken = self.taken.saturating_add(1).min(TAKEN_MAX);
@@ -301,16 +307,13 @@ impl<K: Copy + Eq + Hash> CompletionRing<K> {
         self.entries.get_mut(index)
     }
 
-    /// Removes the gaps at both ends.
-    fn trim(&mut self) {
+    /// Removes the gaps before the first completion.
+    #[inline]
+    fn trim_front(&mut self) {
         while let Some(None) = self.entries.front() {
             self.step();
             self.entries.pop_front();
             self.first += 1;
-        }
-        while let Some(None) = self.entries.back() {
-            self.step();
-            self.entries.pop_back();
         }
     }
 

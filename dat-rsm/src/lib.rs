@@ -101,6 +101,7 @@
 //!   either no other code uses that memory meanwhile, or its owner promised to share it by making a
 //!   [`dat_core::memory::Region`] of it. Local memory grants peers no rights, except where the
 //!   device needs them to read into it.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 

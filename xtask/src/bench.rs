@@ -75,17 +75,10 @@ fn count(workspace: &Workspace) -> Result<Counts> {
         command.args(programs.iter().flat_map(|program| ["--bench", program]));
         let built = artifacts::of(&mut command, "the benchmarks")?;
         for name in programs {
-            let mut artifacts = built.iter().filter(|built| built.target.name == *name);
-            let program = artifacts.find_map(|built| built.executable.as_ref());
-            let program = program.with_context(|| format!("cargo built no benchmark {name}"))?;
+            let program = artifacts::program(&built, name)?;
             let folder = workspace.target().join("counts").join(name);
-            let (output, dumps) = callgrind::run(
-                &workspace.shell,
-                &folder,
-                &COUNTED,
-                program.as_std_path(),
-                &[],
-            )?;
+            let (output, dumps) =
+                callgrind::run(&workspace.shell, &folder, &COUNTED, &program, &[])?;
             for (name, count) in named(&output, &dumps)? {
                 ensure!(
                     counts.insert(name.to_owned(), count).is_none(),

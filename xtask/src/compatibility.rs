@@ -2,8 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
 use crate::sections::{self, STATUS};
 use crate::vm;
@@ -141,7 +143,7 @@ const NOTHING: &str = "\u{2013}";
 const NEVER: &str = "";
 
 /// A run and its outcomes by column.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Row {
     name: String,
     outcomes: [Option<String>; 3],
@@ -163,9 +165,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         return Ok(());
     }
     let file = workspace.target().join(PAGE);
+    let kept = file.with_extension("json");
     let mut counts = sections::read(workspace, STATUS, TASK)?;
-    // Without a page every cell is empty.
-    let mut rows = parse(&fs::read_to_string(&file).unwrap_or_default());
+    let mut rows = read(&kept)?;
     let mut bad = Vec::new();
     for (group, rows_of_group) in GROUPS.iter().zip(0..) {
         if !options.groups.is_empty() && !options.groups.iter().any(|name| name == group.name) {
@@ -208,6 +210,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 }
             }
             fs::write(&file, page(&rows)).with_context(|| format!("cannot write {PAGE}"))?;
+            fs::write(&kept, serde_json::to_string_pretty(&rows)?)?;
         }
     }
     println!("wrote {} and {STATUS}", file.display());
@@ -330,29 +333,14 @@ fn with_count(counts: &str, group: &Group, through: Through, rows: &[Row]) -> St
     table
 }
 
-/// Reads the rows of a page that this task wrote.
-fn parse(text: &str) -> Rows {
-    let of_group = |group: &Group| {
-        let title = format!("## {}\n", group.title);
-        let section = text.split_once(&title).map_or("", |parts| parts.1);
-        let section = section.split("\n## ").next().unwrap_or_default();
-        section.lines().filter_map(row).collect()
+/// Reads the rows of earlier runs; without a file every cell is empty.
+fn read(kept: &Path) -> Result<Rows> {
+    let mut rows: Rows = match fs::read_to_string(kept) {
+        Ok(text) => serde_json::from_str(&text).with_context(|| kept.display().to_string())?,
+        Err(_) => Rows::new(),
     };
-    GROUPS.iter().map(of_group).collect()
-}
-
-/// Reads a table row; returns `None` for other lines.
-fn row(line: &str) -> Option<Row> {
-    let line = line.strip_prefix("| `")?.strip_suffix(" |")?;
-    let (name, cells) = line.split_once("` | ")?;
-    let mut cells = cells.split(" | ").map(|cell| match cell {
-        NOTHING | NEVER => None,
-        outcomes => Some(outcomes.to_owned()),
-    });
-    Some(Row {
-        name: name.to_owned(),
-        outcomes: [cells.next()?, cells.next()?, cells.next()?],
-    })
+    rows.resize_with(GROUPS.len(), Vec::new);
+    Ok(rows)
 }
 
 #[cfg(test)]
@@ -390,7 +378,6 @@ mod tests {
             text.contains("| `limit_evd` | does not end | crashes | \u{2013} |\n"),
             "{text}"
         );
-        assert_eq!(parse(&text), rows);
         // A run that the job no longer has is removed.
         let one = vec![(
             Through::Packaged,
@@ -475,7 +462,21 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_page_has_no_rows() {
-        assert_eq!(parse(""), empty());
+    fn rows_of_earlier_runs_are_read_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = folder.path().join("kept.json");
+        assert_eq!(read(&kept).expect("no rows"), empty());
+        let mut rows = empty();
+        replace(
+            &mut rows[1],
+            Through::Packaged,
+            outcomes(CONSOLE),
+            false,
+            true,
+        );
+        fs::write(&kept, serde_json::to_string(&rows).expect("rows")).expect("a file");
+        assert_eq!(read(&kept).expect("rows"), rows);
+        fs::write(&kept, "[").expect("a file");
+        assert!(read(&kept).is_err());
     }
 }

@@ -167,6 +167,11 @@ impl Lines {
         Ok(lines)
     }
 
+    fn version(&self, name: &str) -> Result<&str> {
+        let version = self.versions.get(name).map(String::as_str);
+        version.with_context(|| format!("the guest did not report the version of {name}"))
+    }
+
     /// Returns the median of the rounds.
     fn time(&self, name: &str, bytes: u64, program: &str) -> Result<f64> {
         let key = (name.to_owned(), bytes, program.to_owned());
@@ -256,31 +261,28 @@ fn sharing(lines: &Lines) -> Result<String> {
 
 /// Describes the measurement: rounds, and versions of emulator, kernel and programs.
 fn conditions(shell: &Shell, lines: &Lines, rounds: u32) -> Result<String> {
-    let version = |name: &str| {
-        lines
-            .versions
-            .get(name)
-            .with_context(|| format!("the guest did not report the version of {name}"))
-    };
-    let library = installed(shell, "libibverbs1")?;
-    let [qemu, compiler] = tools(shell)?;
-    Ok(format!(
-        "Medians of {rounds} rounds, in which each program had its turn. {qemu}; kernel {}; perftest {}; rdma-core {library}; {compiler}.\n",
-        version("kernel")?,
-        version("perftest")?
-    ))
+    let programs = format!("perftest {}", lines.version("perftest")?);
+    described(shell, lines, rounds, "program", &programs)
 }
 
 /// Describes the comparison of providers in the manner of `conditions`.
 fn conditions_of_providers(shell: &Shell, lines: &Lines, rounds: u32) -> Result<String> {
-    let kernel = lines.versions.get("kernel");
-    let kernel = kernel.context("the guest did not report its kernel version")?;
-    let [theirs, programs, library] =
-        ["libdapl2", "dapl2-utils", "libibverbs1"].map(|name| installed(shell, name));
+    let [theirs, programs] = ["libdapl2", "dapl2-utils"].map(|name| installed(shell, name));
+    let programs = format!("libdapl2 {}; dapl2-utils {}", theirs?, programs?);
+    described(shell, lines, rounds, "provider", &programs)
+}
+
+fn described(
+    shell: &Shell,
+    lines: &Lines,
+    rounds: u32,
+    each: &str,
+    programs: &str,
+) -> Result<String> {
+    let (kernel, library) = (lines.version("kernel")?, installed(shell, "libibverbs1")?);
     let [qemu, compiler] = tools(shell)?;
     Ok(format!(
-        "Medians of {rounds} rounds, in which each provider had its turn. {qemu}; kernel {kernel}; libdapl2 {}; dapl2-utils {}; rdma-core {}; {compiler}.\n",
-        theirs?, programs?, library?
+        "Medians of {rounds} rounds, in which each {each} had its turn. {qemu}; kernel {kernel}; {programs}; rdma-core {library}; {compiler}.\n"
     ))
 }
 

@@ -102,24 +102,12 @@ impl Adapter {
         request.qpn = qpn;
         let drawn = self.links.draw_with(|local_id| {
             request.local_id = local_id;
+            let connection = Connection::connect(options, transaction, request, now);
             Link {
-                id: local_id,
-                connection: Connection::connect(options, transaction, request, now),
-                path: flow.into(),
                 pair: Some(key),
                 qpn,
-                request,
-                port: None,
-                place: None,
-                waits: false,
-                is_answered: false,
                 fallback,
-                earlier: None,
-                proofs: 0,
-                is_refused: false,
-                is_passive: false,
-                repeats: 0,
-                is_ready: false,
+                ..Link::new(local_id, connection, flow.into(), request)
             }
         });
         let Some(id) = drawn else {

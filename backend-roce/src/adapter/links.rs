@@ -68,6 +68,34 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Makes the link of an active side that has no queue pair yet.
+    pub(super) const fn new(
+        id: u32,
+        connection: Connection,
+        path: Path,
+        request: ConnectRequest,
+    ) -> Self {
+        Self {
+            id,
+            connection,
+            path,
+            pair: None,
+            qpn: 0,
+            request,
+            port: None,
+            place: None,
+            waits: false,
+            is_answered: false,
+            fallback: None,
+            earlier: None,
+            proofs: 0,
+            is_refused: false,
+            is_passive: false,
+            repeats: 0,
+            is_ready: false,
+        }
+    }
+
     /// Returns true if the peer is one of ours.
     pub(super) const fn is_marked(&self) -> bool {
         !self.path.single

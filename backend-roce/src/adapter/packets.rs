@@ -49,6 +49,23 @@ impl Adapter {
         }
     }
 
+    /// Checks the ICRC of a packet on a link; returns true if the peer's address has changed.
+    ///
+    /// Counts a wrong one, and returns `None`.
+    fn verify(&mut self, link: u32, wire: &Flow, index: u16, datagram: &[u8]) -> Option<bool> {
+        let link = self.links.get(link)?;
+        let valid = match link.view(wire).verify_segment(index, datagram) {
+            Verdict::Right => true,
+            Verdict::Recovered(identification) => !link.is_marked() || identification < SEGMENT_MAX,
+            Verdict::Wrong => false,
+        };
+        if !valid {
+            self.counts.bad_icrc += 1;
+            return None;
+        }
+        Some(link.has_moved(wire))
+    }
+
     /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
     fn receive_packet(&mut self, wire: &Flow, index: u16, datagram: &[u8]) -> Option<usize> {
         self.counts.packets += 1;
@@ -70,19 +87,7 @@ impl Adapter {
             self.counts.dropped += 1;
             return None;
         };
-        let (view, is_marked, has_moved) = self
-            .links
-            .get(link)
-            .map(|link| (link.view(wire), link.is_marked(), link.has_moved(wire)))?;
-        let valid = match view.verify_segment(index, datagram) {
-            Verdict::Right => true,
-            Verdict::Recovered(identification) => !is_marked || identification < SEGMENT_MAX,
-            Verdict::Wrong => false,
-        };
-        if !valid {
-            self.counts.bad_icrc += 1;
-            return None;
-        }
+        let has_moved = self.verify(link, wire, index, datagram)?;
         if bth.opcode == Opcode::CongestionNotification {
             self.counts.congestion += 1;
             return None;

@@ -264,23 +264,11 @@ impl Adapter {
                 let _ = connection.receive(&mad, now);
             }
             Link {
-                id,
-                connection,
-                path: *path,
-                pair: None,
-                qpn: 0,
-                request: *request,
                 port,
                 place: (!arrived.is_proven).then_some(arrived.point),
                 waits: true,
-                is_answered: false,
-                fallback: None,
-                earlier: None,
-                proofs: 0,
-                is_refused: false,
                 is_passive: true,
-                repeats: 0,
-                is_ready: false,
+                ..Link::new(id, connection, *path, *request)
             }
         };
         let drawn = has_room.then(|| self.links.draw_with(make)).flatten();

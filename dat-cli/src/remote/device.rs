@@ -1,10 +1,11 @@
 //! The commands on the kind of device that their arguments name.
 
-use dat_devices::{ByAddress, DeviceAddress, Found, OpenErrorKind, Options};
+use dat_devices::{ByAddress, DeviceAddress, Found, OpenErrorKind, Options, is_built_in};
 
 use super::commands;
 use super::transport::{is_anywhere, is_usable, no_device, not_opened, text};
 use crate::arguments::{CopyArguments, PerfArguments, ServeArguments};
+use crate::copy;
 use crate::devices::{Device, Port, attributes, rdma_device};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::interrupt::Signals;
@@ -38,7 +39,7 @@ fn scheme_of(name: Option<&str>) -> String {
 /// Returns the failure of a device that no backend of this build has.
 fn missing(name: Option<&str>) -> Failure {
     let name = name.unwrap_or_default();
-    if cfg!(feature = "verbs") {
+    if is_built_in("verbs") {
         return no_device(
             "",
             format!("cannot open the device {name}"),
@@ -85,14 +86,14 @@ macro_rules! by_scheme {
 ///
 /// # Errors
 /// - Usage: this build does not support the device.
-/// - Those of [`commands::copy`].
+/// - Those of [`copy::on_device`].
 pub(crate) fn copy(
     arguments: &CopyArguments,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
     let name = arguments.device.device.as_deref();
-    on_device!(name, commands::copy(arguments, signals, output))
+    on_device!(name, copy::on_device(arguments, signals, output))
 }
 
 /// Measures on a device.

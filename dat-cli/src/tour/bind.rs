@@ -12,6 +12,10 @@ fn with_memory(outcome: Outcome, window: &Window<Vec<u8>>) -> Result<Outcome> {
     Ok(outcome.fact("B reads", &text(&bytes)))
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a scene of calls, one after the other"
+)]
 pub(super) fn play(tour: &mut Tour<'_>) -> Result<()> {
     tour.chapter(
         "RMR bind",

@@ -42,6 +42,10 @@ fn put<M>(memory: M, offset: u64) -> Put<M> {
     Put { memory, offset }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a scene of calls, one after the other"
+)]
 pub(super) fn play(tour: &mut Tour<'_>) -> Result<()> {
     tour.chapter(
         "Remote shared memory",

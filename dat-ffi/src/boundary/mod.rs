@@ -8,7 +8,6 @@
 //! never followed.
 
 mod address;
-mod arena;
 mod cancel;
 mod consumer;
 mod descriptors;
@@ -56,7 +55,6 @@ pub use variable::VariableArguments;
 pub(crate) use dat_storage::forks::PerProcess;
 
 pub(crate) use address::SocketAddress;
-pub(crate) use arena::{Arena, Zeroed};
 pub(crate) use cancel::{Uncancelled, guarded, in_steps, uncancelled};
 pub(crate) use consumer::{Access, access_to, has_access, keep_small, page_size};
 pub(crate) use descriptors::{Flag, say};

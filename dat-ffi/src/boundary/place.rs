@@ -34,9 +34,9 @@ use dat_core::id::{EpId, EvdId, Handle, SrqId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::sync::HostLock;
 use dat_core::{First, Ia, Result};
-use dat_storage::{Limits, OwnedIa};
+use dat_storage::{Limits, OwnedIa, Zeroed};
 
-use super::{Entered, PerProcess, Zeroed};
+use super::{Entered, PerProcess};
 use crate::adapter::{Adapter, Host, with_device};
 use crate::handles::{Cell, Cells};
 
@@ -204,8 +204,7 @@ impl Placed {
     }
 }
 
-// SAFETY: it has atomic integers and pointers, which may all be zero; the size is checked by
-// `Arena`.
+// SAFETY: it has atomic integers and pointers, which may all be zero.
 unsafe impl Zeroed for Cell {}
 
 /// A word that leads to a cell, or to none if it is zero.
@@ -213,7 +212,7 @@ unsafe impl Zeroed for Cell {}
 pub(crate) struct ToCell(AtomicPtr<Cell>);
 
 // SAFETY: it is an address, and null is a value.
-unsafe impl dat_storage::Zeroed for ToCell {}
+unsafe impl Zeroed for ToCell {}
 
 impl ToCell {
     /// Returns the cell.

@@ -178,6 +178,10 @@ fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {
 /// Transfers the entries; on failure returns the error and the number of entries left.
 ///
 /// The `known` pages can be read and written.
+#[expect(
+    clippy::too_many_lines,
+    reason = "`with_site` names the type of the engine in this block only"
+)]
 fn moved(
     io: &ScatterGather,
     known: Pages,

@@ -247,6 +247,25 @@ impl Link {
         }
     }
 
+    /// Counts a message that was posted in a slot with these credits; a queued one is taken.
+    fn count_message(&mut self, slot: u8, credits: u16, is_credit: bool) {
+        self.free &= !(1_u64.checked_shl(u32::from(slot)).unwrap_or(0));
+        self.pending_credits = self.pending_credits.saturating_sub(credits);
+        self.requests = self.requests.saturating_add(1);
+        if is_credit {
+            return;
+        }
+        self.credits = self.credits.saturating_sub(1);
+        self.last_message = self.posted();
+        if let Some(first) = self.outbox.front_mut() {
+            first.times = first.times.saturating_sub(1);
+        }
+        if self.outbox.front().is_some_and(|first| first.times == 0) {
+            self.outbox.pop_front();
+            self.sent = self.sent.wrapping_add(1);
+        }
+    }
+
     /// Returns the credits to give back to the peer; each has a posted receive.
     ///
     /// Each unposted receive holds back a credit, even one of the two for messages without a
@@ -504,20 +523,7 @@ impl State {
             let Some(link) = self.links.get_mut(handle) else {
                 return;
             };
-            link.free &= !(1_u64.checked_shl(u32::from(slot)).unwrap_or(0));
-            link.pending_credits = link.pending_credits.saturating_sub(credits);
-            link.requests = link.requests.saturating_add(1);
-            if !is_credit {
-                link.credits = link.credits.saturating_sub(1);
-                link.last_message = link.posted();
-                if let Some(first) = link.outbox.front_mut() {
-                    first.times = first.times.saturating_sub(1);
-                }
-                if link.outbox.front().is_some_and(|first| first.times == 0) {
-                    link.outbox.pop_front();
-                    link.sent = link.sent.wrapping_add(1);
-                }
-            }
+            link.count_message(slot, credits, is_credit);
             if let Some(flight) = self.flights.get_mut(waiting.flight) {
                 flight.pending = flight.pending.saturating_add(1);
             }

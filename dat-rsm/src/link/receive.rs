@@ -42,6 +42,7 @@ struct Grant {
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Handles a message of a link.
+    #[expect(clippy::too_many_lines, reason = "an arm for each message")]
     pub(crate) fn handle_message(&self, index: usize, link: Handle, body: Body) {
         match body {
             Body::Credit => {}

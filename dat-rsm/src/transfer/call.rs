@@ -11,7 +11,6 @@ use super::{Direction, GetEntry, PutEntry, VectorError, VectorFlags};
 use crate::engine::Rsm;
 use crate::engine::wait::Deaf;
 use crate::error::RsmError;
-use crate::export::access::Permission;
 use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::{BarrierMode, ImportState, import_at};
 use crate::transfer::flight::{Flight, WINDOW};
@@ -155,11 +154,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             if slot.state == ImportState::Aborted {
                 return Err(RsmError::ConnectionAborted);
             }
-            let right = match options.direction {
-                Direction::Put => Permission::WRITE,
-                Direction::Get => Permission::READ,
-            };
-            if !slot.permission.contains(right) {
+            if !slot.permission.contains(options.direction.needed()) {
                 return Err(RsmError::PermissionDenied);
             }
             let epochs = (generation, slot.key_epoch, slot.failures);
@@ -183,18 +178,18 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             let modes = (explicit, first_phase);
             Ok((controller, port, pz, epochs, modes, (flight, ticket)))
         });
-        let (controller, port, pz, epochs, (explicit, first_phase), (flight, ticket)) = begun
-            .map_err(|error| VectorError {
-                error,
-                residual: count,
-                count,
-            })?;
-        let (generation, key_epoch, failures) = epochs;
-        let port = self.ports.get(port).ok_or(VectorError {
-            error: RsmError::InternalError,
+        let refused = |error| VectorError {
+            error,
             residual: count,
             count,
-        })?;
+        };
+        let (controller, port, pz, epochs, (explicit, first_phase), (flight, ticket)) =
+            begun.map_err(refused)?;
+        let (generation, key_epoch, failures) = epochs;
+        let port = self
+            .ports
+            .get(port)
+            .ok_or(refused(RsmError::InternalError))?;
         Ok(Vector {
             engine: self,
             port,

@@ -12,6 +12,8 @@ mod pins;
 pub(crate) mod synchronise;
 mod vector;
 
+use crate::export::access::Permission;
+
 pub use entry::{
     EntryStatus, GetEntry, HandleEntry, PutEntry, Source, Target, VectorError, VectorFlags,
 };
@@ -25,4 +27,14 @@ pub(crate) enum Direction {
     Put,
     /// From the segment to local memory.
     Get,
+}
+
+impl Direction {
+    /// Returns the permission that a transfer needs.
+    const fn needed(self) -> Permission {
+        match self {
+            Self::Put => Permission::WRITE,
+            Self::Get => Permission::READ,
+        }
+    }
 }

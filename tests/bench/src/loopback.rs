@@ -21,8 +21,8 @@ use dat_core::time::Instant;
 
 use crate::ring::{CompletionRing, Outcome, Ring, RingCompletions, RingQueue, SEGMENTS, Slot};
 
-/// The queues of a device, and the keys of its other objects.
-pub trait Queues: Copy + Send + 'static {
+/// The queues and the other objects of a device; see [`Backend`] for those without a description.
+pub trait Queues: Send + 'static {
     /// The type of its completion queues.
     type CompletionQueue: CompletionQueue + Send;
     /// The type of its send queues.
@@ -31,38 +31,65 @@ pub trait Queues: Copy + Send + 'static {
     type ReceiveQueue: ReceiveQueue + Send;
     /// The type of its shared receive queues.
     type SharedReceiveQueue: ReceiveQueue + Send;
+    /// The device itself, which completes what was posted.
+    type Device: Clone;
 
     /// See [`Backend::READS_AT_POST`].
     const READS_AT_POST: bool = false;
 
-    /// Returns a completion queue.
-    fn completion_queue(self) -> Self::CompletionQueue;
+    /// Returns the device.
+    fn device(&self) -> Self::Device;
 
-    /// Returns the send queue of a queue pair.
-    fn send_queue(self, request: &QueuePairRequest) -> Self::SendQueue;
+    /// Completes all posted requests and receives.
+    fn complete_all(device: &Self::Device);
 
-    /// Returns the receive queue of a queue pair.
-    fn receive_queue(self, request: &QueuePairRequest) -> Self::ReceiveQueue;
+    /// Creates a domain.
+    fn domain(&mut self) -> Result<DomainKey, BackendError> {
+        Ok(DomainKey(0))
+    }
 
-    /// Returns a shared receive queue of `depth` buffers with `segments` segments each.
-    fn shared_receive_queue(self, depth: u32, segments: u32) -> Self::SharedReceiveQueue;
+    /// Creates a completion queue.
+    fn completion_queue(
+        &mut self,
+        number: u32,
+        depth: u32,
+    ) -> Result<Self::CompletionQueue, BackendError>;
 
-    /// Returns the keys of a region, whose local and remote key is `key`.
-    fn region(self, key: u32) -> RegionKeys;
+    /// Creates a queue pair.
+    fn queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError>;
 
-    /// Returns the key of a window.
-    fn window(self) -> WindowKey;
+    /// Creates a shared receive queue of `depth` buffers with `segments` segments each.
+    fn shared_receive_queue(
+        &mut self,
+        token: u64,
+        domain: DomainKey,
+        depth: u32,
+        segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError>;
+
+    /// Registers a region; `number` is that of no other one.
+    fn region(
+        &mut self,
+        number: u32,
+        registration: &Registration,
+    ) -> Result<RegionKeys, BackendError>;
+
+    /// Deregisters a region.
+    fn free_region(&mut self, _region: RegionKeys) {}
+
+    /// Creates a window.
+    fn window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError>;
 
     /// See [`Backend::needs_renewal`].
-    fn needs_renewal(self, _window: WindowKey, _missed: bool) -> bool {
+    fn needs_renewal(&self, _window: WindowKey, _missed: bool) -> bool {
         false
     }
 
     /// Frees a window.
-    fn free_window(self, _window: WindowKey) {}
-
-    /// Completes all posted requests and receives.
-    fn complete_all(self);
+    fn free_window(&mut self, _window: WindowKey) {}
 }
 
 /// Rings of the device, all in use by one queue pair.
@@ -164,39 +191,62 @@ impl Queues for &'static Rings {
     type SendQueue = BindingSends;
     type ReceiveQueue = LoopReceives;
     type SharedReceiveQueue = LoopReceives;
+    type Device = Self;
 
-    fn completion_queue(self) -> RingCompletions {
-        RingCompletions::new(&self.completions)
+    fn device(&self) -> Self {
+        self
     }
 
-    fn send_queue(self, request: &QueuePairRequest) -> BindingSends {
+    fn complete_all(device: &Self) {
+        Rings::complete_all(device);
+    }
+
+    fn completion_queue(
+        &mut self,
+        _number: u32,
+        _depth: u32,
+    ) -> Result<RingCompletions, BackendError> {
+        Ok(RingCompletions::new(&self.completions))
+    }
+
+    fn queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<BindingSends, LoopReceives>, BackendError> {
         self.queue_pair.store(request.token, Ordering::Relaxed);
-        BindingSends(RingQueue::new(&self.send))
+        let own = request.shared_receive_queue.is_none();
+        Ok(QueuePair {
+            key: QueuePairKey(0),
+            send: BindingSends(RingQueue::new(&self.send)),
+            receive: own.then(|| RingQueue::new(&self.receive)),
+        })
     }
 
-    fn receive_queue(self, _request: &QueuePairRequest) -> LoopReceives {
-        RingQueue::new(&self.receive)
-    }
-
-    fn shared_receive_queue(self, _depth: u32, _segments: u32) -> LoopReceives {
+    fn shared_receive_queue(
+        &mut self,
+        _token: u64,
+        _domain: DomainKey,
+        _depth: u32,
+        _segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, LoopReceives), BackendError> {
         self.shared.store(true, Ordering::Relaxed);
-        RingQueue::new(&self.receive)
+        Ok((SharedReceiveQueueKey(0), RingQueue::new(&self.receive)))
     }
 
-    fn region(self, key: u32) -> RegionKeys {
-        RegionKeys {
+    fn region(
+        &mut self,
+        number: u32,
+        _registration: &Registration,
+    ) -> Result<RegionKeys, BackendError> {
+        Ok(RegionKeys {
             object: 0,
-            local: key,
-            remote: key,
-        }
+            local: number,
+            remote: number,
+        })
     }
 
-    fn window(self) -> WindowKey {
-        WindowKey(1)
-    }
-
-    fn complete_all(self) {
-        Rings::complete_all(self);
+    fn window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
+        Ok(WindowKey(1))
     }
 }
 
@@ -293,22 +343,24 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
     }
 
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
-        Ok(DomainKey(0))
+        self.queues.domain()
     }
 
     fn destroy_domain(&mut self, _domain: DomainKey) {}
 
-    fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
+    fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
         self.regions = self.regions.wrapping_add(1);
-        Ok(self.queues.region(self.regions))
+        self.queues.region(self.regions, registration)
     }
 
-    fn deregister(&mut self, _region: RegionKeys) {}
+    fn deregister(&mut self, region: RegionKeys) {
+        self.queues.free_region(region);
+    }
 
     fn sync(&mut self, _direction: SyncDirection, _address: u64, _length: u64) {}
 
-    fn create_window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
-        Ok(self.queues.window())
+    fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
+        self.queues.window(domain)
     }
 
     fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
@@ -321,10 +373,10 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
 
     fn create_completion_queue(
         &mut self,
-        _number: u32,
-        _depth: u32,
+        number: u32,
+        depth: u32,
     ) -> Result<Q::CompletionQueue, BackendError> {
-        Ok(self.queues.completion_queue())
+        self.queues.completion_queue(number, depth)
     }
 
     fn resize_completion_queue(
@@ -339,13 +391,13 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
 
     fn create_shared_receive_queue(
         &mut self,
-        _token: u64,
-        _domain: DomainKey,
+        token: u64,
+        domain: DomainKey,
         depth: u32,
         segments: u32,
     ) -> Result<(SharedReceiveQueueKey, Q::SharedReceiveQueue), BackendError> {
-        let queue = self.queues.shared_receive_queue(depth, segments);
-        Ok((SharedReceiveQueueKey(0), queue))
+        self.queues
+            .shared_receive_queue(token, domain, depth, segments)
     }
 
     fn create_queue_pair(
@@ -353,14 +405,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
         request: &QueuePairRequest,
     ) -> Result<QueuePair<Q::SendQueue, Q::ReceiveQueue>, BackendError> {
         self.established = Some(request.token);
-        Ok(QueuePair {
-            key: QueuePairKey(0),
-            send: self.queues.send_queue(request),
-            receive: request
-                .shared_receive_queue
-                .is_none()
-                .then(|| self.queues.receive_queue(request)),
-        })
+        self.queues.queue_pair(request)
     }
 
     fn modify_queue_pair(

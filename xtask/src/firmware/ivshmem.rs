@@ -75,14 +75,13 @@ fn run(images: &Images, program: &Path, image: &Path, end: &str) -> Result<[Stri
             .arg(&socket)
             .arg(end),
     )?;
-    let plain = ["-display", "none", "-monitor", "none", "-no-reboot"];
     let exit = "isa-debug-exit,iobase=0xf4,iosize=4";
     let channel = format!("socket,path={},id=peers", socket.display());
     let memory = "ivshmem-doorbell,chardev=peers,vectors=2";
     let serial_line = format!("file:{}", serial.display());
     let machine = cmd!(
         shell,
-        "timeout {TIME} {EMULATOR} {plain...} -nic none -m 64M -device {exit} -serial {serial_line}
+        "timeout {TIME} {EMULATOR} -display none -monitor none -no-reboot -nic none -m 64M -device {exit} -serial {serial_line}
          -chardev {channel} -device {memory} -kernel {image}"
     );
     let output = machine.quiet().ignore_status().output()?;

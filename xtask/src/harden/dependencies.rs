@@ -1,7 +1,7 @@
 //! The notes on direct dependencies of the workspace, and the counts of all.
 
-use anyhow::{Context, Result, bail};
-use cargo_metadata::Metadata;
+use anyhow::{Result, bail};
+use cargo_metadata::Target;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,17 @@ const RULES: &str = "deny.toml";
 
 /// Checks notes, licences, origins and advisories; returns the counts.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
-    let graph = Graph::of_all(workspace)?;
-    check(workspace)?;
+    let crates = all(workspace)?;
+    let direct = check(workspace)?;
     tools::deny(workspace)?;
     tools::advisories(workspace)?;
     let rules: Rules = workspace.read_toml(RULES)?;
-    Ok(graph.summary(&rules))
+    Ok(summary(&crates, direct, &rules))
 }
 
-/// Fails unless the page has one row for each direct dependency, and none for others.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+/// Fails unless the page has one row for each direct dependency, and none for others; returns their
+/// number.
+pub(crate) fn check(workspace: &Workspace) -> Result<usize> {
     let page = workspace.read(PAGE)?;
     let mut noted = BTreeSet::new();
     for line in page.lines() {
@@ -57,7 +58,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     if !missing.is_empty() || !gone.is_empty() {
         bail!("{PAGE} has no row for [{missing}], and surplus rows for [{gone}]");
     }
-    Ok(())
+    Ok(named.len())
 }
 
 /// The parts of the rules that are counted.
@@ -77,134 +78,52 @@ struct Advisories {
     ignore: Vec<toml::Value>,
 }
 
-/// A crate of one version.
-struct Crate {
-    /// True if it has a build script or is a procedural macro.
-    runs_at_build: bool,
-    ours: bool,
-    /// The dependencies, by cargo's package ids.
-    needs: BTreeSet<String>,
+/// The crates of others, by cargo's package ids; true for one with code that runs at build time.
+type Crates = BTreeMap<String, bool>;
+
+/// Returns the crates in the lock files of all workspaces.
+fn all(workspace: &Workspace) -> Result<Crates> {
+    let mut crates = Crates::new();
+    for manifest in WORKSPACES {
+        let packages = workspace.locked(manifest)?.packages.into_iter();
+        for package in packages.filter(|package| package.source.is_some()) {
+            let runs = |target: &Target| target.is_custom_build() || target.is_proc_macro();
+            let runs_at_build = package.targets.iter().any(runs);
+            crates.insert(package.id.repr, runs_at_build);
+        }
+    }
+    Ok(crates)
 }
 
-/// All crates, by cargo's package ids.
-#[derive(Default)]
-struct Graph(BTreeMap<String, Crate>);
-
-impl Graph {
-    /// Returns the crates in the lock files of all workspaces.
-    fn of_all(workspace: &Workspace) -> Result<Self> {
-        let mut graph = Self::default();
-        for manifest in WORKSPACES {
-            graph.add(workspace.locked(manifest)?)?;
-        }
-        Ok(graph)
-    }
-
-    fn add(&mut self, metadata: Metadata) -> Result<()> {
-        let resolved = metadata
-            .resolve
-            .context("cargo metadata reports no dependencies")?;
-        for package in metadata.packages {
-            let has = |kind: &str| {
-                let mut targets = package.targets.iter();
-                targets.any(|target| target.kind.iter().any(|it| it.to_string() == kind))
-            };
-            self.0.entry(package.id.repr).or_insert(Crate {
-                runs_at_build: has("custom-build") || has("proc-macro"),
-                ours: package.source.is_none(),
-                needs: BTreeSet::new(),
-            });
-        }
-        // Workspaces request different features: the result is the union of a crate's dependencies.
-        for node in resolved.nodes {
-            let known = self.0.get_mut(&node.id.repr);
-            let known =
-                known.with_context(|| format!("cargo metadata does not contain {}", node.id))?;
-            let needs = node.dependencies.into_iter().map(|id| id.repr);
-            known.needs.extend(needs);
-        }
-        Ok(())
-    }
-
-    /// Returns the direct dependencies of our packages, which have notes.
-    fn direct(&self) -> BTreeSet<&str> {
-        let ours = self.0.values().filter(|package| package.ours);
-        ours.flat_map(|package| &package.needs)
-            .filter(|id| self.0.get(*id).is_some_and(|package| !package.ours))
-            .map(String::as_str)
-            .collect()
-    }
-
-    /// Returns the summary of a run without findings.
-    fn summary(&self, rules: &Rules) -> String {
-        let others = self.0.values().filter(|package| !package.ours).count();
-        let direct = self.direct().len();
-        let run = self
-            .0
-            .values()
-            .filter(|package| !package.ours && package.runs_at_build);
-        format!(
-            "{} crates, counted by versions, in {} lock files: {direct} direct ones, each with a note, and {} indirect ones; {} run code \
-             at build time. All were checked against the current advisories. Exceptions in [{RULES}](../{RULES}): {} of licences, {} of advisories.\n",
-            others,
-            WORKSPACES.len(),
-            others - direct,
-            run.count(),
-            rules.licenses.exceptions.len(),
-            rules.advisories.ignore.len(),
-        )
-    }
+/// Returns the summary of a run without findings.
+fn summary(crates: &Crates, direct: usize, rules: &Rules) -> String {
+    let run = crates.values().filter(|runs_at_build| **runs_at_build);
+    format!(
+        "{} crates, counted by versions, in {} lock files: {direct} direct ones, each with a note, and {} indirect ones; {} run code \
+         at build time. All were checked against the current advisories. Exceptions in [{RULES}](../{RULES}): {} of licences, {} of advisories.\n",
+        crates.len(),
+        WORKSPACES.len(),
+        crates.len() - direct,
+        run.count(),
+        rules.licenses.exceptions.len(),
+        rules.advisories.ignore.len(),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Builds a graph of crates `NAME VERSION` and their needs; our packages have version 0.0.0.
-    fn graph(crates: &[(&str, &str, &[&str])]) -> Graph {
-        let all = crates.iter().map(|(id, runs, needs)| {
-            let package = Crate {
-                runs_at_build: *runs == "macro",
-                ours: id.ends_with(" 0.0.0"),
-                needs: needs.iter().map(|it| (*it).to_owned()).collect(),
-            };
-            ((*id).to_owned(), package)
-        });
-        Graph(all.collect())
-    }
-
     #[test]
-    fn versions_are_counted_by_their_distance() {
-        let graph = graph(&[
-            ("ours 0.0.0", "no", &["also 0.0.0", "a 1.0.0", "b 1.0.0"]),
-            ("also 0.0.0", "no", &["c 1.0.0", "d 2.0.0", "e 1.0.0"]),
-            ("a 1.0.0", "no", &["many 10.0.0", "between 1.0.0"]),
-            ("b 1.0.0", "no", &["many 10.0.0"]),
-            ("c 1.0.0", "no", &["many 10.0.0", "many 9.0.0"]),
-            ("d 2.0.0", "no", &["many 10.0.0"]),
-            // Dependents of a noted crate are not listed for the dependencies of that crate.
-            ("e 1.0.0", "no", &["many 10.0.0", "a 1.0.0"]),
-            // A cycle, as dev-dependencies make them.
-            ("between 1.0.0", "macro", &["last 1.0.0", "between 1.0.0"]),
-            ("last 1.0.0", "no", &["between 1.0.0", "d 1.0.0"]),
-            // Another version than the direct dependency.
-            ("d 1.0.0", "no", &[]),
-            ("many 9.0.0", "no", &[]),
-            ("many 10.0.0", "no", &[]),
-        ]);
+    fn crates_and_exceptions_are_counted() {
+        let crates = [("a 1", false), ("a 2", true), ("b 1", false)];
+        let crates = crates.map(|(id, runs)| (id.to_owned(), runs));
         let rules = "[licenses]\nexceptions = [1, 2, 3]\n[advisories]\nignore = [1, 2]\n";
-        let summary = graph.summary(&toml::from_str(rules).expect("rules"));
-        assert!(
-            summary.starts_with("10 crates, counted by versions, in 3 lock files: 5 direct"),
-            "{summary}"
-        );
-        assert!(
-            summary.contains("and 5 indirect ones; 1 run code"),
-            "{summary}"
-        );
-        assert!(
-            summary.ends_with("3 of licences, 2 of advisories.\n"),
-            "{summary}"
-        );
+        let rules = toml::from_str(rules).expect("rules");
+        let summary = summary(&crates.into(), 2, &rules);
+        let start = "3 crates, counted by versions, in 3 lock files: 2 direct ones, each with a note, and 1 indirect ones; 1 run";
+        assert!(summary.starts_with(start), "{summary}");
+        let end = "3 of licences, 2 of advisories.\n";
+        assert!(summary.ends_with(end), "{summary}");
     }
 }

@@ -146,45 +146,27 @@ const PROOFS: [Proof; 22] = [
     Proof {
         name: "peers",
         about: "programs of others on soft-RoCE meet RoCEv2 in software; every packet is judged",
-        run: |workspace, effort| {
-            // A round takes one or two minutes.
-            let rounds = effort.minutes.saturating_mul(2);
-            guest::run(workspace, &guest::PEERS, rounds, effort.seed)
-        },
+        run: |workspace, effort| guest::run(workspace, &guest::PEERS, effort),
     },
     Proof {
         name: "hostile",
         about: "a peer that uses stale, guessed, replayed and foreign keys, and floods",
-        run: |workspace, effort| {
-            guest::run(workspace, &guest::HOSTILE, effort.minutes, effort.seed)
-        },
+        run: |workspace, effort| guest::run(workspace, &guest::HOSTILE, effort),
     },
     Proof {
         name: "faults",
         about: "packet loss, links that go down, removal of modules in use",
-        run: |workspace, effort| guest::run(workspace, &guest::FAULTS, effort.minutes, effort.seed),
+        run: |workspace, effort| guest::run(workspace, &guest::FAULTS, effort),
     },
     Proof {
         name: "kills",
         about: "programs killed or interrupted at random times",
-        run: |workspace, effort| {
-            // A round runs one of each kind and takes some seconds.
-            let rounds = effort.minutes.saturating_mul(5);
-            guest::run(workspace, &guest::KILLS, rounds, effort.seed)
-        },
+        run: |workspace, effort| guest::run(workspace, &guest::KILLS, effort),
     },
     Proof {
         name: "limits",
         about: "exhausted limits of locked memory and file descriptors",
-        run: |workspace, effort| {
-            // A round takes as long as several rounds of the other jobs.
-            guest::run(
-                workspace,
-                &guest::LIMITS,
-                effort.minutes.div_ceil(5),
-                effort.seed,
-            )
-        },
+        run: |workspace, effort| guest::run(workspace, &guest::LIMITS, effort),
     },
     Proof {
         name: "soak",

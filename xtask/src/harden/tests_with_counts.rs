@@ -108,8 +108,14 @@ pub(super) fn differential(workspace: &Workspace, minutes: u32, seed: u64) -> Re
     }
     let again =
         format!("`cargo xtask harden --only differential --minutes {minutes} --seed {seed}`");
-    guest::run_behind(workspace, &guest::DIFFERENTIAL, minutes, seed, rows, &again)
-        .context("in the guest")
+    guest::run_behind(
+        workspace,
+        &guest::DIFFERENTIAL,
+        (minutes, seed),
+        rows,
+        &again,
+    )
+    .context("in the guest")
 }
 
 /// Returns the rows that tests printed, sorted.

@@ -98,12 +98,7 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     command.current_dir(workspace.root());
     command.args(["bench", "--no-run", "--package", "dat-bench"]);
     command.args(["--features", BENCHMARK, "--bench", BENCHMARK]);
-    let built = artifacts::of(&mut command, "the benchmark")?;
-    let program = built
-        .into_iter()
-        .filter(|artifact| artifact.target.name == BENCHMARK)
-        .find_map(|artifact| artifact.executable);
-    Ok(program.context("cargo built no benchmark")?.into())
+    artifacts::program(&artifacts::of(&mut command, "the benchmark")?, BENCHMARK)
 }
 
 /// Runs the program under callgrind, and reads its dumps.

@@ -53,12 +53,12 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     let is_unprivileged = |test: &TestProgram| WITHOUT_CAPABILITIES.contains(&test.name.as_str());
     let unprivileged = match programs.iter().any(is_unprivileged) {
         true => without_capabilities(workspace),
-        false => &[],
+        false => Vec::new(),
     };
     let lanes = (0..processors()).map(|lane| folder.join(format!("{lane}.log")));
     in_lanes(lanes.collect(), &programs, |log, test| {
         let before = if is_unprivileged(test) {
-            unprivileged
+            &unprivileged[..]
         } else {
             &[]
         };
@@ -111,23 +111,18 @@ fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
 ///
 /// There are none where this user may not drop them: an ordinary user has none, and in some
 /// containers root may not.
-fn without_capabilities(workspace: &Workspace) -> &'static [&'static str] {
-    const NONE: [&str; 6] = [
-        "setpriv",
-        "--bounding-set",
-        "-all",
-        "--inh-caps",
-        "-all",
-        "--no-new-privs",
-    ];
-    let drops = cmd!(workspace.shell, "env {NONE...} true")
+fn without_capabilities(workspace: &Workspace) -> Vec<&'static str> {
+    const NONE: &str = "setpriv --bounding-set -all --inh-caps -all --no-new-privs";
+    let none = NONE.split(' ');
+    let words = none.clone();
+    let drops = cmd!(workspace.shell, "env {words...} true")
         .quiet()
         .ignore_stderr()
         .run()
         .is_ok();
     if drops {
-        return &NONE;
+        return none.collect();
     }
     println!("  this user may not drop capabilities: the tests run with those that it has");
-    &[]
+    Vec::new()
 }

@@ -146,19 +146,8 @@ pub(crate) fn memory(image: u64) -> u64 {
 
 impl Machine {
     fn arguments(&self, record: &Path, cable: Option<&Cable>) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = [
-            "-machine",
-            "pc",
-            "-cpu",
-            "max",
-            "-nodefaults",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-no-reboot",
-        ]
-        .map(OsString::from)
-        .to_vec();
+        let plain = "-machine pc -cpu max -nodefaults -no-user-config -display none -no-reboot";
+        let mut arguments: Vec<OsString> = plain.split(' ').map(OsString::from).collect();
         let mut pair = |key: &str, value: &dyn AsRef<OsStr>| {
             arguments.extend([key.into(), value.as_ref().to_owned()]);
         };

@@ -2,7 +2,10 @@
 
 use dat_bench::{LoopDevice, Queues, Rings};
 use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_core::backend::{QueuePairRequest, RegionKeys, WindowKey};
+use dat_core::backend::{
+    BackendError, DomainKey, QueuePair, QueuePairRequest, RegionKeys, Registration,
+    SharedReceiveQueueKey, WindowKey,
+};
 use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{
     CompletionFlags, ConnectFlags, EvdFlags, MemoryPrivileges, QualityOfService, TIMEOUT_INFINITE,
@@ -27,35 +30,53 @@ impl Queues for Reading {
     type SendQueue = <Inner as Queues>::SendQueue;
     type ReceiveQueue = <Inner as Queues>::ReceiveQueue;
     type SharedReceiveQueue = <Inner as Queues>::SharedReceiveQueue;
+    type Device = Inner;
 
     const READS_AT_POST: bool = true;
 
-    fn completion_queue(self) -> Self::CompletionQueue {
-        self.0.completion_queue()
+    fn device(&self) -> Inner {
+        self.0
     }
 
-    fn send_queue(self, request: &QueuePairRequest) -> Self::SendQueue {
-        self.0.send_queue(request)
+    fn complete_all(device: &Inner) {
+        device.complete_all();
     }
 
-    fn receive_queue(self, request: &QueuePairRequest) -> Self::ReceiveQueue {
-        self.0.receive_queue(request)
+    fn completion_queue(
+        &mut self,
+        number: u32,
+        depth: u32,
+    ) -> Result<Self::CompletionQueue, BackendError> {
+        self.0.completion_queue(number, depth)
     }
 
-    fn shared_receive_queue(self, depth: u32, segments: u32) -> Self::SharedReceiveQueue {
-        self.0.shared_receive_queue(depth, segments)
+    fn queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError> {
+        self.0.queue_pair(request)
     }
 
-    fn region(self, key: u32) -> RegionKeys {
-        self.0.region(key)
+    fn shared_receive_queue(
+        &mut self,
+        token: u64,
+        domain: DomainKey,
+        depth: u32,
+        segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
+        self.0.shared_receive_queue(token, domain, depth, segments)
     }
 
-    fn window(self) -> WindowKey {
-        self.0.window()
+    fn region(
+        &mut self,
+        number: u32,
+        registration: &Registration,
+    ) -> Result<RegionKeys, BackendError> {
+        self.0.region(number, registration)
     }
 
-    fn complete_all(self) {
-        self.0.complete_all();
+    fn window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
+        self.0.window(domain)
     }
 }
 

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use rdma_sys::{ibv_qp_attr, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space};
 
 use super::{
-    Context, Event, Object, State, counter, destroy_with, free, raise, set_error, state, zeroed,
+    Context, Event, Object, State, counter, destroy_with, free, pick, raise, set_error, state,
+    zeroed,
 };
-use crate::script::pick;
 
 /// The event that follows from a call, unless a false one is delivered.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +32,17 @@ pub(super) struct Id {
 
 /// The content of an event.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct CmEvent {
-    pub(in super::super) kind: u32,
-    pub(in super::super) status: i32,
-    pub(in super::super) data: Vec<u8>,
-    pub(in super::super) depths: u8,
+pub struct CmEvent {
+    /// The kind, as the library numbers them.
+    pub kind: u32,
+    /// The status.
+    pub status: i32,
+    /// The private data.
+    pub data: Vec<u8>,
+    /// The numbers of RDMA reads, four bits each.
+    pub depths: u8,
     /// The peer's address in a connection request.
-    pub(in super::super) peer: u8,
+    pub peer: u8,
 }
 
 const ADDRESS_RESOLVED: u32 = 0;
@@ -398,7 +402,7 @@ fn deliver(state: &mut State, id: usize, reported: CmEvent) -> i32 {
 }
 
 /// Delivers the event that follows from an identifier's calls; returns false if none does.
-pub(in super::super) fn follow(which: usize, data: Vec<u8>) -> bool {
+pub fn follow(which: usize, data: Vec<u8>) -> bool {
     let fd = {
         let mut state = state();
         let Some(address) = pick(&state.ids(), which) else {
@@ -432,7 +436,7 @@ pub(in super::super) fn follow(which: usize, data: Vec<u8>) -> bool {
 }
 
 /// Delivers an event without a cause; connection requests go to a listener.
-pub(in super::super) fn report_cm_event(which: usize, event: CmEvent) {
+pub fn report_cm_event(which: usize, event: CmEvent) {
     let fd = {
         let mut state = state();
         let mut ids = state.ids();

@@ -1,7 +1,8 @@
 //! Devices, domains, regions, windows, channels.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
+use std::collections::VecDeque;
 
 use rdma_sys::{
     _compat_ibv_port_attr, ibv_async_event, ibv_comp_channel, ibv_cq, ibv_device, ibv_device_attr,
@@ -10,18 +11,21 @@ use rdma_sys::{
 
 use super::work::{bind_window, notify, poll, post_receive, post_send, post_shared};
 use super::{
-    Context, Object, Region, counter, destroy, destroy_with, device, free, raise, set_error, state,
-    zeroed,
+    COUNTED, Context, NAMES, Object, Region, SCRIPTED, STRICT, counter, counting, destroy,
+    destroy_with, devices, free, pick, raise, script, set_error, state, zeroed,
 };
-use crate::script::pick;
+
+/// The devices, and a null pointer behind them.
+type List = [*mut ibv_device; NAMES.len() + 1];
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut i32) -> *mut *mut ibv_device {
-    let list: Box<[*mut ibv_device; 2]> = Box::new([device(), ptr::null_mut()]);
+    let mut list: Box<List> = Box::new([ptr::null_mut(); NAMES.len() + 1]);
+    list[..NAMES.len()].copy_from_slice(&devices());
     // SAFETY: there is room for the count, or the pointer is null.
     unsafe {
         if !count.is_null() {
-            *count = 1;
+            *count = NAMES.len() as i32;
         }
     }
     Box::into_raw(list).cast()
@@ -30,46 +34,55 @@ unsafe extern "C" fn ibv_get_device_list(count: *mut i32) -> *mut *mut ibv_devic
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     // SAFETY: made by `ibv_get_device_list`.
-    unsafe { free(list.cast::<[*mut ibv_device; 2]>()) };
+    unsafe { free(list.cast::<List>()) };
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: it is the one device.
+    // SAFETY: it is one of the devices.
     unsafe { (&raw const (*device).name).cast() }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut Context {
     let context = zeroed::<Context>();
-    // SAFETY: just made.
-    unsafe {
+    // SAFETY: just made, and one of the devices.
+    let name = unsafe {
         (*context).device = device;
         (*context).async_fd = counter();
-        (*context).ops.poll_cq = Some(poll);
-        (*context).ops.req_notify_cq = Some(notify);
-        (*context).ops.post_send = Some(post_send);
-        (*context).ops.post_recv = Some(post_receive);
-        (*context).ops.post_srq_recv = Some(post_shared);
-        (*context).ops.alloc_mw = Some(make_window);
-        (*context).ops.dealloc_mw = Some(free_window);
-        (*context).ops.bind_mw = Some(bind_window);
+        let operations = &mut (*context).ops;
+        operations.poll_cq = Some(poll);
+        operations.req_notify_cq = Some(notify);
+        operations.post_send = Some(post_send);
+        operations.post_recv = Some(post_receive);
+        operations.post_srq_recv = Some(post_shared);
+        operations.alloc_mw = Some(make_window);
+        operations.dealloc_mw = Some(free_window);
+        operations.bind_mw = Some(bind_window);
+        CStr::from_ptr(ibv_get_device_name(device)).to_bytes()
+    };
+    let script = script::of(context, name == STRICT.as_bytes());
+    // SAFETY: as above.
+    let operations = unsafe { &mut (*context).ops };
+    if name == SCRIPTED.as_bytes() {
+        script::take_over(operations);
+    } else if name == COUNTED.as_bytes() {
+        script::take_over(operations);
+        counting::take_over(operations);
     }
-    state().insert(context as usize, Object::Context);
+    state().insert(context as usize, Object::Context(script));
     context
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_close_device(context: *mut Context) -> i32 {
     let mut state = state();
-    let left = state.objects.values().any(|object| {
-        !matches!(
-            object,
-            Object::Context | Object::EventChannel { .. } | Object::Id(_)
-        )
-    });
-    assert!(!left, "the device is closed under {:?}", state.objects);
-    state.asynchronous.clear();
+    let events = std::mem::take(&mut state.asynchronous).into_iter();
+    let (own, others): (VecDeque<_>, _) = events.partition(|(of, ..)| *of == context as usize);
+    state.asynchronous = others;
+    for (_, _, element) in own {
+        state.forget_element(element);
+    }
     // SAFETY: made by `ibv_open_device`, with a descriptor.
     unsafe { destroy_with(&mut state, context, (*context).async_fd) };
     0
@@ -78,18 +91,22 @@ unsafe extern "C" fn ibv_close_device(context: *mut Context) -> i32 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_device(context: *mut Context, into: *mut ibv_device_attr) -> i32 {
     let state = state();
-    state.is(context as usize, |object| matches!(object, Object::Context));
+    let known = state.objects.get(&(context as usize));
+    let Some(Object::Context(script)) = known else {
+        panic!("used as a device: {known:?}");
+    };
     // SAFETY: there is room for the answer.
     let attributes = unsafe { &mut *into };
     let [one, two] = [1 << 17, 1 << 24];
+    let both = !script.is_strict;
     attributes.max_mr_size = 1 << 40;
-    attributes.vendor_id = 0xFF_FFFF;
+    attributes.vendor_id = if script.is_strict { 0xFF_FFFF } else { 0x02C9 };
     attributes.max_qp = 64;
     attributes.max_qp_wr = 256;
-    attributes.device_cap_flags = if state.oddities.second_windows {
-        two
-    } else {
-        one
+    attributes.device_cap_flags = match state.oddities.second_windows {
+        _ if both => one | two,
+        true => two,
+        false => one,
     };
     attributes.max_sge = 8;
     attributes.max_sge_rd = 8;
@@ -175,7 +192,8 @@ unsafe extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut ibv_
         (*channel).context = context;
         (*channel).fd = counter();
     }
-    state.insert(channel as usize, Object::Channel);
+    let context = context as usize;
+    state.insert(channel as usize, Object::Channel { context });
     channel
 }
 
@@ -193,8 +211,15 @@ unsafe extern "C" fn ibv_get_cq_event(
     context: *mut *mut c_void,
 ) -> i32 {
     let mut state = state();
-    state.is(channel as usize, |object| matches!(object, Object::Channel));
-    let Some(notified) = state.notified.pop_front() else {
+    let is_channel = |object: &Object| matches!(object, Object::Channel { .. });
+    state.is(channel as usize, is_channel);
+    let notified = std::mem::take(&mut state.notified);
+    let (mut own, others): (VecDeque<usize>, _) = notified
+        .into_iter()
+        .partition(|queue| state.queue(*queue).channel == channel as usize);
+    let next = own.pop_front();
+    state.notified = own.into_iter().chain(others).collect();
+    let Some(notified) = next else {
         set_error(libc::EAGAIN);
         return -1;
     };
@@ -221,7 +246,8 @@ unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut ibv_pd {
     let domain = zeroed::<ibv_pd>();
     // SAFETY: just made.
     unsafe { (*domain).context = context };
-    state.insert(domain as usize, Object::Domain);
+    let context = context as usize;
+    state.insert(domain as usize, Object::Domain { context });
     domain
 }
 
@@ -240,7 +266,9 @@ unsafe extern "C" fn ibv_reg_mr(
     access: i32,
 ) -> *mut ibv_mr {
     let mut state = state();
-    state.is(domain as usize, |object| matches!(object, Object::Domain));
+    state.is(domain as usize, |object| {
+        matches!(object, Object::Domain { .. })
+    });
     if state.refuses().is_some() {
         return ptr::null_mut();
     }
@@ -267,7 +295,12 @@ unsafe extern "C" fn ibv_reg_mr(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dereg_mr(region: *mut ibv_mr) -> i32 {
     // SAFETY: made by `ibv_reg_mr`.
-    unsafe { destroy(&mut state(), region) };
+    unsafe {
+        if script::is_open(region) {
+            return libc::EBUSY;
+        }
+        destroy(&mut state(), region);
+    }
     0
 }
 
@@ -298,11 +331,13 @@ unsafe extern "C" fn free_window(window: *mut ibv_mw) -> i32 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_async_event(
-    _context: *mut Context,
+    context: *mut Context,
     event: *mut ibv_async_event,
 ) -> i32 {
     let mut state = state();
-    let Some((kind, element)) = state.asynchronous.pop_front() else {
+    let mut events = state.asynchronous.iter();
+    let first = events.position(|(of, _, _)| *of == context as usize);
+    let Some((_, kind, element)) = first.and_then(|at| state.asynchronous.remove(at)) else {
         set_error(libc::EAGAIN);
         return -1;
     };
@@ -316,7 +351,10 @@ unsafe extern "C" fn ibv_get_async_event(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_ack_async_event(_event: *mut ibv_async_event) {}
+unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: an event of `ibv_get_async_event`.
+    state().forget_element(unsafe { (*event).element.cq } as usize);
+}
 
 const QUEUE_FAILED: u32 = 0;
 
@@ -331,7 +369,7 @@ fn element_of(state: &super::State, kind: u32, which: usize) -> Option<usize> {
 }
 
 /// Delivers an asynchronous event that need not have happened.
-pub(in super::super) fn report_event(kind: u32, which: usize) {
+pub fn report_event(kind: u32, which: usize) {
     let fd = {
         let mut state = state();
         let Some(element) = element_of(&state, kind, which) else {
@@ -339,8 +377,9 @@ pub(in super::super) fn report_event(kind: u32, which: usize) {
         };
         // Completions of a queue that has overrun are lost.
         state.failed |= kind == QUEUE_FAILED;
-        state.asynchronous.push_back((kind, element));
-        let context = state.context() as *mut Context;
+        let context = state.context();
+        state.asynchronous.push_back((context, kind, element));
+        let context = context as *mut Context;
         // SAFETY: it is open.
         unsafe { (*context).async_fd }
     };

@@ -1,15 +1,11 @@
-//! A table in address space of its own, which takes memory as it is used.
+//! A table in address space of its own, for a static.
 
+use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::consumer::{advise, page_size};
-
-/// A type whose values may be made of zero bytes.
-///
-/// # Safety
-/// All bytes zero are a value. The size is a power of two, at most that of a page, and not 0.
-pub(crate) unsafe trait Zeroed: Sync + 'static {}
+use crate::memory::Memory;
+use crate::words::{Zeroed, extend};
 
 /// A table whose elements never move, and of which more become accessible.
 ///
@@ -17,7 +13,7 @@ pub(crate) unsafe trait Zeroed: Sync + 'static {}
 /// its memory (`mlockall`) gets pages for the accessible elements only. Takes no lock, so none is
 /// held in a forked process.
 #[derive(Debug)]
-pub(crate) struct Arena<T> {
+pub struct Arena<T> {
     /// The first element; null before the reservation.
     start: AtomicPtr<T>,
     /// Number of accessible elements, which lie at the start.
@@ -25,12 +21,10 @@ pub(crate) struct Arena<T> {
     most: usize,
 }
 
-/// Number of bytes that become accessible at a time, unless pages are larger.
-const STEP: usize = 1 << 16;
-
-impl<T: Zeroed> Arena<T> {
+impl<T: Zeroed + 'static> Arena<T> {
     /// Makes a table of up to `most` elements.
-    pub(crate) const fn new(most: usize) -> Self {
+    #[must_use]
+    pub const fn new(most: usize) -> Self {
         Self {
             start: AtomicPtr::new(ptr::null_mut()),
             made: AtomicUsize::new(0),
@@ -39,14 +33,17 @@ impl<T: Zeroed> Arena<T> {
     }
 
     /// Returns the element at an address; `None` if there is none.
+    ///
+    /// The size of an element must be a power of two, which is checked when this is compiled.
     #[inline(always)]
-    pub(crate) fn at(&self, address: usize) -> Option<&'static T> {
+    pub fn at(&self, address: usize) -> Option<&'static T> {
         const { assert!(size_of::<T>().is_power_of_two()) };
         let made = self.made.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Relaxed);
         let offset = address.wrapping_sub(start.addr());
         // An offset between two elements becomes a large number.
         let index = offset.rotate_right(size_of::<T>().trailing_zeros());
+        #[expect(unsafe_code)]
         // SAFETY: `index` is that of an accessible element, and `offset` its offset. Elements stay,
         // and there are only shared references to them.
         (index < made).then(|| unsafe { &*start.byte_add(offset) })
@@ -54,9 +51,10 @@ impl<T: Zeroed> Arena<T> {
 
     /// Returns the element with an index, if it is made.
     #[inline(always)]
-    pub(crate) fn get(&self, index: usize) -> Option<&'static T> {
+    pub fn get(&self, index: usize) -> Option<&'static T> {
         let made = self.made.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Relaxed);
+        #[expect(unsafe_code)]
         // SAFETY: as in `at`.
         (index < made).then(|| unsafe { &*start.add(index) })
     }
@@ -64,28 +62,13 @@ impl<T: Zeroed> Arena<T> {
     /// Returns the element with an index, and makes it first if it is new.
     ///
     /// `None` if the index is not below the maximum, or if the system refuses memory.
-    pub(crate) fn make(&self, index: usize) -> Option<&'static T> {
-        let made = self.made.load(Ordering::Acquire);
-        if index < made {
-            return self.get(index);
-        }
+    pub fn make(&self, index: usize) -> Option<&'static T> {
         if index >= self.most {
             return None;
         }
-        let start = self.reserve()?;
-        let bytes = (index + 1 - made) * size_of::<T>();
-        let bytes = bytes.next_multiple_of(STEP.max(page_size()));
-        let end = (made + bytes / size_of::<T>()).min(self.most);
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let first = start.wrapping_add(made).cast();
-        // SAFETY: the range is part of the reservation: `end` is at most `most`, and the mapping is
-        // of whole pages. It starts with a page, since each step but the last is of whole pages.
-        // More access harms no reference.
-        if unsafe { libc::mprotect(first, (end - made) * size_of::<T>(), access) } != 0 {
-            return None;
+        if index >= self.made.load(Ordering::Acquire) {
+            extend(self.reserve()?, &self.made, index, self.most)?;
         }
-        // Another thread may make elements at the same time, from the same or a later one on.
-        self.made.fetch_max(end, Ordering::AcqRel);
         self.get(index)
     }
 
@@ -95,38 +78,28 @@ impl<T: Zeroed> Arena<T> {
         if !start.is_null() {
             return Some(start);
         }
-        let length = self.most * size_of::<T>();
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: the call reserves new address space, at an address that the system chooses.
-        let new = unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0) };
-        if new == libc::MAP_FAILED {
-            return None;
-        }
-        // Large pages would be provided, and cleared, for a few elements each. If this fails, only
-        // speed and memory are lost.
-        let _failed = advise(new.addr(), length, libc::MADV_NOHUGEPAGE);
+        let memory = Memory::reserve(self.most.checked_mul(size_of::<T>())?)?;
+        let new = memory.start().as_ptr().cast();
         let (set, seen) = (Ordering::AcqRel, Ordering::Acquire);
-        match self
-            .start
-            .compare_exchange(ptr::null_mut(), new.cast(), set, seen)
-        {
-            Ok(_) => Some(new.cast()),
-            Err(other) => {
-                // SAFETY: it was just mapped, and nobody knows it.
-                unsafe { libc::munmap(new, length) };
-                Some(other)
+        let stored = self.start.compare_exchange(ptr::null_mut(), new, set, seen);
+        match stored {
+            Ok(_) => {
+                // It stays for ever.
+                mem::forget(memory);
+                Some(new)
             }
+            Err(other) => Some(other),
         }
     }
 
     /// Returns the index of an element.
-    pub(crate) fn index_of(&self, element: &T) -> usize {
+    pub fn index_of(&self, element: &T) -> usize {
         let start = self.start.load(Ordering::Relaxed);
-        ptr::from_ref(element).addr().wrapping_sub(start.addr()) / size_of::<T>()
+        ptr::from_ref(element).addr().wrapping_sub(start.addr()) / size_of::<T>().max(1)
     }
 
     /// Returns the elements that are made.
-    pub(crate) fn made(&self) -> impl Iterator<Item = &'static T> {
+    pub fn made(&self) -> impl Iterator<Item = &'static T> {
         (0..self.made.load(Ordering::Acquire)).map_while(|index| self.get(index))
     }
 }
@@ -137,7 +110,8 @@ mod tests {
 
     use super::*;
 
-    // SAFETY: it is an integer of eight bytes.
+    #[expect(unsafe_code)]
+    // SAFETY: it is an integer.
     unsafe impl Zeroed for AtomicU64 {}
 
     #[test]

@@ -1,28 +1,50 @@
-//! A fake device below the C libraries of the verbs backend, libibverbs and librdmacm.
+//! Model of the C libraries of the verbs backend, libibverbs and librdmacm, with devices in the
+//! process.
 //!
-//! The functions have the names of the libraries' functions, so that the program is linked with
-//! these. Objects are identified by their addresses. The process ends if it uses an object that was
-//! destroyed or never made, or destroys one before the objects made from it. Requests are checked
-//! as by a strict device: keys, bounds, rights and number. The driver of the fake device decides on
-//! completions and events.
+//! The functions have the names of the libraries' functions, so that a program that uses this crate
+//! is linked with these. It is a crate of its own for that reason: tests on real devices must not be
+//! linked with it. Objects are identified by their addresses. The process ends if it uses an object
+//! that was destroyed or never made, or destroys one before the objects made from it.
+//!
+//! There are three devices, which differ in what they do with requests:
+//!
+//! - [`STRICT`] checks them: keys, bounds, rights and number. Its driver decides on completions and
+//!   events, which may be false.
+//! - [`SCRIPTED`] records them, and does what its [`Script`] tells.
+//! - [`COUNTED`] accepts them at the least cost, so that the cost of its callers can be counted.
+#![cfg(feature = "rdma-core")]
+#![expect(unsafe_code, reason = "it defines functions that C calls")]
 
+mod counting;
 mod device;
 mod manager;
+mod script;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdma_sys::{ibv_context, ibv_device, rdma_cm_event};
 
-pub(super) use self::device::report_event;
+pub use self::counting::{Bind, Counted, Receive, Request, Room};
+pub use self::device::report_event;
 use self::manager::Id;
-pub(super) use self::manager::{CmEvent, follow, report_cm_event};
-pub(super) use self::work::{Found, answer, carry_out, forge, notify_of_nothing, outstanding};
+pub use self::manager::{CmEvent, follow, report_cm_event};
+pub use self::script::{Posted, Script, opened};
+pub use self::work::{Found, answer, carry_out, forge, notify_of_nothing, outstanding};
 use self::work::{Pair, Queue, Shared};
+
+/// The name of the device that checks requests.
+pub const STRICT: &str = "strict0";
+/// The name of the device that does what its script tells.
+pub const SCRIPTED: &str = "scripted0";
+/// The name of the device that accepts all requests at the least cost.
+pub const COUNTED: &str = "counted0";
+
+const NAMES: [&str; 3] = [STRICT, SCRIPTED, COUNTED];
 
 /// A region as the device knows it.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +59,14 @@ struct Region {
 /// The object at an address.
 #[derive(Debug)]
 enum Object {
-    Context,
+    Context(Arc<Script>),
     /// A completion channel.
-    Channel,
-    Domain,
+    Channel {
+        context: usize,
+    },
+    Domain {
+        context: usize,
+    },
     Region(Region),
     Window {
         domain: usize,
@@ -56,24 +82,27 @@ enum Object {
 
 /// The deviations of a device from others.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Oddities {
+pub struct Oddities {
     /// The index and the value of a replaced attribute.
-    pub(super) attribute: Option<(u8, i32)>,
+    pub attribute: Option<(u8, i32)>,
     /// Gives all queue pairs one number, or impossible numbers.
-    pub(super) number: Option<u32>,
+    pub number: Option<u32>,
     /// Has only windows of type 2.
-    pub(super) second_windows: bool,
+    pub second_windows: bool,
 }
 
 #[derive(Default)]
 struct State {
     objects: BTreeMap<usize, Object>,
-    /// The one device, which lives as long as the process.
-    device: usize,
-    /// Events of connections and of the device, and queues that have notified.
+    /// The devices, which live as long as the process.
+    devices: [usize; NAMES.len()],
+    /// Events of connections, and queues that have notified.
     connections: VecDeque<usize>,
-    asynchronous: VecDeque<(u32, usize)>,
     notified: VecDeque<usize>,
+    /// Events of devices: context, kind and element.
+    asynchronous: VecDeque<(usize, u32, usize)>,
+    /// Elements that exist only for their events.
+    elements: Vec<usize>,
     /// Data of events, by the event's address.
     carried: BTreeMap<usize, Vec<u8>>,
     /// The private data that was sent.
@@ -114,6 +143,11 @@ impl std::ops::DerefMut for StateGuard {
     }
 }
 
+/// Returns an object by a number that counts modulo the number of objects; `None` if there is none.
+fn pick<T: Copy>(objects: &[T], number: usize) -> Option<T> {
+    objects.get(number % objects.len().max(1)).copied()
+}
+
 fn state() -> StateGuard {
     let mut held = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     held.get_or_insert_default();
@@ -121,11 +155,11 @@ fn state() -> StateGuard {
 }
 
 /// Starts with a new device.
-pub(super) fn begin(oddities: Oddities) {
+pub fn begin(oddities: Oddities) {
     let mut state = state();
-    let device = state.device;
+    let devices = state.devices;
     *state = State {
-        device,
+        devices,
         oddities,
         last_port: 20_000,
         ..State::default()
@@ -136,39 +170,39 @@ pub(super) fn begin(oddities: Oddities) {
 ///
 /// # Panics
 /// An object is left.
-pub(super) fn end() {
+pub fn end() {
     let state = state();
     assert!(state.objects.is_empty(), "left: {:?}", state.objects);
     assert!(state.carried.is_empty(), "events that nobody acknowledged");
 }
 
 /// Refuses the next calls.
-pub(super) fn refuse(count: u32, error: i32) {
+pub fn refuse(count: u32, error: i32) {
     let mut state = state();
     state.refusals = (count, error);
     state.failed |= count != 0;
 }
 
 /// Stops flushing from here on.
-pub(super) fn keep() {
+pub fn keep() {
     let mut state = state();
     state.keeps = true;
     state.failed = true;
 }
 
 /// Makes the device do its part from here on.
-pub(super) fn behave() {
+pub fn behave() {
     work::flush_all();
 }
 
 /// Returns true if the device has always done its part.
-pub(super) fn has_behaved() -> bool {
+pub fn has_behaved() -> bool {
     let state = state();
     !state.forged && !state.failed && state.nonsense.is_empty() && state.oddities.number.is_none()
 }
 
 /// Returns the completion queues.
-pub(super) fn queues() -> Vec<u64> {
+pub fn queues() -> Vec<u64> {
     let state = state();
     let queues = state.objects.values().filter_map(|object| match object {
         Object::Queue(queue) => Some(queue.order),
@@ -178,31 +212,43 @@ pub(super) fn queues() -> Vec<u64> {
 }
 
 /// Returns true if one of these queues answered a poll with nonsense.
-pub(super) fn caught(queues: &[u64]) -> bool {
+pub fn caught(queues: &[u64]) -> bool {
     state().nonsense.iter().any(|queue| queues.contains(queue))
 }
 
 /// Returns the number of connection identifiers.
-pub(super) fn ids() -> usize {
+pub fn ids() -> usize {
     state().ids().len()
 }
 
 /// Returns the private data that was sent.
-pub(super) fn sent() -> Vec<Vec<u8>> {
+pub fn sent() -> Vec<Vec<u8>> {
     state().sent.clone()
 }
 
 /// Counts an alert.
-pub(super) fn alerted() {
+pub fn alerted() {
     ALERTS.fetch_add(1, Ordering::Release);
+}
+
+/// Makes the descriptor of a channel or of a device readable.
+pub fn make_readable(fd: i32) {
+    let one = 1_u64;
+    // SAFETY: eight bytes; a descriptor that is none of ours takes them or not.
+    unsafe { libc::write(fd, (&raw const one).cast(), 8) };
+}
+
+/// Takes what made a descriptor readable; returns false if it was not.
+pub fn lower(fd: i32) -> bool {
+    let mut count = 0_u64;
+    // SAFETY: there is room for eight bytes.
+    unsafe { libc::read(fd, (&raw mut count).cast(), 8) == 8 }
 }
 
 /// Makes a descriptor readable, and waits until the backend's thread has seen it.
 fn raise(fd: i32) {
     let before = ALERTS.load(Ordering::Acquire);
-    let one = 1_u64;
-    // SAFETY: a counter of ours, and eight bytes.
-    unsafe { libc::write(fd, (&raw const one).cast(), 8) };
+    make_readable(fd);
     let begin = Instant::now();
     while ALERTS.load(Ordering::Acquire) == before {
         assert!(
@@ -243,7 +289,7 @@ unsafe fn destroy<T>(state: &mut State, made: *mut T) -> Object {
     let removed = state.remove(made as usize);
     state
         .asynchronous
-        .retain(|(_, known)| *known != made as usize);
+        .retain(|(_, _, known)| *known != made as usize);
     // SAFETY: as the caller promised; it was known, so it was not freed before.
     unsafe { free(made) };
     removed
@@ -316,6 +362,7 @@ impl State {
     /// Removes a destroyed object; panics if an object made from it is left.
     fn remove(&mut self, address: usize) -> Object {
         let depends = |object: &Object| match object {
+            Object::Channel { context } | Object::Domain { context } => *context == address,
             Object::Region(region) => region.domain == address,
             Object::Window { domain } => *domain == address,
             Object::Queue(queue) => queue.channel == address,
@@ -343,9 +390,19 @@ impl State {
         found.into_iter().map(|(_, address)| address).collect()
     }
 
+    /// Frees an element that existed only for its event.
+    fn forget_element(&mut self, element: usize) {
+        let mut elements = self.elements.iter();
+        if let Some(at) = elements.position(|known| *known == element) {
+            self.elements.swap_remove(at);
+            // SAFETY: `Script::report` made it, and it was known, so it was not freed before.
+            unsafe { free(element as *mut script::Element) };
+        }
+    }
+
     fn context(&self) -> usize {
         let known = |(address, object): (&usize, &Object)| {
-            matches!(object, Object::Context).then_some(*address)
+            matches!(object, Object::Context(_)).then_some(*address)
         };
         self.objects.iter().find_map(known).expect("an open device")
     }
@@ -357,21 +414,23 @@ impl State {
     }
 }
 
-/// Returns the one device; device lists may outlive a run and still name it.
-fn device() -> *mut ibv_device {
+/// Returns the devices; device lists may outlive a run and still name them.
+fn devices() -> [*mut ibv_device; NAMES.len()] {
     let mut state = state();
-    if state.device == 0 {
-        let made = zeroed::<ibv_device>();
-        // SAFETY: just made.
-        unsafe {
-            (*made).transport_type = rdma_sys::ibv_transport_type::IBV_TRANSPORT_IB;
-            for (to, letter) in (*made).name.iter_mut().zip(b"fuzz0\0") {
-                *to = *letter as _;
+    if state.devices[0] == 0 {
+        state.devices = NAMES.map(|name| {
+            let made = zeroed::<ibv_device>();
+            // SAFETY: just made.
+            unsafe {
+                (*made).transport_type = rdma_sys::ibv_transport_type::IBV_TRANSPORT_IB;
+                for (to, letter) in (*made).name.iter_mut().zip(name.bytes()) {
+                    *to = letter as _;
+                }
             }
-        }
-        state.device = made as usize;
+            made as usize
+        });
     }
-    state.device as *mut ibv_device
+    state.devices.map(|device| device as *mut ibv_device)
 }
 
 /// The C libraries' type of an event with private data.

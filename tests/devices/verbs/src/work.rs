@@ -10,11 +10,11 @@ use rdma_sys::{
     ibv_wc, ibv_wr_opcode,
 };
 
-use super::{Context, Object, State, destroy, raise, state, zeroed};
-use crate::script::pick;
+use super::counting::Owned;
+use super::{Context, Object, State, destroy, pick, raise, state};
 
-const SIGNALLED: u32 = 2;
-const INLINE: u32 = 8;
+pub(super) const SIGNALLED: u32 = 2;
+pub(super) const INLINE: u32 = 8;
 const LOCAL_WRITE: u32 = 1;
 const BINDABLE: u32 = 16;
 /// The operation code of a receive in completions.
@@ -27,12 +27,106 @@ const CARRIED: u32 = 64;
 
 /// A completion.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Found {
-    pub(in super::super) token: u64,
-    pub(in super::super) status: u32,
-    pub(in super::super) opcode: u32,
-    pub(in super::super) length: u32,
-    pub(in super::super) pair: u32,
+pub struct Found {
+    /// The number that the request or receive was posted with.
+    pub token: u64,
+    /// The status; 0 is success.
+    pub status: u32,
+    /// The operation code.
+    pub opcode: u32,
+    /// The bytes received.
+    pub length: u32,
+    /// The number of the queue pair.
+    pub pair: u32,
+}
+
+impl Found {
+    /// Writes a completion as a device does.
+    ///
+    /// # Safety
+    /// There is room for it.
+    #[inline]
+    pub(super) unsafe fn write(&self, to: *mut ibv_wc) {
+        // SAFETY: as the caller promised.
+        let to = unsafe { &mut *to };
+        to.wr_id = self.token;
+        to.status = self.status;
+        to.opcode = self.opcode;
+        to.byte_len = self.length;
+        to.qp_num = self.pair;
+    }
+}
+
+/// Answers a poll with the oldest completions, and returns their number.
+///
+/// # Safety
+/// There is room for `room` completions.
+pub(super) unsafe fn hand_out(found: &mut VecDeque<Found>, room: i32, into: *mut ibv_wc) -> i32 {
+    let mut count = 0;
+    while count < room
+        && let Some(next) = found.pop_front()
+    {
+        // SAFETY: as the caller promised.
+        unsafe {
+            let to = into.add(count as usize);
+            next.write(to);
+            (*to).imm_data_invalidated_rkey_union.imm_data = next.length;
+        }
+        count += 1;
+    }
+    count
+}
+
+/// Returns address, length and key of the segments of a request.
+///
+/// # Safety
+/// There are `count` segments.
+pub(super) unsafe fn segments(first: *const ibv_sge, count: i32) -> Vec<(u64, u32, u32)> {
+    (0..usize::try_from(count).expect("a count"))
+        .map(|at| {
+            // SAFETY: as the caller promised.
+            let segment = unsafe { &*first.add(at) };
+            (segment.addr, segment.length, segment.lkey)
+        })
+        .collect()
+}
+
+/// Reads the bytes that the segments of a request name.
+///
+/// # Safety
+/// The request has its segments, and they name readable memory.
+pub(super) unsafe fn data(request: &ibv_send_wr) -> Vec<u8> {
+    // SAFETY: as the caller promised.
+    let segments = unsafe { segments(request.sg_list, request.num_sge) };
+    let bytes = |(address, length, _): (u64, u32, u32)| {
+        let first = ptr::with_exposed_provenance::<u8>(address as usize);
+        // SAFETY: as the caller promised.
+        (0..length as usize).map(move |offset| unsafe { first.add(offset).read_volatile() })
+    };
+    segments.into_iter().flat_map(bytes).collect()
+}
+
+/// Takes the requests of a list until one is refused.
+///
+/// # Safety
+/// The list is valid, and there is room for the refused one.
+pub(super) unsafe fn take_each<R>(
+    (first, next): (*mut R, fn(&R) -> *mut R),
+    bad: *mut *mut R,
+    mut take: impl FnMut(&R) -> Result<(), i32>,
+) -> i32 {
+    let mut at = first;
+    while !at.is_null() {
+        // SAFETY: an element of the list that the caller passes.
+        let request = unsafe { &*at };
+        if let Err(error) = take(request) {
+            // SAFETY: there is room for the answer.
+            unsafe { *bad = at };
+            return error;
+        }
+        at = next(request);
+    }
+    0
 }
 
 #[derive(Debug)]
@@ -68,7 +162,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) order: u64,
-    domain: usize,
+    pub(super) domain: usize,
     send_queue: usize,
     receive_queue: usize,
     shared: usize,
@@ -76,7 +170,7 @@ pub(super) struct Pair {
     receives: usize,
     request_segments: i32,
     receive_segments: i32,
-    number: u32,
+    pub(super) number: u32,
     state: u32,
     sent: VecDeque<Posted>,
     received: VecDeque<Posted>,
@@ -151,28 +245,25 @@ impl State {
     ) -> u64 {
         assert!((0..=most).contains(&count), "{count} of {most} segments");
         let mut length = 0;
-        for at in 0..count as usize {
-            // SAFETY: as the caller promised.
-            let segment = unsafe { &*first.add(at) };
-            length += u64::from(segment.length);
+        // SAFETY: as the caller promised.
+        for (start, bytes, key) in unsafe { segments(first, count) } {
+            length += u64::from(bytes);
             let regions = self.objects.values().filter_map(|object| match object {
                 Object::Region(region) => Some(region),
                 _ => None,
             });
             let is_inside = |region: &super::Region| {
-                segment.addr >= region.address
-                    && segment
-                        .addr
-                        .checked_add(segment.length.into())
+                start >= region.address
+                    && start
+                        .checked_add(bytes.into())
                         .is_some_and(|end| end <= region.address + region.length)
             };
-            let mut meant = regions
-                .filter(|region| inline || region.key == segment.lkey && region.domain == domain);
+            let mut meant =
+                regions.filter(|region| inline || region.key == key && region.domain == domain);
             let found = meant.any(|region| is_inside(region) && region.access & access == access);
             assert!(
                 found,
-                "an unregistered segment: {:#x} of {} by {}",
-                segment.addr, segment.length, segment.lkey
+                "an unregistered segment: {start:#x} of {bytes} by {key}"
             );
         }
         length
@@ -192,12 +283,15 @@ unsafe extern "C" fn ibv_create_cq(
     _vector: i32,
 ) -> *mut ibv_cq {
     let mut state = state();
-    state.is(channel as usize, |object| matches!(object, Object::Channel));
+    state.is(channel as usize, |object| {
+        matches!(object, Object::Channel { .. })
+    });
     assert!(depth > 0);
     if state.refuses().is_some() {
         return ptr::null_mut();
     }
-    let queue = zeroed::<ibv_cq>();
+    // SAFETY: the context is open.
+    let queue = unsafe { Owned::<ibv_cq>::make(context) };
     // SAFETY: just made, on a channel that lives.
     let fd = unsafe {
         (*queue).context = context;
@@ -237,7 +331,7 @@ unsafe extern "C" fn ibv_destroy_cq(queue: *mut ibv_cq) -> i32 {
     let mut state = state();
     state.notified.retain(|known| *known != queue as usize);
     // SAFETY: made by `ibv_create_cq`.
-    unsafe { destroy(&mut state, queue) };
+    unsafe { destroy(&mut state, queue.cast::<Owned<ibv_cq>>()) };
     0
 }
 
@@ -258,23 +352,8 @@ pub(super) unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut i
         state.nonsense.push(order);
         return answer;
     }
-    let mut count = 0;
-    while count < room
-        && let Some(found) = known.found.pop_front()
-    {
-        // SAFETY: there is room for `room` entries.
-        unsafe {
-            let to = into.add(count as usize);
-            (*to).wr_id = found.token;
-            (&raw mut (*to).status).cast::<u32>().write(found.status);
-            (&raw mut (*to).opcode).cast::<u32>().write(found.opcode);
-            (*to).byte_len = found.length;
-            (*to).qp_num = found.pair;
-            (*to).imm_data_invalidated_rkey_union.imm_data = found.length;
-        }
-        count += 1;
-    }
-    count
+    // SAFETY: there is room for `room` entries.
+    unsafe { hand_out(&mut known.found, room, into) }
 }
 
 #[unsafe(no_mangle)]
@@ -283,11 +362,14 @@ unsafe extern "C" fn ibv_create_srq(
     plan: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     let mut state = state();
-    state.is(domain as usize, |object| matches!(object, Object::Domain));
+    state.is(domain as usize, |object| {
+        matches!(object, Object::Domain { .. })
+    });
     if state.refuses().is_some() {
         return ptr::null_mut();
     }
-    let shared = zeroed::<ibv_srq>();
+    // SAFETY: the context is open.
+    let shared = unsafe { Owned::<ibv_srq>::make((*domain).context) };
     // SAFETY: just made, of a domain that lives, from a valid plan.
     let (depth, segments) = unsafe {
         (*shared).context = (*domain).context;
@@ -328,7 +410,7 @@ unsafe extern "C" fn ibv_modify_srq(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_srq(shared: *mut ibv_srq) -> i32 {
     // SAFETY: made by `ibv_create_srq`.
-    unsafe { destroy(&mut state(), shared) };
+    unsafe { destroy(&mut state(), shared.cast::<Owned<ibv_srq>>()) };
     0
 }
 
@@ -338,13 +420,16 @@ unsafe extern "C" fn ibv_create_qp(
     plan: *mut ibv_qp_init_attr,
 ) -> *mut ibv_qp {
     let mut state = state();
-    state.is(domain as usize, |object| matches!(object, Object::Domain));
+    state.is(domain as usize, |object| {
+        matches!(object, Object::Domain { .. })
+    });
     if state.refuses().is_some() {
         return ptr::null_mut();
     }
     let order = state.count();
     let number = state.oddities.number.unwrap_or(order as u32 & 0xFF_FFFF);
-    let pair = zeroed::<ibv_qp>();
+    // SAFETY: the context is open.
+    let pair = unsafe { Owned::<ibv_qp>::make((*domain).context) };
     // SAFETY: just made, of a domain that lives, from a valid plan.
     let known = unsafe {
         let plan = &mut *plan;
@@ -418,7 +503,7 @@ unsafe extern "C" fn ibv_query_qp(
 unsafe extern "C" fn ibv_destroy_qp(pair: *mut ibv_qp) -> i32 {
     let mut state = state();
     // SAFETY: made by `ibv_create_qp`.
-    let Object::Pair(known) = (unsafe { destroy(&mut state, pair) }) else {
+    let Object::Pair(known) = (unsafe { destroy(&mut state, pair.cast::<Owned<ibv_qp>>()) }) else {
         panic!("destroyed as a queue pair");
     };
     // Completions of it that were not polled are removed too, as in the libraries of devices.
@@ -441,17 +526,17 @@ unsafe fn post_each<R>(
 ) -> i32 {
     let notified = {
         let mut state = state();
-        let mut at = first;
-        while !at.is_null() {
-            if let Some(error) = state.refuses() {
-                // SAFETY: there is room for the answer.
-                unsafe { *bad = at };
-                return error;
+        let take = |request: &R| match state.refuses() {
+            Some(error) => Err(error),
+            None => {
+                post(&mut state, request);
+                Ok(())
             }
-            // SAFETY: an element of the list that the caller passes.
-            let request = unsafe { &*at };
-            post(&mut state, request);
-            at = next(request);
+        };
+        // SAFETY: as the caller promised.
+        let refused = unsafe { take_each((first, next), bad, take) };
+        if refused != 0 {
+            return refused;
         }
         pair.map_or_else(Vec::new, |pair| flushed_if_failed(&mut state, pair))
     };
@@ -488,7 +573,7 @@ pub(super) unsafe extern "C" fn post_send(
         if inline {
             assert!(length <= u64::from(CARRIED), "a request carries {length}");
             // SAFETY: registered memory, as was just checked.
-            unsafe { read(request) };
+            drop(unsafe { data(request) });
         }
         if request.opcode == ibv_wr_opcode::IBV_WR_BIND_MW {
             // SAFETY: the operation code selects the field of the union.
@@ -518,22 +603,6 @@ fn flushed_if_failed(state: &mut State, pair: usize) -> Vec<i32> {
         state.flush(pair)
     } else {
         Vec::new()
-    }
-}
-
-/// Reads the data of an inline request.
-///
-/// # Safety
-/// The data is valid.
-unsafe fn read(request: &ibv_send_wr) {
-    for at in 0..request.num_sge as usize {
-        // SAFETY: as the caller promised.
-        let segment = unsafe { &*request.sg_list.add(at) };
-        let first = ptr::with_exposed_provenance::<u8>(segment.addr as usize);
-        for offset in 0..segment.length as usize {
-            // SAFETY: as the caller promised.
-            let _byte = unsafe { first.add(offset).read_volatile() };
-        }
     }
 }
 
@@ -644,7 +713,7 @@ pub(super) unsafe extern "C" fn post_shared(
 }
 
 /// Completes a queue pair's oldest requests or receives as carried out, at most `count`.
-pub(in super::super) fn carry_out(which: usize, receives: bool, count: usize, length: u32) {
+pub fn carry_out(which: usize, receives: bool, count: usize, length: u32) {
     let mut notified = Vec::new();
     {
         let mut state = state();
@@ -684,7 +753,7 @@ pub(in super::super) fn carry_out(which: usize, receives: bool, count: usize, le
 }
 
 /// Returns the tokens of the outstanding requests, and the numbers of their queue pairs.
-pub(in super::super) fn outstanding() -> Vec<(u64, u32)> {
+pub fn outstanding() -> Vec<(u64, u32)> {
     let state = state();
     let mut all = Vec::new();
     for object in state.objects.values() {
@@ -704,7 +773,7 @@ pub(in super::super) fn outstanding() -> Vec<(u64, u32)> {
 }
 
 /// Adds a forged completion to a queue.
-pub(in super::super) fn forge(which: usize, found: Found) {
+pub fn forge(which: usize, found: Found) {
     let notified = {
         let mut state = state();
         state.forged = true;
@@ -714,7 +783,7 @@ pub(in super::super) fn forge(which: usize, found: Found) {
 }
 
 /// Answers the next poll of a queue with a number.
-pub(in super::super) fn answer(which: usize, number: i32) {
+pub fn answer(which: usize, number: i32) {
     let mut state = state();
     if let Some(queue) = pick(&state.queues(), which) {
         state.queue(queue).answer = Some(number);
@@ -722,7 +791,7 @@ pub(in super::super) fn answer(which: usize, number: i32) {
 }
 
 /// Notifies for a queue without a completion.
-pub(in super::super) fn notify_of_nothing(which: usize) {
+pub fn notify_of_nothing(which: usize) {
     let fd = {
         let mut state = state();
         let Some(queue) = pick(&state.queues(), which) else {
