@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
 use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_core::backend::Backend;
+use dat_core::backend::HostBackend;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
@@ -22,27 +22,6 @@ use crate::size::size;
 
 /// Maximum total bytes of the buffers of one side.
 pub(crate) const MOST_MEMORY: u64 = 1 << 30;
-
-/// A backend whose queues do not borrow, so its adapters can be `'static`.
-pub(crate) trait HostBackend:
-    Backend<
-        CompletionQueue: 'static,
-        SendQueue: 'static,
-        ReceiveQueue: 'static,
-        SharedReceiveQueue: 'static,
-    > + 'static
-{
-}
-
-impl<B> HostBackend for B where
-    B: Backend<
-            CompletionQueue: 'static,
-            SendQueue: 'static,
-            ReceiveQueue: 'static,
-            SharedReceiveQueue: 'static,
-        > + 'static
-{
-}
 
 /// The medium between two adapters of this process that one thread drives.
 pub(crate) trait Ground {
@@ -68,6 +47,12 @@ pub(crate) trait Ground {
         false
     }
 }
+
+/// The network of commands without a device, in this process.
+pub(crate) type InProcess = Fabric;
+
+/// The backend of its adapters.
+pub(crate) type InProcessBackend = MockBackend;
 
 /// The name of the in-process network in reports.
 pub(crate) const MOCK: &str = "mock";
@@ -179,8 +164,14 @@ pub(crate) struct Node<B: HostBackend = MockBackend> {
 
 impl Node {
     /// Opens an adapter on an in-process network.
-    pub(crate) fn open(fabric: &Fabric, options: NodeOptions, limits: &Limits) -> Result<Self> {
-        Self::over(fabric.node(options), options.address, limits)
+    pub(crate) fn open(
+        network: &InProcess,
+        name: &'static str,
+        number: u64,
+        limits: &Limits,
+    ) -> Result<Self> {
+        let options = NodeOptions::new(name, number);
+        Self::over(network.node(options), options.address, limits)
     }
 }
 

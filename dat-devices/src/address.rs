@@ -3,14 +3,11 @@
 use std::fmt;
 
 use crate::error::OpenError;
+use crate::list::SCHEMES;
 use crate::numbered::NumberedHost;
 
 /// Form of an address.
 const FORM: &str = "`SCHEME://DEVICE`";
-
-/// The schemes of all backends, each of which is also the feature that builds it in; the mock's
-/// first.
-pub const SCHEMES: [&str; 3] = ["mock", "roce", "verbs"];
 
 /// The scheme of names that no other backend has.
 const OTHERS: &str = "verbs";

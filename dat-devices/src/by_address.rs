@@ -8,8 +8,9 @@
 use dat_core::attributes::IaAddress;
 use dat_core::backend::HostBackend;
 
-use crate::address::{DeviceAddress, SCHEMES};
+use crate::address::DeviceAddress;
 use crate::error::OpenError;
+use crate::list::SCHEMES;
 use crate::options::Options;
 
 /// A backend whose devices are opened by address.
@@ -104,6 +105,11 @@ pub fn open<V: Visitor>(
         visitor.visit(backend, driver)
     } } };
     opened.ok_or_else(|| OpenError::not_built_in(scheme, &SCHEMES))
+}
+
+/// Returns true if this build has the backend of a scheme.
+pub fn is_built_in(scheme: &str) -> bool {
+    crate::backends! { [by_scheme] { scheme, B => B::SCHEME } }.is_some()
 }
 
 /// Lists the devices of this host: RDMA devices, then those in software.

@@ -12,7 +12,8 @@
 //!
 //! # A further backend
 //! It implements [`HostBackend`](dat_core::backend::HostBackend) in its crate. Here it gets a
-//! feature, a file with its [`ByAddress`], a line in [`backends!`] and one in `SCHEMES`.
+//! feature, a file with its [`ByAddress`], and an entry in `list.rs`. The C libraries and `dat`
+//! build the default features; `dat-host` has a feature for each backend.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -38,9 +39,10 @@ pub use ::backend_roce::{RoceBackend, parse_ip};
 #[cfg(feature = "verbs")]
 pub use ::backend_verbs::VerbsBackend;
 
-pub use address::{DeviceAddress, SCHEMES};
-pub use by_address::{ByAddress, Found, Listed, Visitor, devices, missing, open};
+pub use address::DeviceAddress;
+pub use by_address::{ByAddress, Found, Listed, Visitor, devices, is_built_in, missing, open};
 pub use error::{Cause, OpenError, OpenErrorKind};
+pub use list::SCHEMES;
 #[cfg(feature = "mock")]
 pub use network::Network;
 pub use options::{Options, StartThread};

@@ -1,5 +1,10 @@
 //! The list of backends.
 
+/// The schemes of all backends, each of which is also the feature that builds it in.
+///
+/// The mock's is the first. [`devices`](crate::devices) lists the last one first.
+pub const SCHEMES: [&str; 3] = ["mock", "roce", "verbs"];
+
 /// Calls a macro with the backends of this build.
 ///
 /// `backends! { [path::to::call] { tokens } }` becomes

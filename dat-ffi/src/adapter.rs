@@ -42,12 +42,13 @@ pub(crate) trait Host: ByAddress + Numbered {
 macro_rules! declare {
     ({} $($name:ident = $type:ty,)+) => {
         /// An open adapter of one of the backends.
-        #[cfg_attr(
-            feature = "verbs",
-            expect(
-                clippy::large_enum_variant,
-                reason = "each value is a field of an adapter, which is in a box"
-            )
+        #[expect(
+            clippy::allow_attributes,
+            reason = "which backends there are, and so how large, is not this crate's to know"
+        )]
+        #[allow(
+            clippy::large_enum_variant,
+            reason = "each value is a field of an adapter, which is in a box"
         )]
         pub(crate) enum Device {
             $($name(Opened<$type>),)+

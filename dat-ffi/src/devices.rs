@@ -6,7 +6,7 @@ use std::io;
 
 use dat_core::{Error, ErrorKind, Result, Subtype};
 use dat_devices::{
-    ByAddress, Cause, DeviceAddress, Found, OpenError, OpenErrorKind, Options, missing,
+    ByAddress, Cause, DeviceAddress, Found, OpenError, OpenErrorKind, Options, is_built_in, missing,
 };
 use dat_storage::Limits;
 
@@ -61,7 +61,7 @@ fn unknown(named: &DeviceAddress) -> Option<String> {
     if is_of_others && (name == "mock" || name.starts_with("mock:")) {
         return missing(&DeviceAddress::new("mock", "0"));
     }
-    if is_of_others && cfg!(not(feature = "verbs")) {
+    if is_of_others && !is_built_in(named.scheme()) {
         return Some(format!(
             "`{name}` is not a mock device, and this build of the library does not support RDMA devices"
         ));

@@ -6,12 +6,11 @@
 
 use std::collections::VecDeque;
 
-use backend_mock::{Fabric, NodeOptions};
 use dat_core::attributes::{EpAttributes, SrqAttributes};
-use dat_core::backend::Backend;
+use dat_core::backend::HostBackend;
 use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::Event;
-use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use dat_core::flags::{CompletionFlags, DtoStatus, IaFields, MemoryPrivileges, ProviderFields};
 use dat_core::id::{EpId, EvdId, RmrId, SrqId};
 use dat_core::memory::LmrTriplet;
 use dat_storage::Limits;
@@ -19,7 +18,7 @@ use dat_storage::Limits;
 use super::measure::Measured;
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Ground, HostBackend, Memory, Node, Registered, STAMP};
+use crate::host::{self, Ground, InProcess, Memory, Node, Registered, STAMP};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// Bytes that are generated or compared at a time.
@@ -66,7 +65,7 @@ struct Stream {
 }
 
 /// Operations on a pair of nodes; the near node posts.
-pub(crate) struct Load<G: Ground = Fabric> {
+pub(crate) struct Load<G: Ground = InProcess> {
     shape: Shape,
     /// RDMA Reads that may be under way on a connection.
     reads: i32,
@@ -106,12 +105,11 @@ impl Load {
     pub(crate) fn open(shape: Shape, sides: Sides) -> Result<Self> {
         let network = host::at_once();
         let limits = limits(shape.depth);
-        let options = NodeOptions::new("near", 1);
-        let device = network.node(options);
-        let reads = device.ia_attributes().max_rdma_read_per_ep_out;
+        let near = Node::open(&network, "near", 1, &limits)?;
+        let far = Node::open(&network, "far", 2, &limits)?;
+        let queried = near.ia.ia_query(IaFields::empty(), ProviderFields::empty());
+        let reads = queried.during("dat_ia_query")?.ia.max_rdma_read_per_ep_out;
         let reads = shape.depth.min(usize::try_from(reads).unwrap_or(0));
-        let near = Node::over(device, options.address, &limits)?;
-        let far = Node::open(&network, NodeOptions::new("far", 2), &limits)?;
         Self::over(network, (near, far), shape, sides, reads)
     }
 }

@@ -1,6 +1,6 @@
 //! The commands on the kind of device that their arguments name.
 
-use dat_devices::{ByAddress, DeviceAddress, Found, OpenErrorKind, Options};
+use dat_devices::{ByAddress, DeviceAddress, Found, OpenErrorKind, Options, is_built_in};
 
 use super::commands;
 use super::transport::{is_anywhere, is_usable, no_device, not_opened, text};
@@ -39,7 +39,7 @@ fn scheme_of(name: Option<&str>) -> String {
 /// Returns the failure of a device that no backend of this build has.
 fn missing(name: Option<&str>) -> Failure {
     let name = name.unwrap_or_default();
-    if cfg!(feature = "verbs") {
+    if is_built_in("verbs") {
         return no_device(
             "",
             format!("cannot open the device {name}"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::HostBackend;
-use dat_devices::{ByAddress, MockBackend};
+use dat_devices::ByAddress;
 use dat_host::rsm::{Credentials, Node, NodeId, Opening};
 use dat_host::{Error, Network, Options};
 use twox_hash::XxHash3_128;
@@ -269,7 +269,7 @@ impl OnMock {
 }
 
 impl Place for OnMock {
-    type Backend = MockBackend;
+    type Backend = host::InProcessBackend;
 
     fn on(&self) -> On {
         ("mock", None)

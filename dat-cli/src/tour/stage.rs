@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use backend_mock::MockBackend;
 use dat_core::flags::MemoryPrivileges;
 use dat_core::id::{LmrId, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
@@ -11,6 +10,7 @@ use dat_host::{
 };
 
 use super::record::Outcome;
+use crate::host::InProcessBackend;
 use crate::names::constant;
 use crate::remote::host_adapter::{Core, core};
 
@@ -28,7 +28,7 @@ impl Side {
     }
 
     /// Returns the core's adapter, for queries, and for calls on objects that were created there.
-    pub(super) fn core(&self) -> Result<&Core<MockBackend>> {
+    pub(super) fn core(&self) -> Result<&Core<InProcessBackend>> {
         core(&self.adapter).map_err(|_| dat_host::Error::Malformed("an adapter of the mock"))
     }
 
