@@ -8,32 +8,25 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use backend_mmio::defs::mlx5::{
     Completion, CompletionKind, CompletionTail, Control as ControlUnit, Data, KeyUpdate, Opcode,
     RemoteAddress, Syndrome,
 };
-use backend_mmio::mlx5::{Limits, MmioBackend, Parts, Storage, WindowSlot};
-use backend_mmio::ring::{
-    CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
-};
-use backend_mmio::{CoherentHal, DeviceUnit, DeviceWord, DmaMemory, DmaView, RegisterIo};
-use dat_core::Ia;
-use dat_core::attributes::{EpAttributes, IaAddress};
+use backend_mmio::mlx5::Limits;
+use backend_mmio::{DeviceWord, RegisterIo};
+use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
     Backend, BindRequest, CompletionQueue, DomainKey, Peek, QueuePairRequest, ReceiveRequest,
     RegionKeys, RemoteRange, Segment, SendFlags, SendOperation, SendQueue, SendRequest, WorkQueue,
 };
-use dat_core::endpoint::ConnectParam;
-use dat_core::flags::{
-    CompletionFlags, ConnectFlags, EvdFlags, MemoryPrivileges, QualityOfService, TIMEOUT_INFINITE,
-};
-use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use dat_core::flags::{CompletionFlags, MemoryPrivileges};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::sync::NoLock;
-use dat_core::time::Instant;
-use mlx5_idle::{Channel, Idle, Kind, LIMITS, Made};
+use mlx5_idle::bed::{Bed, driver};
+use mlx5_idle::{Kind, LIMITS, Made};
 
 const REQUESTS: usize = 10_000;
 const RECEIVES: usize = 2_000;
@@ -65,10 +58,6 @@ impl RegisterIo for Doorbell {
             word.store(value, Ordering::Relaxed);
         }
     }
-}
-
-fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
-    Vec::leak(std::iter::repeat_with(empty).take(count).collect())
 }
 
 fn hex(words: impl IntoIterator<Item = u32>) -> String {
@@ -160,62 +149,8 @@ impl Kind for Carrying {
     };
 }
 
-type Driver<K> = MmioBackend<'static, Idle<K>, Channel, Doorbell, CoherentHal>;
-
-/// Creates the driver on a device.
-///
-/// Returns the driver, the shared memory, the state, and what the device made.
-fn driver<K: Kind>() -> (
-    Driver<K>,
-    DmaView<'static>,
-    &'static DeviceState,
-    &'static Made,
-) {
-    let units: &'static [DeviceUnit] = slots(1 << 14, DeviceUnit::new);
-    // SAFETY: no device exists.
-    #[expect(unsafe_code, reason = "no device accesses the memory")]
-    let memory = unsafe { DmaMemory::new(units, 0x1000) };
-    let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
-    let storage = Storage {
-        state: lent,
-        queue_pairs: slots(2, || QueuePairSlot::EMPTY),
-        completion_queues: slots(8, || CompletionQueueSlot::EMPTY),
-        shared_receive_queues: slots(0, || SharedReceiveSlot::EMPTY),
-        requests: slots(1024, || RequestSlot::EMPTY),
-        requests_taken: slots(64, || false),
-        windows: slots(1, || WindowSlot::EMPTY),
-        memory_taken: slots(1024, || false),
-    };
-    // Numbers use all 24 bits.
-    let made: &'static Made = Box::leak(Box::new(Made::new(0xAB_CDEF)));
-    let parts = Parts {
-        control: Idle::new(made),
-        cm: Channel { made },
-        registers: Doorbell,
-        hal: CoherentHal,
-        shared_buffers: 0,
-        memory,
-    };
-    let device = DmaView::new(units, 0x1000);
-    (MmioBackend::new(parts, storage), device, state, made)
-}
-
-dat_core::define_storage! {
-    struct Slots for Driver<Carrying>, NoLock {
-        protection_zones: 8,
-        local_regions: 8,
-        remote_regions: 8,
-        event_dispatchers: 8,
-        notification_objects: 8,
-        endpoints: 2,
-        shared_receive_queues: 1,
-        public_service_points: 2,
-        reserved_service_points: 2,
-        connection_requests: 2,
-        events: 256,
-        records: 512,
-    }
-}
+/// Number of the first object of a device, so that numbers use all 24 bits.
+const FIRST: u32 = 0xAB_CDEF;
 
 /// Inline data that the core posts equals the vendor's structures.
 ///
@@ -228,47 +163,19 @@ fn inline_data_equals_the_vendors_byte_for_byte() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let (backend, memory, _, made) = driver::<Carrying>();
-    let lent = Box::leak(Box::new(Slots::new()));
-    let ia = Ia::open(backend, lent.lend(), 8).expect("an adapter");
-    let zone = ia.pz_create().expect("a zone");
-    let bytes: &'static [AtomicU8] = slots(4096, || AtomicU8::new(0));
-    let region = Region::from_static(bytes);
-    let address = region.address();
-    let lmr = ia
-        .lmr_create(&LmrRequest {
-            memory: LmrMemory::Virtual(region),
-            pz: zone,
-            privileges: MemoryPrivileges::ALL,
-        })
-        .expect("a region");
-    let done = ia.evd_create(64, None, EvdFlags::DTO).expect("events");
-    let connections = ia
-        .evd_create(8, None, EvdFlags::CONNECTION)
-        .expect("events");
     let attributes = EpAttributes {
         max_request_dtos: 60,
         ..EpAttributes::DEFAULT
     };
-    let ep = ia
-        .ep_create(
-            Some(zone),
-            Some(done),
-            Some(done),
-            Some(connections),
-            Some(&attributes),
-        )
-        .expect("an endpoint");
-    let connect = ConnectParam {
-        address: IaAddress::Node(0),
-        qualifier: 1,
-        timeout: TIMEOUT_INFINITE,
-        private_data: &[],
-        quality: QualityOfService::BEST_EFFORT,
-        flags: ConnectFlags::empty(),
-    };
-    ia.ep_connect(ep, &connect, Instant::ZERO).expect("a start");
-    ia.progress(Instant::ZERO);
+    let bed = Bed::<Carrying, _, NoLock>::new(Doorbell, FIRST, &attributes);
+    let Bed {
+        ia,
+        ep,
+        bytes,
+        memory,
+        made,
+        ..
+    } = &bed;
     let (rings, number) = (made.rings(), made.queue_pair());
     let receives = u64::from(rings.receive_units.next_multiple_of(4));
     let (mut lines, mut ours, mut head) = (String::new(), Vec::new(), 0_u32);
@@ -283,8 +190,8 @@ fn inline_data_equals_the_vendors_byte_for_byte() {
             );
         }
         let segment = LmrTriplet {
-            context: lmr.lmr_context,
-            address: address + offset as u64,
+            context: bed.segments[0].context,
+            address: bed.segments[0].address + offset as u64,
             length: u64::from(length),
         };
         let remote = RmrTriplet {
@@ -294,9 +201,9 @@ fn inline_data_equals_the_vendors_byte_for_byte() {
         };
         let none = CompletionFlags::empty();
         let posted = if send {
-            ia.post_send(ep, &[segment], cookie, none)
+            ia.post_send(*ep, &[segment], cookie, none)
         } else {
-            ia.post_rdma_write(ep, &[segment], cookie, &remote, none)
+            ia.post_rdma_write(*ep, &[segment], cookie, &remote, none)
         };
         posted.expect("room");
         let opcode = if send { 0x0A } else { 0x08 };
@@ -340,7 +247,8 @@ fn descriptors_equal_the_vendors_byte_for_byte() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let (mut backend, memory, state, made) = driver::<Plain>();
+    let made: &'static Made = Box::leak(Box::new(Made::new(FIRST)));
+    let (mut backend, memory, state) = driver::<Plain, _>(Doorbell, made);
     let mut completions = backend.create_completion_queue(0, 31).expect("a queue");
     let mut window = backend.create_window(DomainKey(1)).expect("a window");
     let attributes = EpAttributes {

@@ -141,24 +141,14 @@ pub(crate) fn send_file(
     while !ended || free.len() < depth {
         while !ended && let Some((slot, mut parts)) = free.pop() {
             check()?;
-            let (mut count, mut used) = (0, 0);
-            for part in &mut parts {
-                let got = read(part)?;
-                // If the file grows meanwhile, the copy keeps the length from its start.
-                let left = usize::try_from(length - bytes).unwrap_or(usize::MAX) - count;
-                part.resize(got.min(left));
+            let (count, is_last) = fill(&mut parts, length - bytes, &mut read, |offset, part| {
                 if let Some(plain) = &mut plain {
-                    plain.fill(usize::from(slot), count, part);
+                    plain.fill(usize::from(slot), offset, part);
                 }
                 hash.write(part);
-                count += part.len();
-                used += usize::from(!part.is_empty());
-                ended = got < shape.chunk || count as u64 + bytes == length;
-                if ended {
-                    break;
-                }
-            }
-            parts.truncate(used);
+            })?;
+            ended = is_last;
+            let used = parts.len();
             if parts.is_empty() {
                 free.push((slot, parts));
                 continue;
@@ -168,21 +158,15 @@ pub(crate) fn send_file(
                 None => UnderWay::Writing(write(&client, &request, slot, parts)?),
                 Some(plain) => {
                     // A file of few slots gives few pairs, so its first slot is written again.
-                    let again = match writes {
+                    let times = match writes {
                         0 => LEAST_PAIRS.saturating_sub(length.div_ceil(request.size.into())),
                         _ => 0,
                     };
-                    let mut parts = parts;
-                    for round in 0..=again {
-                        let taken;
-                        (parts, taken) = plain.beside(usize::from(slot), count, || {
-                            let write = write(&client, &request, slot, parts)?;
-                            Ok(client.finish(write)?.into_parts())
-                        })?;
-                        if round == 0 {
-                            alone += taken;
-                        }
+                    for _ in 0..times {
+                        (parts, _) = write_beside(plain, &mut client, &request, slot, parts)?;
                     }
+                    let (parts, taken) = write_beside(plain, &mut client, &request, slot, parts)?;
+                    alone += taken;
                     UnderWay::Written(parts)
                 }
             };
@@ -240,6 +224,50 @@ pub(crate) fn send_file(
         segments,
         checksum,
         moving,
+    })
+}
+
+/// Fills the buffers of a slot with the next bytes of a file of which `left` bytes are left.
+///
+/// Keeps the buffers that are used; `take` gets each with its offset. Returns the number of bytes,
+/// and true if they are the last ones.
+fn fill(
+    parts: &mut Vec<Buffer>,
+    left: u64,
+    mut read: impl FnMut(&mut [u8]) -> Result<usize>,
+    mut take: impl FnMut(usize, &[u8]),
+) -> Result<(usize, bool)> {
+    let left = usize::try_from(left).unwrap_or(usize::MAX);
+    let (mut count, mut used, mut is_last) = (0, 0, false);
+    for part in parts.iter_mut() {
+        let wanted = part.len();
+        let got = read(part)?;
+        // If the file grows meanwhile, the copy keeps the length from its start.
+        part.resize(got.min(left - count));
+        take(count, part);
+        count += part.len();
+        used += usize::from(!part.is_empty());
+        is_last = got < wanted || count == left;
+        if is_last {
+            break;
+        }
+    }
+    parts.truncate(used);
+    Ok((count, is_last))
+}
+
+/// Writes a slot beside a plain copy; returns its buffers and the time of the write.
+fn write_beside(
+    plain: &mut Plain,
+    client: &mut Connection<'_>,
+    request: &Request,
+    slot: u16,
+    parts: Vec<Buffer>,
+) -> Result<(Vec<Buffer>, Duration)> {
+    let count = parts.iter().map(|part| part.len()).sum();
+    plain.beside(usize::from(slot), count, || {
+        let write = write(client, request, slot, parts)?;
+        Ok(client.finish(write)?.into_parts())
     })
 }
 

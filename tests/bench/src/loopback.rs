@@ -14,12 +14,12 @@ use dat_core::backend::{
     Segment, SendOperation, SendQueue, SendRequest, SharedReceiveQueueKey, SyncDirection,
     WindowKey, WorkQueue, WorkSlot,
 };
-use dat_core::flags::{
-    CompletionFlags, DtoStatus, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
-};
+use dat_core::flags::{DtoStatus, EpCreator};
 use dat_core::time::Instant;
 
-use crate::ring::{CompletionRing, Outcome, Ring, RingCompletions, RingQueue, SEGMENTS, Slot};
+use crate::ring::{
+    CompletionRing, Outcome, PROVIDER, Ring, RingCompletions, RingQueue, SEGMENTS, Slot,
+};
 
 /// The queues and the other objects of a device; see [`Backend`] for those without a description.
 pub trait Queues: Send + 'static {
@@ -93,7 +93,12 @@ pub trait Queues: Send + 'static {
 }
 
 /// Rings of the device, all in use by one queue pair.
-pub struct Rings {
+///
+/// `READS`: see [`Backend::READS_AT_POST`]. The device reads nothing; the core does not know that.
+pub struct Rings<const READS: bool = false>(AllRings);
+
+/// The rings, whose code is the same for both kinds: a program has it once, and not inlined.
+struct AllRings {
     send: Ring,
     receive: Ring,
     completions: Arc<CompletionRing>,
@@ -102,20 +107,27 @@ pub struct Rings {
     shared: AtomicBool,
 }
 
-impl Rings {
+impl<const READS: bool> Rings<READS> {
     /// Returns empty rings.
     pub fn new() -> Self {
-        Self {
+        Self(AllRings {
             send: Ring::new(),
             receive: Ring::new(),
             completions: Arc::new(CompletionRing::new(0)),
             queue_pair: AtomicU64::new(0),
             shared: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Completes all posted requests and receives; each receive has 8 bytes.
+    #[inline(always)]
     pub fn complete_all(&self) {
+        self.0.complete_all();
+    }
+}
+
+impl AllRings {
+    fn complete_all(&self) {
         self.complete(&self.send, None);
         self.complete(&self.receive, Some(8));
     }
@@ -134,7 +146,7 @@ impl Rings {
     }
 }
 
-impl Default for Rings {
+impl<const READS: bool> Default for Rings<READS> {
     fn default() -> Self {
         Self::new()
     }
@@ -186,12 +198,14 @@ impl SendQueue for BindingSends {
     }
 }
 
-impl Queues for &'static Rings {
+impl<const READS: bool> Queues for &'static Rings<READS> {
     type CompletionQueue = RingCompletions;
     type SendQueue = BindingSends;
     type ReceiveQueue = LoopReceives;
     type SharedReceiveQueue = LoopReceives;
     type Device = Self;
+
+    const READS_AT_POST: bool = READS;
 
     fn device(&self) -> Self {
         self
@@ -206,19 +220,19 @@ impl Queues for &'static Rings {
         _number: u32,
         _depth: u32,
     ) -> Result<RingCompletions, BackendError> {
-        Ok(RingCompletions::new(&self.completions))
+        Ok(RingCompletions::new(&self.0.completions))
     }
 
     fn queue_pair(
         &mut self,
         request: &QueuePairRequest,
     ) -> Result<QueuePair<BindingSends, LoopReceives>, BackendError> {
-        self.queue_pair.store(request.token, Ordering::Relaxed);
+        self.0.queue_pair.store(request.token, Ordering::Relaxed);
         let own = request.shared_receive_queue.is_none();
         Ok(QueuePair {
             key: QueuePairKey(0),
-            send: BindingSends(RingQueue::new(&self.send)),
-            receive: own.then(|| RingQueue::new(&self.receive)),
+            send: BindingSends(RingQueue::new(&self.0.send)),
+            receive: own.then(|| RingQueue::new(&self.0.receive)),
         })
     }
 
@@ -229,8 +243,8 @@ impl Queues for &'static Rings {
         _depth: u32,
         _segments: u32,
     ) -> Result<(SharedReceiveQueueKey, LoopReceives), BackendError> {
-        self.shared.store(true, Ordering::Relaxed);
-        Ok((SharedReceiveQueueKey(0), RingQueue::new(&self.receive)))
+        self.0.shared.store(true, Ordering::Relaxed);
+        Ok((SharedReceiveQueueKey(0), RingQueue::new(&self.0.receive)))
     }
 
     fn region(
@@ -314,31 +328,10 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
 
     fn provider_attributes(&self) -> ProviderAttributes {
         ProviderAttributes {
-            provider_name: "ring",
-            provider_version_major: 1,
-            provider_version_minor: 0,
-            dapl_version_major: 1,
-            dapl_version_minor: 2,
-            lmr_mem_types_supported: MemoryTypes::all(),
-            iov_ownership_on_return: IovOwnership::Consumer,
-            qos_supported: QualityOfService::BEST_EFFORT,
-            completion_flags_supported: CompletionFlags::MANDATORY,
-            is_thread_safe: true,
-            max_private_data_size: 64,
-            supports_multipath: false,
             ep_creator: EpCreator::Never,
-            pz_support: PzSupport::Shareable,
-            optimal_buffer_alignment: 64,
-            evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
             srq_supported: true,
-            srq_watermarks_supported: 0,
-            srq_ep_pz_difference_supported: false,
-            srq_info_supported: 0,
-            ep_recv_info_supported: 0,
-            lmr_sync_req: false,
             dto_async_return_guaranteed: false,
-            rdma_write_for_rdma_read_req: false,
-            provider_specific_attributes: &[],
+            ..PROVIDER
         }
     }
 

@@ -13,6 +13,7 @@ mod memory;
 mod network;
 mod queues;
 
+pub(crate) use backend::PROVIDER;
 pub use backend::RingBackend;
 pub use device::Wire;
 pub use memory::{Outcome, Work};

@@ -15,8 +15,6 @@ wanted=" ${*:-transfers transactions connections sharing} "
 echo "speed version kernel $(uname -r)"
 
 library=$(command -v libdat_provider.so)
-# The library of xtask/vm/programs/stamps.c, if it is in the guest.
-stamps=$(command -v stamps.so || true)
 export DAT_OVERRIDE=/run/dat.conf DAPL_DBG_TYPE=0
 cat > "$DAT_OVERRIDE" << END
 dat u2.0 nonthreadsafe default $library dat.0.1 "$RDMA_DEVICE 1" ""
@@ -91,7 +89,7 @@ transactions() {
 # timed COMMAND: runs the command and prints its processor time. Both ends of a connection share one processor, so the clock of either end
 # includes the work of the other.
 timed() {
-    printf "bash -c 'TIMEFORMAT=\"processor %%3U %%3S\"; time env LD_PRELOAD=%s %s'" "$stamps" "$1"
+    printf "bash -c 'TIMEFORMAT=\"processor %%3U %%3S\"; time %s'" "$1"
 }
 
 # connections DEVICE
@@ -106,7 +104,6 @@ connections() {
             $1 " " $2 == "EP create:" || $1 " " $2 == "EP free:" { tell(substr($2, 1, length($2) - 1), $3 * 1e3) }
             $1 == "TOTAL:" { tell("total", $2 * 1e9) }
             $1 == "processor" { tell("work", ($2 + $3) * 1e9) }
-            /^stamps/ { print side, device, $0 }
             $1 == "Connections:" { tell("connect", $2 * 1e3) }' /run/$side
     done
 }

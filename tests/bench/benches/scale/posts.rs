@@ -1,11 +1,7 @@
 //! Regions of an adapter whose device reads segments at post, beside endpoints that have posted.
 
-use dat_bench::{LoopDevice, Queues, Rings};
+use dat_bench::{LoopDevice, Rings};
 use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_core::backend::{
-    BackendError, DomainKey, QueuePair, QueuePairRequest, RegionKeys, Registration,
-    SharedReceiveQueueKey, WindowKey,
-};
 use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{
     CompletionFlags, ConnectFlags, EvdFlags, MemoryPrivileges, QualityOfService, TIMEOUT_INFINITE,
@@ -19,71 +15,13 @@ use dat_storage::{Limits, OwnedIa};
 use crate::count::Counter;
 use crate::world::{BYTES, register};
 
-type Inner = &'static Rings;
-
 /// The queues of the ring device, declared to read segments at post.
-#[derive(Clone, Copy)]
-struct Reading(Inner);
-
-impl Queues for Reading {
-    type CompletionQueue = <Inner as Queues>::CompletionQueue;
-    type SendQueue = <Inner as Queues>::SendQueue;
-    type ReceiveQueue = <Inner as Queues>::ReceiveQueue;
-    type SharedReceiveQueue = <Inner as Queues>::SharedReceiveQueue;
-    type Device = Inner;
-
-    const READS_AT_POST: bool = true;
-
-    fn device(&self) -> Inner {
-        self.0
-    }
-
-    fn complete_all(device: &Inner) {
-        device.complete_all();
-    }
-
-    fn completion_queue(
-        &mut self,
-        number: u32,
-        depth: u32,
-    ) -> Result<Self::CompletionQueue, BackendError> {
-        self.0.completion_queue(number, depth)
-    }
-
-    fn queue_pair(
-        &mut self,
-        request: &QueuePairRequest,
-    ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError> {
-        self.0.queue_pair(request)
-    }
-
-    fn shared_receive_queue(
-        &mut self,
-        token: u64,
-        domain: DomainKey,
-        depth: u32,
-        segments: u32,
-    ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
-        self.0.shared_receive_queue(token, domain, depth, segments)
-    }
-
-    fn region(
-        &mut self,
-        number: u32,
-        registration: &Registration,
-    ) -> Result<RegionKeys, BackendError> {
-        self.0.region(number, registration)
-    }
-
-    fn window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
-        self.0.window(domain)
-    }
-}
+type Reading = &'static Rings<true>;
 
 /// An adapter with the handles that its endpoints share.
 struct Posters {
     ia: OwnedIa<LoopDevice<Reading>, HostLock>,
-    rings: Inner,
+    rings: Reading,
     pz: PzId,
     data: EvdId,
     connections: EvdId,
@@ -93,8 +31,8 @@ struct Posters {
 
 impl Posters {
     fn new() -> Self {
-        let rings: Inner = Box::leak(Box::new(Rings::new()));
-        let device = LoopDevice::new(Reading(rings));
+        let rings: Reading = Box::leak(Box::new(Rings::new()));
+        let device = LoopDevice::new(rings);
         let ia = OwnedIa::<_, HostLock>::open(device, &Limits::default(), 8).expect("opens");
         let pz = ia.pz_create().expect("a zone");
         let data = ia.evd_create(8, None, EvdFlags::DTO).expect("a dispatcher");

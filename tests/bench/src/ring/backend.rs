@@ -49,6 +49,35 @@ fn private_data(bytes: &[u8]) -> Result<PrivateData, BackendError> {
     data.ok_or(BackendError::Resources)
 }
 
+/// Attributes of the provider of both devices.
+pub(crate) const PROVIDER: ProviderAttributes = ProviderAttributes {
+    provider_name: "ring",
+    provider_version_major: 1,
+    provider_version_minor: 0,
+    dapl_version_major: 1,
+    dapl_version_minor: 2,
+    lmr_mem_types_supported: MemoryTypes::all(),
+    iov_ownership_on_return: IovOwnership::Consumer,
+    qos_supported: QualityOfService::BEST_EFFORT,
+    completion_flags_supported: CompletionFlags::MANDATORY,
+    is_thread_safe: true,
+    max_private_data_size: PRIVATE_DATA as i32,
+    supports_multipath: false,
+    ep_creator: EpCreator::IfAsked,
+    pz_support: PzSupport::Shareable,
+    optimal_buffer_alignment: 64,
+    evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
+    srq_supported: false,
+    srq_watermarks_supported: 0,
+    srq_ep_pz_difference_supported: false,
+    srq_info_supported: 0,
+    ep_recv_info_supported: 0,
+    lmr_sync_req: false,
+    dto_async_return_guaranteed: true,
+    rdma_write_for_rdma_read_req: false,
+    provider_specific_attributes: &[],
+};
+
 #[expect(unsafe_code)]
 // SAFETY: the device accesses memory only through its table of regions, which checks bounds, domain
 // and privileges, and only while it holds the lock of the network. `deregister` and the drop of the
@@ -86,33 +115,7 @@ unsafe impl Backend for RingBackend {
     }
 
     fn provider_attributes(&self) -> ProviderAttributes {
-        ProviderAttributes {
-            provider_name: "ring",
-            provider_version_major: 1,
-            provider_version_minor: 0,
-            dapl_version_major: 1,
-            dapl_version_minor: 2,
-            lmr_mem_types_supported: MemoryTypes::all(),
-            iov_ownership_on_return: IovOwnership::Consumer,
-            qos_supported: QualityOfService::BEST_EFFORT,
-            completion_flags_supported: CompletionFlags::MANDATORY,
-            is_thread_safe: true,
-            max_private_data_size: PRIVATE_DATA as i32,
-            supports_multipath: false,
-            ep_creator: EpCreator::IfAsked,
-            pz_support: PzSupport::Shareable,
-            optimal_buffer_alignment: 64,
-            evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
-            srq_supported: false,
-            srq_watermarks_supported: 0,
-            srq_ep_pz_difference_supported: false,
-            srq_info_supported: 0,
-            ep_recv_info_supported: 0,
-            lmr_sync_req: false,
-            dto_async_return_guaranteed: true,
-            rdma_write_for_rdma_read_req: false,
-            provider_specific_attributes: &[],
-        }
+        PROVIDER
     }
 
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {

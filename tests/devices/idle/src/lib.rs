@@ -5,6 +5,12 @@
 #![no_std]
 #![expect(unsafe_code, reason = "the device accesses no memory")]
 
+#[cfg(feature = "std")]
+extern crate std;
+
+#[cfg(feature = "std")]
+pub mod bed;
+
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, Ordering};
