@@ -69,31 +69,15 @@ pub(crate) trait Ground {
     }
 }
 
-/// A network inside this process that creates its own devices.
-pub(crate) trait Network: Ground + Sized {
-    /// The name of the network in reports.
-    const NAME: &'static str;
+/// The name of the in-process network in reports.
+pub(crate) const MOCK: &str = "mock";
 
-    /// Creates a network on which a poll finds its operation complete.
-    fn at_once() -> Self;
-
-    /// Creates a device.
-    fn device(&self, options: NodeOptions) -> Self::Backend;
-}
-
-impl Network for Fabric {
-    const NAME: &'static str = "mock";
-
-    fn at_once() -> Self {
-        Self::new(FabricOptions {
-            poll_steps: true,
-            ..FabricOptions::immediate()
-        })
-    }
-
-    fn device(&self, options: NodeOptions) -> MockBackend {
-        self.node(options)
-    }
+/// Creates an in-process network on which a poll finds its operation complete.
+pub(crate) fn at_once() -> Fabric {
+    Fabric::new(FabricOptions {
+        poll_steps: true,
+        ..FabricOptions::immediate()
+    })
 }
 
 impl Ground for Fabric {
@@ -193,16 +177,14 @@ pub(crate) struct Node<B: HostBackend = MockBackend> {
     pub(crate) arrivals: EvdId,
 }
 
-impl<B: HostBackend> Node<B> {
-    /// Opens an adapter on a network.
-    pub(crate) fn open<N: Network<Backend = B>>(
-        network: &N,
-        options: NodeOptions,
-        limits: &Limits,
-    ) -> Result<Self> {
-        Self::over(network.device(options), options.address, limits)
+impl Node {
+    /// Opens an adapter on an in-process network.
+    pub(crate) fn open(fabric: &Fabric, options: NodeOptions, limits: &Limits) -> Result<Self> {
+        Self::over(fabric.node(options), options.address, limits)
     }
+}
 
+impl<B: HostBackend> Node<B> {
     /// Opens an adapter on a backend that peers reach at `address`.
     pub(crate) fn over(backend: B, address: IaAddress, limits: &Limits) -> Result<Self> {
         let ia = open(backend, limits)?;

@@ -24,7 +24,6 @@ mod tour;
 
 use std::process::ExitCode;
 
-use backend_mock::Fabric;
 use clap::Parser;
 
 use crate::arguments::{Arguments, Command};
@@ -54,7 +53,7 @@ pub fn main() -> ExitCode {
             let signals = Signals::catch();
             let result = match copy.device.wants_device() {
                 Ok(true) => device::copy(&copy, &signals, &mut output),
-                Ok(false) => copy::run::<Fabric>(&copy, &signals, &mut output),
+                Ok(false) => copy::run(&copy, &signals, &mut output),
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = &result
@@ -68,7 +67,7 @@ pub fn main() -> ExitCode {
         }
         Command::Perf(perf) => match perf.device.wants_device() {
             Ok(true) => device::perf(&perf, &mut output),
-            Ok(false) => perf::run::<Fabric>(&perf, &mut output),
+            Ok(false) => perf::run(&perf, &mut output),
             Err(failure) => Err(failure),
         },
         Command::Serve(serve) => device::serve(&serve, &Signals::catch(), &mut output),

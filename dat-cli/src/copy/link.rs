@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use backend_mock::NodeOptions;
+use backend_mock::{Fabric, NodeOptions};
 use dat_core::attributes::EpAttributes;
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -17,7 +17,7 @@ use dat_storage::Limits;
 
 use super::plain::Plain;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, HostBackend, Network, Node, Registered};
+use crate::host::{self, Node, Registered};
 
 /// Length of a header, which holds the length of the data in little-endian order.
 const HEADER: usize = 8;
@@ -51,16 +51,16 @@ impl Geometry {
     }
 }
 
-struct End<B: HostBackend> {
-    node: Node<B>,
+struct End {
+    node: Node,
     ep: EpId,
     slots: Registered,
     headers: Registered,
 }
 
-impl<B: HostBackend> End<B> {
-    fn open<N: Network<Backend = B>>(
-        network: &N,
+impl End {
+    fn open(
+        network: &Fabric,
         options: NodeOptions,
         geometry: Geometry,
         slot_privileges: MemoryPrivileges,
@@ -117,11 +117,10 @@ impl<B: HostBackend> End<B> {
 }
 
 /// A connected pair of ends.
-pub(crate) struct Link<N: Network> {
-    network: N,
+pub(crate) struct Link {
     geometry: Geometry,
-    sender: End<N::Backend>,
-    receiver: End<N::Backend>,
+    sender: End,
+    receiver: End,
     staging: Vec<u8>,
     plain: Plain,
     busy: Duration,
@@ -131,17 +130,17 @@ pub(crate) struct Link<N: Network> {
     segments: u64,
 }
 
-impl<N: Network> Link<N> {
+impl Link {
     /// Opens two adapters and connects them.
-    pub(crate) fn open(network: N, geometry: Geometry) -> Result<Self> {
+    pub(crate) fn open(network: &Fabric, geometry: Geometry) -> Result<Self> {
         let sender = End::open(
-            &network,
+            network,
             NodeOptions::new("sender", 1),
             geometry,
             MemoryPrivileges::LOCAL_READ,
         )?;
         let receiver = End::open(
-            &network,
+            network,
             NodeOptions::new("receiver", 2),
             geometry,
             MemoryPrivileges::LOCAL_READ
@@ -169,12 +168,11 @@ impl<N: Network> Link<N> {
                 .during("dat_ep_post_recv")?;
         }
         host::connect(
-            &network,
+            network,
             (&sender.node, sender.ep),
             (&receiver.node, receiver.ep),
         )?;
         Ok(Self {
-            network,
             geometry,
             sender,
             receiver,
@@ -407,7 +405,6 @@ impl<N: Network> Link<N> {
             }
             result?;
             let found = before != (credits, arrived.len());
-            self.network.looked(found)?;
             idle = if found { 0 } else { idle + 1 };
             if idle > PATIENCE {
                 return Err(Failure::operation(

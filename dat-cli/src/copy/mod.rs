@@ -18,7 +18,7 @@ use self::plain::Pair;
 use self::target::Target;
 use crate::arguments::CopyArguments;
 use crate::failure::{Failure, Result};
-use crate::host::{self, MOST_MEMORY, Network};
+use crate::host::{self, MOCK, MOST_MEMORY};
 use crate::interrupt::Signals;
 use crate::output::{GOOD, Output};
 use crate::size::{argument, counted, size};
@@ -60,7 +60,7 @@ struct Report {
 /// - Memory: the system lacks the memory for the buffers.
 /// - Operation: the transfer failed, or the copy differs from the source when it is read back.
 /// - Interrupted: a signal came.
-pub(crate) fn run<N: Network>(
+pub(crate) fn run(
     arguments: &CopyArguments,
     signals: &Signals,
     output: &mut Output,
@@ -74,7 +74,7 @@ pub(crate) fn run<N: Network>(
     let fit = fitted(geometry, length);
     // Slots at both ends, and plain buffers of the same total size.
     host::room(4 * fit.bytes(), |room| smaller(geometry, room / 4))?;
-    let mut link = Link::open(N::at_once(), fit)?;
+    let mut link = Link::open(&host::at_once(), fit)?;
     let mut part = target.begin()?;
     let mut checksum = XxHash3_128::new();
     let bytes = link.transfer(
@@ -112,7 +112,7 @@ pub(crate) fn run<N: Network>(
     let median = link.plain().median();
     let report = Report {
         ok: true,
-        backend: N::NAME,
+        backend: MOCK,
         source: arguments.source.display().to_string(),
         target: path.display().to_string(),
         bytes,
@@ -285,7 +285,7 @@ mod tests {
                 .map(|at: usize| (at * 7 + at / 256) as u8)
                 .collect();
             let (mut left, mut arrived) = (data.as_slice(), Vec::new());
-            let mut link = Link::open(fabric(), GEOMETRY).unwrap();
+            let mut link = Link::open(&fabric(), GEOMETRY).unwrap();
             let moved = link.transfer(
                 |buffer| Ok(fill(&mut left, buffer).unwrap()),
                 |bytes| {
@@ -335,7 +335,7 @@ mod tests {
         std::fs::write(&source, vec![1; 5000]).unwrap();
         std::fs::write(&path, "precious").unwrap();
         let fabric = fabric();
-        let mut link = Link::open(fabric.clone(), GEOMETRY).unwrap();
+        let mut link = Link::open(&fabric, GEOMETRY).unwrap();
         fabric.inject(Fault::RemoteError {
             adapter: 0,
             nth: 6,

@@ -19,7 +19,7 @@ use dat_storage::Limits;
 use super::measure::Measured;
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Ground, HostBackend, Memory, Network, Node, Registered, STAMP};
+use crate::host::{self, Ground, HostBackend, Memory, Node, Registered, STAMP};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// Bytes that are generated or compared at a time.
@@ -101,13 +101,13 @@ pub(crate) fn limits(depth: usize) -> Limits {
     }
 }
 
-impl<N: Network> Load<N> {
+impl Load {
     /// Opens two nodes, connects them and fills the source with data.
     pub(crate) fn open(shape: Shape, sides: Sides) -> Result<Self> {
-        let network = N::at_once();
+        let network = host::at_once();
         let limits = limits(shape.depth);
         let options = NodeOptions::new("near", 1);
-        let device = network.device(options);
+        let device = network.node(options);
         let reads = device.ia_attributes().max_rdma_read_per_ep_out;
         let reads = shape.depth.min(usize::try_from(reads).unwrap_or(0));
         let near = Node::over(device, options.address, &limits)?;
@@ -671,7 +671,7 @@ mod tests {
                     batch: 1,
                 };
                 let sides = Sides::new(shape.size, shape.depth);
-                let mut load = Load::<Fabric>::open(shape, sides).unwrap();
+                let mut load = Load::open(shape, sides).unwrap();
                 done(&mut load, 0);
                 done(&mut load, 1);
                 assert_eq!(load.verify(), Ok(()), "{shape:?}");
@@ -701,7 +701,7 @@ mod tests {
             batch: 1,
         };
         let sides = Sides::new(shape.size, shape.depth);
-        let mut load = Load::<Fabric>::open(shape, sides).unwrap();
+        let mut load = Load::open(shape, sides).unwrap();
         done(&mut load, 0);
         let old = load.windows[0].1;
         assert_eq!(load.verify(), Ok(()));

@@ -9,6 +9,8 @@ mod deferred;
 mod dequeue;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod event;
+#[cfg(all(feature = "std", target_os = "linux"))]
+mod own_sleep;
 mod queue;
 mod ring;
 #[cfg(feature = "std")]
@@ -33,6 +35,8 @@ pub use event::{
     ExtendedOperation, REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK,
     RmrBindCompletion,
 };
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub use own_sleep::OwnSleep;
 pub use queue::EvdSlot;
 pub(crate) use queue::{EvdConfig, Head};
 #[cfg(feature = "std")]

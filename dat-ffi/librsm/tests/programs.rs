@@ -225,6 +225,34 @@ fn signals_end_calls_that_wait_for_a_stopped_node() {
     assert_eq!(asked, ["stop", "go on"]);
 }
 
+/// Signals that come while the thread of a call is awake, because others flood its node.
+///
+/// Spec: RSMGEN-11, RSMST-09
+#[test]
+fn signals_end_calls_under_a_flood() {
+    run(&build("flooded", &[]));
+}
+
+/// As above, for calls that wait for a node whose process is stopped.
+///
+/// Spec: RSMGEN-11, RSMST-09, RSMPV-E11
+#[test]
+fn signals_end_calls_for_a_stopped_node_under_a_flood() {
+    let (nodes, built) = (build("nodes", &[]), build("flooded", &[]));
+    let held = holder(&nodes, 5);
+    let mut command = on_node(&built, 5, "2", &["peer"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut peer = Other(command.spawn().expect("a process"));
+    let mut answers = peer.0.stdin.take().expect("its input");
+    let output = BufReader::new(peer.0.stdout.take().expect("its output"));
+    for line in output.lines() {
+        assert_eq!(line.expect("a line"), "stop");
+        set_stopped(&held, true);
+        answers.write_all(b"\n").expect("it reads");
+    }
+    assert!(peer.0.wait().expect("a status").success());
+}
+
 /// A node that is stopped for longer than its device waits for answers fails transfers.
 ///
 /// Spec: RSMPV-52, RSMPV-E08

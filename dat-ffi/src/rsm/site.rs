@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
+use dat_core::event::{Wait, WakeReason};
 use dat_core::sync::HostLock;
+use dat_core::time::Instant;
 use dat_rsm::{
     ControllerConfig, ControllerId, Deaf, NodeEntry, Options, Result, Rsm, RsmError, SegmentHandle,
 };
@@ -13,7 +16,7 @@ use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
 use crate::adapter::Host;
-use crate::boundary::{engine_of, has_memory, start_thread};
+use crate::boundary::{Bell, Blocked, engine_of, has_memory, start_thread};
 
 /// Connections to nodes that an adapter has endpoints for.
 const LINKS: usize = 64;
@@ -61,8 +64,9 @@ pub(super) struct Site<B: Host> {
     /// Number of nodes that it reaches.
     pub(super) nodes: usize,
     ground: B::Ground,
-    /// Sleepers that no thread uses.
+    /// Sleepers that no thread uses, and bells.
     idle: Mutex<Vec<B::Wait>>,
+    bells: Mutex<Vec<Bell>>,
     /// The controller that a thread serves.
     served: Mutex<Option<ControllerId>>,
     /// Polled segments, by the word of the segment's handle.
@@ -114,6 +118,7 @@ impl<B: Host> Site<B> {
             nodes,
             ground,
             idle: Mutex::default(),
+            bells: Mutex::default(),
             served: Mutex::default(),
             polled: Mutex::default(),
             mapped: Mutex::default(),
@@ -143,14 +148,34 @@ impl<B: Host> Site<B> {
         &self,
         sleep: impl FnOnce(&mut Deaf<'_, B::Wait>) -> Result<R>,
     ) -> Result<R> {
-        self.sleeping_lightly(|wait| sleep(&mut Deaf::new(wait)))
+        self.with_sleeper(|sleeper| sleep(&mut Deaf::new(sleeper)))
     }
 
-    /// Calls `sleep` with a sleeper.
+    /// Calls `sleep` with a sleeper that a signal of the system ends.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping_lightly<R, E: From<RsmError>>(
+        &self,
+        sleep: impl FnOnce(&mut Light<'_, B::Wait>) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        let bell = locked(&self.bells).pop().or_else(Bell::new);
+        let slept = self.with_sleeper(|sleeper| {
+            sleep(&mut Light {
+                sleeper,
+                bell: bell.as_ref(),
+                signals: None,
+            })
+        });
+        let mut bells = locked(&self.bells);
+        // Without memory the bell is closed.
+        if bells.try_reserve(1).is_ok() {
+            bells.extend(bell);
+        }
+        slept
+    }
+
+    fn with_sleeper<R, E: From<RsmError>>(
         &self,
         sleep: impl FnOnce(&mut B::Wait) -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
@@ -246,6 +271,43 @@ impl<B: Host> Site<B> {
 
     pub(super) fn mapped(&self) -> MutexGuard<'_, BTreeMap<u64, Mapped>> {
         locked(&self.mapped)
+    }
+}
+
+/// A sleeper that a signal of the system ends, also one that comes while its thread is awake.
+///
+/// The signals are blocked from the first sleep on. A call that need not sleep pays nothing. If
+/// the process has no descriptor for a bell, only a sleep is interrupted.
+pub(super) struct Light<'w, W> {
+    sleeper: &'w mut W,
+    bell: Option<&'w Bell>,
+    signals: Option<Blocked>,
+}
+
+impl<W: Wait> Wait for Light<'_, W> {
+    fn now(&mut self) -> Instant {
+        self.sleeper.now()
+    }
+
+    fn waker(&self) -> Waker {
+        self.sleeper.waker()
+    }
+
+    fn begin(&mut self) {
+        self.sleeper.begin();
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        if self.signals.is_none() {
+            self.signals = self.bell.map(Blocked::on);
+        }
+        if self.signals.as_mut().is_some_and(Blocked::is_interrupted) {
+            return WakeReason::Interrupted;
+        }
+        if until.is_some_and(|until| until <= self.sleeper.now()) {
+            return WakeReason::TimedOut;
+        }
+        self.sleeper.wait(until)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::id::ControllerId;
 /// Microseconds until a call polls again if no event is sure to wake it.
 const SLICE: u32 = 1_000;
 
-/// Rounds with progress after which a call looks whether it is interrupted.
+/// Rounds without a sleep after which a call looks whether it is interrupted.
 const BUSY_ROUNDS: u32 = 8;
 
 /// Sleeps of a [`Deaf`] wait that an interruption may end at one and the same time.
@@ -85,6 +85,7 @@ struct Attentive<'w, 's, B: Backend, L: RawLock, W> {
     engine: &'w Rsm<'s, B, L>,
     ticket: u32,
     seen: u32,
+    slept: bool,
     interrupted: bool,
 }
 
@@ -121,6 +122,7 @@ impl<B: Backend, L: RawLock, W: Wait> Wait for Attentive<'_, '_, B, L, W> {
             earliest(until, self.inner.now().after(SLICE))
         };
         let reason = self.inner.wait(until);
+        self.slept = true;
         if reason == WakeReason::Interrupted {
             self.interrupted = true;
         } else if self.is_stale() {
@@ -193,15 +195,17 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 break Err(RsmError::TimedOut);
             }
-            if busy {
-                fresh = true;
-                busy_rounds = busy_rounds.wrapping_add(1);
-                // A peer that floods must not keep the call from being interrupted. A look may be
-                // a system call, so not every round has one.
-                let looks = busy_rounds.checked_rem(BUSY_ROUNDS) == Some(0);
-                if looks && wait.wait(Some(now)) == WakeReason::Interrupted {
+            busy_rounds = busy_rounds.saturating_add(1);
+            // A flood, also one that another thread handles, must not keep the call from being
+            // interrupted. A look may be a system call, so not every round has one.
+            if busy_rounds >= BUSY_ROUNDS {
+                busy_rounds = 0;
+                if wait.wait(Some(now)) == WakeReason::Interrupted {
                     break Err(RsmError::Interrupted);
                 }
+            }
+            if busy {
+                fresh = true;
                 continue;
             }
             // The work that `look` started may be done already. Another round costs less than
@@ -209,8 +213,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if mem::take(&mut fresh) {
                 continue;
             }
-            if let Err(error) = self.sleep(controller, deadline, seen, ticket, wait) {
-                break Err(error);
+            match self.sleep(controller, deadline, seen, ticket, wait) {
+                Ok(true) => busy_rounds = 0,
+                Ok(false) => {}
+                Err(error) => break Err(error),
             }
         };
         self.sleepers
@@ -219,6 +225,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// Sleeps until an adapter event, a change of the engine since `seen`, or a deadline.
+    ///
+    /// Returns false if there was such a change before the sleep.
     fn sleep<W: Wait>(
         &self,
         controller: Option<ControllerId>,
@@ -226,7 +234,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         seen: u32,
         ticket: u32,
         wait: &mut W,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (cno, due, open) = self.state.with(|state| {
             let open = state.ports.iter().filter(|port| port.references != 0);
             let index = controller.map_or(0, |controller| controller.handle().index());
@@ -249,6 +257,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             engine: self,
             ticket,
             seen,
+            slept: false,
             interrupted: false,
         };
         let outcome = cno.and_then(|(index, cno)| {
@@ -271,7 +280,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         if attentive.interrupted {
             return Err(RsmError::Interrupted);
         }
-        Ok(())
+        Ok(attentive.slept)
     }
 }
 

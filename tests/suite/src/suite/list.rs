@@ -412,6 +412,7 @@ macro_rules! conformance_suite {
                     a_connection_waits_for_an_exporter_that_comes_later
                     a_close_without_a_call_slot_keeps_its_span
                     a_lasting_interruption_leaves_the_link_to_others
+                    changes_by_others_do_not_keep_an_interruption_out
                     a_flood_does_not_keep_an_interruption_out;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
