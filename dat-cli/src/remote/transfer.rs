@@ -30,7 +30,8 @@ pub(crate) struct Sending<'a> {
     pub(crate) name: &'a str,
     pub(crate) length: u64,
     pub(crate) shape: Shape,
-    /// If set, each slot is written alone, and compared with a plain copy.
+    /// If set, each slot is written alone, and compared with a plain copy; the server works after
+    /// each round of slots.
     pub(crate) plain: Option<&'a mut Plain>,
 }
 
@@ -138,6 +139,7 @@ pub(crate) fn send_file(
     // The time of the writes, without those that are done again.
     let mut alone = Duration::ZERO;
     let mut ended = false;
+    let mut filled = Vec::with_capacity(depth);
     while !ended || free.len() < depth {
         while !ended && let Some((slot, mut parts)) = free.pop() {
             check()?;
@@ -174,25 +176,32 @@ pub(crate) fn send_file(
                 *place = Some(sent);
             }
             let length = u32::try_from(count).map_err(|_| too_large())?;
-            client.send(&Message::Filled { slot, length })?;
+            filled.push(Message::Filled { slot, length });
+            // While plain copies are measured, the server waits for the whole round.
+            if plain.is_none() {
+                send_all(&client, &mut filled)?;
+            }
             bytes += count as u64;
             writes += 1;
             segments += used as u64;
         }
-        if free.len() == depth {
-            break;
+        send_all(&client, &mut filled)?;
+        while free.len() < depth {
+            let Message::Empty { slot } = client.message()? else {
+                return Err(malformed());
+            };
+            let sent = under_way.get_mut(usize::from(slot)).and_then(Option::take);
+            let parts = match sent.ok_or_else(malformed)? {
+                UnderWay::Writing(write) => client.finish(write)?.into_parts(),
+                UnderWay::Written(parts) => parts,
+            };
+            let arrived: usize = parts.iter().map(|part| part.len()).sum();
+            client.allowance.arrived(arrived as u64);
+            free.push((slot, parts));
+            if plain.is_none() {
+                break;
+            }
         }
-        let Message::Empty { slot } = client.message()? else {
-            return Err(malformed());
-        };
-        let sent = under_way.get_mut(usize::from(slot)).and_then(Option::take);
-        let parts = match sent.ok_or_else(malformed)? {
-            UnderWay::Writing(write) => client.finish(write)?.into_parts(),
-            UnderWay::Written(parts) => parts,
-        };
-        let arrived: usize = parts.iter().map(|part| part.len()).sum();
-        client.allowance.arrived(arrived as u64);
-        free.push((slot, parts));
     }
     let moving = match plain {
         Some(_) => alone,
@@ -254,6 +263,13 @@ fn fill(
     }
     parts.truncate(used);
     Ok((count, is_last))
+}
+
+/// Tells the server that slots are filled.
+fn send_all(client: &Connection<'_>, filled: &mut Vec<Message>) -> Result<()> {
+    filled
+        .drain(..)
+        .try_for_each(|message| client.send(&message))
 }
 
 /// Writes a slot beside a plain copy; returns its buffers and the time of the write.
