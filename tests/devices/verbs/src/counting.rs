@@ -14,8 +14,8 @@ use rdma_sys::{
     ibv_send_wr, ibv_sge, ibv_srq, ibv_srq_init_attr, ibv_wc, ibv_wr_opcode, rdma_t,
 };
 
+use super::requests::{Found, SIGNALLED};
 use super::script::{Script, next_key, opened, script};
-use super::work::{Found, SIGNALLED};
 use super::{devices, zeroed};
 
 /// Posts that it remembers; a power of two.

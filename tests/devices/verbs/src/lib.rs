@@ -18,6 +18,7 @@
 mod counting;
 mod device;
 mod manager;
+mod requests;
 mod script;
 mod work;
 
@@ -33,9 +34,10 @@ pub use self::counting::{Bind, Counted, Receive, Request, Room};
 pub use self::device::report_event;
 use self::manager::Id;
 pub use self::manager::{CmEvent, follow, report_cm_event};
+pub use self::requests::Found;
 pub use self::script::{Posted, Script, opened};
-pub use self::work::{Found, answer, carry_out, forge, notify_of_nothing, outstanding};
 use self::work::{Pair, Queue, Shared};
+pub use self::work::{answer, carry_out, forge, notify_of_nothing, outstanding};
 
 /// The name of the device that checks requests.
 pub const STRICT: &str = "strict0";

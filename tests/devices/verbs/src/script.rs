@@ -12,7 +12,7 @@ use rdma_sys::{
 };
 
 use super::counting::Posts;
-use super::work::{Found, INLINE, SIGNALLED, data, hand_out, segments, take_each};
+use super::requests::{Found, INLINE, SIGNALLED, data, hand_out, segments, take_each};
 use super::{Object, make_readable, zeroed};
 
 /// Status of a completion: flushed, and a failed bind.
