@@ -46,6 +46,9 @@ const LATE: u64 = 100_000;
 /// Times [`BURSTS`] that such a poll takes at most.
 const LATE_BURSTS: usize = 4;
 
+/// Times that such a poll lets another thread that looks at the port go on.
+const LATE_YIELDS: usize = 64;
+
 /// Bytes of a refused datagram that are looked at.
 const REFUSED: usize = 64;
 
@@ -569,9 +572,11 @@ impl Shared {
         if !self.is_threaded() {
             self.drive_at(now);
         } else if unseen >= LATE {
-            for _ in 0..LATE_BURSTS {
-                if !self.drive(true, || false) {
-                    break;
+            if self.waits_for_input() {
+                for _ in 0..LATE_BURSTS {
+                    if !self.drive(true, || false) {
+                        break;
+                    }
                 }
             }
             self.enter(|adapter| adapter.seen_at = adapter.now);
@@ -599,6 +604,19 @@ impl Shared {
     }
 
     /// Locks the input, unless another thread or a caller of this one has locked it.
+    /// Waits a little for another thread that looks at the port; returns false if it goes on.
+    ///
+    /// It may be this thread, in the event of a packet.
+    fn waits_for_input(&self) -> bool {
+        (0..LATE_YIELDS).any(|_| {
+            let is_free = self.try_input().is_some();
+            if !is_free {
+                std::thread::yield_now();
+            }
+            is_free
+        })
+    }
+
     fn try_input(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
         match self.input.try_lock() {
             Ok(input) => Some(input),

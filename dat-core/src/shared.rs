@@ -6,7 +6,6 @@ use crate::event::{CnoSlot, DueObjects, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, RmrSlot};
 use crate::record::Records;
 use crate::storage::{Runs, Table, VisitList};
-use crate::sync::atomic::AtomicBool;
 use crate::sync::{Frames, RawLock};
 
 /// Tables whose slots carry their own locks or consist of atomic words.
@@ -16,8 +15,6 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) coherent: bool,
     /// Extended operations of the device.
     pub(crate) extensions: Extensions,
-    /// Set if the end of a connection with shared receives also raises an asynchronous event.
-    pub(crate) tells_shared_ends: AtomicBool,
     /// Endpoints that may be posting requests.
     pub(crate) posting: VisitList,
     /// Event dispatchers with a waker since the last `wake_waiters`.

@@ -7,7 +7,7 @@ use std::{fmt, io};
 
 use backend_mock::{Fabric, FabricOptions, FabricThread, Limits, MockBackend, NodeOptions};
 use dat_core::attributes::IaAddress;
-use dat_storage::forks::PerProcess;
+use dat_storage::forks::{self, PerProcess};
 
 use crate::options::StartThread;
 
@@ -93,6 +93,8 @@ impl Network {
             }
         }
         static NETWORK: PerProcess<Own> = PerProcess::new();
+        // Without memory for the handler, opening an adapter is refused.
+        let _refused = forks::prepare();
         NETWORK.this().0.clone()
     }
 

@@ -166,10 +166,6 @@ pub(crate) fn on_device<B: ByAddress>(
 }
 
 /// Copies a file; `with_server` runs the step that sends it, with a server for it.
-#[expect(
-    clippy::too_many_lines,
-    reason = "one copy, from its file to its report"
-)]
 fn copy(
     arguments: &CopyArguments,
     signals: &Signals,

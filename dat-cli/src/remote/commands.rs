@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
 use dat_devices::ByAddress;
@@ -93,7 +94,12 @@ pub(crate) fn with_own_server<R>(
 ) -> Result<R> {
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
     let of_server = server.0.clone();
-    let mut server = Server::new(server, memory, Terms::default());
+    // The client is this process: it may be silent while it reads a slow source.
+    let terms = Terms {
+        idle: Duration::MAX,
+        ..Terms::default()
+    };
+    let mut server = Server::new(server, memory, terms);
     let qualifier = server.listen(None, None)?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

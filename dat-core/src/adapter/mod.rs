@@ -35,6 +35,8 @@ pub struct Ia<'s, B: Backend, L: RawLock> {
     pub(crate) driver: Driver,
     /// Set once the failure of the device is reported.
     pub(crate) catastrophe: AtomicBool,
+    /// Set if the end of a connection with shared receives also raises an asynchronous event.
+    pub(crate) tells_shared_ends: AtomicBool,
     /// Keeps other open adapters from `shared.instance`.
     pub(crate) tag: InstanceTag,
 }

@@ -115,7 +115,9 @@ pub(crate) struct Cno {
     ///
     /// Set only while `due` is. A further trigger replaces the dispatcher, and a further agent
     /// takes the call over.
-    overdue: Option<Option<EvdId>>,
+    is_overdue: bool,
+    /// That dispatcher; null if the waiters are released.
+    overdue: EvdId,
     /// Dispatcher that fired last, while a notification is pending; else null.
     triggered: EvdId,
     /// Number of untaken notifications: at most one per waiter, and one without a waiter.
@@ -139,7 +141,8 @@ impl Cno {
         agent: None,
         is_calling: false,
         due: None,
-        overdue: None,
+        is_overdue: false,
+        overdue: EvdId::NULL,
         triggered: EvdId::NULL,
         pending: 0,
         dispatchers: 0,
@@ -267,7 +270,8 @@ impl Cno {
             return false;
         }
         if self.due.is_some() {
-            self.overdue = Some(evd);
+            self.is_overdue = true;
+            self.overdue = evd.unwrap_or(EvdId::NULL);
         } else {
             self.due = self.agent.take().map(|agent| (agent, evd));
         }
@@ -293,7 +297,8 @@ impl Cno {
     /// Removes the next call.
     fn take_call(&mut self) -> Option<AgentCall> {
         let call = self.due.take();
-        if let Some(evd) = self.overdue.take() {
+        if core::mem::take(&mut self.is_overdue) {
+            let evd = (!self.overdue.is_null()).then_some(self.overdue);
             self.due = self.agent.take().map(|agent| (agent, evd));
         }
         call
@@ -371,7 +376,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<Option<ProxyAgent>> {
         self.with_cno(cno, |object| {
             if agent.is_none() {
-                object.overdue = None;
+                object.is_overdue = false;
             }
             Ok(core::mem::replace(&mut object.agent, agent))
         })

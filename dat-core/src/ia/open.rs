@@ -110,7 +110,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             shared: Shared {
                 instance,
                 extensions,
-                tells_shared_ends: AtomicBool::new(false),
                 posting: VisitList::new(),
                 waited_dispatchers: VisitList::new(),
                 waited_objects: VisitList::new(),
@@ -130,6 +129,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             progress_waker: AtomicWaker::new(),
             driver: Driver::new(),
             catastrophe: AtomicBool::new(false),
+            tells_shared_ends: AtomicBool::new(false),
             tag,
         })
     }
@@ -159,7 +159,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         self.shared.instance = instance;
         self.shared.coherent = !backend.provider_attributes().lmr_sync_req;
         self.shared.extensions = backend.extensions();
-        self.shared.tells_shared_ends = AtomicBool::new(false);
+        self.tells_shared_ends = AtomicBool::new(false);
         self.shared.posting = VisitList::new();
         self.shared.waited_dispatchers = VisitList::new();
         self.shared.waited_objects = VisitList::new();

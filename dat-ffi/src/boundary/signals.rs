@@ -26,9 +26,11 @@ const OWN: [i32; 7] = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS
 /// Time between two looks of a thread that stays awake.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// The mask of the program, while the signals of the thread are blocked, and its bell.
+type Waiting = (sigset_t, RawFd);
+
 thread_local! {
-    /// The mask of the program, while the signals of the thread are blocked, and its bell.
-    static WAITING: Cell<Option<(sigset_t, RawFd)>> = const { Cell::new(None) };
+    static WAITING: Cell<Option<Waiting>> = const { Cell::new(None) };
 }
 
 /// A descriptor that a thread is woken by.
@@ -50,7 +52,8 @@ impl Bell {
 pub(crate) struct Blocked {
     /// The mask of the program.
     mask: sigset_t,
-    outer: (Option<(sigset_t, RawFd)>, Option<OwnSleep>),
+    /// What `on` replaced.
+    outer: Option<(Option<Waiting>, Option<OwnSleep>)>,
     looked: Instant,
     /// Stays with its thread.
     thread: PhantomData<*mut ()>,
@@ -59,29 +62,28 @@ pub(crate) struct Blocked {
 impl Blocked {
     /// Blocks all signals that are not for errors of the thread itself.
     pub(crate) fn new() -> Self {
-        Self::with(-1, None)
+        Self {
+            mask: set_mask(&blocked()),
+            outer: None,
+            looked: Instant::now(),
+            thread: PhantomData,
+        }
     }
 
     /// As `new`, for a thread that sleeps by the waits of a backend.
+    ///
+    /// The first use on a thread takes memory.
     pub(crate) fn on(bell: &Bell) -> Self {
+        let mut blocked = Self::new();
         let bell = bell.0.as_raw_fd();
         let own = OwnSleep {
             poll: sleep,
             bell,
             ring,
         };
-        Self::with(bell, Some(own))
-    }
-
-    fn with(bell: RawFd, own: Option<OwnSleep>) -> Self {
-        let mask = set_mask(&blocked());
-        let outer = WAITING.replace(Some((mask, bell)));
-        Self {
-            mask,
-            outer: (outer, OwnSleep::set(own)),
-            looked: Instant::now(),
-            thread: PhantomData,
-        }
+        let outer = WAITING.replace(Some((blocked.mask, bell)));
+        blocked.outer = Some((outer, OwnSleep::set(Some(own))));
+        blocked
     }
 
     /// Returns true if a handler ran since the signals were blocked, or since the last such look.
@@ -144,8 +146,10 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        WAITING.set(self.outer.0);
-        OwnSleep::set(self.outer.1);
+        if let Some((waiting, own)) = self.outer {
+            WAITING.set(waiting);
+            OwnSleep::set(own);
+        }
         set_mask(&self.mask);
     }
 }

@@ -17,7 +17,7 @@ use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
 use crate::adapter::{Host, WaitOf};
-use crate::boundary::{Bell, Blocked, engine_of, has_memory, start_thread};
+use crate::boundary::{Bell, Blocked, engine_of, has_memory, start_thread, system_has_memory};
 
 /// Connections to nodes that an adapter has endpoints for.
 const LINKS: usize = 64;
@@ -277,7 +277,7 @@ impl<B: Host> Site<B> {
 /// A sleeper that a signal of the system ends, also one that comes while its thread is awake.
 ///
 /// The signals are blocked from the first sleep on. A call that need not sleep pays nothing. If
-/// the process has no descriptor for a bell, only a sleep is interrupted.
+/// the process has no descriptor for a bell, or no memory, only a sleep is interrupted.
 pub(super) struct Light<'w, W> {
     sleeper: &'w mut W,
     bell: Option<&'w Bell>,
@@ -299,7 +299,9 @@ impl<W: Wait> Wait for Light<'_, W> {
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         if self.signals.is_none() {
-            self.signals = self.bell.map(Blocked::on);
+            // The first use of a thread takes memory, whose lack would end the process.
+            let bell = self.bell.filter(|_| system_has_memory());
+            self.signals = bell.map(Blocked::on);
         }
         if self.signals.as_mut().is_some_and(Blocked::is_interrupted) {
             return WakeReason::Interrupted;
