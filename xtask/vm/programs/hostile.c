@@ -780,7 +780,7 @@ static void attack_export(unsigned rounds)
             case 3: store_little_endian(data + 24, 0, 4); break;
             case 4: store_little_endian(data + 28, 0, 2); break;
             case 5: data[30] = (unsigned char)(3 + random_number() % 253); break;
-            case 6: data[31] = 1; break;
+            case 6: data[31] = (unsigned char)(2 + random_number() % 254); break;
             case 7: length = random_number() % 29; break;
             default:
                 name = "a random greeting";
