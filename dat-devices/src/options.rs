@@ -7,17 +7,10 @@ use std::time::Duration;
 /// Function that starts a detached thread with this name.
 pub type StartThread = fn(name: &'static CStr, body: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
-/// Repetitions of a message that finds no receive, in the code of roce and verbs: without limit.
-///
-/// The interface has no attribute for it (EPS-04), and a program that posts receives in time would
-/// lose a connection to a busy processor. Peers that never post one cost a server a connection,
-/// whose number and age it limits itself.
-#[cfg(any(feature = "roce", feature = "verbs"))]
-pub(crate) const NOT_READY_RETRIES: u8 = 7;
-
 /// Options of opening a device; the defaults suit programs in Rust.
 ///
-/// A sender waits for a receive of its peer without limit, on each device.
+/// A sender waits for a receive of its peer without limit, on each device, unless
+/// [`limits_not_ready`](Self::limits_not_ready) is set.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
@@ -40,11 +33,27 @@ pub struct Options {
     ///
     /// Otherwise it is refused.
     pub shortened_qualifiers: bool,
+    /// Set if a message that finds no receive of the peer is repeated six times only, on roce and
+    /// verbs. Its connection then breaks.
+    ///
+    /// The interface has no attribute for it (EPS-04). For programs that cannot give a wait up; a
+    /// receive that comes a little late may lose their connection.
+    pub limits_not_ready: bool,
 }
 
 impl Options {
     /// Returns the default options.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns the repetitions of a message that finds no receive, in the code of roce and verbs.
+    #[cfg(any(feature = "roce", feature = "verbs"))]
+    pub(crate) const fn not_ready_retries(&self) -> u8 {
+        match self.limits_not_ready {
+            true => 6,
+            // Without limit.
+            false => 7,
+        }
     }
 }

@@ -6,7 +6,7 @@ use dat_core::attributes::IaAddress;
 use crate::address::DeviceAddress;
 use crate::by_address::{ByAddress, Found};
 use crate::error::OpenError;
-use crate::options::{NOT_READY_RETRIES, Options};
+use crate::options::Options;
 
 /// Form of the device in an address.
 const FORM: &str = "`roce://IP` or `roce://INTERFACE`, with \
@@ -27,7 +27,7 @@ impl ByAddress for RoceBackend {
         let failed = |error| OpenError::system(error, FORM);
         let address = parse(device)?;
         let mut roce = RoceOptions::random().map_err(failed)?;
-        roce.not_ready_retries = NOT_READY_RETRIES;
+        roce.not_ready_retries = options.not_ready_retries();
         roce.keep_alive = options.keep_alive;
         if let Some(start) = options.start_thread {
             roce.start_thread = start;

@@ -8,7 +8,7 @@ use dat_storage::forks::{self, PerProcess};
 use crate::address::DeviceAddress;
 use crate::by_address::{ByAddress, Found};
 use crate::error::OpenError;
-use crate::options::{NOT_READY_RETRIES, Options};
+use crate::options::Options;
 
 /// Form of the device in an address.
 const FORM: &str = "`verbs://NAME`";
@@ -21,7 +21,7 @@ impl ByAddress for VerbsBackend {
         forks::prepare().map_err(|error| OpenError::system(error, FORM))?;
         let mut verbs = VerbsOptions::default();
         verbs.devices = OPEN.this();
-        verbs.not_ready_retries = NOT_READY_RETRIES;
+        verbs.not_ready_retries = options.not_ready_retries();
         if options.shortened_qualifiers {
             verbs.long_qualifiers = LongQualifiers::Shortened;
         }

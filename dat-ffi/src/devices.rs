@@ -16,11 +16,12 @@ use crate::diagnostic::report;
 
 /// Returns the options that the libraries open devices with.
 ///
-/// Qualifiers are shortened as OFA's provider does.
+/// Qualifiers are shortened as OFA's provider does. A peer without receives ends its connection.
 pub(crate) fn options() -> Options {
     let mut options = Options::new();
     options.numbered = true;
     options.shortened_qualifiers = true;
+    options.limits_not_ready = true;
     options.start_thread = Some(start_thread);
     options
 }
