@@ -76,6 +76,8 @@ pub(super) struct Controller {
     pub(super) nodes: Vec<NodeEntry>,
     /// The device; `None` for `loopback`.
     device: Option<Known>,
+    /// The network of `loopback`, whose thread runs as long as the process.
+    network: OnceLock<Network>,
     opened: OnceLock<Opened>,
     turn: Mutex<()>,
 }
@@ -113,11 +115,14 @@ impl Controller {
                 self.shape(device.qualifier, false),
             ),
             None => {
-                let network = Network::with_thread(FabricOptions::default(), start_thread);
-                let network = network.map_err(|_| RsmError::InsufficientResources)?;
-                // Its thread runs as long as the process, like the site.
-                std::mem::forget(network.clone());
-                devices.network = Some(network);
+                devices.network = Some(match self.network.get() {
+                    Some(network) => network.clone(),
+                    None => {
+                        let network = Network::with_thread(FabricOptions::default(), start_thread);
+                        let network = network.map_err(|_| RsmError::InsufficientResources)?;
+                        self.network.get_or_init(|| network).clone()
+                    }
+                });
                 (
                     &DeviceAddress::new("mock", LOOPBACK),
                     self.shape(LOOPBACK_QUALIFIER, true),
@@ -257,6 +262,7 @@ impl Process {
                     name,
                     nodes,
                     device,
+                    network: OnceLock::new(),
                     opened: OnceLock::new(),
                     turn: Mutex::new(()),
                 });
