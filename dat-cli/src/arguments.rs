@@ -134,8 +134,9 @@ pub(crate) struct CopyArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "RDMA devices")]
 pub(crate) struct DeviceArguments {
-    /// Use this device: roce (RDMA over UDP, without a device) or roce://IP, or an RDMA device of this
-    /// host by its name or as verbs://NAME (see `dat devices`); without --connect, both ends use it
+    /// Use this device: roce (RDMA over UDP, without a device) or roce://IP, or an RDMA device of
+    /// this host by its name or as verbs://NAME (see `dat devices`); without --connect, both ends
+    /// use it
     #[arg(long, value_name = "NAME", value_parser = parse_device)]
     pub(crate) device: Option<String>,
     /// Connect to `dat serve` in another process or on another host

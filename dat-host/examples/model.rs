@@ -1,4 +1,5 @@
-//! A backend from outside: two adapters with the mlx5 data path, on models of devices in this process
+//! A backend from outside: two adapters with the mlx5 data path, on models of devices in this
+//! process
 //!
 //! `cargo run -p dat-host --example model [BYTES]`
 //!

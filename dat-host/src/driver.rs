@@ -179,8 +179,8 @@ impl Driver {
 
     /// Polls instead of sleeping, on a thread that drives.
     ///
-    /// `idle` runs after each look that finds nothing; it may yield the processor. A driver that was
-    /// polled as a future leaves its waker to the adapter, so use one that is new.
+    /// `idle` runs after each look that finds nothing; it may yield the processor. A driver that
+    /// was polled as a future leaves its waker to the adapter, so use one that is new.
     ///
     /// ```
     /// use dat_host::{Options, Result};

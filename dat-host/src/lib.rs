@@ -195,8 +195,8 @@
 //! and return their memory.
 //!
 //! In a child of `fork`, adapters of the parent count as closed: calls are refused, and what is
-//! pending ends with [`Error::Closed`]. The child may open adapters of its own. Nodes of remote shared
-//! memory are inherited likewise, with the error BAD_CTLR_HNDL.
+//! pending ends with [`Error::Closed`]. The child may open adapters of its own. Nodes of remote
+//! shared memory are inherited likewise, with the error BAD_CTLR_HNDL.
 //!
 //! # Features
 //! `roce` is on by default.
@@ -251,8 +251,8 @@
 //! | a completion queue that overruns | a post without room is refused |
 //!
 //! Endpoints have 64 requests, 64 receives and 16 RDMA Reads by default. [`Connecting::attributes`]
-//! and [`Accepting::attributes`] replace them. Missing are atomic operations of the device, immediate
-//! data, unreliable transports, multicast, tagged messages and DMA-BUF registration.
+//! and [`Accepting::attributes`] replace them. Missing are atomic operations of the device,
+//! immediate data, unreliable transports, multicast, tagged messages and DMA-BUF registration.
 //! [`Adapter::ia`] gives the core's adapter for other calls of DAT; `id` of each object gives its
 //! handle.
 //!

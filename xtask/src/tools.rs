@@ -180,8 +180,8 @@ pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
 
 /// Runs the seeds of all fuzz targets; returns the counts of all lines in the format of lcov.
 ///
-/// Needs neither the fuzzer nor its sanitizer; one build serves all targets. Without a wrapper of the
-/// compiler all crates count, so that a generic function counts wherever it is instantiated.
+/// Needs neither the fuzzer nor its sanitizer; one build serves all targets. Without a wrapper of
+/// the compiler all crates count, so that a generic function counts wherever it is instantiated.
 pub(crate) fn replay(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
     cmd!(shell, "rustup component add llvm-tools").run()?;

@@ -201,7 +201,8 @@ impl Adapter {
             .has_room_for(objects.saturating_add(PAIR_EVENTS))
     }
 
-    /// Makes room for one more queue pair and all that it may wait for; false if there is no memory.
+    /// Makes room for one more queue pair and all that it may wait for; false if there is no
+    /// memory.
     pub(crate) fn reserve_pair(&mut self) -> bool {
         let pairs = self.pairs.len().saturating_add(1);
         let has_room = self.pairs.has_room();

@@ -203,10 +203,10 @@ impl Drive {
     reason = "a future for each operation would cost more than the operation"
 )]
 pub(crate) fn core<B: HostBackend>(adapter: &Adapter) -> Result<&Core<B>> {
-    // SAFETY: the only callers are loads (`load.rs`), plain transfers (`rsm/plain.rs`) and the tour.
-    // The first two post at endpoints with `Events`, with the number of a slot as the cookie and
-    // segments of `ZoneWindow`s, and take events of these `Events` only. The tour queries, and makes
-    // other calls on objects that it created by the core.
+    // SAFETY: the only callers are loads (`load.rs`), plain transfers (`rsm/plain.rs`) and the
+    // tour. The first two post at endpoints with `Events`, with the number of a slot as the cookie
+    // and segments of `ZoneWindow`s, and take events of these `Events` only. The tour queries, and
+    // makes other calls on objects that it created by the core.
     let core = unsafe { adapter.ia::<B>() };
     core.ok_or_else(|| Failure::operation("reaching the core failed", "it has another backend"))
 }

@@ -1,8 +1,8 @@
 //! Signals of the system on threads that wait.
 //!
 //! A handler that runs while a thread is awake leaves no trace. So the signals of a waiting thread
-//! are blocked while it is awake, and looked for by a `ppoll` of no descriptors with the mask of the
-//! program. It reports EINTR exactly if a handler ran, also one with `SA_RESTART`. A sleep is a
+//! are blocked while it is awake, and looked for by a `ppoll` of no descriptors with the mask of
+//! the program. It reports EINTR exactly if a handler ran, also one with `SA_RESTART`. A sleep is a
 //! `ppoll` with that mask, so no signal comes between a look and a sleep.
 
 use std::cell::Cell;
@@ -223,8 +223,8 @@ fn blocked() -> sigset_t {
 /// Sets the mask of the calling thread; returns the former one.
 fn set_mask(mask: &sigset_t) -> sigset_t {
     let mut before = MaybeUninit::<sigset_t>::zeroed();
-    // SAFETY: the call reads one set and writes the other. It fails only for another first argument.
-    // All bytes of a set are valid.
+    // SAFETY: the call reads one set and writes the other. It fails only for another first
+    // argument. All bytes of a set are valid.
     unsafe {
         pthread_sigmask(SIG_SETMASK, mask, before.as_mut_ptr());
         before.assume_init()

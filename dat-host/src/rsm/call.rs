@@ -109,7 +109,8 @@ impl<T> Call<T> {
 impl<T: Send + 'static> Call<T> {
     /// Starts the call at once; the future only waits for its end.
     ///
-    /// In a child of `fork` that comes before the end of the call, the future ends with BAD_CTLR_HNDL.
+    /// In a child of `fork` that comes before the end of the call, the future ends with
+    /// BAD_CTLR_HNDL.
     ///
     /// # Panics
     /// The future panics if the system has no thread for the call; or in a child of `fork`, if the

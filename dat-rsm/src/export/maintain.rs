@@ -130,7 +130,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     /// Synchronises a segment before a connection to it resumes; returns false if it need not.
     ///
-    /// Writes that were acknowledged on the broken link count, also those that no question followed.
+    /// Writes that were acknowledged on the broken link count, also those that no question
+    /// followed.
     ///
     /// Spec: RSMNC-03, RSMNC-06
     pub(crate) fn maintains_first(&self, state: &mut State, link: Handle, wish: Wish) -> bool {

@@ -151,8 +151,8 @@ const BUS: u64 = 0x1000;
 
 /// Returns the memory that driver and device share.
 fn rings() -> DmaMemory<'static> {
-    // SAFETY: the device is `Made::complete`, which writes words of completions; nothing else writes
-    // there.
+    // SAFETY: the device is `Made::complete`, which writes words of completions; nothing else
+    // writes there.
     unsafe { DmaMemory::new(&RINGS, BUS) }
 }
 

@@ -1,11 +1,11 @@
 //! The verbs backend over libraries that complete and report anything.
 //!
-//! The whole backend runs, over the model of libibverbs and librdmacm. The consumer makes legitimate
-//! calls. Between them the device carries out posts, forges completions, answers polls with
-//! nonsense, refuses calls and reports false events; the connection manager does the same. Nothing
-//! panics or hangs. No request names unregistered memory or exceeds its queue. A post completes at
-//! most once, and exactly once if the device did its part or was caught. Everything can be freed,
-//! in an order that the libraries allow, and no object of the libraries is left.
+//! The whole backend runs, over the model of libibverbs and librdmacm. The consumer makes
+//! legitimate calls. Between them the device carries out posts, forges completions, answers polls
+//! with nonsense, refuses calls and reports false events; the connection manager does the same.
+//! Nothing panics or hangs. No request names unregistered memory or exceeds its queue. A post
+//! completes at most once, and exactly once if the device did its part or was caught. Everything
+//! can be freed, in an order that the libraries allow, and no object of the libraries is left.
 
 mod script;
 

@@ -28,7 +28,8 @@ const LISTS_PER_MINUTE: u32 = 100;
 const LISTS_PER_SEED: u64 = 1_000_000;
 /// The backends that are compared on this host.
 const COMPARED: [&str; 3] = ["mlx5", "pvrdma", "roce"];
-/// Tests of dat-core in Miri: tables that grow while others look for slots, and lists of free slots.
+/// Tests of dat-core in Miri: tables that grow while others look for slots, and lists of free
+/// slots.
 ///
 /// Miri has no `mprotect`, so tables in reserved address space (`dat-storage`) do not run in it. A
 /// registration takes an address, which strict provenance does not allow: tests of regions are left

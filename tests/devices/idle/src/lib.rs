@@ -1,7 +1,7 @@
 //! An idle adapter on the mlx5 layout.
 //!
-//! It records what the driver creates and connects when it is asked to. Its user writes completions,
-//! and reads what the driver wrote.
+//! It records what the driver creates and connects when it is asked to. Its user writes
+//! completions, and reads what the driver wrote.
 #![no_std]
 #![expect(unsafe_code, reason = "the device accesses no memory")]
 

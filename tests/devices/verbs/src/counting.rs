@@ -63,7 +63,8 @@ impl Posts {
     }
 }
 
-/// An object of verbs, and behind it what its device shares with it, as in the libraries of devices.
+/// An object of verbs, and behind it what its device shares with it, as in the libraries of
+/// devices.
 #[repr(C)]
 pub(super) struct Owned<T> {
     object: T,

@@ -2,9 +2,9 @@
 //! process.
 //!
 //! The functions have the names of the libraries' functions, so that a program that uses this crate
-//! is linked with these. It is a crate of its own for that reason: tests on real devices must not be
-//! linked with it. Objects are identified by their addresses. The process ends if it uses an object
-//! that was destroyed or never made, or destroys one before the objects made from it.
+//! is linked with these. It is a crate of its own for that reason: tests on real devices must not
+//! be linked with it. Objects are identified by their addresses. The process ends if it uses an
+//! object that was destroyed or never made, or destroys one before the objects made from it.
 //!
 //! There are three devices, which differ in what they do with requests:
 //!
