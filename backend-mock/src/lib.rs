@@ -60,10 +60,14 @@
 //! The time of a transfer does not depend on its size: there is no bandwidth. All memory is in this
 //! process.
 //!
-//! # Without std
+//! # Features
 //!
-//! The feature `bare` replaces `std`, which is default. Then the crate needs only an allocator: no
-//! thread steps the fabric, and no wait sleeps.
+//! | feature | adds |
+//! |---|---|
+//! | `std`, default | a thread that steps the fabric, and waits that sleep |
+//! | `bare` | instead of `std`: the crate needs only an allocator |
+//! | `arbitrary` | fault plans from the bytes of a fuzzer |
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -78,48 +82,35 @@ compile_error!("one of the features `std` and `bare` is needed");
 
 mod attributes;
 mod backend;
-mod chunk;
-pub mod coherence;
-mod completion_queue;
-mod connection;
-mod control;
-mod direct;
 mod execute;
-mod extended;
 mod fabric;
 mod fault;
-mod join;
-mod key_map;
-mod link;
-mod node;
+#[cfg(feature = "std")]
+mod host;
+mod objects;
 mod options;
-mod qualifiers;
-mod queue_pair;
-mod receive_queue;
-mod region;
+mod queues;
 #[cfg(all(test, feature = "std"))]
 mod scale_tests;
-mod schedule;
-mod send_queue;
 mod shared;
-mod shared_receive;
 mod steps;
-mod unmaintained;
 #[cfg(feature = "std")]
 mod wait;
-mod window;
 mod world;
 
 pub use backend::MockBackend;
-pub use completion_queue::MockCompletionQueue;
 pub use fabric::Fabric;
-pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
-pub use join::Name;
-pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
-pub use receive_queue::{MockReceiveQueue, MockReceiveSlot};
-pub use send_queue::{MockSendQueue, MockSendSlot};
 #[cfg(feature = "std")]
-pub use shared::FabricThread;
+pub use fabric::FabricThread;
+pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
+#[cfg(feature = "std")]
+pub use host::MockDriver;
+pub use objects::coherence;
+pub use objects::joining::Name;
+pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
+pub use queues::{
+    MockCompletionQueue, MockReceiveQueue, MockReceiveSlot, MockSendQueue, MockSendSlot,
+};
 #[cfg(feature = "std")]
 pub use wait::MockWait;
 

@@ -2,6 +2,8 @@
 
 use core::net::SocketAddr;
 
+use dat_core::backend::Count;
+
 use crate::proto::requester::RequesterCounts;
 use crate::proto::responder::ResponderCounts;
 
@@ -31,31 +33,32 @@ pub struct AdapterCounts {
 }
 
 impl AdapterCounts {
-    /// Returns all counts with names for reports.
-    #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 19] {
+    /// Reports each count with its name.
+    pub(crate) fn report(&self, report: &mut dyn FnMut(Count, u64)) {
         let (requester, responder) = (&self.requester, &self.responder);
-        [
-            ("packets_received", self.packets),
-            ("bytes_received", self.bytes),
-            ("packets_sent", self.packets_sent),
-            ("bytes_sent", self.bytes_sent),
-            ("wrong_icrc", self.bad_icrc),
-            ("dropped", self.dropped),
-            ("congestion_notifications", self.congestion),
-            ("refused_without_room", self.without_room),
-            ("posts", requester.posts),
-            ("posted_bytes", requester.bytes),
-            ("request_packets", requester.packets),
-            ("retransmits", requester.retransmits),
-            ("timeouts", requester.timeouts),
-            ("losses", requester.losses),
-            ("rnr_naks_received", requester.not_ready),
-            ("executed", responder.executed),
-            ("duplicates", responder.duplicates),
-            ("out_of_order", responder.ahead),
-            ("rnr_naks_sent", responder.not_ready),
-        ]
+        for (count, value) in [
+            (Count::PacketsReceived, self.packets),
+            (Count::BytesReceived, self.bytes),
+            (Count::PacketsSent, self.packets_sent),
+            (Count::BytesSent, self.bytes_sent),
+            (Count::WrongIcrc, self.bad_icrc),
+            (Count::Dropped, self.dropped),
+            (Count::CongestionNotifications, self.congestion),
+            (Count::RefusedWithoutRoom, self.without_room),
+            (Count::Posts, requester.posts),
+            (Count::PostedBytes, requester.bytes),
+            (Count::RequestPackets, requester.packets),
+            (Count::Retransmits, requester.retransmits),
+            (Count::Timeouts, requester.timeouts),
+            (Count::Losses, requester.losses),
+            (Count::RnrNaksReceived, requester.not_ready),
+            (Count::Executed, responder.executed),
+            (Count::Duplicates, responder.duplicates),
+            (Count::OutOfOrder, responder.ahead),
+            (Count::RnrNaksSent, responder.not_ready),
+        ] {
+            report(count, value);
+        }
     }
 }
 

@@ -5,6 +5,17 @@
 //! backend over both; with `udp`, it has sockets and a thread.
 //!
 //! The requirements are numbered in `docs/spec/rocev2.md` (ROCE).
+//!
+//! # Features
+//! None is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | none | the protocol as state machines, and `Port`: `no_std`, no allocation, no clock, no socket |
+//! | `alloc` | `Outbox`, which gathers packets into runs for one send |
+//! | `std` | the backend over a `Port`, and the processor's instructions for the CRC |
+//! | `udp` | sockets and the thread: `RoceBackend::open`, `addresses`; Linux |
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 
@@ -26,6 +37,8 @@ mod counts;
 #[cfg(feature = "udp")]
 mod forks;
 #[cfg(feature = "std")]
+mod host;
+#[cfg(feature = "std")]
 mod options;
 pub mod port;
 pub mod proto;
@@ -35,6 +48,8 @@ mod queues;
 mod reserve;
 #[cfg(feature = "std")]
 mod shared;
+#[cfg(all(test, feature = "std"))]
+mod tests;
 #[cfg(feature = "udp")]
 mod udp;
 #[cfg(feature = "std")]

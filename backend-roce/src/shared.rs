@@ -1,12 +1,13 @@
 //! The lock of an adapter, and the way of its packets.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, ControlEvent};
 use dat_core::event::{Sleepers, WakeReason, contain_panic};
 use dat_core::time::Instant;
 
@@ -38,6 +39,15 @@ pub(crate) enum Bursts {
     /// Some; more may have come.
     Some,
 }
+
+/// Time without a look at the port after which a poll looks itself.
+const LATE: u64 = 100_000;
+
+/// Times [`BURSTS`] that such a poll takes at most.
+const LATE_BURSTS: usize = 4;
+
+/// Times that such a poll lets another thread that looks at the port go on.
+const LATE_YIELDS: usize = 64;
 
 /// Bytes of a refused datagram that are looked at.
 const REFUSED: usize = 64;
@@ -92,6 +102,8 @@ pub(crate) struct Shared {
     port: Box<dyn Port>,
     /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
     stand_in: OnceLock<Mutex<Adapter>>,
+    /// Set if requests of the adapter wait until the consumer has taken its completions.
+    gathers: Arc<AtomicBool>,
     /// Generation of the process that opened the sockets, if the port has any.
     generation: Option<usize>,
     /// Packets on their way to the port; its holder sends for all.
@@ -127,6 +139,7 @@ impl Shared {
         // Exchanged for the one of the adapter.
         let output = Outbox::new(zeros(OUTBOX)?, port.run_packets());
         Some(Self {
+            gathers: Arc::clone(&adapter.gathers),
             adapter: Mutex::new(adapter),
             port,
             stand_in: OnceLock::new(),
@@ -142,6 +155,11 @@ impl Shared {
             on_deadline: OnceLock::new(),
             sleeps_until: Mutex::new(None),
         })
+    }
+
+    /// Returns true if requests of the adapter wait until the consumer has taken its completions.
+    pub(crate) fn gathers(&self) -> bool {
+        self.gathers.load(Ordering::Acquire)
     }
 
     /// Returns true if a thread serves the adapter.
@@ -370,12 +388,11 @@ impl Shared {
         if !all_sent && let Some(wake) = self.on_deadline.get() {
             wake();
         }
-        let (unused, deadline) = self.enter_briefly(|adapter| {
-            let unused = core::mem::take(&mut adapter.unused_ports);
-            (unused, adapter.deadline())
-        });
-        for port in unused {
+        let (mut unused, deadline) =
+            self.enter_briefly(|adapter| (adapter.unused_ports.pop(), adapter.deadline()));
+        while let Some(port) = unused {
             self.port.release(port);
+            unused = self.enter_briefly(|adapter| adapter.unused_ports.pop());
         }
         self.wake_thread(deadline);
         all_sent
@@ -520,9 +537,10 @@ impl Shared {
         if self.is_forked() {
             return false;
         }
+        let began = self.clock.map(|clock| clock());
         // Another thread may have looked for the last time before this one was woken.
         let bursts = self.take_packets(&mut lock(&self.input), (BURSTS, BURST), stops);
-        self.finish(bursts, reports)
+        self.finish(bursts, reports, began)
     }
 
     /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
@@ -535,12 +553,46 @@ impl Shared {
             Some(mut input) => self.take_packets(&mut input, (BURSTS, BURST), || false),
             None => Bursts::None,
         };
-        let _more = self.finish(bursts, true);
+        let _more = self.finish(bursts, true, None);
     }
 
-    fn finish(&self, bursts: Bursts, reports: bool) -> bool {
+    /// Takes the next event; `now` is the time of an adapter without a thread.
+    ///
+    /// After a stop of the process, nobody may have looked at the port of an adapter with a thread.
+    /// What came meanwhile counts before its caller judges deadlines (ROCE-200).
+    pub(crate) fn next_event(&self, now: Instant) -> Option<ControlEvent> {
+        let (event, unseen) = self.enter(|adapter| {
+            let seen_at = adapter.seen_at.as_micros();
+            let unseen = adapter.now.as_micros().saturating_sub(seen_at);
+            (adapter.next_event(), unseen)
+        });
+        if event.is_some() {
+            return event;
+        }
+        if !self.is_threaded() {
+            self.drive_at(now);
+        } else if unseen >= LATE {
+            if self.waits_for_input() {
+                for _ in 0..LATE_BURSTS {
+                    if !self.drive(true, || false) {
+                        break;
+                    }
+                }
+            }
+            self.enter(|adapter| adapter.seen_at = adapter.now);
+        } else {
+            return None;
+        }
+        self.enter(Adapter::next_event)
+    }
+
+    /// Does what is due after `bursts` were taken, from `began` on.
+    fn finish(&self, bursts: Bursts, reports: bool, began: Option<Instant>) -> bool {
         let more_reports = reports && self.take_undelivered();
         let has_unanswered = self.enter(|adapter| {
+            if let Some(began) = began.filter(|_| bursts != Bursts::Some) {
+                adapter.seen_at = began;
+            }
             adapter.expire();
             !adapter.unanswered.is_empty()
         });
@@ -552,6 +604,19 @@ impl Shared {
     }
 
     /// Locks the input, unless another thread or a caller of this one has locked it.
+    /// Waits a little for another thread that looks at the port; returns false if it goes on.
+    ///
+    /// It may be this thread, in the event of a packet.
+    fn waits_for_input(&self) -> bool {
+        (0..LATE_YIELDS).any(|_| {
+            let is_free = self.try_input().is_some();
+            if !is_free {
+                std::thread::yield_now();
+            }
+            is_free
+        })
+    }
+
     fn try_input(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
         match self.input.try_lock() {
             Ok(input) => Some(input),

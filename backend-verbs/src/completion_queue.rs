@@ -261,7 +261,7 @@ impl CompletionQueue for VerbsCompletionQueue {
     }
 
     fn wait_object(&self) -> Option<i32> {
-        self.device.fd()
+        Some(self.device.fd())
     }
 }
 
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use crate::completion_room::append;
     use crate::directory::Leaves;
-    use crate::hal::fake::Device as Fake;
+    use crate::hal::bed_tests::Device as Fake;
 
     const RECEIVE: u32 = 128;
 
@@ -535,7 +535,7 @@ mod tests {
         add(&queue, &devices[1]);
         assert_eq!(queue.arm(false), Armed::Armed);
         add(&queue, &devices[2]);
-        let notifications = || devices.each_ref().map(Fake::notifications);
+        let notifications = || devices.each_ref().map(|device| device.notifications());
         assert_eq!(
             notifications(),
             [vec![], vec![], vec![]],

@@ -119,7 +119,7 @@ pub(crate) fn request_notifications(first: &Arc<CompletionQueue>, solicited_only
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hal::fake::Device as Fake;
+    use crate::hal::bed_tests::Device as Fake;
 
     const NONE: &Reservations = &Reservations {
         requests: None,

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use dat_core::backend::BackendError;
 
-use crate::hal::{AsyncEvent, AsyncEvents, Context, Epoll, EventFd, Wakes};
+use crate::hal::{AsyncEvent, Context, Epoll, EventFd, Wakes};
 use crate::options::StartThread;
 use crate::signal::{Signal, Source};
 use crate::sources::Sources;
@@ -80,7 +80,7 @@ pub(crate) struct Watch {
     epoll: Epoll,
     /// Wakes the thread to alert adapters, or to end.
     bell: EventFd,
-    events: Arc<dyn AsyncEvents>,
+    events: Arc<Context>,
     adapters: Mutex<Adapters>,
     /// Notified when the thread has served an adapter.
     served: Condvar,
@@ -99,7 +99,7 @@ struct Adapters {
 }
 
 impl Watch {
-    pub(crate) fn new(events: Arc<dyn AsyncEvents>) -> Result<Self, BackendError> {
+    pub(crate) fn new(events: Arc<Context>) -> Result<Self, BackendError> {
         let (epoll, bell) = (Epoll::new()?, EventFd::new()?);
         epoll.add(bell.fd(), BELL, Wakes::All)?;
         epoll.add(
@@ -291,7 +291,7 @@ impl EventThread {
     /// `Resources`: no descriptors or threads are left.
     pub(crate) fn start(
         start_thread: StartThread,
-        events: Arc<dyn AsyncEvents>,
+        events: Arc<Context>,
     ) -> Result<Self, BackendError> {
         let watch = Arc::new(Watch::new(events)?);
         let is_over = Arc::new((Mutex::new(false), Condvar::new()));
@@ -345,22 +345,26 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::thread;
 
+    use verbs_model::{SCRIPTED, Script, opened};
+
     use super::*;
-    use crate::hal::fake;
+    use crate::hal::bed_tests::report;
 
     /// A device whose events the test reports, with its thread.
     struct Device {
-        events: Arc<fake::Events>,
+        script: Arc<Script>,
+        context: Arc<Context>,
         thread: EventThread,
     }
 
     impl Device {
         fn new() -> Self {
-            let events = fake::Events::new();
+            let context = Arc::new(Context::open(SCRIPTED).expect("a device"));
             let start_thread = crate::VerbsOptions::default().start_thread;
-            let thread = EventThread::start(start_thread, events.clone());
+            let thread = EventThread::start(start_thread, context.clone());
             Self {
-                events,
+                script: opened(),
+                context,
                 thread: thread.expect("a thread"),
             }
         }
@@ -369,13 +373,17 @@ mod tests {
             self.thread.watch()
         }
 
+        fn report(&self, event: AsyncEvent) {
+            report(&self.script, event);
+        }
+
         /// Enters an adapter whose sources are not marked.
         fn adapter(&self) -> Arc<Sources> {
             let signal = Arc::new(Signal::new());
             for source in [Source::Connections, Source::Device, Source::Completions] {
                 assert!(signal.take_ready(source));
             }
-            let entered = self.watch().enter(&signal, &fake::context());
+            let entered = self.watch().enter(&signal, &self.context);
             entered.expect("a number")
         }
     }
@@ -421,18 +429,14 @@ mod tests {
         let device = Device::new();
         let [first, second] = [device.adapter(), device.adapter()];
         assert_ne!(first.number(), second.number());
-        device.events.report(failure_of(&second, 5));
-        device.events.report(failure_of(&first, 5));
-        device
-            .events
-            .report(AsyncEvent::CompletionQueueFailed(object_number(
-                first.number(),
-                9,
-            )));
+        device.report(failure_of(&second, 5));
+        device.report(failure_of(&first, 5));
+        device.report(AsyncEvent::CompletionQueueFailed(object_number(
+            first.number(),
+            9,
+        )));
         // No adapter has this number.
-        device
-            .events
-            .report(AsyncEvent::SharedReceiveLimit(object_number(77, 5)));
+        device.report(AsyncEvent::SharedReceiveLimit(object_number(77, 5)));
         assert_eq!(next(&first), AsyncEvent::QueuePairFailed(5));
         assert_eq!(next(&first), AsyncEvent::CompletionQueueFailed(9));
         assert_eq!(next(&second), AsyncEvent::QueuePairFailed(5));
@@ -447,7 +451,7 @@ mod tests {
         let device = Device::new();
         let [first, second] = [device.adapter(), device.adapter()];
         assert!(!device.watch().has_failed());
-        device.events.report(AsyncEvent::DeviceFailed);
+        device.report(AsyncEvent::DeviceFailed);
         for adapter in [&first, &second] {
             assert_eq!(next(adapter), AsyncEvent::DeviceFailed);
         }
@@ -461,7 +465,7 @@ mod tests {
     fn a_callback_may_drop_its_adapter_and_the_thread() {
         let device = Device::new();
         let adapter = device.adapter();
-        let (events, watch) = (Arc::clone(&device.events), Arc::clone(device.watch()));
+        let (script, watch) = (Arc::clone(&device.script), Arc::clone(device.watch()));
         let (number, owned) = (adapter.number(), Mutex::new(Some(device)));
         let ended = Arc::new(AtomicBool::new(false));
         adapter.signal().call(Box::new({
@@ -475,7 +479,7 @@ mod tests {
             }
         }));
         drop(adapter);
-        events.report(AsyncEvent::Other);
+        report(&script, AsyncEvent::Other);
         while !ended.load(Ordering::Acquire) {
             thread::yield_now();
         }
@@ -497,7 +501,7 @@ mod tests {
                 alerts.fetch_add(1, Ordering::AcqRel);
             }
         }));
-        device.events.report(AsyncEvent::Other);
+        device.report(AsyncEvent::Other);
         while alerts.load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
@@ -513,8 +517,8 @@ mod tests {
         let device = Device::new();
         let [own, other] = [device.adapter(), device.adapter()];
         for key in 0..200 {
-            device.events.report(failure_of(&other, key));
-            device.events.report(failure_of(&own, key));
+            device.report(failure_of(&other, key));
+            device.report(failure_of(&own, key));
             own.take_in_device();
             let expected = Some(AsyncEvent::QueuePairFailed(key));
             assert_eq!(own.signal().take_device_event(), expected);
@@ -536,8 +540,8 @@ mod tests {
                     is_late.fetch_or(ended.load(Ordering::Acquire), Ordering::AcqRel);
                 }
             }));
-            device.events.report(failure_of(&adapter, 1));
-            device.events.report(AsyncEvent::Other);
+            device.report(failure_of(&adapter, 1));
+            device.report(AsyncEvent::Other);
             device.watch().leave(adapter.number());
             ended.store(true, Ordering::Release);
             assert_eq!(
@@ -563,11 +567,11 @@ mod tests {
                 panic!("as the test intends");
             }
         }));
-        device.events.report(failure_of(&first, 1));
+        device.report(failure_of(&first, 1));
         while called.load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
-        device.events.report(failure_of(&second, 2));
+        device.report(failure_of(&second, 2));
         assert_eq!(next(&second), AsyncEvent::QueuePairFailed(2));
         device.watch().leave(first.number());
     }
@@ -595,7 +599,7 @@ mod tests {
                     set.add(attention, 0, Wakes::All).expect("watched");
                     for key in 0..EVENTS {
                         if index == 0 {
-                            device.events.report(failure_of(&adapters[1], key));
+                            device.report(failure_of(&adapters[1], key));
                         }
                         let event = loop {
                             signal.calm();
@@ -607,7 +611,7 @@ mod tests {
                         assert_eq!(event, AsyncEvent::QueuePairFailed(key));
                         if index != 0 {
                             let next = &adapters[(index + 1) % ADAPTERS];
-                            device.events.report(failure_of(next, key));
+                            device.report(failure_of(next, key));
                         }
                     }
                     slept.fetch_add(1, Ordering::AcqRel);
@@ -627,7 +631,7 @@ mod tests {
     fn adapters_are_more_than_the_limit_of_descriptors() {
         let device = Device::new();
         let adapters: Vec<_> = (0..5000).map(|_| device.adapter()).collect();
-        device.events.report(AsyncEvent::DeviceFailed);
+        device.report(AsyncEvent::DeviceFailed);
         for adapter in &adapters {
             assert_eq!(next(adapter), AsyncEvent::DeviceFailed);
         }

@@ -116,7 +116,7 @@ impl VerbsReceiveQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hal::fake::Device;
+    use crate::hal::bed_tests::Device;
 
     fn commit(queue: &mut VerbsReceiveQueue, token: u64, segments: u64) {
         let mut slot = reserve(queue, token, segments as usize).expect("room");

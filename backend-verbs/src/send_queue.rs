@@ -175,9 +175,10 @@ mod tests {
     use core::sync::atomic::AtomicU8;
 
     use dat_core::backend::{ExtendedSend, RemoteRange, SendFlags, SendOperation};
+    use verbs_model::Posted;
 
     use super::*;
-    use crate::hal::fake::{Device, Posted};
+    use crate::hal::bed_tests::Device;
 
     const SIGNALLED: u32 = 2;
     const SEND: u32 = 2;

@@ -126,14 +126,6 @@ impl Sources {
             _ if lacks_descriptors() => BackendError::Descriptors,
             other => other,
         })?;
-        self.enter_channel(channel, watched)
-    }
-
-    fn enter_channel(
-        &self,
-        channel: Arc<EventChannel>,
-        watched: &Watched,
-    ) -> Result<&Arc<EventChannel>, BackendError> {
         self.watch_connections(channel.fd(), watched)?;
         Ok(self.channel.get_or_init(|| channel))
     }
@@ -151,14 +143,6 @@ impl Sources {
             return Ok(channel);
         }
         let channel = Arc::new(CompletionChannel::new(&self.context)?);
-        self.enter_completions(channel, &watched)
-    }
-
-    fn enter_completions(
-        &self,
-        channel: Arc<CompletionChannel>,
-        watched: &Watched,
-    ) -> Result<&Arc<CompletionChannel>, BackendError> {
         if watched.wakes == Wakes::All {
             self.watch_completions(&channel)?;
         }
@@ -361,55 +345,42 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use verbs_model::{SCRIPTED, lower, make_readable};
+
     use super::*;
-    use crate::hal::{EventFd, fake};
 
     /// An adapter whose descriptors the test raises, and which has no thread.
     struct Raised {
-        connections: EventFd,
-        completions: EventFd,
         watch: Arc<Watch>,
         sources: Arc<Sources>,
     }
 
     impl Raised {
         fn new() -> Self {
-            let watch = Arc::new(Watch::new(fake::Events::new()).expect("descriptors"));
+            let context = Arc::new(Context::open(SCRIPTED).expect("a device"));
+            let watch = Arc::new(Watch::new(context.clone()).expect("descriptors"));
             let signal = Arc::new(Signal::new());
             for source in [Source::Connections, Source::Device, Source::Completions] {
                 assert!(signal.take_ready(source));
             }
-            let sources = watch.enter(&signal, &fake::context()).expect("a number");
-            Self {
-                connections: EventFd::new().expect("a descriptor"),
-                completions: EventFd::new().expect("a descriptor"),
-                watch,
-                sources,
-            }
+            let sources = watch.enter(&signal, &context).expect("a number");
+            Self { watch, sources }
         }
 
         /// Makes the connection channel.
         fn connecting() -> Self {
             let raised = Self::new();
-            let channel = fake::event_channel(raised.connections.fd());
-            let entered = raised
-                .sources
-                .enter_channel(channel, &raised.sources.watched());
-            entered.expect("watched");
+            raised.sources.channel().expect("watched");
             raised
         }
 
-        /// Makes the completion channel.
-        fn make_completions(&self) {
-            let channel = fake::completion_channel(self.completions.fd());
-            let entered = self
-                .sources
-                .enter_completions(channel, &self.sources.watched());
-            entered.expect("watched");
+        fn connection_event(&self) {
+            make_readable(self.sources.made_channel().expect("it was made").fd());
         }
 
-        fn connection_event(&self) {
-            self.connections.raise();
+        /// Takes the connection events; returns true if there were any.
+        fn take_connection_events(&self) -> bool {
+            lower(self.sources.made_channel().expect("it was made").fd())
         }
 
         /// Handles the events that the thread would get now; returns true if there were any.
@@ -436,7 +407,7 @@ mod tests {
             assert!(!raised.tell(), "it looks by itself");
             raised.sources.found_connection();
         }
-        raised.connections.lower();
+        assert!(raised.take_connection_events());
         for _ in 1..LOOKS {
             assert!(!raised.sources.tells_of_connections());
         }
@@ -452,7 +423,7 @@ mod tests {
         let raised = Raised::connecting();
         raised.connection_event();
         assert!(raised.tells_of_connections());
-        raised.connections.lower();
+        assert!(raised.take_connection_events());
         while !raised.sources.tells_of_connections() {
             // After the poll that found nothing.
             raised.connection_event();
@@ -481,15 +452,11 @@ mod tests {
     fn a_program_that_uses_the_thread_gets_events_of_later_channels() {
         let raised = Raised::new();
         raised.sources.tell_all().expect("descriptors");
-        raised.make_completions();
-        let channel = fake::event_channel(raised.connections.fd());
-        let entered = raised
-            .sources
-            .enter_channel(channel, &raised.sources.watched());
-        entered.expect("watched");
+        let completions = raised.sources.completions().expect("watched").fd();
+        raised.sources.channel().expect("watched");
         assert!(!raised.tell());
         for _ in 0..3 {
-            raised.completions.raise();
+            make_readable(completions);
             assert!(raised.tell() && raised.sources.signal.take_ready(Source::Completions));
             raised.connection_event();
             assert!(raised.tells_of_connections());
@@ -503,7 +470,7 @@ mod tests {
         let raised = Raised::connecting();
         raised.connection_event();
         assert!(raised.tells_of_connections());
-        raised.connections.lower();
+        assert!(raised.take_connection_events());
         let sleeper = Epoll::new().expect("a descriptor");
         raised.sources.watch_first(&sleeper).expect("descriptors");
         assert!(raised.sources.tells_of_connections());
@@ -547,7 +514,7 @@ mod tests {
                     thread::yield_now();
                     continue;
                 }
-                if raised.connections.lower() {
+                if raised.take_connection_events() {
                     signal.set_ready(Source::Connections);
                     raised.sources.found_connection();
                     noticed.fetch_add(1, Ordering::Release);

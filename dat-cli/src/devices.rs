@@ -2,17 +2,15 @@
 
 use std::fmt::Debug;
 
-use backend_mock::{Fabric, FabricOptions, NodeOptions};
 use dat_core::attributes::{IaAddress, IaAttributes, NamedAttribute, ProviderAttributes};
-use dat_core::backend::Backend;
+use dat_core::backend::HostBackend;
 use dat_core::flags::{MemoryTypes, QualityOfService};
+use dat_devices::{DeviceAddress, Network, OpenError, Options, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::arguments::DevicesArguments;
 use crate::failure::Result;
-use crate::host::Network;
-use crate::model::{self, Model};
 use crate::names::constant;
 use crate::output::{CODE, FAINT, HEADING, Output};
 use crate::size::size;
@@ -34,16 +32,6 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Returns true for a port of an RDMA device.
-    pub(crate) fn is_rdma(&self) -> bool {
-        self.backend == "verbs"
-    }
-
-    /// Returns the name of the device for `--device`.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
     /// Returns the name of the device, or else that of its backend.
     fn title(&self) -> &str {
         self.name.as_ref().unwrap_or(&self.backend)
@@ -147,7 +135,7 @@ struct Report {
 }
 
 /// One attribute, with its name in the interface.
-struct Attribute {
+pub(crate) struct Attribute {
     name: &'static str,
     /// The value for programs.
     value: Value,
@@ -169,7 +157,7 @@ fn as_map<S: Serializer>(
 /// # Errors
 /// None; all commands share this signature.
 pub(crate) fn run(arguments: &DevicesArguments, output: &mut Output) -> Result<bool> {
-    let here = [mock(), model_device()];
+    let here = [mock()];
     let there = crate::remote::device::devices();
     let devices: Vec<Device> = here.into_iter().chain(there).collect();
     let longest = |text: fn(&Device) -> &str| {
@@ -199,48 +187,59 @@ pub(crate) fn run(arguments: &DevicesArguments, output: &mut Output) -> Result<b
 }
 
 fn mock() -> Device {
-    let fabric = Fabric::new(FabricOptions::default());
-    let backend = fabric.node(NodeOptions::new("mock0", 1));
+    let mut options = Options::new();
+    options.network = Some(Network::new(Network::options()));
+    let opened = attributes(&DeviceAddress::new("mock", "mock0"), &options);
+    let (adapter, provider) = opened.unwrap_or_default();
     Device {
         backend: "mock".into(),
         name: None,
         description: "an in-process network".into(),
         port: None,
-        adapter: adapter(&backend.ia_attributes()),
-        provider: provider(&backend.provider_attributes()),
+        adapter,
+        provider,
     }
 }
 
-fn model_device() -> Device {
-    let backend = Model::in_steps().device(NodeOptions::new(model::DEVICE, 1));
-    Device {
-        backend: "mmio".into(),
-        name: Some(model::DEVICE.into()),
-        description:
-            "a simulated adapter with the mlx5 data path, in this process; use it with --device of \
-        `dat tour`, `dat copy` and `dat perf`"
-                .into(),
-        port: None,
-        adapter: adapter(&backend.ia_attributes()),
-        provider: provider(&backend.provider_attributes()),
+/// The attributes of an adapter, and those of its provider.
+pub(crate) type Attributes = (Vec<Attribute>, Vec<Attribute>);
+
+/// Opens a device, and returns its attributes.
+///
+/// # Errors
+/// Those of [`dat_devices::open`].
+pub(crate) fn attributes(
+    address: &DeviceAddress,
+    options: &Options,
+) -> std::result::Result<Attributes, OpenError> {
+    struct Reads;
+    impl Visitor for Reads {
+        type Output = Attributes;
+
+        fn visit<B: HostBackend>(self, backend: B, _driver: B::Driver) -> Attributes {
+            let adapter = adapter(&backend.ia_attributes());
+            (adapter, provider(&backend.provider_attributes()))
+        }
     }
+    dat_devices::open(address, options, Reads)
 }
 
-/// Describes a port of an RDMA device, with its attributes if it can be opened.
-pub(crate) fn rdma_device<B: Backend>(
-    backend_name: &str,
+/// Describes a device, with its attributes if it can be opened.
+pub(crate) fn rdma_device(
+    backend: String,
     name: String,
     description: String,
     port: Port,
-    backend: Option<&B>,
+    attributes: Option<Attributes>,
 ) -> Device {
+    let (adapter, provider) = attributes.unwrap_or_default();
     Device {
-        backend: backend_name.into(),
+        backend,
         name: Some(name),
         description,
         port: Some(port),
-        adapter: backend.map_or_else(Vec::new, |backend| adapter(&backend.ia_attributes())),
-        provider: backend.map_or_else(Vec::new, |backend| provider(&backend.provider_attributes())),
+        adapter,
+        provider,
     }
 }
 

@@ -4,45 +4,24 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
 use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_core::backend::Backend;
+use dat_core::backend::HostBackend;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
     ConnectFlags, EvdFlags, MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE,
 };
-use dat_core::id::{EpId, EvdId, LmrId, PzId, SrqId};
+use dat_core::id::{EpId, EvdId, PzId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{HostLock, RawLock, load_bytes, store_bytes};
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
-use dat_storage::{Limits, OwnedIa, Reservation};
+use dat_storage::{Limits, OwnedIa};
 
 use crate::failure::{During, Failure, FailureKind, Result, of_call};
 use crate::size::size;
 
 /// Maximum total bytes of the buffers of one side.
 pub(crate) const MOST_MEMORY: u64 = 1 << 30;
-
-/// A backend whose queues do not borrow, so its adapters can be `'static`.
-pub(crate) trait HostBackend:
-    Backend<
-        CompletionQueue: 'static,
-        SendQueue: 'static,
-        ReceiveQueue: 'static,
-        SharedReceiveQueue: 'static,
-    > + 'static
-{
-}
-
-impl<B> HostBackend for B where
-    B: Backend<
-            CompletionQueue: 'static,
-            SendQueue: 'static,
-            ReceiveQueue: 'static,
-            SharedReceiveQueue: 'static,
-        > + 'static
-{
-}
 
 /// The medium between two adapters of this process that one thread drives.
 pub(crate) trait Ground {
@@ -69,65 +48,21 @@ pub(crate) trait Ground {
     }
 }
 
-/// A network inside this process that creates its own devices.
-pub(crate) trait Network: Ground + Sized {
-    /// The name of the network in reports.
-    const NAME: &'static str;
-    /// The maximum `--depth` on its devices.
-    const MOST_DEPTH: u16 = u16::MAX;
+/// The network of commands without a device, in this process.
+pub(crate) type InProcess = Fabric;
 
-    /// The maximum `--segments` on its devices.
-    const MOST_SEGMENTS: u8 = u8::MAX;
+/// The backend of its adapters.
+pub(crate) type InProcessBackend = MockBackend;
 
-    /// Checks that the devices have room for `depth` operations of `segments` segments each.
-    ///
-    /// # Errors
-    /// - Usage: the devices lack the room.
-    fn admit(depth: u16, segments: u8) -> Result<()> {
-        if depth > Self::MOST_DEPTH {
-            return Err(Failure::usage(
-                format!("depth {depth} is too large for this device"),
-                format!("{} supports {}", Self::NAME, Self::MOST_DEPTH),
-                format!("choose a --depth of at most {}", Self::MOST_DEPTH),
-            ));
-        }
-        if segments > Self::MOST_SEGMENTS {
-            return Err(Failure::usage(
-                format!("too many segments per operation: {segments}"),
-                format!("{} supports {}", Self::NAME, Self::MOST_SEGMENTS),
-                format!("choose --segments of at most {}", Self::MOST_SEGMENTS),
-            ));
-        }
-        Ok(())
-    }
+/// The name of the in-process network in reports.
+pub(crate) const MOCK: &str = "mock";
 
-    /// Creates a network that advances only in steps.
-    fn in_steps() -> Self;
-
-    /// Creates a network on which a poll finds its operation complete.
-    fn at_once() -> Self;
-
-    /// Creates a device.
-    fn device(&self, options: NodeOptions) -> Self::Backend;
-}
-
-impl Network for Fabric {
-    const NAME: &'static str = "mock";
-
-    fn in_steps() -> Self {
-        Self::new(FabricOptions::default())
-    }
-
-    fn at_once() -> Self {
-        Self::new(FabricOptions {
-            poll_steps: true,
-            ..FabricOptions::immediate()
-        })
-    }
-
-    fn device(&self, options: NodeOptions) -> MockBackend {
-        self.node(options)
-    }
+/// Creates an in-process network on which a poll finds its operation complete.
+pub(crate) fn at_once() -> Fabric {
+    Fabric::new(FabricOptions {
+        poll_steps: true,
+        ..FabricOptions::immediate()
+    })
 }
 
 impl Ground for Fabric {
@@ -208,15 +143,6 @@ pub(crate) fn open<B: HostBackend>(backend: B, limits: &Limits) -> Result<Adapte
     OwnedIa::open(backend, limits, ASYNC_EVENTS).map_err(|refused| not_opened(refused.error))
 }
 
-/// Opens an adapter whose storage lives as long as the program, as an engine needs it.
-pub(crate) fn open_static<B: HostBackend>(
-    backend: B,
-    limits: &Limits,
-) -> Result<Ia<'static, B, HostLock>> {
-    let reservation = Reservation::new(limits).map_err(not_opened)?;
-    Ia::open(backend, reservation.leak(), ASYNC_EVENTS).map_err(|refused| not_opened(refused.error))
-}
-
 pub(crate) fn not_opened(error: dat_core::Error) -> Failure {
     of_call("dat_ia_open", error)
 }
@@ -236,16 +162,20 @@ pub(crate) struct Node<B: HostBackend = MockBackend> {
     pub(crate) arrivals: EvdId,
 }
 
-impl<B: HostBackend> Node<B> {
-    /// Opens an adapter on a network.
-    pub(crate) fn open<N: Network<Backend = B>>(
-        network: &N,
-        options: NodeOptions,
+impl Node {
+    /// Opens an adapter on an in-process network.
+    pub(crate) fn open(
+        network: &InProcess,
+        name: &'static str,
+        number: u64,
         limits: &Limits,
     ) -> Result<Self> {
-        Self::over(network.device(options), options.address, limits)
+        let options = NodeOptions::new(name, number);
+        Self::over(network.node(options), options.address, limits)
     }
+}
 
+impl<B: HostBackend> Node<B> {
     /// Opens an adapter on a backend that peers reach at `address`.
     pub(crate) fn over(backend: B, address: IaAddress, limits: &Limits) -> Result<Self> {
         let ia = open(backend, limits)?;
@@ -260,15 +190,6 @@ impl<B: HostBackend> Node<B> {
             arrivals: dispatcher(EvdFlags::CR)?,
             ia,
         })
-    }
-
-    /// Registers new memory, all zero, in the node's zone.
-    pub(crate) fn register(
-        &self,
-        length: usize,
-        privileges: MemoryPrivileges,
-    ) -> Result<Registered> {
-        self.register_in(self.zone, Memory::new(length), privileges)
     }
 
     /// Registers memory in a zone.
@@ -332,7 +253,6 @@ pub(crate) fn register<B: HostBackend>(
     })?;
     Ok(Registered {
         memory,
-        lmr: created.lmr,
         context: created.lmr_context,
         remote_context: created.rmr_context,
     })
@@ -408,7 +328,6 @@ pub(crate) fn stamp(memory: &[AtomicU8], number: u64) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
     pub(crate) memory: Memory,
-    pub(crate) lmr: LmrId,
     pub(crate) context: u32,
     pub(crate) remote_context: u32,
 }
@@ -439,14 +358,6 @@ impl Registered {
             address: self.address(offset),
             length: length as u64,
         }
-    }
-
-    /// Returns the first `length` bytes as text, up to the first zero byte.
-    pub(crate) fn text(&self, length: usize) -> String {
-        let mut bytes = vec![0; length];
-        self.memory.load(0, &mut bytes);
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(length);
-        String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
     }
 }
 

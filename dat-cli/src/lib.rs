@@ -3,6 +3,8 @@
 //! A host program: it uses `std` and the heap. One `unsafe` call reaches the core for measurements
 //! (`remote/host_adapter.rs`). The library serves the program and its tests.
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod arguments;
 mod copy;
 mod devices;
@@ -11,13 +13,11 @@ mod host;
 mod interrupt;
 mod limits;
 mod manual;
-mod model;
 mod names;
 mod output;
 mod output_file;
 mod peer;
 mod perf;
-mod registry;
 mod remote;
 mod rsm;
 mod size;
@@ -26,13 +26,11 @@ mod tour;
 
 use std::process::ExitCode;
 
-use backend_mock::Fabric;
 use clap::Parser;
 
-use crate::arguments::{Arguments, Command, Wanted};
-use crate::failure::{Failure, FailureKind};
+use crate::arguments::{Arguments, Command};
+use crate::failure::FailureKind;
 use crate::interrupt::Signals;
-use crate::model::Model;
 use crate::output::Output;
 use crate::remote::device;
 
@@ -51,27 +49,13 @@ pub fn main() -> ExitCode {
         }
     };
     let mut output = Output::new(arguments.common.json, arguments.common.quiet);
-    let tour = arguments.tour;
-    let command = match arguments.command {
-        None => Command::Tour(tour),
-        Some(Command::Tour(inner)) if inner.device.is_none() => Command::Tour(tour),
-        Some(command) if tour.device.is_none() => command,
-        Some(_) => {
-            return output.finish(Err(Failure::usage(
-                "--device cannot be used here",
-                "before a command, --device is an option of the tour",
-                "write it after the command",
-            )));
-        }
-    };
-    let result = match command {
-        Command::Tour(tour) => tour::run(tour.device.as_deref(), &mut output),
+    let result = match arguments.command.unwrap_or(Command::Tour) {
+        Command::Tour => tour::run(&mut output),
         Command::Copy(copy) => {
             let signals = Signals::catch();
-            let result = match copy.device.wanted() {
-                Ok(Wanted::Device) => device::copy(&copy, &signals, &mut output),
-                Ok(Wanted::Mock) => copy::run::<Fabric>(&copy, &signals, &mut output),
-                Ok(Wanted::Model) => copy::run::<Model>(&copy, &signals, &mut output),
+            let result = match copy.device.wants_device() {
+                Ok(true) => device::copy(&copy, &signals, &mut output),
+                Ok(false) => copy::run(&copy, &signals, &mut output),
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = &result
@@ -83,14 +67,12 @@ pub fn main() -> ExitCode {
             }
             result
         }
-        Command::Perf(perf) => match perf.device.wanted() {
-            Ok(Wanted::Device) => device::perf(&perf, &mut output),
-            Ok(Wanted::Mock) => perf::run::<Fabric>(&perf, &mut output),
-            Ok(Wanted::Model) => perf::run::<Model>(&perf, &mut output),
+        Command::Perf(perf) => match perf.device.wants_device() {
+            Ok(true) => device::perf(&perf, &mut output),
+            Ok(false) => perf::run(&perf, &mut output),
             Err(failure) => Err(failure),
         },
-        Command::Serve(serve) => arguments::check_is_outside(serve.device.as_deref(), "serve")
-            .and_then(|()| device::serve(&serve, &Signals::catch(), &mut output)),
+        Command::Serve(serve) => device::serve(&serve, &Signals::catch(), &mut output),
         Command::Rsm(rsm) => {
             let signals = Signals::catch();
             let result = rsm::run(&rsm.command, &signals, &mut output);
@@ -104,7 +86,6 @@ pub fn main() -> ExitCode {
             result
         }
         Command::Devices(devices) => devices::run(&devices, &mut output),
-        Command::Registry(registry) => registry::run(&registry, &mut output),
         Command::Completions(completions) => manual::completions(&completions, &mut output),
         Command::Man(man) => manual::man(&man, &mut output),
     };

@@ -107,7 +107,6 @@ static HAS_DEVICE: AtomicBool = AtomicBool::new(false);
 /// Notes that this process opens a device through which memory is registered.
 ///
 /// After a failure, the device may be closed before its cause is looked for.
-#[cfg(feature = "verbs")]
 pub(crate) fn opens_device() {
     HAS_DEVICE.store(true, Ordering::Relaxed);
 }

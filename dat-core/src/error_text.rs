@@ -50,6 +50,7 @@ impl ErrorKind {
 
 impl Subtype {
     /// Returns the text of this subtype.
+    #[expect(clippy::too_many_lines, reason = "a table of texts")]
     pub const fn text(self) -> &'static str {
         match self {
             Subtype::NoSubtype => "no further detail",
@@ -176,6 +177,7 @@ impl Subtype {
 
 impl Cause {
     /// Returns the text of this cause.
+    #[expect(clippy::too_many_lines, reason = "a table of texts")]
     pub const fn text(self) -> &'static str {
         match self {
             Cause::None => "no further cause",

@@ -1,13 +1,15 @@
 //! Handles: instance, kind, generation and index of an object.
 
+mod index;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use index::Index;
 
 use core::fmt;
 
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::HandleKind;
-use crate::storage::Index;
 
 /// A handle of any kind, as one word; zero is the null handle.
 ///

@@ -62,9 +62,25 @@
 //! 4. The core never trusts a device or a peer: a completion must carry the token of a request that
 //!    is posted now, lengths are clamped, and tables are indexed with bounds checks only.
 //!
+//! # Words
+//! | word | stands for | is |
+//! |---|---|---|
+//! | IA | interface adapter | an open adapter; everything else is made from it |
+//! | PZ | protection zone | endpoints access memory of their own zone only |
+//! | LMR | local memory region | registered memory; its *context* names it in segments |
+//! | RMR | remote memory region | a window on a part of an LMR, which a *bind* opens to peers |
+//! | EP | endpoint | one end of a connection, with queues of requests and receives |
+//! | DTO | data transfer operation | Send, Receive, RDMA Read, RDMA Write |
+//! | SRQ | shared receive queue | receive buffers for several endpoints |
+//! | EVD | event dispatcher | a queue of events: completions, connections, requests, errors |
+//! | CNO | consumer notification object | one place to wait for several dispatchers |
+//! | CR | connection request | a pending connection to accept or reject |
+//! | PSP, RSP | public, reserved service point | accepts peers any number of times, or once |
+//!
 //! # Features
 //! No feature is on by default. All are additive except `compact`, which is for firmware images: it
-//! lowers limits for every crate of the program.
+//! lowers limits for every crate of the program. Cargo unifies features, so enable it only in the
+//! final firmware crate.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -80,6 +96,7 @@
 //! Only in [`sync`] (locks, copies of shared bytes). Two promises come from outside: from the
 //! caller that makes a [`memory::Region`] from raw parts, and from the author of a
 //! [`backend::Backend`].
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom, split64))))]
 #![no_std]
 #![cfg_attr(
@@ -91,9 +108,11 @@
 #[cfg(any(feature = "std", test, loom))]
 extern crate std;
 
+mod adapter;
 pub mod attributes;
 pub mod backend;
 pub mod connection;
+mod contain;
 pub mod endpoint;
 pub mod error;
 mod error_text;
@@ -103,11 +122,14 @@ mod fixture;
 pub mod flags;
 mod ia;
 pub mod id;
+mod lend;
 mod logging;
 pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
+mod operation;
 mod record;
+mod region;
 mod shared;
 mod storage;
 pub mod sync;
@@ -115,13 +137,15 @@ pub mod sync;
 mod testing;
 pub mod time;
 
+pub use adapter::Ia;
 pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
-pub use ia::{CloseError, First, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
+pub use ia::{CloseError, First, IaParam, InterruptHandle, ObjectsLeft, OpenError};
+pub use lend::{Counts, Storage};
 pub use record::RecordSlot;
 #[cfg(feature = "std")]
 pub use storage::FreeLink;
-pub use storage::{Counts, Runs, Storage, Table};
+pub use storage::{Runs, Table};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

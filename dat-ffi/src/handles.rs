@@ -17,10 +17,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_core::flags::HandleKind;
 use dat_core::id::{EpId, Handle};
 use dat_core::{Error, Result, Subtype};
-use dat_storage::Words;
+use dat_storage::{Arena, Words};
 
 use crate::adapter::Host;
-use crate::boundary::{Arena, PerProcess, Place, Placed, ToCell, has_memory};
+use crate::boundary::{PerProcess, Place, Placed, ToCell, has_memory};
 
 /// Maximum number of objects of this process, including the cells in quarantine.
 const CELLS: usize = 1 << 18;

@@ -5,22 +5,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use dat_core::attributes::IaAddress;
-use dat_core::backend::Backend;
+use dat_core::backend::{Backend, Count, HostBackend, HostDriver};
 use dat_core::id::Handle;
 use dat_core::sync::HostLock;
 use dat_core::{Ia, IaParam};
-use dat_storage::{Limits, OwnedIa};
+use dat_devices::{Network, Visitor};
+use dat_storage::{Limits, OwnedIa, forks};
 
 use crate::core::{Core, Guard};
 #[cfg(feature = "fd")]
 use crate::descriptor::DescriptorDriver;
-use crate::device::Device;
 use crate::driver::{self, Driver};
 use crate::error::{Error, Result};
-use crate::forks;
 use crate::interface::Interface;
-use crate::network::Network;
-use crate::peer::{not_built_in, parse_adapter};
+use crate::schemes;
 use crate::zone::Zone;
 
 /// Length of the queue of asynchronous events.
@@ -51,7 +49,9 @@ impl Adapter {
     ///
     /// - `mock://NAME`: an adapter in the process's own [`Network`].
     /// - `roce://IP`, with the feature `roce`: RoCEv2 in software at an address of this host.
-    /// - `verbs://NAME`, with the feature `verbs`: a port of an RDMA device.
+    /// - `verbs://NAME`, with the feature `verbs`: a port of an RDMA device, by its own name, by
+    ///   that of its network interface, or by an IP address.
+    /// - Schemes that the program [registered](crate::register).
     ///
     /// # Errors
     /// Those of [`Options::open`].
@@ -59,15 +59,15 @@ impl Adapter {
         Options::new().open(address)
     }
 
-    /// Opens an adapter on any backend, driven by a thread of its own.
+    /// Opens an adapter on a backend, driven by a thread of its own.
+    ///
+    /// [`register`](crate::register) lets addresses open it.
     ///
     /// # Errors
     /// Those of [`Options::open_backend`].
-    pub fn from_backend<B: Backend + 'static>(backend: B, device: impl Device) -> Result<Self>
-    where
-        OwnedIa<B, HostLock>: Send + Sync,
-    {
-        Options::new().open_backend(backend, device)
+    pub fn from_backend<B: HostBackend>(backend: B) -> Result<Self> {
+        let driver = backend.driver();
+        Options::new().open_backend(backend, driver)
     }
 
     /// Creates a protection zone.
@@ -117,6 +117,27 @@ impl Adapter {
         match core.is_inherited() {
             true => 0,
             false => core.table().len(),
+        }
+    }
+
+    /// Returns the counts that the device has, each since the adapter was opened.
+    pub fn counts(&self) -> Vec<(Count, u64)> {
+        let mut counts = Vec::new();
+        let core = self.core();
+        if !core.is_inherited() {
+            let mut report = |count, value| counts.push((count, value));
+            core.device().counts(&mut report);
+        }
+        counts
+    }
+
+    /// Returns the error of a send that the system refused since the last call, if any.
+    ///
+    /// A transport that repeats what is not sent shows such a refusal only as a silent peer.
+    pub fn refused_send(&self) -> Option<std::io::Error> {
+        match self.core().is_inherited() {
+            true => None,
+            false => self.core().device().refused_send(),
         }
     }
 
@@ -276,18 +297,21 @@ impl Options {
 
     /// Opens an adapter on any backend, driven by a thread of its own.
     ///
+    /// `driver` is [`HostBackend::driver`], or [`Polled`](crate::Polled) for a backend that reports
+    /// no events.
+    ///
     /// # Errors
     /// [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES, [`System`](crate::Error::System):
     /// as [`open`](Self::open).
     pub fn open_backend<B: Backend + 'static>(
         self,
         backend: B,
-        device: impl Device,
+        driver: impl HostDriver,
     ) -> Result<Adapter>
     where
         OwnedIa<B, HostLock>: Send + Sync,
     {
-        let guard = open_on(&self.limits, backend, device, None)?;
+        let guard = open_backend(&self.limits, backend, driver, None)?;
         driver::spawn(guard.core())?;
         Ok(Adapter(guard))
     }
@@ -299,12 +323,12 @@ impl Options {
     pub fn open_backend_driven<B: Backend + 'static>(
         self,
         backend: B,
-        device: impl Device,
+        driver: impl HostDriver,
     ) -> Result<(Adapter, Driver)>
     where
         OwnedIa<B, HostLock>: Send + Sync,
     {
-        let guard = open_on(&self.limits, backend, device, None)?;
+        let guard = open_backend(&self.limits, backend, driver, None)?;
         let driver = Driver::new(guard.core());
         Ok((Adapter(guard), driver))
     }
@@ -318,43 +342,45 @@ impl Options {
     pub fn open_backend_descriptor<B: Backend + 'static>(
         self,
         backend: B,
-        device: impl Device,
+        driver: impl HostDriver,
     ) -> Result<(Adapter, DescriptorDriver)>
     where
         OwnedIa<B, HostLock>: Send + Sync,
     {
-        let guard = open_on(&self.limits, backend, device, None)?;
+        let guard = open_backend(&self.limits, backend, driver, None)?;
         let driver = DescriptorDriver::new(guard.core())?;
         Ok((Adapter(guard), driver))
     }
 
     fn open_core(self, address: &str) -> Result<Arc<Guard>> {
-        match parse_adapter(address)? {
-            ("mock", name) => {
-                let network = self.network.unwrap_or_else(Network::of_process);
-                let (backend, device) = network.join(name);
-                open_on(&self.limits, backend, device, Some(network))
-            }
-            #[cfg(feature = "roce")]
-            ("roce", name) => {
-                let (backend, device) = crate::roce::open(name)?;
-                open_on(&self.limits, backend, device, None)
-            }
-            #[cfg(feature = "verbs")]
-            ("verbs", name) => {
-                let (backend, device) = crate::verbs::open(name)?;
-                open_on(&self.limits, backend, device, None)
-            }
-            (scheme, _) => Err(not_built_in(scheme)),
+        let address = schemes::parse(address)?;
+        let limits = &self.limits;
+        match schemes::registered(address.scheme()) {
+            Some(scheme) => scheme.adapter(address.device(), limits),
+            None => schemes::open(&address, self.network, |network| Opens { limits, network }),
         }
     }
 }
 
+/// Opens an adapter without a driver on the backend of a device.
+struct Opens<'l> {
+    limits: &'l Limits,
+    network: Option<Network>,
+}
+
+impl Visitor for Opens<'_> {
+    type Output = Result<Arc<Guard>>;
+
+    fn visit<B: HostBackend>(self, backend: B, driver: B::Driver) -> Self::Output {
+        open_backend(self.limits, backend, driver, self.network)
+    }
+}
+
 /// Opens an adapter without a driver.
-fn open_on<B: Backend + 'static>(
+pub(crate) fn open_backend<B: Backend + 'static>(
     limits: &Limits,
     backend: B,
-    device: impl Device,
+    driver: impl HostDriver,
     network: Option<Network>,
 ) -> Result<Arc<Guard>>
 where
@@ -363,6 +389,6 @@ where
     forks::prepare().map_err(Error::System)?;
     let ia = OwnedIa::<B, HostLock>::open(backend, limits, ASYNC_EVENTS)
         .map_err(|refused| refused.error)?;
-    let core = Core::new(Box::new(ia), Box::new(device), network)?;
+    let core = Core::new(Box::new(ia), Box::new(driver), network)?;
     Ok(Guard::new(core))
 }

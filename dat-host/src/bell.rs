@@ -1,6 +1,5 @@
 //! Wake-up of the drivers of an adapter.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Wake, Waker};
@@ -9,10 +8,9 @@ use dat_core::event::contain_panic;
 
 /// Wakes the drivers of an adapter, to let them look for events of the device.
 ///
-/// A [`Device`](crate::Device) gets one and rings it when it has events. Ringing takes no lock of
-/// the adapter, but runs the wakers of its drivers on the calling thread.
+/// Ringing takes no lock of the adapter, but runs the wakers of its drivers on the calling thread.
 #[derive(Clone)]
-pub struct Bell(Arc<Sleepers>);
+pub(crate) struct Bell(Arc<Sleepers>);
 
 #[derive(Default)]
 struct Sleepers {
@@ -27,7 +25,7 @@ impl Bell {
     }
 
     /// Wakes all drivers that sleep or are about to.
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.0.ring();
     }
 
@@ -52,18 +50,8 @@ impl Bell {
         Waker::from(Arc::clone(&self.0))
     }
 
-    pub(crate) fn is(&self, other: &WeakBell) -> bool {
-        Weak::as_ptr(&other.0) == Arc::as_ptr(&self.0)
-    }
-
     pub(crate) fn downgrade(&self) -> WeakBell {
         WeakBell(Arc::downgrade(&self.0))
-    }
-}
-
-impl fmt::Debug for Bell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bell").finish_non_exhaustive()
     }
 }
 
@@ -78,10 +66,6 @@ impl WeakBell {
             sleepers.ring();
             true
         })
-    }
-
-    pub(crate) fn is_gone(&self) -> bool {
-        self.0.strong_count() == 0
     }
 }
 

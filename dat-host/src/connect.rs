@@ -258,7 +258,7 @@ impl Rest {
                 flags: ConnectFlags::empty(),
             };
             let interface = core.interface();
-            match interface.ep_connect(endpoint.id(), &param, Core::now()) {
+            match interface.ep_connect(endpoint.id(), &param, core.now()) {
                 Ok(()) => {
                     core.called();
                     return Ok(endpoint);

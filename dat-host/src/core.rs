@@ -1,7 +1,7 @@
 //! The shared state of an open adapter: its operations, endpoints and driver.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -15,17 +15,17 @@ use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
 use dat_core::id::{CnoId, EpId, EvdId, SrqId};
 use dat_core::memory::LmrTriplet;
 use dat_core::time::Instant;
+use dat_devices::Network;
+use dat_storage::forks;
 
 use crate::bell::Bell;
-use crate::device::Device;
+use crate::device::{Device, Notice};
 use crate::error::Result;
 use crate::events::EventQueue;
-use crate::forks;
 use crate::interface::{Inherited, Interface};
 use crate::link::Link;
 use crate::listener::Requests;
 use crate::memory::Lent;
-use crate::network::Network;
 use crate::shared_receive::SharedBuffers;
 use crate::table::{Effects, Key, Outcome, Owner, Table};
 use crate::timer::{self, Armed};
@@ -33,7 +33,7 @@ use crate::trace::Span;
 
 /// Completions that one look takes, so that a flood of them does not keep the driver.
 const COMPLETIONS_OF_A_LOOK: usize = 256;
-/// Time between two looks at a device that does not ring, in microseconds.
+/// Time between two looks at a device that reports no events, in microseconds.
 pub(crate) const POLL_MICROS: u64 = 1_000;
 /// Events of an endpoint that may be queued at a time.
 const EVENTS_OF_ENDPOINT: usize = 4;
@@ -62,6 +62,9 @@ pub(crate) struct Core {
     is_timed: AtomicBool,
     bell: Bell,
     bell_waker: Waker,
+    notice: Arc<Notice>,
+    /// True if events of the device ring the bell, as `notice` lets them from the first use on.
+    rings: OnceLock<bool>,
     /// Names of peers in this process.
     pub(crate) network: Option<Network>,
     table: Table,
@@ -108,13 +111,10 @@ pub(crate) enum Pass {
 
 impl Pass {
     /// Returns how long a thread may sleep: without limit if the outer value has no inner one.
-    pub(crate) fn pause(self) -> Option<Option<Duration>> {
+    pub(crate) fn pause(self, core: &Core) -> Option<Option<Duration>> {
         match self {
             Self::Active => None,
-            Self::Idle(next) => Some(next.map(|next| {
-                let micros = next.as_micros().saturating_sub(Core::now().as_micros());
-                Duration::from_micros(micros)
-            })),
+            Self::Idle(next) => Some(next.map(|next| core.until(next))),
         }
     }
 }
@@ -158,7 +158,6 @@ impl Core {
             interface.evd_create(CONNECTION_EVENTS as i32, None, EvdFlags::CONNECTION)?;
         let non_coherent = interface.query()?.provider.lmr_sync_req;
         let bell = Bell::new();
-        device.attach(&bell);
         Ok(Arc::new(Self {
             process: forks::generation(),
             acts_after_posts: device.acts_after_posts(),
@@ -167,6 +166,8 @@ impl Core {
             interface,
             device,
             bell_waker: bell.waker(),
+            notice: Notice::new(&bell),
+            rings: OnceLock::new(),
             bell,
             network,
             table: Table::new(),
@@ -236,9 +237,21 @@ impl Core {
         }
     }
 
-    /// Returns the time of the adapter, in microseconds since the process first asked.
-    pub(crate) fn now() -> Instant {
-        ThreadWait::clock()
+    /// Returns the time of the adapter, on the clock of its device.
+    pub(crate) fn now(&self) -> Instant {
+        match self.is_inherited() {
+            true => ThreadWait::clock(),
+            false => self.device.now(),
+        }
+    }
+
+    /// Returns how long it is until a time.
+    pub(crate) fn until(&self, time: Instant) -> Duration {
+        Duration::from_micros(time.as_micros().saturating_sub(self.now().as_micros()))
+    }
+
+    pub(crate) fn device(&self) -> &dyn Device {
+        &*self.device
     }
 
     pub(crate) fn address(&self) -> Result<IaAddress> {
@@ -331,13 +344,27 @@ impl Core {
 
     /// As `pass_once`, for a driver that then sleeps until the bell is rung.
     pub(crate) fn pass(&self) -> Pass {
+        if self.is_inherited() {
+            return Pass::Idle(None);
+        }
+        // Before the look for events, so that a later event rings.
+        let notice = || {
+            self.device
+                .wake_on_events(Waker::from(Arc::clone(&self.notice)))
+        };
+        let rings = *self.rings.get_or_init(notice);
         match self.pass_once() {
-            Pass::Idle(next) if !self.device.rings() => {
-                let poll = Instant::from_micros(Self::now().as_micros() + POLL_MICROS);
+            Pass::Idle(next) if !rings => {
+                let poll = Instant::from_micros(self.now().as_micros() + POLL_MICROS);
                 Pass::Idle(Some(next.map_or(poll, |next| next.min(poll))))
             }
             pass => pass,
         }
+    }
+
+    /// Notes that a thread is about to sleep on the device, or that it is awake.
+    pub(crate) fn note_sleep(&self, sleeps: bool) {
+        self.notice.sleeps.store(sleeps, Ordering::Relaxed);
     }
 
     /// Removes a sleeper that does not sleep again.
@@ -352,7 +379,7 @@ impl Core {
         if self.is_inherited() {
             return Pass::Idle(None);
         }
-        let now = Self::now();
+        let now = self.now();
         let activity = self.device.act(now);
         self.is_timed
             .store(activity.next.is_some(), Ordering::Relaxed);
@@ -389,7 +416,7 @@ impl Core {
 
     /// Lets the timer ring the bell at the time of the next pass, for drivers that are futures.
     pub(crate) fn arm_timer(&self, next: Instant) {
-        let now = Self::now();
+        let now = self.now();
         let mut armed = lock(&self.armed);
         if armed.is_rung_by(next, now) {
             return;
@@ -725,7 +752,7 @@ impl Core {
         self.called();
         self.bell.ring();
         // Lets peers in this process see the end of the connections.
-        self.device.act(Self::now());
+        self.device.act(self.now());
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use dat_core::time::Instant;
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
@@ -80,7 +79,7 @@ impl DescriptorDriver {
                 return false;
             }
             if let Pass::Idle(next) = core.pass() {
-                self.alarm.sleep_until(next);
+                self.alarm.sleep(next.map(|next| core.until(next)));
                 return true;
             }
         }
@@ -188,14 +187,11 @@ impl Alarm {
         *lock(&self.rung) = false;
     }
 
-    /// Ends a turn: readable at `next`, unless the alarm rang since `begin`.
-    fn sleep_until(&self, next: Option<Instant>) {
+    /// Ends a turn: readable after `pause`, unless the alarm rang since `begin`.
+    fn sleep(&self, pause: Option<Duration>) {
         let rung = lock(&self.rung);
         if !*rung {
-            self.set(next.map(|next| {
-                let now = Core::now().as_micros();
-                Duration::from_micros(next.as_micros().saturating_sub(now)).max(AT_ONCE)
-            }));
+            self.set(pause.map(|pause| pause.max(AT_ONCE)));
         }
     }
 
@@ -242,23 +238,22 @@ mod tests {
         // The turn begins, and an event comes before it ends.
         alarm.begin();
         alarm.ring();
-        alarm.sleep_until(None);
+        alarm.sleep(None);
         assert!(is_readable(&alarm));
         alarm.begin();
-        alarm.sleep_until(None);
+        alarm.sleep(None);
         assert!(!is_readable(&alarm));
     }
 
     #[test]
     fn a_deadline_makes_the_descriptor_readable() {
         let alarm = Alarm::new().unwrap();
-        let at = |micros| Some(Instant::from_micros(Core::now().as_micros() + micros));
-        alarm.sleep_until(at(60_000_000));
+        alarm.sleep(Some(Duration::from_secs(60)));
         assert!(!is_readable(&alarm));
-        alarm.sleep_until(at(1_000));
+        alarm.sleep(Some(Duration::from_millis(1)));
         assert!(is_readable(&alarm));
         // One that has passed does, too.
-        alarm.sleep_until(Some(Instant::from_micros(0)));
+        alarm.sleep(Some(Duration::ZERO));
         assert!(is_readable(&alarm));
     }
 }

@@ -1,61 +1,88 @@
-//! The side of a backend that wakes an adapter.
+//! Drivers of backends, without their types.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use dat_core::event::Wait;
+use dat_core::backend::{Activity, BackendError, Count, HostDriver};
+use dat_core::event::{ThreadWait, Wait};
 use dat_core::time::Instant;
 
 use crate::bell::Bell;
 
-/// The wake-ups and the clock of a device, whose backend has the other calls.
-///
-/// An adapter that has nothing to do sleeps until its [`Bell`] is rung or a deadline passes.
-/// [`Polled`] serves every backend; a device with interrupts has less delay.
-pub trait Device: Send + Sync + 'static {
-    /// Gives the device the bell to ring when it has events.
-    fn attach(&self, bell: &Bell);
+/// The driver of any backend; each call is that of [`HostDriver`].
+pub(crate) trait Device: Send + Sync {
+    /// Returns `None` if no thread can sleep on the device.
+    fn wait(&self) -> Option<Box<dyn Wait + Send>>;
+    fn now(&self) -> Instant;
+    fn wake_on_events(&self, waker: Waker) -> bool;
+    fn act(&self, now: Instant) -> Activity;
+    fn acts_after_posts(&self) -> bool;
+    fn counts(&self, report: &mut dyn FnMut(Count, u64));
+    fn refused_send(&self) -> Option<std::io::Error>;
+}
 
-    /// Lets a device without a thread of its own do what is due at `now`.
-    ///
-    /// Called by the driver of the adapter, before it polls for events, and without locks.
-    fn act(&self, now: Instant) -> Activity {
-        let _ = now;
-        Activity::default()
-    }
-
-    /// Returns true if events ring the bell.
-    ///
-    /// Otherwise the adapter polls once in a millisecond, except in the device's own sleeper.
-    fn rings(&self) -> bool {
-        true
-    }
-
-    /// Returns a sleeper in which the thread that drives the adapter waits for events of the
-    /// device.
-    ///
-    /// Called by that thread, once: the thread of the adapter, or the caller of
-    /// [`Driver::run_until`](crate::Driver::run_until). The device then need not ring for them.
-    /// Without a sleeper, the thread sleeps until the bell rings.
+impl<D: HostDriver> Device for D {
     fn wait(&self) -> Option<Box<dyn Wait + Send>> {
-        None
+        let wait = HostDriver::wait(self).ok()?;
+        Some(Box::new(wait))
     }
 
-    /// Returns true if `act` must be called after a post.
+    fn now(&self) -> Instant {
+        HostDriver::now(self)
+    }
+
+    fn wake_on_events(&self, waker: Waker) -> bool {
+        HostDriver::wake_on_events(self, waker)
+    }
+
+    fn act(&self, now: Instant) -> Activity {
+        HostDriver::act(self, now)
+    }
+
     fn acts_after_posts(&self) -> bool {
-        false
+        HostDriver::acts_after_posts(self)
+    }
+
+    fn counts(&self, report: &mut dyn FnMut(Count, u64)) {
+        HostDriver::counts(self, report);
+    }
+
+    fn refused_send(&self) -> Option<std::io::Error> {
+        HostDriver::refused_send(self)
     }
 }
 
-/// Result of [`Device::act`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Activity {
-    /// Set if the device did something.
-    pub acted: bool,
-    /// Time of the next call, if nothing else happens first.
-    pub next: Option<Instant>,
+/// Rings a bell for events of a device, unless a thread sleeps on the device itself.
+pub(crate) struct Notice {
+    bell: Bell,
+    /// Set while a thread sleeps on the device, which wakes it.
+    pub(crate) sleeps: AtomicBool,
 }
 
-/// A device that is polled at intervals, because nothing reports its events.
+impl Notice {
+    pub(crate) fn new(bell: &Bell) -> Arc<Self> {
+        Arc::new(Self {
+            bell: bell.clone(),
+            sleeps: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Wake for Notice {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.sleeps.load(Ordering::Relaxed) {
+            self.bell.ring();
+        }
+    }
+}
+
+/// A driver for backends that report no events: they are polled at intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
     interval: Duration,
@@ -75,16 +102,24 @@ impl Default for Polled {
     }
 }
 
-impl Device for Polled {
-    fn attach(&self, _bell: &Bell) {}
+impl HostDriver for Polled {
+    type Wait = ThreadWait;
+
+    fn wait(&self) -> Result<ThreadWait, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    /// Returns true: `act` names the time of each look.
+    fn wake_on_events(&self, _waker: Waker) -> bool {
+        true
+    }
 
     fn act(&self, now: Instant) -> Activity {
         let interval = u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX);
+        let next = now.as_micros().saturating_add(interval.max(1));
         Activity {
             acted: false,
-            next: Some(Instant::from_micros(
-                now.as_micros().saturating_add(interval.max(1)),
-            )),
+            next: Some(Instant::from_micros(next)),
         }
     }
 }

@@ -1,20 +1,19 @@
-//! Drivers of an adapter: its own thread, or a future.
+//! Drivers of an adapter: its own thread, a future, or a thread of the program.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use dat_core::event::Wait;
+use dat_core::event::{ThreadWait, Wait};
 use dat_core::time::Instant;
 
 use crate::core::{Core, Pass, Scope, first};
 use crate::error::{Error, Result};
-use crate::wait::{block_on, thread_waker};
 
 /// Passes of a poll before the driver lets other tasks run.
 pub(crate) const PASSES: usize = 64;
@@ -22,6 +21,10 @@ pub(crate) const PASSES: usize = 64;
 const LOOKS: usize = 64;
 
 impl Core {
+    fn is_past(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_some_and(|deadline| deadline <= self.now())
+    }
+
     /// Polls `future` on this thread when it is woken, until it is ready; calls `look` in between,
     /// which drives, may sleep unless its argument returns true, and returns false to give up.
     fn run<F: Future + Unpin>(
@@ -48,18 +51,17 @@ impl Core {
         }
     }
 
-    /// Drives until `future` is ready or the deadline has passed, and sleeps in `wait`.
+    /// Drives until `future` is ready or the deadline has passed, and sleeps in `sleep`.
     fn sleep_until<F: Future + Unpin>(
         &self,
-        wait: &mut dyn Wait,
+        sleep: Sleep<'_>,
         future: &mut F,
         deadline: Option<Instant>,
     ) -> Option<F::Output> {
-        let woken = wait.waker();
-        let mut sleeper = Sleeper::new(wait, deadline);
-        let output = self.run(woken, future, |is_woken| {
+        let mut sleeper = Sleeper::new(sleep, deadline);
+        let output = self.run(sleeper.sleep.wait.waker(), future, |is_woken| {
             sleeper.look(self, is_woken);
-            !is_past(deadline)
+            !self.is_past(deadline)
         });
         self.forget(&sleeper.ring);
         output
@@ -80,7 +82,7 @@ impl Core {
             if looks > LOOKS {
                 looks = 1;
                 self.pass_once();
-                return !is_past(deadline);
+                return !self.is_past(deadline);
             }
             if !self.dispatch(Scope::Completions) {
                 idle();
@@ -90,14 +92,10 @@ impl Core {
     }
 }
 
-fn is_past(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| deadline <= Core::now())
-}
-
 /// Returns the time after a timeout; `None` if it is too far away to matter.
-pub(crate) fn deadline_after(timeout: Duration) -> Option<Instant> {
+pub(crate) fn deadline_after(now: Instant, timeout: Duration) -> Option<Instant> {
     let micros = u64::try_from(timeout.as_micros()).ok()?;
-    let deadline = Core::now().as_micros().checked_add(micros)?;
+    let deadline = now.as_micros().checked_add(micros)?;
     Some(Instant::from_micros(deadline))
 }
 
@@ -106,10 +104,10 @@ pub(crate) fn deadline_after(timeout: Duration) -> Option<Instant> {
 /// # Errors
 /// [`Error::System`]: the system cannot start a thread.
 pub(crate) fn spawn(core: &Arc<Core>) -> Result<()> {
-    let driven = Closing(Arc::clone(core));
+    let driver = Driver::new(core);
     let spawned = thread::Builder::new()
         .name("dat-host".into())
-        .spawn(move || run(&driven.0))
+        .spawn(move || driver.run())
         .map_err(Error::System)?;
     // Not joined: a waker on that thread may wait for a lock that the closing thread holds.
     core.driven_by(spawned.thread().id());
@@ -125,56 +123,72 @@ impl Drop for Closing {
     }
 }
 
-fn run(core: &Core) {
-    if let Some(mut wait) = core.device_wait() {
-        let mut sleeper = Sleeper::new(&mut *wait, None);
-        while !core.is_closed() {
-            sleeper.look(core, &|| core.is_closed());
-        }
-        return;
-    }
-    let waker = thread_waker();
-    loop {
-        core.enlist(&waker);
-        if core.is_closed() {
-            return;
-        }
-        match core.pass().pause() {
-            None => {}
-            Some(None) => thread::park(),
-            Some(Some(pause)) => thread::park_timeout(pause),
-        }
-    }
-}
-
-/// The driver of an adapter as a future, for any executor.
+/// The driver of an adapter: a future, for any executor, or the calls of a thread that drives.
 ///
-/// It is ready when the adapter is closed. Dropping it closes the adapter, so that operations end
-/// with [`Error::Closed`] instead of waiting in vain. Until it is first
-/// polled, only blocking waits drive the adapter.
+/// The future is ready when the adapter is closed. Dropping it closes the adapter, so that
+/// operations end with [`Error::Closed`] instead of waiting in vain. Until it is first polled, only
+/// blocking waits drive the adapter.
 ///
 /// A device may wake it inside a call of the adapter, with a lock held. So use an executor that
 /// does not poll a task inside its waker; the usual ones only schedule it.
+///
+/// A thread that drives calls [`run_until`](Self::run_until), [`run_for`](Self::run_for) or
+/// [`run`](Self::run). It sleeps on the device itself, if a thread can sleep there, so that short
+/// messages are answered without a switch between threads; else until the device wakes it, or for
+/// a millisecond if nothing reports its events. A [`polling`](Self::polling) driver does not sleep.
+/// Waits of other threads only wait for their own operation.
 #[must_use = "dropping the driver closes the adapter"]
-pub struct Driver(Closing);
+pub struct Driver {
+    closing: Closing,
+    /// Never locked, but reached through the driver, which it makes `Sync`.
+    means: Mutex<Means>,
+}
+
+/// What a thread that drives sleeps in, or calls instead.
+#[derive(Default)]
+struct Means {
+    /// The sleeper of the device, once it was asked for one.
+    wait: Option<Option<Box<dyn Wait + Send>>>,
+    /// Called instead of sleeping, if the driver polls.
+    idle: Option<Box<dyn FnMut() + Send>>,
+}
+
+impl Means {
+    fn sleeper(&mut self, core: &Core) -> Option<&mut (dyn Wait + Send + 'static)> {
+        let wait = self.wait.get_or_insert_with(|| core.device_wait());
+        wait.as_deref_mut()
+    }
+
+    /// Returns what this thread sleeps in: the sleeper of the device, else its own.
+    fn sleep<'s>(&'s mut self, core: &Core, own: &'s mut ThreadWait) -> Sleep<'s> {
+        let (wait, is_device): (&mut dyn Wait, bool) = match self.sleeper(core) {
+            Some(wait) => (wait, true),
+            None => (own, false),
+        };
+        Sleep { wait, is_device }
+    }
+}
 
 impl Driver {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
-        Self(Closing(Arc::clone(core)))
+        Self {
+            closing: Closing(Arc::clone(core)),
+            means: Mutex::default(),
+        }
     }
 
-    /// Drives the adapter on this thread without sleeping, until the adapter is closed.
+    /// Polls instead of sleeping, on a thread that drives.
     ///
-    /// `idle` runs after each look that finds nothing; it may yield the processor. Waits of other
-    /// threads then only wait for their own operation. A `Driver` that was polled before leaves
-    /// its waker to the adapter, so use one that is new.
+    /// `idle` runs after each look that finds nothing; it may yield the processor. A driver that
+    /// was polled as a future leaves its waker to the adapter, so use one that is new.
     ///
     /// ```
     /// use dat_host::{Options, Result};
     ///
     /// fn main() -> Result<()> {
     ///     let (adapter, driver) = Options::new().open_driven("mock://polls")?;
-    ///     let polls = std::thread::spawn(|| driver.poll_on_thread(std::thread::yield_now));
+    ///     let driver = driver.polling(std::thread::yield_now);
+    ///     let polls = std::thread::spawn(|| driver.run());
     ///     let listener = adapter.zone()?.listen(7174)?;
     ///     # let client = adapter.zone()?.connect("polls:7174").start();
     ///     let request = listener.next().wait()?;
@@ -184,9 +198,24 @@ impl Driver {
     ///     Ok(())
     /// }
     /// ```
-    pub fn poll_on_thread(self, mut idle: impl FnMut()) {
-        let core = &self.0.0;
+    pub fn polling(mut self, idle: impl FnMut() + Send + 'static) -> Self {
+        self.means().idle = Some(Box::new(idle));
+        self
+    }
+
+    /// Drives the adapter on this thread until the adapter is closed.
+    pub fn run(mut self) {
+        let core = Arc::clone(&self.closing.0);
         core.driven_by(thread::current().id());
+        let means = self.means();
+        let Some(idle) = &mut means.idle else {
+            let mut own = ThreadWait::until_woken();
+            let mut sleeper = Sleeper::new(means.sleep(&core, &mut own), None);
+            while !core.is_closed() {
+                sleeper.look(&core, &|| core.is_closed());
+            }
+            return;
+        };
         while !core.is_closed() {
             // Connection events need the whole pass; completions, which are frequent, do not.
             for _ in 0..LOOKS {
@@ -199,11 +228,6 @@ impl Driver {
     }
 
     /// Drives the adapter on this thread until `future` is ready, then closes the adapter.
-    ///
-    /// The thread sleeps in the sleeper of the device if it has one, as that of `roce://` has, and
-    /// otherwise until the device rings the [`Bell`](crate::Bell). A device that never rings is
-    /// polled. So short messages are answered without a switch between threads. Waits of other
-    /// threads only wait for their own operation.
     ///
     /// ```no_run
     /// use dat_host::{Options, Result};
@@ -221,69 +245,26 @@ impl Driver {
     ///     })
     /// }
     /// ```
-    pub fn run_until<F: Future>(self, future: F) -> F::Output {
-        match self.0.0.device_wait() {
-            Some(mut wait) => self.block_on(&mut *wait, future),
-            None => {
-                self.0.0.driven_by(thread::current().id());
-                match block_on(&self.0.0, &mut pin!(future), None) {
-                    Some(output) => output,
-                    None => unreachable!("there is no deadline"),
-                }
-            }
-        }
-    }
-
-    /// As [`run_until`](Self::run_until), in a sleeper of the caller.
-    ///
-    /// For a backend that the program opened. The thread sleeps in `wait`, the sleeper of the
-    /// device. So what `future` waits for ends
-    /// without a switch to another thread, which costs more than a short message. Waits of other
-    /// threads only wait for their own operation. A device with a sleeper needs no
-    /// [ring](crate::Ringing::ring).
-    ///
-    /// ```no_run
-    /// use backend_roce::{RoceBackend, RoceOptions};
-    /// use dat_host::{Error, Options, Ringing};
-    ///
-    /// # fn main() -> dat_host::Result<()> {
-    /// # let address = ([127, 0, 0, 1], 0).into();
-    /// # let options = RoceOptions::random().map_err(Error::System)?;
-    /// let backend = RoceBackend::open(address, options).map_err(Error::System)?;
-    /// let mut wait = backend.wait();
-    /// let (adapter, driver) = Options::new().open_backend_driven(backend, Ringing::default())?;
-    /// let zone = adapter.zone()?;
-    /// let listener = zone.listen(7174)?;
-    /// driver.block_on(&mut wait, async {
-    ///     let endpoint = listener.next().await?.accept().await?;
-    ///     loop {
-    ///         let message = endpoint.recv(zone.buffer(64)?).await?;
-    ///         endpoint.send(message.memory).await?;
-    ///     }
-    /// })
-    /// # }
-    /// ```
-    pub fn block_on<F: Future>(self, wait: &mut dyn Wait, future: F) -> F::Output {
-        match self.0.0.sleep_until(wait, &mut pin!(future), None) {
+    pub fn run_until<F: Future>(mut self, future: F) -> F::Output {
+        match self.drive(&mut pin!(future), None) {
             Some(output) => output,
             None => unreachable!("there is no deadline"),
         }
     }
 
-    /// As [`block_on`](Self::block_on), for at most `timeout`; the adapter stays open.
+    /// As [`run_until`](Self::run_until), for at most `timeout`; the adapter stays open.
     ///
     /// For a program whose only thread drives the adapter while it waits. In between nobody does.
     ///
     /// ```
     /// use std::time::Duration;
     ///
-    /// use dat_host::{Options, Result, ThreadWait};
+    /// use dat_host::{Options, Result};
     ///
     /// # fn main() -> Result<()> {
     /// let (adapter, mut driver) = Options::new().open_driven("mock://once")?;
-    /// let mut wait = ThreadWait::until_woken();
     /// let listener = adapter.zone()?.listen(7174)?;
-    /// let request = driver.block_on_timeout(&mut wait, listener.next(), Duration::ZERO);
+    /// let request = driver.run_for(Duration::ZERO, listener.next());
     /// assert!(request.is_err(), "there is none");
     /// # Ok(())
     /// # }
@@ -291,49 +272,52 @@ impl Driver {
     ///
     /// # Errors
     /// The future, if it is not ready in time.
-    pub fn block_on_timeout<F: Future + Unpin>(
+    pub fn run_for<F: Future + Unpin>(
         &mut self,
-        wait: &mut dyn Wait,
-        mut future: F,
         timeout: Duration,
+        mut future: F,
     ) -> std::result::Result<F::Output, F> {
-        let deadline = deadline_after(timeout);
-        let output = self.0.0.sleep_until(wait, &mut future, deadline);
+        let deadline = deadline_after(self.closing.0.now(), timeout);
+        let output = self.drive(&mut future, deadline);
         output.ok_or(future)
+    }
+
+    fn drive<F: Future + Unpin>(
+        &mut self,
+        future: &mut F,
+        deadline: Option<Instant>,
+    ) -> Option<F::Output> {
+        let core = Arc::clone(&self.closing.0);
+        let means = self.means();
+        match &mut means.idle {
+            Some(idle) => core.poll_until(future, deadline, idle),
+            None => {
+                let mut own = ThreadWait::until_woken();
+                core.sleep_until(means.sleep(&core, &mut own), future, deadline)
+            }
+        }
     }
 
     /// Looks once for events, and lets the adapter do what is due.
     ///
     /// For a program that polls queues of its own, and so needs no future.
     pub fn pass(&mut self) {
-        let core = &self.0.0;
+        let core = &self.closing.0;
         core.driven_by(thread::current().id());
         core.pass_once();
     }
 
-    /// As [`block_on`](Self::block_on), without sleeping.
+    /// Returns the sleeper of the device, for blocking calls of the core ([`Adapter::ia`]); `None`
+    /// if no thread can sleep on the device.
     ///
-    /// `idle` runs after each look that finds nothing; it may yield the processor.
-    pub fn poll_until<F: Future>(self, future: F, idle: impl FnMut()) -> F::Output {
-        match self.0.0.poll_until(&mut pin!(future), None, idle) {
-            Some(output) => output,
-            None => unreachable!("there is no deadline"),
-        }
+    /// [`Adapter::ia`]: crate::Adapter::ia
+    pub fn sleeper(&mut self) -> Option<&mut (dyn Wait + Send + 'static)> {
+        let core = Arc::clone(&self.closing.0);
+        self.means().sleeper(&core)
     }
 
-    /// As [`poll_until`](Self::poll_until), for at most `timeout`; the adapter stays open.
-    ///
-    /// # Errors
-    /// The future, if it is not ready in time.
-    pub fn poll_timeout<F: Future + Unpin>(
-        &mut self,
-        mut future: F,
-        timeout: Duration,
-        idle: impl FnMut(),
-    ) -> std::result::Result<F::Output, F> {
-        let deadline = deadline_after(timeout);
-        let output = self.0.0.poll_until(&mut future, deadline, idle);
-        output.ok_or(future)
+    fn means(&mut self) -> &mut Means {
+        self.means.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -341,7 +325,7 @@ impl Future for Driver {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let core = &self.0.0;
+        let core = &self.closing.0;
         for _ in 0..PASSES {
             core.enlist(context.waker());
             if core.is_closed() {
@@ -359,9 +343,16 @@ impl Future for Driver {
     }
 }
 
-/// A driver on the current thread, which sleeps in the device's own sleeper.
-struct Sleeper<'a> {
-    wait: &'a mut dyn Wait,
+/// What a thread that drives sleeps in.
+struct Sleep<'s> {
+    wait: &'s mut dyn Wait,
+    /// True if events of the device end the sleep; otherwise they ring the bell.
+    is_device: bool,
+}
+
+/// A driver on the current thread, which sleeps.
+struct Sleeper<'s> {
+    sleep: Sleep<'s>,
     /// Set by the bell.
     rung: Arc<Flag>,
     ring: Waker,
@@ -371,12 +362,12 @@ struct Sleeper<'a> {
     is_due: bool,
 }
 
-impl<'a> Sleeper<'a> {
-    fn new(wait: &'a mut dyn Wait, deadline: Option<Instant>) -> Self {
-        wait.begin();
-        let rung = Flag::set(wait.waker());
+impl<'s> Sleeper<'s> {
+    fn new(sleep: Sleep<'s>, deadline: Option<Instant>) -> Self {
+        sleep.wait.begin();
+        let rung = Flag::set(sleep.wait.waker());
         Self {
-            wait,
+            sleep,
             ring: Waker::from(Arc::clone(&rung)),
             rung,
             deadline,
@@ -391,17 +382,21 @@ impl<'a> Sleeper<'a> {
             // Ringing took the waker out.
             core.enlist(&self.ring);
         }
-        let pass = match is_rung || self.is_due {
-            true => core.pass_once(),
-            false => core.pass_after_sleep(),
+        let is_device = self.sleep.is_device;
+        let pass = match (is_device, is_rung || self.is_due) {
+            (false, _) => core.pass(),
+            (true, true) => core.pass_once(),
+            (true, false) => core.pass_after_sleep(),
         };
         self.is_due = false;
         if let Pass::Idle(next) = pass
             && !is_woken()
             && !self.rung.is_set()
         {
+            core.note_sleep(is_device);
             // After an interrupted sleep the thread looks again.
-            let _reason = self.wait.wait(first(next, self.deadline));
+            let _reason = self.sleep.wait.wait(first(next, self.deadline));
+            core.note_sleep(false);
             self.is_due = next.is_some();
         }
     }

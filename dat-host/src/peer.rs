@@ -1,4 +1,4 @@
-//! Addresses: of adapters to open, and of peers to connect to.
+//! Addresses of peers to connect to.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -7,27 +7,8 @@ use dat_core::attributes::IaAddress;
 
 use crate::error::{Error, Result};
 
-/// Form of the address of an adapter.
-const ADAPTER: &str = "`SCHEME://DEVICE`";
 /// Form of the address of a peer.
 const PEER: &str = "`HOST:PORT`";
-
-/// Scheme of an address, and the name of the device.
-pub(crate) fn parse_adapter(address: &str) -> Result<(&str, &str)> {
-    let (scheme, device) = address.split_once("://").ok_or(Error::Malformed(ADAPTER))?;
-    if scheme.is_empty() || device.is_empty() {
-        return Err(Error::Malformed(ADAPTER));
-    }
-    Ok((scheme, device))
-}
-
-/// Returns the error for a scheme that this build cannot open.
-pub(crate) fn not_built_in(scheme: &str) -> Error {
-    Error::NotBuiltIn {
-        scheme: scheme.to_owned(),
-        feature: ["roce", "verbs"].into_iter().find(|known| *known == scheme),
-    }
-}
 
 /// A peer to connect to: an address of an adapter, and a connection qualifier.
 ///
@@ -132,17 +113,6 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_of_adapters_have_a_scheme_and_a_device() {
-        assert_eq!(parse_adapter("mock://a").unwrap(), ("mock", "a"));
-        for wrong in ["", "mock", "mock:/a", "://a", "mock://"] {
-            assert!(
-                matches!(parse_adapter(wrong), Err(Error::Malformed(_))),
-                "{wrong}"
-            );
-        }
-    }
 
     #[test]
     fn peers_are_printed_as_they_were_given() {

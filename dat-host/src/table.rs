@@ -419,6 +419,17 @@ mod tests {
     }
 
     #[test]
+    fn a_locked_table_returns_no_memory() {
+        let (table, count) = (Table::new(), Arc::new(()));
+        let pending = table.insert(OWNER, lend(&count), Span::none());
+        // As a child of `fork` finds it while a thread of its parent changes it.
+        table
+            .entries
+            .with(|_| assert!(table.try_remove(pending).is_none()));
+        assert!(table.try_remove(pending).is_some());
+    }
+
+    #[test]
     fn abandoned_operations_release_their_memory_when_they_end() {
         let (table, count) = (Table::new(), Arc::new(()));
         let pending = table.insert(OWNER, lend(&count), Span::none());

@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dat_core::time::Instant as Time;
+use dat_storage::forks::PerProcess;
 
 use crate::bell::{Bell, WeakBell};
 use crate::core::lock;
-use crate::forks::PerProcess;
 
 /// Time that the thread stays without deadlines before it ends.
 const IDLE: Duration = Duration::from_secs(1);

@@ -39,7 +39,7 @@ pub(crate) fn block_on<F: Future + Unpin>(
             return Some(output);
         }
         let pause = match drives {
-            true => core.pass().pause(),
+            true => core.pass().pause(core),
             false => Some(None),
         };
         // Also while there are events: those of others may never end.

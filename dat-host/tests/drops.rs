@@ -12,30 +12,36 @@ use backend_mock::{Fabric, MockBackend};
 use common::{Pair, SOON, connect, eventually};
 use dat_core::flags::SrqFields;
 use dat_core::time::Instant;
-use dat_host::{Access, Activity, Adapter, Bell, Device, Network};
+use dat_host::{Access, Activity, Adapter, BackendError, HostDriver, Network, Options, ThreadWait};
 
 /// A fabric of the test as a device; its token tells when its adapter is gone.
+#[derive(Clone)]
 struct Stepped {
     fabric: Fabric,
-    bells: Arc<Mutex<Vec<Bell>>>,
-    own: OnceLock<Bell>,
+    wakers: Arc<Mutex<Vec<Waker>>>,
     /// Number of passes of the adapter's driver.
     passes: Arc<AtomicUsize>,
     _token: Arc<()>,
 }
 
-impl Device for Stepped {
-    fn attach(&self, bell: &Bell) {
-        self.bells.lock().unwrap().push(bell.clone());
-        let _ = self.own.set(bell.clone());
+impl HostDriver for Stepped {
+    type Wait = ThreadWait;
+
+    fn wait(&self) -> Result<ThreadWait, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn wake_on_events(&self, waker: Waker) -> bool {
+        self.wakers.lock().unwrap().push(waker);
+        true
     }
 
     fn act(&self, now: Instant) -> Activity {
         self.passes.fetch_add(1, Ordering::SeqCst);
         let acted = self.fabric.run_until(now) != 0;
         if acted {
-            let bells = self.bells.lock().unwrap().clone();
-            bells.iter().for_each(Bell::ring);
+            let wakers = self.wakers.lock().unwrap().clone();
+            wakers.iter().for_each(Waker::wake_by_ref);
         }
         Activity {
             acted,
@@ -48,22 +54,21 @@ impl Device for Stepped {
     }
 }
 
-/// Two adapters by `from_backend`, and what is left of them.
+/// Two adapters by `open_backend`, and what is left of them.
 fn backends() -> ([Adapter; 2], [Weak<()>; 2]) {
     let fabric = Fabric::new(Network::options());
-    let bells = Arc::default();
+    let wakers = Arc::default();
     let open = |number| {
         let token = Arc::new(());
         let weak = Arc::downgrade(&token);
         let device = Stepped {
             fabric: fabric.clone(),
-            bells: Arc::clone(&bells),
-            own: OnceLock::new(),
+            wakers: Arc::clone(&wakers),
             passes: Arc::default(),
             _token: token,
         };
         let backend = fabric.node(common::host("test", number));
-        (Adapter::from_backend(backend, device).unwrap(), weak)
+        (Options::new().open_backend(backend, device).unwrap(), weak)
     };
     let (near, near_token) = open(1);
     let (far, far_token) = open(2);
@@ -79,13 +84,12 @@ fn an_idle_adapter_sleeps() {
     let fabric = Fabric::new(Network::options());
     let device = Stepped {
         fabric: fabric.clone(),
-        bells: Arc::default(),
-        own: OnceLock::new(),
+        wakers: Arc::default(),
         passes: Arc::clone(&passes),
         _token: Arc::default(),
     };
     let backend = fabric.node(common::host("idle", 1));
-    let adapter = Adapter::from_backend(backend, device).unwrap();
+    let adapter = Options::new().open_backend(backend, device).unwrap();
     let zone = adapter.zone().unwrap();
     let (_near, _far) = connect(&zone, &zone, None).unwrap();
     // A thread that polls does so once in a millisecond. One that waits for a processor may have

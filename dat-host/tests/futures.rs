@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use backend_mock::Fabric;
 use dat_host::{
-    Access, Activity, Adapter, Bell, Device, Driver, Endpoint, Error, Network, Options, Result,
-    Zone,
+    Access, Activity, Adapter, BackendError, Driver, Endpoint, Error, HostDriver, Network, Options,
+    Result, ThreadWait, Zone,
 };
 
 /// A waker that counts.
@@ -466,10 +466,15 @@ fn a_driver_future_has_a_timer() {
 }
 
 /// A device that reports activity until the test gives up.
+#[derive(Clone)]
 struct Busy(Instant);
 
-impl Device for Busy {
-    fn attach(&self, _bell: &Bell) {}
+impl HostDriver for Busy {
+    type Wait = ThreadWait;
+
+    fn wait(&self) -> std::result::Result<ThreadWait, BackendError> {
+        Err(BackendError::NotSupported)
+    }
 
     fn act(&self, _now: dat_core::time::Instant) -> Activity {
         Activity {

@@ -191,19 +191,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
             calls: 0,
             halted: false,
         };
-        let needed = [
-            capabilities.queue_pairs,
-            capabilities.work_requests,
-            capabilities.segments,
-            capabilities.completion_queues,
-            capabilities.completions,
-            capabilities.regions,
-            capabilities.domains,
-        ];
-        if needed.iter().any(|count| matches!(*count, 0 | u32::MAX)) {
-            return Err(OpenFailure::Capabilities);
-        }
-        let kind = capabilities.address_kind(version);
+        let kind = Self::address_kind(&capabilities, version);
         let kind = kind.ok_or(OpenFailure::Capabilities)?;
         let registers = &device.channel.registers;
         registers.write(register::MASK, 0);
@@ -224,6 +212,23 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         let bound = device.execute_void(command::CREATE_BIND, &bind);
         bound.map_err(|_| OpenFailure::Command(command::CREATE_BIND))?;
         Ok(device)
+    }
+
+    /// Returns the kind of addresses; `None` if the device lacks something that the driver needs.
+    fn address_kind(capabilities: &Capabilities, version: u32) -> Option<u32> {
+        let needed = [
+            capabilities.queue_pairs,
+            capabilities.work_requests,
+            capabilities.segments,
+            capabilities.completion_queues,
+            capabilities.completions,
+            capabilities.regions,
+            capabilities.domains,
+        ];
+        if needed.iter().any(|count| matches!(*count, 0 | u32::MAX)) {
+            return None;
+        }
+        capabilities.address_kind(version)
     }
 
     /// Executes a command and returns its answer.

@@ -2,11 +2,11 @@
 
 use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
+use dat_queues::{State, Work};
 
-use super::completions::Kind;
+use super::Adapter;
+use super::deadlines::Timer;
 use super::packets::PACKET_MAX;
-use super::timers::Timer;
-use super::{Adapter, State, Work};
 use crate::proto::queue_pair::QueuePair;
 
 impl Adapter {
@@ -15,7 +15,7 @@ impl Adapter {
         let Some(pair) = self.pairs.get(key).filter(|pair| pair.is_open()) else {
             return;
         };
-        let queue_pair = pair.token;
+        let queue_pair = pair.setup.token;
         self.end_pair(key, true);
         self.raise(ControlEvent::Broken { queue_pair });
     }
@@ -33,7 +33,7 @@ impl Adapter {
     /// Ends a queue pair that failed, once its last packet is sent, and reports it.
     pub(super) fn finish_failure(&mut self, key: usize) {
         if let Some(pair) = self.pairs.get(key).filter(|pair| pair.is_failing) {
-            let queue_pair = pair.token;
+            let queue_pair = pair.setup.token;
             self.end_pair(key, true);
             // After the completions, so that a consumer that it wakes finds them.
             self.raise(ControlEvent::Broken { queue_pair });
@@ -113,9 +113,9 @@ impl Adapter {
             let Some(entry) = pair.receives.pop_front() else {
                 return;
             };
-            let completion = pair.completion(entry.token, DtoStatus::Flushed, 0);
-            let queue = pair.receive_queue;
-            self.add_completion(queue, key, completion, None, Kind::Receive);
+            let setup = pair.setup;
+            let flushed = setup.receive_done(key, entry.token, DtoStatus::Flushed, 0);
+            self.add_completion(setup.receive_queue, flushed);
         }
     }
 
@@ -131,31 +131,28 @@ impl Adapter {
             self.counts.responder += responder;
         }
         pair.link = None;
-        let sends = core::mem::take(&mut pair.sends);
-        pair.first = 0;
-        pair.probes = 0;
-        let probe_at = pair.probe_at.take();
-        pair.receives.clear();
-        let taken = pair.current.take().is_some();
-        let timer = pair.timer.take();
-        let (shared, token) = (pair.shared, pair.token);
-        let queues = pair.completion_queues();
-        self.set_timer(Timer::Pair(key), timer, None);
-        self.set_timer(Timer::Probe(key), probe_at, None);
-        for entry in sends {
-            if let Work::Bind(_, window_key) = entry.work {
+        // Their room stays reserved.
+        for entry in pair.sends.drain(..) {
+            if let Work::Bind(_, window_key) = entry.request.work {
                 self.memories.cancel_bind(window_key);
             }
         }
-        if let Some(shared) = shared.and_then(|shared| self.shared_receives.get_mut(shared)) {
-            shared.taken -= usize::from(taken);
+        pair.first = 0;
+        pair.probes = 0;
+        pair.receives.clear();
+        let taken = pair.current.take().is_some();
+        let setup = pair.setup;
+        self.deadlines.set(Timer::Pair(key), None);
+        self.deadlines.set(Timer::Probe(key), None);
+        if taken {
+            self.give_back(setup.shared);
         }
-        for number in queues {
-            if let Some(ring) = self.completion_queue(number) {
-                ring.forget(key);
+        for number in setup.completion_queues() {
+            if let Some(queue) = self.completion_queue(number) {
+                queue.ring.forget(key);
             }
         }
-        self.withdraw_connection(token);
+        self.withdraw_connection(setup.token);
     }
 
     /// Ends a connection or an attempt by the consumer; no event about it follows.
@@ -163,7 +160,7 @@ impl Adapter {
         let Some(pair) = self.pairs.get(key) else {
             return;
         };
-        let token = pair.token;
+        let token = pair.setup.token;
         if pair.is_open() || pair.is_failing {
             self.end_pair(key, broken);
         }
@@ -186,10 +183,16 @@ impl Adapter {
     pub(crate) fn destroy_pair(&mut self, key: usize) {
         self.finish_failure(key);
         self.disconnect(key, false);
-        self.use_completion_queues(key, false);
         self.clear_pair(key);
-        if self.pairs.remove(key).is_some_and(|pair| pair.is_ready) {
+        self.use_completion_queues(key, false);
+        let Some(pair) = self.pairs.remove(key) else {
+            return;
+        };
+        if pair.is_ready {
             self.ready_pairs.retain(|ready| *ready != key);
+        }
+        if pair.is_gathering {
+            self.gathering.retain(|gathering| *gathering != key);
         }
     }
 }

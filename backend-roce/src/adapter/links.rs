@@ -1,10 +1,10 @@
 //! Connections of an adapter: their addresses, timers and messages.
 
-use dat_core::time::Instant;
+use dat_queues::State;
 
+use super::deadlines::Timer;
 use super::service_points::ServicePoint;
-use super::timers::Timer;
-use super::{Adapter, ENDED, State};
+use super::{Adapter, ENDED};
 use crate::port::Path;
 use crate::proto::Psn;
 use crate::proto::connection::{
@@ -12,6 +12,7 @@ use crate::proto::connection::{
 };
 use crate::proto::icrc::Flow;
 use crate::proto::packet::OVERHEAD_MAX;
+use crate::reserve::Reserve;
 
 /// Maximum number of peers in one report to the port.
 const UNANSWERED_MAX: usize = 64;
@@ -33,6 +34,8 @@ pub(super) const fn is_ours(guid: u64) -> bool {
 
 /// A connection or an attempt.
 pub(crate) struct Link {
+    /// Communication id.
+    pub(super) id: u32,
     pub(super) connection: Connection,
     /// Addresses of packets to the peer.
     pub(super) path: Path,
@@ -62,10 +65,37 @@ pub(crate) struct Link {
     /// Times that the timer has expired.
     pub(super) repeats: u32,
     pub(super) is_ready: bool,
-    pub(super) timer: Option<Instant>,
 }
 
 impl Link {
+    /// Makes the link of an active side that has no queue pair yet.
+    pub(super) const fn new(
+        id: u32,
+        connection: Connection,
+        path: Path,
+        request: ConnectRequest,
+    ) -> Self {
+        Self {
+            id,
+            connection,
+            path,
+            pair: None,
+            qpn: 0,
+            request,
+            port: None,
+            place: None,
+            waits: false,
+            is_answered: false,
+            fallback: None,
+            earlier: None,
+            proofs: 0,
+            is_refused: false,
+            is_passive: false,
+            repeats: 0,
+            is_ready: false,
+        }
+    }
+
     /// Returns true if the peer is one of ours.
     pub(super) const fn is_marked(&self) -> bool {
         !self.path.single
@@ -106,6 +136,14 @@ impl Link {
 }
 
 impl Adapter {
+    /// Makes room for one more connection; false if there is no memory for it.
+    pub(super) fn reserve_link(&mut self) -> bool {
+        let links = self.links.len().saturating_add(1);
+        let index = self.links.reserve();
+        index.is_some_and(|index| self.deadlines.has_room(Timer::Link(index)))
+            && self.ready_links.has_room_for(links)
+    }
+
     /// Follows the peer of a connection to another port, if it may have moved there (ROCE-52).
     ///
     /// The caller has checked that the packet is a current one of the peer.
@@ -162,6 +200,9 @@ impl Adapter {
 
     /// Sets the timer of a connection, notes its messages, and removes it if it is over.
     pub(super) fn after_link(&mut self, id: u32) {
+        let Some(index) = self.links.index(id) else {
+            return;
+        };
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
@@ -170,11 +211,10 @@ impl Adapter {
         let needs_place = !connection.is_proven() && !is_over;
         let left = link.place.take_if(|_| !needs_place);
         let deadline = link.connection.deadline();
-        let old = core::mem::replace(&mut link.timer, deadline);
         if !core::mem::replace(&mut link.is_ready, true) {
             self.ready_links.push_back(id);
         }
-        self.set_timer(Timer::Link(id), old, deadline);
+        self.deadlines.set(Timer::Link(index), deadline);
         if let Some(point) = left {
             self.leave_place(point);
         }
@@ -202,10 +242,10 @@ impl Adapter {
     pub(super) fn remove_link(&mut self, id: u32) {
         self.detach(id);
         self.forget_request(id);
-        let Some(link) = self.links.remove(id) else {
+        let Some((index, link)) = self.links.remove(id) else {
             return;
         };
-        self.set_timer(Timer::Link(id), link.timer, None);
+        self.deadlines.set(Timer::Link(index), None);
         self.qpns.remove(link.qpn);
         let request = &link.request;
         let key = (request.guid, request.local_id);
@@ -237,27 +277,27 @@ impl Adapter {
     /// Returns the token of a queue pair whose attempt to connect is pending.
     pub(super) fn token_of(&self, id: u32) -> Option<u64> {
         let pair = self.pairs.get(self.links.get(id)?.pair?)?;
-        (pair.state == State::Connecting).then_some(pair.token)
+        (pair.state == State::Connecting).then_some(pair.setup.token)
     }
 
     /// Returns true if requests or messages wait for an answer of a peer.
     pub(crate) fn waits_for_peers(&self) -> bool {
-        let waits = |timer: &Timer| match timer {
+        let waits = |timer: Timer| match timer {
             Timer::Pair(_) | Timer::Gathered => true,
             Timer::Probe(_) | Timer::Patience(_) => false,
-            Timer::Link(id) => self.links.get(*id).is_some_and(|link| {
+            Timer::Link(index) => self.links.at(index).is_some_and(|link| {
                 let state = link.connection.state();
                 let unanswered = state == LinkState::RequestSent && !link.is_answered;
                 unanswered || matches!(state, LinkState::ReplySent | LinkState::DisconnectSent)
             }),
         };
-        self.timers.iter().any(|(_, timer)| waits(timer))
+        self.deadlines.timers().any(waits)
     }
 
     /// Returns true if messages that end connections are still to be answered (ROCE-178).
     #[cfg(feature = "udp")]
     pub(crate) fn is_ending(&self) -> bool {
         let ending = |link: &Link| matches!(link.connection.state(), LinkState::DisconnectSent);
-        !self.ready_links.is_empty() || self.links.iter().any(|link| ending(link))
+        !self.ready_links.is_empty() || self.links.iter().any(ending)
     }
 }

@@ -1,8 +1,10 @@
 //! Packets of an adapter, in and out.
 
+use dat_queues::State;
+
+use super::deadlines::Timer;
 use super::queue_pair::{Access, Receives};
-use super::timers::Timer;
-use super::{Adapter, Pair, State};
+use super::{Adapter, Pair};
 use crate::port::{Arrival, Outbox, RUN_PACKETS_MAX};
 use crate::proto::connection;
 use crate::proto::icrc::{Flow, Verdict};
@@ -47,6 +49,23 @@ impl Adapter {
         }
     }
 
+    /// Checks the ICRC of a packet on a link; returns true if the peer's address has changed.
+    ///
+    /// Counts a wrong one, and returns `None`.
+    fn verify(&mut self, link: u32, wire: &Flow, index: u16, datagram: &[u8]) -> Option<bool> {
+        let link = self.links.get(link)?;
+        let valid = match link.view(wire).verify_segment(index, datagram) {
+            Verdict::Right => true,
+            Verdict::Recovered(identification) => !link.is_marked() || identification < SEGMENT_MAX,
+            Verdict::Wrong => false,
+        };
+        if !valid {
+            self.counts.bad_icrc += 1;
+            return None;
+        }
+        Some(link.has_moved(wire))
+    }
+
     /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
     fn receive_packet(&mut self, wire: &Flow, index: u16, datagram: &[u8]) -> Option<usize> {
         self.counts.packets += 1;
@@ -68,19 +87,7 @@ impl Adapter {
             self.counts.dropped += 1;
             return None;
         };
-        let (view, is_marked, has_moved) = self
-            .links
-            .get(link)
-            .map(|link| (link.view(wire), link.is_marked(), link.has_moved(wire)))?;
-        let valid = match view.verify_segment(index, datagram) {
-            Verdict::Right => true,
-            Verdict::Recovered(identification) => !is_marked || identification < SEGMENT_MAX,
-            Verdict::Wrong => false,
-        };
-        if !valid {
-            self.counts.bad_icrc += 1;
-            return None;
-        }
+        let has_moved = self.verify(link, wire, index, datagram)?;
         if bth.opcode == Opcode::CongestionNotification {
             self.counts.congestion += 1;
             return None;
@@ -100,7 +107,7 @@ impl Adapter {
         let transport = transport.as_mut()?;
         let mut access = Access {
             memories: &self.memories,
-            domain: pair.domain,
+            domain: pair.setup.domain,
             sends,
             first: pair.first,
         };
@@ -109,11 +116,13 @@ impl Adapter {
         let read = packet.header.extensions.reth.filter(|_| may_repeat);
         let response = read.map(|read| transport.mtu().bytes().min(read.length));
         let before = (has_moved || may_repeat).then(|| transport.progress());
-        let shared_key = pair.shared;
+        let shared_key = pair.setup.shared.map(|key| key.0);
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
         let mut queue = Receives {
             memories: &self.memories,
-            domain: shared.as_ref().map_or(pair.domain, |shared| shared.domain),
+            domain: shared
+                .as_ref()
+                .map_or(pair.setup.domain, |shared| shared.domain),
             own: receives,
             shared,
             current,
@@ -240,10 +249,9 @@ impl Adapter {
             return;
         };
         let deadline = pair.transport.as_ref().and_then(QueuePair::deadline);
-        let old = core::mem::replace(&mut pair.timer, deadline);
         let failed = pair.transport.as_ref().is_some_and(QueuePair::is_failed);
         let breaks = failed && pair.is_open();
-        self.set_timer(Timer::Pair(key), old, deadline);
+        self.deadlines.set(Timer::Pair(key), deadline);
         if breaks {
             self.begin_failure(key);
         }

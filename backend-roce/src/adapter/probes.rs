@@ -2,8 +2,11 @@
 
 use core::time::Duration;
 
-use super::timers::{Timer, after};
-use super::{Adapter, SendEntry, State};
+use dat_queues::State;
+
+use super::deadlines::Timer;
+use super::timers::after;
+use super::{Adapter, SendEntry};
 
 /// Shortest silence after which a peer is probed.
 pub(super) const SHORTEST_KEEP_ALIVE: Duration = Duration::from_millis(100);
@@ -17,7 +20,6 @@ impl Adapter {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        pair.probe_at = None;
         let Some(period) = pair.keep_alive.filter(|_| pair.is_open()) else {
             return;
         };
@@ -31,9 +33,6 @@ impl Adapter {
                 self.set_ready(key);
             }
         }
-        if let Some(pair) = self.pairs.get_mut(key) {
-            pair.probe_at = Some(next);
-            self.set_timer(Timer::Probe(key), None, Some(next));
-        }
+        self.deadlines.set(Timer::Probe(key), Some(next));
     }
 }

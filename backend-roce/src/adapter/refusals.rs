@@ -19,7 +19,7 @@ pub(super) const SILENT_REPEATS_OF_OURS: u32 = 8;
 const PROOFS_MAX: u8 = 8;
 
 /// Most services that are known to answer at port 4791.
-const COMMON_SERVICES_MAX: usize = 64;
+pub(super) const COMMON_SERVICES_MAX: usize = 64;
 
 /// The refusal of a host on which nobody listens.
 const NOBODY: Reject = Reject {

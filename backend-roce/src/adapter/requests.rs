@@ -3,7 +3,6 @@
 //! Nothing is kept of a request whose sender has not proven its address, if it can (ROCE-194). The
 //! others have few places (ROCE-196).
 
-use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use dat_core::attributes::IaAddress;
@@ -252,34 +251,27 @@ impl Adapter {
             message: Message::Request(*request),
         };
         let port = arrived.local.port();
-        let port = self.ports.contains_key(&port).then_some(port);
-        let drawn = self.links.draw_with(|id| {
+        let (port, now) = (self.ports.contains_key(&port).then_some(port), self.now);
+        let has_room = self.reserve_link()
+            && self.has_room_for_events()
+            && self.incoming.try_reserve(1).is_ok()
+            && self.peers.try_reserve(1).is_ok();
+        let make = |id| {
             let mut connection = Connection::incoming(options, mad.transaction, request, id);
             if arrived.is_proven {
                 connection.prove();
                 // The peer learns at once that its request has come.
-                let _ = connection.receive(&mad, self.now);
+                let _ = connection.receive(&mad, now);
             }
-            Box::new(Link {
-                connection,
-                path: *path,
-                pair: None,
-                qpn: 0,
-                request: *request,
+            Link {
                 port,
                 place: (!arrived.is_proven).then_some(arrived.point),
                 waits: true,
-                is_answered: false,
-                fallback: None,
-                earlier: None,
-                proofs: 0,
-                is_refused: false,
                 is_passive: true,
-                repeats: 0,
-                is_ready: false,
-                timer: None,
-            })
-        });
+                ..Link::new(id, connection, *path, *request)
+            }
+        };
+        let drawn = has_room.then(|| self.links.draw_with(make)).flatten();
         let Some(id) = drawn else {
             self.refuse(arrived, (Reason::NO_RESOURCES, Information::None));
             if !arrived.is_proven {

@@ -12,6 +12,9 @@ pub const RUN_PACKETS_MAX: u16 = 64;
 /// Longest run in bytes: the payload of the largest datagram.
 pub const RUN_BYTES_MAX: usize = 65_507;
 
+/// Runs that an outbox has room for from the beginning.
+const RUNS: usize = 64;
+
 /// Length of the shortest packet: a BTH and an ICRC.
 const PACKET_MIN: usize = Bth::LENGTH + ICRC_LENGTH;
 
@@ -88,9 +91,12 @@ impl Outbox {
     /// Makes an empty outbox in a buffer, for runs of at most `run_packets` packets.
     #[must_use]
     pub fn new(buffer: Vec<u8>, run_packets: u16) -> Self {
+        let mut runs = Vec::new();
+        // Without memory, the outbox has no room.
+        let _ = runs.try_reserve(RUNS);
         Self {
             buffer,
-            runs: Vec::new(),
+            runs,
             used: 0,
             run_packets: run_packets.min(RUN_PACKETS_MAX),
         }
@@ -118,19 +124,28 @@ impl Outbox {
     /// Returns true if there is room for a packet of `bytes` bytes.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.buffer.len().saturating_sub(self.used) >= bytes
+        self.room() >= bytes
+    }
+
+    fn room(&self) -> usize {
+        // The next packet may begin a run.
+        if self.runs.len() == self.runs.capacity() {
+            return 0;
+        }
+        self.buffer.len().saturating_sub(self.used)
     }
 
     /// Adds a packet that `write` writes and whose length it returns.
     ///
-    /// `write` gets the rest of the buffer. False means that it had nothing to write.
+    /// `write` gets the rest of the buffer, nothing if there is no memory for another run. False
+    /// means that it had nothing to write.
     pub fn add(&mut self, path: &Path, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
-        let rest = self.buffer.get_mut(self.used..).unwrap_or_default();
-        let room = rest.len();
+        let (start, room) = (self.used, self.room());
+        let end = start.saturating_add(room);
+        let rest = self.buffer.get_mut(start..end).unwrap_or_default();
         let Some(length) = write(rest).filter(|length| (PACKET_MIN..=room).contains(length)) else {
             return false;
         };
-        let start = self.used;
         let mut identification = 0;
         let joins = self.runs.last_mut().is_some_and(|run| {
             let joins = run.add(path, length, self.run_packets);
@@ -147,6 +162,8 @@ impl Outbox {
                 packets: 1,
                 ends: false,
             });
+            // For the next run. Without memory, the outbox is full.
+            let _ = self.runs.try_reserve(1);
         }
         self.used = start.saturating_add(length);
         if let Some(packet) = self.buffer.get_mut(start..self.used) {

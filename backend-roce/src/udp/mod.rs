@@ -166,6 +166,8 @@ impl Port for UdpPort {
             _ => ClaimError::Refused,
         })?;
         let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
+        let has_room = sockets.try_reserve(1).is_ok();
+        has_room.then_some(()).ok_or(ClaimError::Refused)?;
         self.register(&socket).map_err(|_| ClaimError::Refused)?;
         sockets.push(socket);
         Ok(())
@@ -371,7 +373,7 @@ impl RoceBackend {
             receive_buffer: options.receive_buffer,
             pollers: pollers.clone(),
             next: AtomicUsize::new(0),
-            narrow: NarrowPaths::default(),
+            narrow: NarrowPaths::new().ok_or(io::ErrorKind::OutOfMemory)?,
         };
         port.register(&first)?;
         port.sockets

@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
+use dat_core::event::{OwnSleep, WakeReason};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -64,10 +65,21 @@ impl Poller {
     /// Sleeps until a socket has something, [`wake`](Self::wake) is called, a signal is handled or
     /// the pause ends, which is rounded up to milliseconds.
     pub(crate) fn sleep(&self, pause: Option<Duration>) -> Wakeup {
-        let timeout = pause.map_or(EpollTimeout::NONE, |pause| {
+        let mut timeout = pause.map_or(EpollTimeout::NONE, |pause| {
             let micros = pause.as_micros().div_ceil(1000);
             EpollTimeout::try_from(micros).unwrap_or(EpollTimeout::MAX)
         });
+        if let Some(own) = OwnSleep::get() {
+            match (own.poll)(self.poll.0.as_raw_fd(), pause) {
+                WakeReason::Woken => timeout = EpollTimeout::ZERO,
+                reason => {
+                    return Wakeup {
+                        interrupted: reason == WakeReason::Interrupted,
+                        ..Wakeup::default()
+                    };
+                }
+            }
+        }
         let mut events = [EpollEvent::empty(); 16];
         let found = self.poll.wait(&mut events, timeout);
         let mut wakeup = Wakeup {

@@ -8,6 +8,7 @@ pub mod million;
 pub mod network;
 pub mod packets;
 pub mod requester;
+pub mod responder;
 
 use backend_roce::proto::icrc::{Addresses, Flow};
 

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use dat_core::backend::BackendError;
+use dat_core::event::{OwnSleep, WakeReason};
 
 use super::cancel::uncancelled;
 use super::refusal;
@@ -149,6 +150,13 @@ impl Epoll {
         longest: Option<Duration>,
         each: impl FnMut(u64),
     ) -> io::Result<()> {
+        if let Some(own) = OwnSleep::get() {
+            return match (own.poll)(self.0.as_raw_fd(), longest) {
+                WakeReason::Woken => self.take(0, each),
+                WakeReason::TimedOut => Ok(()),
+                WakeReason::Interrupted => Err(io::ErrorKind::Interrupted.into()),
+            };
+        }
         let Some(longest) = longest else {
             return self.take(-1, each);
         };

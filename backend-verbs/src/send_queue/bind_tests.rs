@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use dat_core::backend::{Completion, CompletionQueue as _, RegionKeys, SendFlags, WindowKey};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use verbs_model::Posted;
 
 use super::*;
 use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
 use crate::directory::{Directory, Leaves};
 use crate::hal::Batch;
-use crate::hal::fake::{Device, Posted};
+use crate::hal::bed_tests::Device;
 use crate::signal::Signal;
 use crate::supply::AHEAD;
 

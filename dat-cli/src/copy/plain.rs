@@ -1,16 +1,20 @@
 //! The plain memory copies that a transfer is compared with.
 //!
 //! The data of an RDMA Write from slot to slot is copied once more, between two plain buffers of
-//! the same shape. They are filled and emptied together with the slots, so both copies find their
-//! data and buffers in the same state. The two kinds of copy alternate, so other load on the
-//! machine slows both. A pair has the time of some writes and that of their plain copies. The pair
-//! with the median ratio is reported: both rates and their ratio.
+//! the same shape, so both copies find their data and buffers in the same state. Which of the two
+//! comes first alternates, so other load on the machine slows both. A pair has the time of a write
+//! and that of its plain copy. The pair with the median ratio is reported: both rates and their
+//! ratio.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::link::Geometry;
+use crate::failure::Result;
 use crate::host::PAGE;
+use crate::remote::transfer::Shape;
+
+/// Minimum number of pairs.
+pub(crate) const LEAST_PAIRS: u64 = 9;
 
 /// Bytes that start at a page boundary, as those of the slots do.
 struct Buffer {
@@ -64,61 +68,65 @@ pub(crate) struct Plain {
     slot: usize,
     sender: Buffer,
     receiver: Buffer,
-    /// Bytes of the incomplete pair; `current` is the time of their plain copies.
-    bytes: u64,
-    current: Duration,
+    rounds: usize,
     pairs: Vec<Pair>,
 }
 
 impl Plain {
-    pub(crate) fn new(geometry: Geometry) -> Self {
-        let length = geometry.slot() * geometry.depth;
+    pub(crate) fn new(shape: Shape) -> Self {
+        let length = shape.slot() * usize::from(shape.depth);
         Self {
-            slot: geometry.slot(),
+            slot: shape.slot(),
             sender: Buffer::new(length),
             receiver: Buffer::new(length),
-            bytes: 0,
-            current: Duration::ZERO,
+            rounds: 0,
             pairs: Vec::new(),
         }
     }
 
     /// Stores data to copy, as the transfer stores it in a slot of the sender.
-    pub(crate) fn fill(&mut self, offset: usize, data: &[u8]) {
+    pub(crate) fn fill(&mut self, slot: usize, offset: usize, data: &[u8]) {
         self.sender
-            .segment(offset, data.len())
+            .segment(slot * self.slot + offset, data.len())
             .copy_from_slice(black_box(data));
     }
 
-    /// Loads copied data, as the transfer loads it from a slot of the receiver.
-    pub(crate) fn empty(&mut self, offset: usize, data: &mut [u8]) {
-        data.copy_from_slice(self.receiver.segment(offset, data.len()));
-        black_box(data);
+    /// Runs the transfer of a slot before or after the plain copy of its data; returns its time.
+    ///
+    /// # Errors
+    /// - Those of the transfer.
+    pub(crate) fn beside<T>(
+        &mut self,
+        slot: usize,
+        length: usize,
+        transfer: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Duration)> {
+        let is_first = self.rounds % 2 == 1;
+        let before = is_first.then(|| self.copy(slot, length));
+        let begin = Instant::now();
+        let done = transfer()?;
+        let transfer = begin.elapsed();
+        let plain = before.unwrap_or_else(|| self.copy(slot, length));
+        self.rounds += 1;
+        if !plain.is_zero() && !transfer.is_zero() {
+            self.pairs.push(Pair {
+                bytes: length as u64,
+                transfer,
+                plain,
+            });
+        }
+        Ok((done, transfer))
     }
 
-    /// Copies the data of a slot.
-    pub(crate) fn copy(&mut self, slot: usize, length: usize) {
+    /// Copies the data of a slot; returns the time that it takes.
+    fn copy(&mut self, slot: usize, length: usize) -> Duration {
         let offset = slot * self.slot;
         let from = self.sender.segment(offset, length);
         let to = self.receiver.segment(offset, length);
         let begin = Instant::now();
         to.copy_from_slice(black_box(from));
         black_box(to);
-        self.current += begin.elapsed();
-        self.bytes += length as u64;
-    }
-
-    /// Completes a pair; `transfer` is the time of the transfer since the last pair.
-    pub(crate) fn pair(&mut self, transfer: Duration) {
-        let bytes = std::mem::take(&mut self.bytes);
-        let plain = std::mem::take(&mut self.current);
-        if !plain.is_zero() && !transfer.is_zero() {
-            self.pairs.push(Pair {
-                bytes,
-                transfer,
-                plain,
-            });
-        }
+        begin.elapsed()
     }
 
     /// Returns the number of pairs.
@@ -140,25 +148,27 @@ mod tests {
 
     #[test]
     fn the_pair_in_the_middle_is_the_median() {
-        let geometry = Geometry {
+        let shape = Shape {
             depth: 2,
             segments: 1,
             chunk: 5000,
         };
-        let mut plain = Plain::new(geometry);
+        let mut plain = Plain::new(shape);
         assert_eq!(plain.median(), None);
-        let mut data = [7; 5000];
-        plain.fill(5000, &data);
-        plain.copy(1, 5000);
-        plain.empty(5000, &mut data);
-        assert_eq!(data, [7; 5000]);
-        assert_eq!(plain.bytes, 5000);
-        for (plain_nanos, transfer) in [(50, 100), (0, 10), (300, 100), (10, 0), (90, 100)] {
-            plain.bytes = plain_nanos;
-            plain.current = Duration::from_nanos(plain_nanos);
-            plain.pair(Duration::from_nanos(transfer));
+        plain.fill(1, 0, &[7; 5000]);
+        for _ in 0..2 {
+            let (done, _) = plain.beside(1, 5000, || Ok(1)).unwrap();
+            assert_eq!(done, 1);
         }
-        assert_eq!(plain.pairs(), 3, "a pair with a zero time");
+        assert_eq!(plain.receiver.segment(5000, 5000), [7; 5000]);
+        plain.pairs.clear();
+        for (bytes, transfer) in [(50, 100), (300, 100), (90, 100)] {
+            plain.pairs.push(Pair {
+                bytes,
+                transfer: Duration::from_nanos(transfer),
+                plain: Duration::from_nanos(bytes),
+            });
+        }
         let median = plain.median().unwrap();
         assert_eq!(median.ratio(), 0.9);
         assert_eq!(median.bytes, 90);

@@ -1,12 +1,9 @@
 //! The target of a file copy.
 
 use std::fs::Metadata;
-use std::io::Seek;
 use std::path::Path;
 
-use super::checksum_of;
 use crate::failure::{Failure, Result};
-use crate::interrupt::Signals;
 use crate::output_file::{OutputPath, Part};
 use crate::source::Source;
 
@@ -41,15 +38,6 @@ impl Target {
     pub(crate) fn begin(self) -> Result<Part> {
         self.output.begin(Some(&self.source))
     }
-}
-
-/// Computes the checksum of a written file from its start.
-pub(crate) fn read_back(part: &mut Part, signals: &Signals) -> Result<u128> {
-    let name = part.target().name().to_path_buf();
-    let file = part.file();
-    file.rewind()
-        .map_err(|error| Failure::file("read back", &name, &error))?;
-    checksum_of(file, &name, signals)
 }
 
 #[cfg(unix)]

@@ -6,12 +6,11 @@
 
 use std::collections::VecDeque;
 
-use backend_mock::{Fabric, NodeOptions};
 use dat_core::attributes::{EpAttributes, SrqAttributes};
-use dat_core::backend::Backend;
+use dat_core::backend::HostBackend;
 use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::Event;
-use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use dat_core::flags::{CompletionFlags, DtoStatus, IaFields, MemoryPrivileges, ProviderFields};
 use dat_core::id::{EpId, EvdId, RmrId, SrqId};
 use dat_core::memory::LmrTriplet;
 use dat_storage::Limits;
@@ -19,7 +18,7 @@ use dat_storage::Limits;
 use super::measure::Measured;
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Ground, HostBackend, Memory, Network, Node, Registered, STAMP};
+use crate::host::{self, Ground, InProcess, Memory, Node, Registered, STAMP};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// Bytes that are generated or compared at a time.
@@ -66,7 +65,7 @@ struct Stream {
 }
 
 /// Operations on a pair of nodes; the near node posts.
-pub(crate) struct Load<G: Ground = Fabric> {
+pub(crate) struct Load<G: Ground = InProcess> {
     shape: Shape,
     /// RDMA Reads that may be under way on a connection.
     reads: i32,
@@ -101,17 +100,16 @@ pub(crate) fn limits(depth: usize) -> Limits {
     }
 }
 
-impl<N: Network> Load<N> {
+impl Load {
     /// Opens two nodes, connects them and fills the source with data.
     pub(crate) fn open(shape: Shape, sides: Sides) -> Result<Self> {
-        let network = N::at_once();
+        let network = host::at_once();
         let limits = limits(shape.depth);
-        let options = NodeOptions::new("near", 1);
-        let device = network.device(options);
-        let reads = device.ia_attributes().max_rdma_read_per_ep_out;
+        let near = Node::open(&network, "near", 1, &limits)?;
+        let far = Node::open(&network, "far", 2, &limits)?;
+        let queried = near.ia.ia_query(IaFields::empty(), ProviderFields::empty());
+        let reads = queried.during("dat_ia_query")?.ia.max_rdma_read_per_ep_out;
         let reads = shape.depth.min(usize::try_from(reads).unwrap_or(0));
-        let near = Node::over(device, options.address, &limits)?;
-        let far = Node::open(&network, NodeOptions::new("far", 2), &limits)?;
         Self::over(network, (near, far), shape, sides, reads)
     }
 }
@@ -671,7 +669,7 @@ mod tests {
                     batch: 1,
                 };
                 let sides = Sides::new(shape.size, shape.depth);
-                let mut load = Load::<Fabric>::open(shape, sides).unwrap();
+                let mut load = Load::open(shape, sides).unwrap();
                 done(&mut load, 0);
                 done(&mut load, 1);
                 assert_eq!(load.verify(), Ok(()), "{shape:?}");
@@ -701,7 +699,7 @@ mod tests {
             batch: 1,
         };
         let sides = Sides::new(shape.size, shape.depth);
-        let mut load = Load::<Fabric>::open(shape, sides).unwrap();
+        let mut load = Load::open(shape, sides).unwrap();
         done(&mut load, 0);
         let old = load.windows[0].1;
         assert_eq!(load.verify(), Ok(()));

@@ -16,7 +16,7 @@ pub(crate) use self::measure::Goal;
 use self::measure::{Measured, Point};
 use crate::arguments::{Operation, PerfArguments};
 use crate::failure::{Failure, Result};
-use crate::host::{self, MOST_MEMORY, Network};
+use crate::host::{self, MOCK, MOST_MEMORY};
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
 use crate::size::{argument, counted, size};
 
@@ -49,11 +49,10 @@ bandwidth, not in max";
 /// - Memory: the system lacks the memory for the buffers.
 /// - File: the plot cannot be written.
 /// - Operation: an operation failed, or data did not arrive.
-pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    N::admit(arguments.depth, arguments.segments)?;
+pub(crate) fn run(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     refuse_verbose(arguments)?;
     let mut sides = None;
-    run_on(N::NAME, arguments, output, None, |shape, largest, meter| {
+    run_on(MOCK, arguments, output, None, |shape, largest, meter| {
         let sides = match sides {
             Some(sides) => sides,
             None => {
@@ -61,7 +60,7 @@ pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) ->
                 *sides.insert(Sides::new(largest, shape.depth))
             }
         };
-        meter.measure(&mut Load::<N>::open(shape, sides)?)
+        meter.measure(&mut Load::open(shape, sides)?)
     })
 }
 

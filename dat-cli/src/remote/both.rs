@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
+use dat_devices::ByAddress;
 
-use super::transport::{Carrier, Transport, first_address};
+use super::transport::{Carrier, first_address, open};
 use crate::failure::{Failure, Result};
 use crate::host::{Ground, Node};
 use crate::perf::{Load, Shape, Sides, limits};
@@ -25,18 +26,18 @@ const STEP: Duration = Duration::from_micros(500);
 const READS: usize = 1;
 
 /// A device, which completes operations without steps of this thread.
-pub(crate) struct OneDevice<T> {
+pub(crate) struct OneDevice<B> {
     /// Empty polls before the thread yields.
     yield_after: u32,
     looks: Cell<u32>,
     /// The end of the silence, and whether it is the last one; set after the first `yield_after`
     /// empty polls.
     deadline: Cell<Option<(Instant, bool)>>,
-    transport: PhantomData<T>,
+    transport: PhantomData<B>,
 }
 
-impl<T: Transport> Ground for OneDevice<T> {
-    type Backend = T::Backend;
+impl<B: ByAddress> Ground for OneDevice<B> {
+    type Backend = B;
 
     fn now(&self) -> Instant {
         ThreadWait::clock()
@@ -89,15 +90,15 @@ impl<T: Transport> Ground for OneDevice<T> {
 /// # Errors
 /// - Operation: the device cannot be opened, has no address, or lacks a feature that the
 ///   measurement needs.
-pub(crate) fn load<T: Transport>(
+pub(crate) fn load<B: ByAddress>(
     device: &Carrier,
     yield_after: u32,
     shape: Shape,
     sides: Sides,
-) -> Result<Load<OneDevice<T>>> {
-    let address = first_address::<T>(device)?;
+) -> Result<Load<OneDevice<B>>> {
+    let address = first_address(device)?;
     let node = |device: &Carrier| {
-        let (backend, _) = T::open(device)?;
+        let backend = open::<B>(device)?;
         Node::over(backend, address, &limits(shape.depth))
     };
     let ground = OneDevice {

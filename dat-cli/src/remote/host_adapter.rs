@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dat_core::event::{Event, ThreadWait, Wait};
+use dat_core::backend::{HostBackend, HostDriver};
+use dat_core::event::{Event, ThreadWait};
 use dat_core::id::EvdId;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
-use dat_host::{Adapter, Device, Driver, Options, Ringing};
+use dat_devices::ByAddress;
+use dat_host::{Adapter, Driver, Options};
 
-use super::transport::{Carrier, RefusedSends, Transport};
+use super::transport::{self, Carrier};
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, HostBackend};
+use crate::host;
 use crate::perf::Counters;
 
 /// The way to wait for events.
@@ -27,27 +29,6 @@ pub(crate) enum Waiting {
     Poll { looks: u32 },
 }
 
-/// A backend whose adapters threads share.
-pub(crate) trait SharedBackend:
-    HostBackend<
-        CompletionQueue: Send,
-        SendQueue: Send,
-        ReceiveQueue: Send,
-        SharedReceiveQueue: Send,
-    > + Send
-{
-}
-
-impl<B> SharedBackend for B where
-    B: HostBackend<
-            CompletionQueue: Send,
-            SendQueue: Send,
-            ReceiveQueue: Send,
-            SharedReceiveQueue: Send,
-        > + Send
-{
-}
-
 /// An adapter and its driver.
 pub(crate) type Driven = (Adapter, Drive);
 
@@ -57,31 +38,25 @@ pub(crate) type Core<B> = Ia<'static, B, HostLock>;
 /// The driver of an adapter, and how its thread waits.
 pub(crate) struct Drive {
     driver: Driver,
-    wait: Box<dyn Wait + Send>,
     waiting: Waiting,
     /// Reader of the counts of the device, if it has any.
     pub(crate) counters: Option<Arc<Counters>>,
-    /// Reader of the sends that the system refuses, if the device tells them.
+    /// Reader of the sends that the system refuses.
     refused_sends: Option<Arc<RefusedSends>>,
 }
+
+/// Reader of the error of sends that the system refused since the last call, if any.
+type RefusedSends = dyn Fn() -> Option<io::Error> + Send + Sync;
 
 impl Drive {
     /// Opens a device that the caller drives.
     ///
     /// # Errors
     /// - Operation: the device cannot be opened.
-    pub(crate) fn open<T: Transport>(device: &Carrier, waiting: Waiting) -> Result<Driven> {
-        let (backend, wait) = T::open(device)?;
-        let counters = T::counters(&backend);
-        let refused_sends = T::refused_sends(&backend);
-        // The thread that drives sleeps on the device itself, so nothing rings.
-        let (adapter, drive) = Self::on(backend, Ringing::default(), wait, waiting)?;
-        let drive = Self {
-            counters,
-            refused_sends,
-            ..drive
-        };
-        Ok((adapter, drive))
+    pub(crate) fn open<B: ByAddress>(device: &Carrier, waiting: Waiting) -> Result<Driven> {
+        let backend: B = transport::open(device)?;
+        let driver = backend.driver();
+        Self::on(backend, driver, waiting)
     }
 
     /// Opens an adapter on a backend; the caller drives it.
@@ -89,13 +64,26 @@ impl Drive {
     /// # Errors
     /// - Operation: the adapter cannot be opened.
     pub(crate) fn on(
-        backend: impl SharedBackend,
-        device: impl Device,
-        wait: impl Wait + Send + 'static,
+        backend: impl HostBackend,
+        driver: impl HostDriver,
         waiting: Waiting,
     ) -> Result<Driven> {
-        let opened = Options::new().open_backend_driven(backend, device);
-        Self::over(opened, wait, waiting)
+        let refused = driver.clone();
+        let counting = driver.clone();
+        let counters = move || {
+            let mut all = Vec::new();
+            counting.counts(&mut |count, value| all.push((count.name(), value)));
+            all
+        };
+        let has_counts = !counters().is_empty();
+        let opened = Options::new().open_backend_driven(backend, driver);
+        let (adapter, drive) = Self::over(opened, waiting)?;
+        let drive = Self {
+            counters: has_counts.then(|| Arc::new(counters) as Arc<Counters>),
+            refused_sends: Some(Arc::new(move || refused.refused_send())),
+            ..drive
+        };
+        Ok((adapter, drive))
     }
 
     /// Takes the driver of an adapter that was opened.
@@ -104,13 +92,14 @@ impl Drive {
     /// - Operation: it could not be opened.
     pub(crate) fn over(
         opened: dat_host::Result<(Adapter, Driver)>,
-        wait: impl Wait + Send + 'static,
         waiting: Waiting,
     ) -> Result<Driven> {
         let (adapter, driver) = opened.during("dat_ia_open")?;
         let this = Self {
-            driver,
-            wait: Box::new(wait),
+            driver: match waiting {
+                Waiting::Block => driver,
+                Waiting::Poll { looks } => driver.polling(yield_after(looks)),
+            },
             waiting,
             counters: None,
             refused_sends: None,
@@ -119,11 +108,8 @@ impl Drive {
     }
 
     /// Drives the adapter until `future` is ready, then closes the adapter.
-    pub(crate) fn run<F: Future>(mut self, future: F) -> F::Output {
-        match self.waiting {
-            Waiting::Block => self.driver.block_on(&mut *self.wait, future),
-            Waiting::Poll { looks } => self.driver.poll_until(future, yield_after(looks)),
-        }
+    pub(crate) fn run<F: Future>(self, future: F) -> F::Output {
+        self.driver.run_until(future)
     }
 
     /// Drives the adapter until `future` is ready, for at most `longest`.
@@ -135,11 +121,7 @@ impl Drive {
         future: F,
         longest: Duration,
     ) -> std::result::Result<F::Output, F> {
-        let Self { driver, wait, .. } = self;
-        match self.waiting {
-            Waiting::Block => driver.block_on_timeout(&mut **wait, future, longest),
-            Waiting::Poll { looks } => driver.poll_timeout(future, longest, yield_after(looks)),
-        }
+        self.driver.run_for(longest, future)
     }
 
     /// Waits in the core for an event of a dispatcher that the caller takes by itself.
@@ -148,7 +130,7 @@ impl Drive {
     ///
     /// # Errors
     /// - Operation: the adapter failed.
-    pub(crate) fn next_event<B: SharedBackend>(
+    pub(crate) fn next_event<B: HostBackend>(
         &mut self,
         core: &Core<B>,
         events: EvdId,
@@ -158,23 +140,25 @@ impl Drive {
         let until = |now: Instant| Instant::from_micros(now.as_micros().saturating_add(longest));
         let looks = match self.waiting {
             Waiting::Poll { looks } => looks,
-            Waiting::Block => {
-                let deadline = Some(until(self.wait.now()));
-                let waited = core.evd_wait_until(events, 1, deadline, &mut *self.wait);
-                return match waited {
-                    Ok(waited) => Ok(Some(waited.event)),
-                    Err(error)
-                        if matches!(
-                            error.kind(),
-                            ErrorKind::TimeoutExpired | ErrorKind::InterruptedCall
-                        ) =>
-                    {
-                        Ok(None)
-                    }
-                    Err(error) => Err(Failure::operation("dat_evd_wait failed", error)),
-                };
-            }
+            Waiting::Block => 1,
         };
+        if self.waiting == Waiting::Block
+            && let Some(wait) = self.driver.sleeper()
+        {
+            let deadline = Some(until(wait.now()));
+            return match core.evd_wait_until(events, 1, deadline, wait) {
+                Ok(waited) => Ok(Some(waited.event)),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::TimeoutExpired | ErrorKind::InterruptedCall
+                    ) =>
+                {
+                    Ok(None)
+                }
+                Err(error) => Err(Failure::operation("dat_evd_wait failed", error)),
+            };
+        }
         let mut deadline = None;
         loop {
             for _ in 0..looks {
@@ -218,10 +202,11 @@ impl Drive {
     unsafe_code,
     reason = "a future for each operation would cost more than the operation"
 )]
-pub(crate) fn core<B: SharedBackend>(adapter: &Adapter) -> Result<&Core<B>> {
-    // SAFETY: the only callers are loads (`load.rs`) and plain transfers (`rsm/plain.rs`). They post
-    // at endpoints with `Events`, with the number of a slot as the cookie and segments of
-    // `ZoneWindow`s, and take events of these `Events` only.
+pub(crate) fn core<B: HostBackend>(adapter: &Adapter) -> Result<&Core<B>> {
+    // SAFETY: the only callers are loads (`load.rs`), plain transfers (`rsm/plain.rs`) and the
+    // tour. The first two post at endpoints with `Events`, with the number of a slot as the cookie
+    // and segments of `ZoneWindow`s, and take events of these `Events` only. The tour queries, and
+    // makes other calls on objects that it created by the core.
     let core = unsafe { adapter.ia::<B>() };
     core.ok_or_else(|| Failure::operation("reaching the core failed", "it has another backend"))
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use dat_core::attributes::{EpAttributes, IaAttributes};
+use dat_core::backend::HostBackend;
 use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::{DtoOperation, Event};
 use dat_core::flags::{CompletionFlags, DtoStatus};
@@ -13,7 +14,7 @@ use dat_host::{Adapter, Events};
 
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK, refused};
 use super::data::{checksum, fill};
-use super::host_adapter::{Core, Driven, SharedBackend, core};
+use super::host_adapter::{Core, Driven, core};
 use super::patience::{Allowance, Patience};
 use super::protocol::{Message, Refusal, Request, Work};
 use super::registered::Registered;
@@ -34,7 +35,7 @@ const KEEPALIVE: u64 = 16;
 const MESSAGES: usize = 4;
 
 /// A load of operations on a connection to a server.
-pub(crate) struct RemoteLoad<'a, B: SharedBackend> {
+pub(crate) struct RemoteLoad<'a, B: HostBackend> {
     client: Connection<'a>,
     core: &'a Core<B>,
     /// Completions of the operations, and of the messages to the server.
@@ -83,7 +84,7 @@ fn attributes(shape: Shape, limits: &IaAttributes) -> EpAttributes {
     }
 }
 
-impl<'a, B: SharedBackend> RemoteLoad<'a, B> {
+impl<'a, B: HostBackend> RemoteLoad<'a, B> {
     /// Connects, with new memory for the data, and for that of echoes.
     pub(crate) fn open(
         (adapter, drive): &'a mut Driven,
@@ -296,7 +297,7 @@ fn slot_segments(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
     (0..shape.depth * segments).map(segment).collect()
 }
 
-impl<B: SharedBackend> Measured for RemoteLoad<'_, B> {
+impl<B: HostBackend> Measured for RemoteLoad<'_, B> {
     fn depth(&self) -> usize {
         self.shape.depth
     }

@@ -9,29 +9,22 @@
 
 mod both;
 mod budget;
-mod commands;
-mod connection;
+pub(crate) mod commands;
+pub(crate) mod connection;
 mod data;
 pub(crate) mod device;
 mod echo;
-mod file_store;
+pub(crate) mod file_store;
 pub(crate) mod host_adapter;
 mod load;
-#[cfg(not(feature = "verbs"))]
-mod no_verbs;
 mod patience;
-mod protocol;
+pub(crate) mod protocol;
 pub(crate) mod registered;
-mod roce;
 pub(crate) mod server;
 mod session;
 mod token;
-mod transfer;
+pub(crate) mod transfer;
 pub(crate) mod transport;
-#[cfg(feature = "verbs")]
-mod verbs;
-
-pub(crate) use self::protocol::is_invisible;
 
 /// A client gets at most the memory that the program's buffers may have.
 const _: () = assert!(protocol::MOST_BYTES == crate::host::MOST_MEMORY);

@@ -1,7 +1,6 @@
 //! One client of a server, from its request to its end, on a thread of its own.
 
 use std::collections::VecDeque;
-use std::io::{Read, Seek};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, Scope};
@@ -13,7 +12,7 @@ use dat_core::memory::RmrTriplet;
 use dat_host::{
     Access, Buffer, Endpoint, Error, Events, Receive, RemoteSlice, Transfer, Zone, ZoneWindow,
 };
-use futures::channel::mpsc::UnboundedSender;
+use futures_channel::mpsc::UnboundedSender;
 use twox_hash::XxHash3_128;
 
 use super::budget::Share;
@@ -388,8 +387,7 @@ impl Session<'_, '_, '_> {
                     let start = usize::from(slot) * self.request.size as usize;
                     self.load(window, start, length as usize, |bytes| {
                         hash.write(bytes);
-                        let written = draft.part.append(bytes);
-                        written.map_err(|error| Unstored::from_error("write the file", &error))
+                        draft.append(bytes)
                     })?;
                     self.send(&Message::Empty { slot })?;
                 }
@@ -404,15 +402,10 @@ impl Session<'_, '_, '_> {
 
     /// Reads the file back, and checks that it has the client's data.
     fn read_back(&mut self, draft: &mut Draft, length: u64, checksum: u128) -> Step {
-        let unreadable = |error| Unstored::from_error("read the file back", &error);
-        let file = draft.part.file();
-        file.rewind().map_err(unreadable)?;
+        draft.rewind()?;
         let (mut read, mut hash) = (0, Box::<XxHash3_128>::default());
         loop {
-            let count = match file.read(&mut self.staging) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                other => other.map_err(unreadable)?,
-            };
+            let count = draft.read(&mut self.staging)?;
             if count == 0 {
                 break;
             }
@@ -420,9 +413,9 @@ impl Session<'_, '_, '_> {
             read += count as u64;
             self.turn()?;
         }
-        match (read, hash.finish_128()) == (length, checksum) {
-            true => Ok(()),
-            false => Err(Refusal::Different.into()),
+        match (read, hash.finish_128()) {
+            (read, found) if (read, found) == (length, checksum) => Ok(()),
+            (_, found) => Err(draft.differs(found, checksum).into()),
         }
     }
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use crate::arguments::{
-    WaitingArguments, at_least_one, check_is_outside, local_path, up_to, wanted,
-};
+use crate::arguments::{WaitingArguments, at_least_one, local_path, up_to, wanted};
 use crate::failure::Failure;
 use crate::peer::{Peer, QUALIFIER, parse_device, parse_ip, parse_peer};
 use crate::size::{counted, parse_duration, parse_offset, parse_size};
@@ -109,19 +107,15 @@ impl RsmCommand {
     /// Returns true if the command is for an RDMA device.
     ///
     /// # Errors
-    /// - Usage: `--wait` is given without a device, or the device is the model.
+    /// - Usage: `--wait` is given without a device.
     pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
         let import = match self {
-            Self::Export(export) => {
-                check_is_outside(export.device.as_deref(), "rsm")?;
-                return wanted(export.device.is_some(), export.waiting);
-            }
+            Self::Export(export) => return wanted(export.device.is_some(), export.waiting),
             Self::Put(put) => &put.import,
             Self::Get(get) => &get.import,
             Self::Bench(bench) => &bench.import,
         };
         let device = &import.device;
-        check_is_outside(device.device.as_deref(), "rsm")?;
         wanted(
             device.device.is_some() || device.connect.is_some(),
             device.waiting,

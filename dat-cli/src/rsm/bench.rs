@@ -1,5 +1,6 @@
 //! Measures the cost of vectors and of plain RDMA Writes, in turns.
 
+use dat_core::backend::HostBackend;
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +21,6 @@ use crate::host::PAGE;
 use crate::interrupt::Signals;
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
 use crate::perf::measure::Latency;
-use crate::remote::host_adapter::SharedBackend;
 use crate::size::{counted, size};
 
 /// Vectors of each kind that are not measured.
@@ -177,7 +177,7 @@ impl Vectors {
 /// # Errors
 /// - Operation: a transfer failed.
 /// - Interrupted: a signal came.
-pub(super) fn run<B: SharedBackend>(
+pub(super) fn run<B: HostBackend>(
     arguments: &BenchArguments,
     (backend, device): On,
     signals: &Signals,

@@ -1,6 +1,7 @@
 //! Remote shared memory on a device, between processes and hosts.
 
 use dat_core::attributes::IaAddress;
+use dat_devices::ByAddress;
 
 use super::arguments::{ExportArguments, ImportArguments, RsmCommand};
 use super::exporter::{Exporter, Listening};
@@ -10,7 +11,7 @@ use super::{ExportReport, bench, contents, get, put, report_export, source};
 use crate::failure::Result;
 use crate::interrupt::Signals;
 use crate::output::{HEADING, Output};
-use crate::remote::transport::{Transport, reach, resolve};
+use crate::remote::transport::{reach, resolve};
 use crate::size::size;
 
 /// Runs the command that the arguments name, on a device.
@@ -18,24 +19,24 @@ use crate::size::size;
 /// # Errors
 /// - Those on the mock.
 /// - Operation: no device is usable, or the exporter is missing, refuses, or ends.
-pub(crate) fn run<T: Transport>(
+pub(crate) fn run<B: ByAddress>(
     command: &RsmCommand,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
     match command {
-        RsmCommand::Export(arguments) => export::<T>(arguments, signals, output),
+        RsmCommand::Export(arguments) => export::<B>(arguments, signals, output),
         RsmCommand::Put(arguments) => {
             // Refuses a file that cannot be put before it looks for the exporter.
             source(arguments)?;
-            each::<T>(&arguments.import, |found| {
+            each::<B>(&arguments.import, |found| {
                 put(|| Ok(found), arguments, signals, output)
             })
         }
-        RsmCommand::Get(arguments) => each::<T>(&arguments.import, |found| {
+        RsmCommand::Get(arguments) => each::<B>(&arguments.import, |found| {
             get(|| Ok(found), arguments, signals, output)
         }),
-        RsmCommand::Bench(arguments) => each::<T>(&arguments.import, |found| {
+        RsmCommand::Bench(arguments) => each::<B>(&arguments.import, |found| {
             bench(|| Ok(found), arguments, signals, output)
         }),
     }
@@ -44,9 +45,9 @@ pub(crate) fn run<T: Transport>(
 /// Runs `act` with the device to use and the exporter that the arguments name.
 ///
 /// It runs for each address of the exporter, until one is reached.
-fn each<T: Transport>(
+fn each<B: ByAddress>(
     arguments: &ImportArguments,
-    mut act: impl FnMut((OnDevice<T>, Option<Listening>)) -> Result<bool>,
+    mut act: impl FnMut((OnDevice<B>, Option<Listening>)) -> Result<bool>,
 ) -> Result<bool> {
     let name = arguments.device.device.as_deref();
     let Some(peer) = &arguments.device.connect else {
@@ -58,14 +59,14 @@ fn each<T: Transport>(
     })
 }
 
-fn export<T: Transport>(
+fn export<B: ByAddress>(
     arguments: &ExportArguments,
     interrupts: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
     let (memory, _) = contents(arguments)?;
     let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
-    let place = OnDevice::<T>::choose(arguments.device.as_deref(), None)?;
+    let place = OnDevice::<B>::choose(arguments.device.as_deref(), None)?;
     let others: Vec<_> = arguments
         .importer
         .iter()

@@ -6,12 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use backend_mock::MockBackend;
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
-use dat_core::event::ThreadWait;
+use dat_core::backend::HostBackend;
+use dat_devices::ByAddress;
 use dat_host::rsm::{Credentials, Node, NodeId, Opening};
-use dat_host::{Error, Network, Options, Ringing};
+use dat_host::{Error, Network, Options};
 use twox_hash::XxHash3_128;
 
 use super::On;
@@ -20,9 +20,11 @@ use crate::arguments::{WaitName, WaitingArguments};
 use crate::failure::Result;
 use crate::host;
 use crate::interrupt::Signals;
-use crate::remote::host_adapter::{Drive, Driven, SharedBackend, Waiting, yield_after};
+use crate::remote::host_adapter::{Drive, Driven, Waiting, yield_after};
 use crate::remote::server::not_listening;
-use crate::remote::transport::{Carrier, Transport, first_address, is_same_ip, own_address};
+use crate::remote::transport::{
+    Carrier, choose, first_address, is_anywhere, is_same_ip, open, own_address,
+};
 
 /// The node number of the exporter.
 pub(super) const EXPORTER: NodeId = 1;
@@ -63,7 +65,7 @@ impl Name {
 /// A place where nodes can be opened.
 pub(super) trait Place {
     /// The backend of adapters in this place.
-    type Backend: SharedBackend;
+    type Backend: HostBackend;
 
     /// Returns the name of the backend, and that of its device if it has several.
     fn on(&self) -> On;
@@ -157,28 +159,28 @@ fn credentials() -> Credentials {
 }
 
 /// A device, which reaches other processes.
-pub(super) struct OnDevice<T> {
+pub(super) struct OnDevice<B> {
     pub(super) device: Carrier,
     /// Set if an adapter of this process uses the device.
     is_used: Cell<bool>,
-    pub(super) transport: std::marker::PhantomData<T>,
+    pub(super) transport: std::marker::PhantomData<B>,
 }
 
-impl<T: Transport> OnDevice<T> {
+impl<B: ByAddress> OnDevice<B> {
     /// Chooses a device by its name, or by an exporter that it is to reach.
     ///
     /// # Errors
     /// - Operation: there is no such device.
     pub(super) fn choose(name: Option<&str>, exporter: Option<SocketAddr>) -> Result<Self> {
         Ok(Self {
-            device: T::choose(name, exporter.and_then(own_address))?,
+            device: choose::<B>(name, exporter.and_then(own_address))?,
             is_used: Cell::new(false),
             transport: std::marker::PhantomData,
         })
     }
 }
 
-impl<T> OnDevice<T> {
+impl<B> OnDevice<B> {
     /// Returns the device to open; only the first adapter has a UDP port of the device's name.
     fn next(&self) -> Carrier {
         match self.is_used.replace(true) {
@@ -188,37 +190,31 @@ impl<T> OnDevice<T> {
     }
 }
 
-impl<T: Transport> Place for OnDevice<T> {
-    type Backend = T::Backend;
+impl<B: ByAddress> Place for OnDevice<B> {
+    type Backend = B;
 
     fn on(&self) -> On {
-        (T::NAME, Some(self.device.name.clone()))
+        (B::SCHEME, Some(self.device.name.clone()))
     }
 
     fn open(&self, _name: Name, settings: Settings<'_>) -> Result<Node> {
-        let (backend, _) = T::open(&self.next())?;
-        let device = Ringing::default();
-        if !settings.polls() {
-            T::on_event(&self.device, &backend, device.ring())?;
-        }
-        settings.opened(settings.opening().open_backend(backend, device))
+        let backend = open::<B>(&self.next())?;
+        let driver = backend.driver();
+        settings.opened(settings.opening().open_backend(backend, driver))
     }
 
     fn adapter(&self, _name: Name, looks: u32) -> Result<Driven> {
-        Drive::open::<T>(&self.next(), Waiting::Poll { looks })
+        Drive::open::<B>(&self.next(), Waiting::Poll { looks })
     }
 
     fn own_address(&self) -> Result<IaAddress> {
-        first_address::<T>(&self.device)
+        first_address(&self.device)
     }
 
     fn importers(&self) -> Vec<(NodeId, IaAddress)> {
         let all = |own: SocketAddr| match own.ip().is_unspecified() {
             // A device at all addresses of this host.
-            true => backend_roce::addresses()
-                .into_iter()
-                .map(|ip| SocketAddr::new(ip, own.port()))
-                .collect(),
+            true => all_addresses::<B>(own.port()),
             false => vec![own],
         };
         let own = self.device.ip_addresses().flat_map(all);
@@ -235,6 +231,17 @@ impl<T: Transport> Place for OnDevice<T> {
         let address = route.filter(is_own).or(specific.copied()).or(route);
         address.map_or(EXPORTER + 1, |address| node_at(address.ip()))
     }
+}
+
+/// Returns the addresses of a device that stands for all addresses of this host.
+fn all_addresses<B: ByAddress>(port: u16) -> Vec<SocketAddr> {
+    let found = B::devices().unwrap_or_default();
+    let anywhere = found.iter().filter(|device| is_anywhere(device));
+    let addresses = anywhere.flat_map(|device| &device.addresses);
+    let addresses = addresses.filter_map(|own| own.socket_address());
+    addresses
+        .map(|own| SocketAddr::new(own.ip(), port))
+        .collect()
 }
 
 /// Returns the number of the node of an importer.
@@ -262,7 +269,7 @@ impl OnMock {
 }
 
 impl Place for OnMock {
-    type Backend = MockBackend;
+    type Backend = host::InProcessBackend;
 
     fn on(&self) -> On {
         ("mock", None)
@@ -277,11 +284,7 @@ impl Place for OnMock {
         let options = Options::new().network(&self.0);
         let opened = options.open_driven(&format!("mock://{}", name.on_mock()));
         // Each look that finds nothing lets the network act.
-        Drive::over(
-            opened,
-            ThreadWait::until_woken(),
-            Waiting::Poll { looks: 1 },
-        )
+        Drive::over(opened, Waiting::Poll { looks: 1 })
     }
 
     fn own_address(&self) -> Result<IaAddress> {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use dat_core::attributes::EpAttributes;
+use dat_core::backend::HostBackend;
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus};
 use dat_core::memory::RmrTriplet;
@@ -15,7 +16,7 @@ use dat_rsm::{NodeId, Permission, SegmentId};
 use super::exporter::Listening;
 use super::importer::Shape;
 use crate::failure::{During, Failure, FailureKind, Result};
-use crate::remote::host_adapter::{Core, Drive, SharedBackend, core};
+use crate::remote::host_adapter::{Core, Drive, core};
 use crate::remote::registered::Registered;
 
 /// Messages that the exporter may send.
@@ -39,7 +40,7 @@ pub(crate) struct ExporterAddress {
 }
 
 /// A connected endpoint with the key of a segment.
-pub(crate) struct Plain<'a, B: SharedBackend> {
+pub(crate) struct Plain<'a, B: HostBackend> {
     core: &'a Core<B>,
     drive: Drive,
     endpoint: Endpoint,
@@ -52,7 +53,7 @@ pub(crate) struct Plain<'a, B: SharedBackend> {
     shape: Shape,
 }
 
-impl<'a, B: SharedBackend> Plain<'a, B> {
+impl<'a, B: HostBackend> Plain<'a, B> {
     /// Connects to the exporter of a segment.
     ///
     /// # Errors

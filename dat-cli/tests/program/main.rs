@@ -9,11 +9,9 @@ mod causes;
 mod copy;
 mod devices;
 mod manual;
-mod model;
 #[cfg(unix)]
 mod names;
 mod perf;
-mod registry;
 mod rsm;
 #[cfg(target_os = "linux")]
 mod sources;

@@ -21,7 +21,19 @@ fn usage_errors_name_their_cause() {
     refused(
         &["zzz"],
         2,
-        &["tip: use one of: tour, copy, perf, serve, rsm, devices, registry, completions, man"],
+        &["tip: use one of: tour, copy, perf, serve, rsm, devices, completions, man"],
+    );
+    // The tour has no device.
+    refused(
+        &["tour", "--device", "roce"],
+        2,
+        &["'--device' is an option of `dat copy`"],
+    );
+    // A command that has moved names its program.
+    refused(
+        &["registry", "--check"],
+        2,
+        &["'registry'", "tip: ", "`dat-registry`"],
     );
     refused(
         &["rsm", "zzz"],
@@ -131,8 +143,7 @@ fn usage_errors_name_their_cause() {
 #[test]
 fn a_device_has_a_name() {
     for command in [
-        &["tour"][..],
-        &["copy", "a", "b"],
+        &["copy", "a", "b"][..],
         &["perf", "write"],
         &["serve"],
         &["rsm", "export", "--size", "4K"],
@@ -171,7 +182,7 @@ fn paths_of_other_hosts_are_refused() {
     for arguments in [
         &["copy", "small", remote][..],
         &["copy", remote, "small"],
-        &["copy", remote, "small", "--device", "model-mlx5"],
+        &["copy", remote, "small", "--device", "roce"],
         &["copy", "small", remote, "--connect", "hostb"],
         &["copy", "a", "b", "--connect", "c", "--token-file", remote],
         &["perf", "write", "--plot", "hostb:x"],
@@ -267,7 +278,6 @@ fn help_lists_the_exit_codes() {
         "copy",
         "perf",
         "devices",
-        "registry",
         "--json",
         "--quiet",
     ] {

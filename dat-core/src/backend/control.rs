@@ -6,7 +6,7 @@
 use super::{CompletionQueue, DirectAccess, Extensions, ReceiveQueue, SendQueue};
 use crate::attributes::{EpAttributes, IaAddress, IaAttributes, ProviderAttributes};
 use crate::flags::{MemoryPrivileges, QualityOfService};
-use crate::memory::Region;
+use crate::region::Region;
 use crate::time::Instant;
 
 /// Largest private data that the core carries, in bytes; a provider may allow less.

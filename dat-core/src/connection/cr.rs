@@ -1,15 +1,14 @@
 //! Connection requests.
 
 use super::Incoming;
+use crate::adapter::{Control, Ia};
 use crate::attributes::IaAddress;
-use crate::backend::{Backend, PrivateData, RequestKey};
+use crate::backend::{Backend, PrivateData, RequestKey, backend_refused};
 use crate::endpoint::{Call, Trigger, not_ready, permit};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::{Deferred, backend_refused};
+use crate::event::Deferred;
 use crate::flags::{CrFields, EndpointState, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{CrId, EpId};
-use crate::storage::Index;
+use crate::id::{CrId, EpId, Index};
 use crate::sync::RawLock;
 
 /// Slot of one connection request; protected by the control lock.

@@ -1,5 +1,6 @@
 //! Incoming connection requests, from a peer or by a handoff.
 
+use crate::adapter::{Control, Ia};
 use crate::attributes::IaAddress;
 use crate::backend::{Backend, PrivateData, RequestKey};
 use crate::connection::{CrSlot, RspSlot};
@@ -7,9 +8,8 @@ use crate::endpoint::Trigger;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{Deferred, Event};
 use crate::flags::{HandleKind, PspFlags};
-use crate::ia::{Control, Ia};
-use crate::id::{CrId, EpId, Handle, PspId, RspId, next_generation};
-use crate::storage::{Index, vacant};
+use crate::id::{CrId, EpId, Handle, Index, PspId, RspId, next_generation};
+use crate::storage::vacant;
 use crate::sync::RawLock;
 
 /// A connection request as the backend reports it.

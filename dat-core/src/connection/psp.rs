@@ -1,12 +1,11 @@
 //! Public service points.
 
-use crate::backend::{Backend, BackendError, ListenerKey};
+use crate::adapter::{Control, Ia};
+use crate::backend::{Backend, BackendError, ListenerKey, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{EvdId, Handle, PspId, next_generation};
-use crate::storage::{Index, KeyLinks, vacant};
+use crate::id::{EvdId, Handle, Index, PspId, next_generation};
+use crate::storage::{KeyLinks, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one public service point; protected by the control lock.

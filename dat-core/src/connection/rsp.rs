@@ -1,12 +1,12 @@
 //! Reserved service points.
 
+use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, ListenerKey};
 use crate::endpoint::{Call, Trigger, permit};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EpCreator, EvdFlags, RspFields, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
-use crate::storage::{Index, KeyLinks, vacant};
+use crate::id::{EpId, EvdId, Handle, Index, RspId, next_generation};
+use crate::storage::{KeyLinks, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one reserved service point; protected by the control lock.

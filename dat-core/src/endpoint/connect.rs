@@ -2,12 +2,11 @@
 
 use super::limits::check_quality;
 use super::{Call, Trigger, not_ready, permit};
+use crate::adapter::{Control, Ia};
 use crate::attributes::IaAddress;
-use crate::backend::{Backend, ConnectRequest};
+use crate::backend::{Backend, ConnectRequest, backend_refused};
 use crate::error::{Cause, Error, ErrorKind, Parameter, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{ConnectFlags, QualityOfService};
-use crate::ia::{Control, Ia};
 use crate::id::EpId;
 use crate::sync::RawLock;
 use crate::time::Instant;

@@ -5,13 +5,13 @@ use super::configure::{Wanted, receive_report, set_limits};
 use super::limits::check_attributes;
 use super::link::{EndpointOf, SlotOf};
 use super::modify::soft_watermark;
+use crate::adapter::{Control, Ia};
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EndpointState, EvdFlags};
-use crate::ia::{Control, Ia};
-use crate::id::{EpId, EvdId, PzId, SrqId, next_generation};
-use crate::storage::{Index, vacant};
+use crate::id::{EpId, EvdId, Index, PzId, SrqId, next_generation};
+use crate::storage::vacant;
 use crate::sync::RawLock;
 
 /// Error of the attributes in `ep_create`.

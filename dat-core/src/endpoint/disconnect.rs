@@ -1,11 +1,11 @@
 //! Disconnects endpoints.
 
 use super::{Call, Ending, Legal, Trigger, permit};
+use crate::adapter::Ia;
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::Result;
 use crate::event::{ConnectionEventKind, Deferred};
 use crate::flags::CloseFlags;
-use crate::ia::Ia;
 use crate::id::EpId;
 use crate::sync::RawLock;
 

@@ -7,12 +7,12 @@ use crate::backend::{PrivateData, QueuePairKey};
 use crate::event::DtoOperation;
 use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EndpointState};
-use crate::id::EpId;
+use crate::id::{EpId, Index};
 use crate::memory::RmrTriplet;
 use crate::record::{
     FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Records, Report,
 };
-use crate::storage::{Index, SlotLink, VisitLink};
+use crate::storage::{SlotLink, VisitLink};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;

@@ -2,14 +2,13 @@
 
 use super::link::SlotOf;
 use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
-use crate::backend::{Backend, DisconnectMode};
+use crate::adapter::{Control, Ia};
+use crate::backend::{Backend, DisconnectMode, backend_refused};
 use crate::error::{Result, Subtype};
-use crate::event::{Deferred, EvdSlot, backend_refused};
+use crate::event::{Deferred, EvdSlot};
 use crate::flags::EndpointState;
-use crate::ia::{Control, Ia};
-use crate::id::EpId;
+use crate::id::{EpId, Index};
 use crate::record::{self, Owner, Reach};
-use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// Resources of a freed endpoint, to give back.

@@ -2,10 +2,10 @@
 
 use super::endpoint::Link;
 use super::{Endpoint, EndpointSlot, Trigger};
+use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::Result;
 use crate::event::{AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY};
-use crate::ia::{Control, Ia};
 use crate::id::{EpId, Handle};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Guard, RawLock};
@@ -103,7 +103,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) {
         use ConnectionEventKind::{Broken, Disconnected};
         let has_ended = endpoint.srq.is_some() && matches!(kind, Broken | Disconnected);
-        if has_ended && self.shared.tells_shared_ends.load(Ordering::Relaxed) {
+        if has_ended && self.tells_shared_ends.load(Ordering::Relaxed) {
             let event = Event::Async {
                 kind: AsyncEventKind::EpBroken,
                 handle: endpoint.id.handle(),
@@ -119,7 +119,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// InfiniBand devices raise it when such an endpoint takes no more buffers, and programs wait
     /// for it before they free the endpoint.
     pub fn report_shared_ends(&self) {
-        self.shared.tells_shared_ends.store(true, Ordering::Relaxed);
+        self.tells_shared_ends.store(true, Ordering::Relaxed);
     }
 
     /// Queues a connection event after the completions that can be polled.

@@ -1,6 +1,7 @@
 //! Endpoints and shared receive queues.
 
 mod batch;
+mod bind;
 mod configure;
 mod connect;
 mod create;
@@ -33,7 +34,7 @@ pub(crate) use link::Ending;
 pub(crate) use post::{Refusal, Request, send_flags};
 pub use query::{EpParam, EpStatus, RecvQuery};
 pub(crate) use receive::Receive;
-pub(crate) use refuse::{not_ready, refused_by_device, refused_flags};
+pub(crate) use refuse::{not_ready, out_of_room, refused_by_device, refused_flags};
 pub(crate) use srq::SharedReceives;
 pub use srq::{SrqParam, SrqSlot};
 #[cfg(test)]

@@ -3,14 +3,12 @@
 use super::configure::{ReceiveSideOf, Wanted};
 use super::link::EndpointOf;
 use super::{Call, EpParam, permit};
+use crate::adapter::{Control, Ia};
 use crate::attributes::EpAttributes;
-use crate::backend::Backend;
+use crate::backend::{Backend, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{EndpointState, EpFields, WATERMARK_INFINITE};
-use crate::ia::{Control, Ia};
-use crate::id::{EpId, PzId};
-use crate::storage::Index;
+use crate::id::{EpId, Index, PzId};
 use crate::sync::RawLock;
 
 /// Error of the mask in `ep_modify`.

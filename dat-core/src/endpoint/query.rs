@@ -1,11 +1,11 @@
 //! Queries of endpoints.
 
 use super::{Call, permit};
+use crate::adapter::Ia;
 use crate::attributes::{EpAttributes, IaAddress};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result};
 use crate::flags::{EndpointState, EpFields, VALUE_UNKNOWN, check_fields};
-use crate::ia::Ia;
 use crate::id::{EpId, EvdId, Handle, PzId, SrqId};
 use crate::record::{self, Owner};
 use crate::sync::RawLock;

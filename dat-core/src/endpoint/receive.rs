@@ -8,10 +8,10 @@ use super::endpoint::RECEIVE;
 use super::post::{Posted, Refusal, add_segments};
 use super::refuse::refused_by_device;
 use super::{ReceiveSide, SharedReceives, SrqSlot};
+use crate::adapter::Ia;
 use crate::backend::{Backend, ReceiveQueue, ReceiveRequest, Rejected, WorkQueue, WorkSlot};
 use crate::error::{Result, Subtype};
 use crate::flags::CompletionFlags;
-use crate::ia::Ia;
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess};
 use crate::record::{FreeRecord, Posting, Report};
@@ -71,7 +71,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match posted {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Device) => return Err(refused_by_device(Subtype::ResourceTep)),
-                Err(Refusal::Invalid | Refusal::Full) => {}
+                Err(_) => {}
             }
         }
         self.post_recv_slow(&{ receive })
@@ -171,7 +171,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match posted {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Device) => return Err(refused_by_device(Subtype::ResourceSrq)),
-                Err(Refusal::Invalid | Refusal::Full) => {}
+                Err(_) => {}
             }
         }
         self.srq_post_recv_slow(srq, segments, cookie)

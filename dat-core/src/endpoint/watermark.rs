@@ -1,11 +1,10 @@
 //! High watermarks: limits on the receive buffers that an endpoint holds.
 
 use super::{Call, permit};
-use crate::backend::Backend;
+use crate::adapter::Ia;
+use crate::backend::{Backend, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::WATERMARK_INFINITE;
-use crate::ia::Ia;
 use crate::id::EpId;
 use crate::sync::RawLock;
 

@@ -7,9 +7,9 @@ use core::task::{Context, Poll, Waker};
 
 use super::cno::{WaitTicket, Wakers};
 use super::wait::Wait;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::ia::Ia;
 use crate::id::{CnoId, EvdId};
 use crate::sync::RawLock;
 use crate::time::Instant;

@@ -2,12 +2,12 @@
 
 use super::queue::EvdQueue;
 use super::{Deferred, slot};
-use crate::backend::{Backend, BackendError};
+use crate::adapter::{Control, Ia};
+use crate::backend::{Backend, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EvdFields, EvdFlags, EvdState, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{CnoId, EvdId, Handle};
-use crate::storage::{Index, vacant};
+use crate::id::{CnoId, EvdId, Handle, Index};
+use crate::storage::vacant;
 use crate::sync::{Guard, RawLock};
 
 /// Result of an event dispatcher query (EVQ-01).
@@ -465,44 +465,5 @@ fn checked_length(min_qlen: i32) -> Result<u32> {
         Err(_) => Err(invalid(Cause::NegativeCount)),
         Ok(0) => Err(invalid(Cause::ZeroCount)),
         Ok(length) => Ok(length),
-    }
-}
-
-/// Converts a refusal by the backend to a DAT error; `resource` names the exhausted resource.
-pub(crate) fn backend_refused(error: BackendError, resource: Subtype) -> Error {
-    match error {
-        BackendError::Resources => {
-            Error::insufficient_resources(resource).because(Cause::DeviceRefused)
-        }
-        BackendError::Descriptors => {
-            Error::insufficient_resources(resource).because(Cause::NoDescriptor)
-        }
-        BackendError::Prohibited => {
-            Error::insufficient_resources(resource).because(Cause::Prohibited)
-        }
-        BackendError::NotSupported => Error::model_not_supported().because(Cause::Unsupported),
-        BackendError::QualifierInUse => {
-            Error::new(crate::error::ErrorKind::ConnQualInUse, Subtype::NoSubtype)
-                .because(Cause::QualifierTaken)
-        }
-        BackendError::QualifierUnavailable => Error::new(
-            crate::error::ErrorKind::ConnQualUnavailable,
-            Subtype::NoSubtype,
-        )
-        .because(Cause::DeviceRefused),
-        BackendError::Address => Error::new(
-            crate::error::ErrorKind::InvalidAddress,
-            Subtype::InvalidAddressUnsupported,
-        )
-        .because(Cause::AddressKind),
-        BackendError::Unreachable => Error::new(
-            crate::error::ErrorKind::InvalidAddress,
-            Subtype::InvalidAddressUnreachable,
-        )
-        .because(Cause::NoRoute),
-        BackendError::State => {
-            Error::invalid_state(Subtype::InvalidStateEpNotReady).because(Cause::DeviceRefused)
-        }
-        BackendError::Device => Error::internal(Cause::DeviceGone),
     }
 }

@@ -2,10 +2,10 @@
 
 use super::event::Event;
 use super::queue::{EvdQueue, Head};
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Parameter, Result};
 use crate::flags::{DtoStatus, EvdFlags};
-use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::{Guard, RawLock};
 

@@ -1,14 +1,12 @@
 //! Streams that feed event dispatchers, and the events of their completion queues.
 
 use super::Deferred;
-use super::control::backend_refused;
 use super::queue::EvdConfig;
-use crate::backend::Backend;
+use crate::adapter::Ia;
+use crate::backend::{Backend, backend_refused};
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::flags::EvdFlags;
-use crate::ia::Ia;
-use crate::id::EvdId;
-use crate::storage::Index;
+use crate::id::{EvdId, Index};
 use crate::sync::RawLock;
 
 /// A wait that polls its dispatcher next.

@@ -2,15 +2,17 @@
 
 use core::fmt;
 
-use super::{Control, Ia, ObjectsLeft};
+use super::ObjectsLeft;
+use crate::adapter::{Control, Ia};
 use crate::backend::Backend;
 use crate::connection::{PspSlot, RspSlot};
 use crate::endpoint::ReceiveSide;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::Deferred;
 use crate::flags::CloseFlags;
+use crate::id::Index;
 use crate::memory::PzSlot;
-use crate::storage::{Index, RunSlot};
+use crate::storage::RunSlot;
 use crate::sync::RawLock;
 
 /// The error of a failed close; returns the adapter unchanged.
@@ -233,7 +235,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             });
         }
         for slot in shared.notification_objects.made() {
-            slot.waits.clear();
+            slot.clear_links();
             slot.main.with(|object| {
                 if !object.id.is_null() {
                     object.clear_slot();

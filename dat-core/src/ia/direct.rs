@@ -1,6 +1,6 @@
 //! Loads and stores on the memory of peers, for interfaces other than DAT.
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::{Backend, DirectAccess};
 use crate::error::Result;
 use crate::sync::RawLock;

@@ -1,6 +1,6 @@
 //! Calls for all handles: kind and consumer context.
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::error::{Result, Subtype};
 use crate::flags::HandleKind;
@@ -71,25 +71,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 swap(&mut region.context)
             })?,
             HandleKind::Psp => control.with(|control| {
-                swap(
-                    &mut control
-                        .public_service_point(PspId::from_handle(handle))?
-                        .context,
-                )
+                let found = control.public_service_point(PspId::from_handle(handle))?;
+                swap(&mut found.context)
             }),
             HandleKind::Rsp => control.with(|control| {
-                swap(
-                    &mut control
-                        .reserved_service_point(RspId::from_handle(handle))?
-                        .context,
-                )
+                let found = control.reserved_service_point(RspId::from_handle(handle))?;
+                swap(&mut found.context)
             }),
             HandleKind::Cr => control.with(|control| {
-                swap(
-                    &mut control
-                        .connection_request(CrId::from_handle(handle))?
-                        .context,
-                )
+                let found = control.connection_request(CrId::from_handle(handle))?;
+                swap(&mut found.context)
             }),
             // Regions are atomic words; the control lock serialises changes of the context.
             HandleKind::Lmr => control.with(|_| match shared.local_regions.get(index) {

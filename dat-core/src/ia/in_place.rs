@@ -11,7 +11,7 @@
 
 use core::{iter, slice};
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::endpoint::{EndpointSlot, Receive, Refusal, Request, SrqSlot, refused_by_device};
 use crate::error::{Result, Subtype};
@@ -182,7 +182,7 @@ fn answer<L: RawLock, T>(
             Some(Ok(()))
         }
         Err(Refusal::Device) => Some(Err(refused_by_device(device))),
-        Err(Refusal::Invalid | Refusal::Full) => None,
+        Err(_) => None,
     }
 }
 

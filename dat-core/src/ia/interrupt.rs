@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::event::contain_panic;
 use crate::sync::RawLock;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Control, Ia};
+use crate::adapter::{Control, Ia};
 use crate::backend::Backend;
 use crate::flags::HandleKind;
 use crate::sync::RawLock;

@@ -1,6 +1,6 @@
 //! Asynchronous work: the backend's control events, deadlines and draining endpoints.
 
-use super::{Control, Ia};
+use crate::adapter::{Control, EVENTS_PER_CALL, Ia};
 use crate::backend::{
     Armed, Backend, CompletionQueue, ConnectFailure, ControlEvent, DisconnectMode, PrivateData,
 };
@@ -10,13 +10,9 @@ use crate::event::{
     AsyncEventKind, ConnectionEventKind, Deferred, Event, OwnWait, REASON_SOFT_HIGH_WATERMARK,
 };
 use crate::flags::EndpointState;
-use crate::id::EpId;
-use crate::storage::Index;
+use crate::id::{EpId, Index};
 use crate::sync::RawLock;
 use crate::time::{Instant, first};
-
-/// Maximum control events per call, which bounds its time.
-pub(crate) const EVENTS_PER_CALL: usize = 64;
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.
 const ARMING_ROUNDS: u32 = 16;

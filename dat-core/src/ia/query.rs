@@ -1,6 +1,6 @@
 //! Attributes of an adapter and its provider.
 
-use super::{Control, Ia};
+use crate::adapter::{Control, Ia};
 use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::Backend;
 use crate::error::{Error, Parameter, Result};

@@ -6,7 +6,7 @@ mod opening;
 #[cfg(feature = "std")]
 mod threads;
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::attributes::SrqAttributes;
 use crate::backend::{ControlEvent, PrivateData, RequestKey};
 use crate::error::{Cause, ErrorKind, Subtype};

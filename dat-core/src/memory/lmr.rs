@@ -5,16 +5,15 @@ use core::ptr;
 use super::lookup::zone_of;
 use super::lookup::zone_part;
 use super::{LmrSlot, Region};
+use crate::adapter::{Control, Ia};
 use crate::attributes::{IaAttributes, ProviderAttributes};
-use crate::backend::{Backend, RegionKeys, Registration};
+use crate::backend::{Backend, RegionKeys, Registration, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{
     LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, MemoryType, MemoryTypes, check_fields,
 };
-use crate::ia::{Control, Ia};
-use crate::id::{Handle, INDEX_BITS, LmrId, PzId, next_generation};
-use crate::storage::{Index, VisitList};
+use crate::id::{Handle, INDEX_BITS, Index, LmrId, PzId, next_generation};
+use crate::storage::VisitList;
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
 
@@ -191,7 +190,7 @@ impl LmrSlot {
     }
 
     /// Returns true if `context` names the region in the slot.
-    pub(super) fn is_named(&self, context: u32) -> bool {
+    pub(crate) fn is_named(&self, context: u32) -> bool {
         // Orders earlier reads of the region's fields before this check.
         fence(Ordering::Acquire);
         context != 0 && self.identity.context() == context
@@ -202,7 +201,7 @@ impl LmrSlot {
     /// While the window is counted, the region cannot be freed, so its fields do not change. Values
     /// read since `context` was last seen in the slot are valid.
     #[inline]
-    pub(super) fn retain_window(&self, context: u32) -> bool {
+    pub(crate) fn retain_window(&self, context: u32) -> bool {
         let is_open = (self.windows.fetch_add(1, Ordering::SeqCst) as i32) >= 0;
         if is_open && self.is_named(context) {
             return true;
@@ -219,7 +218,7 @@ impl LmrSlot {
     }
 
     /// Releases a window.
-    pub(super) fn release_window(&self) {
+    pub(crate) fn release_window(&self) {
         let _changed = self
             .windows
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
@@ -231,7 +230,7 @@ impl LmrSlot {
         LmrId::new(instance, self.generation.load(Ordering::Relaxed), index)
     }
 
-    pub(super) fn region_keys(&self) -> RegionKeys {
+    pub(crate) fn region_keys(&self) -> RegionKeys {
         RegionKeys {
             object: self.object.load(Ordering::Relaxed),
             local: self.local_key.load(Ordering::Relaxed),

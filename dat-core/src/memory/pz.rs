@@ -1,12 +1,11 @@
 //! Protection zones.
 
-use crate::backend::{Backend, DomainKey};
+use crate::adapter::{Control, Ia};
+use crate::backend::{Backend, DomainKey, backend_refused};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{PzFields, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{Handle, PzId};
-use crate::storage::{Index, vacant};
+use crate::id::{Handle, Index, PzId};
+use crate::storage::vacant;
 use crate::sync::RawLock;
 
 /// Slot for one protection zone, protected by the control lock.

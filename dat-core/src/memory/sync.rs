@@ -2,9 +2,9 @@
 
 use super::LmrTriplet;
 use super::lookup::outside_any;
+use crate::adapter::Ia;
 use crate::backend::{Backend, SyncDirection};
 use crate::error::{Error, Parameter, Result};
-use crate::ia::Ia;
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
 

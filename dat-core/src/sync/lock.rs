@@ -223,9 +223,9 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapter::Ia;
     use crate::attributes::EpAttributes;
     use crate::flags::{CompletionFlags, EvdFlags, MemoryPrivileges};
-    use crate::ia::Ia;
     use crate::memory::{LmrMemory, LmrRequest, Region};
     use crate::testing::TestBackend;
     use crate::time::Instant;

@@ -4,6 +4,7 @@
 
 pub(crate) mod atomic;
 mod bytes;
+mod frames;
 #[cfg(all(feature = "fuzz_sched", not(loom)))]
 mod fuzz_sched;
 #[cfg(feature = "std")]
@@ -18,6 +19,7 @@ mod slots;
 mod word;
 
 pub use bytes::{copy_from_shared, copy_shared, copy_to_shared, load_bytes, store_bytes};
+pub(crate) use frames::Frames;
 #[cfg(all(feature = "fuzz_sched", not(loom)))]
 pub use fuzz_sched::{Access, on_access};
 #[cfg(feature = "std")]

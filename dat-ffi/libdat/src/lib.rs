@@ -13,11 +13,16 @@ static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 
 macro_rules! export {
     (
-        providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }
+        calls {
+            $($name:ident($($argument:ident: $type:ty),*) $(/ ($($later:ident: $later_type:ty),*))?
+                $($gone:ident)? $slot:literal = $ours:path;)*
+        }
+        later { $($none:tt)* }
+        table { $($table:tt)* }
         registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
     ) => {
         dat_ffi::export_with_version! { "DAT_1.2", dat_ffi::v1: $($name,)* $($own,)* dat_provider_explain, }
     };
 }
 
-dat_ffi::calls_of_dat_1_2!(export);
+dat_ffi::calls_of_dat!(export);

@@ -27,8 +27,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use backend_mock::MockBackend;
-use backend_roce::RoceBackend;
 use dat_core::endpoint::{EndpointSlot, SrqSlot};
 use dat_core::event::{DtoCompletion, DtoOperation, EvdSlot};
 use dat_core::flags::{CloseFlags, CompletionFlags, HandleKind};
@@ -36,9 +34,9 @@ use dat_core::id::{EpId, EvdId, Handle, SrqId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::sync::HostLock;
 use dat_core::{First, Ia, Result};
-use dat_storage::{Limits, OwnedIa};
+use dat_storage::{Limits, OwnedIa, Zeroed};
 
-use super::{Entered, PerProcess, Zeroed};
+use super::{Entered, PerProcess};
 use crate::adapter::{Adapter, Host, with_device};
 use crate::handles::{Cell, Cells};
 
@@ -59,21 +57,26 @@ pub(crate) unsafe trait Numbered {
     const NUMBER: usize;
 }
 
-// SAFETY: the others have 1 and 2.
-unsafe impl Numbered for MockBackend {
-    const NUMBER: usize = 0;
-}
+/// Implements [`Numbered`] for each backend.
+macro_rules! number {
+    ({} $($name:ident = $type:ty,)+) => {
+        /// The number of each backend.
+        #[repr(usize)]
+        enum Number {
+            $($name,)+
+        }
 
-// SAFETY: the others have 0 and 1.
-unsafe impl Numbered for RoceBackend {
-    const NUMBER: usize = 2;
-}
+        $(
+            const _: () = assert!((Number::$name as usize) < ENDPOINT);
 
-#[cfg(feature = "verbs")]
-// SAFETY: the others have 0 and 2.
-unsafe impl Numbered for backend_verbs::VerbsBackend {
-    const NUMBER: usize = 1;
+            // SAFETY: each variant has a value of its own, which is compared above.
+            unsafe impl Numbered for $type {
+                const NUMBER: usize = Number::$name as usize;
+            }
+        )+
+    };
 }
+dat_devices::backends! { [number] {} }
 
 /// The type of a slot, in the low bits of its address: one of these, and the number of the backend.
 const ENDPOINT: usize = 4;
@@ -201,8 +204,7 @@ impl Placed {
     }
 }
 
-// SAFETY: it has atomic integers and pointers, which may all be zero; the size is checked by
-// `Arena`.
+// SAFETY: it has atomic integers and pointers, which may all be zero.
 unsafe impl Zeroed for Cell {}
 
 /// A word that leads to a cell, or to none if it is zero.
@@ -210,7 +212,7 @@ unsafe impl Zeroed for Cell {}
 pub(crate) struct ToCell(AtomicPtr<Cell>);
 
 // SAFETY: it is an address, and null is a value.
-unsafe impl dat_storage::Zeroed for ToCell {}
+unsafe impl Zeroed for ToCell {}
 
 impl ToCell {
     /// Returns the cell.
@@ -380,9 +382,9 @@ mod tests {
     use crate::adapter::Registered;
     use crate::boundary::{Event, List, Out, ShortTriplet};
     use crate::calls::{evd, post};
-    use crate::devices::Named;
     use crate::handles::CHandle;
     use crate::v2::V2;
+    use dat_devices::{DeviceAddress, MockBackend};
 
     const ROUNDS: usize = 400;
     /// `DAT_INVALID_HANDLE`, the type of it.
@@ -395,7 +397,7 @@ mod tests {
             is_thread_safe: true,
             provider: 64,
         };
-        Adapter::open(&Named::parse("mock 9", ""), name, registered, false, 8).expect("opens")
+        Adapter::open(&DeviceAddress::new("mock", "9"), name, registered, false, 8).expect("opens")
     }
 
     /// Makes an endpoint and its dispatcher, and returns their handles.

@@ -281,29 +281,23 @@ fn lasting(name: &str) -> &'static str {
 
 /// Returns the RDMA devices, then RoCEv2 in software at each address of this host.
 fn devices() -> Result<Vec<Device>> {
-    let mut all = rdma_devices()?;
-    all.extend(backend_roce::addresses().into_iter().map(Device::roce));
+    let found = crate::devices::found().map_err(|_| RsmError::InsufficientResources)?;
+    let mut all = Vec::new();
+    for device in found {
+        let ips = device.addresses.iter();
+        let ips = ips.filter_map(|address| Some(address.socket_address()?.ip()));
+        // A device at all addresses of this host is one for each of them.
+        if device.address.device().is_empty() {
+            all.extend(ips.map(Device::roce));
+        } else {
+            all.push(Device {
+                addresses: ips.collect(),
+                name: device.name,
+                active: device.is_active,
+            });
+        }
+    }
     Ok(all)
-}
-
-#[cfg(feature = "verbs")]
-fn rdma_devices() -> Result<Vec<Device>> {
-    let ip = |address: &IaAddress| Some(address.socket_address()?.ip());
-    let unknown = |_| RsmError::InsufficientResources;
-    let devices = backend_verbs::find_devices().map_err(unknown)?;
-    let devices = devices.into_iter();
-    let known = devices.map(|device| Device {
-        addresses: device.addresses.iter().filter_map(ip).collect(),
-        name: device.name,
-        active: device.active,
-    });
-    Ok(known.collect())
-}
-
-#[cfg(not(feature = "verbs"))]
-#[expect(clippy::unnecessary_wraps, reason = "it fails only with RDMA devices")]
-fn rdma_devices() -> Result<Vec<Device>> {
-    Ok(Vec::new())
 }
 
 #[cfg(test)]

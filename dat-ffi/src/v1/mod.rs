@@ -10,7 +10,6 @@ pub(crate) mod calls;
 mod edition;
 mod foreign;
 mod forms;
-mod list;
 mod registry;
 
 pub use calls::*;

@@ -3,13 +3,14 @@
 use std::ffi::CString;
 use std::ptr;
 
+use dat_devices::{ByAddress, DeviceAddress};
+
 use super::edition::V2;
 use super::unsupported::{model_not_supported, not_implemented};
 use super::{extension, forms};
 use crate::adapter::Host;
 use crate::boundary::{FUNCTIONS, FunctionTable};
 use crate::calls::{cno, connect, context, cr, ep, evd, ia, lmr, post, psp, pz, rmr, rsp, srq};
-use crate::devices::Named;
 
 /// Casts functions of any signature to addresses, in the order of `DAT_PROVIDER`.
 ///
@@ -117,6 +118,19 @@ functions! {
     handle_extendedop = extension::operation,
 }
 
+/// Returns the functions of the backend with a scheme; those of the last one serve all others.
+macro_rules! by_scheme {
+    ({ $scheme:expr, $safe:expr } $last:ident = $type:ty,) => {
+        functions::<$type>($safe)
+    };
+    ({ $scheme:expr, $safe:expr } $first:ident = $type:ty, $($others:tt)+) => {
+        match $scheme {
+            <$type as ByAddress>::SCHEME => functions::<$type>($safe),
+            _ => by_scheme! { { $scheme, $safe } $($others)+ },
+        }
+    };
+}
+
 /// Makes the table of a provider; it stays as long as the process, because handles lead to it.
 ///
 /// Its posts and dequeues are those of the device's backend. They take objects of another one too,
@@ -124,16 +138,11 @@ functions! {
 pub(super) fn make(
     device_name: CString,
     is_thread_safe: bool,
-    device: &Named,
+    device: &DeviceAddress,
 ) -> &'static FunctionTable {
     Box::leak(Box::new(FunctionTable {
         device_name: device_name.into_raw(),
         extension: ptr::null_mut(),
-        functions: match device {
-            #[cfg(feature = "verbs")]
-            Named::Verbs(_) => functions::<backend_verbs::VerbsBackend>(is_thread_safe),
-            Named::Roce(_) => functions::<backend_roce::RoceBackend>(is_thread_safe),
-            _ => functions::<backend_mock::MockBackend>(is_thread_safe),
-        },
+        functions: dat_devices::backends! { [by_scheme] { device.scheme(), is_thread_safe } },
     }))
 }

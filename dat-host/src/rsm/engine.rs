@@ -15,7 +15,7 @@ use dat_rsm::{
     ExportId, GetEntry, ImportId, LocalAccess, LocalMemoryId, NodeId, Permission, PutEntry, Rsm,
     RsmError, SegmentHandle, SegmentId, SignalFlags, Unreached, VectorError, VectorFlags,
 };
-use dat_storage::Reservation;
+use dat_storage::{Reservation, forks};
 
 use crate::bell::Bell;
 use crate::core::{POLL_MICROS, first};
@@ -29,6 +29,29 @@ pub(super) struct Owned<B: Backend + 'static> {
     /// Dropped first: fields are dropped in this order. No method gives it away.
     pub(super) rsm: Rsm<'static, B, HostLock>,
     pub(super) _reservation: Reservation<B, HostLock>,
+}
+
+/// The engine of a node that a parent of this process opened; refuses every call.
+pub(super) struct Inherited;
+
+/// The error of a node that a parent of this process opened.
+pub(super) const INHERITED: RsmError = RsmError::BadControllerHandle;
+
+/// The result of a call that [`Inherited`] refuses.
+trait Refusal {
+    fn refusal() -> Self;
+}
+
+impl<T> Refusal for Result<T> {
+    fn refusal() -> Self {
+        Err(INHERITED)
+    }
+}
+
+impl<T> Refusal for Option<T> {
+    fn refusal() -> Self {
+        None
+    }
 }
 
 /// Declares [`Engine`], and implements it for the engines of all backends.
@@ -48,6 +71,22 @@ macro_rules! engine {
                 deadline: Option<Instant>,
                 wait: &mut Sleep,
             ) -> Result<()>;
+
+            fn putv(
+                &self,
+                import: ImportId,
+                entries: &[PutEntry<'_>],
+                flags: VectorFlags,
+                wait: &mut Sleep,
+            ) -> Result<(), VectorError>;
+
+            fn getv(
+                &self,
+                import: ImportId,
+                entries: &mut [GetEntry<'_>],
+                flags: VectorFlags,
+                wait: &mut Sleep,
+            ) -> Result<(), VectorError>;
         }
 
         impl<B: Backend + 'static> Engine for Owned<B>
@@ -71,6 +110,67 @@ macro_rules! engine {
                 wait: &mut Sleep,
             ) -> Result<()> {
                 self.rsm.signal_wait(segment, deadline, wait)
+            }
+
+            fn putv(
+                &self,
+                import: ImportId,
+                entries: &[PutEntry<'_>],
+                flags: VectorFlags,
+                wait: &mut Sleep,
+            ) -> Result<(), VectorError> {
+                self.rsm.putv(import, entries, flags, wait)
+            }
+
+            fn getv(
+                &self,
+                import: ImportId,
+                entries: &mut [GetEntry<'_>],
+                flags: VectorFlags,
+                wait: &mut Sleep,
+            ) -> Result<(), VectorError> {
+                self.rsm.getv(import, entries, flags, wait)
+            }
+        }
+
+        impl Engine for Inherited {
+            $(
+                fn $name(&self, $(_: $type),*) -> $result {
+                    Refusal::refusal()
+                }
+            )*
+
+            fn serve(&self, _: ControllerId, _: &mut Sleep) -> Result<()> {
+                Refusal::refusal()
+            }
+
+            fn signal_wait(
+                &self,
+                _: SegmentHandle,
+                _: Option<Instant>,
+                _: &mut Sleep,
+            ) -> Result<()> {
+                Refusal::refusal()
+            }
+
+            fn putv(
+                &self,
+                _: ImportId,
+                entries: &[PutEntry<'_>],
+                _: VectorFlags,
+                _: &mut Sleep,
+            ) -> Result<(), VectorError> {
+                Err(all_left(entries.len()))
+            }
+
+            fn getv(
+                &self,
+                _: ImportId,
+                entries: &mut [GetEntry<'_>],
+                _: VectorFlags,
+                _: &mut Sleep,
+            ) -> Result<(), VectorError> {
+                Err(all_left(entries.len()))
             }
         }
     };
@@ -127,18 +227,6 @@ engine! {
     ) -> Result<()>;
     fn put(import: ImportId, offset: u64, source: &[u8], wait: &mut Sleep) -> Result<()>;
     fn get(import: ImportId, offset: u64, target: &mut [u8], wait: &mut Sleep) -> Result<()>;
-    fn putv(
-        import: ImportId,
-        entries: &[PutEntry<'_>],
-        flags: VectorFlags,
-        wait: &mut Sleep,
-    ) -> Result<(), VectorError>;
-    fn getv(
-        import: ImportId,
-        entries: &mut [GetEntry<'_>],
-        flags: VectorFlags,
-        wait: &mut Sleep,
-    ) -> Result<(), VectorError>;
     fn init_barrier(import: ImportId, scope: BarrierScope) -> Result<BarrierId>;
     fn open_barrier(barrier: BarrierId) -> Result<()>;
     fn order_barrier(barrier: BarrierId, wait: &mut Sleep) -> Result<()>;
@@ -148,20 +236,42 @@ engine! {
     fn signal_take(segment: SegmentHandle) -> Result<bool>;
 }
 
+/// Returns the error of a vector of a node that a parent of this process opened.
+const fn all_left(count: usize) -> VectorError {
+    VectorError {
+        error: INHERITED,
+        residual: count,
+        count,
+    }
+}
+
 /// Microseconds after which a sleeping call asks again if the program interrupts it.
 const TICK: u64 = 200_000;
 
 /// A function that a program lends to a node.
 pub(super) type Hook<R> = Arc<dyn Fn() -> R + Send + Sync>;
 
-/// The device of a node, and the bell that it rings.
+/// The device of a node, and the bell for its events.
 pub(super) struct Sleepers {
     pub(super) device: Box<dyn Device>,
     pub(super) bell: Bell,
+    /// True if events of the device ring the bell.
+    pub(super) rings: bool,
     /// Called instead of sleeping, if the node polls.
     pub(super) idle: Option<Hook<()>>,
     /// Returns true if the program interrupts its calls.
     pub(super) interrupts: Option<Hook<bool>>,
+    /// [`forks::generation`] of the process that opened the node.
+    pub(super) process: usize,
+}
+
+impl Sleepers {
+    /// Returns true if a parent of this process opened the node.
+    ///
+    /// Its locks may be held for ever, so none is taken.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.process != forks::generation()
+    }
 }
 
 /// The reason that interrupts a sleep.
@@ -207,7 +317,7 @@ impl Sleep {
         if self.is_interrupted() {
             return WakeReason::Interrupted;
         }
-        let now = ThreadWait::clock();
+        let now = self.sleepers.device.now();
         let activity = self.sleepers.device.act(now);
         if activity.acted {
             return WakeReason::Woken;
@@ -220,7 +330,7 @@ impl Sleep {
             return WakeReason::Woken;
         }
         let asks = self.interrupt == Interrupt::Program && self.sleepers.interrupts.is_some();
-        let poll = match self.sleepers.device.rings() {
+        let poll = match self.sleepers.rings {
             true => asks.then(|| now.as_micros().saturating_add(TICK)),
             false => Some(now.as_micros().saturating_add(POLL_MICROS)),
         };
@@ -240,13 +350,16 @@ impl Drop for Sleep {
     ///
     /// A call that has its outcome does not sleep again, and the other calls may all sleep.
     fn drop(&mut self) {
+        if self.sleepers.is_inherited() {
+            return;
+        }
         let Sleepers {
             device, bell, idle, ..
         } = &*self.sleepers;
         if idle.is_none() {
             bell.remove(&self.waker);
         }
-        if device.acts_after_posts() && device.act(ThreadWait::clock()).acted {
+        if device.acts_after_posts() && device.act(device.now()).acted {
             bell.ring();
         }
     }
@@ -254,7 +367,10 @@ impl Drop for Sleep {
 
 impl Wait for Sleep {
     fn now(&mut self) -> Instant {
-        ThreadWait::clock()
+        match self.sleepers.is_inherited() {
+            true => ThreadWait::clock(),
+            false => self.sleepers.device.now(),
+        }
     }
 
     fn waker(&self) -> Waker {

@@ -1,9 +1,6 @@
 //! The engine: controllers, segments and all other objects of one process.
 
-pub(crate) mod handle_map;
-pub(crate) mod progress;
 pub(crate) mod state;
-pub(crate) mod wait;
 pub(crate) mod watch;
 
 use alloc::vec::Vec;
@@ -14,17 +11,19 @@ use dat_core::backend::Backend;
 use dat_core::sync::{Mutex, RawLock};
 use portable_atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-use crate::controller::port::{Port, PortState};
-use crate::engine::progress::IDLE;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
 use crate::export::share::Shares;
 use crate::id::{ControllerId, Handle};
-use crate::link::wire::Body;
 use crate::options::{ControllerConfig, Options};
+use crate::port::{Port, PortState};
+use crate::wire::Body;
 
 /// Source of instance numbers, which tell the handles of one engine from those of another.
 static INSTANCES: AtomicU16 = AtomicU16::new(0);
+
+/// No thread makes progress.
+pub(crate) const IDLE: u8 = 0;
 
 /// Most blocking calls that a change wakes; further ones poll.
 pub(crate) const SLEEPERS: usize = 32;

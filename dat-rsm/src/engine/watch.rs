@@ -32,7 +32,8 @@
 //! # Ages
 //! Ages are counted in looks, [`LOOKS`] in each limit, while anything is owed. A post reads no
 //! clock. Time in which nobody makes progress counts as one look at most, so a process that was
-//! stopped does not blame its peers.
+//! stopped does not blame its peers. Deadlines move by that time
+//! ([`State::discount_absence`]), and leave room for one look at least.
 //!
 //! [`Import::retry_later`]: crate::import::Import::retry_later
 
@@ -40,12 +41,11 @@ use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
 
 use crate::engine::state::State;
-use crate::engine::wait::earliest;
+use crate::flight::{Flight, Step};
 use crate::id::Handle;
 use crate::import::Attach;
 use crate::link::Link;
 use crate::options::Options;
-use crate::transfer::flight::{Flight, Step};
 
 /// Looks in an age limit.
 pub(crate) const LOOKS: u32 = 4;
@@ -92,7 +92,7 @@ impl State {
     /// Looks at what peers owe if a look is due, and ends the links on which it is too old.
     pub(crate) fn watch(&mut self, now: Instant, options: &Options) {
         if self.watch_at.is_none_or(|at| at <= now) {
-            let period = options.connect_timeout.div_ceil(LOOKS).max(1);
+            let period = period(options);
             let asked = self.look_at_flights(now, period, options);
             let owed = self.look_at_links(now, period, options);
             self.watch_at = now.after(period).filter(|_| owed || asked);
@@ -107,7 +107,7 @@ impl State {
     /// One that a call still waits for is given up with its next link, unless a request succeeds.
     ///
     /// Spec: RSMST-06
-    pub(crate) fn prove_idle_imports(&mut self, now: Instant) {
+    pub(crate) fn prove_idle_imports(&mut self, now: Instant, options: &Options) {
         let mut due = None;
         for (_, import) in self.imports.iter_mut() {
             if matches!(import.attach, Attach::Attached(_)) {
@@ -119,7 +119,43 @@ impl State {
             }
         }
         if due.is_some() {
-            self.remind(due);
+            self.remind_in_steps(due, now, options);
+        }
+    }
+
+    /// Schedules a look at a deadline, and looks before it that show that this side is present.
+    pub(crate) fn remind_in_steps(&mut self, at: Option<Instant>, now: Instant, options: &Options) {
+        self.remind(earliest(at, now.after(period(options))));
+    }
+
+    /// Moves the deadlines of peers by the time in which nobody made progress, except for one look.
+    ///
+    /// They then leave one look at least, so what came meanwhile is handled before they are judged.
+    ///
+    /// Spec: RSMST-10
+    pub(crate) fn discount_absence(&mut self, now: Instant, options: &Options) {
+        let period = period(options);
+        let before = core::mem::replace(&mut self.present_at, now);
+        let gap = now.as_micros().saturating_sub(before.as_micros());
+        // The looks may be a little late.
+        let absence = gap.saturating_sub(u64::from(period));
+        if absence <= u64::from(period) {
+            return;
+        }
+        let move_on = |deadline: &mut Option<Instant>, limit: u32| {
+            if let Some(deadline) = deadline {
+                let at = |micros: u64| now.as_micros().saturating_add(micros);
+                let moved = deadline.as_micros().saturating_add(absence);
+                let moved = moved.max(at(u64::from(period))).min(at(u64::from(limit)));
+                *deadline = Instant::from_micros(moved);
+            }
+        };
+        let limit = options.connect_timeout;
+        for (_, import) in self.imports.iter_mut() {
+            move_on(&mut import.deadline, limit);
+        }
+        for (_, importer) in self.importers.iter_mut() {
+            move_on(&mut importer.until, limit.saturating_mul(2));
         }
     }
 
@@ -189,10 +225,23 @@ impl State {
     }
 }
 
+/// Returns the microseconds between two looks.
+fn period(options: &Options) -> u32 {
+    options.connect_timeout.div_ceil(LOOKS).max(1)
+}
+
 /// Returns the looks that requests with this number of bytes may take.
 pub(crate) fn looks_for(bytes: u64, period: u32) -> u32 {
     let more = bytes.checked_div(u64::from(period)).unwrap_or(0);
     LOOKS.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
+}
+
+/// Returns the earlier of two optional times.
+pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
 }
 
 #[cfg(test)]

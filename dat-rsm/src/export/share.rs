@@ -8,14 +8,14 @@ use dat_core::backend::Backend;
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
-use crate::controller::port::Port;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::id::Handle;
+use crate::flight::Flight;
+use crate::id::{Handle, NodeId};
 use crate::link::Link;
-use crate::link::wire::Greeting;
-use crate::options::{NodeId, Options};
-use crate::transfer::flight::Flight;
+use crate::options::Options;
+use crate::port::Port;
+use crate::wire::Greeting;
 
 /// Shares of a node, equal for all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,17 +8,16 @@ use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
-use crate::controller::unreached::Unreached;
+use crate::access::Permission;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::export::access::Permission;
-use crate::export::segment_id::SegmentId;
-use crate::id::{ControllerId, Handle, ImportId};
+use crate::id::{ControllerId, Handle, ImportId, NodeId};
 use crate::import::map::Mapping;
-use crate::link::wire::Body;
-use crate::options::NodeId;
-use crate::transfer::synchronise::Reach;
+use crate::reach::Reach;
+use crate::segment_id::SegmentId;
+use crate::unreached::Unreached;
+use crate::wire::Body;
 
 /// Mode of completion of transfers (`Spec: RSMMD-01`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -374,7 +373,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .flights
                 .find_from(from, |flight| flight.import == import.handle())
             {
-                state.flights.remove(flight);
+                state.end_flight(flight);
                 from = at;
             }
             if let Attach::Attached(link) = removed.attach {

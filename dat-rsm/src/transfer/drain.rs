@@ -7,15 +7,14 @@ use dat_core::memory::RmrTriplet;
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
-use crate::controller::port::Port;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::id::{Handle, ImportId};
+use crate::flight::{Flight, Owner, Request, Step};
+use crate::id::{Handle, ImportId, NodeId};
 use crate::import::{Attach, ImportState};
 use crate::link::LinkState;
-use crate::options::NodeId;
-use crate::transfer::flight::{Flight, Owner, Request, Step};
+use crate::port::Port;
 
 /// Bytes that a flush reads.
 const FLUSH_SIZE: u64 = 8;
@@ -194,7 +193,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .with(|state| self.look_quiet(state, import, posted, flight))
         });
         self.state.with(|state| {
-            state.flights.remove(flight);
+            state.end_flight(flight);
             if let Some(slot) = state.imports.get_mut(import.handle()) {
                 slot.calls = slot.calls.saturating_sub(1);
             }

@@ -9,16 +9,16 @@ use super::entry::{self, Entries};
 use super::offer::Offer;
 use super::pins::Pins;
 use super::{Direction, VectorError, VectorFlags};
-use crate::controller::port::Port;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{RsmError, of_status};
+use crate::flight::{Flight, Step, WINDOW};
 use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::{Attach, Import};
-use crate::link::wire::Body;
 use crate::local::Local;
-use crate::transfer::flight::{Flight, Step, WINDOW};
-use crate::transfer::synchronise::Reach;
+use crate::port::Port;
+use crate::reach::Reach;
+use crate::wire::Body;
 
 /// Most restarts of a vector after another call's failure, or a rebind.
 const ATTEMPTS: u32 = 8;
@@ -532,7 +532,7 @@ impl State {
 impl<B: Backend, L: RawLock, E: Entries> Drop for Vector<'_, '_, B, L, E> {
     fn drop(&mut self) {
         self.engine.state.with(|state| {
-            state.flights.remove(self.flight);
+            state.end_flight(self.flight);
             if !self.waited {
                 return;
             }

@@ -9,10 +9,6 @@
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 rounds=${1:-1}
-before=$(device_objects)
-no_objects() {
-    [ "$(device_objects)" = "$before" ]
-}
 ulimit -l unlimited
 export DAT_OVERRIDE=/run/dat.conf
 echo "dat-rxe u2.0 nonthreadsafe default $(command -v libdat_provider.so) dat.0.1 \"$RDMA_DEVICE 1\" \"\"" > "$DAT_OVERRIDE"

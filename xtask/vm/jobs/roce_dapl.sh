@@ -10,7 +10,7 @@
 #:     { package = "dat-host", features = ["verbs", "rsm"], target = { test = "private_data" } }]
 #: compile = [{ source = "xtask/vm/programs/rdmacm_private_data.c", links = ["ibverbs", "rdmacm"] }]
 # Arguments: the rounds, one without any; `few` for shorter runs; and the programs (dapltest dtest librdmacm), all without any. The programs of OFA
-# end with 0 when they failed, so they are judged by what they print. The next program runs after one that failed; the counts go to `cargo xtask harden`.
+# exit with 0 even after a failure, so their output decides. After a failure the next program runs; the counts go to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"; told' ERR
 # The last lines of the server, here or there, and what its threads wait for.
@@ -31,7 +31,7 @@ fi
 programs=("${@:3}")
 [ "${#programs[@]}" != 0 ] || programs=(dapltest dtest librdmacm)
 ulimit -l unlimited
-wait_until 60 peer true
+peer_is_up
 # Soft-RoCE of this host has UDP port 4791, which the other host sends to.
 rdma link delete "$RDMA_DEVICE"
 rmmod rdma_rxe
@@ -41,10 +41,6 @@ export DAT_OVERRIDE=/run/dat.conf
 echo "adapter u2.0 nonthreadsafe default $(command -v libdat_provider.so) dat.0.1 \"roce $RDMA_IPV4\" \"\"" > "$DAT_OVERRIDE"
 peer "echo 'adapter u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"$RDMA_INTERFACE 0\" \"\"' > /run/dat.conf"
 there="export DAT_OVERRIDE=/run/dat.conf; ulimit -l unlimited;"
-peer_before=$(peer device_objects)
-peer_has_no_objects() {
-    [ "$(peer device_objects)" = "$peer_before" ]
-}
 
 declare -A runs failures
 # verdict GROUP NAME GOOD FILE [CODE]: the output of a program has GOOD and no failure, and its exit code, if any, is 0.
@@ -61,29 +57,22 @@ verdict() {
     runs[$1]=$((${runs[$1]:-0} + 1))
     failures[$1]=$((${failures[$1]:-0} + failed))
 }
-# Here and there: a server in the background, a client, and the end of the server.
+# On this and the other host: a server in the background, a client, and the end of the server.
 here_serves() {
     "$@" > /run/server 2>&1 &
     server=$!
 }
 # here_ended: its exit code is in `code`. A server whose client failed may wait for another one.
 here_ended() {
-    is_over() { ! kill -0 "$server" 2> /dev/null; }
     code=0
-    wait_until 20 is_over || kill -KILL "$server"
+    wait_until 20 is_over "$server" || kill -KILL "$server"
     wait "$server" || code=$?
-}
-# listens_here PORT: a process of this host waits for connections of RoCEv2 in software, which has a socket of UDP for them.
-listens_here() {
-    local digits
-    printf -v digits ':%04X ' "$1"
-    grep -q "$digits" /proc/net/udp /proc/net/udp6
 }
 there_serves() {
     peer "$there $* > /run/server 2>&1 & echo \$! > /run/server.process"
 }
 there_ended() {
-    peer 'gone() { ! kill -0 $(< /run/server.process) 2> /dev/null; }; wait_until 20 gone || kill -KILL $(< /run/server.process); cat /run/server' > /run/server
+    peer 'wait_until 20 is_over $(< /run/server.process) || kill -KILL $(< /run/server.process); cat /run/server' > /run/server
 }
 
 if [ -n "$few" ]; then
@@ -123,7 +112,7 @@ dapltest_ours_connects() {
 dapltest_ours_serves() {
     local arguments group="dapltest, OFA's client"
     here_serves dapltest -T S -D adapter
-    wait_until 20 listens_here 62000
+    wait_until 20 bound 62000
     for arguments in "${transactions[@]}"; do
         peer "$there timeout 90 dapltest ${arguments/-i/-s $RDMA_IPV4 -D adapter -i} 2>&1 || true" > /run/said
         verdict "$group" "dapltest $arguments" 'Total WQE|^raw:' /run/said
@@ -168,7 +157,7 @@ librdmacm() {
     verdict "librdmacm's server, 125 attempts" "its server" "$said" /run/server
 
     here_serves timeout 120 private_data --ignored --exact serves --nocapture
-    wait_until 20 listens_here 7175
+    wait_until 20 bound 7175
     code=0
     peer "timeout 120 rdmacm_private_data connect $own 7175 $ATTEMPTS" > /run/said 2>&1 || code=$?
     verdict "librdmacm's client, 125 attempts" "rdmacm_private_data connects to $own" "$said" /run/said "$code"
@@ -209,8 +198,6 @@ done
 
 # The device again, as it was.
 insmod "$(grep rdma_rxe /vm/order)"
-rdma link add "$RDMA_DEVICE" type rxe netdev "$RDMA_INTERFACE"
-wait_until 20 address_index "$RDMA_IPV4" > /dev/null
-wait_until 20 address_index "$RDMA_IPV6" > /dev/null
+make_device
 echo "$all failed"
 [ "$all" = 0 ]

@@ -312,7 +312,7 @@ fn a_token_lets_clients_in() {
             };
             let number = number.fetch_add(1, Ordering::Relaxed);
             let mut copier = open(fabric, "copier", number, Waiting::Block);
-            send_file(&mut copier, server, name, 5000, SHAPE, fill, &|| Ok(()))
+            send_file(&mut copier, server, sending(name, 5000), fill, &|| Ok(()))
         };
         for (name, token, refusal) in [
             ("none", None, Refusal::NoToken),

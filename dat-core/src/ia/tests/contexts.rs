@@ -3,8 +3,7 @@
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::fixture::{Bench, QUALIFIER};
 use crate::flags::{HandleKind, PspFlags};
-use crate::id::Handle;
-use crate::storage::Index;
+use crate::id::{Handle, Index};
 use crate::testing::TestStorage;
 
 use super::{SHORT, region};

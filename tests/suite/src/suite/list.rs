@@ -26,6 +26,7 @@ macro_rules! conformance_suite {
                     query_describes_a_new_notification_object
                     agent_is_called_once_per_association
                     agents_that_call_themselves_do_not_nest
+                    agents_of_a_long_chain_do_not_nest
                     agents_that_are_due_wait_for_the_running_one
                     notification_is_remembered_for_a_later_wait
                     one_notification_releases_one_waiter
@@ -49,6 +50,13 @@ macro_rules! conformance_suite {
                     request_can_be_handed_off
                     read_depths_are_agreed_at_the_connection
                     adapters_connect_to_themselves;
+                device:
+                    devices_get_the_flags_of_each_request
+                    devices_get_no_empty_segment
+                    devices_get_binds_as_posted
+                    false_lengths_of_devices_are_bounded
+                    devices_get_both_high_watermarks
+                    devices_end_connections_as_asked;
                 disconnect:
                     graceful_disconnect_drains_the_requests
                     shared_dispatcher_keeps_the_order_of_the_connection
@@ -194,7 +202,8 @@ macro_rules! conformance_suite {
                     read_checks_its_segments
                     remote_faults_of_a_read_break_the_connection
                     reads_beyond_the_depth_wait_their_turn
-                    read_checks_come_in_the_specified_order;
+                    read_checks_come_in_the_specified_order
+                    reads_without_a_depth_are_refused_in_order;
                 refusals:
                     backend_refuses_as_its_trait_states
                     depths_above_the_device_are_refused
@@ -299,7 +308,8 @@ macro_rules! conformance_suite {
                     sync_makes_stores_readable
                     send_after_a_write_announces_it
                     posted_buffers_need_no_call
-                    shared_buffers_need_no_call;
+                    shared_buffers_need_no_call
+                    devices_synchronise_what_is_named;
             }
         }
     };
@@ -316,6 +326,8 @@ macro_rules! conformance_suite {
         mod extended {
             use super::*;
             $crate::conformance_suite! { @each $bed;
+                device:
+                    devices_get_extended_operations_as_posted;
                 extended:
                     write_with_immediate_completes_a_receive
                     fenced_extended_operations_wait_for_reads
@@ -400,6 +412,7 @@ macro_rules! conformance_suite {
                     a_connection_waits_for_an_exporter_that_comes_later
                     a_close_without_a_call_slot_keeps_its_span
                     a_lasting_interruption_leaves_the_link_to_others
+                    changes_by_others_do_not_keep_an_interruption_out
                     a_flood_does_not_keep_an_interruption_out;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
@@ -472,7 +485,10 @@ macro_rules! conformance_suite {
                     memory_that_is_taken_back_holds_the_writes
                     an_exporter_looks_for_itself
                     a_reader_does_not_show_the_writes_of_others
-                    a_stopped_exporter_holds_no_call;
+                    a_stopped_exporter_holds_no_call
+                    questions_leave_other_links_their_turn
+                    a_signal_waits_for_the_question_before_it
+                    a_call_takes_its_question_back;
                 rsm_vector:
                     bytes_are_gathered_and_gaps_are_left
                     getv_scatters_what_putv_gathered
