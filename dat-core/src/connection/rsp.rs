@@ -53,6 +53,7 @@ pub struct RspParam {
     pub ep: Option<EpId>,
 }
 
+/// # Reserved service points
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Listens for one request, which only `ep` can accept.
     ///

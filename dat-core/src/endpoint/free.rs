@@ -45,6 +45,7 @@ impl Work {
     }
 }
 
+/// # Freeing endpoints
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Frees an endpoint; first ends its connection or connection attempt, without an event.
     ///

@@ -64,6 +64,7 @@ pub struct RecvQuery {
     pub span: i32,
 }
 
+/// # State of endpoints
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns the parameters of an endpoint.
     ///
@@ -180,6 +181,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let span = value(info.span.map(|span| span.max(info.allocated.unwrap_or(0))));
                 Ok(RecvQuery { allocated, span })
             })
+        })
+    }
+
+    /// Copies the private data that came with the connection or with its rejection.
+    ///
+    /// Copies as much as fits into `into` and returns the full length in bytes. The data stays
+    /// until the endpoint is freed or UNCONNECTED again.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    ///
+    /// Spec: EPK-06, GEN-10, EVW-13
+    pub fn ep_private_data(&self, ep: EpId, into: &mut [u8]) -> Result<usize> {
+        self.with_endpoint(ep, |_, endpoint| {
+            let data = &endpoint.link.private_data;
+            for (to, from) in into.iter_mut().zip(data) {
+                *to = *from;
+            }
+            Ok(data.len())
         })
     }
 }

@@ -28,6 +28,7 @@ enum Rest {
     DeviceFailed,
 }
 
+/// # Progress
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Handles events since the last call, and deadlines that passed by `now`.
     ///
