@@ -44,7 +44,11 @@ impl<'s> Side<'s> {
         let ia = Ia::open(backend, slots.lend(), 8).map_err(|refused| refused.error)?;
         let pz = ia.pz_create()?;
         let evd = ia.evd_create(16, None, EvdFlags::DEFAULT)?;
-        let reads = EpAttributes { max_rdma_read_in: 1, max_rdma_read_out: 1, ..EpAttributes::DEFAULT };
+        let reads = EpAttributes {
+            max_rdma_read_in: 1,
+            max_rdma_read_out: 1,
+            ..EpAttributes::DEFAULT
+        };
         let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), Some(&reads))?;
         let bytes: &[AtomicU8] = Box::leak(Box::new([const { AtomicU8::new(0) }; 64]));
         let region = ia.lmr_create(&LmrRequest {
@@ -52,17 +56,32 @@ impl<'s> Side<'s> {
             pz,
             privileges: MemoryPrivileges::ALL,
         })?;
-        Ok(Self { ia, pz, evd, ep, bytes, region })
+        Ok(Self {
+            ia,
+            pz,
+            evd,
+            ep,
+            bytes,
+            region,
+        })
     }
 
     /// The first `length` bytes, for requests of this side.
     fn local(&self, length: u64) -> LmrTriplet {
-        LmrTriplet { context: self.region.lmr_context, address: self.region.registered_address, length }
+        LmrTriplet {
+            context: self.region.lmr_context,
+            address: self.region.registered_address,
+            length,
+        }
     }
 
     /// The same bytes, for requests of the peer.
     fn remote(&self, length: u64) -> RmrTriplet {
-        RmrTriplet { context: self.region.rmr_context, address: self.region.registered_address, length }
+        RmrTriplet {
+            context: self.region.rmr_context,
+            address: self.region.registered_address,
+            length,
+        }
     }
 
     /// Lets the fabric act, and returns the next event.
@@ -86,7 +105,9 @@ fn connected(example: impl FnOnce(&Fabric, &Side<'_>, &Side<'_>) -> Result<()>) 
             flags: ConnectFlags::empty(),
         };
         a.ia.ep_connect(a.ep, &request, fabric.now())?;
-        let Event::ConnectionRequest { cr, .. } = b.next(fabric)? else { panic!("no request") };
+        let Event::ConnectionRequest { cr, .. } = b.next(fabric)? else {
+            panic!("no request")
+        };
         b.ia.cr_accept(cr, Some(b.ep), b"")?;
         assert!(matches!(a.next(fabric)?, Event::Connection { .. }));
         assert!(matches!(b.next(fabric)?, Event::Connection { .. }));
