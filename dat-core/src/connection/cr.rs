@@ -177,11 +177,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     .accept(request, key, private_data)
                     .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
                 endpoint.step(Trigger::Accept);
-                endpoint.link.remote = remote;
-                endpoint.link.remote_port = remote_port;
-                endpoint.link.local_port = qualifier;
+                endpoint.connection.remote = remote;
+                endpoint.connection.remote_port = remote_port;
+                endpoint.connection.local_port = qualifier;
                 // Destination of a duplicate of this connection.
-                endpoint.link.qualifier = remote_port;
+                endpoint.connection.qualifier = remote_port;
                 Ok(())
             })?;
             control.forget_request(cr);
@@ -292,7 +292,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let tentative = self.with_endpoint(ep, |_, endpoint| {
             if endpoint.step(Trigger::Reject) {
-                endpoint.link.clear();
+                endpoint.connection.clear();
             }
             Ok(endpoint.state == EndpointState::TentativeConnectionPending)
         });

@@ -128,8 +128,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.with_endpoint(ep, |_, _| Ok(()))?;
             let (address, qualifier) = self.with_endpoint(model, |_, endpoint| {
                 permit(Call::ConnectModel, endpoint.state)?;
-                let peer = endpoint.link.remote.ok_or_else(not_ready)?;
-                Ok((peer, endpoint.link.qualifier))
+                let peer = endpoint.connection.remote.ok_or_else(not_ready)?;
+                Ok((peer, endpoint.connection.qualifier))
             })?;
             let param = ConnectParam {
                 address,
@@ -241,15 +241,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .connect(key, &request)
                 .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
             endpoint.step(Trigger::Connect);
-            let link = &mut endpoint.link;
-            link.clear();
-            link.remote = Some(param.address);
-            link.qualifier = param.qualifier;
-            link.remote_port = param.qualifier;
-            link.local_port = local_port;
-            link.deadline = now.after(param.timeout);
-            if link.deadline.is_some() {
-                control.watch.add(slot, ep.slot(), link.deadline);
+            let connection = &mut endpoint.connection;
+            connection.clear();
+            connection.remote = Some(param.address);
+            connection.qualifier = param.qualifier;
+            connection.remote_port = param.qualifier;
+            connection.local_port = local_port;
+            connection.deadline = now.after(param.timeout);
+            if connection.deadline.is_some() {
+                control.watch.add(slot, ep.slot(), connection.deadline);
             }
             Ok(())
         })

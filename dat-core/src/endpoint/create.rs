@@ -2,8 +2,8 @@
 
 use super::ReceiveSide;
 use super::configure::{Wanted, receive_report, set_limits};
+use super::endings::{EndpointOf, SlotOf};
 use super::limits::check_attributes;
-use super::link::{EndpointOf, SlotOf};
 use super::modify::soft_watermark;
 use crate::adapter::{Control, Ia};
 use crate::attributes::EpAttributes;

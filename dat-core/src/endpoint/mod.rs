@@ -1,10 +1,10 @@
 //! Endpoints and shared receive queues.
 
 mod configure;
+mod endings;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod endpoint;
 mod limits;
-mod link;
 mod refuse;
 mod state;
 #[cfg(test)]
@@ -35,12 +35,12 @@ mod srq;
 
 pub use batch::{BatchOperation, BatchReceive, BatchRefused, BatchRequest};
 pub use connect::ConnectParam;
+pub(crate) use endings::Ending;
 pub use endpoint::EndpointSlot;
 #[cfg(test)]
 pub(crate) use endpoint::Limit;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 pub use extended::Extended;
-pub(crate) use link::Ending;
 pub(crate) use post::{Refusal, Request, send_flags};
 pub use query::{EpParam, EpStatus, RecvQuery};
 pub(crate) use receive::Receive;

@@ -1,7 +1,7 @@
 //! Modifies endpoints before they are connected.
 
 use super::configure::{ReceiveSideOf, Wanted};
-use super::link::EndpointOf;
+use super::endings::EndpointOf;
 use super::{Call, EpParam, permit};
 use crate::adapter::{Control, Ia};
 use crate::attributes::EpAttributes;

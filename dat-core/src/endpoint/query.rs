@@ -79,7 +79,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 permit(Call::Inspect, endpoint.state)?;
                 check_fields(fields)?;
                 let (local, remote) = known_addresses(endpoint.state);
-                let link = &endpoint.link;
+                let connection = &endpoint.connection;
                 let zone = endpoint
                     .zone
                     .and_then(|zone| control.protection_zones.get(usize::from(zone)));
@@ -95,9 +95,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     connect_evd: endpoint.connect_evd.map(|evd| self.evd_id_at(evd)),
                     srq: srq.map(|slot| slot.main.with(|queue| queue.id)),
                     local_address: control.backend()?.ia_attributes().ia_address,
-                    local_port: local.then_some(link.local_port),
-                    remote_address: link.remote.filter(|_| remote),
-                    remote_port: remote.then_some(link.remote_port),
+                    local_port: local.then_some(connection.local_port),
+                    remote_address: connection.remote.filter(|_| remote),
+                    remote_port: remote.then_some(connection.remote_port),
                     attributes: endpoint.attributes,
                 })
             })
@@ -195,7 +195,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EPK-06, GEN-10, EVW-13
     pub fn ep_private_data(&self, ep: EpId, into: &mut [u8]) -> Result<usize> {
         self.with_endpoint(ep, |_, endpoint| {
-            let data = &endpoint.link.private_data;
+            let data = &endpoint.connection.private_data;
             for (to, from) in into.iter_mut().zip(data) {
                 *to = *from;
             }

@@ -1,6 +1,6 @@
-//! Access to endpoints, and the end and the events of their connections.
+//! Access to endpoints, and the ends and the events of their connections.
 
-use super::endpoint::Link;
+use super::endpoint::ConnectionData;
 use super::{Endpoint, EndpointSlot, Trigger};
 use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, DisconnectMode};
@@ -81,9 +81,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         {
             backend.disconnect(key, mode);
         }
-        endpoint.link.deadline = None;
+        endpoint.connection.deadline = None;
         let size = if ending.kind == ConnectionEventKind::PeerRejected {
-            endpoint.link.private_data.len()
+            endpoint.connection.private_data.len()
         } else {
             0
         };
@@ -194,7 +194,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-impl Link {
+impl ConnectionData {
     /// Clears the peer and everything else known of a connection.
     pub(crate) fn clear(&mut self) {
         *self = Self::NONE;
