@@ -42,7 +42,7 @@ impl Failing {
     /// Some devices look for receives to flush only then: soft-RoCE takes a receive without a call of
     /// the kernel.
     #[cold]
-    fn flush(&self) {
+    fn fail_again(&self) {
         self.pair.fail();
     }
 }
@@ -108,7 +108,7 @@ impl VerbsReceiveQueue {
         if let Some(owner) = &self.owner
             && owner.failure.is_later()
         {
-            owner.flush();
+            owner.fail_again();
         }
     }
 }
