@@ -27,7 +27,7 @@ use crate::boundary::{
 use crate::handles::{self, CHandle, Cells, Reserved, reserve};
 
 /// A backend that the C libraries can open.
-pub(crate) trait Host: ByAddress + Numbered {
+pub(crate) trait Openable: ByAddress + Numbered {
     /// Returns the adapters that are shut.
     fn shut() -> &'static Shut<Self>;
 
@@ -38,7 +38,7 @@ pub(crate) trait Host: ByAddress + Numbered {
     fn device(opened: Opened<Self>) -> Device;
 }
 
-/// Declares [`Device`], and implements [`Host`] for each backend.
+/// Declares [`Device`], and implements [`Openable`] for each backend.
 macro_rules! declare {
     ({} $($name:ident = $type:ty,)+) => {
         /// An open adapter of one of the backends.
@@ -54,7 +54,7 @@ macro_rules! declare {
             $($name(Opened<$type>),)+
         }
 
-        $(impl Host for $type {
+        $(impl Openable for $type {
             fn shut() -> &'static Shut<Self> {
                 static SHUT: Shut<$type> = PerProcess::new();
                 &SHUT
@@ -100,14 +100,14 @@ const SLICE_MICROS: u64 = 100_000;
 pub(crate) type WaitOf<B> = <<B as HostBackend>::Driver as HostDriver>::Wait;
 
 /// An open adapter of one backend.
-pub(crate) struct Opened<B: Host> {
+pub(crate) struct Opened<B: Openable> {
     pub(crate) ia: Kept<B>,
     driver: B::Driver,
     /// Sleepers that no thread uses.
     sleepers: Mutex<Vec<WaitOf<B>>>,
 }
 
-impl<B: Host> Opened<B> {
+impl<B: Openable> Opened<B> {
     /// Opens the adapter of a backend.
     ///
     /// Its tables start small, and grow.
@@ -227,20 +227,20 @@ impl<B: Host> Opened<B> {
 }
 
 /// A sleeper that one wait uses; dropping it returns it to the adapter.
-pub(crate) struct Sleeper<'o, B: Host> {
+pub(crate) struct Sleeper<'o, B: Openable> {
     opened: &'o Opened<B>,
     /// Present until the drop.
     wait: Option<WaitOf<B>>,
 }
 
-impl<B: Host> Sleeper<'_, B> {
+impl<B: Openable> Sleeper<'_, B> {
     /// Returns the backend's sleeper.
     pub(crate) fn get(&mut self) -> Option<&mut WaitOf<B>> {
         self.wait.as_mut()
     }
 }
 
-impl<B: Host> Drop for Sleeper<'_, B> {
+impl<B: Openable> Drop for Sleeper<'_, B> {
     fn drop(&mut self) {
         self.opened.sleepers().extend(self.wait.take());
     }

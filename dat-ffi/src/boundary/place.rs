@@ -37,7 +37,7 @@ use dat_core::{First, Ia, Result};
 use dat_storage::{Limits, OwnedIa, Zeroed};
 
 use super::{Entered, PerProcess};
-use crate::adapter::{Adapter, Host, with_device};
+use crate::adapter::{Adapter, Openable, with_device};
 use crate::handles::{Cell, Cells};
 
 type Core<B> = Ia<'static, B, HostLock>;
@@ -92,9 +92,9 @@ pub(crate) type Shut<B> = PerProcess<Mutex<Vec<OwnedIa<B, HostLock>>>>;
 ///
 /// Dropping it shuts the adapter and keeps its tables for the next one.
 #[derive(Debug)]
-pub(crate) struct Kept<B: Host>(ManuallyDrop<OwnedIa<B, HostLock>>);
+pub(crate) struct Kept<B: Openable>(ManuallyDrop<OwnedIa<B, HostLock>>);
 
-impl<B: Host> Kept<B> {
+impl<B: Openable> Kept<B> {
     /// Opens an adapter, with the tables of one that is shut if there is one.
     ///
     /// # Errors
@@ -145,12 +145,12 @@ impl<B: Host> Kept<B> {
     }
 }
 
-fn shut<B: Host>() -> std::sync::MutexGuard<'static, Vec<OwnedIa<B, HostLock>>> {
+fn shut<B: Openable>() -> std::sync::MutexGuard<'static, Vec<OwnedIa<B, HostLock>>> {
     let shut = B::shut().this().lock();
     shut.unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<B: Host> Deref for Kept<B> {
+impl<B: Openable> Deref for Kept<B> {
     type Target = Core<B>;
 
     #[inline]
@@ -159,7 +159,7 @@ impl<B: Host> Deref for Kept<B> {
     }
 }
 
-impl<B: Host> Drop for Kept<B> {
+impl<B: Openable> Drop for Kept<B> {
     fn drop(&mut self) {
         // Fails if it was shut before, as a rule.
         let _shut_before = self.0.shut(CloseFlags::Abrupt);
@@ -263,7 +263,7 @@ impl Place {
     }
 
     /// Returns true if the object has an address, and is of this backend.
-    pub(crate) fn is_of<B: Host>(&self) -> bool {
+    pub(crate) fn is_of<B: Openable>(&self) -> bool {
         let kind = self.slot.load(Ordering::Relaxed).addr() % ALIGNMENT;
         kind >= ENDPOINT && kind % ENDPOINT == B::NUMBER
     }
@@ -290,7 +290,7 @@ impl Place {
     /// The caller has the lock of the object's slot, and the slot holds the object that `find`
     /// returned for this backend. It uses the result only as long as it has the lock.
     #[inline(always)]
-    unsafe fn adapter<'a, B: Host>(&self) -> Option<(&'a Core<B>, &'a Cells)> {
+    unsafe fn adapter<'a, B: Openable>(&self) -> Option<(&'a Core<B>, &'a Cells)> {
         // SAFETY: it is null, or by rule 4, and since the address is that of the object's adapter,
         // as the head of this file shows.
         let adapter: &'a Adapter = unsafe { self.adapter.load(Ordering::Relaxed).as_ref()? };
@@ -301,7 +301,7 @@ impl Place {
     ///
     /// `arguments` is called under the lock, late, since its results fill many registers.
     #[inline(always)]
-    pub(crate) fn post<B: Host>(
+    pub(crate) fn post<B: Openable>(
         &self,
         operation: DtoOperation,
         cookie: u64,
@@ -320,7 +320,7 @@ impl Place {
 
     /// Posts a receive with one segment to an endpoint, as `post`.
     #[inline(always)]
-    pub(crate) fn receive<B: Host>(
+    pub(crate) fn receive<B: Openable>(
         &self,
         cookie: u64,
         flags: CompletionFlags,
@@ -338,7 +338,7 @@ impl Place {
 
     /// Posts a buffer of one segment to a shared queue, as `post`.
     #[inline(always)]
-    pub(crate) fn receive_shared<B: Host>(
+    pub(crate) fn receive_shared<B: Openable>(
         &self,
         cookie: u64,
         argument: impl FnOnce() -> Option<LmrTriplet>,
@@ -357,7 +357,7 @@ impl Place {
     /// `convert` is called under the dispatcher's lock. `None` if the dispatcher may have another
     /// event, or is gone.
     #[inline(always)]
-    pub(crate) fn dequeue<B: Host, T>(
+    pub(crate) fn dequeue<B: Openable, T>(
         &self,
         convert: impl FnOnce(&Cells, &DtoCompletion) -> T,
     ) -> Option<First<T>> {
