@@ -40,7 +40,7 @@ use super::{Entered, PerProcess};
 use crate::adapter::{Adapter, Openable, with_device};
 use crate::handles::{Cell, Cells};
 
-type Core<B> = Ia<'static, B, HostLock>;
+type StaticIa<B> = Ia<'static, B, HostLock>;
 type EndpointOf<B> = EndpointSlot<
     <B as dat_core::backend::Backend>::SendQueue,
     <B as dat_core::backend::Backend>::ReceiveQueue,
@@ -151,7 +151,7 @@ fn shut<B: Openable>() -> std::sync::MutexGuard<'static, Vec<OwnedIa<B, HostLock
 }
 
 impl<B: Openable> Deref for Kept<B> {
-    type Target = Core<B>;
+    type Target = StaticIa<B>;
 
     #[inline]
     fn deref(&self) -> &Self::Target {
@@ -290,7 +290,7 @@ impl Place {
     /// The caller has the lock of the object's slot, and the slot holds the object that `find`
     /// returned for this backend. It uses the result only as long as it has the lock.
     #[inline(always)]
-    unsafe fn adapter<'a, B: Openable>(&self) -> Option<(&'a Core<B>, &'a Cells)> {
+    unsafe fn adapter<'a, B: Openable>(&self) -> Option<(&'a StaticIa<B>, &'a Cells)> {
         // SAFETY: it is null, or by rule 4, and since the address is that of the object's adapter,
         // as the head of this file shows.
         let adapter: &'a Adapter = unsafe { self.adapter.load(Ordering::Relaxed).as_ref()? };
@@ -311,7 +311,7 @@ impl Place {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
         let ep = EpId::from_handle(object);
-        Core::<B>::post_at(slot, ep, operation, cookie, flags, || {
+        StaticIa::<B>::post_at(slot, ep, operation, cookie, flags, || {
             let (segment, remote) = arguments()?;
             // SAFETY: this is called under the lock, while the slot holds the object.
             Some((unsafe { self.adapter::<B>()?.0 }, segment, remote))
@@ -328,7 +328,7 @@ impl Place {
     ) -> Option<Result<()>> {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
-        Core::<B>::post_recv_at(slot, EpId::from_handle(object), cookie, flags, || {
+        StaticIa::<B>::post_recv_at(slot, EpId::from_handle(object), cookie, flags, || {
             let segment = argument()?;
             // SAFETY: this is called under a lock without which no endpoint ends, while the slot
             // holds the object.
@@ -345,7 +345,7 @@ impl Place {
     ) -> Option<Result<()>> {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<SrqOf<B>>(SRQ | B::NUMBER)? };
-        Core::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), cookie, || {
+        StaticIa::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), cookie, || {
             let segment = argument()?;
             // SAFETY: this is called under the lock, while the slot holds the object.
             Some((unsafe { self.adapter::<B>()?.0 }, segment))
@@ -366,7 +366,7 @@ impl Place {
         // SAFETY: it is called under the lock, while the slot holds the object.
         let adapter = || unsafe { self.adapter::<B>() };
         let evd = EvdId::from_handle(object);
-        Core::<B>::evd_dequeue_at(slot, evd, adapter, convert)
+        StaticIa::<B>::evd_dequeue_at(slot, evd, adapter, convert)
     }
 }
 
@@ -460,7 +460,7 @@ mod tests {
     /// Rule 3: the adapter of an object that has ended is not asked for, since it may be gone.
     #[test]
     fn the_adapter_of_an_ended_object_is_not_used() {
-        type Mock = Core<MockBackend>;
+        type Mock = StaticIa<MockBackend>;
         let adapter = open(c"ended");
         let (ep, evd) = objects(&adapter);
         let (ep, evd) = (
