@@ -35,10 +35,10 @@ pub(crate) trait Openable: ByAddress + Numbered {
     fn of(adapter: &Adapter) -> Option<&Opened<Self>>;
 
     /// Returns an open adapter of this backend as one of any backend.
-    fn device(opened: Opened<Self>) -> Device;
+    fn device(opened: Opened<Self>) -> OpenDevice;
 }
 
-/// Declares [`Device`], and implements [`Openable`] for each backend.
+/// Declares [`OpenDevice`], and implements [`Openable`] for each backend.
 macro_rules! declare {
     ({} $($name:ident = $type:ty,)+) => {
         /// An open adapter of one of the backends.
@@ -50,7 +50,7 @@ macro_rules! declare {
             clippy::large_enum_variant,
             reason = "each value is a field of an adapter, which is in a box"
         )]
-        pub(crate) enum Device {
+        pub(crate) enum OpenDevice {
             $($name(Opened<$type>),)+
         }
 
@@ -62,14 +62,14 @@ macro_rules! declare {
 
             #[inline]
             fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
-                if let Device::$name(opened) = &adapter.device {
+                if let OpenDevice::$name(opened) = &adapter.device {
                     return Some(opened);
                 }
                 None
             }
 
-            fn device(opened: Opened<Self>) -> Device {
-                Device::$name(opened)
+            fn device(opened: Opened<Self>) -> OpenDevice {
+                OpenDevice::$name(opened)
             }
         })+
     };
@@ -87,7 +87,7 @@ pub(crate) use with_device;
 macro_rules! by_device {
     ({ $adapter:expr, $opened:ident => $result:expr } $($name:ident = $type:ty,)+) => {
         match &$adapter.device {
-            $($crate::adapter::Device::$name($opened) => $result,)+
+            $($crate::adapter::OpenDevice::$name($opened) => $result,)+
         }
     };
 }
@@ -261,7 +261,7 @@ pub(crate) struct Registered {
 
 /// An open adapter with all data that C sees of it.
 pub(crate) struct Adapter {
-    pub(crate) device: Device,
+    pub(crate) device: OpenDevice,
     pub(crate) cells: Cells,
     pub(crate) registered: Registered,
     /// The name that the adapter was opened by.
@@ -344,7 +344,7 @@ pub(crate) trait Opening {
     ///
     /// # Errors
     /// As `dat_ia_open`.
-    fn open(&self, async_evd_min_qlen: i32) -> Result<(Device, Limits)>;
+    fn open(&self, async_evd_min_qlen: i32) -> Result<(OpenDevice, Limits)>;
 }
 
 impl Adapter {
