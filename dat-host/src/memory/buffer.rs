@@ -7,9 +7,9 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory, MemoryMut};
+use super::lend::{Lend, Memory, MemoryMut};
 use super::slot::Slot;
-use crate::core::Core;
+use crate::flight::{Core, Lent};
 
 /// Registered memory from the pool of a [`Zone`](crate::Zone); returns to it when dropped.
 ///

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use dat_core::memory::LmrTriplet;
 use dat_core::{Cause, Error as CoreError, Parameter};
 
-use super::lent::{Lend, Lent, Memory, MemoryMut, Object};
-use crate::core::Core;
-use crate::endpoint::{check_core, total};
+use super::lend::{Lend, Memory, MemoryMut, check_core, total};
 use crate::error::Failed;
+use crate::flight::{Core, Lent, Object};
 
 /// Several pieces of memory that one operation sends, or fills, in their order.
 ///

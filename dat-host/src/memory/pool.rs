@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::domain::Domain;
 use super::slot::{Slot, slots};
 use crate::error::Result;
-use crate::interface::Inherited;
-use crate::zone::Domain;
+use crate::flight::Inherited;
 
 /// Size of the smallest slots in bytes; each class has slots of twice the size of the one before.
 const SMALLEST: usize = 64;

@@ -1,5 +1,6 @@
 //! A value together with the registration of its memory.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use dat_core::ErrorKind;
@@ -8,12 +9,20 @@ use dat_core::flags::MemoryPrivileges;
 use dat_core::id::LmrId;
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet};
 
+use super::domain::Domain;
 use super::pinned::{Pinned, Stable, StableRead};
-use crate::bind::Bindable;
-use crate::core::Core;
 use crate::error::Failed;
+use crate::flight::{Core, Object};
 use crate::remote::Access;
-use crate::zone::Domain;
+
+/// An owner of registered memory that a window may be bound to.
+pub(crate) trait Bindable: Send + 'static {
+    /// Returns the adapter of the memory.
+    fn core(&self) -> &Arc<Core>;
+
+    /// Returns the segment of a range, which the caller has checked.
+    fn segment(&self, start: usize, length: usize) -> LmrTriplet;
+}
 
 /// A value and the local region of its memory; both end together.
 ///
@@ -154,6 +163,14 @@ impl<B> Drop for Registered<B> {
     fn drop(&mut self) {
         drop(self.end());
     }
+}
+
+impl<B: Send + 'static> Object for Registered<B> {
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn release(self: Box<Self>) {}
 }
 
 impl<B: Send + 'static> Bindable for Box<Registered<B>> {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory};
+use super::lend::{Lend, Memory};
 use super::pinned::Stable;
 use super::region::Region;
 use super::registered::Registered;
 use super::shares::Shares;
-use crate::core::Core;
 use crate::error::Result;
+use crate::flight::{Core, Lent};
 
 /// A [`Region`] that any number of Sends and RDMA Writes read at the same time, or a part of it.
 ///

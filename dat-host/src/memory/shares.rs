@@ -7,11 +7,9 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::Lent;
-use super::registered::Registered;
-use crate::bind::Bindable;
-use crate::core::Core;
+use super::registered::{Bindable, Registered};
 use crate::error::Result;
+use crate::flight::{Core, Lent};
 use crate::remote::resolve_range;
 
 /// A share of registered memory, which nobody writes as long as there are shares.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory, MemoryMut};
+use super::lend::{Lend, Memory, MemoryMut};
 use super::pinned::Stable;
 use super::region::Region;
-use crate::core::Core;
+use crate::flight::{Core, Lent};
 
 /// A part of a [`Region`], as an operation takes it; keeps the whole region.
 pub struct RegionSlice<B: Stable> {

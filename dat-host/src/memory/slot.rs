@@ -1,15 +1,16 @@
 //! Equal parts of one registered block of memory.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use dat_core::memory::LmrTriplet;
 
+use super::domain::Domain;
 use super::pinned::Pinned;
 use super::pool::Pool;
 use super::registered::Registered;
-use crate::core::Core;
 use crate::error::Result;
-use crate::zone::Domain;
+use crate::flight::{Core, Object};
 
 /// One part of a block, with exclusive access to its bytes.
 pub(crate) struct Slot {
@@ -84,5 +85,15 @@ impl Slot {
         if let Some(home) = self.home.take() {
             home.put(self);
         }
+    }
+}
+
+impl Object for Slot {
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn release(self: Box<Self>) {
+        self.go_home();
     }
 }

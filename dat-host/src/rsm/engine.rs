@@ -17,10 +17,9 @@ use dat_rsm::{
 };
 use dat_storage::{Reservation, forks};
 
-use crate::bell::Bell;
-use crate::core::{POLL_MICROS, first};
-use crate::device::Device;
-use crate::wait::thread_waker;
+use crate::drive::thread_waker;
+use crate::flight::{POLL_MICROS, first};
+use crate::wake::{Bell, Device};
 
 type Result<T, E = RsmError> = std::result::Result<T, E>;
 

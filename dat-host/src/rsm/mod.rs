@@ -68,7 +68,7 @@ use dat_core::sync::HostLock;
 use dat_core::{Ia, attributes::IaAddress};
 use dat_devices::{Network, Visitor};
 use dat_rsm::{ControllerConfig, ControllerId, NodeEntry, Options, Rsm};
-use dat_storage::{Reservation, forks};
+use dat_storage::{Limits, Reservation, forks};
 
 pub use self::call::{Call, Running};
 pub use self::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
@@ -82,14 +82,12 @@ pub use dat_rsm::{
 
 use self::call::{Job, Pool};
 use self::engine::{Engine, Hook, Inherited, Interrupt, Owned, Sleep, Sleepers};
-use crate::Limits;
-use crate::adapter::ASYNC_EVENTS;
-use crate::bell::Bell;
-use crate::core::lock;
+use crate::connection::Peer;
 use crate::error::{Error, Failed, Result};
+use crate::lock::lock;
 use crate::memory::Stable;
-use crate::peer::Peer;
-use crate::schemes;
+use crate::open::{ASYNC_EVENTS, schemes};
+use crate::wake::Bell;
 
 /// Name of the controller of each node.
 const CONTROLLER: &str = "dat0";
