@@ -117,16 +117,16 @@ impl<'a, M: Memory> Batch<'a, M> {
     /// # Errors
     /// Those of the operations, by their futures.
     pub fn post(self) -> Vec<Transfer<M>> {
-        let core = self.endpoint.link().core();
+        let adapter = self.endpoint.state().adapter();
         let ep = self.endpoint.id();
-        let (owner, span) = (Owner::Endpoint(ep), self.endpoint.link().span());
+        let (owner, span) = (Owner::Endpoint(ep), self.endpoint.state().span());
         // Foreign memory is refused before the core could take its context for one of its own.
         let foreign = self
             .requests
             .iter()
-            .position(|(_, memory)| check_adapter(core, memory).is_err());
+            .position(|(_, memory)| check_adapter(adapter, memory).is_err());
         let mut requests = self.requests;
-        let is_inherited = core.is_inherited();
+        let is_inherited = adapter.is_inherited();
         let posted = match is_inherited {
             true => 0,
             false => foreign.unwrap_or(requests.len()),
@@ -143,7 +143,7 @@ impl<'a, M: Memory> Batch<'a, M> {
             .zip(&segments)
             .map(|((operation, memory), segments)| {
                 let span = span.operation(kind(operation), total(segments.as_ref()));
-                core.table().insert(owner, memory.lend(), span)
+                adapter.table().insert(owner, memory.lend(), span)
             })
             .collect();
         let posts: Vec<_> = operations
@@ -157,33 +157,33 @@ impl<'a, M: Memory> Batch<'a, M> {
                 flags: CompletionFlags::empty(),
             })
             .collect();
-        let (posted, mut error) = match core.interface().post_batch(ep, &posts) {
+        let (posted, mut error) = match adapter.interface().post_batch(ep, &posts) {
             Ok(()) => (keys.len(), None),
             Err(BatchRefused { posted, error }) => (posted, Some(error)),
         };
-        core.called();
+        adapter.called();
         let mut transfers: Vec<Transfer<M>> = Vec::with_capacity(keys.len() + rest.len());
         for (number, key) in keys.into_iter().enumerate() {
             transfers.push(Transfer::new(match error {
                 Some(error) if number >= posted => {
-                    let Some(lent) = core.table().refuse(key, error) else {
+                    let Some(lent) = adapter.table().refuse(key, error) else {
                         unreachable!("the table keeps memory until it is taken");
                     };
                     let failed = Failed::new(error, M::take_back(lent));
-                    Posted::Refused(Arc::clone(core), Some(failed))
+                    Posted::Refused(Arc::clone(adapter), Some(failed))
                 }
-                _ => Posted::InFlight(Operation::new(Arc::clone(core), key)),
+                _ => Posted::InFlight(Operation::new(Arc::clone(adapter), key)),
             }));
         }
         for (_, memory) in rest {
             let error = *error.get_or_insert_with(|| {
                 // The first of the rest is the foreign one.
-                check_adapter(core, &memory)
+                check_adapter(adapter, &memory)
                     .err()
                     .unwrap_or(dat_core::Error::abort())
             });
             let failed = Some(Failed::new(error, memory));
-            transfers.push(Transfer::new(Posted::Refused(Arc::clone(core), failed)));
+            transfers.push(Transfer::new(Posted::Refused(Arc::clone(adapter), failed)));
         }
         transfers
     }

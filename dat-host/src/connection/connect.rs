@@ -20,7 +20,7 @@ use super::shared_receive::SharedReceive;
 use super::zone::Zone;
 use crate::drive::blocking;
 use crate::error::{Error, Result};
-use crate::flight::Core;
+use crate::flight::AdapterState;
 
 /// Time for a connection, unless another one is asked for.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -129,13 +129,13 @@ impl Connecting {
     }
 
     fn start_with(self, given: Option<Endpoint>) -> Connect {
-        let core = Arc::clone(self.zone.domain.core());
+        let adapter = Arc::clone(self.zone.domain.adapter());
         let is_given = given.is_some();
-        let addresses = match self.resolve(&core) {
+        let addresses = match self.resolve(&adapter) {
             Ok(addresses) => addresses.into_iter(),
             Err(error) => {
                 return Connect {
-                    core,
+                    adapter,
                     state: State::Refused(error),
                     rest: None,
                 };
@@ -147,17 +147,21 @@ impl Connecting {
             addresses,
             end,
         };
-        let state = State::after(rest.begin(&core, given));
+        let state = State::after(rest.begin(&adapter, given));
         let rest = (!is_given && rest.addresses.len() > 0).then(|| Box::new(rest));
-        Connect { core, state, rest }
+        Connect {
+            adapter,
+            state,
+            rest,
+        }
     }
 
-    fn resolve(&self, core: &Core) -> Result<Vec<(IaAddress, u64)>> {
-        if core.is_inherited() {
+    fn resolve(&self, adapter: &AdapterState) -> Result<Vec<(IaAddress, u64)>> {
+        if adapter.is_inherited() {
             // The names of the parent's network have a lock, too.
             return Err(Error::Closed);
         }
-        let network = core.network.as_ref();
+        let network = adapter.network.as_ref();
         let names = network.map(|network| |name: &str| network.address(name));
         let names = names.as_ref().map(|names| names as &dyn Fn(&str) -> _);
         self.peer.resolve(names)
@@ -206,7 +210,7 @@ impl IntoFuture for Connecting {
 /// - [`Closed`](Error::Closed): the adapter was closed.
 #[must_use = "dropping the future ends the attempt"]
 pub struct Connect {
-    core: Arc<Core>,
+    adapter: Arc<AdapterState>,
     state: State,
     /// The addresses of the peer that are not tried yet, if there are any.
     rest: Option<Box<Rest>>,
@@ -225,14 +229,14 @@ impl Rest {
     ///
     /// # Errors
     /// That of the last address, or an error that all addresses have.
-    fn begin(&mut self, core: &Arc<Core>, given: Option<Endpoint>) -> Result<Endpoint> {
+    fn begin(&mut self, adapter: &Arc<AdapterState>, given: Option<Endpoint>) -> Result<Endpoint> {
         let Connecting {
             zone,
             setup,
             deadline,
             ..
         } = &self.connecting;
-        let endpoint = setup.endpoint(core, zone, given)?;
+        let endpoint = setup.endpoint(adapter, zone, given)?;
         let count = u32::try_from(self.addresses.len())
             .unwrap_or(u32::MAX)
             .max(1);
@@ -257,10 +261,10 @@ impl Rest {
                 quality: QualityOfService::BEST_EFFORT,
                 flags: ConnectFlags::empty(),
             };
-            let interface = core.interface();
-            match interface.ep_connect(endpoint.id(), &param, core.now()) {
+            let interface = adapter.interface();
+            match interface.ep_connect(endpoint.id(), &param, adapter.now()) {
                 Ok(()) => {
-                    core.called();
+                    adapter.called();
                     return Ok(endpoint);
                 }
                 // A refused call has no effect on the endpoint.
@@ -304,7 +308,7 @@ impl State {
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Endpoint>> {
         if let Self::Pending(endpoint) = self
-            && let Err(error) = ready!(endpoint.link().poll_connected(context))
+            && let Err(error) = ready!(endpoint.state().poll_connected(context))
         {
             // Frees the endpoint.
             *self = Self::Refused(error);
@@ -318,8 +322,8 @@ impl State {
 }
 
 impl Connect {
-    const fn core(&self) -> &Arc<Core> {
-        &self.core
+    const fn adapter(&self) -> &Arc<AdapterState> {
+        &self.adapter
     }
 }
 
@@ -327,12 +331,16 @@ impl Future for Connect {
     type Output = Result<Endpoint>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { core, state, rest } = &mut *self;
+        let Self {
+            adapter,
+            state,
+            rest,
+        } = &mut *self;
         loop {
             let done = ready!(state.poll(context));
             match (&done, &mut *rest) {
                 (Err(error), Some(others)) if is_elsewhere(error) && others.addresses.len() > 0 => {
-                    *state = State::after(others.begin(core, None));
+                    *state = State::after(others.begin(adapter, None));
                 }
                 _ => return Poll::Ready(done),
             }

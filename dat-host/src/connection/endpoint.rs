@@ -13,16 +13,16 @@ use dat_core::memory::LmrTriplet;
 use dat_core::{Cause, Error as CoreError, ErrorKind, Parameter, Subtype};
 
 use super::batch::Batch;
+use super::endpoint_state::EndpointState;
 use super::events::Events;
-use super::link::Link;
 use super::message::Message;
 use super::shared_receive::SharedReceive;
 use super::transfer::{Posted, Receive, Transfer};
 use super::zone::Zone;
 use crate::drive::blocking;
 use crate::error::{Error, Failed, Result};
-use crate::flight::{Core, EndpointEvents, Guard, Interface, Operation, Owner};
-use crate::memory::{Lend, Memory, MemoryMut, check_core, total};
+use crate::flight::{AdapterState, EndpointEvents, Guard, Interface, Operation, Owner};
+use crate::memory::{Lend, Memory, MemoryMut, check_same_adapter, total};
 use crate::remote::{Access, RemoteSlice};
 
 /// Requests, and receives, that an endpoint may have in flight, unless attributes say otherwise.
@@ -86,7 +86,7 @@ const READS: i32 = 16;
 /// # }
 /// ```
 pub struct Endpoint {
-    link: Arc<Link>,
+    state: Arc<EndpointState>,
     _guard: Arc<Guard>,
 }
 
@@ -119,7 +119,7 @@ impl Setup {
     /// - INVALID_HANDLE (EP): the endpoint that is given is of another adapter.
     pub(crate) fn endpoint(
         &self,
-        core: &Arc<Core>,
+        adapter: &Arc<AdapterState>,
         zone: &Zone,
         given: Option<Endpoint>,
     ) -> Result<Endpoint> {
@@ -136,7 +136,7 @@ impl Setup {
         if let Some((option, _)) = options.into_iter().find(|(_, is_set)| *is_set) {
             return Err(Error::NotApplicable(option));
         }
-        endpoint.check_core(core)?;
+        endpoint.check_adapter(adapter)?;
         Ok(endpoint)
     }
 }
@@ -157,8 +157,8 @@ impl Endpoint {
         dispatch: Dispatch<'_>,
     ) -> dat_core::Result<Self> {
         let domain = &zone.domain;
-        let core = domain.core();
-        let interface = core.interface();
+        let adapter = domain.adapter();
+        let interface = adapter.interface();
         let attributes = match attributes {
             Some(attributes) => attributes,
             None => default_attributes(interface)?,
@@ -168,20 +168,20 @@ impl Endpoint {
             Dispatch::Requests(events) | Dispatch::All(events) => Some(events),
         };
         if let Some(events) = events
-            && !Arc::ptr_eq(core, events.queue.core())
+            && !Arc::ptr_eq(adapter, events.queue.adapter())
         {
             let foreign = CoreError::invalid_handle(Subtype::InvalidHandleEvdRequest);
             return Err(foreign.because(Cause::Foreign));
         }
-        core.add_endpoint()?;
-        let (pz, shared) = (Some(domain.id()), Some(core.completions));
+        adapter.make_room()?;
+        let (pz, shared) = (Some(domain.id()), Some(adapter.completions));
         let requests = events.map_or(shared, |events| Some(events.queue.id()));
         // The driver delivers messages of shared queues.
         let receives = match (dispatch, queue) {
             (Dispatch::All(_), None) => requests,
             _ => shared,
         };
-        let connections = Some(core.connections);
+        let connections = Some(adapter.connections);
         let attributes = &attributes;
         let made = match queue {
             None => interface.ep_create(pz, receives, requests, connections, Some(attributes)),
@@ -194,31 +194,31 @@ impl Endpoint {
                 attributes,
             ),
         };
-        let id = made.inspect_err(|_| core.remove_endpoint())?;
+        let id = made.inspect_err(|_| adapter.give_room_back())?;
         let queue = queue.map(|queue| Arc::clone(&queue.buffers));
         let events = events.map(|events| Arc::clone(&events.queue));
-        let link = Arc::new(Link::new(id, domain, queue, events));
-        core.add_link(Arc::<Link>::clone(&link));
+        let state = Arc::new(EndpointState::new(id, domain, queue, events));
+        adapter.add_endpoint(Arc::<EndpointState>::clone(&state));
         Ok(Self {
-            link,
+            state,
             _guard: Arc::clone(&zone.guard),
         })
     }
 
-    pub(crate) const fn link(&self) -> &Arc<Link> {
-        &self.link
+    pub(crate) const fn state(&self) -> &Arc<EndpointState> {
+        &self.state
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.link.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.state.adapter()
     }
 
     /// Checks that the endpoint is of an adapter.
     ///
     /// # Errors
     /// INVALID_HANDLE (EP): it is of another one.
-    pub(crate) fn check_core(&self, core: &Arc<Core>) -> dat_core::Result<()> {
-        match Arc::ptr_eq(self.core(), core) {
+    pub(crate) fn check_adapter(&self, adapter: &Arc<AdapterState>) -> dat_core::Result<()> {
+        match Arc::ptr_eq(self.adapter(), adapter) {
             true => Ok(()),
             false => {
                 let foreign = CoreError::invalid_handle(Subtype::InvalidHandleEp);
@@ -229,14 +229,14 @@ impl Endpoint {
 
     /// Returns the endpoint of the core.
     pub fn id(&self) -> EpId {
-        self.link.id()
+        self.state.id()
     }
 
     /// Returns the private data that the peer sent with its request or its answer.
     ///
     /// Some transports fill it up with zeros.
     pub fn private_data(&self) -> Vec<u8> {
-        self.link.private_data()
+        self.state.private_data()
     }
 
     /// Sends the memory as one message; the peer needs a receive for it.
@@ -354,7 +354,7 @@ impl Endpoint {
     ///   returned.
     /// - [`Closed`](crate::Error::Closed): the adapter was closed.
     pub fn next_message(&self) -> NextMessage {
-        NextMessage(Arc::clone(&self.link))
+        NextMessage(Arc::clone(&self.state))
     }
 
     /// Ends the connection after the operations in flight, without receives, which are flushed.
@@ -366,12 +366,12 @@ impl Endpoint {
     /// # Errors
     /// [`Refused`](crate::Error::Refused) INVALID_HANDLE: the adapter is closed.
     pub fn disconnect(&self) -> Disconnect {
-        let interface = self.core().interface();
+        let interface = self.adapter().interface();
         let begun = interface.ep_disconnect(self.id(), CloseFlags::Graceful);
-        // The core itself reports the end if nothing is in flight, so no device rings.
-        self.core().wake_driver();
+        // The core itself reports the end if nothing is in flight, so no device wakes the driver.
+        self.adapter().wake_driver();
         Disconnect {
-            link: Arc::clone(&self.link),
+            state: Arc::clone(&self.state),
             refused: begun.err(),
         }
     }
@@ -382,7 +382,7 @@ impl Endpoint {
     ///
     /// The future may wait without limit for a peer that has [vanished](Self#vanished-peers).
     pub fn ended(&self) -> Ended {
-        Ended(Arc::clone(&self.link))
+        Ended(Arc::clone(&self.state))
     }
 
     /// Posts an operation that owns `memory`.
@@ -394,18 +394,18 @@ impl Endpoint {
         memory: M,
         post: impl FnOnce(&dyn Interface, &[LmrTriplet], u64) -> dat_core::Result<()>,
     ) -> Posted<M> {
-        let core = self.core();
-        if let Err(foreign) = check_adapter(core, &memory) {
-            return Posted::Refused(Arc::clone(core), Some(Failed::new(foreign, memory)));
+        let adapter = self.adapter();
+        if let Err(foreign) = check_adapter(adapter, &memory) {
+            return Posted::Refused(Arc::clone(adapter), Some(Failed::new(foreign, memory)));
         }
         let segments = segments.as_ref();
-        let span = self.link.span().operation(kind, total(segments));
+        let span = self.state.span().operation(kind, total(segments));
         let post = |interface: &dyn Interface, cookie| post(interface, segments, cookie);
-        match core.post(Owner::Endpoint(self.id()), memory.lend(), span, post) {
-            Ok(key) => Posted::InFlight(Operation::new(Arc::clone(core), key)),
+        match adapter.post(Owner::Endpoint(self.id()), memory.lend(), span, post) {
+            Ok(key) => Posted::InFlight(Operation::new(Arc::clone(adapter), key)),
             Err((error, Some(lent))) => {
                 let failed = Failed::new(error, M::take_back(lent));
-                Posted::Refused(Arc::clone(core), Some(failed))
+                Posted::Refused(Arc::clone(adapter), Some(failed))
             }
             Err((_, None)) => unreachable!("the table keeps memory until it is taken"),
         }
@@ -416,8 +416,11 @@ impl Endpoint {
 ///
 /// # Errors
 /// INVALID_HANDLE (LMR): it is of another one.
-pub(crate) fn check_adapter<M: Lend>(core: &Arc<Core>, memory: &M) -> dat_core::Result<()> {
-    check_core(core, memory.core())
+pub(crate) fn check_adapter<M: Lend>(
+    adapter: &Arc<AdapterState>,
+    memory: &M,
+) -> dat_core::Result<()> {
+    check_same_adapter(adapter, memory.adapter())
 }
 
 /// Checks the right for an RDMA Write.
@@ -457,9 +460,10 @@ fn default_attributes(interface: &dyn Interface) -> dat_core::Result<EpAttribute
 impl Drop for Endpoint {
     fn drop(&mut self) {
         // Fails if there is no connection. Afterwards the peer consumes no buffers.
-        let interface = self.core().interface();
+        let interface = self.adapter().interface();
         let _ = interface.ep_disconnect(self.id(), CloseFlags::Abrupt);
-        self.core().drop_link(Arc::<Link>::clone(&self.link));
+        self.adapter()
+            .drop_endpoint(Arc::<EndpointState>::clone(&self.state));
     }
 }
 
@@ -471,11 +475,11 @@ impl fmt::Debug for Endpoint {
 
 /// A future of the next message; see [`Endpoint::next_message`].
 #[must_use = "futures do nothing unless polled"]
-pub struct NextMessage(Arc<Link>);
+pub struct NextMessage(Arc<EndpointState>);
 
 impl NextMessage {
-    fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 }
 
@@ -497,13 +501,13 @@ blocking!([] NextMessage);
 /// A future of the end of a graceful disconnect; see [`Endpoint::disconnect`].
 #[must_use = "the disconnect has begun, but nobody learns of its end"]
 pub struct Disconnect {
-    link: Arc<Link>,
+    state: Arc<EndpointState>,
     refused: Option<CoreError>,
 }
 
 impl Disconnect {
-    fn core(&self) -> &Arc<Core> {
-        self.link.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.state.adapter()
     }
 }
 
@@ -513,8 +517,8 @@ impl Future for Disconnect {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.refused {
             Some(error) => Poll::Ready(Err(error.into())),
-            None if self.core().is_inherited() => Poll::Ready(Err(Error::Closed)),
-            None => self.link.poll_ended(context).map(|_| Ok(())),
+            None if self.adapter().is_inherited() => Poll::Ready(Err(Error::Closed)),
+            None => self.state.poll_ended(context).map(|_| Ok(())),
         }
     }
 }
@@ -523,11 +527,11 @@ blocking!([] Disconnect);
 
 /// A future of the end of a connection; see [`Endpoint::ended`].
 #[must_use = "futures do nothing unless polled"]
-pub struct Ended(Arc<Link>);
+pub struct Ended(Arc<EndpointState>);
 
 impl Ended {
-    fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 }
 

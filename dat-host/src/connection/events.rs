@@ -14,7 +14,7 @@ use dat_core::id::EvdId;
 use super::zone::Zone;
 use crate::drive::blocking;
 use crate::error::{Error, Result};
-use crate::flight::{Core, Guard, Offers};
+use crate::flight::{AdapterState, Guard, Offers};
 use crate::lock::lock;
 use crate::wake::{Wakers, poll_state};
 
@@ -63,18 +63,20 @@ pub struct Events {
 
 impl Events {
     pub(crate) fn new(zone: &Zone) -> Result<Self> {
-        let core = Arc::clone(zone.domain.core());
+        let adapter = Arc::clone(zone.domain.adapter());
         let streams = EvdFlags::DTO | EvdFlags::RMR_BIND;
-        let evd = core.interface().evd_create(1, None, streams)?;
+        let evd = adapter.interface().evd_create(1, None, streams)?;
         let queue = Arc::new(EventQueue {
-            core,
+            adapter,
             evd,
             futures: AtomicUsize::new(0),
             is_armed: AtomicBool::new(false),
             unarmed: AtomicBool::new(true),
             waiting: Mutex::default(),
         });
-        queue.core.add_offers(Arc::<EventQueue>::downgrade(&queue));
+        queue
+            .adapter
+            .add_offers(Arc::<EventQueue>::downgrade(&queue));
         Ok(Self {
             queue,
             _guard: Arc::clone(&zone.guard),
@@ -90,14 +92,14 @@ impl Events {
     ///
     /// Wakers of the operation's future run on the calling thread.
     pub fn try_next(&self) -> Option<Event> {
-        if self.queue.core.is_inherited() {
+        if self.queue.adapter.is_inherited() {
             return None;
         }
         let event = {
             let mut waiting = lock(&self.queue.waiting);
             waiting.taken.take().or_else(|| self.queue.dequeue())
         };
-        event.inspect(|event| self.queue.settle(event))
+        event.inspect(|event| self.queue.complete(event))
     }
 
     /// Returns the next event.
@@ -120,7 +122,7 @@ impl fmt::Debug for Events {
 
 /// The dispatcher, which its endpoints keep.
 pub(crate) struct EventQueue {
-    core: Arc<Core>,
+    adapter: Arc<AdapterState>,
     evd: EvdId,
     /// Number of futures of events.
     futures: AtomicUsize,
@@ -143,12 +145,12 @@ impl EventQueue {
         self.evd
     }
 
-    pub(crate) const fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub(crate) const fn adapter(&self) -> &Arc<AdapterState> {
+        &self.adapter
     }
 
     fn dequeue(&self) -> Option<Event> {
-        let event = self.core.interface().evd_dequeue(self.evd).ok();
+        let event = self.adapter.interface().evd_dequeue(self.evd).ok();
         if event.is_some() {
             self.unarmed.store(true, Ordering::Release);
         }
@@ -158,11 +160,11 @@ impl EventQueue {
     /// Completes the operation of an event.
     ///
     /// A failure ends the connection, which the device need not report by itself.
-    fn settle(&self, event: &Event) {
-        self.core.settle(event);
+    fn complete(&self, event: &Event) {
+        self.adapter.complete(event);
         let failed = |status| !matches!(status, DtoStatus::Success | DtoStatus::Flushed);
         if matches!(event, Event::Dto(done) if failed(done.status)) {
-            self.core.wake_driver();
+            self.adapter.wake_driver();
         }
     }
 
@@ -171,16 +173,16 @@ impl EventQueue {
     /// A program that only calls `try_next` needs no notifications, which cost a wake-up each.
     fn arm(&self) {
         if !self.is_armed.swap(true, Ordering::AcqRel) {
-            let interface = self.core.interface();
+            let interface = self.adapter.interface();
             // Fails only if the adapter is closed.
-            let _ = interface.evd_modify_cno(self.evd, Some(self.core.arming));
+            let _ = interface.evd_modify_cno(self.evd, Some(self.adapter.arming));
             // Events that came before may have been moved without a notification.
-            self.core.wake_driver();
+            self.adapter.wake_driver();
         }
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<Event>> {
-        if self.core.is_inherited() {
+        if self.adapter.is_inherited() {
             return Poll::Ready(Err(Error::Closed));
         }
         self.arm();
@@ -192,14 +194,16 @@ impl EventQueue {
             |waiting| &mut waiting.wakers,
             |waiting| match waiting.taken.take().or_else(|| self.dequeue()) {
                 Some(event) => Some(Ok(event)),
-                None => self.core.is_closed().then_some(Err(Error::Closed)),
+                None => self.adapter.is_closed().then_some(Err(Error::Closed)),
             },
         );
         match &polled {
-            Poll::Ready(Ok(event)) => self.settle(event),
+            Poll::Ready(Ok(event)) => self.complete(event),
             Poll::Ready(Err(_)) => {}
             // Once only: a thread that drives while it waits would wake itself for ever.
-            Poll::Pending if self.unarmed.swap(false, Ordering::AcqRel) => self.core.wake_driver(),
+            Poll::Pending if self.unarmed.swap(false, Ordering::AcqRel) => {
+                self.adapter.wake_driver()
+            }
             Poll::Pending => {}
         }
         polled
@@ -214,7 +218,7 @@ impl Offers for EventQueue {
                 return;
             }
             waiting.taken = waiting.taken.take().or_else(|| self.dequeue());
-            if waiting.taken.is_none() && !self.core.is_closed() {
+            if waiting.taken.is_none() && !self.adapter.is_closed() {
                 return;
             }
             waiting.wakers.take()
@@ -226,7 +230,7 @@ impl Offers for EventQueue {
 impl Drop for EventQueue {
     fn drop(&mut self) {
         // Fails only if the adapter is closed: endpoints keep the dispatcher.
-        let _ = self.core.interface().evd_free(self.evd);
+        let _ = self.adapter.interface().evd_free(self.evd);
     }
 }
 
@@ -235,8 +239,8 @@ impl Drop for EventQueue {
 pub struct NextEvent<'a>(&'a Events);
 
 impl NextEvent<'_> {
-    fn core(&self) -> &Arc<Core> {
-        &self.0.queue.core
+    fn adapter(&self) -> &Arc<AdapterState> {
+        &self.0.queue.adapter
     }
 }
 

@@ -15,7 +15,7 @@ use super::request::Request;
 use super::zone::{BACKLOG, Zone};
 use crate::drive::blocking;
 use crate::error::{Error, Result};
-use crate::flight::{Core, Offers};
+use crate::flight::{AdapterState, Offers};
 use crate::lock::lock;
 use crate::wake::{Wakers, poll_state};
 
@@ -44,8 +44,8 @@ pub struct Listener {
 
 impl Listener {
     pub(crate) fn new(zone: &Zone, qualifier: Option<u64>, backlog: usize) -> Result<Self> {
-        let core = zone.domain.core();
-        let interface = core.interface();
+        let adapter = zone.domain.adapter();
+        let interface = adapter.interface();
         // Each request that waits is one of the adapter's connections.
         let most = usize::try_from(interface.limits()?.max_eps).unwrap_or(0);
         if backlog > most.max(BACKLOG) {
@@ -67,14 +67,14 @@ impl Listener {
             let _ = interface.evd_free(evd);
         })?;
         let requests = Arc::new(Requests {
-            core: Arc::clone(core),
+            adapter: Arc::clone(adapter),
             psp,
             qualifier,
             evd,
             futures: AtomicUsize::new(0),
             waiting: Mutex::default(),
         });
-        core.add_offers(Arc::<Requests>::downgrade(&requests));
+        adapter.add_offers(Arc::<Requests>::downgrade(&requests));
         Ok(Self {
             requests,
             zone: zone.clone(),
@@ -116,7 +116,7 @@ impl fmt::Debug for Listener {
 
 /// The requests of a listener that wait in its dispatcher.
 pub(crate) struct Requests {
-    core: Arc<Core>,
+    adapter: Arc<AdapterState>,
     psp: PspId,
     qualifier: u64,
     evd: EvdId,
@@ -134,14 +134,14 @@ struct Waiting {
 
 impl Requests {
     fn dequeue(&self) -> Option<CrId> {
-        match self.core.interface().evd_dequeue(self.evd) {
+        match self.adapter.interface().evd_dequeue(self.evd) {
             Ok(Event::ConnectionRequest { cr, .. }) => Some(cr),
             _ => None,
         }
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<CrId>> {
-        if self.core.is_inherited() {
+        if self.adapter.is_inherited() {
             return Poll::Ready(Err(Error::Closed));
         }
         let futures = self.futures.load(Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl Requests {
             |waiting| &mut waiting.wakers,
             |waiting| match waiting.taken.take().or_else(|| self.dequeue()) {
                 Some(cr) => Some(Ok(cr)),
-                None => self.core.is_closed().then_some(Err(Error::Closed)),
+                None => self.adapter.is_closed().then_some(Err(Error::Closed)),
             },
         )
     }
@@ -166,7 +166,7 @@ impl Offers for Requests {
                 return;
             }
             waiting.taken = waiting.taken.or_else(|| self.dequeue());
-            if waiting.taken.is_none() && !self.core.is_closed() {
+            if waiting.taken.is_none() && !self.adapter.is_closed() {
                 return;
             }
             waiting.wakers.take()
@@ -177,17 +177,17 @@ impl Offers for Requests {
 
 impl Drop for Requests {
     fn drop(&mut self) {
-        if self.core.is_inherited() {
+        if self.adapter.is_inherited() {
             return;
         }
-        let interface = self.core.interface();
+        let interface = self.adapter.interface();
         // These fail only if the adapter is closed.
         let _ = interface.psp_free(self.psp);
         if let Some(cr) = lock(&self.waiting).taken.take() {
             let _ = interface.cr_reject(cr, &[]);
         }
         let _ = interface.evd_free(self.evd);
-        self.core.called();
+        self.adapter.called();
     }
 }
 
@@ -196,8 +196,8 @@ impl Drop for Requests {
 pub struct NextRequest<'a>(&'a Listener);
 
 impl NextRequest<'_> {
-    fn core(&self) -> &Arc<Core> {
-        &self.0.requests.core
+    fn adapter(&self) -> &Arc<AdapterState> {
+        &self.0.requests.adapter
     }
 }
 

@@ -18,7 +18,7 @@ use super::shared_receive::SharedReceive;
 use super::zone::Zone;
 use crate::drive::blocking;
 use crate::error::Result;
-use crate::flight::Core;
+use crate::flight::AdapterState;
 
 /// A connection request of a peer (CR); dropping it rejects it without private data.
 pub struct Request {
@@ -43,7 +43,7 @@ impl Request {
             is_proven: false,
             private_data: Vec::new(),
         };
-        let interface = this.zone.domain.core().interface();
+        let interface = this.zone.domain.adapter().interface();
         let param = interface.cr_query(cr, CrFields::empty())?;
         this.remote = param.remote_address;
         this.local = param.local_address;
@@ -101,9 +101,9 @@ impl Request {
     /// [`Connecting`](crate::Connecting::private_data) names. The request is then rejected without
     /// data.
     pub fn reject(mut self, private_data: &[u8]) -> Result<()> {
-        let core = self.zone.domain.core();
-        core.interface().cr_reject(self.id, private_data)?;
-        core.called();
+        let adapter = self.zone.domain.adapter();
+        adapter.interface().cr_reject(self.id, private_data)?;
+        adapter.called();
         self.cr = None;
         Ok(())
     }
@@ -112,10 +112,10 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if let Some(cr) = self.cr.take() {
-            let core = self.zone.domain.core();
+            let adapter = self.zone.domain.adapter();
             // Fails only if the adapter is closed.
-            let _ = core.interface().cr_reject(cr, &[]);
-            core.called();
+            let _ = adapter.interface().cr_reject(cr, &[]);
+            adapter.called();
         }
     }
 }
@@ -166,10 +166,10 @@ impl Accepting {
 
     /// Accepts at once; the future only waits until the connection is made.
     pub fn start(self) -> Accept {
-        let core = Arc::clone(self.request.zone.domain.core());
+        let adapter = Arc::clone(self.request.zone.domain.adapter());
         Accept {
-            state: State::after(self.begin(&core, None)),
-            core,
+            state: State::after(self.begin(&adapter, None)),
+            adapter,
         }
     }
 
@@ -186,19 +186,19 @@ impl Accepting {
     ///
     /// The endpoint is then dropped, and the request rejected.
     pub fn start_on(self, endpoint: Endpoint) -> Accept {
-        let core = Arc::clone(self.request.zone.domain.core());
+        let adapter = Arc::clone(self.request.zone.domain.adapter());
         Accept {
-            state: State::after(self.begin(&core, Some(endpoint))),
-            core,
+            state: State::after(self.begin(&adapter, Some(endpoint))),
+            adapter,
         }
     }
 
-    fn begin(mut self, core: &Arc<Core>, given: Option<Endpoint>) -> Result<Endpoint> {
-        let endpoint = self.setup.endpoint(core, &self.request.zone, given)?;
-        let (interface, data) = (core.interface(), &self.setup.private_data);
+    fn begin(mut self, adapter: &Arc<AdapterState>, given: Option<Endpoint>) -> Result<Endpoint> {
+        let endpoint = self.setup.endpoint(adapter, &self.request.zone, given)?;
+        let (interface, data) = (adapter.interface(), &self.setup.private_data);
         interface.cr_accept(self.request.id, Some(endpoint.id()), data)?;
         self.request.cr = None;
-        core.called();
+        adapter.called();
         Ok(endpoint)
     }
 
@@ -241,13 +241,13 @@ impl IntoFuture for Accepting {
 /// - [`Closed`](crate::Error::Closed): the adapter was closed.
 #[must_use = "dropping the future ends the connection"]
 pub struct Accept {
-    core: Arc<Core>,
+    adapter: Arc<AdapterState>,
     state: State,
 }
 
 impl Accept {
-    const fn core(&self) -> &Arc<Core> {
-        &self.core
+    const fn adapter(&self) -> &Arc<AdapterState> {
+        &self.adapter
     }
 }
 

@@ -129,7 +129,7 @@ impl SharedBuffers {
             low_watermark: 0,
         };
         let srq = domain
-            .core()
+            .adapter()
             .interface()
             .srq_create(domain.id(), &attributes)?;
         // Frees the queue if the rest fails.
@@ -140,7 +140,9 @@ impl SharedBuffers {
             size,
         });
         let slots = slots(domain, count, size)?;
-        domain.core().add_queue(srq, Arc::<Self>::downgrade(&this));
+        domain
+            .adapter()
+            .add_queue(srq, Arc::<Self>::downgrade(&this));
         for slot in slots {
             this.try_post(slot)?;
         }
@@ -159,7 +161,7 @@ impl SharedBuffers {
 
     fn try_post(&self, slot: Box<Slot>) -> dat_core::Result<()> {
         let segment = slot.segment(slot.capacity());
-        let posted = self.domain.core().post(
+        let posted = self.domain.adapter().post(
             Owner::Shared(self.srq),
             Lent::new(slot, 0, 0),
             Span::none(),
@@ -177,14 +179,14 @@ impl BufferQueue for SharedBuffers {
 
 impl Drop for SharedBuffers {
     fn drop(&mut self) {
-        let core = self.domain.core();
-        if core.is_inherited() {
+        let adapter = self.domain.adapter();
+        if adapter.is_inherited() {
             return;
         }
         // Fails only if the adapter is closed: endpoints keep the queue.
-        let _ = core.interface().srq_free(self.srq);
+        let _ = adapter.interface().srq_free(self.srq);
         let outcome = Outcome::Completed(DtoStatus::Flushed, 0);
         let owner = Some(Owner::Shared(self.srq));
-        core.table().end_all(owner, outcome, Effects::run);
+        adapter.table().end_all(owner, outcome, Effects::run);
     }
 }

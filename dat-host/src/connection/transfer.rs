@@ -8,20 +8,20 @@ use std::task::{Context, Poll, ready};
 
 use crate::drive::blocking;
 use crate::error::Failed;
-use crate::flight::{Core, Operation};
+use crate::flight::{AdapterState, Operation};
 use crate::memory::Memory;
 
 /// A refused operation, or one in flight.
 pub(crate) enum Posted<M> {
-    Refused(Arc<Core>, Option<Failed<M>>),
+    Refused(Arc<AdapterState>, Option<Failed<M>>),
     InFlight(Operation),
 }
 
 impl<M: Memory> Posted<M> {
-    pub(crate) const fn core(&self) -> &Arc<Core> {
+    pub(crate) const fn adapter(&self) -> &Arc<AdapterState> {
         match self {
-            Self::Refused(core, _) => core,
-            Self::InFlight(operation) => operation.core(),
+            Self::Refused(adapter, _) => adapter,
+            Self::InFlight(operation) => operation.adapter(),
         }
     }
 
@@ -80,8 +80,8 @@ impl<M: Memory> Transfer<M> {
         self.0.cookie()
     }
 
-    const fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    const fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 }
 
@@ -131,8 +131,8 @@ impl<M: Memory> Receive<M> {
         self.0.cookie()
     }
 
-    const fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    const fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Zone {
 
 impl Zone {
     pub(crate) fn new(guard: &Arc<Guard>) -> Result<Self> {
-        let domain = Domain::new(guard.core())?;
+        let domain = Domain::new(guard.adapter())?;
         Ok(Self {
             pool: Pool::new(&domain),
             domain,
@@ -59,7 +59,7 @@ impl Zone {
     /// # Errors
     /// [`Refused`](crate::Error::Refused) INVALID_HANDLE: the adapter is closed.
     pub fn address(&self) -> Result<IaAddress> {
-        self.domain.core().address()
+        self.domain.adapter().address()
     }
 
     /// Registers the memory of `value`, which the region owns until it is dropped.

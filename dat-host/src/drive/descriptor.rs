@@ -11,7 +11,7 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
 use super::driver::{Closing, PASSES};
 use crate::error::{Error, Result};
-use crate::flight::{Core, Pass};
+use crate::flight::{AdapterState, Pass};
 use crate::lock::lock;
 
 /// Shortest pause of the timer; 0 would disarm it.
@@ -52,10 +52,10 @@ impl DescriptorDriver {
     ///
     /// # Errors
     /// [`Error::System`]: the process or the system has no descriptor left.
-    pub(crate) fn new(core: &Arc<Core>) -> Result<Self> {
-        let closing = Closing(Arc::clone(core));
+    pub(crate) fn new(adapter: &Arc<AdapterState>) -> Result<Self> {
+        let closing = Closing(Arc::clone(adapter));
         let alarm = Arc::new(Alarm::new().map_err(Error::System)?);
-        alarm.ring();
+        alarm.make_readable();
         Ok(Self {
             closing,
             waker: Waker::from(Arc::clone(&alarm)),
@@ -69,22 +69,22 @@ impl DescriptorDriver {
     /// there are more events than one call handles, so that other tasks of the loop get a turn.
     /// Wakers of futures run on the calling thread.
     pub fn drive(&self) -> bool {
-        let core = &self.closing.0;
-        if core.is_inherited() {
+        let adapter = &self.closing.0;
+        if adapter.is_inherited() {
             return false;
         }
         self.alarm.begin();
         for _ in 0..PASSES {
-            core.enlist(&self.waker);
-            if core.is_closed() {
+            adapter.enlist(&self.waker);
+            if adapter.is_closed() {
                 return false;
             }
-            if let Pass::Idle(next) = core.pass() {
-                self.alarm.sleep(next.map(|next| core.until(next)));
+            if let Pass::Idle(next) = adapter.pass() {
+                self.alarm.sleep(next.map(|next| adapter.until(next)));
                 return true;
             }
         }
-        self.alarm.ring();
+        self.alarm.make_readable();
         true
     }
 
@@ -155,14 +155,14 @@ impl fmt::Debug for DescriptorDriver {
     }
 }
 
-/// A timer whose descriptor is readable after a ring or a deadline.
+/// A timer whose descriptor is readable after a wake-up or a deadline.
 ///
 /// Setting the timer ends an earlier expiry, so nobody reads from the descriptor. Each expiry is an
 /// event for an edge-triggered waiter.
 struct Alarm {
     timer: TimerFd,
-    /// Set if the alarm rang since the last `begin`: the timer has expired or is about to.
-    rung: Mutex<bool>,
+    /// Set by a wake-up since the last `begin`: the timer has expired or is about to.
+    is_woken: Mutex<bool>,
 }
 
 impl Alarm {
@@ -170,28 +170,28 @@ impl Alarm {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         Ok(Self {
             timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?,
-            rung: Mutex::new(false),
+            is_woken: Mutex::new(false),
         })
     }
 
     /// Makes the descriptor readable.
-    fn ring(&self) {
-        let mut rung = lock(&self.rung);
-        if !*rung {
-            *rung = true;
+    fn make_readable(&self) {
+        let mut is_woken = lock(&self.is_woken);
+        if !*is_woken {
+            *is_woken = true;
             self.set(Some(AT_ONCE));
         }
     }
 
-    /// Begins a turn of the driver: from here on a ring is new.
+    /// Begins a turn of the driver: from here on a wake-up is new.
     fn begin(&self) {
-        *lock(&self.rung) = false;
+        *lock(&self.is_woken) = false;
     }
 
-    /// Ends a turn: readable after `pause`, unless the alarm rang since `begin`.
+    /// Ends a turn: readable after `pause`, unless there was a wake-up since `begin`.
     fn sleep(&self, pause: Option<Duration>) {
-        let rung = lock(&self.rung);
-        if !*rung {
+        let is_woken = lock(&self.is_woken);
+        if !*is_woken {
             self.set(pause.map(|pause| pause.max(AT_ONCE)));
         }
     }
@@ -211,11 +211,11 @@ impl Alarm {
 
 impl Wake for Alarm {
     fn wake(self: Arc<Self>) {
-        self.ring();
+        self.make_readable();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
+        self.make_readable();
     }
 }
 
@@ -234,11 +234,11 @@ mod tests {
     fn a_ring_in_a_turn_is_not_lost() {
         let alarm = Alarm::new().unwrap();
         assert!(!is_readable(&alarm));
-        alarm.ring();
+        alarm.make_readable();
         assert!(is_readable(&alarm));
         // The turn begins, and an event comes before it ends.
         alarm.begin();
-        alarm.ring();
+        alarm.make_readable();
         alarm.sleep(None);
         assert!(is_readable(&alarm));
         alarm.begin();

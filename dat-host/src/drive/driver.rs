@@ -13,14 +13,14 @@ use dat_core::event::{ThreadWait, Wait};
 use dat_core::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::flight::{Core, Pass, Scope, first};
+use crate::flight::{AdapterState, Pass, Scope, first};
 
 /// Passes of a poll before the driver lets other tasks run.
 pub(crate) const PASSES: usize = 64;
 /// Looks for completions for each whole pass of a thread that polls.
 const LOOKS: usize = 64;
 
-impl Core {
+impl AdapterState {
     fn is_past(&self, deadline: Option<Instant>) -> bool {
         deadline.is_some_and(|deadline| deadline <= self.now())
     }
@@ -63,7 +63,7 @@ impl Core {
             sleeper.look(self, is_woken);
             !self.is_past(deadline)
         });
-        self.forget(&sleeper.ring);
+        self.forget(&sleeper.waker);
         output
     }
 
@@ -103,19 +103,19 @@ pub(crate) fn deadline_after(now: Instant, timeout: Duration) -> Option<Instant>
 ///
 /// # Errors
 /// [`Error::System`]: the system cannot start a thread.
-pub(crate) fn spawn(core: &Arc<Core>) -> Result<()> {
-    let driver = Driver::new(core);
+pub(crate) fn spawn(adapter: &Arc<AdapterState>) -> Result<()> {
+    let driver = Driver::new(adapter);
     let spawned = thread::Builder::new()
         .name("dat-host".into())
         .spawn(move || driver.run())
         .map_err(Error::System)?;
     // Not joined: a waker on that thread may wait for a lock that the closing thread holds.
-    core.driven_by(spawned.thread().id());
+    adapter.driven_by(spawned.thread().id());
     Ok(())
 }
 
 /// Closes the adapter at the end of its driver, so that nobody waits for it in vain.
-pub(crate) struct Closing(pub(crate) Arc<Core>);
+pub(crate) struct Closing(pub(crate) Arc<AdapterState>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -154,14 +154,14 @@ struct Means {
 }
 
 impl Means {
-    fn sleeper(&mut self, core: &Core) -> Option<&mut (dyn Wait + Send + 'static)> {
-        let wait = self.wait.get_or_insert_with(|| core.device_wait());
+    fn sleeper(&mut self, adapter: &AdapterState) -> Option<&mut (dyn Wait + Send + 'static)> {
+        let wait = self.wait.get_or_insert_with(|| adapter.device_wait());
         wait.as_deref_mut()
     }
 
     /// Returns what this thread sleeps in: the sleeper of the device, else its own.
-    fn sleep<'s>(&'s mut self, core: &Core, own: &'s mut ThreadWait) -> Sleep<'s> {
-        let (wait, is_device): (&mut dyn Wait, bool) = match self.sleeper(core) {
+    fn sleep<'s>(&'s mut self, adapter: &AdapterState, own: &'s mut ThreadWait) -> Sleep<'s> {
+        let (wait, is_device): (&mut dyn Wait, bool) = match self.sleeper(adapter) {
             Some(wait) => (wait, true),
             None => (own, false),
         };
@@ -170,9 +170,9 @@ impl Means {
 }
 
 impl Driver {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(adapter: &Arc<AdapterState>) -> Self {
         Self {
-            closing: Closing(Arc::clone(core)),
+            closing: Closing(Arc::clone(adapter)),
             means: Mutex::default(),
         }
     }
@@ -205,25 +205,25 @@ impl Driver {
 
     /// Drives the adapter on this thread until the adapter is closed.
     pub fn run(mut self) {
-        let core = Arc::clone(&self.closing.0);
-        core.driven_by(thread::current().id());
+        let adapter = Arc::clone(&self.closing.0);
+        adapter.driven_by(thread::current().id());
         let means = self.means();
         let Some(idle) = &mut means.idle else {
             let mut own = ThreadWait::until_woken();
-            let mut sleeper = Sleeper::new(means.sleep(&core, &mut own), None);
-            while !core.is_closed() {
-                sleeper.look(&core, &|| core.is_closed());
+            let mut sleeper = Sleeper::new(means.sleep(&adapter, &mut own), None);
+            while !adapter.is_closed() {
+                sleeper.look(&adapter, &|| adapter.is_closed());
             }
             return;
         };
-        while !core.is_closed() {
+        while !adapter.is_closed() {
             // Connection events need the whole pass; completions, which are frequent, do not.
             for _ in 0..LOOKS {
-                if !core.dispatch(Scope::Completions) {
+                if !adapter.dispatch(Scope::Completions) {
                     idle();
                 }
             }
-            core.pass_once();
+            adapter.pass_once();
         }
     }
 
@@ -287,13 +287,13 @@ impl Driver {
         future: &mut F,
         deadline: Option<Instant>,
     ) -> Option<F::Output> {
-        let core = Arc::clone(&self.closing.0);
+        let adapter = Arc::clone(&self.closing.0);
         let means = self.means();
         match &mut means.idle {
-            Some(idle) => core.poll_until(future, deadline, idle),
+            Some(idle) => adapter.poll_until(future, deadline, idle),
             None => {
                 let mut own = ThreadWait::until_woken();
-                core.sleep_until(means.sleep(&core, &mut own), future, deadline)
+                adapter.sleep_until(means.sleep(&adapter, &mut own), future, deadline)
             }
         }
     }
@@ -302,9 +302,9 @@ impl Driver {
     ///
     /// For a program that polls queues of its own, and so needs no future.
     pub fn pass(&mut self) {
-        let core = &self.closing.0;
-        core.driven_by(thread::current().id());
-        core.pass_once();
+        let adapter = &self.closing.0;
+        adapter.driven_by(thread::current().id());
+        adapter.pass_once();
     }
 
     /// Returns the sleeper of the device, for blocking calls of the core ([`Adapter::ia`]); `None`
@@ -312,8 +312,8 @@ impl Driver {
     ///
     /// [`Adapter::ia`]: crate::Adapter::ia
     pub fn sleeper(&mut self) -> Option<&mut (dyn Wait + Send + 'static)> {
-        let core = Arc::clone(&self.closing.0);
-        self.means().sleeper(&core)
+        let adapter = Arc::clone(&self.closing.0);
+        self.means().sleeper(&adapter)
     }
 
     fn means(&mut self) -> &mut Means {
@@ -325,15 +325,15 @@ impl Future for Driver {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let core = &self.closing.0;
+        let adapter = &self.closing.0;
         for _ in 0..PASSES {
-            core.enlist(context.waker());
-            if core.is_closed() {
+            adapter.enlist(context.waker());
+            if adapter.is_closed() {
                 return Poll::Ready(());
             }
-            if let Pass::Idle(next) = core.pass() {
+            if let Pass::Idle(next) = adapter.pass() {
                 if let Some(next) = next {
-                    core.arm_timer(next);
+                    adapter.arm_timer(next);
                 }
                 return Poll::Pending;
             }
@@ -346,16 +346,16 @@ impl Future for Driver {
 /// What a thread that drives sleeps in.
 struct Sleep<'s> {
     wait: &'s mut dyn Wait,
-    /// True if events of the device end the sleep; otherwise they ring the bell.
+    /// True if events of the device end the sleep; otherwise they call its waker.
     is_device: bool,
 }
 
 /// A driver on the current thread, which sleeps.
 struct Sleeper<'s> {
     sleep: Sleep<'s>,
-    /// Set by the bell.
-    rung: Arc<Flag>,
-    ring: Waker,
+    /// Set when the drivers are woken.
+    woken: Arc<Flag>,
+    waker: Waker,
     /// End of the longest sleep.
     deadline: Option<Instant>,
     /// Set if the adapter asked for the end of the last sleep.
@@ -365,38 +365,38 @@ struct Sleeper<'s> {
 impl<'s> Sleeper<'s> {
     fn new(sleep: Sleep<'s>, deadline: Option<Instant>) -> Self {
         sleep.wait.begin();
-        let rung = Flag::set(sleep.wait.waker());
+        let woken = Flag::set(sleep.wait.waker());
         Self {
             sleep,
-            ring: Waker::from(Arc::clone(&rung)),
-            rung,
+            waker: Waker::from(Arc::clone(&woken)),
+            woken,
             deadline,
             is_due: false,
         }
     }
 
     /// Looks for events once; if there are none, sleeps unless `is_woken` returns true.
-    fn look(&mut self, core: &Core, is_woken: &dyn Fn() -> bool) {
-        let is_rung = self.rung.take();
-        if is_rung {
-            // Ringing took the waker out.
-            core.enlist(&self.ring);
+    fn look(&mut self, adapter: &AdapterState, is_woken: &dyn Fn() -> bool) {
+        let was_woken = self.woken.take();
+        if was_woken {
+            // The wake-up took the waker out.
+            adapter.enlist(&self.waker);
         }
         let is_device = self.sleep.is_device;
-        let pass = match (is_device, is_rung || self.is_due) {
-            (false, _) => core.pass(),
-            (true, true) => core.pass_once(),
-            (true, false) => core.pass_after_sleep(),
+        let pass = match (is_device, was_woken || self.is_due) {
+            (false, _) => adapter.pass(),
+            (true, true) => adapter.pass_once(),
+            (true, false) => adapter.pass_after_sleep(),
         };
         self.is_due = false;
         if let Pass::Idle(next) = pass
             && !is_woken()
-            && !self.rung.is_set()
+            && !self.woken.is_set()
         {
-            core.note_sleep(is_device);
+            adapter.note_sleep(is_device);
             // After an interrupted sleep the thread looks again.
             let _reason = self.sleep.wait.wait(first(next, self.deadline));
-            core.note_sleep(false);
+            adapter.note_sleep(false);
             self.is_due = next.is_some();
         }
     }

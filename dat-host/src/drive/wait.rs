@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dat_core::event::{ThreadWait, Wait as _};
 
-use crate::flight::Core;
+use crate::flight::AdapterState;
 
 thread_local! {
     static WAKER: Waker = ThreadWait::until_woken().waker();
@@ -24,22 +24,22 @@ pub(crate) fn thread_waker() -> Waker {
 /// Polls `future` until it is ready or the deadline has passed; drives the adapter if no thread
 /// does.
 pub(crate) fn block_on<F: Future + Unpin>(
-    core: &Core,
+    adapter: &AdapterState,
     future: &mut F,
     deadline: Option<Instant>,
 ) -> Option<F::Output> {
     let waker = thread_waker();
     let mut context = Context::from_waker(&waker);
     loop {
-        let drives = core.is_undriven();
+        let drives = adapter.is_undriven();
         if drives {
-            core.enlist(&waker);
+            adapter.enlist(&waker);
         }
         if let Poll::Ready(output) = Pin::new(&mut *future).poll(&mut context) {
             return Some(output);
         }
         let pause = match drives {
-            true => core.pass().pause(core),
+            true => adapter.pass().pause(adapter),
             false => Some(None),
         };
         // Also while there are events: those of others may never end.
@@ -79,9 +79,9 @@ macro_rules! blocking {
             /// # Errors
             /// Those of the operation.
             pub fn wait(mut self) -> <Self as std::future::Future>::Output {
-                let core = std::sync::Arc::clone(self.core());
+                let adapter = std::sync::Arc::clone(self.adapter());
                 loop {
-                    if let Some(output) = $crate::drive::block_on(&core, &mut self, None) {
+                    if let Some(output) = $crate::drive::block_on(&adapter, &mut self, None) {
                         return output;
                     }
                 }
@@ -96,9 +96,9 @@ macro_rules! blocking {
                 mut self,
                 timeout: std::time::Duration,
             ) -> std::result::Result<<Self as std::future::Future>::Output, Self> {
-                let core = std::sync::Arc::clone(self.core());
+                let adapter = std::sync::Arc::clone(self.adapter());
                 let deadline = $crate::drive::deadline_of(timeout);
-                match $crate::drive::block_on(&core, &mut self, deadline) {
+                match $crate::drive::block_on(&adapter, &mut self, deadline) {
                     Some(output) => Ok(output),
                     None => Err(self),
                 }

@@ -24,7 +24,7 @@ use super::table::{Effects, Key, Outcome, Owner, Table};
 use super::trace::Span;
 use crate::error::Result;
 use crate::lock::lock;
-use crate::wake::{Armed, Bell, Device, Notice};
+use crate::wake::{Armed, Device, DriverWakers, Notice};
 
 /// Events of an endpoint that may be queued at a time.
 const EVENTS_OF_ENDPOINT: usize = 4;
@@ -35,7 +35,7 @@ const CONNECTION_EVENTS: usize = 64;
 ///
 /// Objects that act (adapter, zone, endpoint, listener, shared receive queue) hold a [`Guard`]; the
 /// last one closes the adapter. Memory and futures only keep this structure.
-pub(crate) struct Core {
+pub(crate) struct AdapterState {
     /// Generation of the process that opened the adapter.
     process: usize,
     /// Only for [`interface`](Self::interface), which tells children of `fork` apart.
@@ -46,11 +46,11 @@ pub(crate) struct Core {
     non_coherent: bool,
     /// Set if the device asked to act at a time.
     pub(super) is_timed: AtomicBool,
-    pub(super) bell: Bell,
-    pub(super) bell_waker: Waker,
+    pub(super) drivers: DriverWakers,
+    pub(super) drivers_waker: Waker,
     pub(super) notice: Arc<Notice>,
-    /// True if events of the device ring the bell, as `notice` lets them from the first use on.
-    pub(super) rings: OnceLock<bool>,
+    /// True if events of the device wake the drivers, as `notice` lets them from the first use on.
+    pub(super) reports_events: OnceLock<bool>,
     /// Names of peers in this process.
     pub(crate) network: Option<Network>,
     pub(super) table: Table,
@@ -63,7 +63,7 @@ pub(crate) struct Core {
     /// Number of endpoints that `connections` has room for, and that exist.
     room: Mutex<(usize, usize)>,
     /// Live endpoints by index.
-    pub(super) links: Mutex<Vec<Option<Arc<dyn EndpointEvents>>>>,
+    pub(super) endpoints: Mutex<Vec<Option<Arc<dyn EndpointEvents>>>>,
     /// Endpoints to free at the end of a dispatch.
     dropped: Mutex<Vec<Arc<dyn EndpointEvents>>>,
     /// Listeners, and dispatchers of completions that the program takes.
@@ -73,19 +73,19 @@ pub(crate) struct Core {
     closed: AtomicBool,
     /// The thread that drives the adapter, if it has one.
     thread: Mutex<Option<ThreadId>>,
-    /// Times at which the timer rings the bell.
+    /// Times at which the timer wakes the drivers.
     pub(super) armed: Mutex<Armed>,
 }
 
 /// Keeps an adapter open.
-pub(crate) struct Guard(Arc<Core>);
+pub(crate) struct Guard(Arc<AdapterState>);
 
 impl Guard {
-    pub(crate) fn new(core: Arc<Core>) -> Arc<Self> {
-        Arc::new(Self(core))
+    pub(crate) fn new(adapter: Arc<AdapterState>) -> Arc<Self> {
+        Arc::new(Self(adapter))
     }
 
-    pub(crate) const fn core(&self) -> &Arc<Core> {
+    pub(crate) const fn adapter(&self) -> &Arc<AdapterState> {
         &self.0
     }
 }
@@ -100,7 +100,7 @@ impl Drop for Guard {
     }
 }
 
-impl Core {
+impl AdapterState {
     /// Creates the dispatchers of a new adapter.
     pub(crate) fn new(
         interface: Box<dyn Interface>,
@@ -115,7 +115,7 @@ impl Core {
         let connections =
             interface.evd_create(CONNECTION_EVENTS as i32, None, EvdFlags::CONNECTION)?;
         let non_coherent = interface.query()?.provider.lmr_sync_req;
-        let bell = Bell::new();
+        let drivers = DriverWakers::new();
         Ok(Arc::new(Self {
             process: forks::generation(),
             acts_after_posts: device.acts_after_posts(),
@@ -123,17 +123,17 @@ impl Core {
             is_timed: AtomicBool::new(false),
             interface,
             device,
-            bell_waker: bell.waker(),
-            notice: Notice::new(&bell),
-            rings: OnceLock::new(),
-            bell,
+            drivers_waker: drivers.waker(),
+            notice: Notice::new(&drivers),
+            reports_events: OnceLock::new(),
+            drivers,
             network,
             table: Table::new(),
             arming,
             completions,
             connections,
             room: Mutex::new((CONNECTION_EVENTS / EVENTS_OF_ENDPOINT, 0)),
-            links: Mutex::default(),
+            endpoints: Mutex::default(),
             dropped: Mutex::default(),
             offers: Mutex::default(),
             queues: Mutex::default(),
@@ -266,7 +266,7 @@ impl Core {
         match post(self.interface(), key.to_cookie()) {
             Ok(()) => {
                 if self.acts_after_posts {
-                    self.bell.ring();
+                    self.drivers.wake_all();
                 }
                 Ok(key)
             }
@@ -277,14 +277,14 @@ impl Core {
     /// Tells the driver of a call after which the device may have to act.
     pub(crate) fn called(&self) {
         if self.acts_after_posts && !self.is_inherited() {
-            self.bell.ring();
+            self.drivers.wake_all();
         }
     }
 
     /// Wakes the driver for an event that the core made in a call.
     pub(crate) fn wake_driver(&self) {
         if !self.is_inherited() {
-            self.bell.ring();
+            self.drivers.wake_all();
         }
     }
 
@@ -294,7 +294,7 @@ impl Core {
     ///
     /// # Errors
     /// Those of `evd_resize`.
-    pub(crate) fn add_endpoint(&self) -> dat_core::Result<()> {
+    pub(crate) fn make_room(&self) -> dat_core::Result<()> {
         if self.is_inherited() {
             return Err(Inherited::error());
         }
@@ -309,69 +309,71 @@ impl Core {
     }
 
     /// Undoes `add_endpoint`.
-    pub(crate) fn remove_endpoint(&self) {
+    pub(crate) fn give_room_back(&self) {
         if !self.is_inherited() {
             lock(&self.room).1 -= 1;
         }
     }
 
-    pub(crate) fn add_link(&self, link: Arc<dyn EndpointEvents>) {
-        let mut links = lock(&self.links);
-        let index = link.id().handle().index();
-        if index >= links.len() {
-            links.resize(index + 1, None);
+    pub(crate) fn add_endpoint(&self, endpoint: Arc<dyn EndpointEvents>) {
+        let mut endpoints = lock(&self.endpoints);
+        let index = endpoint.id().handle().index();
+        if index >= endpoints.len() {
+            endpoints.resize(index + 1, None);
         }
-        links[index] = Some(link);
+        endpoints[index] = Some(endpoint);
     }
 
-    pub(super) fn link(&self, ep: EpId) -> Option<Arc<dyn EndpointEvents>> {
-        let links = lock(&self.links);
-        let link = links.get(ep.handle().index())?.as_ref()?;
-        (link.id() == ep).then(|| Arc::clone(link))
+    pub(super) fn endpoint(&self, ep: EpId) -> Option<Arc<dyn EndpointEvents>> {
+        let endpoints = lock(&self.endpoints);
+        let endpoint = endpoints.get(ep.handle().index())?.as_ref()?;
+        (endpoint.id() == ep).then(|| Arc::clone(endpoint))
     }
 
     /// Frees an endpoint at the end of a dispatch.
     ///
     /// The thread of the adapter dispatches, if there is one: a drop is then short and runs no
     /// wakers.
-    pub(crate) fn drop_link(&self, link: Arc<dyn EndpointEvents>) {
+    pub(crate) fn drop_endpoint(&self, endpoint: Arc<dyn EndpointEvents>) {
         if self.is_inherited() {
             return;
         }
-        lock(&self.dropped).push(link);
+        lock(&self.dropped).push(endpoint);
         // A close after this test takes the endpoint out of the list.
         if self.is_undriven() || self.is_closed() {
             self.dispatch(Scope::All);
         } else {
-            self.bell.ring();
+            self.drivers.wake_all();
         }
     }
 
     /// Frees the dropped endpoints; their completions have been taken.
     pub(super) fn free_dropped(&self) {
         loop {
-            let Some(link) = lock(&self.dropped).pop() else {
+            let Some(endpoint) = lock(&self.dropped).pop() else {
                 return;
             };
             // Buffers of a shared queue that the endpoint consumed have no other way back.
             self.take_completions(usize::MAX);
             // Fails only if the adapter is closed.
-            let freed = self.interface().ep_free(link.id());
+            let freed = self.interface().ep_free(endpoint.id());
             {
-                let mut links = lock(&self.links);
-                if let Some(slot) = links.get_mut(link.id().handle().index())
-                    && slot.as_ref().is_some_and(|known| known.id() == link.id())
+                let mut endpoints = lock(&self.endpoints);
+                if let Some(slot) = endpoints.get_mut(endpoint.id().handle().index())
+                    && slot
+                        .as_ref()
+                        .is_some_and(|known| known.id() == endpoint.id())
                 {
                     *slot = None;
                 }
             }
             if freed.is_ok() {
-                self.remove_endpoint();
+                self.give_room_back();
             }
             let outcome = Outcome::Completed(DtoStatus::Flushed, 0);
-            let owner = Some(Owner::Endpoint(link.id()));
+            let owner = Some(Owner::Endpoint(endpoint.id()));
             self.table.end_all(owner, outcome, Effects::run);
-            link.end();
+            endpoint.end();
             self.called();
         }
     }
@@ -402,20 +404,20 @@ impl Core {
         // From its return on, neither device nor peer accesses the memory of operations.
         self.interface().shut();
         self.table.end_all(None, Outcome::Closed, Effects::run);
-        let links = std::mem::take(&mut *lock(&self.links));
+        let endpoints = std::mem::take(&mut *lock(&self.endpoints));
         let dropped = std::mem::take(&mut *lock(&self.dropped));
-        for link in links.into_iter().flatten().chain(dropped) {
-            link.end();
+        for endpoint in endpoints.into_iter().flatten().chain(dropped) {
+            endpoint.end();
         }
         self.offer();
         self.called();
-        self.bell.ring();
+        self.drivers.wake_all();
         // Lets peers in this process see the end of the connections.
         self.device.act(self.now());
     }
 }
 
-impl Drop for Core {
+impl Drop for AdapterState {
     fn drop(&mut self) {
         self.close();
     }

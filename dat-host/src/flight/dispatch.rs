@@ -7,7 +7,7 @@ use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY
 use dat_core::flags::{CloseFlags, DtoStatus, HandleKind};
 use dat_core::id::{EpId, SrqId};
 
-use super::adapter_state::Core;
+use super::adapter_state::AdapterState;
 use super::lent::Lent;
 use super::table::{Effects, Outcome};
 use crate::lock::lock;
@@ -28,7 +28,7 @@ pub(crate) enum Scope {
     All,
 }
 
-impl Core {
+impl AdapterState {
     /// Takes the events of the adapter's dispatchers; returns false if there are none.
     ///
     /// One thread at a time does so, so events of an endpoint stay in order. A call meanwhile, also
@@ -73,7 +73,7 @@ impl Core {
                 None => {
                     if taken == COMPLETIONS_OF_A_LOOK {
                         // This thread may not be the driver.
-                        self.bell.ring();
+                        self.drivers.wake_all();
                     }
                     return found;
                 }
@@ -87,7 +87,7 @@ impl Core {
         let interface = self.interface();
         for taken in 0..most {
             match interface.evd_dequeue(self.completions) {
-                Ok(event) => self.settle(&event),
+                Ok(event) => self.complete(&event),
                 Err(_) => return taken,
             }
         }
@@ -97,7 +97,7 @@ impl Core {
     /// Ends the operation of a completion.
     // A call would cost as much as its work, for each completion.
     #[inline(always)]
-    pub(crate) fn settle(&self, event: &Event) {
+    pub(crate) fn complete(&self, event: &Event) {
         match event {
             Event::Dto(done) => {
                 let length = usize::try_from(done.transferred_length).unwrap_or(0);
@@ -123,10 +123,10 @@ impl Core {
     /// Delivers a message to the endpoint that took a buffer of a shared receive queue.
     fn received(&self, (ep, queue): (EpId, SrqId), memory: Lent, status: DtoStatus, length: usize) {
         if status == DtoStatus::Success
-            && let Some(link) = self.link(ep)
-            && link.queue() == Some(queue)
+            && let Some(endpoint) = self.endpoint(ep)
+            && endpoint.queue() == Some(queue)
         {
-            return link.received(memory, length);
+            return endpoint.received(memory, length);
         }
         let known = lock(&self.queues)
             .iter()
@@ -142,13 +142,13 @@ impl Core {
         while let Ok(event) = self.interface().evd_dequeue(self.connections) {
             found = true;
             if let Event::Connection { kind, ep, .. } = event
-                && let Some(link) = self.link(ep)
+                && let Some(endpoint) = self.endpoint(ep)
             {
                 if kind != ConnectionEventKind::Established {
                     // Messages that arrived before the end come first.
                     self.take_completions(usize::MAX);
                 }
-                link.changed(kind);
+                endpoint.changed(kind);
             }
         }
         found
@@ -183,11 +183,11 @@ impl Core {
 
     /// Disconnects the endpoints of a shared receive queue that failed: they receive no more.
     fn disconnect_users(&self, queue: SrqId) {
-        let users: Vec<EpId> = lock(&self.links)
+        let users: Vec<EpId> = lock(&self.endpoints)
             .iter()
             .flatten()
-            .filter(|link| link.queue() == Some(queue))
-            .map(|link| link.id())
+            .filter(|endpoint| endpoint.queue() == Some(queue))
+            .map(|endpoint| endpoint.id())
             .collect();
         for ep in users {
             // Fails if there is no connection.

@@ -10,7 +10,7 @@ mod pass;
 mod table;
 mod trace;
 
-pub(crate) use adapter_state::{Core, Guard};
+pub(crate) use adapter_state::{AdapterState, Guard};
 pub(crate) use dispatch::Scope;
 pub(crate) use interface::{Inherited, Interface};
 pub(crate) use lent::{Lent, Object};

@@ -5,31 +5,31 @@ use std::task::{Context, Poll, ready};
 
 use dat_core::flags::DtoStatus;
 
-use super::adapter_state::Core;
+use super::adapter_state::AdapterState;
 use super::lent::Lent;
 use super::table::{Key, Outcome};
 use crate::error::Error;
 
 /// An operation in the table of its adapter; dropping it lets the operation go on.
 pub(crate) struct Operation {
-    core: Arc<Core>,
+    adapter: Arc<AdapterState>,
     key: Key,
     is_new: bool,
     is_over: bool,
 }
 
 impl Operation {
-    pub(crate) const fn new(core: Arc<Core>, key: Key) -> Self {
+    pub(crate) const fn new(adapter: Arc<AdapterState>, key: Key) -> Self {
         Self {
-            core,
+            adapter,
             key,
             is_new: true,
             is_over: false,
         }
     }
 
-    pub(crate) const fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub(crate) const fn adapter(&self) -> &Arc<AdapterState> {
+        &self.adapter
     }
 
     pub(crate) const fn cookie(&self) -> u64 {
@@ -43,15 +43,15 @@ impl Operation {
     /// completing an operation of the adapter at the fork: its memory is lost.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Lent, Result<usize, Error>)> {
         assert!(!self.is_over, "polled after it was ready");
-        if self.core.is_inherited() {
+        if self.adapter.is_inherited() {
             self.is_over = true;
-            let memory = self.core.table().try_remove(self.key);
+            let memory = self.adapter.table().try_remove(self.key);
             // A thread of the parent was changing the table at the fork, for ever.
             let memory = memory.expect("the adapter was idle when the process forked");
             return Poll::Ready((memory, Err(Error::Closed)));
         }
         let is_new = std::mem::replace(&mut self.is_new, false);
-        let ended = ready!(self.core.table().poll(self.key, context, is_new));
+        let ended = ready!(self.adapter.table().poll(self.key, context, is_new));
         self.is_over = true;
         let Some((outcome, memory)) = ended else {
             unreachable!("an operation stays in the table until its future is over");
@@ -67,8 +67,8 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        if !self.is_over && !self.core.is_inherited() {
-            self.core.table().abandon(self.key);
+        if !self.is_over && !self.adapter.is_inherited() {
+            self.adapter.table().abandon(self.key);
         }
     }
 }

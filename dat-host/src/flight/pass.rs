@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use dat_core::time::Instant;
 
-use super::adapter_state::Core;
+use super::adapter_state::AdapterState;
 use super::dispatch::Scope;
 use crate::lock::lock;
-use crate::wake::ring_at;
+use crate::wake::wake_at;
 
 /// Time between two looks at a device that reports no events, in microseconds.
 pub(crate) const POLL_MICROS: u64 = 1_000;
@@ -20,43 +20,44 @@ pub(crate) const POLL_MICROS: u64 = 1_000;
 pub(crate) enum Pass {
     /// There were events; look once more.
     Active,
-    /// There were none; look again at this time, or when the bell rings.
+    /// There were none; look again at this time, or when the drivers are woken.
     Idle(Option<Instant>),
 }
 
 impl Pass {
     /// Returns how long a thread may sleep: without limit if the outer value has no inner one.
-    pub(crate) fn pause(self, core: &Core) -> Option<Option<Duration>> {
+    pub(crate) fn pause(self, adapter: &AdapterState) -> Option<Option<Duration>> {
         match self {
             Self::Active => None,
-            Self::Idle(next) => Some(next.map(|next| core.until(next))),
+            Self::Idle(next) => Some(next.map(|next| adapter.until(next))),
         }
     }
 }
 
-impl Core {
+impl AdapterState {
     /// Registers a sleeper; call `pass` once more before sleeping.
     pub(crate) fn enlist(&self, waker: &Waker) {
         if self.is_inherited() {
             return;
         }
-        self.bell.add(waker);
-        self.interface().register_progress_waker(&self.bell_waker);
+        self.drivers.add(waker);
+        self.interface()
+            .register_progress_waker(&self.drivers_waker);
     }
 
-    /// As `pass_once`, for a driver that then sleeps until the bell is rung.
+    /// As `pass_once`, for a driver that then sleeps until it is woken.
     pub(crate) fn pass(&self) -> Pass {
         if self.is_inherited() {
             return Pass::Idle(None);
         }
-        // Before the look for events, so that a later event rings.
+        // Before the look for events, so that a later event wakes the driver.
         let notice = || {
             self.device
                 .wake_on_events(Waker::from(Arc::clone(&self.notice)))
         };
-        let rings = *self.rings.get_or_init(notice);
+        let reports_events = *self.reports_events.get_or_init(notice);
         match self.pass_once() {
-            Pass::Idle(next) if !rings => {
+            Pass::Idle(next) if !reports_events => {
                 let poll = Instant::from_micros(self.now().as_micros() + POLL_MICROS);
                 Pass::Idle(Some(next.map_or(poll, |next| next.min(poll))))
             }
@@ -72,7 +73,7 @@ impl Core {
     /// Removes a sleeper that does not sleep again.
     pub(crate) fn forget(&self, waker: &Waker) {
         if !self.is_inherited() {
-            self.bell.remove(waker);
+            self.drivers.remove(waker);
         }
     }
 
@@ -95,7 +96,7 @@ impl Core {
         Pass::Idle(first(self.interface().next_deadline(), activity.next))
     }
 
-    /// As `pass_once`, after a sleep in the device's own sleeper that neither the bell nor a
+    /// As `pass_once`, after a sleep in the device's own sleeper that neither a wake-up nor a
     /// deadline ended.
     ///
     /// The sleeper marks what it finds. So a quiet device has nothing but completions, and asking
@@ -116,21 +117,21 @@ impl Core {
         }
     }
 
-    /// Lets the timer ring the bell at the time of the next pass, for drivers that are futures.
+    /// Lets the timer wake the drivers at the time of the next pass, for drivers that are futures.
     pub(crate) fn arm_timer(&self, next: Instant) {
         let now = self.now();
         let mut armed = lock(&self.armed);
-        if armed.is_rung_by(next, now) {
+        if armed.is_woken_by(next, now) {
             return;
         }
         let pause = next.as_micros().saturating_sub(now.as_micros());
         let at = std::time::Instant::now() + Duration::from_micros(pause);
-        if ring_at(&self.bell, at).is_ok() {
+        if wake_at(&self.drivers, at).is_ok() {
             armed.add(next);
         } else {
             // Without a thread for the timer, the driver polls.
             drop(armed);
-            self.bell.ring();
+            self.drivers.wake_all();
         }
     }
 }

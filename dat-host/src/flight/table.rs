@@ -204,7 +204,7 @@ impl Table {
                     return Polled::Ended;
                 };
                 if let State::Done(outcome) = entry.state {
-                    ended = entry.vacate(free).map(|memory| (outcome, memory));
+                    ended = entry.free(free).map(|memory| (outcome, memory));
                     entries.free = Some(key.index);
                     return Polled::Ended;
                 }
@@ -336,7 +336,7 @@ impl Entries {
         let entry = self.get(key)?;
         let was_pending = matches!(entry.state, State::Pending { .. });
         let owner = entry.owner;
-        let memory = entry.vacate(free);
+        let memory = entry.free(free);
         self.free = Some(key.index);
         if was_pending {
             self.count(owner, false);
@@ -353,7 +353,7 @@ impl Entry {
 
     /// Frees the entry, before the free entry `next`; returns its memory.
     #[inline]
-    fn vacate(&mut self, next: Option<u32>) -> Option<Lent> {
+    fn free(&mut self, next: Option<u32>) -> Option<Lent> {
         self.state = State::Free { next };
         // Not 0, so that no cookie is that of an entry that never was.
         self.generation = self.generation.wrapping_add(1).max(1);

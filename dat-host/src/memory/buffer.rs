@@ -9,7 +9,7 @@ use dat_core::memory::LmrTriplet;
 
 use super::lend::{Lend, Memory, MemoryMut};
 use super::slot::Slot;
-use crate::flight::{Core, Lent};
+use crate::flight::{AdapterState, Lent};
 
 /// Registered memory from the pool of a [`Zone`](crate::Zone); returns to it when dropped.
 ///
@@ -122,8 +122,8 @@ impl Lend for Buffer {
         [self.slot().segment(self.length)]
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.slot().core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.slot().adapter()
     }
 
     fn lend(mut self) -> Lent {

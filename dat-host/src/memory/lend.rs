@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dat_core::memory::LmrTriplet;
 use dat_core::{Cause, Error as CoreError, Subtype};
 
-use crate::flight::{Core, Lent};
+use crate::flight::{AdapterState, Lent};
 
 /// Memory that an operation takes over, and returns when it completes.
 ///
@@ -39,7 +39,7 @@ pub(crate) trait Lend: Sized + Send + Unpin + 'static {
     fn segments(&self) -> Self::Segments;
 
     /// Returns the adapter of the memory.
-    fn core(&self) -> &Arc<Core>;
+    fn adapter(&self) -> &Arc<AdapterState>;
 
     /// Gives the memory to an operation.
     fn lend(self) -> Lent;
@@ -62,8 +62,11 @@ pub(crate) fn total(segments: &[LmrTriplet]) -> u64 {
 ///
 /// # Errors
 /// INVALID_HANDLE (LMR): it is of another one.
-pub(crate) fn check_core(core: &Arc<Core>, other: &Arc<Core>) -> dat_core::Result<()> {
-    match Arc::ptr_eq(core, other) {
+pub(crate) fn check_same_adapter(
+    adapter: &Arc<AdapterState>,
+    other: &Arc<AdapterState>,
+) -> dat_core::Result<()> {
+    match Arc::ptr_eq(adapter, other) {
         true => Ok(()),
         false => Err(CoreError::invalid_handle(Subtype::InvalidHandleLmr).because(Cause::Foreign)),
     }

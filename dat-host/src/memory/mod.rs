@@ -21,7 +21,7 @@ pub use buffer::Buffer;
 pub(crate) use copies::{copies, range_of};
 pub(crate) use domain::Domain;
 pub use gather::Gather;
-pub(crate) use lend::{Lend, check_core, total};
+pub(crate) use lend::{Lend, check_same_adapter, total};
 pub use lend::{Memory, MemoryMut};
 #[cfg(feature = "pages")]
 pub use pages::{MappedFile, Pages};

@@ -41,7 +41,7 @@ impl Pool {
         let (class, size) = class_of(length).ok_or(dat_core::Error::insufficient_resources(
             dat_core::Subtype::ResourceMemory,
         ))?;
-        if self.domain.core().is_inherited() {
+        if self.domain.adapter().is_inherited() {
             return Err(Inherited::error().into());
         }
         let mut free = self.free[class]
@@ -62,7 +62,7 @@ impl Pool {
     /// Takes a slot back.
     pub(super) fn put(&self, slot: Box<Slot>) {
         if let Some((class, _)) = class_of(slot.capacity())
-            && !self.domain.core().is_inherited()
+            && !self.domain.adapter().is_inherited()
         {
             self.free[class]
                 .lock()

@@ -13,7 +13,7 @@ use super::pinned::StableRead;
 use super::registered::Registered;
 use super::shares::Shares;
 use crate::error::{Failed, Result};
-use crate::flight::{Core, Lent};
+use crate::flight::{AdapterState, Lent};
 
 /// Registered bytes that nobody writes (LMR), or a part of them.
 ///
@@ -125,8 +125,8 @@ impl<B: StableRead> Lend for ReadRegion<B> {
         [self.0.whole()]
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 
     fn lend(self) -> Lent {

@@ -14,7 +14,7 @@ use super::registered::Registered;
 use super::shared::SharedRegion;
 use super::slice::RegionSlice;
 use crate::error::Failed;
-use crate::flight::{Core, Lent};
+use crate::flight::{AdapterState, Lent};
 use crate::remote::resolve_range;
 
 /// Registered memory of one owner (LMR): plain bytes until it is exposed or in flight.
@@ -145,8 +145,8 @@ impl<B: Stable> Lend for Region<B> {
         [self.registered.segment(0, self.registered.memory.len())]
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.registered.domain().core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.registered.domain().adapter()
     }
 
     fn lend(self) -> Lent {

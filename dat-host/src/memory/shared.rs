@@ -13,7 +13,7 @@ use super::region::Region;
 use super::registered::Registered;
 use super::shares::Shares;
 use crate::error::Result;
-use crate::flight::{Core, Lent};
+use crate::flight::{AdapterState, Lent};
 
 /// A [`Region`] that any number of Sends and RDMA Writes read at the same time, or a part of it.
 ///
@@ -98,8 +98,8 @@ impl<B: Stable + Sync> Lend for SharedRegion<B> {
         [self.0.whole()]
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 
     fn lend(self) -> Lent {

@@ -10,7 +10,7 @@ use super::pinned::Pinned;
 use super::pool::Pool;
 use super::registered::Registered;
 use crate::error::Result;
-use crate::flight::{Core, Object};
+use crate::flight::{AdapterState, Object};
 
 /// One part of a block, with exclusive access to its bytes.
 pub(crate) struct Slot {
@@ -33,7 +33,7 @@ pub(crate) fn slots(
     size: usize,
 ) -> Result<impl Iterator<Item = Box<Slot>> + use<>> {
     let exhausted = dat_core::Error::insufficient_resources(dat_core::Subtype::ResourceMemory);
-    let most = domain.core().interface().limits()?.max_lmr_block_size;
+    let most = domain.adapter().interface().limits()?.max_lmr_block_size;
     let bytes = count
         .checked_mul(size)
         .filter(|&bytes| bytes as u64 <= most)
@@ -66,8 +66,8 @@ impl Slot {
         segment
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        self.block.domain().core()
+    pub(crate) fn adapter(&self) -> &Arc<AdapterState> {
+        self.block.domain().adapter()
     }
 
     /// Returns the first `length` bytes, for their owner.

@@ -18,7 +18,7 @@ use crate::connection::Zone;
 use crate::drive::DescriptorDriver;
 use crate::drive::{self, Driver};
 use crate::error::{Error, Result};
-use crate::flight::{Core, Guard, Interface};
+use crate::flight::{AdapterState, Guard, Interface};
 
 /// Length of the queue of asynchronous events.
 pub(crate) const ASYNC_EVENTS: i32 = 64;
@@ -78,12 +78,12 @@ impl Adapter {
         Zone::new(&self.0)
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    pub(crate) fn state(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 
     fn interface(&self) -> &dyn Interface {
-        self.core().interface()
+        self.state().interface()
     }
 
     /// Returns the address at which peers reach the adapter.
@@ -91,7 +91,7 @@ impl Adapter {
     /// # Errors
     /// [`Refused`](crate::Error::Refused) INVALID_HANDLE: the adapter is closed.
     pub fn address(&self) -> Result<IaAddress> {
-        self.0.core().address()
+        self.0.adapter().address()
     }
 
     /// Returns the attributes of the adapter and of its provider.
@@ -112,20 +112,20 @@ impl Adapter {
     /// Buffers of shared receive queues count while they are posted. In a child of `fork` there are
     /// none.
     pub fn in_flight(&self) -> usize {
-        let core = self.0.core();
-        match core.is_inherited() {
+        let state = self.0.adapter();
+        match state.is_inherited() {
             true => 0,
-            false => core.table().len(),
+            false => state.table().len(),
         }
     }
 
     /// Returns the counts that the device has, each since the adapter was opened.
     pub fn counts(&self) -> Vec<(Count, u64)> {
         let mut counts = Vec::new();
-        let core = self.core();
-        if !core.is_inherited() {
+        let state = self.state();
+        if !state.is_inherited() {
             let mut report = |count, value| counts.push((count, value));
-            core.device().counts(&mut report);
+            state.device().counts(&mut report);
         }
         counts
     }
@@ -134,9 +134,9 @@ impl Adapter {
     ///
     /// A transport that repeats what is not sent shows such a refusal only as a silent peer.
     pub fn refused_send(&self) -> Option<std::io::Error> {
-        match self.core().is_inherited() {
+        match self.state().is_inherited() {
             true => None,
-            false => self.core().device().refused_send(),
+            false => self.state().device().refused_send(),
         }
     }
 
@@ -144,7 +144,7 @@ impl Adapter {
     ///
     /// Later calls fail with INVALID_HANDLE or [`Error::Closed`].
     pub fn close(&self) {
-        self.0.core().close();
+        self.0.adapter().close();
     }
 
     /// Returns the core's adapter, if its backend is a `B`, for calls that this crate lacks.
@@ -232,8 +232,8 @@ impl Options {
     /// - [`System`](crate::Error::System): the thread cannot be started, the host has no such
     ///   address or interface, or the UDP port is taken.
     pub fn open(self, address: &str) -> Result<Adapter> {
-        let guard = self.open_core(address)?;
-        drive::spawn(guard.core())?;
+        let guard = self.open_undriven(address)?;
+        drive::spawn(guard.adapter())?;
         Ok(Adapter(guard))
     }
 
@@ -242,8 +242,8 @@ impl Options {
     /// # Errors
     /// Those of [`open`](Self::open).
     pub fn open_driven(self, address: &str) -> Result<(Adapter, Driver)> {
-        let guard = self.open_core(address)?;
-        let driver = Driver::new(guard.core());
+        let guard = self.open_undriven(address)?;
+        let driver = Driver::new(guard.adapter());
         Ok((Adapter(guard), driver))
     }
 
@@ -253,8 +253,8 @@ impl Options {
     /// Those of [`open`](Self::open), and [`System`](crate::Error::System): no descriptor is left.
     #[cfg(feature = "fd")]
     pub fn open_descriptor(self, address: &str) -> Result<(Adapter, DescriptorDriver)> {
-        let guard = self.open_core(address)?;
-        let driver = DescriptorDriver::new(guard.core())?;
+        let guard = self.open_undriven(address)?;
+        let driver = DescriptorDriver::new(guard.adapter())?;
         Ok((Adapter(guard), driver))
     }
 
@@ -311,7 +311,7 @@ impl Options {
         OwnedIa<B, HostLock>: Send + Sync,
     {
         let guard = open_backend(&self.limits, backend, driver, None)?;
-        drive::spawn(guard.core())?;
+        drive::spawn(guard.adapter())?;
         Ok(Adapter(guard))
     }
 
@@ -328,7 +328,7 @@ impl Options {
         OwnedIa<B, HostLock>: Send + Sync,
     {
         let guard = open_backend(&self.limits, backend, driver, None)?;
-        let driver = Driver::new(guard.core());
+        let driver = Driver::new(guard.adapter());
         Ok((Adapter(guard), driver))
     }
 
@@ -347,11 +347,11 @@ impl Options {
         OwnedIa<B, HostLock>: Send + Sync,
     {
         let guard = open_backend(&self.limits, backend, driver, None)?;
-        let driver = DescriptorDriver::new(guard.core())?;
+        let driver = DescriptorDriver::new(guard.adapter())?;
         Ok((Adapter(guard), driver))
     }
 
-    fn open_core(self, address: &str) -> Result<Arc<Guard>> {
+    fn open_undriven(self, address: &str) -> Result<Arc<Guard>> {
         let address = schemes::parse(address)?;
         let limits = &self.limits;
         match schemes::registered(address.scheme()) {
@@ -388,6 +388,6 @@ where
     forks::prepare().map_err(Error::System)?;
     let ia = OwnedIa::<B, HostLock>::open(backend, limits, ASYNC_EVENTS)
         .map_err(|refused| refused.error)?;
-    let core = Core::new(Box::new(ia), Box::new(driver), network)?;
-    Ok(Guard::new(core))
+    let state = AdapterState::new(Box::new(ia), Box::new(driver), network)?;
+    Ok(Guard::new(state))
 }

@@ -87,7 +87,7 @@ use crate::error::{Error, Failed, Result};
 use crate::lock::lock;
 use crate::memory::Stable;
 use crate::open::{ASYNC_EVENTS, schemes};
-use crate::wake::Bell;
+use crate::wake::DriverWakers;
 
 /// Name of the controller of each node.
 const CONTROLLER: &str = "dat0";
@@ -231,8 +231,8 @@ impl Opening {
             }
             peers.push((*node, peer.resolve(names)?));
         }
-        let bell = Bell::new();
-        let rings = self.idle.is_none() && driver.wake_on_events(bell.waker());
+        let wakers = DriverWakers::new();
+        let reports_events = self.idle.is_none() && driver.wake_on_events(wakers.waker());
         let reservation = Reservation::new(&self.limits)?;
         #[expect(unsafe_code)]
         // SAFETY: only the adapter gets the storage. It is dropped before the reservation: by a
@@ -276,8 +276,8 @@ impl Opening {
             peers: self.peers,
             sleepers: Arc::new(Sleepers {
                 device: Box::new(driver),
-                bell,
-                rings,
+                wakers,
+                reports_events,
                 idle: self.idle,
                 interrupts: self.interrupts,
                 process: forks::generation(),

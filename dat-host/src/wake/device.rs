@@ -9,7 +9,7 @@ use dat_core::backend::{Activity, BackendError, Count, HostDriver};
 use dat_core::event::{ThreadWait, Wait};
 use dat_core::time::Instant;
 
-use super::bell::Bell;
+use super::driver_wakers::DriverWakers;
 
 /// The driver of any backend; each call is that of [`HostDriver`].
 pub(crate) trait Device: Send + Sync {
@@ -54,17 +54,17 @@ impl<D: HostDriver> Device for D {
     }
 }
 
-/// Rings a bell for events of a device, unless a thread sleeps on the device itself.
+/// Wakes the drivers for events of a device, unless a thread sleeps on the device itself.
 pub(crate) struct Notice {
-    bell: Bell,
+    drivers: DriverWakers,
     /// Set while a thread sleeps on the device, which wakes it.
     pub(crate) sleeps: AtomicBool,
 }
 
 impl Notice {
-    pub(crate) fn new(bell: &Bell) -> Arc<Self> {
+    pub(crate) fn new(drivers: &DriverWakers) -> Arc<Self> {
         Arc::new(Self {
-            bell: bell.clone(),
+            drivers: drivers.clone(),
             sleeps: AtomicBool::new(false),
         })
     }
@@ -77,7 +77,7 @@ impl Wake for Notice {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.sleeps.load(Ordering::Relaxed) {
-            self.bell.ring();
+            self.drivers.wake_all();
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dat_core::time::Instant as Time;
 use dat_storage::forks::PerProcess;
 
-use super::bell::{Bell, WeakBell};
+use super::driver_wakers::{DriverWakers, WeakDriverWakers};
 use crate::lock::lock;
 
 /// Time that the thread stays without deadlines before it ends.
@@ -17,9 +17,9 @@ const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Timers {
-    /// Deadlines, each with the index of its bell.
+    /// Deadlines, each with the index of those that it wakes.
     queue: BinaryHeap<Reverse<(Instant, usize)>>,
-    bells: Vec<Option<WeakBell>>,
+    drivers: Vec<Option<WeakDriverWakers>>,
     /// Set while the thread runs.
     running: bool,
 }
@@ -29,32 +29,32 @@ struct Timers {
 /// A child of `fork` has none of its parent's, and no thread for them.
 static TIMERS: PerProcess<(Mutex<Timers>, Condvar)> = PerProcess::new();
 
-/// Times at which the bell of an adapter is rung, the latest first.
+/// Times at which the timer wakes the drivers of an adapter, the latest first.
 #[derive(Debug, Default)]
 pub(crate) struct Armed(Vec<Time>);
 
 impl Armed {
-    /// Returns true if the bell is rung by `next`; forgets the times up to `now`.
+    /// Returns true if the drivers are woken by `next`; forgets the times up to `now`.
     ///
-    /// At that ring the driver arms the timer again, so one ring by `next` suffices.
-    pub(crate) fn is_rung_by(&mut self, next: Time, now: Time) -> bool {
+    /// A driver that wakes up arms the timer again, so one wake-up by `next` suffices.
+    pub(crate) fn is_woken_by(&mut self, next: Time, now: Time) -> bool {
         while self.0.last().is_some_and(|&armed| armed <= now) {
             self.0.pop();
         }
         self.0.last().is_some_and(|&armed| armed <= next)
     }
 
-    /// Adds a time before which the bell is not rung.
+    /// Adds a time before which the drivers are not woken.
     pub(crate) fn add(&mut self, next: Time) {
         self.0.push(next);
     }
 }
 
-/// Rings `bell` at a time, from a thread that lives as long as there are deadlines.
+/// Wakes drivers at a time, from a thread that lives as long as there are deadlines.
 ///
 /// # Errors
 /// The system's error if it cannot start the thread.
-pub(crate) fn ring_at(bell: &Bell, at: Instant) -> std::io::Result<()> {
+pub(crate) fn wake_at(drivers: &DriverWakers, at: Instant) -> std::io::Result<()> {
     let (timers, changed) = TIMERS.this();
     let mut timers = lock(timers);
     if !timers.running {
@@ -63,15 +63,15 @@ pub(crate) fn ring_at(bell: &Bell, at: Instant) -> std::io::Result<()> {
             .spawn(run)?;
         timers.running = true;
     }
-    let bell = Some(bell.downgrade());
-    let index = match timers.bells.iter().position(Option::is_none) {
+    let drivers = Some(drivers.downgrade());
+    let index = match timers.drivers.iter().position(Option::is_none) {
         Some(index) => {
-            timers.bells[index] = bell;
+            timers.drivers[index] = drivers;
             index
         }
         None => {
-            timers.bells.push(bell);
-            timers.bells.len() - 1
+            timers.drivers.push(drivers);
+            timers.drivers.len() - 1
         }
     };
     timers.queue.push(Reverse((at, index)));
@@ -87,10 +87,10 @@ fn run() {
         let pause = match timers.queue.peek() {
             Some(Reverse((at, _))) if *at <= now => {
                 let due = timers.queue.pop();
-                let bell = due.and_then(|Reverse((_, index))| timers.bells[index].take());
+                let drivers = due.and_then(|Reverse((_, index))| timers.drivers[index].take());
                 drop(timers);
-                if let Some(bell) = bell {
-                    bell.ring();
+                if let Some(drivers) = drivers {
+                    drivers.wake_all();
                 }
                 timers = lock(all);
                 continue;
@@ -136,15 +136,18 @@ mod tests {
 
     #[test]
     fn a_waker_that_panics_stops_no_other_deadline() {
-        let (wrong, right) = (Bell::new(), Bell::new());
+        let (wrong, right) = (DriverWakers::new(), DriverWakers::new());
         let count = Arc::<Count>::default();
         wrong.add(&Waker::from(Arc::new(Panics)));
         right.add(&Waker::from(Arc::clone(&count)));
         let start = Instant::now();
-        ring_at(&wrong, start).unwrap();
-        ring_at(&right, start + Duration::from_millis(50)).unwrap();
+        wake_at(&wrong, start).unwrap();
+        wake_at(&right, start + Duration::from_millis(50)).unwrap();
         while count.0.load(Ordering::SeqCst) == 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "the bell rings");
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "the drivers are woken"
+            );
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -153,13 +156,13 @@ mod tests {
     fn a_time_is_armed_once() {
         let mut armed = Armed::default();
         let at = Time::from_micros;
-        let mut rings = 0;
+        let mut count = 0;
         let mut arm = |next, now| {
-            if !armed.is_rung_by(at(next), at(now)) {
+            if !armed.is_woken_by(at(next), at(now)) {
                 armed.add(at(next));
-                rings += 1;
+                count += 1;
             }
-            rings
+            count
         };
         assert_eq!(arm(1000, 0), 1);
         // An earlier deadline comes and passes, again and again; the later one stays armed.
@@ -167,7 +170,7 @@ mod tests {
             assert_eq!(arm(round * 10 + 5, round * 10), 1 + round);
             assert_eq!(arm(1000, round * 10 + 6), 1 + round);
         }
-        assert_eq!(arm(2000, 500), 11, "the ring at 1000 arms it");
+        assert_eq!(arm(2000, 500), 11, "the wake-up at 1000 arms it");
         assert_eq!(arm(2000, 1000), 12);
     }
 }

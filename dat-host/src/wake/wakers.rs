@@ -1,4 +1,7 @@
 //! Wakers of the futures that wait for one state.
+//!
+//! Of `event-listener`, each future that waits would hold an allocation, and take a second lock
+//! beside that of the state, which protects this list as well.
 
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};

@@ -10,10 +10,10 @@ use dat_core::id::RmrId;
 use dat_core::memory::LmrTriplet;
 use dat_core::{Cause, Error as CoreError, Parameter};
 
-use crate::connection::Link;
+use crate::connection::EndpointState;
 use crate::error::{Error, Failed, Result};
-use crate::flight::{Core, EndpointEvents, Lent, Object, Operation, Owner};
-use crate::memory::{Bindable, check_core};
+use crate::flight::{AdapterState, EndpointEvents, Lent, Object, Operation, Owner};
+use crate::memory::{Bindable, check_same_adapter};
 use crate::remote::{Access, RemoteSlice};
 
 /// A remote region, and the memory that it may be bound to.
@@ -24,7 +24,7 @@ pub(crate) struct Bound<O: Bindable> {
     pub(crate) start: usize,
     pub(crate) length: usize,
     /// Endpoint of the bind.
-    link: Arc<Link>,
+    endpoint: Arc<EndpointState>,
     /// `None` after `into_owner`.
     owner: Option<O>,
 }
@@ -36,7 +36,9 @@ impl<O: Bindable> Bound<O> {
         match self.owner.take() {
             Some(owner) => {
                 let segment = owner.segment(self.start, self.length);
-                owner.core().synchronise(SyncDirection::RdmaWrite, segment);
+                owner
+                    .adapter()
+                    .synchronise(SyncDirection::RdmaWrite, segment);
                 owner
             }
             None => unreachable!("only this function takes the memory"),
@@ -52,7 +54,7 @@ impl<O: Bindable> Bound<O> {
 
     fn free(&self) {
         // Fails only if the adapter is closed, which has freed it.
-        let _ = self.link.core().interface().rmr_free(self.rmr);
+        let _ = self.endpoint.adapter().interface().rmr_free(self.rmr);
     }
 }
 
@@ -74,12 +76,12 @@ impl<O: Bindable> Object for Bound<O> {
 
 /// Posts the bind of a range of memory.
 fn bind<O: Bindable>(
-    link: &Arc<Link>,
+    endpoint: &Arc<EndpointState>,
     owner: O,
     range: Result<(usize, usize)>,
     access: Access,
 ) -> Result<(Operation, RemoteSlice), Failed<O>> {
-    let core = link.core();
+    let adapter = endpoint.adapter();
     if let Err(unknown) = access.check() {
         return Err(Failed::new(unknown, owner));
     }
@@ -94,28 +96,28 @@ fn bind<O: Bindable>(
             .because(Cause::ZeroCount);
         return Err(Failed::new(empty, owner));
     }
-    if let Err(foreign) = check_core(core, owner.core()) {
+    if let Err(foreign) = check_same_adapter(adapter, owner.adapter()) {
         return Err(Failed::new(foreign, owner));
     }
-    let rmr = match core.interface().rmr_create(link.domain().id()) {
+    let rmr = match adapter.interface().rmr_create(endpoint.domain().id()) {
         Ok(rmr) => rmr,
         Err(error) => return Err(Failed::new(error, owner)),
     };
     let segment = owner.segment(start, length);
-    core.synchronise_both(segment);
+    adapter.synchronise_both(segment);
     let bound = Box::new(Bound {
         rmr,
         start,
         length,
-        link: Arc::clone(link),
+        endpoint: Arc::clone(endpoint),
         owner: Some(owner),
     });
     let mut context = 0;
-    let ep = link.id();
-    let posted = core.post(
+    let ep = endpoint.id();
+    let posted = adapter.post(
         Owner::Endpoint(ep),
         Lent::new(bound, 0, 0),
-        link.span().operation("bind", segment.length),
+        endpoint.span().operation("bind", segment.length),
         |interface, cookie| {
             let (privileges, flags) = (access.privileges(), CompletionFlags::empty());
             context = interface.rmr_bind(rmr, &segment, privileges, ep, cookie, flags)?;
@@ -129,7 +131,7 @@ fn bind<O: Bindable>(
         Err((error, Some(lent))) => return Err(failed(error.into(), lent)),
         Err((_, None)) => unreachable!("the table keeps memory until it is taken"),
     };
-    let operation = Operation::new(Arc::clone(core), key);
+    let operation = Operation::new(Arc::clone(adapter), key);
     match RemoteSlice::new(context, segment.address, segment.length, access) {
         Ok(remote) => Ok((operation, remote)),
         // The rights are known, and the core has checked the range.
@@ -142,28 +144,28 @@ pub(crate) type Opened<O> = (Box<Bound<O>>, RemoteSlice);
 
 /// A bind that was refused, or is in flight.
 pub(crate) enum Binding<O: Bindable> {
-    Refused(Arc<Core>, Option<Failed<O>>),
+    Refused(Arc<AdapterState>, Option<Failed<O>>),
     InFlight(Operation, RemoteSlice),
 }
 
 impl<O: Bindable> Binding<O> {
     /// Binds a range of memory for the peer of an endpoint.
     pub(crate) fn start(
-        link: &Arc<Link>,
+        endpoint: &Arc<EndpointState>,
         owner: O,
         range: Result<(usize, usize)>,
         access: Access,
     ) -> Self {
-        match bind(link, owner, range, access) {
+        match bind(endpoint, owner, range, access) {
             Ok((operation, remote)) => Self::InFlight(operation, remote),
-            Err(failed) => Self::Refused(Arc::clone(link.core()), Some(failed)),
+            Err(failed) => Self::Refused(Arc::clone(endpoint.adapter()), Some(failed)),
         }
     }
 
-    pub(crate) const fn core(&self) -> &Arc<Core> {
+    pub(crate) const fn adapter(&self) -> &Arc<AdapterState> {
         match self {
-            Self::Refused(core, _) => core,
-            Self::InFlight(operation, _) => operation.core(),
+            Self::Refused(adapter, _) => adapter,
+            Self::InFlight(operation, _) => operation.adapter(),
         }
     }
 
@@ -187,19 +189,19 @@ impl<O: Bindable> Binding<O> {
 
 /// An unbind that is done, or in flight.
 pub(crate) enum Revoking<O: Bindable> {
-    Done(Arc<Core>, Option<O>),
+    Done(Arc<AdapterState>, Option<O>),
     InFlight(Operation),
 }
 
 impl<O: Bindable> Revoking<O> {
     /// Unbinds; without a connection, frees the remote region instead.
     pub(crate) fn start(bound: Box<Bound<O>>) -> Self {
-        let link = Arc::clone(&bound.link);
-        let (core, ep, rmr) = (link.core(), link.id(), bound.rmr);
-        let posted = core.post(
+        let endpoint = Arc::clone(&bound.endpoint);
+        let (adapter, ep, rmr) = (endpoint.adapter(), endpoint.id(), bound.rmr);
+        let posted = adapter.post(
             Owner::Endpoint(ep),
             Lent::new(bound, 0, 0),
-            link.span().operation("unbind", 0),
+            endpoint.span().operation("unbind", 0),
             |interface, cookie| {
                 let (segment, none) = (LmrTriplet::default(), MemoryPrivileges::empty());
                 let flags = CompletionFlags::empty();
@@ -209,19 +211,19 @@ impl<O: Bindable> Revoking<O> {
             },
         );
         match posted {
-            Ok(key) => Self::InFlight(Operation::new(Arc::clone(core), key)),
+            Ok(key) => Self::InFlight(Operation::new(Arc::clone(adapter), key)),
             Err((_, Some(lent))) => {
                 let owner = lent.take::<Bound<O>>().into_owner();
-                Self::Done(Arc::clone(core), Some(owner))
+                Self::Done(Arc::clone(adapter), Some(owner))
             }
             Err((_, None)) => unreachable!("the table keeps memory until it is taken"),
         }
     }
 
-    pub(crate) const fn core(&self) -> &Arc<Core> {
+    pub(crate) const fn adapter(&self) -> &Arc<AdapterState> {
         match self {
-            Self::Done(core, _) => core,
-            Self::InFlight(operation) => operation.core(),
+            Self::Done(adapter, _) => adapter,
+            Self::InFlight(operation) => operation.adapter(),
         }
     }
 

@@ -16,7 +16,7 @@ use super::exposed::Exposed;
 use crate::connection::Endpoint;
 use crate::drive::blocking;
 use crate::error::{Failed, Result};
-use crate::flight::Core;
+use crate::flight::AdapterState;
 use crate::memory::{Bindable, Region, Registered, Stable, copies};
 use crate::remote::{Access, RemoteSlice, resolve_range};
 
@@ -55,7 +55,7 @@ impl<B: Stable> Exposing<B> {
     pub fn to(self, endpoint: &Endpoint) -> Expose<B> {
         let owner = self.region.into_registered();
         Expose {
-            binding: Binding::start(endpoint.link(), owner, self.range, self.access),
+            binding: Binding::start(endpoint.state(), owner, self.range, self.access),
         }
     }
 }
@@ -90,8 +90,8 @@ pub struct Expose<B: Stable> {
 }
 
 impl<B: Stable> Expose<B> {
-    const fn core(&self) -> &Arc<Core> {
-        self.binding.core()
+    const fn adapter(&self) -> &Arc<AdapterState> {
+        self.binding.adapter()
     }
 }
 
@@ -190,7 +190,7 @@ impl<B: Stable> Window<B> {
         let (start, length) = resolve_range(range, self.bound.length)?;
         let owner = self.bound.owner();
         let segment = owner.segment(self.bound.start + start, length);
-        Ok(Exposed::new(owner.domain().core(), segment))
+        Ok(Exposed::new(owner.domain().adapter(), segment))
     }
 
     #[inline]
@@ -228,8 +228,8 @@ pub struct Revoke<B: Stable> {
 }
 
 impl<B: Stable> Revoke<B> {
-    const fn core(&self) -> &Arc<Core> {
-        self.revoking.core()
+    const fn adapter(&self) -> &Arc<AdapterState> {
+        self.revoking.adapter()
     }
 }
 

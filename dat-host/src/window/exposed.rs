@@ -8,8 +8,8 @@ use dat_core::backend::SyncDirection;
 use dat_core::memory::LmrTriplet;
 
 use crate::error::{Error, Result};
-use crate::flight::Core;
-use crate::memory::check_core;
+use crate::flight::AdapterState;
+use crate::memory::check_same_adapter;
 use crate::open::Adapter;
 
 /// Segments that one call of the core gets.
@@ -23,15 +23,15 @@ const SEGMENTS: usize = 16;
 #[derive(Clone)]
 pub struct Exposed<'a> {
     segment: LmrTriplet,
-    core: Arc<Core>,
+    adapter: Arc<AdapterState>,
     window: PhantomData<&'a ()>,
 }
 
 impl Exposed<'_> {
-    pub(crate) fn new(core: &Arc<Core>, segment: LmrTriplet) -> Self {
+    pub(crate) fn new(adapter: &Arc<AdapterState>, segment: LmrTriplet) -> Self {
         Self {
             segment,
-            core: Arc::clone(core),
+            adapter: Arc::clone(adapter),
             window: PhantomData,
         }
     }
@@ -91,7 +91,7 @@ impl Adapter {
 
     fn synchronise(&self, direction: SyncDirection, ranges: &[Exposed<'_>]) -> Result<()> {
         for range in ranges {
-            check_core(self.core(), &range.core)?;
+            check_same_adapter(self.state(), &range.adapter)?;
         }
         for some in ranges.chunks(SEGMENTS) {
             let mut segments = [LmrTriplet::default(); SEGMENTS];
@@ -99,7 +99,7 @@ impl Adapter {
                 *segment = range.segment;
             }
             // Refused only once the close has deregistered the memory.
-            let done = self.core().call_sync(direction, &segments[..some.len()]);
+            let done = self.state().call_sync(direction, &segments[..some.len()]);
             done.map_err(|_| Error::Closed)?;
         }
         Ok(())

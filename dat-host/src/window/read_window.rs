@@ -13,7 +13,7 @@ use super::bind::{Binding, Bound, Revoking};
 use crate::connection::Endpoint;
 use crate::drive::blocking;
 use crate::error::{Failed, Result};
-use crate::flight::Core;
+use crate::flight::AdapterState;
 use crate::memory::{ReadRegion, Shares, StableRead};
 use crate::remote::{Access, RemoteSlice, resolve_range};
 
@@ -45,7 +45,7 @@ impl<B: StableRead> ExposingRead<B> {
     pub fn to(self, endpoint: &Endpoint) -> ExposeRead<B> {
         let owner = self.region.into_shares();
         ExposeRead(Binding::start(
-            endpoint.link(),
+            endpoint.state(),
             owner,
             self.range,
             Access::READ,
@@ -69,8 +69,8 @@ impl<B: StableRead> fmt::Debug for ExposingRead<B> {
 pub struct ExposeRead<B: StableRead>(Binding<Shares<B>>);
 
 impl<B: StableRead> ExposeRead<B> {
-    const fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    const fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 }
 
@@ -166,8 +166,8 @@ impl<B: StableRead> fmt::Debug for ReadWindow<B> {
 pub struct RevokeRead<B: StableRead>(Revoking<Shares<B>>);
 
 impl<B: StableRead> RevokeRead<B> {
-    const fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    const fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 }
 

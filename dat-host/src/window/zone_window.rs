@@ -71,7 +71,7 @@ impl<B: Stable> ZoneWindow<B> {
         let registered = Registered::for_peers(domain, value, access)?;
         let memory = registered.segment(0, registered.memory.len());
         // Before a peer can know the context.
-        domain.core().synchronise_both(memory);
+        domain.adapter().synchronise_both(memory);
         let context = registered.remote_context();
         match RemoteSlice::new(context, memory.address, memory.length, access) {
             Ok(remote) => Ok(Self { registered, remote }),
@@ -110,7 +110,7 @@ impl<B: Stable> ZoneWindow<B> {
     pub fn exposed(&self, range: impl RangeBounds<usize>) -> Result<Exposed<'_>> {
         let (start, length) = resolve_range(range, self.len())?;
         let segment = self.registered.segment(start, length);
-        Ok(Exposed::new(self.registered.domain().core(), segment))
+        Ok(Exposed::new(self.registered.domain().adapter(), segment))
     }
 
     #[inline]

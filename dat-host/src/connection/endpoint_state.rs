@@ -12,13 +12,13 @@ use super::events::EventQueue;
 use super::message::Message;
 use super::shared_receive::SharedBuffers;
 use crate::error::{Error, Result};
-use crate::flight::{Core, EndpointEvents, Lent, Span};
+use crate::flight::{AdapterState, EndpointEvents, Lent, Span};
 use crate::lock::lock;
 use crate::memory::Domain;
 use crate::wake::{Wakers, poll_state};
 
 /// An endpoint as long as anybody knows it.
-pub(crate) struct Link {
+pub(crate) struct EndpointState {
     id: EpId,
     domain: Arc<Domain>,
     /// Shared receive queue of the endpoint, which outlives it.
@@ -43,7 +43,7 @@ enum Phase {
     Ended(ConnectionEventKind),
 }
 
-impl Link {
+impl EndpointState {
     pub(crate) fn new(
         id: EpId,
         domain: &Arc<Domain>,
@@ -74,13 +74,13 @@ impl Link {
         &self.domain
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        self.domain.core()
+    pub(crate) fn adapter(&self) -> &Arc<AdapterState> {
+        self.domain.adapter()
     }
 
     /// Returns the private data that came with the connection.
     pub(crate) fn private_data(&self) -> Vec<u8> {
-        match self.core().is_inherited() {
+        match self.adapter().is_inherited() {
             true => Vec::new(),
             false => lock(&self.state).private_data.clone(),
         }
@@ -144,7 +144,7 @@ impl Link {
         closed: T,
         ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Poll<T> {
-        if self.core().is_inherited() {
+        if self.adapter().is_inherited() {
             return Poll::Ready(closed);
         }
         // Each future has a reference.
@@ -159,14 +159,14 @@ impl Link {
     }
 
     fn ended(&self, kind: ConnectionEventKind) -> Error {
-        match self.core().is_closed() {
+        match self.adapter().is_closed() {
             true => Error::Closed,
             false => Error::Connection(kind),
         }
     }
 }
 
-impl EndpointEvents for Link {
+impl EndpointEvents for EndpointState {
     fn id(&self) -> EpId {
         self.id
     }
@@ -179,7 +179,7 @@ impl EndpointEvents for Link {
         self.span.changed(kind);
         let mut data = [0; PRIVATE_DATA_MAX];
         let length = self
-            .core()
+            .adapter()
             .interface()
             .ep_private_data(self.id, &mut data)
             .unwrap_or(0)

@@ -8,9 +8,9 @@ use dat_core::event::contain_panic;
 
 /// Wakes the drivers of an adapter, to let them look for events of the device.
 ///
-/// Ringing takes no lock of the adapter, but runs the wakers of its drivers on the calling thread.
+/// A wake-up takes no lock of the adapter, but runs the wakers of its drivers on the calling thread.
 #[derive(Clone)]
-pub(crate) struct Bell(Arc<Sleepers>);
+pub(crate) struct DriverWakers(Arc<Sleepers>);
 
 #[derive(Default)]
 struct Sleepers {
@@ -19,14 +19,14 @@ struct Sleepers {
     count: AtomicUsize,
 }
 
-impl Bell {
+impl DriverWakers {
     pub(crate) fn new() -> Self {
         Self(Arc::default())
     }
 
     /// Wakes all drivers that sleep or are about to.
-    pub(crate) fn ring(&self) {
-        self.0.ring();
+    pub(crate) fn wake_all(&self) {
+        self.0.wake_all();
     }
 
     /// Adds a sleeper; it must look for events once more before it sleeps.
@@ -45,25 +45,25 @@ impl Bell {
         self.0.count.store(wakers.len(), Ordering::SeqCst);
     }
 
-    /// Returns a waker that rings the bell.
+    /// Returns a waker that wakes all drivers.
     pub(crate) fn waker(&self) -> Waker {
         Waker::from(Arc::clone(&self.0))
     }
 
-    pub(crate) fn downgrade(&self) -> WeakBell {
-        WeakBell(Arc::downgrade(&self.0))
+    pub(crate) fn downgrade(&self) -> WeakDriverWakers {
+        WeakDriverWakers(Arc::downgrade(&self.0))
     }
 }
 
-/// A bell that keeps nothing alive.
+/// The wakers of drivers that may be gone.
 #[derive(Clone)]
-pub(crate) struct WeakBell(Weak<Sleepers>);
+pub(crate) struct WeakDriverWakers(Weak<Sleepers>);
 
-impl WeakBell {
-    /// Rings the bell; returns false if its adapter is gone.
-    pub(crate) fn ring(&self) -> bool {
+impl WeakDriverWakers {
+    /// Wakes all drivers; returns false if their adapter is gone.
+    pub(crate) fn wake_all(&self) -> bool {
         self.0.upgrade().is_some_and(|sleepers| {
-            sleepers.ring();
+            sleepers.wake_all();
             true
         })
     }
@@ -74,7 +74,7 @@ impl Sleepers {
         self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self) {
+    fn wake_all(&self) {
         // A sleeper that is not counted yet looks for events after it is.
         let count = self.count.load(Ordering::SeqCst);
         for _ in 0..count {
@@ -95,10 +95,10 @@ impl Sleepers {
 
 impl Wake for Sleepers {
     fn wake(self: Arc<Self>) {
-        self.ring();
+        self.wake_all();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
+        self.wake_all();
     }
 }
