@@ -62,7 +62,7 @@ pub(crate) fn with_server<B: ByAddress, R>(
         let token = arguments.token_file.as_deref().map(Token::read);
         let token = token.transpose()?;
         return reach(&resolve(peer)?, |peer| {
-            let device = choose::<B>(arguments.device.as_deref(), own_address(peer))?;
+            let device = choose::<B>(&arguments.named, own_address(peer))?;
             let mut client = Drive::open::<B>(&device, waiting)?;
             let server = ServerAddress {
                 address: IaAddress::from(peer),
@@ -72,7 +72,7 @@ pub(crate) fn with_server<B: ByAddress, R>(
             act(&mut client, server, &device.name)
         });
     }
-    let device = choose::<B>(arguments.device.as_deref(), None)?;
+    let device = choose::<B>(&arguments.named, None)?;
     let address = first_address(&device)?;
     let server = Drive::open::<B>(&device, waiting)?;
     let client = Drive::open::<B>(&device.other_end(), waiting)?;
@@ -187,7 +187,7 @@ fn perf_both<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Re
             "remove --connect: --device NAME has both ends on that device",
         ));
     }
-    let device = choose::<B>(arguments.device.device.as_deref(), None)?;
+    let device = choose::<B>(&arguments.device.named, None)?;
     perf::on_both_ends::<B>(B::SCHEME, arguments, output, |waiting| {
         let near = Drive::open::<B>(&device, waiting)?;
         let far = Drive::open::<B>(&device.other_end(), waiting)?;
@@ -226,7 +226,7 @@ pub(crate) fn serve<B: ByAddress>(
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let device = choose::<B>(arguments.device.as_deref(), arguments.listen)?;
+    let device = choose::<B>(&arguments.named, arguments.listen)?;
     if let Some(address) = arguments.listen {
         let has = |own| is_same_ip(own, address) || own.ip().is_unspecified();
         if !device.ip_addresses().any(has) {

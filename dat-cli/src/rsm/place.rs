@@ -16,7 +16,7 @@ use twox_hash::XxHash3_128;
 
 use super::On;
 use super::failure::DuringRsm;
-use crate::arguments::{WaitName, WaitingArguments};
+use crate::arguments::{DeviceName, WaitName, WaitingArguments};
 use crate::failure::{Result, of_call};
 use crate::interrupt::Signals;
 use crate::remote::host_adapter::{Drive, Driven, Waiting, yield_after};
@@ -166,13 +166,13 @@ pub(super) struct OnDevice<B> {
 }
 
 impl<B: ByAddress> OnDevice<B> {
-    /// Chooses a device by its name, or by an exporter that it is to reach.
+    /// Chooses the named device, or one by an exporter or by an exporter that it is to reach.
     ///
     /// # Errors
     /// - Operation: there is no such device.
-    pub(super) fn choose(name: Option<&str>, exporter: Option<SocketAddr>) -> Result<Self> {
+    pub(super) fn choose(named: &DeviceName, exporter: Option<SocketAddr>) -> Result<Self> {
         Ok(Self {
-            device: choose::<B>(name, exporter.and_then(own_address))?,
+            device: choose::<B>(named, exporter.and_then(own_address))?,
             is_used: Cell::new(false),
             transport: std::marker::PhantomData,
         })

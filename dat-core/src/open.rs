@@ -1,15 +1,18 @@
-//! Opening an interface adapter.
+//! Opening an adapter, and clean-up after a leaked one.
 
 use core::fmt;
 
 use crate::adapter::{Control, Driver, Ia, InstanceTag, Watch};
 use crate::backend::Backend;
+use crate::connection::{PspSlot, RspSlot};
+use crate::endpoint::ReceiveSide;
 use crate::error::{Cause, Error, Subtype};
 use crate::flags::{EvdFlags, HandleKind};
 use crate::id::{EvdId, Handle, Index};
 use crate::lend::Storage;
+use crate::memory::PzSlot;
 use crate::shared::Shared;
-use crate::storage::{KeyChains, VisitList};
+use crate::storage::{KeyChains, RunSlot, VisitList};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker};
 use crate::sync::{Frames, Mutex, RawLock};
 
@@ -37,6 +40,7 @@ impl<B> fmt::Display for OpenError<B> {
 
 impl<B> core::error::Error for OpenError<B> {}
 
+/// # Opening
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Opens an adapter on a backend and creates its asynchronous event dispatcher.
     ///
@@ -50,6 +54,18 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///   65,536 with the feature `std`, 256 without it.
     ///
     /// Spec: IAO-01, IAO-02, IAO-06
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() -> Result<()> {
+    /// # let fabric = Fabric::new(FabricOptions::default());
+    /// let mut slots = Slots::new(); // of `define_storage!`
+    /// let backend = fabric.node(NodeOptions::new("nic", 1));
+    /// let ia = Ia::open(backend, slots.lend(), 8).map_err(|refused| refused.error)?;
+    /// assert!(ia.objects_left().is_empty());
+    /// # Ok(()) }
+    /// ```
     pub fn open(
         backend: B,
         storage: Storage<'s, B, L>,
@@ -134,6 +150,90 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         })
     }
 
+    /// Clears the objects that a leaked adapter left in the storage.
+    ///
+    /// Generations stay, so handles of that adapter stay stale.
+    fn forget_leftovers(&self) {
+        let shared = &self.shared;
+        self.control.with(|control| {
+            for slot in control.protection_zones.made_mut().iter_mut() {
+                *slot = PzSlot {
+                    generation: slot.generation,
+                    ..PzSlot::EMPTY
+                };
+            }
+            for slot in control.public_service_points.made_mut().iter_mut() {
+                *slot = PspSlot {
+                    generation: slot.generation,
+                    ..PspSlot::EMPTY
+                };
+            }
+            for slot in control.reserved_service_points.made_mut().iter_mut() {
+                *slot = RspSlot {
+                    generation: slot.generation,
+                    ..RspSlot::EMPTY
+                };
+            }
+            let requests = control.connection_requests.made_mut().iter_mut();
+            for slot in requests.filter(|slot| !slot.id.is_null()) {
+                slot.clear_slot();
+            }
+        });
+        for slot in shared.local_regions.made() {
+            slot.sharing.clear();
+            slot.forget();
+        }
+        // Skips free slots: they are clean, and most slots are free.
+        for slot in shared.remote_regions.made() {
+            slot.main.with(|region| {
+                if !region.id.is_null() {
+                    let _leftover = region.take();
+                }
+            });
+        }
+        for slot in shared.event_dispatchers.made() {
+            slot.waits.clear();
+            slot.queue.with(|queue| {
+                if !queue.id.is_null() {
+                    queue.clear_slot();
+                }
+            });
+        }
+        for slot in shared.notification_objects.made() {
+            slot.clear_links();
+            slot.main.with(|object| {
+                if !object.id.is_null() {
+                    object.clear_slot();
+                }
+            });
+        }
+        for slot in shared.endpoints.made() {
+            slot.watch.clear();
+            slot.posting.clear();
+            slot.main.with(|endpoint| {
+                if !endpoint.id.is_null() {
+                    endpoint.clear_slot(endpoint.generation);
+                    slot.receive.with(|side| *side = ReceiveSide::EMPTY);
+                    slot.handle.store(0);
+                }
+            });
+        }
+        for slot in shared.shared_receive_queues.made() {
+            slot.forget();
+        }
+        for slot in shared.events.made() {
+            slot.clear_owner();
+        }
+        for record in shared
+            .records
+            .made()
+            .iter()
+            .filter(|record| !record.is_unowned())
+        {
+            record.clear_owner();
+        }
+    }
+
     /// Opens a shut adapter again, on another backend, with the tables that it has.
     ///
     /// Slots stay where they are, and generations go on: handles from before stay stale. Other
@@ -142,6 +242,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// # Errors
     /// Those of [`open`](Self::open): the adapter stays shut. INVALID_STATE (IA_IN_USE): it was
     /// open.
+    #[doc(hidden)]
     pub fn reopen(
         &mut self,
         backend: B,

@@ -1,6 +1,6 @@
-//! Access to endpoints, and the end and the events of their connections.
+//! Access to endpoints, and the ends and the events of their connections.
 
-use super::endpoint::Link;
+use super::endpoint::ConnectionData;
 use super::{Endpoint, EndpointSlot, Trigger};
 use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, DisconnectMode};
@@ -81,9 +81,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         {
             backend.disconnect(key, mode);
         }
-        endpoint.link.deadline = None;
+        endpoint.connection.deadline = None;
         let size = if ending.kind == ConnectionEventKind::PeerRejected {
-            endpoint.link.private_data.len()
+            endpoint.connection.private_data.len()
         } else {
             0
         };
@@ -118,6 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// The event, [`AsyncEventKind::EpBroken`], comes in addition to the connection event.
     /// InfiniBand devices raise it when such an endpoint takes no more buffers, and programs wait
     /// for it before they free the endpoint.
+    #[doc(hidden)]
     pub fn report_shared_ends(&self) {
         self.tells_shared_ends.store(true, Ordering::Relaxed);
     }
@@ -191,28 +192,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         self.run_deferred(&mut deferred);
     }
-
-    /// Copies the private data that came with the connection or with its rejection.
-    ///
-    /// Copies as much as fits into `into` and returns the full length in bytes. The data stays
-    /// until the endpoint is freed or UNCONNECTED again.
-    ///
-    /// # Errors
-    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
-    ///
-    /// Spec: EPK-06, GEN-10, EVW-13
-    pub fn ep_private_data(&self, ep: EpId, into: &mut [u8]) -> Result<usize> {
-        self.with_endpoint(ep, |_, endpoint| {
-            let data = &endpoint.link.private_data;
-            for (to, from) in into.iter_mut().zip(data) {
-                *to = *from;
-            }
-            Ok(data.len())
-        })
-    }
 }
 
-impl Link {
+impl ConnectionData {
     /// Clears the peer and everything else known of a connection.
     pub(crate) fn clear(&mut self) {
         *self = Self::NONE;
