@@ -19,7 +19,7 @@ const BUILD: &str = "on Linux with the headers of rdma-core (Debian: libibverbs-
     libclang-dev pkg-config), build with `cargo run --release --features verbs`";
 
 /// The mock, whose adapters other processes do not reach.
-const IN_PROCESS: &str = "mock";
+pub(crate) const MOCK: &str = "mock";
 
 /// Returns the scheme of a device: of its name, or of the first kind with a usable one.
 ///
@@ -135,7 +135,7 @@ pub(crate) fn rsm(command: &RsmCommand, signals: &Signals, output: &mut Output) 
 /// Returns all devices that reach other processes.
 pub(crate) fn devices() -> Vec<Device> {
     let kinds = dat_devices::devices().into_iter().rev();
-    let kinds = kinds.filter(|kind| kind.scheme != IN_PROCESS);
+    let kinds = kinds.filter(|kind| kind.scheme != MOCK);
     let all = kinds.flat_map(|kind| kind.found.unwrap_or_default());
     all.map(describe).collect()
 }

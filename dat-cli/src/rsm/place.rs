@@ -9,7 +9,7 @@ use std::time::Duration;
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::HostBackend;
-use dat_devices::ByAddress;
+use dat_devices::{ByAddress, MockBackend};
 use dat_host::rsm::{Credentials, Node, NodeId, Opening};
 use dat_host::{Error, Network, Options};
 use twox_hash::XxHash3_128;
@@ -17,8 +17,7 @@ use twox_hash::XxHash3_128;
 use super::On;
 use super::failure::DuringRsm;
 use crate::arguments::{DeviceName, WaitName, WaitingArguments};
-use crate::failure::Result;
-use crate::host;
+use crate::failure::{Result, of_call};
 use crate::interrupt::Signals;
 use crate::remote::host_adapter::{Drive, Driven, Waiting, yield_after};
 use crate::remote::server::not_listening;
@@ -138,7 +137,7 @@ impl Settings<'_> {
             Error::Refused(error) if error.kind() == ErrorKind::ConnQualInUse => {
                 Err(not_listening(self.qualifier, error))
             }
-            Error::Refused(error) => Err(host::not_opened(error)),
+            Error::Refused(error) => Err(of_call("dat_ia_open", error)),
             error => Err(error).during_rsm("opening the node"),
         })
     }
@@ -269,7 +268,7 @@ impl OnMock {
 }
 
 impl Place for OnMock {
-    type Backend = host::InProcessBackend;
+    type Backend = MockBackend;
 
     fn on(&self) -> On {
         ("mock", None)
