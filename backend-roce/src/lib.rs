@@ -135,6 +135,9 @@ mod counts;
 mod forks;
 #[cfg(feature = "std")]
 mod host;
+#[cfg(feature = "udp")]
+#[doc(hidden)]
+pub mod local;
 #[cfg(feature = "std")]
 mod options;
 pub mod port;
@@ -157,12 +160,12 @@ pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]
-pub use counts::{AdapterCounts, ConnectionCounts};
-#[cfg(feature = "std")]
-pub use options::RoceOptions;
+pub use counts::{AdapterCounts, ConnectionCounts, LocalCounts};
 #[cfg(feature = "udp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "udp")))]
 pub use options::StartThread;
+#[cfg(feature = "std")]
+pub use options::{PathChoice, RoceOptions};
 #[cfg(feature = "std")]
 pub use queues::{
     RoceCompletionQueue, RoceReceiveQueue, RoceReceiveSlot, RoceSendQueue, RoceSendSlot,

@@ -41,7 +41,7 @@ pub use event::{
     REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK, RmrBindCompletion,
 };
 #[cfg(all(feature = "std", target_os = "linux"))]
-pub use own_sleep::OwnSleep;
+pub use own_sleep::{OnEvent, OwnSleep};
 pub use queue::EvdSlot;
 pub(crate) use queue::{EvdConfig, Head};
 #[cfg(feature = "std")]
