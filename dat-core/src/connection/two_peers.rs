@@ -726,8 +726,8 @@ fn report(name: &str, depth: usize, explored: &Explored) {
 
 /// The two peers agree in every state, despite losses and repetitions.
 ///
-/// No event comes twice or in an unlawful order, no disconnect is lost, no request completes twice
-/// or never, refused calls change nothing, and every state leads back to the start.
+/// No event comes twice or in an unlawful order, and no disconnect is lost. No request completes
+/// twice or never. Refused calls change nothing, and every state leads back to the start.
 ///
 /// Spec: EPK-06, EPK-11, CRA-03, EPD-01, EPD-02, EPD-05, EPD-10, EPR-01, GEN-06
 #[test]
