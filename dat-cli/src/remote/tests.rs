@@ -293,7 +293,6 @@ fn a_refused_client_does_not_stop_the_server() {
 }
 
 /// The server does not follow a link in its directory.
-#[cfg(unix)]
 #[test]
 fn links_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();

@@ -425,7 +425,7 @@ fn a_file_is_stored_after_its_sync() {
             let (outcome, synced) = first.join().unwrap();
             outcome.unwrap();
             // The file, and on systems that can sync directories, its directory.
-            assert_eq!(synced, if cfg!(unix) { 2 } else { 1 });
+            assert_eq!(synced, 2);
         });
     });
     assert_eq!(names(directory.path()), ["file"]);
@@ -505,7 +505,6 @@ fn a_client_that_vanishes_keeps_its_place_until_its_file_is_stored() {
 }
 
 /// A file that stays counts, although its directory could not be written to the disk.
-#[cfg(unix)]
 #[test]
 fn a_file_counts_if_it_stays() {
     let directory = tempfile::tempdir().unwrap();
