@@ -61,6 +61,8 @@ pub(crate) use descriptors::{Flag, say};
 pub(crate) use engine::engine_of;
 pub(crate) use foreign::{begin, close, end, explanation, first_word, open};
 pub(crate) use forks::{Inherited, InheritedGuard, detects_forks};
+#[cfg(test)]
+pub(crate) use heap::without_memory;
 pub(crate) use heap::{has_memory, system_has_memory};
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,

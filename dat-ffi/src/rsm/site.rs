@@ -317,3 +317,72 @@ impl<W: Wait> Wait for Light<'_, W> {
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+
+    use dat_core::event::OwnSleep;
+
+    use super::*;
+    use crate::boundary::without_memory;
+
+    /// Tells whether its thread has a sleep of its own.
+    struct Sleeper(bool);
+
+    impl Wait for Sleeper {
+        fn now(&mut self) -> Instant {
+            Instant::ZERO
+        }
+
+        fn waker(&self) -> Waker {
+            Waker::noop().clone()
+        }
+
+        fn begin(&mut self) {}
+
+        fn wait(&mut self, _: Option<Instant>) -> WakeReason {
+            self.0 = OwnSleep::get().is_some();
+            WakeReason::Woken
+        }
+    }
+
+    /// Sleeps; returns true if that was the thread's own way.
+    fn sleeps_in_its_own_way(bell: &Bell) -> bool {
+        let mut sleeper = Sleeper(false);
+        let mut light = Light {
+            sleeper: &mut sleeper,
+            bell: Some(bell),
+            signals: None,
+        };
+        assert_eq!(light.wait(None), WakeReason::Woken);
+        drop(light);
+        sleeper.0
+    }
+
+    /// The first use of a thread takes memory, whose lack would end the process.
+    #[test]
+    fn a_thread_has_a_sleep_of_its_own_only_if_there_is_memory() {
+        const CHILD: &str = "DAT_FFI_WITHOUT_MEMORY";
+        const NAME: &str =
+            "rsm::site::tests::a_thread_has_a_sleep_of_its_own_only_if_there_is_memory";
+        if env::var_os(CHILD).is_none() {
+            // Other tests of this process need memory.
+            let child = Command::new(env::current_exe().unwrap())
+                .args([NAME, "--exact"])
+                .env(CHILD, "1")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stdout);
+            assert!(
+                child.status.success() && said.contains("1 passed"),
+                "{said}"
+            );
+            return;
+        }
+        let bell = Bell::new().unwrap();
+        assert!(!without_memory(|| sleeps_in_its_own_way(&bell)));
+        assert!(sleeps_in_its_own_way(&bell));
+    }
+}
