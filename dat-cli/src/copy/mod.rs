@@ -150,7 +150,7 @@ pub(crate) fn run(
     memory::room(sides * shape.bytes() + shape.slot() as u64, |room| {
         smaller(geometry, room / (sides + 1))
     })?;
-    let mut plain = is_mock.then(|| Plain::new(shape));
+    let mut plain = is_mock.then(|| Plain::new(shape)).transpose()?;
     let progress = progress_bar(length, output);
     let mut read = |buffer: &mut [u8]| {
         let count = file.read(buffer)?;

@@ -210,11 +210,13 @@ impl Watch {
     }
 }
 
-fn histogram() -> Result<Histogram<u64>> {
+/// Returns an empty histogram of times, with three exact digits.
+pub(crate) fn histogram() -> Result<Histogram<u64>> {
     Histogram::new(3).map_err(|error| Failure::operation("measuring failed", error))
 }
 
-fn record(times: &mut Histogram<u64>, taken: Duration) -> Result<()> {
+/// Records a time.
+pub(crate) fn record(times: &mut Histogram<u64>, taken: Duration) -> Result<()> {
     times
         .record(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX))
         .map_err(|error| Failure::operation("measuring failed", error))

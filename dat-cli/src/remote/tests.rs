@@ -184,7 +184,7 @@ fn plain_copies_are_measured_beside() {
         let files = folder(directory.path(), true);
         serving(Waiting::Block, &files, |fabric| {
             let mut client = open(fabric, "client", 2, Waiting::Block);
-            let (data, mut plain) = (some(length), Plain::new(SHAPE));
+            let (data, mut plain) = (some(length), Plain::new(SHAPE).unwrap());
             let mut left = &data[..];
             let read = |buffer: &mut [u8]| Ok(crate::source::fill(&mut left, buffer).unwrap());
             let file = Sending {
@@ -327,7 +327,7 @@ fn connect((adapter, drive): &mut Driven, request: Request) -> Result<Connection
         completions: Completions::None,
     };
     let zone = adapter.zone().during("dat_pz_create")?;
-    Connection::open(drive, zone, server_address(), &plan, &|| Ok(()))
+    Connection::open((adapter, drive), zone, server_address(), &plan, &|| Ok(()))
 }
 
 const COPY: Request = Request {
