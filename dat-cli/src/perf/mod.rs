@@ -24,6 +24,7 @@ use crate::failure::{Failure, FailureKind, Result};
 use crate::memory::{self, MOST_MEMORY};
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
 use crate::remote::commands::with_server;
+use crate::remote::counts::{counts, has_counts, say_counts, without_counts};
 use crate::remote::device::{MOCK, scheme_of, with_backend};
 use crate::remote::file_store::NoFiles;
 use crate::remote::host_adapter::{Drive, Waiting};
@@ -160,42 +161,6 @@ fn to_server<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Re
             Ok(())
         })
     })
-}
-
-/// Returns the named counts of a device.
-pub(crate) fn counts(adapter: &Adapter) -> Vec<(&'static str, u64)> {
-    let counts = adapter.counts().into_iter();
-    counts.map(|(count, value)| (count.name(), value)).collect()
-}
-
-/// Checks that a device has counts for an argument that prints them.
-///
-/// # Errors
-/// - Usage: it has none.
-pub(crate) fn has_counts(adapter: &Adapter, argument: &str) -> Result<()> {
-    match adapter.counts().is_empty() {
-        true => Err(without_counts(argument)),
-        false => Ok(()),
-    }
-}
-
-/// Returns the failure of an argument that prints the counts of a device that has none.
-fn without_counts(argument: &str) -> Failure {
-    Failure::usage(
-        format!("{argument} cannot be used here"),
-        "packets are counted only by RDMA in software (`--device roce` or --connect) in write, read and send",
-        format!("remove {argument}"),
-    )
-}
-
-/// Prints the counts of a device that are not 0.
-pub(crate) fn say_counts(counts: &[(&'static str, u64)], output: &mut Output) {
-    let named: Vec<String> = counts
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{} {count}", name.replace('_', " ")))
-        .collect();
-    output.line(format_args!("{FAINT}{}{FAINT:#}", named.join(", ")));
 }
 
 /// Checks that `times` the slots of one side can be allocated.

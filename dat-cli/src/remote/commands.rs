@@ -10,6 +10,7 @@ use dat_host::Network;
 use serde::Serialize;
 
 use super::connection::ServerAddress;
+use super::counts::{counts, has_counts, say_counts};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas};
 use super::host_adapter::{Drive, Driven, Waiting};
 use super::protocol::Work;
@@ -23,7 +24,6 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Signals;
 use crate::memory;
 use crate::output::{FAINT, GOOD, HEADING, Output};
-use crate::perf::{counts, has_counts, say_counts};
 use crate::size::{argument, counted, size};
 
 fn waiting(arguments: WaitingArguments) -> Waiting {

@@ -9,8 +9,8 @@ use twox_hash::XxHash3_128;
 use super::connection::{Completions, Connection, Plan, ServerAddress, posted, refused};
 use super::host_adapter::Driven;
 use super::patience::Allowance;
+use super::plain::{LEAST_PAIRS, Plain};
 use super::protocol::{Message, Refusal, Request, Work};
-use crate::copy::plain::{LEAST_PAIRS, Plain};
 use crate::failure::{During, Failure, Result};
 
 /// The shape of the buffers.

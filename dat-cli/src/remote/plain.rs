@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use dat_host::Pages;
 
+use super::transfer::Shape;
 use crate::failure::{During, Result};
-use crate::remote::transfer::Shape;
 
 /// Minimum number of pairs.
 pub(crate) const LEAST_PAIRS: u64 = 9;
