@@ -255,9 +255,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if let Some(port) = self.ports.get(port) {
                 let _over = port.ia.ep_disconnect(ep, CloseFlags::Abrupt);
             }
-            self.begin_turn();
-            self.remove_link(link);
-            self.end_turn();
+            self.remove_link_in_turn(link);
         }
     }
 }
