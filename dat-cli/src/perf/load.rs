@@ -540,26 +540,23 @@ fn first_bytes(bytes: &[u8]) -> [u8; STAMP] {
 
 #[cfg(test)]
 mod tests {
-    use dat_devices::{FabricOptions, MockBackend};
-    use dat_host::{Network, Options};
+    use dat_devices::{FabricOptions, MockBackend, Network};
 
     use super::*;
     use crate::failure::FailureKind;
     use crate::remote::host_adapter::{Drive, Waiting};
+    use crate::remote::transport::Carrier;
 
     /// Runs `act` with a load between two adapters of the mock.
     fn with_load(shape: Shape, act: impl FnOnce(&mut Load<'_, MockBackend>)) {
-        let network = Network::new(FabricOptions {
+        let device = Carrier::mock(FabricOptions {
             poll_steps: true,
             ..Network::options()
         });
-        let open = |address| {
-            let opened = Options::new().network(&network).open_driven(address);
-            Drive::over(opened, Waiting::Poll { looks: 1 }).unwrap()
-        };
-        let (mut near, mut far) = (open("mock://near"), open("mock://far"));
-        let address = network.address("far");
-        let mut load = Load::here(&mut near, &mut far, address, 1, shape).unwrap();
+        let (other, waiting) = (device.other_end(), Waiting::Poll { looks: 1 });
+        let mut near = Drive::open(&device, waiting).unwrap();
+        let mut far = Drive::open(&other, waiting).unwrap();
+        let mut load = Load::here(&mut near, &mut far, other.addresses[0], 1, shape).unwrap();
         act(&mut load);
         load.close();
     }

@@ -12,10 +12,10 @@ use dat_core::id::EvdId;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
-use dat_devices::ByAddress;
+use dat_devices::Visitor;
 use dat_host::{Adapter, Driver, Options};
 
-use super::transport::{self, Carrier};
+use super::transport::Carrier;
 use crate::failure::{During, Failure, Result};
 use crate::perf::Counters;
 
@@ -41,7 +41,7 @@ pub(crate) struct Drive {
     /// Reader of the counts of the device, if it has any.
     pub(crate) counters: Option<Arc<Counters>>,
     /// Reader of the sends that the system refuses.
-    refused_sends: Option<Arc<RefusedSends>>,
+    refused_sends: Arc<RefusedSends>,
 }
 
 /// Reader of the error of sends that the system refused since the last call, if any.
@@ -52,10 +52,16 @@ impl Drive {
     ///
     /// # Errors
     /// - Operation: the device cannot be opened.
-    pub(crate) fn open<B: ByAddress>(device: &Carrier, waiting: Waiting) -> Result<Driven> {
-        let backend: B = transport::open(device)?;
-        let driver = backend.driver();
-        Self::on(backend, driver, waiting)
+    pub(crate) fn open(device: &Carrier, waiting: Waiting) -> Result<Driven> {
+        struct Opens(Waiting);
+        impl Visitor for Opens {
+            type Output = Result<Driven>;
+
+            fn visit<B: HostBackend>(self, backend: B, driver: B::Driver) -> Result<Driven> {
+                Drive::on(backend, driver, self.0)
+            }
+        }
+        device.open(Opens(waiting))?
     }
 
     /// Opens an adapter on a backend; the caller drives it.
@@ -76,23 +82,6 @@ impl Drive {
         };
         let has_counts = !counters().is_empty();
         let opened = Options::new().open_backend_driven(backend, driver);
-        let (adapter, drive) = Self::over(opened, waiting)?;
-        let drive = Self {
-            counters: has_counts.then(|| Arc::new(counters) as Arc<Counters>),
-            refused_sends: Some(Arc::new(move || refused.refused_send())),
-            ..drive
-        };
-        Ok((adapter, drive))
-    }
-
-    /// Takes the driver of an adapter that was opened.
-    ///
-    /// # Errors
-    /// - Operation: it could not be opened.
-    pub(crate) fn over(
-        opened: dat_host::Result<(Adapter, Driver)>,
-        waiting: Waiting,
-    ) -> Result<Driven> {
         let (adapter, driver) = opened.during("dat_ia_open")?;
         let this = Self {
             driver: match waiting {
@@ -100,8 +89,8 @@ impl Drive {
                 Waiting::Poll { looks } => driver.polling(yield_after(looks)),
             },
             waiting,
-            counters: None,
-            refused_sends: None,
+            counters: has_counts.then(|| Arc::new(counters) as Arc<Counters>),
+            refused_sends: Arc::new(move || refused.refused_send()),
         };
         Ok((adapter, this))
     }
@@ -189,7 +178,7 @@ impl Drive {
 
     /// Returns the error of a send that the system refused since the last call, if any.
     pub(crate) fn refused_send(&self) -> Option<io::Error> {
-        self.refused_sends.as_ref().and_then(|refused| refused())
+        (self.refused_sends)()
     }
 }
 
