@@ -198,12 +198,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Returns the greeting of this node on a port.
     fn greeting(&self, state: &State, index: usize) -> Option<Greeting> {
         let objects = state.ports.get(index)?.objects.as_ref()?;
-        let word = objects.flush_word.as_ref()?;
+        let word = objects.read_back_word.as_ref()?;
         Some(Greeting {
             node: self.options.node,
             incarnation: self.options.incarnation,
-            flush_address: word.address(),
-            flush_key: word.remote_key(),
+            read_back_address: word.address(),
+            read_back_key: word.remote_key(),
             credits: self.options.credits.clamp(1, 60),
             big_endian: cfg!(target_endian = "big"),
             non_coherent: self.ports.get(index)?.non_coherent,
