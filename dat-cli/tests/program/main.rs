@@ -2,14 +2,12 @@
 
 #[cfg(target_os = "linux")]
 mod addresses;
-#[cfg(unix)]
 mod between;
 #[cfg(target_os = "linux")]
 mod causes;
 mod copy;
 mod devices;
 mod manual;
-#[cfg(unix)]
 mod names;
 mod perf;
 mod rsm;

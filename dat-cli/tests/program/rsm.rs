@@ -132,7 +132,6 @@ fn counts_use_the_right_grammatical_number() {
 }
 
 /// New files have the permissions that the user's mask leaves.
-#[cfg(unix)]
 #[test]
 fn new_files_have_the_permissions_of_new_files() {
     use std::os::unix::fs::PermissionsExt;
@@ -218,7 +217,6 @@ fn vectors_are_compared_with_plain_writes() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn an_interrupted_get_says_so_and_leaves_nothing() {
     use std::os::unix::process::ExitStatusExt;
