@@ -12,6 +12,7 @@ use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_host::{Access, Polled, RemoteSlice};
 use twox_hash::XxHash3_128;
 
+use super::commands::with_own_server;
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::host_adapter::{Drive, Driven, Waiting};
@@ -314,7 +315,15 @@ fn links_are_not_followed() {
 }
 
 /// Connects with room for messages, also for those that the work does not need.
-fn connect((adapter, drive): &mut Driven, request: Request) -> Result<Connection<'_>> {
+fn connect(client: &mut Driven, request: Request) -> Result<Connection<'_>> {
+    connect_to(client, server_address(), request)
+}
+
+fn connect_to<'d>(
+    (adapter, drive): &'d mut Driven,
+    server: ServerAddress<'_>,
+    request: Request,
+) -> Result<Connection<'d>> {
     let limits = adapter.query().during("dat_ia_query")?.ia;
     let plan = Plan {
         request,
@@ -327,7 +336,7 @@ fn connect((adapter, drive): &mut Driven, request: Request) -> Result<Connection
         completions: Completions::None,
     };
     let zone = adapter.zone().during("dat_pz_create")?;
-    Connection::open((adapter, drive), zone, server_address(), &plan, &|| Ok(()))
+    Connection::open((adapter, drive), zone, server, &plan, &|| Ok(()))
 }
 
 const COPY: Request = Request {
