@@ -6,6 +6,14 @@
 //!
 //! The requirements are numbered in `docs/spec/rocev2.md` (ROCE).
 //!
+//! # Example
+//! Two adapters connect over loop-back, and one writes to the memory of the other.
+//!
+#![cfg_attr(
+    feature = "udp",
+    doc = concat!("```\n", include_str!("../examples/write.rs"), "```")
+)]
+//!
 //! # Features
 //! None is on by default.
 //!
@@ -38,6 +46,9 @@ mod counts;
 mod forks;
 #[cfg(feature = "std")]
 mod host;
+#[cfg(feature = "udp")]
+#[doc(hidden)]
+pub mod local;
 #[cfg(feature = "std")]
 mod options;
 pub mod port;
@@ -60,12 +71,12 @@ pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]
-pub use counts::{AdapterCounts, ConnectionCounts};
-#[cfg(feature = "std")]
-pub use options::RoceOptions;
+pub use counts::{AdapterCounts, ConnectionCounts, LocalCounts};
 #[cfg(feature = "udp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "udp")))]
 pub use options::StartThread;
+#[cfg(feature = "std")]
+pub use options::{PathChoice, RoceOptions};
 #[cfg(feature = "std")]
 pub use queues::{
     RoceCompletionQueue, RoceReceiveQueue, RoceReceiveSlot, RoceSendQueue, RoceSendSlot,

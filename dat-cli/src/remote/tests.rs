@@ -16,17 +16,16 @@ use super::commands::with_own_server;
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::host_adapter::{Drive, Driven, Waiting};
-use super::load::RemoteLoad;
+use super::plain::Plain;
 use super::protocol::{Message, Refusal, Request, Work, encode_answer};
 use super::server::{MOST_CLIENTS, Notice, Server, Terms};
 use super::session::triplet;
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Sending, Shape, send_file};
 use crate::arguments::Operation;
-use crate::copy::plain::Plain;
 use crate::failure::{During, Failure, Result};
 use crate::output_file::OutputPath;
-use crate::perf::{self, Goal, measure};
+use crate::perf::{self, Goal, Load, measure};
 
 mod terms;
 
@@ -186,7 +185,7 @@ fn plain_copies_are_measured_beside() {
         let files = folder(directory.path(), true);
         serving(Waiting::Block, &files, |fabric| {
             let mut client = open(fabric, "client", 2, Waiting::Block);
-            let (data, mut plain) = (some(length), Plain::new(SHAPE));
+            let (data, mut plain) = (some(length), Plain::new(SHAPE).unwrap());
             let mut left = &data[..];
             let read = |buffer: &mut [u8]| Ok(crate::source::fill(&mut left, buffer).unwrap());
             let file = Sending {
@@ -295,7 +294,6 @@ fn a_refused_client_does_not_stop_the_server() {
 }
 
 /// The server does not follow a link in its directory.
-#[cfg(unix)]
 #[test]
 fn links_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
@@ -338,7 +336,7 @@ fn connect_to<'d>(
         completions: Completions::None,
     };
     let zone = adapter.zone().during("dat_pz_create")?;
-    Connection::open(drive, zone, server, &plan, &|| Ok(()))
+    Connection::open((adapter, drive), zone, server, &plan, &|| Ok(()))
 }
 
 const COPY: Request = Request {
@@ -613,7 +611,7 @@ fn operations_on_a_server_are_measured() {
                         batch,
                     };
                     let mut load =
-                        RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape)
+                        Load::<MockBackend>::to_server(&mut adapter, server_address(), shape)
                             .unwrap();
                     let point =
                         measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
@@ -630,7 +628,7 @@ fn operations_on_a_server_are_measured() {
                     segments: 1,
                     batch: 1,
                 };
-                let load = RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape);
+                let load = Load::<MockBackend>::to_server(&mut adapter, server_address(), shape);
                 assert!(load.is_err());
             }
         });

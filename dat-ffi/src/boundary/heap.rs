@@ -10,10 +10,10 @@
 //! The memory that one call takes is bounded. The number of threads that are inside calls when the
 //! system begins to refuse is not. `dat_ia_open` takes most small blocks: three of 4 KiB and seven
 //! of 512 bytes, so that 36 threads may open adapters at a time. Large blocks are for dispatchers
-//! of the mock (40 bytes for each of 4,096 events at most) and for its growing queues, which have
-//! an old and a new block for a moment. There are two pairs of 256 KiB, for the thread of the mock
-//! and one thread that posts. The reserve is zeros in the library's data: a page takes memory when
-//! it is first used, or when the program locks all of its memory (`mlockall`).
+//! of the mock, with 40 bytes for each of 4,096 events at most. Its growing queues have an old and
+//! a new block for a moment. There are two pairs of 256 KiB, for the thread of the mock and one
+//! thread that posts. The reserve is zeros in the library's data: a page takes memory when it is
+//! first used, or when the program locks all of its memory (`mlockall`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;

@@ -78,7 +78,7 @@ pub(crate) use place::{Kept, Numbered, Place, Placed, Shut, ToCell};
 pub(crate) use pointers::Output;
 pub(crate) use provider::{AtomicProvider, Passed};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
-pub(crate) use signals::{Bell, Blocked};
+pub(crate) use signals::{Blocked, WakeFd};
 pub(crate) use slots::{Entered, Slot};
 pub(crate) use symbols::Registry;
 pub(crate) use threads::{STACK_FOR_AGENTS, Thread, start_thread, start_thread_with, this_thread};
