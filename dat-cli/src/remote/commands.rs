@@ -81,7 +81,7 @@ pub(crate) fn with_server<R>(
 /// Runs `act` as the client of a server in this process, which stores files in `files`.
 ///
 /// The server's adapter, the first one, has this address.
-fn with_own_server<R>(
+pub(crate) fn with_own_server<R>(
     device: &Carrier,
     address: IaAddress,
     (server, mut client): (Driven, Driven),

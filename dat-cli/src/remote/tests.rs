@@ -22,6 +22,7 @@ use super::server::{MOST_CLIENTS, Notice, Server, Terms};
 use super::session::triplet;
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Sending, Shape, send_file};
+use super::transport::Carrier;
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
 use crate::output_file::OutputPath;

@@ -654,7 +654,7 @@ fn a_server_of_this_process_waits_for_a_silent_client() {
         open(&fabric, "receiver", 1, Waiting::Block),
         open(&fabric, "sender", 2, Waiting::Block),
     );
-    let act = |client: &mut Driven, server: ServerAddress<'_>, _: &str| {
+    let act = |client: &mut Driven, server: ServerAddress<'_>, _: &Carrier| {
         let mut client = connect_to(client, server, WRITE)?;
         let later = Instant::now() + Duration::from_secs(24 * 3600);
         client.keep_alive(later)?;
@@ -663,6 +663,7 @@ fn a_server_of_this_process_waits_for_a_silent_client() {
         Ok(spoke)
     };
     let ends = (server, client);
-    let ended = with_own_server("mock", IaAddress::Node(1), ends, 1 << 20, &NoFiles, act);
+    let device = Carrier::mock(FabricOptions::default());
+    let ended = with_own_server(&device, IaAddress::Node(1), ends, 1 << 20, &NoFiles, act);
     assert_eq!(ended, Ok(false), "the server has a limit");
 }
