@@ -1,8 +1,8 @@
 //! The list of the calls of DAT, of both editions: the only one.
 //!
-//! It makes the functions of [`v1`](crate::v1) and of [`redirection`](crate::redirection), the table
-//! of the provider for 2.0, the exports of both libraries, and the generated parts of the headers,
-//! which a test of this crate compares and writes.
+//! It makes the functions of [`v1`](crate::v1) and of [`redirection`](crate::redirection), the
+//! table of the provider for 2.0, and the exports of both libraries. It also makes parts of the
+//! headers, which a test of this crate compares and writes.
 
 /// Passes the list of all calls to a macro, after what is given with its name.
 ///

@@ -4,9 +4,9 @@ use dat_core::attributes::IaAddress;
 
 use super::arguments::{ExportArguments, ImportArguments};
 use super::exporter::Exporter;
-use super::file::{Fresh, checksum};
+use super::file::{self, checksum};
 use super::place::{Place, node_at};
-use super::{ExportReport, Found, contents, report_export};
+use super::{Found, contents, report_export};
 use crate::failure::Result;
 use crate::interrupt::Signals;
 use crate::output::{HEADING, Output};
@@ -49,7 +49,7 @@ pub(super) fn export(
     output: &mut Output,
 ) -> Result<bool> {
     let (memory, _) = contents(arguments)?;
-    let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
+    let saved = arguments.save.as_deref().map(file::create).transpose()?;
     let place = Place::choose(&arguments.named, None)?;
     let others: Vec<_> = arguments
         .importer
@@ -77,20 +77,12 @@ pub(super) fn export(
     });
     let memory = exporter.end()?;
     let signals = served?;
-    if let Some(save) = save {
-        save.write(&memory)?;
-    }
-    let (backend, device) = place.on();
+    file::save(saved, &memory)?;
     report_export(
-        &ExportReport {
-            ok: true,
-            backend,
-            device,
-            segment: arguments.segment,
-            bytes,
-            signals,
-            checksum: format!("{:032x}", checksum(&memory)),
-        },
+        &place,
+        arguments.segment,
+        (bytes, signals),
+        checksum(&memory),
         output,
     );
     Ok(true)

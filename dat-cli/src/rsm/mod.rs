@@ -20,7 +20,7 @@ use self::arguments::{
 };
 use self::exporter::{Exporter, Listening};
 use self::failure::DuringRsm;
-use self::file::{Fresh, checksum};
+use self::file::checksum;
 use self::importer::{Importer, Moved, Shape};
 use self::place::{EXPORTER, NOWHERE, Name, Place, Settings};
 use self::plain::{ExporterAddress, Plain};
@@ -158,7 +158,7 @@ fn export(
     output: &mut Output,
 ) -> Result<bool> {
     let (memory, _) = contents(arguments)?;
-    let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
+    let saved = arguments.save.as_deref().map(file::create).transpose()?;
     let expected = checksum(&memory);
     let segment = (arguments.segment, arguments.permission);
     let exporter = Exporter::here(place, memory, segment, interrupts)?;
@@ -182,21 +182,13 @@ fn export(
         Ok((moved, wanted))
     })?;
     let memory = exporter.end()?;
-    if let Some(save) = save {
-        save.write(&memory)?;
-    }
+    file::save(saved, &memory)?;
     compare(moved.checksum, expected)?;
-    let (backend, device) = place.on();
     report_export(
-        &ExportReport {
-            ok: true,
-            backend,
-            device,
-            segment: arguments.segment,
-            bytes: moved.bytes,
-            signals,
-            checksum: format!("{:032x}", moved.checksum),
-        },
+        place,
+        arguments.segment,
+        (moved.bytes, signals),
+        moved.checksum,
         output,
     );
     Ok(true)
@@ -233,7 +225,23 @@ fn import<R>(
     Ok(done)
 }
 
-fn report_export(report: &ExportReport, output: &mut Output) {
+fn report_export(
+    place: &Place,
+    segment: SegmentId,
+    (bytes, signals): (u64, u64),
+    checksum: u128,
+    output: &mut Output,
+) {
+    let (backend, device) = place.on();
+    let report = ExportReport {
+        ok: true,
+        backend,
+        device,
+        segment,
+        bytes,
+        signals,
+        checksum: format!("{checksum:032x}"),
+    };
     output.line(format_args!(
         "{GOOD}{} exported{GOOD:#} as {:#x} on {}, {}, XXH3 {}",
         size(report.bytes),
@@ -242,7 +250,7 @@ fn report_export(report: &ExportReport, output: &mut Output) {
         counted(report.signals, "signal"),
         report.checksum
     ));
-    output.document(report);
+    output.document(&report);
 }
 
 /// Opens the file to put.
@@ -358,17 +366,17 @@ fn get(
                 arguments.bytes(segment, segment)?
             }
         };
-        let mut file = Fresh::create(&arguments.file)?;
+        let mut file = file::create(&arguments.file)?;
         let begin = std::time::Instant::now();
         let moved = importer.get_all(arguments.offset, length, |bytes| {
             signals.check()?;
-            file.append(bytes)
+            file.write(bytes)
         })?;
         let seconds = begin.elapsed().as_secs_f64();
         if let Some((_, expected)) = expected {
             compare(moved.checksum, expected)?;
         }
-        file.keep()?;
+        file.keep_new()?;
         Ok((moved, seconds))
     })?;
     if let Some(here) = here {
