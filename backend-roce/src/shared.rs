@@ -603,7 +603,6 @@ impl Shared {
         bursts == Bursts::Some || more_reports || !all_sent
     }
 
-    /// Locks the input, unless another thread or a caller of this one has locked it.
     /// Waits a little for another thread that looks at the port; returns false if it goes on.
     ///
     /// It may be this thread, in the event of a packet.
@@ -617,6 +616,7 @@ impl Shared {
         })
     }
 
+    /// Locks the input, unless another thread or a caller of this one has locked it.
     fn try_input(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
         match self.input.try_lock() {
             Ok(input) => Some(input),
@@ -680,6 +680,35 @@ mod tests {
             thread::sleep(pause.unwrap_or_default());
             Some(Awakening::Arrivals { reports: false })
         }
+    }
+
+    /// A late look at the port waits a little for another one, and gives up if that goes on.
+    ///
+    /// Spec: ROCE-200
+    #[test]
+    fn a_late_look_does_not_wait_for_another_one_without_end() {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let port = EndlessPort::default();
+        let taken = Arc::clone(&port.taken);
+        let adapter = Adapter::new(RoceOptions::new([0; 16]), port.address(), 1).unwrap();
+        let clock: fn() -> Instant = || Instant::from_micros(10 * LATE);
+        let shared = Shared::new(adapter, Box::new(port), Some(clock), None).unwrap();
+        let look = || {
+            shared.enter(|adapter| adapter.seen_at = Instant::ZERO);
+            shared.next_event(Instant::ZERO)
+        };
+        thread::scope(|scope| {
+            let (ended, ends) = std::sync::mpsc::channel();
+            let other = lock(&shared.input);
+            scope.spawn(move || ended.send(look().is_none()));
+            let ended = ends.recv_timeout(PATIENCE);
+            drop(other);
+            assert_eq!(ended, Ok(true));
+        });
+        assert_eq!(taken.load(Ordering::Relaxed), 0);
+        assert!(look().is_none());
+        let whole = LATE_BURSTS * BURSTS * BURST;
+        assert_eq!(taken.load(Ordering::Relaxed), whole);
     }
 
     /// Sleeps at an endless port; returns the reason of the end, and the datagrams taken.

@@ -154,8 +154,8 @@ mod tests {
             each(events[0].events().bits().cast_unsigned(), events[0].data());
             WakeReason::Woken
         },
-        bell: -1,
-        ring: |_| {},
+        wake_fd: -1,
+        wake: |_| {},
     };
 
     #[test]

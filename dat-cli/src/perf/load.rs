@@ -304,8 +304,13 @@ impl<B: HostBackend> Load<'_, B> {
                 None => Ok(None),
             },
             Inbox::Queue(queue) => {
-                here.drive.pass();
-                let Some((stream, message)) = queue.next(&here.endpoints)? else {
+                let mut next = queue.next(&here.endpoints)?;
+                if next.is_none() {
+                    // The driver hands out all messages that have come.
+                    here.drive.pass();
+                    next = queue.next(&here.endpoints)?;
+                }
+                let Some((stream, message)) = next else {
                     return Ok(None);
                 };
                 let (found, length) = (first_bytes(&message), message.len());
@@ -540,26 +545,23 @@ fn first_bytes(bytes: &[u8]) -> [u8; STAMP] {
 
 #[cfg(test)]
 mod tests {
-    use dat_devices::{FabricOptions, MockBackend};
-    use dat_host::{Network, Options};
+    use dat_devices::{FabricOptions, MockBackend, Network};
 
     use super::*;
     use crate::failure::FailureKind;
     use crate::remote::host_adapter::{Drive, Waiting};
+    use crate::remote::transport::Carrier;
 
     /// Runs `act` with a load between two adapters of the mock.
     fn with_load(shape: Shape, act: impl FnOnce(&mut Load<'_, MockBackend>)) {
-        let network = Network::new(FabricOptions {
+        let device = Carrier::mock(FabricOptions {
             poll_steps: true,
             ..Network::options()
         });
-        let open = |address| {
-            let opened = Options::new().network(&network).open_driven(address);
-            Drive::over(opened, Waiting::Poll { looks: 1 }).unwrap()
-        };
-        let (mut near, mut far) = (open("mock://near"), open("mock://far"));
-        let address = network.address("far");
-        let mut load = Load::here(&mut near, &mut far, address, 1, shape).unwrap();
+        let (other, waiting) = (device.other_end(), Waiting::Poll { looks: 1 });
+        let mut near = Drive::open(&device, waiting).unwrap();
+        let mut far = Drive::open(&other, waiting).unwrap();
+        let mut load = Load::here(&mut near, &mut far, other.addresses[0], 1, shape).unwrap();
         act(&mut load);
         load.close();
     }

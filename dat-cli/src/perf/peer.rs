@@ -152,7 +152,7 @@ impl<'a, B: HostBackend> Load<'a, B> {
             },
         };
         let far = replies.transpose()?;
-        let client = Connection::open(drive, zone, server, &plan, &|| Ok(()))?;
+        let client = Connection::open((adapter, drive), zone, server, &plan, &|| Ok(()))?;
         let (ep, granted) = (client.endpoint.id(), client.granted);
         let server = Server {
             client,
@@ -321,7 +321,7 @@ impl<'a, B: HostBackend> End<'a, B> {
 }
 
 /// Returns the failure of an operation that has no server.
-pub(crate) fn not_to_server(operation: Operation, remedy: &str) -> Failure {
+pub(super) fn not_to_server(operation: Operation, remedy: &str) -> Failure {
     Failure::usage(
         format!("{} cannot be measured against a server", operation.name()),
         "with --connect, only write, read and send can be measured",
