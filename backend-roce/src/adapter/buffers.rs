@@ -629,6 +629,7 @@ mod tests {
             let key = adapter.pairs.insert(pair);
             let flow = Flow::between(socket(0), socket(host)).expect("one family");
             let path = Path {
+                local: None,
                 wire: flow,
                 view: flow,
                 single: false,

@@ -58,10 +58,14 @@ impl Adapter {
     }
 
     pub(super) fn expire_link(&mut self, id: u32) {
-        if let Some(link) = self.links.get_mut(id) {
+        let link = self.links.get_mut(id);
+        if link.as_ref().is_some_and(|link| link.pending.is_some()) {
+            self.settle(id);
+        } else if let Some(link) = link {
             let event = link.connection.expire(self.now);
             link.repeats = link.repeats.saturating_add(1);
-            let connects = link.connection.state() == LinkState::RequestSent;
+            let connects =
+                link.connection.state() == LinkState::RequestSent && link.path.local.is_none();
             let silence = match link.proofs {
                 0 => SILENT_REPEATS,
                 _ => SILENT_REPEATS_OF_OURS,

@@ -233,6 +233,7 @@ impl Port for UdpPort {
                                 flow,
                                 length: datagram.length,
                                 segment: datagram.segment,
+                                local: None,
                             });
                         }
                     }
@@ -283,6 +284,7 @@ impl Port for UdpPort {
             true => Awakening::Arrivals {
                 reports: wakeup.reports,
             },
+            false if wakeup.local => Awakening::Local,
             false if wakeup.interrupted => Awakening::Interrupted,
             false => Awakening::Nothing,
         })
