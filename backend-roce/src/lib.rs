@@ -38,6 +38,9 @@ mod counts;
 mod forks;
 #[cfg(feature = "std")]
 mod host;
+#[cfg(feature = "udp")]
+#[doc(hidden)]
+pub mod local;
 #[cfg(feature = "std")]
 mod options;
 pub mod port;
