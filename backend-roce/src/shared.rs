@@ -456,18 +456,23 @@ impl Shared {
     /// Decides how the thread of the adapter sleeps, and prepares it. `seen` is its own.
     #[cfg(feature = "udp")]
     pub(crate) fn lease(&self, seen: &mut usize) -> Lease {
-        if !self.local.as_ref().is_some_and(|queues| queues.is_used()) {
+        let Some(queues) = self.local.as_ref().filter(|queues| queues.is_used()) else {
             return Lease::None;
-        }
+        };
         self.is_leased.store(false, Ordering::SeqCst);
         let ends = self.ends_lease.swap(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let activity = self.activity.load(Ordering::SeqCst);
-        if core::mem::replace(seen, activity) != activity && !ends {
+        let is_active = core::mem::replace(seen, activity) != activity && !ends;
+        if is_active || queues.is_setting_up() {
             self.is_leased.store(true, Ordering::SeqCst);
             return Lease::Program;
         }
-        if self.arm() { Lease::Busy } else { Lease::None }
+        if queues.arm() {
+            Lease::Busy
+        } else {
+            Lease::None
+        }
     }
 
     /// Wakes the thread of the adapter, if there is one.
@@ -597,6 +602,9 @@ impl Shared {
         let Some(queues) = self.local.as_ref().filter(|queues| queues.is_used()) else {
             return Bursts::None;
         };
+        while let Some(event) = queues.event() {
+            self.enter_and_send(|adapter| adapter.local_event(event));
+        }
         let mut taken = Bursts::None;
         let (mut bytes, mut stop) = (0, LOCAL_BURST);
         while let Some(arrival) = queues.receive(input) {
@@ -682,8 +690,8 @@ impl Shared {
         let looks_at_sockets =
             !is_threaded && (queues.is_none() || polls.is_multiple_of(SOCKET_POLLS));
         let came = self.try_input().is_some_and(|mut input| {
-            if looks_at_sockets {
-                self.attend();
+            if let Some(queues) = queues.filter(|_| looks_at_sockets) {
+                queues.attend_next();
             }
             let local = self.take_local(&mut input, || false) != Bursts::None;
             looks_at_sockets && self.take_packets(&mut input, (1, 1), || false) != Bursts::None

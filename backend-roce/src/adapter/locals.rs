@@ -322,11 +322,14 @@ impl Adapter {
                 // Without memory, attempts go by packets, and packets of the peer are dropped.
                 let has_opened = self.locals.open(pair, mtu, queue);
                 self.counts.local.pairs += u64::from(has_opened);
-                self.settle_all(pair);
+                self.settle_all(pair, pair);
             }
-            LocalEvent::Failed(number) => self.settle_all(number),
+            LocalEvent::Failed(number) => self.settle_all(number, number),
+            LocalEvent::Known { asked, pair } => self.settle_all(asked, pair),
             LocalEvent::Room(number) => {
                 if let Some(local) = self.locals.get_mut(number) {
+                    // Takes the wish for room back.
+                    let _ = local.queue.room(0);
                     (local.is_full, local.is_stuck) = (false, false);
                 }
                 self.locals.list(number.slot);
@@ -335,11 +338,13 @@ impl Adapter {
         }
     }
 
-    fn settle_all(&mut self, number: LocalNumber) {
+    /// Settles the attempts that wait for one pair on another one, or the same.
+    fn settle_all(&mut self, asked: LocalNumber, number: LocalNumber) {
         for index in 0..self.links.bound() {
-            let link = self.links.at(index);
-            let id = link.filter(|link| link.pending == Some(number));
-            if let Some(id) = id.map(|link| link.id) {
+            let link = self.links.at_mut(index);
+            if let Some(link) = link.filter(|link| link.pending == Some(asked)) {
+                link.pending = Some(number);
+                let id = link.id;
                 self.settle(id);
             }
         }

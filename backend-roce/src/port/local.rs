@@ -49,6 +49,13 @@ pub enum LocalEvent {
     },
     /// It could not be made.
     Failed(LocalNumber),
+    /// It is not made: there is another one with the adapter that was asked.
+    Known {
+        /// The pair that was asked for.
+        asked: LocalNumber,
+        /// The pair that is there.
+        pair: LocalNumber,
+    },
     /// Its queue has room again.
     Room(LocalNumber),
     /// The peer has gone, and its packets are taken.
@@ -72,8 +79,14 @@ pub trait LocalQueues: Send + Sync {
     /// Returns true if there are pairs.
     fn is_used(&self) -> bool;
 
+    /// Returns true if pairs are being made whose progress the system does not report.
+    fn is_setting_up(&self) -> bool;
+
     /// Accepts new pairs and looks for peers that have gone, by calls of the system.
     fn attend(&self);
+
+    /// As [`attend`](Self::attend), by one call of the system: the next call does the next part.
+    fn attend_next(&self);
 
     /// Asks peers to wake this side; returns true if packets or events have come meanwhile.
     fn arm(&self) -> bool;
