@@ -188,18 +188,19 @@ impl Memory {
     /// # Errors
     /// The file is another one, or the system refuses a call.
     pub fn adopt(file: impl AsFd) -> Result<Self, MemoryFault> {
-        let system = fstatfs(&file).map_err(failed("fstatfs"))?;
-        // The types of these numbers differ between targets.
-        if i128::from(system.f_type) != TMPFS {
-            return Err(MemoryFault::Strange("no file of memory in usual pages"));
-        }
+        // First: it fails for files that the other calls could wait for.
         let seals = fcntl_get_seals(&file).map_err(failed("F_GET_SEALS"))?;
         if !seals.contains(SEALS) {
             return Err(MemoryFault::Strange("not sealed"));
         }
+        let system = fstatfs(&file).map_err(failed("fstatfs"))?;
+        // The types of these numbers differ between targets.
+        if i128::from(system.f_type) != TMPFS {
+            return Err(MemoryFault::Strange("in huge pages"));
+        }
         let state = fstat(&file).map_err(failed("fstat"))?;
         if i128::from(state.st_size) != LENGTH as i128 {
-            return Err(MemoryFault::Strange("another length"));
+            return Err(MemoryFault::Strange("of another length"));
         }
         if i128::from(state.st_blocks) * BLOCK < LENGTH as i128 {
             return Err(MemoryFault::Strange("not filled"));

@@ -2,21 +2,14 @@
 
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
-
+use super::bell::Bell;
 use super::memory::{Lane, Memory};
 use super::queue::{Corrupt, Label, Reader, Record, Writer};
-use crate::forks;
 
 /// Doorbells that may lie in the socket before it is read: far fewer than fill it (ROCE-215).
 const RUNG: u32 = 32;
-
-/// Calls that read the socket, and bytes that each takes. A hostile peer rings without being asked.
-const DRAINS: usize = 8;
-const DRAINED: usize = 64;
 
 /// The end of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +46,7 @@ pub struct LocalPair {
     memory: Memory,
     writer: Writer,
     reader: Reader,
-    bell: OwnedFd,
+    bell: Bell,
     /// Flags that the peer had taken when the socket was read.
     drained: AtomicU32,
     /// Set once the peer has closed its socket.
@@ -63,9 +56,8 @@ pub struct LocalPair {
 }
 
 impl LocalPair {
-    /// Makes a pair of memory and a connected Unix socket that does not block.
-    pub fn new(naming: Naming, role: Role, memory: Memory, bell: OwnedFd) -> Self {
-        forks::add(bell.as_raw_fd());
+    /// Makes a pair of memory and a connected socket.
+    pub fn new(naming: Naming, role: Role, memory: Memory, bell: Bell) -> Self {
         Self {
             naming,
             role,
@@ -204,17 +196,8 @@ impl LocalPair {
     pub fn attend(&self) {
         let taken = self.reader.taken().wrapping_add(self.writer.taken());
         self.drained.store(taken, Ordering::Relaxed);
-        let mut bytes = [0; DRAINED];
-        for _ in 0..DRAINS {
-            match recv(&self.bell, &mut bytes, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => self.has_hung_up.store(true, Ordering::Release),
-                Ok((_, DRAINED)) => continue,
-                // A stream gives all that has come, at once.
-                Ok(_) | Err(Errno::AGAIN) => {}
-                Err(Errno::INTR) => continue,
-                Err(_) => self.has_hung_up.store(true, Ordering::Release),
-            }
-            return;
+        if !self.bell.drain() {
+            self.has_hung_up.store(true, Ordering::Release);
         }
     }
 
@@ -226,11 +209,8 @@ impl LocalPair {
         }
     }
 
-    /// Rings. If the socket is full, the peer has doorbells to find.
-    #[cold]
     fn send_bell(&self) {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        if let Err(Errno::PIPE | Errno::CONNRESET) = send(&self.bell, &[0], flags) {
+        if !self.bell.ring() {
             self.has_hung_up.store(true, Ordering::Release);
         }
     }
@@ -242,17 +222,11 @@ impl AsFd for LocalPair {
     }
 }
 
-impl Drop for LocalPair {
-    fn drop(&mut self) {
-        forks::remove(self.bell.as_raw_fd());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::vec;
 
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 
     use super::super::{PAYLOAD_MAX, QUEUE_BYTES};
     use super::*;
@@ -286,8 +260,8 @@ mod tests {
             ..naming
         };
         [
-            LocalPair::new(naming, Role::Dialler, memory, bells.0),
-            LocalPair::new(opposite, Role::Listener, adopted, bells.1),
+            LocalPair::new(naming, Role::Dialler, memory, Bell::new(bells.0)),
+            LocalPair::new(opposite, Role::Listener, adopted, Bell::new(bells.1)),
         ]
     }
 
