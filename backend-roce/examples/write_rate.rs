@@ -145,7 +145,9 @@ fn main() -> Result<()> {
         "local-polled" | "local-both" => (true, PathChoice::Local),
         "local-threads" => (false, PathChoice::Local),
         _ => {
-            return Err("MODE is polled, threads, local-polled, local-threads or local-both".into());
+            return Err(
+                "MODE is polled, threads, local-polled, local-threads or local-both".into(),
+            );
         }
     };
     let both = mode == "local-both";

@@ -563,7 +563,11 @@ unsafe impl Backend for RoceBackend {
             let ways = (route, local);
             adapter.connect(key.0, ways, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
-        })?;
+        });
+        if let Some(local) = local {
+            self.shared.dialled(local);
+        }
+        let port = port?;
         self.shared.send_pending();
         Ok(port.into())
     }
@@ -620,7 +624,8 @@ unsafe impl Backend for RoceBackend {
             return None;
         }
         self.shared.enter(|adapter| {
-            let now = adapter.has_output().then_some(adapter.now);
+            let acts = adapter.has_output() || self.shared.is_setting_up();
+            let now = acts.then_some(adapter.now);
             now.or_else(|| adapter.deadline())
         })
     }

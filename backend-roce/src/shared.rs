@@ -421,6 +421,12 @@ impl Shared {
         }
     }
 
+    /// Returns true if pairs of local queues are being made.
+    pub(crate) fn is_setting_up(&self) -> bool {
+        let local = self.local.as_ref().filter(|_| !self.is_forked());
+        local.is_some_and(|local| local.is_setting_up())
+    }
+
     /// Makes and ends pairs of local queues, by calls of the system.
     pub(crate) fn attend(&self) {
         if let Some(local) = self.local.as_ref().filter(|_| !self.is_forked()) {
@@ -591,6 +597,19 @@ impl Shared {
         match (number, choice) {
             (None, PathChoice::Local) => Err(BackendError::Unreachable),
             _ => Ok(number),
+        }
+    }
+
+    /// Takes over what has become of a pair, now that the adapter knows its number.
+    pub(crate) fn dialled(&self, number: LocalNumber) {
+        if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
+            queues.dialled(number);
+            match self.try_input() {
+                Some(mut input) => {
+                    self.take_local(&mut input, || false);
+                }
+                None => self.wake_service(),
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use dat_queues::State;
 use super::deadlines::Timer;
 use super::locals::Sender;
 use super::service_points::ServicePoint;
-use super::{Adapter, ENDED};
+use super::{Adapter, ENDED, Pair};
 use crate::port::{LocalNumber, Path};
 use crate::proto::connection::{
     ConnectRequest, Connection, Mad, State as LinkState, encode_packet,
@@ -322,7 +322,9 @@ impl Adapter {
     /// Returns true if requests or messages wait for an answer of a peer.
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: Timer| match timer {
-            Timer::Pair(_) | Timer::Gathered => true,
+            // That of the local way ends the pause of a message that found no receive.
+            Timer::Pair(key) => self.pairs.get(key).is_none_or(|pair| pair.local.is_none()),
+            Timer::Gathered => true,
             Timer::Probe(_) | Timer::Patience(_) => false,
             Timer::Link(index) => self.links.at(index).is_some_and(|link| {
                 let state = link.connection.state();
@@ -330,7 +332,13 @@ impl Adapter {
                 unanswered || matches!(state, LinkState::ReplySent | LinkState::DisconnectSent)
             }),
         };
-        self.deadlines.timers().any(waits)
+        // Requests of the local way have no timer.
+        let is_busy = |(key, pair): (usize, &Pair)| {
+            let transport = pair.transport.as_ref().filter(|_| pair.local.is_some());
+            let has_requests = transport.is_some_and(|transport| !transport.is_idle());
+            pair.is_open() && has_requests && !self.deadlines.is_set(Timer::Pair(key))
+        };
+        self.deadlines.timers().any(waits) || self.pairs.iter().any(is_busy)
     }
 
     /// Returns true if messages that end connections are still to be answered (ROCE-178).

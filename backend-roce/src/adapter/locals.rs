@@ -9,10 +9,8 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
-use super::timers::after;
-use super::{Adapter, Timer};
+use super::Adapter;
 use crate::options::PathChoice;
 use crate::port::{LocalEvent, LocalNumber, LocalQueue, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::PathMtu;
@@ -34,9 +32,6 @@ const RESERVE: usize = 16 << 10;
 
 /// Room for all messages of a connection that are due at a time.
 const MESSAGES: usize = 2 << 10;
-
-/// Time after which an attempt no longer waits for its pair of queues.
-const SETTLE: Duration = Duration::from_millis(100);
 
 /// A pair of queues that is open.
 struct Local {
@@ -284,12 +279,8 @@ impl Adapter {
         match local {
             None => self.after_link(id),
             Some(number) if self.locals.get(number).is_some() => self.settle(id),
-            Some(_) => {
-                if let Some(index) = self.links.index(id) {
-                    let until = after(self.now, SETTLE);
-                    self.deadlines.set(Timer::Link(index), Some(until));
-                }
-            }
+            // The port tells what becomes of it.
+            Some(_) => {}
         }
     }
 

@@ -58,10 +58,7 @@ impl Adapter {
     }
 
     pub(super) fn expire_link(&mut self, id: u32) {
-        let link = self.links.get_mut(id);
-        if link.as_ref().is_some_and(|link| link.pending.is_some()) {
-            self.settle(id);
-        } else if let Some(link) = link {
+        if let Some(link) = self.links.get_mut(id) {
             let event = link.connection.expire(self.now);
             link.repeats = link.repeats.saturating_add(1);
             let connects =

@@ -66,9 +66,13 @@ pub enum LocalEvent {
 pub trait LocalQueues: Send + Sync {
     /// Returns the pair to the adapter with an address, from an address of this side.
     ///
-    /// A new one has its [`Opened`](LocalEvent::Opened) or [`Failed`](LocalEvent::Failed) later.
+    /// A new one has its [`Opened`](LocalEvent::Opened), [`Known`](LocalEvent::Known) or
+    /// [`Failed`](LocalEvent::Failed) within 100 ms, but not before [`dialled`](Self::dialled).
     /// `None` if there is no such adapter on this host.
     fn dial(&self, source: IpAddr, peer: SocketAddr) -> Option<LocalNumber>;
+
+    /// Tells that the adapter knows the pair that was dialled.
+    fn dialled(&self, number: LocalNumber);
 
     /// Returns the next event. One thread at a time calls it and [`receive`](Self::receive).
     fn event(&self) -> Option<LocalEvent>;

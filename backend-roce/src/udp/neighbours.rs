@@ -77,10 +77,18 @@ enum Slot {
     Open(Arc<Neighbour>),
 }
 
+/// A pair that this side asks for.
+struct Asked {
+    number: LocalNumber,
+    dial: Dial,
+    /// Set once the adapter knows its number.
+    is_known: bool,
+}
+
 /// What makes pairs.
 struct Setup {
     listener: Listener,
-    dials: Vec<(LocalNumber, Dial)>,
+    dials: Vec<Asked>,
     events: VecDeque<LocalEvent>,
     /// Turn of the next pair.
     turn: u32,
@@ -95,6 +103,7 @@ pub(super) struct Neighbours {
     bound: SocketAddr,
     pollers: Option<[Arc<Poller>; 2]>,
     slots: RwLock<Vec<Slot>>,
+    /// Locked before the slots, if both are.
     setup: Mutex<Setup>,
     /// Number of slots that are not free.
     used: AtomicUsize,
@@ -252,14 +261,18 @@ impl Neighbours {
     fn poll_dials(&self, setup: &mut Setup) {
         let now = ThreadWait::clock();
         let mut index = 0;
-        while let Some((number, dial)) = setup.dials.get_mut(index) {
-            let number = *number;
-            let dialled = dial.poll(now);
+        while let Some(asked) = setup.dials.get_mut(index) {
+            let number = asked.number;
+            let dialled = match asked.is_known {
+                true => asked.dial.poll(now),
+                false => Dialled::Pending,
+            };
             if matches!(dialled, Dialled::Pending) {
                 index += 1;
                 continue;
             }
-            setup.dials.swap_remove(index);
+            // In order: a later one may name the pair of an earlier one.
+            setup.dials.remove(index);
             let known = match dialled {
                 Dialled::Made(pair) => {
                     self.open(setup, number, pair);
@@ -371,11 +384,24 @@ impl LocalQueues for Neighbours {
                 let _ = poller.add_setup(socket);
             }
         }
-        setup.dials.push((number, dial));
-        // The answer may have come before the pollers knew of the socket.
-        self.poll_dials(&mut setup);
+        setup.dials.push(Asked {
+            number,
+            dial,
+            is_known: false,
+        });
         self.count_pending(&setup);
         Some(number)
+    }
+
+    fn dialled(&self, number: LocalNumber) {
+        let mut setup = self.setup();
+        let asked = setup.dials.iter_mut().find(|asked| asked.number == number);
+        if let Some(asked) = asked {
+            asked.is_known = true;
+        }
+        // The answer may have come before.
+        self.poll_dials(&mut setup);
+        self.count_pending(&setup);
     }
 
     fn event(&self) -> Option<LocalEvent> {
@@ -472,17 +498,12 @@ impl LocalQueues for Neighbours {
     }
 
     fn arm(&self) -> bool {
-        let slots = self.slots();
-        let mut has_come = false;
-        for slot in slots.iter() {
+        let mut has_come = !self.setup().events.is_empty();
+        for slot in self.slots().iter() {
             if let Slot::Open(neighbour) = slot {
                 has_come |= !neighbour.pair.arm();
             }
         }
-        let has_events = {
-            let setup = self.setup();
-            !setup.events.is_empty()
-        };
-        has_come || has_events
+        has_come
     }
 }
