@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, Extensions,
-    ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration,
-    RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
+    ListenerKey, NotLocal, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys,
+    Registration, RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
 };
 use dat_core::time::Instant;
 use dat_queues::{Owner, PairLimits, PairSetup, SharedReceives, State, Watermarks, room, within};
@@ -151,6 +151,13 @@ impl RoceDriver {
     pub fn refused_send(&self) -> Option<std::io::Error> {
         let number = self.0.port().refused_send();
         number.map(std::io::Error::from_raw_os_error)
+    }
+
+    /// Returns why the last attempt with [`PathChoice::Local`](crate::PathChoice) found no queues,
+    /// once.
+    #[must_use]
+    pub fn not_local(&self) -> Option<NotLocal> {
+        self.0.enter(|adapter| adapter.not_local.take())
     }
 
     /// Returns true if requests or messages wait for an answer of a peer.
@@ -564,7 +571,7 @@ unsafe impl Backend for RoceBackend {
             adapter.connect(key.0, ways, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
         });
-        if let Some(local) = local {
+        if let Ok(Some(local)) = local {
             self.shared.dialled(local);
         }
         let port = port?;

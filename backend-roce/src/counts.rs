@@ -26,7 +26,9 @@ pub struct AdapterCounts {
     pub congestion: u64,
     /// Connections that a peer refused because it has no room for another request.
     pub without_room: u64,
-    /// The local way. Its packets count above, too.
+    /// Connections made.
+    pub connections: u64,
+    /// The local way. Its connections and packets count above, too.
     pub local: LocalCounts,
     /// Sum over all connections, also over those that ended.
     pub requester: RequesterCounts,
@@ -37,6 +39,8 @@ pub struct AdapterCounts {
 /// Counts of the queues in memory to adapters of this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalCounts {
+    /// Connections made on this way.
+    pub connections: u64,
     /// Pairs of queues that are open now.
     pub pairs: u64,
     /// Packets taken from queues.
@@ -56,7 +60,7 @@ pub struct LocalCounts {
 impl AdapterCounts {
     /// Reports each count with its name.
     pub(crate) fn report(&self, report: &mut dyn FnMut(Count, u64)) {
-        let (requester, responder) = (&self.requester, &self.responder);
+        let (requester, responder, local) = (&self.requester, &self.responder, &self.local);
         for (count, value) in [
             (Count::PacketsReceived, self.packets),
             (Count::BytesReceived, self.bytes),
@@ -77,6 +81,15 @@ impl AdapterCounts {
             (Count::Duplicates, responder.duplicates),
             (Count::OutOfOrder, responder.ahead),
             (Count::RnrNaksSent, responder.not_ready),
+            (Count::Connections, self.connections),
+            (Count::LocalConnections, local.connections),
+            (Count::LocalPairs, local.pairs),
+            (Count::LocalPacketsReceived, local.packets),
+            (Count::LocalBytesReceived, local.bytes),
+            (Count::LocalPacketsSent, local.packets_sent),
+            (Count::LocalBytesSent, local.bytes_sent),
+            (Count::LocalFull, local.full),
+            (Count::Doorbells, local.doorbells),
         ] {
             report(count, value);
         }

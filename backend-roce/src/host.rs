@@ -3,7 +3,7 @@
 use core::task::Waker;
 use std::boxed::Box;
 
-use dat_core::backend::{BackendError, Count, HostBackend, HostDriver};
+use dat_core::backend::{BackendError, Count, HostBackend, HostDriver, NotLocal};
 
 use crate::backend::{RoceBackend, RoceDriver};
 use crate::wait::RoceWait;
@@ -36,5 +36,9 @@ impl HostDriver for RoceDriver {
 
     fn refused_send(&self) -> Option<std::io::Error> {
         Self::refused_send(self)
+    }
+
+    fn not_local(&self) -> Option<NotLocal> {
+        Self::not_local(self)
     }
 }

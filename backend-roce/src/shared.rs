@@ -7,13 +7,15 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use dat_core::backend::{BackendError, ControlEvent};
+use dat_core::backend::{BackendError, ControlEvent, NotLocal};
 use dat_core::event::{Sleepers, WakeReason, contain_panic};
 use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX, port_of};
 use crate::options::{PathChoice, RoceOptions};
-use crate::port::{Arrival, Awakening, ClaimError, LocalNumber, LocalQueues, Outbox, Port, Route};
+use crate::port::{
+    Arrival, Awakening, ClaimError, LocalNumber, LocalQueues, LocalWay, Outbox, Port, Route,
+};
 use crate::proto::icrc::Flow;
 use crate::reserve::zeros;
 
@@ -577,26 +579,30 @@ impl Shared {
         }
     }
 
-    /// Returns the pair of local queues to a peer; `None` if there is none to be had.
+    /// Returns the pair of local queues to a peer; `None` if packets go through sockets.
     ///
     /// # Errors
-    /// - `Unreachable`: the adapter takes no other way.
+    /// - `Unreachable`: the adapter has no other way, and the peer is on another host.
     pub(crate) fn dial(
         &self,
         source: IpAddr,
         mut peer: SocketAddr,
         qualifier: u64,
-    ) -> Result<Option<LocalNumber>, BackendError> {
+    ) -> Result<LocalWay, BackendError> {
         let choice = self.enter_briefly(|adapter| adapter.options.path);
-        let queues = self
-            .local
-            .as_ref()
-            .filter(|_| choice != PathChoice::Packets);
+        if choice == PathChoice::Packets {
+            return Ok(Ok(None));
+        }
         peer.set_port(port_of(qualifier));
-        let number = queues.and_then(|queues| queues.dial(source, peer));
-        match (number, choice) {
-            (None, PathChoice::Local) => Err(BackendError::Unreachable),
-            _ => Ok(number),
+        let queues = self.local.as_ref().ok_or(NotLocal::System);
+        match queues.and_then(|queues| queues.dial(source, peer)) {
+            Ok(number) => Ok(Ok(Some(number))),
+            Err(_) if choice == PathChoice::Any => Ok(Ok(None)),
+            Err(NotLocal::OtherHost) => {
+                self.enter_briefly(|adapter| adapter.not_local = Some(NotLocal::OtherHost));
+                Err(BackendError::Unreachable)
+            }
+            Err(reason) => Ok(Err(reason)),
         }
     }
 

@@ -11,7 +11,7 @@ use super::links::{Link, TRANSLATED};
 use super::private_data::{pack, pack_request, private_size};
 use super::probes::SHORTEST_KEEP_ALIVE;
 use super::service_points::{port_of, service};
-use crate::port::{LocalNumber, Route};
+use crate::port::{LocalWay, Route};
 use crate::proto::Psn;
 use crate::proto::connection::{
     Answered, ConnectReply, ConnectRequest, Connection, ConnectionOptions, Ids, Information, Mark,
@@ -38,7 +38,7 @@ impl Adapter {
     pub(crate) fn connect(
         &mut self,
         key: usize,
-        (route, local): (Route, Option<LocalNumber>),
+        (route, local): (Route, LocalWay),
         mut peer: SocketAddr,
         qualifier: u64,
         data: &[u8],
@@ -107,7 +107,7 @@ impl Adapter {
                 pair: Some(key),
                 qpn,
                 fallback,
-                pending: local,
+                pending: local.ok().flatten(),
                 ..Link::new(local_id, connection, flow.into(), request)
             }
         });

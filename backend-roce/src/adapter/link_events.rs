@@ -83,6 +83,7 @@ impl Adapter {
             None => Some(TRANSLATED_KEEP_ALIVE),
         };
         self.start_pair(key, id, &agreement, State::Connected, keep_alive);
+        self.count_connection(id);
         if let Some(queue_pair) = self.pairs.get(key).map(|pair| pair.setup.token) {
             self.raise(ControlEvent::Established {
                 queue_pair,
@@ -96,6 +97,7 @@ impl Adapter {
         let Some(key) = self.links.get(id).and_then(|link| link.pair) else {
             return;
         };
+        self.count_connection(id);
         if let Some(pair) = self.pairs.get_mut(key) {
             pair.state = State::Connected;
             let queue_pair = pair.setup.token;
@@ -104,6 +106,16 @@ impl Adapter {
                 private_data: CoreData::new(),
             });
         }
+    }
+
+    /// Counts a connection that is made, by its way (ROCE-253).
+    fn count_connection(&mut self, id: u32) {
+        let is_local = self
+            .links
+            .get(id)
+            .is_some_and(|link| link.path.local.is_some());
+        self.counts.connections += 1;
+        self.counts.local.connections += u64::from(is_local);
     }
 
     pub(super) fn attempt_failed(&mut self, id: u32, failure: ConnectFailure) {

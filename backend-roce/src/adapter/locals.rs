@@ -10,9 +10,13 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use dat_core::backend::NotLocal;
+
 use super::Adapter;
 use crate::options::PathChoice;
-use crate::port::{LocalEvent, LocalNumber, LocalQueue, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
+use crate::port::{
+    LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX,
+};
 use crate::proto::PathMtu;
 use crate::proto::connection::{ConnectionEvent, State as LinkState};
 use crate::proto::packet::OVERHEAD_MAX;
@@ -275,18 +279,21 @@ impl Adapter {
     }
 
     /// Begins an attempt: sends its request, or waits for its pair of queues first (ROCE-230).
-    pub(super) fn begin(&mut self, id: u32, local: Option<LocalNumber>) {
+    pub(super) fn begin(&mut self, id: u32, local: LocalWay) {
         match local {
-            None => self.after_link(id),
-            Some(number) if self.locals.get(number).is_some() => self.settle(id),
+            Ok(None) => self.after_link(id),
+            Ok(Some(number)) if self.locals.get(number).is_some() => {
+                self.settle(id, NotLocal::Memory);
+            }
             // The port tells what becomes of it.
-            Some(_) => {}
+            Ok(Some(_)) => {}
+            Err(reason) => self.give_up(id, reason),
         }
     }
 
     /// Sends the request of an attempt that has waited for a pair of queues, on one way or the
-    /// other.
-    pub(super) fn settle(&mut self, id: u32) {
+    /// other; `reason` says why there is no pair if there is none.
+    pub(super) fn settle(&mut self, id: u32, reason: NotLocal) {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
@@ -299,11 +306,20 @@ impl Adapter {
         {
             link.be_local(number, mtu);
         } else if self.options.path == PathChoice::Local {
-            link.connection.abandon();
-            self.link_event(id, Some(ConnectionEvent::Unreachable));
+            self.give_up(id, reason);
             return;
         }
         self.request_anew(id);
+    }
+
+    /// Ends an attempt that finds no queues and may take no other way (ROCE-251).
+    fn give_up(&mut self, id: u32, reason: NotLocal) {
+        self.not_local = Some(reason);
+        if let Some(link) = self.links.get_mut(id) {
+            link.is_refused = reason == NotLocal::Nobody;
+            link.connection.abandon();
+        }
+        self.link_event(id, Some(ConnectionEvent::Unreachable));
     }
 
     /// Takes over what has become of a pair of queues.
@@ -313,10 +329,10 @@ impl Adapter {
                 // Without memory, attempts go by packets, and packets of the peer are dropped.
                 let has_opened = self.locals.open(pair, mtu, queue);
                 self.counts.local.pairs += u64::from(has_opened);
-                self.settle_all(pair, pair);
+                self.settle_all(pair, pair, NotLocal::Memory);
             }
-            LocalEvent::Failed(number) => self.settle_all(number, number),
-            LocalEvent::Known { asked, pair } => self.settle_all(asked, pair),
+            LocalEvent::Failed(number, reason) => self.settle_all(number, number, reason),
+            LocalEvent::Known { asked, pair } => self.settle_all(asked, pair, NotLocal::Memory),
             LocalEvent::Room(number) => {
                 if let Some(local) = self.locals.get_mut(number) {
                     // Takes the wish for room back.
@@ -330,13 +346,13 @@ impl Adapter {
     }
 
     /// Settles the attempts that wait for one pair on another one, or the same.
-    fn settle_all(&mut self, asked: LocalNumber, number: LocalNumber) {
+    fn settle_all(&mut self, asked: LocalNumber, number: LocalNumber, reason: NotLocal) {
         for index in 0..self.links.bound() {
             let link = self.links.at_mut(index);
             if let Some(link) = link.filter(|link| link.pending == Some(asked)) {
                 link.pending = Some(number);
                 let id = link.id;
-                self.settle(id);
+                self.settle(id, reason);
             }
         }
     }
@@ -377,6 +393,12 @@ impl Adapter {
                 _ => None,
             };
             link.connection.abandon();
+            let key = link.pair;
+            if let Some(pair) = key.and_then(|key| self.pairs.get_mut(key))
+                && let Some(transport) = &mut pair.transport
+            {
+                transport.lose_peer();
+            }
             self.link_event(id, event);
         }
     }

@@ -41,7 +41,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::AtomicBool;
 
-use dat_core::backend::ControlEvent;
+use dat_core::backend::{ControlEvent, NotLocal};
 use dat_core::time::Instant;
 use dat_queues::{RingTable, SharedReceives};
 
@@ -126,6 +126,8 @@ pub(crate) struct Adapter {
     ready_links: VecDeque<u32>,
     outbox: Outbox,
     locals: Locals,
+    /// Why the last attempt found no queues, if it may take no other way (ROCE-252).
+    pub(crate) not_local: Option<NotLocal>,
     control: VecDeque<ControlEvent>,
     /// Set by a control event, until its caller has told the consumer.
     pub(crate) raised: bool,
@@ -186,6 +188,7 @@ impl Adapter {
             ready_links: VecDeque::new(),
             outbox,
             locals: Locals::new(),
+            not_local: None,
             control: VecDeque::new(),
             raised: false,
             counts: AdapterCounts::default(),

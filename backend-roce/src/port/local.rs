@@ -3,6 +3,8 @@
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
+use dat_core::backend::NotLocal;
+
 use super::Arrival;
 use crate::proto::PathMtu;
 
@@ -14,6 +16,9 @@ pub struct LocalNumber {
     /// Number of earlier pairs, which tells pairs of one slot apart.
     pub turn: u32,
 }
+
+/// The way of an attempt: a pair of queues, sockets if `None`, or nowhere with the reason.
+pub(crate) type LocalWay = Result<Option<LocalNumber>, NotLocal>;
 
 /// The queue to the peer of a pair. The adapter writes to it, under its lock.
 pub trait LocalQueue: Send + Sync {
@@ -48,7 +53,7 @@ pub enum LocalEvent {
         queue: Arc<dyn LocalQueue>,
     },
     /// It could not be made.
-    Failed(LocalNumber),
+    Failed(LocalNumber, NotLocal),
     /// It is not made: there is another one with the adapter that was asked.
     Known {
         /// The pair that was asked for.
@@ -67,9 +72,11 @@ pub trait LocalQueues: Send + Sync {
     /// Returns the pair to the adapter with an address, from an address of this side.
     ///
     /// A new one has its [`Opened`](LocalEvent::Opened), [`Known`](LocalEvent::Known) or
-    /// [`Failed`](LocalEvent::Failed) within 100 ms, but not before [`dialled`](Self::dialled).
-    /// `None` if there is no such adapter on this host.
-    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Option<LocalNumber>;
+    /// [`Failed`](LocalEvent::Failed) later, but not before [`dialled`](Self::dialled).
+    ///
+    /// # Errors
+    /// There is none to be had, in most cases because no such adapter is on this host.
+    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal>;
 
     /// Tells that the adapter knows the pair that was dialled.
     fn dialled(&self, number: LocalNumber);

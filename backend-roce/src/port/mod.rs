@@ -9,6 +9,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 #[cfg(feature = "alloc")]
+pub(crate) use local::LocalWay;
+#[cfg(feature = "alloc")]
 pub use local::{LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_OVERHEAD};
 #[cfg(feature = "alloc")]
 pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};

@@ -259,6 +259,11 @@ impl<'s> QueuePair<'s> {
         self.responder.end()
     }
 
+    /// Fails the oldest request, if there is one: the peer has gone.
+    pub fn lose_peer(&mut self) {
+        self.requester.lose_peer();
+    }
+
     /// Returns true if the requests that are not sent wait for more; see [`Requester::gathers`].
     pub fn gathers(&self) -> bool {
         self.requester.gathers()

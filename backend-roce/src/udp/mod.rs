@@ -390,10 +390,11 @@ impl RoceBackend {
         let bound = first.io.local_addr()?;
         let neighbours = match options.path {
             PathChoice::Packets => None,
-            PathChoice::Any | PathChoice::Local => {
+            path @ (PathChoice::Any | PathChoice::Local) => {
                 let mut name = [0; 16];
                 getrandom::fill(&mut name).map_err(io::Error::from)?;
-                let neighbours = Neighbours::new(name, bound, pollers.clone());
+                let neighbours =
+                    Neighbours::new(name, bound, pollers.clone(), path == PathChoice::Local);
                 let neighbours = neighbours.ok_or(io::ErrorKind::OutOfMemory)?;
                 neighbours.listen(bound.port());
                 Some(Arc::new(neighbours))

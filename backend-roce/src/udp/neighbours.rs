@@ -11,7 +11,9 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use dat_core::backend::NotLocal;
 use dat_core::event::ThreadWait;
+use dat_core::time::Instant;
 
 use super::poller::Poller;
 use crate::local::{Dial, Dialled, Identity, Label, Listener, LocalPair, Pairs};
@@ -24,6 +26,10 @@ const PAIRS: usize = 256;
 
 /// Payload of a full packet of local queues.
 const MTU: PathMtu = PathMtu::Bytes32768;
+
+/// Microseconds after which a set-up without another way is given up (ROCE-251): about as long as
+/// sockets wait for an answer.
+const PATIENCE: u64 = 5_000_000;
 
 /// What the kind of a record says: packets.
 const PACKETS: u32 = 1;
@@ -102,6 +108,8 @@ pub(super) struct Neighbours {
     /// Address of the sockets, with the port that connections are made from.
     bound: SocketAddr,
     pollers: Option<[Arc<Poller>; 2]>,
+    /// Set if packets cannot go through sockets.
+    is_only_way: bool,
     slots: RwLock<Vec<Slot>>,
     /// Locked before the slots, if both are.
     setup: Mutex<Setup>,
@@ -120,6 +128,7 @@ impl Neighbours {
         name: [u8; 16],
         bound: SocketAddr,
         pollers: Option<[Arc<Poller>; 2]>,
+        is_only_way: bool,
     ) -> Option<Self> {
         let mut slots = Vec::new();
         slots.try_reserve_exact(PAIRS).ok()?;
@@ -132,6 +141,7 @@ impl Neighbours {
             identity: Identity::new(name),
             bound,
             pollers,
+            is_only_way,
             slots: RwLock::new(slots),
             setup: Mutex::new(Setup {
                 listener: Listener::new()?,
@@ -212,7 +222,7 @@ impl Neighbours {
         let (own, peer) = (canonical(naming.own), canonical(naming.peer));
         let Some(flow) = Flow::between(peer, own) else {
             self.free_slot(number);
-            self.tell(setup, LocalEvent::Failed(number));
+            self.tell(setup, LocalEvent::Failed(number, NotLocal::Refused));
             return;
         };
         let neighbour = Arc::new(Neighbour {
@@ -278,16 +288,17 @@ impl Neighbours {
                     self.open(setup, number, pair);
                     continue;
                 }
-                Dialled::Known(adapter) => self.known(&adapter),
-                _ => None,
+                Dialled::Known(adapter) => self.known(&adapter).ok_or(NotLocal::Refused),
+                Dialled::Failed(refusal) => Err(NotLocal::from(&refusal)),
+                Dialled::Pending => Err(NotLocal::Silent),
             };
             self.free_slot(number);
             let event = match known {
-                Some(pair) => LocalEvent::Known {
+                Ok(pair) => LocalEvent::Known {
                     asked: number,
                     pair,
                 },
-                None => LocalEvent::Failed(number),
+                Err(reason) => LocalEvent::Failed(number, reason),
             };
             self.tell(setup, event);
         }
@@ -371,14 +382,20 @@ impl Pairs for Incoming<'_> {
 }
 
 impl LocalQueues for Neighbours {
-    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Option<LocalNumber> {
+    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal> {
         let own = SocketAddr::new(source, self.bound.port());
         let mut setup = self.setup();
         if setup.dials.len() == PAIRS {
-            return None;
+            return Err(NotLocal::Full);
         }
-        let dial = Dial::new(&self.identity, own, peer, ThreadWait::clock()).ok()?;
-        let number = self.take_slot(&mut setup)?;
+        let now = ThreadWait::clock();
+        let dial = Dial::new(&self.identity, own, peer, now);
+        let mut dial = dial.map_err(|refusal| NotLocal::from(&refusal))?;
+        if self.is_only_way {
+            let deadline = now.as_micros().saturating_add(PATIENCE);
+            dial.set_deadline(Instant::from_micros(deadline));
+        }
+        let number = self.take_slot(&mut setup).ok_or(NotLocal::Full)?;
         for poller in self.pollers.iter().flatten() {
             if let Some(socket) = dial.socket() {
                 let _ = poller.add_setup(socket);
@@ -390,7 +407,7 @@ impl LocalQueues for Neighbours {
             is_known: false,
         });
         self.count_pending(&setup);
-        Some(number)
+        Ok(number)
     }
 
     fn dialled(&self, number: LocalNumber) {

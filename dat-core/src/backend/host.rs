@@ -183,7 +183,7 @@ counts! {
     Connections = "connections",
     /// Connections made whose packets go through shared memory.
     LocalConnections = "local_connections",
-    /// Pairs of queues in shared memory that were opened.
+    /// Pairs of queues in shared memory that are open.
     LocalPairs = "local_pairs",
     /// Packets received through shared memory.
     LocalPacketsReceived = "local_packets_received",

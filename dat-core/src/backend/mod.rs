@@ -10,7 +10,6 @@ mod direct;
 mod extended;
 #[cfg(feature = "std")]
 mod host;
-#[cfg(feature = "std")]
 mod not_local;
 mod refused;
 mod work;
@@ -27,8 +26,6 @@ pub use extended::{ExtendedRequest, ExtendedSend, Extensions};
 #[cfg(feature = "std")]
 #[cfg_attr(docsrs, doc(cfg(feature = "std")))]
 pub use host::{Activity, Count, HostBackend, HostDriver};
-#[cfg(feature = "std")]
-#[cfg_attr(docsrs, doc(cfg(feature = "std")))]
 pub use not_local::NotLocal;
 pub(crate) use refused::backend_refused;
 pub use work::{

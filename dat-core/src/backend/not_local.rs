@@ -8,7 +8,9 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotLocal {
-    /// No adapter with queues has the address in the network namespace of this one.
+    /// The address is not one of this host and network namespace.
+    OtherHost,
+    /// No adapter of this host listens there, or it has no queues.
     Nobody,
     /// The peer is a process of another user.
     OtherUser,
@@ -31,9 +33,12 @@ impl NotLocal {
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
+            Self::OtherHost => {
+                "run both ends on one host and in one network namespace, or leave out `path=local`"
+            }
             Self::Nobody => {
-                "run both ends on this host, in one network namespace and from one version, the \
-                other end without `path=packets`; or leave out `path=local`"
+                "start the other end, from this version and without `path=packets`, and check its \
+                port; or leave out `path=local`"
             }
             Self::OtherUser => "run both ends as one user, or leave out `path=local`",
             Self::Silent => "check that the peer is not stopped, and try again",
@@ -44,7 +49,9 @@ impl NotLocal {
             Self::Descriptors => {
                 "end other programs, or raise the limit of open files (`ulimit -n`)"
             }
-            Self::Memory => "free some memory, or raise the limit of the container",
+            Self::Memory => {
+                "free some memory, or raise its limits (that of the container, `ulimit -f`)"
+            }
             Self::Full => "connect to fewer processes at a time, or leave out `path=local`",
             Self::System => {
                 "allow memfd_create, its seals and Unix sockets in the filter of system calls \
@@ -57,10 +64,8 @@ impl NotLocal {
 impl fmt::Display for NotLocal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Nobody => {
-                "no process of this host and network namespace has shared memory for that address \
-                and port"
-            }
+            Self::OtherHost => "the address is of another host, or of another network namespace",
+            Self::Nobody => "no process listens at that address and port for peers of this host",
             Self::OtherUser => "the peer is a process of another user",
             Self::Silent => "the peer is there and has not answered in time",
             Self::Refused => "the peer did not take the shared memory",

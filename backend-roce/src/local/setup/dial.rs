@@ -79,6 +79,11 @@ impl Dial {
         begin().inspect_err(|refusal| note(target, refusal))
     }
 
+    /// Gives the set-up up at another time.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
     /// Returns the address that the pair leads to.
     pub fn target(&self) -> SocketAddr {
         self.hello.target
@@ -175,7 +180,7 @@ fn is_connected(bell: &Bell, target: SocketAddr) -> Result<bool, Refusal> {
     for (index, candidate) in names::candidates(target).into_iter().flatten().enumerate() {
         // An adapter at the wildcard has the addresses of this host, and no others.
         if index == 1 && !names::is_own(target) {
-            break;
+            return Err(Refusal::Elsewhere);
         }
         let name = names::name(candidate).map_err(failed("name"))?;
         match connect(bell, &name) {

@@ -19,6 +19,8 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
 
+use dat_core::backend::NotLocal;
+
 pub use dial::{Dial, Dialled};
 pub use listener::{Listener, Pairs};
 
@@ -60,6 +62,8 @@ impl Identity {
 pub enum Refusal {
     /// No adapter listens at the address.
     Nobody,
+    /// The address is not one of this host.
+    Elsewhere,
     /// The peer has not answered, or asked, in time.
     Silent,
     /// The peer closed its socket.
@@ -84,6 +88,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nobody => f.write_str("no adapter listens there"),
+            Self::Elsewhere => f.write_str("it is of another host"),
             Self::Silent => f.write_str("the peer was silent for 100 ms"),
             Self::Closed => f.write_str("the peer closed its socket"),
             Self::User(user) => write!(f, "the peer has user {user}, or one that is unknown here"),
@@ -97,6 +102,32 @@ impl fmt::Display for Refusal {
             }
             Self::Memory(MemoryFault::System(call, error)) | Self::System(call, error) => {
                 write!(f, "{call}: {error}")
+            }
+        }
+    }
+}
+
+impl From<&Refusal> for NotLocal {
+    fn from(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::Nobody => Self::Nobody,
+            Refusal::Elsewhere => Self::OtherHost,
+            Refusal::Silent => Self::Silent,
+            Refusal::User(_) => Self::OtherUser,
+            Refusal::Numbers | Refusal::Crowded => Self::Full,
+            Refusal::Memory(MemoryFault::Limit) => Self::Memory,
+            Refusal::Closed
+            | Refusal::Message(_)
+            | Refusal::Refused
+            | Refusal::Memory(MemoryFault::Strange(_)) => Self::Refused,
+            Refusal::Memory(MemoryFault::System(_, error)) | Refusal::System(_, error) => {
+                match error.raw_os_error() {
+                    Some(libc::EMFILE | libc::ENFILE) => Self::Descriptors,
+                    Some(libc::ENOMEM | libc::ENOSPC | libc::ENOBUFS | libc::EDQUOT) => {
+                        Self::Memory
+                    }
+                    _ => Self::System,
+                }
             }
         }
     }

@@ -426,6 +426,13 @@ impl<'s> Requester<'s> {
         self.start_timer(now);
     }
 
+    /// Fails the oldest request, if there is one: the peer has gone (ROCE-216).
+    pub fn lose_peer(&mut self) {
+        if !self.is_idle() {
+            self.fail(self.open, Status::RetryExceeded);
+        }
+    }
+
     /// Restarts the timer, or stops it if nothing is under way.
     fn start_timer(&mut self, now: Instant) {
         let is_off = self.options.timeout == 0 || self.options.is_lossless;
