@@ -12,8 +12,8 @@ use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 use portable_atomic::Ordering;
 
+use crate::age::earliest;
 use crate::engine::Rsm;
-use crate::engine::watch::earliest;
 use crate::error::{Result, RsmError};
 use crate::id::ControllerId;
 
