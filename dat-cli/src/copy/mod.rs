@@ -1,6 +1,5 @@
 //! `dat copy`: moves a file through registered memory, by RDMA Writes between two endpoints.
 
-pub(crate) mod plain;
 mod target;
 
 use std::io::IsTerminal;
@@ -10,7 +9,6 @@ use std::time::Instant;
 use indicatif::{BinaryBytes, ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 
-use self::plain::{Pair, Plain};
 use self::target::Target;
 use crate::arguments::CopyArguments;
 use crate::failure::{Failure, Result};
@@ -19,6 +17,7 @@ use crate::memory::{self, MOST_MEMORY};
 use crate::output::{GOOD, Output};
 use crate::remote::commands::with_server;
 use crate::remote::file_store::{FileStore, NoFiles, Single};
+use crate::remote::plain::{Pair, Plain};
 use crate::remote::protocol::{Refusal, is_plain_name};
 use crate::remote::transfer::{Outcome, Sending, Shape, send_file};
 use crate::size::{argument, counted, size};
@@ -150,7 +149,7 @@ pub(crate) fn run(
     memory::room(sides * shape.bytes() + shape.slot() as u64, |room| {
         smaller(geometry, room / (sides + 1))
     })?;
-    let mut plain = is_mock.then(|| Plain::new(shape));
+    let mut plain = is_mock.then(|| Plain::new(shape)).transpose()?;
     let progress = progress_bar(length, output);
     let mut read = |buffer: &mut [u8]| {
         let count = file.read(buffer)?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use dat_core::backend::HostBackend;
 use dat_devices::{ByAddress, FabricOptions, Network};
+use dat_host::Adapter;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
@@ -22,7 +23,8 @@ use crate::arguments::{Operation, PerfArguments};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::memory::{self, MOST_MEMORY};
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
-use crate::remote::commands::{counters, with_server};
+use crate::remote::commands::with_server;
+use crate::remote::counts::{counts, has_counts, say_counts, without_counts};
 use crate::remote::device::{MOCK, scheme_of, with_backend};
 use crate::remote::file_store::NoFiles;
 use crate::remote::host_adapter::{Drive, Waiting};
@@ -83,7 +85,7 @@ fn on_both_ends<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) ->
         ));
     }
     if arguments.verbose {
-        return Err(without_counters("--verbose"));
+        return Err(without_counts("--verbose"));
     }
     let device = match B::SCHEME {
         // A poll finds its operation complete.
@@ -138,13 +140,12 @@ fn to_server<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Re
     };
     room(sides, largest, arguments.depth)?;
     with_server(&arguments.device, memory, &NoFiles, |client, server, _| {
-        let counters = arguments
-            .verbose
-            .then(|| counters(&client.1, "--verbose"))
-            .transpose()?;
-        let counters = counters.as_deref();
+        let watched = arguments.verbose.then(|| client.0.clone());
+        if let Some(adapter) = &watched {
+            has_counts(adapter, "--verbose")?;
+        }
         let mut is_reached = false;
-        measure_all(B::SCHEME, arguments, output, counters, |shape, meter| {
+        measure_all(B::SCHEME, arguments, output, watched, |shape, meter| {
             let opened = Load::<B>::to_server(client, server, shape);
             let mut load = opened.map_err(|failure| match failure.kind {
                 // Another address would begin the measurement anew.
@@ -160,28 +161,6 @@ fn to_server<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Re
             Ok(())
         })
     })
-}
-
-/// Reads the named counts of a device.
-pub(crate) type Counters = dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync;
-
-/// Returns the failure of an argument that prints the counts of a device that has none.
-pub(crate) fn without_counters(argument: &str) -> Failure {
-    Failure::usage(
-        format!("{argument} cannot be used here"),
-        "packets are counted only by RDMA in software (`--device roce` or --connect) in write, read and send",
-        format!("remove {argument}"),
-    )
-}
-
-/// Prints the counts of a device that are not 0.
-pub(crate) fn say_counts(counts: &[(&'static str, u64)], output: &mut Output) {
-    let named: Vec<String> = counts
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{} {count}", name.replace('_', " ")))
-        .collect();
-    output.line(format_args!("{FAINT}{}{FAINT:#}", named.join(", ")));
 }
 
 /// Checks that `times` the slots of one side can be allocated.
@@ -249,8 +228,8 @@ impl Meter<'_> {
 
 /// Measures each size and reports.
 ///
-/// `measure` opens a load of a shape and measures it. The counts that `counters` reads are reported
-/// at the end.
+/// `measure` opens a load of a shape and measures it. The counts of the adapter
+/// `watched` are reported at the end.
 ///
 /// # Errors
 /// - Those of [`run`], and those of `measure`.
@@ -258,7 +237,7 @@ fn measure_all(
     backend: &'static str,
     arguments: &PerfArguments,
     output: &mut Output,
-    counters: Option<&Counters>,
+    watched: Option<Adapter>,
     mut measure: impl FnMut(Shape, &mut Meter<'_>) -> Result<()>,
 ) -> Result<bool> {
     let sizes = sizes(arguments)?;
@@ -314,7 +293,7 @@ fn measure_all(
         }
         None => None,
     };
-    let counts = counters.map(|counters| counters());
+    let counts = watched.map(|adapter| counts(&adapter));
     if let Some(counts) = &counts {
         say_counts(counts, output);
     }

@@ -152,7 +152,7 @@ impl<'a, B: HostBackend> Load<'a, B> {
             },
         };
         let far = replies.transpose()?;
-        let client = Connection::open(drive, zone, server, &plan, &|| Ok(()))?;
+        let client = Connection::open((adapter, drive), zone, server, &plan, &|| Ok(()))?;
         let (ep, granted) = (client.endpoint.id(), client.granted);
         let server = Server {
             client,

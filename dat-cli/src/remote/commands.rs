@@ -1,7 +1,6 @@
 //! The commands on devices that reach other processes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use dat_host::Network;
 use serde::Serialize;
 
 use super::connection::ServerAddress;
+use super::counts::{counts, has_counts, say_counts};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas};
 use super::host_adapter::{Drive, Driven, Waiting};
 use super::protocol::Work;
@@ -24,7 +24,6 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Signals;
 use crate::memory;
 use crate::output::{FAINT, GOOD, HEADING, Output};
-use crate::perf::{Counters, say_counts, without_counters};
 use crate::size::{argument, counted, size};
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
@@ -34,15 +33,6 @@ fn waiting(arguments: WaitingArguments) -> Waiting {
         },
         Some(WaitName::Block) | None => Waiting::Block,
     }
-}
-
-/// Returns the reader of the counts of a device.
-///
-/// # Errors
-/// - Usage: the device has none.
-pub(crate) fn counters(drive: &Drive, argument: &str) -> Result<Arc<Counters>> {
-    let counters = drive.counters.clone();
-    counters.ok_or_else(|| without_counters(argument))
 }
 
 /// Returns the device for both ends in this process: the named one, or else the mock.
@@ -190,10 +180,10 @@ pub(crate) fn serve(
     })?;
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
     let opened = Drive::open(&device, waiting(arguments.waiting))?;
-    let counters = arguments
-        .stats
-        .then(|| counters(&opened.1, "--stats"))
-        .transpose()?;
+    let adapter = opened.0.clone();
+    if arguments.stats {
+        has_counts(&adapter, "--stats")?;
+    }
     let mut server = Server::new(opened, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
     let addresses: Vec<String> = match arguments.listen {
@@ -220,10 +210,8 @@ pub(crate) fn serve(
     server.run(files.as_ref(), &stop, &mut |notice| {
         report.count(&notice);
         say(&notice, output);
-        if notice == Notice::Gone
-            && let Some(counters) = &counters
-        {
-            say_counts(&counters(), output);
+        if notice == Notice::Gone && arguments.stats {
+            say_counts(&counts(&adapter), output);
         }
     })?;
     output.line(format_args!(
@@ -232,8 +220,8 @@ pub(crate) fn serve(
         counted(report.files, "file"),
         report.rejected
     ));
-    if let Some(counters) = &counters {
-        let counts = counters();
+    if arguments.stats {
+        let counts = counts(&adapter);
         say_counts(&counts, output);
         report.counters = Some(counts.into_iter().collect());
     }

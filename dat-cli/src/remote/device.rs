@@ -1,14 +1,13 @@
-//! The kinds of devices of this build, and the devices that they have.
+//! The kinds of devices of this build.
 
-use dat_devices::{ByAddress, DeviceAddress, Found, OpenErrorKind, Options, is_built_in};
+use dat_devices::{ByAddress, DeviceAddress, Listed, OpenErrorKind, is_built_in};
 
-use super::transport::{is_anywhere, is_usable, no_device, not_opened, text};
-use crate::devices::{Device, Port, attributes, rdma_device};
+use super::transport::{is_usable, no_device};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::limits;
 
 /// The remedy for a build without RDMA devices.
-const BUILD: &str = "on Linux with the headers of rdma-core (Debian: libibverbs-dev librdmacm-dev \
+pub(crate) const BUILD: &str = "on Linux with the headers of rdma-core (Debian: libibverbs-dev librdmacm-dev \
     libclang-dev pkg-config), build with `cargo run --release --features verbs`";
 
 /// The mock, whose adapters other processes do not reach.
@@ -46,7 +45,7 @@ pub(crate) use {by_scheme, with_backend};
 /// # Errors
 /// - Usage: this build does not support the device.
 pub(crate) fn scheme_of(name: Option<&str>) -> Result<&'static str> {
-    let is_it = |listed: &dat_devices::Listed| match &listed.found {
+    let is_it = |listed: &Listed| match &listed.found {
         Ok(found) => found.iter().any(is_usable) || limits::descriptors().is_some(),
         Err(error) => !matches!(error.kind(), OpenErrorKind::NotBuiltIn { .. }),
     };
@@ -79,52 +78,4 @@ fn missing(name: &str) -> Failure {
         why: "it was built without the feature `verbs`".into(),
         remedy: format!("use roce, which needs no device; for RDMA devices, {BUILD}"),
     }
-}
-
-/// Returns all devices that reach other processes.
-pub(crate) fn devices() -> Vec<Device> {
-    let kinds = dat_devices::devices().into_iter().rev();
-    let kinds = kinds.filter(|kind| kind.scheme != MOCK);
-    let all = kinds.flat_map(|kind| kind.found.unwrap_or_default());
-    all.map(describe).collect()
-}
-
-/// Describes a device, with its attributes if it can be opened.
-fn describe(found: Found) -> Device {
-    let scheme = found.address.scheme();
-    let (name, address) = match is_anywhere(&found) {
-        true => (scheme.to_owned(), DeviceAddress::new(scheme, "127.0.0.1")),
-        false => (found.name.clone(), found.address.clone()),
-    };
-    let opened = attributes(&address, &Options::new());
-    let failure = |error| not_opened(&address, &name, error).why;
-    let addresses = found
-        .addresses
-        .iter()
-        .filter_map(|own| own.socket_address());
-    let port = Port {
-        active: found.is_active,
-        addresses: addresses.map(text).collect(),
-        closed: opened.as_ref().err().map(failure),
-    };
-    let scheme = scheme.to_owned();
-    rdma_device(scheme, name, found.description, port, opened.ok())
-}
-
-/// Returns the note that `dat devices` prints if no RDMA device is listed.
-pub(crate) fn note() -> Option<String> {
-    let kinds = dat_devices::devices().into_iter();
-    let mut without = kinds.filter(|kind| !kind.found.as_ref().is_ok_and(|all| !all.is_empty()));
-    let is_built_in = match without.next()?.found {
-        Ok(_) => true,
-        Err(error) => !matches!(error.kind(), OpenErrorKind::NotBuiltIn { .. }),
-    };
-    Some(match is_built_in {
-        true => {
-            let why = limits::descriptors();
-            let why = why.map_or("this host has no RDMA device".into(), |reached| reached.why);
-            format!("RDMA devices: {why}")
-        }
-        false => format!("this build does not support RDMA devices; {BUILD}"),
-    })
 }

@@ -1,7 +1,5 @@
 //! Adapters of `dat-host` on the devices of this program.
 
-use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +15,6 @@ use dat_host::{Adapter, Driver, Options};
 
 use super::transport::Carrier;
 use crate::failure::{During, Failure, Result};
-use crate::perf::Counters;
 
 /// The way to wait for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +35,7 @@ pub(crate) type Core<B> = Ia<'static, B, HostLock>;
 pub(crate) struct Drive {
     driver: Driver,
     waiting: Waiting,
-    /// Reader of the counts of the device, if it has any.
-    pub(crate) counters: Option<Arc<Counters>>,
-    /// Reader of the sends that the system refuses.
-    refused_sends: Arc<RefusedSends>,
 }
-
-/// Reader of the error of sends that the system refused since the last call, if any.
-type RefusedSends = dyn Fn() -> Option<io::Error> + Send + Sync;
 
 impl Drive {
     /// Opens a device that the caller drives.
@@ -73,26 +63,13 @@ impl Drive {
         driver: impl HostDriver,
         waiting: Waiting,
     ) -> Result<Driven> {
-        let refused = driver.clone();
-        let counting = driver.clone();
-        let counters = move || {
-            let mut all = Vec::new();
-            counting.counts(&mut |count, value| all.push((count.name(), value)));
-            all
-        };
-        let has_counts = !counters().is_empty();
         let opened = Options::new().open_backend_driven(backend, driver);
         let (adapter, driver) = opened.during("dat_ia_open")?;
-        let this = Self {
-            driver: match waiting {
-                Waiting::Block => driver,
-                Waiting::Poll { looks } => driver.polling(yield_after(looks)),
-            },
-            waiting,
-            counters: has_counts.then(|| Arc::new(counters) as Arc<Counters>),
-            refused_sends: Arc::new(move || refused.refused_send()),
+        let driver = match waiting {
+            Waiting::Block => driver,
+            Waiting::Poll { looks } => driver.polling(yield_after(looks)),
         };
-        Ok((adapter, this))
+        Ok((adapter, Self { driver, waiting }))
     }
 
     /// Drives the adapter until `future` is ready, then closes the adapter.
@@ -166,19 +143,6 @@ impl Drive {
             }
             thread::yield_now();
         }
-    }
-
-    /// Returns the number of connections that peers refused because they have no room.
-    pub(crate) fn refused_without_room(&self) -> u64 {
-        let counts = self.counters.as_ref().map(|counters| counters());
-        let count = counts.into_iter().flatten();
-        let mut count = count.filter(|(name, _)| *name == "refused_without_room");
-        count.next().map_or(0, |(_, count)| count)
-    }
-
-    /// Returns the error of a send that the system refused since the last call, if any.
-    pub(crate) fn refused_send(&self) -> Option<io::Error> {
-        (self.refused_sends)()
     }
 }
 

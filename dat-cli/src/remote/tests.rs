@@ -16,13 +16,13 @@ use super::commands::with_own_server;
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::host_adapter::{Drive, Driven, Waiting};
+use super::plain::Plain;
 use super::protocol::{Message, Refusal, Request, Work, encode_answer};
 use super::server::{MOST_CLIENTS, Notice, Server, Terms};
 use super::session::triplet;
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Sending, Shape, send_file};
 use crate::arguments::Operation;
-use crate::copy::plain::Plain;
 use crate::failure::{During, Failure, Result};
 use crate::output_file::OutputPath;
 use crate::perf::{self, Goal, Load, measure};
@@ -185,7 +185,7 @@ fn plain_copies_are_measured_beside() {
         let files = folder(directory.path(), true);
         serving(Waiting::Block, &files, |fabric| {
             let mut client = open(fabric, "client", 2, Waiting::Block);
-            let (data, mut plain) = (some(length), Plain::new(SHAPE));
+            let (data, mut plain) = (some(length), Plain::new(SHAPE).unwrap());
             let mut left = &data[..];
             let read = |buffer: &mut [u8]| Ok(crate::source::fill(&mut left, buffer).unwrap());
             let file = Sending {
@@ -336,7 +336,7 @@ fn connect_to<'d>(
         completions: Completions::None,
     };
     let zone = adapter.zone().during("dat_pz_create")?;
-    Connection::open(drive, zone, server, &plan, &|| Ok(()))
+    Connection::open((adapter, drive), zone, server, &plan, &|| Ok(()))
 }
 
 const COPY: Request = Request {

@@ -9,8 +9,8 @@ use twox_hash::XxHash3_128;
 use super::connection::{Completions, Connection, Plan, ServerAddress, posted, refused};
 use super::host_adapter::Driven;
 use super::patience::Allowance;
+use super::plain::{LEAST_PAIRS, Plain};
 use super::protocol::{Message, Refusal, Request, Work};
-use crate::copy::plain::{LEAST_PAIRS, Plain};
 use crate::failure::{During, Failure, Result};
 
 /// The shape of the buffers.
@@ -127,7 +127,7 @@ pub(crate) fn send_file(
         .map(|slot| (slot, buffers.split_off(buffers.len() - shape.segments)))
         .collect();
     let mut under_way: Vec<Option<UnderWay>> = (0..depth).map(|_| None).collect();
-    let mut client = Connection::open(drive, zone, server, &plan, check)?;
+    let mut client = Connection::open((adapter, drive), zone, server, &plan, check)?;
     client.send(&Message::Name(name.to_owned()))?;
     match client.message()? {
         Message::Ready => {}

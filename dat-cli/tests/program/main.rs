@@ -27,6 +27,11 @@ fn dat(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+/// Splits a command line at its spaces.
+fn split(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
