@@ -1,6 +1,6 @@
 //! Waiting calls: they make progress, check their condition and sleep.
 //!
-//! [`watch`](crate::engine::watch) has the limits of waits for peers.
+//! [`watch`](super::watch) has the limits of waits for peers.
 
 use core::mem;
 use core::task::Waker;

@@ -30,7 +30,7 @@
 //! for a signal of a peer have none but the caller's.
 //!
 //! # Ages
-//! Ages are counted in looks, [`LOOKS`](crate::age::LOOKS) in each limit, while anything is owed. A post reads no
+//! Ages are counted in looks, [`LOOKS`] in each limit, while anything is owed. A post reads no
 //! clock. Time in which nobody makes progress counts as one look at most, so a process that was
 //! stopped does not blame its peers. Deadlines move by that time
 //! ([`State::discount_absence`]), and leave room for one look at least.
