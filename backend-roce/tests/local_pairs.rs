@@ -12,10 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant as Time};
 
 use backend_roce::local::{
-    DEADLINE, Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs, QUEUE_BYTES,
+    DEADLINE, Dial, Dialled, Identity, Label, Listener, LocalPair, MemoryFault, PAYLOAD_MAX, Pairs,
+    QUEUE_BYTES, Refusal,
 };
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Set in the other process, to what it does.
 const ROLE: &str = "LOCAL_PAIR_ROLE";
@@ -234,6 +236,15 @@ fn other_process() {
             ready();
             stream(&pair);
         }
+        "limited" => {
+            let short = Rlimit {
+                current: Some(4096),
+                maximum: Some(4096),
+            };
+            setrlimit(Resource::Fsize, short).unwrap();
+            let dial = Dial::new(&Identity::new([2; 16]), address, address, EARLY);
+            assert!(matches!(dial, Err(Refusal::Memory(MemoryFault::Limit))));
+        }
         "listens" => {
             let _adapter = Adapter::at(address);
             wait_for_the_end()
@@ -390,6 +401,66 @@ fn a_thousand_pairs_leave_nothing_behind() {
         }
     }
     assert_eq!(leftovers(), before);
+}
+
+/// The system ends a process that makes a longer file than it may.
+///
+/// Spec: ROCE-211
+#[test]
+fn a_limit_on_files_leaves_the_packets_to_the_sockets() {
+    let _alone = alone();
+    let _adapter = Adapter::at(address(6));
+    let mut other = Other::start("limited", address(6));
+    assert!(other.child.wait().unwrap().success());
+}
+
+/// Keeps what is logged at DEBUG.
+struct Lines(Mutex<Vec<String>>);
+
+impl log::Log for Lines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if record.level() == log::Level::Debug {
+            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.push(record.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Spec: ROCE-220
+#[test]
+fn one_line_tells_why_packets_go_through_sockets() {
+    static LINES: Lines = Lines(Mutex::new(Vec::new()));
+    let _alone = alone();
+    log::set_logger(&LINES).unwrap();
+    log::set_max_level(log::LevelFilter::Debug);
+    let identity = Identity::new([2; 16]);
+    let nobody = address(7);
+    assert!(Dial::new(&identity, nobody, nobody, EARLY).is_err());
+    let mut adapter = Adapter::at(address(8));
+    assert!(adapter.listener.add(address(8)).is_err());
+    let mut silent = dial(address(8));
+    assert!(matches!(
+        silent.poll(Instant::from_micros(DEADLINE)),
+        Dialled::Failed(_)
+    ));
+    let lines = LINES.0.lock().unwrap();
+    let [nobody, taken, silent] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    let told = |line: &str, number, cause: &str| {
+        let begin = format!("packets of {} go through sockets: ", address(number));
+        assert!(line.starts_with(&begin), "{line}");
+        assert!(line[begin.len()..].starts_with(cause), "{line}");
+    };
+    told(nobody, 7, "no adapter listens there");
+    told(taken, 8, "bind: ");
+    told(silent, 8, "the peer was silent for 100 ms");
 }
 
 /// Both ends sleep on their sockets only, and none sleeps on.

@@ -114,8 +114,6 @@ pub mod backend;
 mod contain;
 pub mod error;
 mod error_text;
-#[cfg(test)]
-mod fixture;
 pub mod flags;
 pub mod id;
 mod lend;

@@ -19,7 +19,7 @@ pub(crate) enum Owner {
         last: bool,
     },
     /// The read that shows that writes are visible.
-    Flush {
+    ReadBack {
         flight: Handle,
         /// Number of the last transfer of the connection that it covers.
         covers: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Request {
     pub(crate) bytes: u64,
 }
 
-/// State of the flush or of the signal of a call.
+/// State of the read-back or of the signal of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Not requested.
@@ -82,7 +82,7 @@ pub(crate) struct Flight {
     pub(crate) failure: Option<Failure>,
     /// Lowest index of the failed entries that only a barrier reports.
     written_off: Option<u32>,
-    /// State of the flush, of the question to the exporter, or of the signal.
+    /// State of the read-back, of the question to the exporter, or of the signal.
     pub(crate) step: Step,
     /// Question that the exporter has not answered.
     pub(crate) question: Option<Question>,
@@ -181,7 +181,7 @@ impl Flight {
         }
     }
 
-    /// Handles the end of the flush or of the signal.
+    /// Handles the end of the read-back or of the signal.
     pub(crate) fn stepped(&mut self, status: DtoStatus) {
         self.pending = self.pending.saturating_sub(1);
         self.step = match status {

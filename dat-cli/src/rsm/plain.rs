@@ -80,8 +80,8 @@ impl<'a, B: HostBackend> Plain<'a, B> {
         let greeting = Greeting {
             node: exporter.node,
             incarnation: INCARNATION,
-            flush_address: own.address(),
-            flush_key: own.context(),
+            read_back_address: own.address(),
+            read_back_key: own.context(),
             credits: CREDITS as u16,
             big_endian: cfg!(target_endian = "big"),
             non_coherent: false,
@@ -269,8 +269,8 @@ fn answered(data: &[u8]) -> Result<RmrTriplet> {
         )
     })?;
     Ok(RmrTriplet {
-        context: answer.flush_key,
-        address: answer.flush_address,
+        context: answer.read_back_key,
+        address: answer.read_back_address,
         length: FLUSH as u64,
     })
 }

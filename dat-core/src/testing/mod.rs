@@ -7,6 +7,7 @@
 mod backend;
 mod command;
 mod device;
+pub(crate) mod fixture;
 mod queues;
 mod wait;
 

@@ -349,11 +349,11 @@ mod tests {
     }
 
     /// Sleeps; returns true if that was the thread's own way.
-    fn sleeps_in_its_own_way(bell: &Bell) -> bool {
+    fn sleeps_in_its_own_way(wake_fd: &WakeFd) -> bool {
         let mut sleeper = Sleeper(false);
         let mut light = Light {
             sleeper: &mut sleeper,
-            bell: Some(bell),
+            wake_fd: Some(wake_fd),
             signals: None,
         };
         assert_eq!(light.wait(None), WakeReason::Woken);
@@ -381,8 +381,8 @@ mod tests {
             );
             return;
         }
-        let bell = Bell::new().unwrap();
-        assert!(!without_memory(|| sleeps_in_its_own_way(&bell)));
-        assert!(sleeps_in_its_own_way(&bell));
+        let wake_fd = WakeFd::new().unwrap();
+        assert!(!without_memory(|| sleeps_in_its_own_way(&wake_fd)));
+        assert!(sleeps_in_its_own_way(&wake_fd));
     }
 }

@@ -45,7 +45,7 @@ pub(crate) enum LastQuestions {
     /// None has come: the next one synchronises everything that the link may have written.
     Open,
     /// Everything is synchronised, and no later write can arrive.
-    Settled,
+    Synchronised,
 }
 
 impl State {
@@ -101,11 +101,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         (offset, length): (u64, u64),
         writes: bool,
     ) {
-        let settles = self.state.with(|state| {
+        let is_due = self.state.with(|state| {
             if let Some(slot) = state.links.get_mut(link)
                 && let Some(last) = &mut slot.last_questions
             {
-                return core::mem::replace(last, LastQuestions::Settled) == LastQuestions::Open;
+                return core::mem::replace(last, LastQuestions::Synchronised)
+                    == LastQuestions::Open;
             }
             let about = state.asks_about(link, importer, writes);
             match about.filter(|_| self.maintains(state, link)) {
@@ -123,8 +124,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             false
         });
-        if settles {
-            self.settle(link);
+        if is_due {
+            self.synchronise_written(link);
         }
     }
 
@@ -218,25 +219,25 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ///
     /// No write of the link arrives any more, so all its questions need one maintenance at most.
     pub(crate) fn end_maintenance(&self, link: Handle) {
-        let settles = self.state.with(|state| {
+        let is_due = self.state.with(|state| {
             let slot = state.links.get_mut(link)?;
             if slot.state == LinkState::Over || slot.last_questions.is_some() {
                 return None;
             }
             let is_asked = slot.maintenance.take().is_some();
             slot.last_questions = Some(match is_asked {
-                true => LastQuestions::Settled,
+                true => LastQuestions::Synchronised,
                 false => LastQuestions::Open,
             });
             Some(is_asked)
         });
-        if settles == Some(true) {
-            self.settle(link);
+        if is_due == Some(true) {
+            self.synchronise_written(link);
         }
     }
 
     /// Synchronises, once each, all segments that a link may have written to.
-    fn settle(&self, link: Handle) {
+    fn synchronise_written(&self, link: Handle) {
         let mut from = 0;
         loop {
             let found = self.state.with(|state| {

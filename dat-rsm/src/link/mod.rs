@@ -625,11 +625,11 @@ impl State {
                     flight.ended(index, last, status);
                 }
             }
-            Owner::Flush { flight, covers } => {
+            Owner::ReadBack { flight, covers } => {
                 if status == DtoStatus::Success
                     && let Some(import) = self.imports.get_mut(request.import)
                 {
-                    import.flushed = import.flushed.max(covers);
+                    import.visible = import.visible.max(covers);
                 }
                 if let Some(flight) = self.flights.get_mut(flight) {
                     flight.stepped(status);

@@ -2,7 +2,7 @@
 //!
 //! Such an exporter synchronises its segment (`dat_lmr_sync_rdma_*`) when its importers ask. A call
 //! asks before its first transfer, so that the exporter's stores are in memory. After writes it
-//! asks instead of the flush. The exporter answers once both sides see the same bytes:
+//! asks instead of the read-back. The exporter answers once both sides see the same bytes:
 //! [`maintain`](crate::export::maintain) has its side.
 
 use dat_core::backend::{Backend, SyncDirection};
@@ -65,8 +65,8 @@ impl State {
         if let Some(covers) = question.covers
             && let Some(import) = self.imports.get_mut(question.import.handle())
         {
-            import.flushed = import.flushed.max(covers);
-            if import.flushed >= import.written {
+            import.visible = import.visible.max(covers);
+            if import.visible >= import.written {
                 import.unseen = Reach::default();
             }
         }
@@ -164,7 +164,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// Shows that the writes of a connection are visible, by a question or by a read.
-    pub(crate) fn flush(
+    pub(crate) fn read_back(
         &self,
         state: &mut State,
         port: &Port<'_, B, L>,
@@ -175,7 +175,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return;
         };
         if !slot.non_coherent {
-            state.post_flush(port, import, flight);
+            state.post_read_back(port, import, flight);
             return;
         }
         let (unseen, covers) = (slot.unseen, slot.posted);
@@ -225,7 +225,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     pub(crate) fn announce(&self, state: &mut State, import: ImportId, link: Handle) {
         if let Some(slot) = state.imports.get(import.handle())
             && slot.non_coherent
-            && slot.written > slot.flushed
+            && slot.written > slot.visible
         {
             let body = question(slot.importer, 0, slot.unseen, true);
             self.tell(state, link, body);

@@ -20,7 +20,9 @@ const CARRIED: [&str; 6] = [
 ];
 /// The columns of a row of the tests of connections.
 const EXPLORED: [&str; 5] = ["", "states", "lists of steps", "depth", ""];
-/// The length of the longest step lists of connections; see `dat-core/src/connection/two_peers.rs`.
+/// The length of the longest step lists of connections.
+///
+/// See `dat-core/src/connection/tests/two_peers.rs`.
 const DEPTH: (&str, &str) = ("DAT_CORE_DEPTH", "9");
 /// The lists of each backend on this host that a minute allows on a busy machine.
 const LISTS_PER_MINUTE: u32 = 100;

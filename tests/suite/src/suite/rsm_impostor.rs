@@ -1,6 +1,6 @@
 //! Exporters that break their promises.
 //!
-//! Transfers, flushes and signals fail at a chosen place on any device.
+//! Transfers, read-backs and signals fail at a chosen place on any device.
 
 use dat_core::time::Instant;
 use dat_rsm::{
@@ -18,7 +18,7 @@ const NONE: VectorFlags = VectorFlags::empty();
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
 /// An exporter without faults.
 const SOUND: Faults = Faults {
-    no_flush: false,
+    no_read_back: false,
     deaf: false,
     bites: false,
     not_coherent: false,
@@ -204,7 +204,7 @@ pub fn a_connection_that_breaks_in_a_span_fails_its_close<T: RsmTestbed>(bed: &T
     }
 }
 
-/// A vector fails as a whole if all bytes are acknowledged but its flush fails.
+/// A vector fails as a whole if all bytes are acknowledged but its read-back fails.
 ///
 /// It does so also if it is interrupted.
 ///
@@ -214,7 +214,7 @@ pub fn writes_count_when_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
     for sleeps in 0..30 {
         let nodes = Nodes::alone(bed);
         let faults = Faults {
-            no_flush: true,
+            no_read_back: true,
             ..SOUND
         };
         let (impostor, import) = Impostor::imported(&nodes, faults);
@@ -351,12 +351,12 @@ impl Broken {
     }
 }
 
-/// A flush waits for transfers of an earlier connection that are still in flight.
+/// A read-back waits for transfers of an earlier connection that are still in flight.
 ///
 /// Only then are writes of the next connection known to be visible. A topology is a snapshot.
 ///
 /// Spec: RSMPV-21, RSMPV-30, RSMTP-02, RSMTP-03
-pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
+pub fn a_read_back_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::alone(bed);
     let (impostor, import) = Impostor::imported(&nodes, DEAF);
     let engine = nodes.engine(0);

@@ -18,9 +18,9 @@ use crate::event::ConnectionEventKind::{
     self, AcceptCompletionError, Broken, Disconnected, Established, NonPeerRejected, PeerRejected,
     TimedOut, Unreachable,
 };
-use crate::fixture::{Bench, PEER, QUALIFIER};
 use crate::flags::{CloseFlags, CompletionFlags, DtoStatus, EndpointState as State, PspFlags};
 use crate::id::{CrId, EpId, Handle, RspId};
+use crate::testing::fixture::{Bench, PEER, QUALIFIER};
 use crate::testing::{Call as Asked, TestStorage};
 use crate::time::Instant;
 
