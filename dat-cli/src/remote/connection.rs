@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use dat_core::attributes::{EpAttributes, IaAddress, IaAttributes};
+use dat_core::backend::NotLocal;
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::DtoStatus;
 use dat_host::{
@@ -110,6 +111,16 @@ fn rejected(data: &[u8]) -> Failure {
         )
     };
     decode_rejection(data).map_or_else(without_reason, refused)
+}
+
+/// Builds the failure of a connection that may only go through shared memory, and cannot.
+pub(crate) fn not_local(reason: NotLocal) -> Failure {
+    Failure {
+        kind: FailureKind::Unreached,
+        what: "cannot connect through shared memory".into(),
+        why: reason.to_string(),
+        remedy: reason.remedy().into(),
+    }
 }
 
 /// Builds the failure of a connection request that the server did not answer.
@@ -230,6 +241,7 @@ impl<'a> Connection<'a> {
                     "run the command again later",
                 ));
             }
+            Err(Error::NotLocal(reason)) => return Err(not_local(reason)),
             Err(Error::Connection(kind)) => {
                 return Err(not_connected(kind, adapter.refused_send()));
             }
