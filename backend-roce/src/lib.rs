@@ -6,6 +6,14 @@
 //!
 //! The requirements are numbered in `docs/spec/rocev2.md` (ROCE).
 //!
+//! # Example
+//! Two adapters connect over loop-back, and one writes to the memory of the other.
+//!
+#![cfg_attr(
+    feature = "udp",
+    doc = concat!("```\n", include_str!("../examples/write.rs"), "```")
+)]
+//!
 //! # Features
 //! None is on by default.
 //!

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use dat_core::backend::{BackendError, ControlEvent};
 use dat_core::event::{Sleepers, WakeReason, contain_panic};
+use dat_core::sync::Turns;
 use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX, port_of};
@@ -140,10 +141,10 @@ pub(crate) struct Shared {
     gathers: Arc<AtomicBool>,
     /// Generation of the process that opened the sockets, if the port has any.
     generation: Option<usize>,
-    /// Packets on their way to the port; its holder sends for all.
+    /// Turns of the threads that send, each for all.
+    sends: Turns,
+    /// Packets on their way to the port.
     output: Mutex<Outbox>,
-    /// Set to make the holder of `output` look once more.
-    again: AtomicBool,
     input: Mutex<Vec<u8>>,
     /// The clock; without one, time passes by calls of `progress` only.
     clock: Option<fn() -> Instant>,
@@ -183,7 +184,7 @@ impl Shared {
             stand_in: OnceLock::new(),
             generation,
             output: Mutex::new(output),
-            again: AtomicBool::new(false),
+            sends: Turns::new(),
             input: Mutex::new(zeros(INPUT)?),
             clock,
             events: Mutex::default(),
@@ -544,23 +545,22 @@ impl Shared {
 
     /// Sends the packets that are due, in at most `rounds` turns; false if some are left.
     fn send_rounds(&self, mut rounds: usize) -> bool {
-        self.again.store(true, Ordering::SeqCst);
-        while self.again.load(Ordering::SeqCst) {
-            let mut output = match self.output.try_lock() {
-                Ok(output) => output,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return true,
-            };
-            self.again.store(false, Ordering::SeqCst);
+        let mut turn = self.sends.take();
+        while let Some(own) = turn {
+            let mut output = lock(&self.output);
             while self.enter(|adapter| adapter.transmit(&mut output)) {
                 output.send(&*self.port);
                 rounds = rounds.saturating_sub(1);
                 if rounds == 0 {
+                    drop(output);
+                    // Whoever sends what is left also sends what others asked for.
+                    let _is_asked = own.leave();
                     return false;
                 }
             }
             output.send(&*self.port);
             drop(output);
+            turn = own.end();
         }
         true
     }
@@ -854,7 +854,6 @@ impl Shared {
         bursts == Bursts::Some || more_reports || !all_sent
     }
 
-    /// Locks the input, unless another thread or a caller of this one has locked it.
     /// Waits a little for another thread that looks at the port; returns false if it goes on.
     ///
     /// It may be this thread, in the event of a packet.
@@ -868,6 +867,7 @@ impl Shared {
         })
     }
 
+    /// Locks the input, unless another thread or a caller of this one has locked it.
     fn try_input(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
         match self.input.try_lock() {
             Ok(input) => Some(input),
@@ -932,6 +932,35 @@ mod tests {
             thread::sleep(pause.unwrap_or_default());
             Some(Awakening::Arrivals { reports: false })
         }
+    }
+
+    /// A late look at the port waits a little for another one, and gives up if that goes on.
+    ///
+    /// Spec: ROCE-200
+    #[test]
+    fn a_late_look_does_not_wait_for_another_one_without_end() {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let port = EndlessPort::default();
+        let taken = Arc::clone(&port.taken);
+        let adapter = Adapter::new(RoceOptions::new([0; 16]), port.address(), 1).unwrap();
+        let clock: fn() -> Instant = || Instant::from_micros(10 * LATE);
+        let shared = Shared::new(adapter, Box::new(port), Some(clock), None).unwrap();
+        let look = || {
+            shared.enter(|adapter| adapter.seen_at = Instant::ZERO);
+            shared.next_event(Instant::ZERO)
+        };
+        thread::scope(|scope| {
+            let (ended, ends) = std::sync::mpsc::channel();
+            let other = lock(&shared.input);
+            scope.spawn(move || ended.send(look().is_none()));
+            let ended = ends.recv_timeout(PATIENCE);
+            drop(other);
+            assert_eq!(ended, Ok(true));
+        });
+        assert_eq!(taken.load(Ordering::Relaxed), 0);
+        assert!(look().is_none());
+        let whole = LATE_BURSTS * BURSTS * BURST;
+        assert_eq!(taken.load(Ordering::Relaxed), whole);
     }
 
     /// Sleeps at an endless port; returns the reason of the end, and the datagrams taken.

@@ -13,7 +13,7 @@
 //! - The delivery marks the source before the adapter is noted for an alert. The alert follows the
 //!   mark, so a woken sleeper finds the mark, and through it the event.
 //! - The thread alerts all noted adapters after it has read events, and whenever another thread
-//!   that has read events rings the bell afterwards.
+//!   that has read events wakes the event thread afterwards.
 //! - The descriptors are watched edge-triggered, and read until they have no more.
 
 use std::cell::Cell;
@@ -40,8 +40,8 @@ const LAST_ADAPTER: u64 = (1 << (usize::BITS - ADAPTER_SHIFT)) - 1;
 
 /// Low bits of a watched descriptor's number: the source. The adapter is above.
 const SOURCE_BITS: u32 = 2;
-/// Number of the bell, as the source of no adapter.
-const BELL: u64 = 3;
+/// Number of the descriptor that wakes the event thread, as the source of no adapter.
+const WAKE: u64 = 3;
 
 /// Returns the number of an object's events: its adapter's number and its key there.
 pub(crate) const fn object_number(adapter: u64, key: usize) -> usize {
@@ -58,7 +58,7 @@ const fn descriptor_number(adapter: u64, source: Source) -> u64 {
     adapter << SOURCE_BITS | source as u64
 }
 
-/// Returns the source of a watched descriptor; `None` for the bell.
+/// Returns the source of a watched descriptor; `None` for the one that wakes the event thread.
 const fn source_of(number: u64) -> Option<Source> {
     match number & ((1 << SOURCE_BITS) - 1) {
         0 => Some(Source::Connections),
@@ -79,7 +79,7 @@ pub(crate) struct Watch {
     /// Set of the thread.
     epoll: Epoll,
     /// Wakes the thread to alert adapters, or to end.
-    bell: EventFd,
+    wake: EventFd,
     events: Arc<Context>,
     adapters: Mutex<Adapters>,
     /// Notified when the thread has served an adapter.
@@ -100,8 +100,8 @@ struct Adapters {
 
 impl Watch {
     pub(crate) fn new(events: Arc<Context>) -> Result<Self, BackendError> {
-        let (epoll, bell) = (Epoll::new()?, EventFd::new()?);
-        epoll.add(bell.fd(), BELL, Wakes::All)?;
+        let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
+        epoll.add(wake.fd(), WAKE, Wakes::All)?;
         epoll.add(
             events.fd(),
             descriptor_number(0, Source::Device),
@@ -109,7 +109,7 @@ impl Watch {
         )?;
         Ok(Self {
             epoll,
-            bell,
+            wake,
             events,
             adapters: Mutex::default(),
             served: Condvar::new(),
@@ -145,7 +145,7 @@ impl Watch {
         let sources = Arc::new(Sources::new(number, signal, context, self));
         if self.has_failed() {
             sources.deliver(AsyncEvent::DeviceFailed);
-            self.bell.raise();
+            self.wake.raise();
         }
         adapters.sources.insert(number, Arc::clone(&sources));
         Ok(sources)
@@ -190,7 +190,7 @@ impl Watch {
     /// The thread does so for each event; a caller that cannot wait for it, too.
     pub(crate) fn take_in(&self) {
         if self.deliver_all() {
-            self.bell.raise();
+            self.wake.raise();
         }
     }
 
@@ -266,7 +266,7 @@ impl Watch {
                 }
                 Some(source) => self.serve(adapter, |sources| sources.report(source)),
                 None => {
-                    self.bell.lower();
+                    self.wake.lower();
                     is_over |= self.adapters().ends;
                     self.alert_all();
                 }
@@ -328,7 +328,7 @@ impl Drop for Over {
 impl Drop for EventThread {
     fn drop(&mut self) {
         self.watch.adapters().ends = true;
-        self.watch.bell.raise();
+        self.watch.wake.raise();
         // A callback dropped the last adapter. The thread ends after it.
         if self.watch.is_of_current_thread() {
             return;
@@ -351,13 +351,13 @@ mod tests {
     use crate::hal::bed_tests::report;
 
     /// A device whose events the test reports, with its thread.
-    struct Device {
+    struct WatchedDevice {
         script: Arc<Script>,
         context: Arc<Context>,
         thread: EventThread,
     }
 
-    impl Device {
+    impl WatchedDevice {
         fn new() -> Self {
             let context = Arc::new(Context::open(SCRIPTED).expect("a device"));
             let start_thread = crate::VerbsOptions::default().start_thread;
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn the_thread_ends_with_its_owner() {
         for _ in 0..50 {
-            let device = Device::new();
+            let device = WatchedDevice::new();
             let watch = Arc::downgrade(device.watch());
             drop(device.thread);
             assert_eq!(watch.strong_count(), 0);
@@ -426,7 +426,7 @@ mod tests {
     /// Spec: GEN-09, GEN-11
     #[test]
     fn events_reach_the_adapter_of_their_object_only() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let [first, second] = [device.adapter(), device.adapter()];
         assert_ne!(first.number(), second.number());
         device.report(failure_of(&second, 5));
@@ -448,7 +448,7 @@ mod tests {
     /// Spec: GEN-09
     #[test]
     fn a_failed_device_reaches_all_adapters() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let [first, second] = [device.adapter(), device.adapter()];
         assert!(!device.watch().has_failed());
         device.report(AsyncEvent::DeviceFailed);
@@ -463,7 +463,7 @@ mod tests {
     /// A failure hangs.
     #[test]
     fn a_callback_may_drop_its_adapter_and_the_thread() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let adapter = device.adapter();
         let (script, watch) = (Arc::clone(&device.script), Arc::clone(device.watch()));
         let (number, owned) = (adapter.number(), Mutex::new(Some(device)));
@@ -492,7 +492,7 @@ mod tests {
     /// A change of a port makes all adapters look, without an event.
     #[test]
     fn other_events_only_alert() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let adapter = device.adapter();
         let (alerts, signal) = (Arc::new(AtomicUsize::new(0)), adapter.signal());
         signal.call(Box::new({
@@ -514,7 +514,7 @@ mod tests {
     /// Spec: SRL-03
     #[test]
     fn a_caller_that_takes_in_events_delivers_those_of_others() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let [own, other] = [device.adapter(), device.adapter()];
         for key in 0..200 {
             device.report(failure_of(&other, key));
@@ -529,7 +529,7 @@ mod tests {
     /// No callback runs after the adapter's end.
     #[test]
     fn an_adapter_that_leaves_is_not_called_any_more() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let is_late = Arc::new(AtomicBool::new(false));
         for _ in 0..100 {
             let adapter = device.adapter();
@@ -557,7 +557,7 @@ mod tests {
     /// A callback that panics does not end the thread.
     #[test]
     fn a_panic_of_one_adapter_leaves_the_others_their_events() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let [first, second] = [device.adapter(), device.adapter()];
         let called = Arc::new(AtomicUsize::new(0));
         first.signal().call(Box::new({
@@ -586,7 +586,7 @@ mod tests {
     fn sleepers_of_all_adapters_are_woken() {
         const ADAPTERS: usize = 3;
         const EVENTS: usize = 300;
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let adapters: Vec<_> = (0..ADAPTERS).map(|_| device.adapter()).collect();
         let slept = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -629,7 +629,7 @@ mod tests {
     /// Spec: IAO-01
     #[test]
     fn adapters_are_more_than_the_limit_of_descriptors() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let adapters: Vec<_> = (0..5000).map(|_| device.adapter()).collect();
         device.report(AsyncEvent::DeviceFailed);
         for adapter in &adapters {

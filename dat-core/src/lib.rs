@@ -28,8 +28,8 @@
 //! }
 //! ```
 //!
-//! Whole programs, from opening to closing, are the examples of `backend-mock`: `write`, `bind`,
-//! `shared_receive` and `firmware`.
+//! [`Ia`] lists its calls in the order in which a program needs them. Whole programs are the examples
+//! of `backend-mock`: `write`, `bind`, `shared_receive` and `firmware`.
 //!
 //! # Storage
 //! The caller lends slices of empty slots ([`Storage`]), or a struct of [`define_storage!`] that
@@ -38,12 +38,12 @@
 //! that is stale, foreign or of another kind.
 //!
 //! # Locks and interrupts
-//! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, `SpinLock`,
-//! `CriticalSectionLock` or `HostLock` by feature, or a `SplitLock` of two of them: one for the
-//! data path, one for calls that take device time. A post takes one lock, that of its queue.
-//! Interrupt handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers.
-//! It takes no lock, so a handler can notify an adapter with a spin lock. With the critical-section
-//! lock a handler may make any call.
+//! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, or `SpinLock`,
+//! `CriticalSectionLock` or `HostLock` by feature. A `SplitLock` is two of them: one for the data
+//! path, one for calls that take device time. A post takes one lock, that of its queue. Interrupt
+//! handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers. It takes
+//! no lock, so a handler can notify an adapter with a spin lock. With the critical-section lock a
+//! handler may make any call.
 //!
 //! # Why posting is safe
 //! Every post is a safe function, because an accepted request can only name memory inside live
@@ -59,8 +59,8 @@
 //!    afterwards). A post that races with it hands the device an invalid key. Dropping the adapter
 //!    frees all regions. Forgetting the adapter leaves them registered, which both the promise of
 //!    `from_raw_parts` and `'static` allow.
-//! 4. The core never trusts a device or a peer: a completion must carry the token of a request that
-//!    is posted now, lengths are clamped, and tables are indexed with bounds checks only.
+//! 4. The core never trusts a device or a peer. A completion must carry the token of a request that
+//!    is posted now. Lengths are clamped, and tables are indexed with bounds checks only.
 //!
 //! # Words
 //! | word | stands for | is |
@@ -111,20 +111,13 @@ extern crate std;
 mod adapter;
 pub mod attributes;
 pub mod backend;
-pub mod connection;
 mod contain;
-pub mod endpoint;
 pub mod error;
 mod error_text;
-pub mod event;
-#[cfg(test)]
-mod fixture;
 pub mod flags;
-mod ia;
 pub mod id;
 mod lend;
 mod logging;
-pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
 mod operation;
@@ -137,11 +130,25 @@ pub mod sync;
 mod testing;
 pub mod time;
 
+// Rustdoc lists the calls of `Ia` in the order of these modules.
+mod open;
+
+pub mod memory;
+
+pub mod event;
+
+pub mod connection;
+
+pub mod endpoint;
+
+mod ia;
+
 pub use adapter::Ia;
 pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
-pub use ia::{CloseError, First, IaParam, InterruptHandle, ObjectsLeft, OpenError};
+pub use ia::{CloseError, First, IaParam, InterruptHandle, ObjectsLeft};
 pub use lend::{Counts, Storage};
+pub use open::OpenError;
 pub use record::RecordSlot;
 #[cfg(feature = "std")]
 pub use storage::FreeLink;

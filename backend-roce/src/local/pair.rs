@@ -351,4 +351,66 @@ mod tests {
         assert!(to.is_over());
         assert!(!to.arm());
     }
+
+    /// Spec: ROCE-212
+    #[test]
+    fn a_corrupt_peer_ends_its_pair_and_no_other() {
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        let [[from, to], [other_from, other_to]] = [both(), both()];
+        assert!(from.write(LABEL, &[&[0; 12]]));
+        let words = from.outgoing().unwrap().words();
+        words.tail.store(65, Ordering::Release);
+        assert!(!to.is_over());
+        assert_eq!(to.read(&mut buffer), None);
+        assert!(to.is_over());
+        // Whatever the peer says afterwards.
+        words.tail.store(64, Ordering::Release);
+        assert_eq!(to.read(&mut buffer), None);
+        assert!(!to.has_records());
+        assert!(!to.arm());
+        assert!(!to.write(LABEL, &[&[0; 12]]));
+        assert!(!to.arm_for_room(12));
+        assert!(other_from.write(LABEL, &[&[0; 12]]));
+        assert!(other_to.read(&mut buffer).is_some());
+        assert!(!other_to.is_over());
+    }
+
+    /// A peer that rings without end stops nobody, and one that is not asked does not count.
+    ///
+    /// Spec: ROCE-215
+    #[test]
+    fn doorbells_without_end_are_read_in_bounded_steps() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        while rustix::net::send(&from.bell, &[0; 4096], rustix::net::SendFlags::DONTWAIT).is_ok() {}
+        from.ring();
+        to.attend();
+        assert!(!to.is_over());
+        assert!(to.arm());
+        assert!(from.write(LABEL, &[&[0; 12]]));
+        // The socket is full, and the ring lost: the reader has doorbells to find.
+        from.ring();
+        assert!(!from.is_over());
+        assert!(!to.arm());
+        assert!(to.read(&mut buffer).is_some());
+    }
+
+    /// An end that is never asleep does not let doorbells fill its socket.
+    ///
+    /// Spec: ROCE-215
+    #[test]
+    fn an_end_that_is_armed_often_reads_its_doorbells() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        let mut most = 0;
+        for _ in 0..2000 {
+            to.arm();
+            assert!(from.write(LABEL, &[&[0; 12]]));
+            from.ring();
+            assert!(to.read(&mut buffer).is_some());
+            let waiting = rustix::io::ioctl_fionread(&to.bell).unwrap();
+            most = waiting.max(most);
+        }
+        assert!((2..=u64::from(RUNG) + 1).contains(&most), "{most}");
+    }
 }

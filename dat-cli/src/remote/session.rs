@@ -16,7 +16,7 @@ use futures_channel::mpsc::UnboundedSender;
 use twox_hash::XxHash3_128;
 
 use super::budget::Share;
-use super::connection::TICK;
+use super::connection::{TICK, attributes};
 use super::data::fill_block;
 use super::echo::{Echo, Task};
 use super::file_store::{Draft, Host, Unstored};
@@ -25,8 +25,8 @@ use super::protocol::{
     MESSAGE, Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
 };
 use super::server::{Notice, Shared};
-use crate::host::PAGE;
 use crate::limits;
+use crate::memory::PAGE;
 
 /// Receives beyond the slots: for a name, an end and excess messages of a client.
 const SPARE: usize = 4;
@@ -104,20 +104,13 @@ impl Needs {
 
     /// Returns the attributes of the endpoint.
     fn attributes(&self, request: &Request, limits: &IaAttributes) -> EpAttributes {
-        let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
         let reads = match request.work {
             Work::Read => i32::from(request.depth).min(limits.max_rdma_read_per_ep_in),
             _ => 0,
         };
         EpAttributes {
-            max_recv_dtos: count(self.receives),
-            max_request_dtos: count(self.requests),
-            max_recv_iov: 1,
-            max_request_iov: 1,
-            max_rdma_read_iov: 1,
-            max_rdma_write_iov: 1,
             max_rdma_read_in: reads,
-            ..EpAttributes::default_for(limits)
+            ..attributes(self.receives, self.requests, 1, limits)
         }
     }
 }
@@ -199,7 +192,7 @@ pub(crate) fn serve<'scope>(
 }
 
 /// Returns a remote slice in the form of the protocol.
-pub(super) fn triplet(slice: RemoteSlice) -> RmrTriplet {
+pub(crate) fn triplet(slice: RemoteSlice) -> RmrTriplet {
     RmrTriplet {
         context: slice.context(),
         address: slice.address(),

@@ -3,7 +3,7 @@
 //! A handler that runs while a thread is awake leaves no trace. So the signals of a waiting thread
 //! are blocked while it is awake, and looked for by a `ppoll` of no descriptors with the mask of
 //! the program. It reports EINTR exactly if a handler ran, also one with `SA_RESTART`. A sleep is a
-//! `ppoll` with that mask, so no signal comes between a look and a sleep.
+//! `ppoll` or an `epoll_pwait` with that mask, so no signal comes between a look and a sleep.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -12,10 +12,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use dat_core::event::{OwnSleep, WakeReason};
+use dat_core::event::{OnEvent, OwnSleep, WakeReason};
 use libc::{
-    EINTR, POLLIN, SIG_SETMASK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, nfds_t,
-    pollfd, pthread_sigmask, sigdelset, sigfillset, sigset_t, timespec,
+    EINTR, POLLIN, SIG_SETMASK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP,
+    epoll_event, nfds_t, pollfd, pthread_sigmask, sigdelset, sigfillset, sigset_t, timespec,
 };
 
 use super::consumer::last_error;
@@ -26,19 +26,19 @@ const OWN: [i32; 7] = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS
 /// Time between two looks of a thread that stays awake.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The mask of the program, while the signals of the thread are blocked, and its bell.
+/// The mask of the program, while the signals of the thread are blocked, and its descriptor.
 type Waiting = (sigset_t, RawFd);
 
 thread_local! {
     static WAITING: Cell<Option<Waiting>> = const { Cell::new(None) };
 }
 
-/// A descriptor that a thread is woken by.
+/// A descriptor that wakes a thread.
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub(crate) struct WakeFd(OwnedFd);
 
-impl Bell {
-    /// Makes a bell; `None` if there is no descriptor left.
+impl WakeFd {
+    /// Makes one; `None` if there is no descriptor left.
     pub(crate) fn new() -> Option<Self> {
         // SAFETY: takes no pointers.
         let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
@@ -73,15 +73,16 @@ impl Blocked {
     /// As `new`, for a thread that sleeps by the waits of a backend.
     ///
     /// The first use on a thread takes memory.
-    pub(crate) fn on(bell: &Bell) -> Self {
+    pub(crate) fn on(wake_fd: &WakeFd) -> Self {
         let mut blocked = Self::new();
-        let bell = bell.0.as_raw_fd();
+        let wake_fd = wake_fd.0.as_raw_fd();
         let own = OwnSleep {
             poll: sleep,
-            bell,
-            ring,
+            epoll: sleep_on_set,
+            wake_fd,
+            wake,
         };
-        let outer = WAITING.replace(Some((blocked.mask, bell)));
+        let outer = WAITING.replace(Some((blocked.mask, wake_fd)));
         blocked.outer = Some((outer, OwnSleep::set(Some(own))));
         blocked
     }
@@ -156,7 +157,7 @@ impl Drop for Blocked {
 
 /// Sleeps until a descriptor is readable, with the mask of the program.
 fn sleep(descriptor: RawFd, pause: Option<Duration>) -> WakeReason {
-    let Some((mask, bell)) = WAITING.get() else {
+    let Some((mask, wake_fd)) = WAITING.get() else {
         return WakeReason::Woken;
     };
     // A descriptor that is ready would hide a signal.
@@ -171,10 +172,10 @@ fn sleep(descriptor: RawFd, pause: Option<Duration>) -> WakeReason {
     match poll_with(&mask, &mut entry, pause) {
         0 => WakeReason::TimedOut,
         1.. => {
-            if descriptor == bell {
+            if descriptor == wake_fd {
                 let mut count = [0_u8; 8];
-                // SAFETY: the buffer has room for the counter of the bell.
-                unsafe { libc::read(bell, count.as_mut_ptr().cast(), count.len()) };
+                // SAFETY: the buffer has room for the counter of the descriptor.
+                unsafe { libc::read(wake_fd, count.as_mut_ptr().cast(), count.len()) };
             }
             WakeReason::Woken
         }
@@ -183,10 +184,47 @@ fn sleep(descriptor: RawFd, pause: Option<Duration>) -> WakeReason {
     }
 }
 
-fn ring(bell: RawFd) {
+/// Sleeps until an epoll descriptor has events, with the mask of the program, and takes them.
+fn sleep_on_set(set: RawFd, pause: Option<Duration>, each: OnEvent<'_>) -> WakeReason {
+    const ROOM: usize = 16;
+    let Some((mask, _bell)) = WAITING.get() else {
+        return WakeReason::Woken;
+    };
+    if look(&mask) {
+        return WakeReason::Interrupted;
+    }
+    let limit = pause.map_or(-1, |pause| {
+        let rounded = pause.as_nanos().div_ceil(1_000_000);
+        i32::try_from(rounded).unwrap_or(i32::MAX)
+    });
+    let mut events = [epoll_event { events: 0, u64: 0 }; ROOM];
+    // SAFETY: the buffer has room for `ROOM` events; the mask outlives the call.
+    let found = unsafe {
+        libc::epoll_pwait(
+            set,
+            events.as_mut_ptr(),
+            ROOM as i32,
+            limit,
+            &raw const mask,
+        )
+    };
+    match usize::try_from(found) {
+        Ok(0) => WakeReason::TimedOut,
+        Ok(found) => {
+            for event in events.iter().take(found) {
+                each(event.events, event.u64);
+            }
+            WakeReason::Woken
+        }
+        Err(_) if last_error() == EINTR => WakeReason::Interrupted,
+        Err(_) => WakeReason::Woken,
+    }
+}
+
+fn wake(wake_fd: RawFd) {
     let count = 1_u64.to_ne_bytes();
     // SAFETY: the buffer has this length. Fails only if the counter is full, and then it is raised.
-    unsafe { libc::write(bell, count.as_ptr().cast(), count.len()) };
+    unsafe { libc::write(wake_fd, count.as_ptr().cast(), count.len()) };
 }
 
 /// Returns true if a handler runs for a signal that this mask lets through.
@@ -228,5 +266,92 @@ fn set_mask(mask: &sigset_t) -> sigset_t {
     unsafe {
         pthread_sigmask(SIG_SETMASK, mask, before.as_mut_ptr());
         before.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+    use std::{fs, thread};
+
+    use super::*;
+
+    const SHARED: u64 = 0;
+    const OF_ONE: u64 = 1;
+
+    /// Makes an epoll descriptor.
+    fn set() -> WakeFd {
+        // SAFETY: takes no pointers.
+        let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        assert!(set >= 0);
+        // SAFETY: just made, without another owner.
+        WakeFd(unsafe { OwnedFd::from_raw_fd(set) })
+    }
+
+    fn add(set: &WakeFd, wake_fd: &WakeFd, number: u64) {
+        let mut event = epoll_event {
+            events: (libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32,
+            u64: number,
+        };
+        let (set, wake_fd) = (set.0.as_raw_fd(), wake_fd.0.as_raw_fd());
+        // SAFETY: both descriptors are open, and the event outlives the call.
+        let answer = unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, wake_fd, &raw mut event) };
+        assert_eq!(answer, 0);
+    }
+
+    /// Sleeps in a way of the thread's own until the set has events; returns them.
+    fn events_of(set: &WakeFd) -> Vec<u64> {
+        let wake_fd = WakeFd::new().unwrap();
+        let _blocked = Blocked::on(&wake_fd);
+        let own = OwnSleep::get().unwrap();
+        let mut events = Vec::new();
+        let reason = (own.epoll)(set.0.as_raw_fd(), None, &mut |_flags, number| {
+            events.push(number);
+        });
+        assert_eq!(reason, WakeReason::Woken);
+        events
+    }
+
+    /// A thread with a sleep of its own takes an event that is for one thread only.
+    #[test]
+    fn an_exclusive_event_wakes_one_thread() {
+        let shared = WakeFd::new().unwrap();
+        let sets = [set(), set()];
+        sets.iter().for_each(|set| add(set, &shared, SHARED));
+        let of_second = WakeFd::new().unwrap();
+        add(&sets[1], &of_second, OF_ONE);
+        thread::scope(|scope| {
+            let sleepers = sets.each_ref().map(|set| {
+                let (own, is_known) = channel();
+                let sleeper = scope.spawn(move || {
+                    let thread = fs::read_link("/proc/thread-self").unwrap();
+                    own.send(Path::new("/proc").join(thread)).unwrap();
+                    events_of(set)
+                });
+                let status = is_known.recv().unwrap().join("stat");
+                // The state follows the name of the thread.
+                while !fs::read_to_string(&status).unwrap().contains(") S ") {
+                    thread::yield_now();
+                }
+                sleeper
+            });
+            wake(shared.0.as_raw_fd());
+            let [first, second] = sleepers;
+            assert_eq!(first.join().unwrap(), [SHARED]);
+            wake(of_second.0.as_raw_fd());
+            assert_eq!(second.join().unwrap(), [OF_ONE], "both were woken");
+        });
+    }
+
+    #[test]
+    fn a_sleep_on_a_set_ends_by_its_pause() {
+        let (set, wake_fd) = (set(), WakeFd::new().unwrap());
+        let _blocked = Blocked::on(&wake_fd);
+        let own = OwnSleep::get().unwrap();
+        for pause in [Duration::ZERO, Duration::from_nanos(1)] {
+            let reason = (own.epoll)(set.0.as_raw_fd(), Some(pause), &mut |_, _| unreachable!());
+            assert_eq!(reason, WakeReason::TimedOut);
+        }
     }
 }
