@@ -1,18 +1,19 @@
-//! Time of an RDMA Write between two adapters of this process, on one thread.
+//! Time of an RDMA Write between two adapters of this process.
 //!
 //! `cargo run --release -p backend-roce --features udp --example write_rate -- ARGUMENTS`
 //!
 //! The arguments are IP MODE DEPTH [WRITES [BYTES [IDLE]]]. MODE is `polled` for adapters that this
-//! thread moves, or `threads` for adapters with threads of their own. DEPTH writes are under way.
-//! IDLE further connections are made first, and stay idle. Prints nanoseconds of a write with its
+//! thread moves, or `threads` for adapters with threads of their own; their packets go through
+//! sockets. `local-polled` and `local-threads` are the same through queues in memory, and
+//! `local-both` has a thread that moves the far adapter. DEPTH writes are under way. IDLE further connections are made first, and stay idle. Prints nanoseconds of a write with its
 //! completion, and on standard error the memory of an idle connection.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use backend_roce::{RoceBackend, RoceOptions};
+use backend_roce::{PathChoice, RoceBackend, RoceOptions};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::Backend as _;
 use dat_core::endpoint::ConnectParam;
@@ -49,12 +50,13 @@ impl End {
     /// Opens an adapter: for one connection with `depth` requests, and for others with one request.
     fn open(
         ip: IpAddr,
-        polled: bool,
+        (polled, path): (bool, PathChoice),
         (depth, connections): (i32, i32),
         memory: &'static [AtomicU8],
     ) -> Result<Self> {
         let mut options = RoceOptions::random()?;
         options.polled = polled;
+        options.path = path;
         // Some stay unused: a sixteenth.
         options.connections = 2 * connections.unsigned_abs() as usize;
         let backend = RoceBackend::open(SocketAddr::new(ip, 0), options)?;
@@ -137,14 +139,21 @@ fn main() -> Result<()> {
     };
     let (depth, writes) = (number(0, 1)?, number(1, 20_000)?);
     let (bytes, idle) = (number(2, 8)?.min(BYTES_MAX as u64), number(3, 0)?);
-    let polled = match mode.as_str() {
-        "polled" => true,
-        "threads" => false,
-        _ => return Err("MODE is `polled` or `threads`".into()),
+    let (polled, path) = match mode.as_str() {
+        "polled" => (true, PathChoice::Packets),
+        "threads" => (false, PathChoice::Packets),
+        "local-polled" | "local-both" => (true, PathChoice::Local),
+        "local-threads" => (false, PathChoice::Local),
+        _ => {
+            return Err(
+                "MODE is polled, threads, local-polled, local-threads or local-both".into(),
+            );
+        }
     };
+    let both = mode == "local-both";
     let ip: IpAddr = ip.parse()?;
     let sizes = (i32::try_from(depth)?, i32::try_from(idle + 1)?);
-    let open = |memory| End::open(ip, polled, sizes, memory);
+    let open = |memory| End::open(ip, (polled, path), sizes, memory);
     let (near, far) = (open(&SOURCE)?, open(&TARGET)?);
     far.ia.psp_create(QUALIFIER, far.evd, PspFlags::Consumer)?;
     let before = resident()?;
@@ -166,17 +175,47 @@ fn main() -> Result<()> {
         address: far.memory.registered_address,
         length: bytes,
     };
+    let ends = (segment, remote);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        if both {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let _ = far.ia.evd_dequeue(far.evd);
+                }
+            });
+        }
+        let nanoseconds = write(
+            &near,
+            (polled && !both).then_some(&far),
+            ep,
+            &ends,
+            (depth, writes),
+        );
+        is_done.store(true, Ordering::Relaxed);
+        println!("{}", nanoseconds?);
+        Ok(())
+    })
+}
+
+/// Writes `writes` times; returns the nanoseconds of each. Polls the far end, too, if there is one.
+fn write(
+    near: &End,
+    far: Option<&End>,
+    ep: EpId,
+    (segment, remote): &([LmrTriplet; 1], RmrTriplet),
+    (depth, writes): (u64, u64),
+) -> Result<u128> {
     let none = CompletionFlags::empty();
     let begin = Instant::now();
     let (mut posted, mut done, mut progressed) = (0, 0, begin);
     while done < writes {
         while posted < writes && posted - done < depth {
-            near.ia
-                .post_rdma_write(ep, &segment, posted, &remote, none)?;
+            near.ia.post_rdma_write(ep, segment, posted, remote, none)?;
             posted += 1;
         }
         let before = done;
-        if polled {
+        if let Some(far) = far {
             // The far end has no completions; its poll takes the packets and answers.
             if let Ok(event) = far.ia.evd_dequeue(far.evd) {
                 return Err(format!("the far end has {event:?}").into());
@@ -195,13 +234,13 @@ fn main() -> Result<()> {
         if progressed.elapsed() > PROGRESS {
             progressed = Instant::now();
             near.ia.progress(ThreadWait::clock());
-            far.ia.progress(ThreadWait::clock());
+            if let Some(far) = far {
+                far.ia.progress(ThreadWait::clock());
+            }
         }
-        if !polled && done == before {
+        if far.is_none() && done == before {
             std::thread::yield_now();
         }
     }
-    let nanoseconds = begin.elapsed().as_nanos() / u128::from(writes);
-    println!("{nanoseconds}");
-    Ok(())
+    Ok(begin.elapsed().as_nanos() / u128::from(writes))
 }

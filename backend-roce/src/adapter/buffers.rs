@@ -638,6 +638,7 @@ mod tests {
             wire: flow,
             view: flow,
             single: false,
+            local: None,
         }
     }
 

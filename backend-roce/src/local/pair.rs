@@ -111,6 +111,24 @@ impl LocalPair {
         self.checked(self.writer.try_write(lane, label, parts)) == Some(true)
     }
 
+    /// Returns the free bytes of the queue to the peer.
+    ///
+    /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
+    /// there are as many. Otherwise takes an earlier wish back.
+    pub fn room(&self, least: usize) -> usize {
+        let is_corrupt = self.is_corrupt.load(Ordering::Relaxed);
+        let Some(lane) = self.outgoing().filter(|_| !is_corrupt) else {
+            return 0;
+        };
+        self.checked(self.writer.room(lane, least)).unwrap_or(0)
+    }
+
+    /// Returns true if room was asked for and has come.
+    pub fn has_room_come(&self) -> bool {
+        let lane = self.outgoing();
+        lane.is_some_and(|lane| self.writer.has_room_come(lane))
+    }
+
     /// Asks for a doorbell once there is room for any record; false if there is room for `length`
     /// bytes already, or the pair is over.
     ///
@@ -124,14 +142,14 @@ impl LocalPair {
         waits == Some(true) && !self.is_over()
     }
 
-    /// Wakes the peer if it sleeps; called after [`write`](Self::write).
-    pub fn ring(&self) {
-        if self
-            .outgoing()
-            .is_some_and(|lane| self.writer.wakes_reader(lane))
-        {
+    /// Wakes the peer if it sleeps, and returns true; called after [`write`](Self::write).
+    pub fn ring(&self) -> bool {
+        let lane = self.outgoing();
+        let wakes = lane.is_some_and(|lane| self.writer.wakes_reader(lane));
+        if wakes {
             self.send_bell();
         }
+        wakes
     }
 
     /// Copies the next record into `buffer`, of [`PAYLOAD_MAX`](super::PAYLOAD_MAX) bytes; `None`

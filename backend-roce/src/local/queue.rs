@@ -198,6 +198,30 @@ impl Writer {
         Ok(true)
     }
 
+    /// Returns the free bytes; if they are fewer than `least`, asks for a doorbell.
+    ///
+    /// # Errors
+    /// The reader's position cannot be true.
+    pub fn room(&self, lane: Lane<'_>, least: usize) -> Result<usize, Corrupt> {
+        let free = || {
+            let tail = self.tail.load(Ordering::Relaxed);
+            let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
+            lane.length().saturating_sub(used) as usize
+        };
+        if free() < least {
+            self.find_room(lane, 0)?;
+            if free() < least {
+                self.room.ask(&lane.words().waits);
+                fence();
+                self.find_room(lane, 0)?;
+            }
+        }
+        if free() >= least {
+            self.room.withdraw(&lane.words().waits);
+        }
+        Ok(free())
+    }
+
     /// Asks for a doorbell once half of the queue is free, which is room for any record; false if
     /// there is room for `length` bytes already (ROCE-214).
     ///

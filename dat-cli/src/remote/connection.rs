@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::attributes::{EpAttributes, IaAddress, IaAttributes};
+use dat_core::backend::NotLocal;
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::DtoStatus;
 use dat_host::{
@@ -53,6 +54,31 @@ pub(crate) enum Completions<'e> {
     All(&'e Events),
 }
 
+/// Returns the attributes of an endpoint with so many receives and requests, and so many segments
+/// of each.
+pub(crate) fn attributes(
+    receives: usize,
+    requests: usize,
+    segments: usize,
+    limits: &IaAttributes,
+) -> EpAttributes {
+    let segments = count(segments);
+    EpAttributes {
+        max_recv_dtos: count(receives),
+        max_request_dtos: count(requests),
+        max_recv_iov: segments,
+        max_request_iov: segments,
+        max_rdma_read_iov: segments,
+        max_rdma_write_iov: segments,
+        ..EpAttributes::default_for(limits)
+    }
+}
+
+/// Converts a count to the interface's type; the counts here are small.
+pub(crate) fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
 pub(crate) fn refused(refusal: Refusal) -> Failure {
     let kind = match refusal {
         Refusal::WrongAddress => FailureKind::Unreached,
@@ -85,6 +111,16 @@ fn rejected(data: &[u8]) -> Failure {
         )
     };
     decode_rejection(data).map_or_else(without_reason, refused)
+}
+
+/// Builds the failure of a connection that may only go through shared memory, and cannot.
+pub(crate) fn not_local(reason: NotLocal) -> Failure {
+    Failure {
+        kind: FailureKind::Unreached,
+        what: "cannot connect through shared memory".into(),
+        why: reason.to_string(),
+        remedy: reason.remedy().into(),
+    }
 }
 
 /// Builds the failure of a connection request that the server did not answer.
@@ -205,6 +241,7 @@ impl<'a> Connection<'a> {
                     "run the command again later",
                 ));
             }
+            Err(Error::NotLocal(reason)) => return Err(not_local(reason)),
             Err(Error::Connection(kind)) => {
                 return Err(not_connected(kind, adapter.refused_send()));
             }

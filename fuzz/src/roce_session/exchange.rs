@@ -88,6 +88,7 @@ impl Exchange {
             window: if setup & 0x10 == 0 { WINDOW } else { 2 },
             run: if setup & 0x20 == 0 { 1 } else { RUN },
             timeout: 8,
+            is_lossless: false,
             retry_count: 3,
             rnr_retry_count: 3,
         };

@@ -29,7 +29,7 @@ const LISTS_PER_MINUTE: u32 = 100;
 /// The distance between the list numbers of two seeds, more than any run needs.
 const LISTS_PER_SEED: u64 = 1_000_000;
 /// The backends that are compared on this host.
-const COMPARED: [&str; 3] = ["mlx5", "pvrdma", "roce"];
+const COMPARED: [&str; 4] = ["mlx5", "pvrdma", "roce", "local"];
 /// Tests of dat-core in Miri: tables that grow while others look for slots, and lists of free
 /// slots.
 ///
@@ -93,7 +93,7 @@ pub(super) fn differential(workspace: &Workspace, minutes: u32, seed: u64) -> Re
     let first = seed.saturating_mul(LISTS_PER_SEED).saturating_add(1);
     let output = cmd!(
         workspace.shell,
-        "cargo test --package dat-tests --test differential --test roce -- --nocapture behaves_like_the_mock"
+        "cargo test --package dat-tests --test differential --test roce --test roce_local -- --nocapture behaves_like_the_mock"
     )
     .env("DAT_LISTS", lists)
     .env(SEED, first.to_string())
