@@ -11,6 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Adapter;
+use super::refusals::NOBODY;
 use crate::options::PathChoice;
 use crate::port::{LocalEvent, LocalNumber, LocalQueue, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::PathMtu;
@@ -277,10 +278,20 @@ impl Adapter {
     /// Begins an attempt: sends its request, or waits for its pair of queues first (ROCE-230).
     pub(super) fn begin(&mut self, id: u32, local: Option<LocalNumber>) {
         match local {
+            None if self.options.path == PathChoice::Local => self.find_nobody(id),
             None => self.after_link(id),
             Some(number) if self.locals.get(number).is_some() => self.settle(id),
             // The port tells what becomes of it.
             Some(_) => {}
+        }
+    }
+
+    /// Refuses an attempt that takes queues only, where nobody has any (ROCE-251).
+    fn find_nobody(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.fallback = None;
+            link.connection.abandon();
+            self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
         }
     }
 
