@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use dat_core::backend::{BackendError, ControlEvent, NotLocal};
 use dat_core::event::{Sleepers, WakeReason, contain_panic};
+use dat_core::sync::Turns;
 use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX, port_of};
@@ -142,10 +143,10 @@ pub(crate) struct Shared {
     gathers: Arc<AtomicBool>,
     /// Generation of the process that opened the sockets, if the port has any.
     generation: Option<usize>,
-    /// Packets on their way to the port; its holder sends for all.
+    /// Turns of the threads that send, each for all.
+    sends: Turns,
+    /// Packets on their way to the port.
     output: Mutex<Outbox>,
-    /// Set to make the holder of `output` look once more.
-    again: AtomicBool,
     input: Mutex<Vec<u8>>,
     /// The clock; without one, time passes by calls of `progress` only.
     clock: Option<fn() -> Instant>,
@@ -185,7 +186,7 @@ impl Shared {
             stand_in: OnceLock::new(),
             generation,
             output: Mutex::new(output),
-            again: AtomicBool::new(false),
+            sends: Turns::new(),
             input: Mutex::new(zeros(INPUT)?),
             clock,
             events: Mutex::default(),
@@ -546,23 +547,22 @@ impl Shared {
 
     /// Sends the packets that are due, in at most `rounds` turns; false if some are left.
     fn send_rounds(&self, mut rounds: usize) -> bool {
-        self.again.store(true, Ordering::SeqCst);
-        while self.again.load(Ordering::SeqCst) {
-            let mut output = match self.output.try_lock() {
-                Ok(output) => output,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return true,
-            };
-            self.again.store(false, Ordering::SeqCst);
+        let mut turn = self.sends.take();
+        while let Some(own) = turn {
+            let mut output = lock(&self.output);
             while self.enter(|adapter| adapter.transmit(&mut output)) {
                 output.send(&*self.port);
                 rounds = rounds.saturating_sub(1);
                 if rounds == 0 {
+                    drop(output);
+                    // Whoever sends what is left also sends what others asked for.
+                    let _is_asked = own.leave();
                     return false;
                 }
             }
             output.send(&*self.port);
             drop(output);
+            turn = own.end();
         }
         true
     }

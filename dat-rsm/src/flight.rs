@@ -2,11 +2,25 @@
 
 use dat_core::flags::DtoStatus;
 
-use crate::id::{Handle, LocalMemoryId, NodeId};
-use crate::transfer::synchronise::Question;
+use crate::age::Watch;
+use crate::id::{Handle, ImportId, LocalMemoryId, NodeId};
 
 /// Most pending entries of a call.
 pub(crate) const WINDOW: usize = 16;
+
+/// A question to an exporter that is not answered yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) link: Handle,
+    pub(crate) import: ImportId,
+    /// Number of the last transfer that the answer shows to be visible, if it was asked after.
+    pub(crate) covers: Option<u64>,
+    /// Number of the message among those of the link.
+    pub(crate) queued: u64,
+    /// Number of requests of the link up to this one, once it is posted.
+    pub(crate) posted: Option<u64>,
+    pub(crate) watch: Watch,
+}
 
 /// Owner of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use dat_core::backend::NotLocal;
 
 use super::Adapter;
+use super::refusals::NOBODY;
 use crate::options::PathChoice;
 use crate::port::{
     LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX,
@@ -287,7 +288,20 @@ impl Adapter {
             }
             // The port tells what becomes of it.
             Ok(Some(_)) => {}
+            Err(NotLocal::Nobody) => {
+                self.not_local = Some(NotLocal::Nobody);
+                self.find_nobody(id);
+            }
             Err(reason) => self.give_up(id, reason),
+        }
+    }
+
+    /// Refuses an attempt that takes queues only, where nobody has any (ROCE-251).
+    fn find_nobody(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.fallback = None;
+            link.connection.abandon();
+            self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
         }
     }
 
@@ -316,7 +330,6 @@ impl Adapter {
     fn give_up(&mut self, id: u32, reason: NotLocal) {
         self.not_local = Some(reason);
         if let Some(link) = self.links.get_mut(id) {
-            link.is_refused = reason == NotLocal::Nobody;
             link.connection.abandon();
         }
         self.link_event(id, Some(ConnectionEvent::Unreachable));

@@ -253,6 +253,11 @@ impl Neighbours {
                 queue,
             },
         );
+        // Who sleeps has asked for the doorbells of the other pairs only.
+        self.pollers
+            .iter()
+            .flatten()
+            .for_each(|poller| poller.wake());
     }
 
     /// Returns the open pair with an adapter.

@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
-use dat_core::attributes::{EpAttributes, IaAttributes};
 use dat_core::backend::HostBackend;
 use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::{DtoCompletion, DtoOperation, Event};
@@ -61,30 +60,6 @@ impl Shape {
     pub(super) const fn bytes(self) -> usize {
         self.size * self.depth
     }
-
-    /// Returns the attributes of an endpoint with so many receives and requests.
-    pub(super) fn attributes(
-        self,
-        receives: usize,
-        requests: usize,
-        limits: &IaAttributes,
-    ) -> EpAttributes {
-        let segments = count(self.segments);
-        EpAttributes {
-            max_recv_dtos: count(receives),
-            max_request_dtos: count(requests),
-            max_recv_iov: segments,
-            max_request_iov: segments,
-            max_rdma_read_iov: segments,
-            max_rdma_write_iov: segments,
-            ..EpAttributes::default_for(limits)
-        }
-    }
-}
-
-/// Converts a count to the interface's type; the counts here are small.
-pub(super) fn count(number: usize) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 /// Operations that this end of a connection posts.

@@ -14,11 +14,11 @@ use futures_util::FutureExt;
 use futures_util::future::try_join;
 
 use super::inbox::{Buffers, Inbox, Queue};
-use super::load::{Load, Shape, UNSIGNALLED, count};
+use super::load::{Load, Shape, UNSIGNALLED};
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
 use crate::remote::connection::{
-    CONNECTING, Completions, Connection, Plan, ServerAddress, refused,
+    CONNECTING, Completions, Connection, Plan, ServerAddress, attributes, count, refused,
 };
 use crate::remote::data::fill;
 use crate::remote::host_adapter::{Core, Drive, Driven, core};
@@ -144,7 +144,12 @@ impl<'a, B: HostBackend> Load<'a, B> {
             },
             attributes: EpAttributes {
                 max_rdma_read_out: if work == Work::Read { reads } else { 0 },
-                ..shape.attributes(receives, 2 * depth + 2 * UNSIGNALLED, &limits)
+                ..attributes(
+                    receives,
+                    2 * depth + 2 * UNSIGNALLED,
+                    shape.segments,
+                    &limits,
+                )
             },
             completions: match is_echo {
                 true => Completions::All(&events),
@@ -314,7 +319,7 @@ impl<'a, B: HostBackend> End<'a, B> {
             attributes: EpAttributes {
                 max_rdma_read_in: reads,
                 max_rdma_read_out: reads,
-                ..shape.attributes(shape.depth, shape.depth, &limits)
+                ..attributes(shape.depth, shape.depth, shape.segments, &limits)
             },
         })
     }

@@ -71,25 +71,21 @@ pub(crate) fn with_server<R>(
             act(&mut client, server, &device)
         });
     }
-    let device = device_of_both(arguments)?;
-    let address = first_address(&device)?;
-    let server = Drive::open(&device, waiting)?;
-    let client = Drive::open(&device.other_end(), waiting)?;
-    with_own_server(&device, address, (server, client), memory, local, act)
+    with_own_server(&device_of_both(arguments)?, waiting, memory, local, act)
 }
 
 /// Runs `act` as the client of a server in this process, which stores files in `files`.
-///
-/// The server's adapter, the first one, has this address.
 pub(crate) fn with_own_server<R>(
     device: &Carrier,
-    address: IaAddress,
-    (server, mut client): (Driven, Driven),
+    waiting: Waiting,
     memory: u64,
     files: &dyn FileStore,
     mut act: impl FnMut(&mut Driven, ServerAddress<'_>, &Carrier) -> Result<R>,
 ) -> Result<R> {
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+    let address = first_address(device)?;
+    let server = Drive::open(device, waiting)?;
+    let mut client = Drive::open(&device.other_end(), waiting)?;
     let of_server = server.0.clone();
     // The client is this process: it may be silent while it reads a slow source.
     let terms = Terms {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::attributes::{EpAttributes, IaAddress, IaAttributes};
 use dat_core::backend::NotLocal;
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::DtoStatus;
@@ -52,6 +52,31 @@ pub(crate) enum Completions<'e> {
     Requests(&'e Events),
     /// All; the connection has no receives for messages.
     All(&'e Events),
+}
+
+/// Returns the attributes of an endpoint with so many receives and requests, and so many segments
+/// of each.
+pub(crate) fn attributes(
+    receives: usize,
+    requests: usize,
+    segments: usize,
+    limits: &IaAttributes,
+) -> EpAttributes {
+    let segments = count(segments);
+    EpAttributes {
+        max_recv_dtos: count(receives),
+        max_request_dtos: count(requests),
+        max_recv_iov: segments,
+        max_request_iov: segments,
+        max_rdma_read_iov: segments,
+        max_rdma_write_iov: segments,
+        ..EpAttributes::default_for(limits)
+    }
+}
+
+/// Converts a count to the interface's type; the counts here are small.
+pub(crate) fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 pub(crate) fn refused(refusal: Refusal) -> Failure {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions, RemoteError};
 use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_host::{Access, Polled, RemoteSlice};
+use dat_host::{Access, Network, Polled, RemoteSlice};
 use twox_hash::XxHash3_128;
 
 use super::commands::with_own_server;

@@ -8,9 +8,9 @@ use dat_core::id::{CrId, EpId, EvdId};
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
+use crate::age::earliest;
 use crate::engine::Rsm;
 use crate::engine::state::State;
-use crate::engine::watch::earliest;
 use crate::error::{Result, RsmError};
 use crate::id::{Handle, NodeId};
 use crate::import::{Attach, Import, ImportState};

@@ -1,7 +1,6 @@
 //! The engine: controllers, segments and all other objects of one process.
 
 pub(crate) mod state;
-pub(crate) mod watch;
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,10 +12,10 @@ use portable_atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::export::share::Shares;
 use crate::id::{ControllerId, Handle};
 use crate::options::{ControllerConfig, Options};
 use crate::port::{Port, PortState};
+use crate::shares::Shares;
 use crate::wire::Body;
 
 /// Source of instance numbers, which tell the handles of one engine from those of another.

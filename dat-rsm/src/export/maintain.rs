@@ -12,41 +12,13 @@ use crate::access::Permission;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::id::Handle;
+use crate::link::maintenance::{LastQuestions, Maintenance, Then};
 use crate::link::receive::Wish;
 use crate::link::{Link, LinkState};
 use crate::wire::Body;
 
 /// Most bytes that a round synchronises for a link.
 const SLICE: u64 = 256 << 10;
-
-/// The range of a segment that is synchronised for a link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Maintenance {
-    export: Handle,
-    direction: SyncDirection,
-    /// The bytes that are left.
-    start: u64,
-    end: u64,
-    then: Then,
-}
-
-/// What follows a maintenance.
-#[derive(Clone, Copy, Debug)]
-enum Then {
-    /// The answer to a call; 0 needs none.
-    Answer(u64),
-    /// The grant of a connection that resumes.
-    Grant(Wish),
-}
-
-/// Questions on a link that ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LastQuestions {
-    /// None has come: the next one synchronises everything that the link may have written.
-    Open,
-    /// Everything is synchronised, and no later write can arrive.
-    Synchronised,
-}
 
 impl State {
     /// Returns the segment of a connection that this link may name, and the direction of its

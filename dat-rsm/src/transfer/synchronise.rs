@@ -10,32 +10,18 @@ use dat_core::flags::DtoStatus;
 use dat_core::memory::{LmrCreated, LmrTriplet};
 use dat_core::sync::RawLock;
 
+use crate::age::{Watch, looks_for};
 use crate::engine::Rsm;
 use crate::engine::state::State;
-use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
 use crate::export::export_at;
-use crate::flight::Step;
+use crate::flight::{Question, Step};
 use crate::id::{ExportId, Handle, ImportId};
 use crate::import::Attach;
 use crate::link::Link;
 use crate::port::Port;
 use crate::reach::Reach;
 use crate::wire::Body;
-
-/// A question to an exporter that is not answered yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Question {
-    pub(crate) link: Handle,
-    import: ImportId,
-    /// Number of the last transfer that the answer shows to be visible, if it was asked after.
-    covers: Option<u64>,
-    /// Number of the message among those of the link.
-    queued: u64,
-    /// Number of requests of the link up to this one, once it is posted.
-    posted: Option<u64>,
-    watch: Watch,
-}
 
 impl Question {
     /// Looks at a question; returns true if its answer is owed for too long.

@@ -648,12 +648,6 @@ fn a_server_that_was_stopped_reads_what_came_meanwhile() {
 /// The client in the process of its server is silent while it reads a slow source.
 #[test]
 fn a_server_of_this_process_waits_for_a_silent_client() {
-    let fabric = Fabric::new(FabricOptions::default());
-    let _time = fabric.spawn_thread().unwrap();
-    let (server, client) = (
-        open(&fabric, "receiver", 1, Waiting::Block),
-        open(&fabric, "sender", 2, Waiting::Block),
-    );
     let act = |client: &mut Driven, server: ServerAddress<'_>, _: &Carrier| {
         let mut client = connect_to(client, server, WRITE)?;
         let later = Instant::now() + Duration::from_secs(24 * 3600);
@@ -662,8 +656,7 @@ fn a_server_of_this_process_waits_for_a_silent_client() {
         client.close();
         Ok(spoke)
     };
-    let ends = (server, client);
-    let device = Carrier::mock(FabricOptions::default());
-    let ended = with_own_server(&device, IaAddress::Node(1), ends, 1 << 20, &NoFiles, act);
+    let device = Carrier::mock(Network::options());
+    let ended = with_own_server(&device, Waiting::Block, 1 << 20, &NoFiles, act);
     assert_eq!(ended, Ok(false), "the server has a limit");
 }
