@@ -126,6 +126,73 @@ fn resident() -> Result<u64> {
     Ok(kibibytes.ok_or("no VmRSS")?.parse::<u64>()? * 1024)
 }
 
+/// Writes, and the connection that carries them.
+struct Stream<'a> {
+    near: &'a End,
+    far: &'a End,
+    ep: EpId,
+    segment: [LmrTriplet; 1],
+    remote: RmrTriplet,
+    depth: u64,
+    writes: u64,
+    polled: bool,
+}
+
+/// What callgrind counts.
+mod counted {
+    use super::{CompletionFlags, DtoStatus, Event, Instant, PROGRESS, Result, Stream, ThreadWait};
+
+    /// Posts all writes and takes their completions.
+    #[inline(never)]
+    pub(super) fn writes(stream: &Stream<'_>) -> Result<()> {
+        let Stream {
+            near,
+            far,
+            ep,
+            segment,
+            remote,
+            depth,
+            writes,
+            polled,
+        } = *stream;
+        let none = CompletionFlags::empty();
+        let (mut posted, mut done, mut progressed) = (0, 0, Instant::now());
+        while done < writes {
+            while posted < writes && posted - done < depth {
+                near.ia
+                    .post_rdma_write(ep, &segment, posted, &remote, none)?;
+                posted += 1;
+            }
+            let before = done;
+            if polled {
+                // The far end has no completions; its poll takes the packets and answers.
+                if let Ok(event) = far.ia.evd_dequeue(far.evd) {
+                    return Err(format!("the far end has {event:?}").into());
+                }
+            }
+            while done < posted
+                && let Ok(event) = near.ia.evd_dequeue(near.evd)
+            {
+                let succeeded =
+                    matches!(&event, Event::Dto(write) if write.status == DtoStatus::Success);
+                if !succeeded {
+                    return Err(format!("a write ended with {event:?}").into());
+                }
+                done += 1;
+            }
+            if progressed.elapsed() > PROGRESS {
+                progressed = Instant::now();
+                near.ia.progress(ThreadWait::clock());
+                far.ia.progress(ThreadWait::clock());
+            }
+            if !polled && done == before {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+}
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [ip, mode, rest @ ..] = &arguments[..] else {
@@ -166,41 +233,17 @@ fn main() -> Result<()> {
         address: far.memory.registered_address,
         length: bytes,
     };
-    let none = CompletionFlags::empty();
     let begin = Instant::now();
-    let (mut posted, mut done, mut progressed) = (0, 0, begin);
-    while done < writes {
-        while posted < writes && posted - done < depth {
-            near.ia
-                .post_rdma_write(ep, &segment, posted, &remote, none)?;
-            posted += 1;
-        }
-        let before = done;
-        if polled {
-            // The far end has no completions; its poll takes the packets and answers.
-            if let Ok(event) = far.ia.evd_dequeue(far.evd) {
-                return Err(format!("the far end has {event:?}").into());
-            }
-        }
-        while done < posted
-            && let Ok(event) = near.ia.evd_dequeue(near.evd)
-        {
-            let succeeded =
-                matches!(&event, Event::Dto(write) if write.status == DtoStatus::Success);
-            if !succeeded {
-                return Err(format!("a write ended with {event:?}").into());
-            }
-            done += 1;
-        }
-        if progressed.elapsed() > PROGRESS {
-            progressed = Instant::now();
-            near.ia.progress(ThreadWait::clock());
-            far.ia.progress(ThreadWait::clock());
-        }
-        if !polled && done == before {
-            std::thread::yield_now();
-        }
-    }
+    counted::writes(&Stream {
+        near: &near,
+        far: &far,
+        ep,
+        segment,
+        remote,
+        depth,
+        writes,
+        polled,
+    })?;
     let nanoseconds = begin.elapsed().as_nanos() / u128::from(writes);
     println!("{nanoseconds}");
     Ok(())
