@@ -468,7 +468,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         let was_in_error = self.shared.enter(|adapter| adapter.reset(key.0));
         was_in_error.then_some(()).ok_or(BackendError::State)?;
-        self.shared.flush();
+        self.shared.send_pending();
         send.clear();
         if let Some(receive) = receive {
             receive.clear();
@@ -483,7 +483,7 @@ unsafe impl Backend for RoceBackend {
         _receive: Option<RoceReceiveQueue>,
     ) {
         self.shared.enter(|adapter| adapter.destroy_pair(key.0));
-        self.shared.flush();
+        self.shared.send_pending();
     }
 
     fn set_high_watermarks(
@@ -500,7 +500,7 @@ unsafe impl Backend for RoceBackend {
             adapter.check_watermarks(key.0, held);
             Ok(())
         })?;
-        self.shared.flush();
+        self.shared.send_pending();
         Ok(())
     }
 
@@ -538,7 +538,7 @@ unsafe impl Backend for RoceBackend {
     fn stop_listening(&mut self, listener: ListenerKey) {
         self.shared
             .enter(|adapter| adapter.stop_listening(listener.0));
-        self.shared.flush();
+        self.shared.send_pending();
     }
 
     fn connect(
@@ -562,7 +562,7 @@ unsafe impl Backend for RoceBackend {
             adapter.connect(key.0, route, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
         })?;
-        self.shared.flush();
+        self.shared.send_pending();
         Ok(port.into())
     }
 
@@ -584,7 +584,7 @@ unsafe impl Backend for RoceBackend {
             }
             adapter.accept(id, key.0, private_data)
         })?;
-        self.shared.flush();
+        self.shared.send_pending();
         Ok(())
     }
 
@@ -598,7 +598,7 @@ unsafe impl Backend for RoceBackend {
         if let Ok(id) = u32::try_from(request.0) {
             self.shared
                 .enter(|adapter| adapter.reject(id, by_consumer, private_data));
-            self.shared.flush();
+            self.shared.send_pending();
         }
     }
 
@@ -606,7 +606,7 @@ unsafe impl Backend for RoceBackend {
         let broken = mode == DisconnectMode::Broken;
         self.shared
             .enter(|adapter| adapter.disconnect(key.0, broken));
-        self.shared.flush();
+        self.shared.send_pending();
     }
 
     fn poll_control(&mut self, now: Instant) -> Option<ControlEvent> {
@@ -674,7 +674,7 @@ impl Drop for RoceBackend {
     /// Ends the adapter; in a child of `fork`, leaves the parent's as it is.
     fn drop(&mut self) {
         self.shared.enter(Adapter::close);
-        self.shared.flush();
+        self.shared.send_pending();
         #[cfg(feature = "udp")]
         if let Some(service) = self.service.take() {
             if self.shared.is_forked() {
@@ -690,6 +690,6 @@ impl Drop for RoceBackend {
             drop(service);
         }
         self.shared.enter(Adapter::leave_ports);
-        self.shared.flush();
+        self.shared.send_pending();
     }
 }

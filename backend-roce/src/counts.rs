@@ -26,10 +26,31 @@ pub struct AdapterCounts {
     pub congestion: u64,
     /// Connections that a peer refused because it has no room for another request.
     pub without_room: u64,
+    /// The local way. Its packets count above, too.
+    pub local: LocalCounts,
     /// Sum over all connections, also over those that ended.
     pub requester: RequesterCounts,
     /// Sum over all connections, also over those that ended.
     pub responder: ResponderCounts,
+}
+
+/// Counts of the queues in memory to adapters of this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalCounts {
+    /// Pairs of queues that are open now.
+    pub pairs: u64,
+    /// Packets taken from queues.
+    pub packets: u64,
+    /// Bytes of the packets taken from queues.
+    pub bytes: u64,
+    /// Packets put into queues.
+    pub packets_sent: u64,
+    /// Bytes of the packets put into queues.
+    pub bytes_sent: u64,
+    /// Times that a queue had no room for the next packet.
+    pub full: u64,
+    /// Doorbells rung.
+    pub doorbells: u64,
 }
 
 impl AdapterCounts {
@@ -67,6 +88,8 @@ impl AdapterCounts {
 pub struct ConnectionCounts {
     /// Address that packets to the peer are sent to.
     pub peer: SocketAddr,
+    /// Set if its packets go through queues in memory.
+    pub is_local: bool,
     /// Requests of this side.
     pub requester: RequesterCounts,
     /// Requests of the peer.

@@ -51,7 +51,7 @@ impl Executor for RoceExecutor {
             (taken, waits || adapter.has_output())
         });
         if taken.is_some() && acts {
-            self.0.flush();
+            self.0.send_pending();
         }
         taken
     }
@@ -64,7 +64,7 @@ impl Executor for RoceExecutor {
         if taken.is_some() && acts {
             // The completions of an ended queue pair can overrun their queue, which ends the other
             // connections of that queue: their peers are told.
-            self.0.flush();
+            self.0.send_pending();
         }
         taken
     }
@@ -92,7 +92,7 @@ impl Executor for RoceExecutor {
     fn advance(&self) {
         if self.0.gathers() {
             self.0.enter(Adapter::release_gathered);
-            self.0.flush();
+            self.0.send_pending();
         }
         if !self.0.is_threaded() {
             self.0.poll();

@@ -380,11 +380,11 @@ impl Shared {
     /// One thread sends at a time, so that the packets of a queue pair stay in order. A second
     /// caller makes it look again, and returns true. After [`ROUNDS`] outboxes the sender wakes the
     /// adapter's thread, if any, and returns false.
-    pub(crate) fn flush(&self) -> bool {
+    pub(crate) fn send_pending(&self) -> bool {
         if self.is_forked() {
             return true;
         }
-        let all_sent = self.flush_rounds(ROUNDS);
+        let all_sent = self.send_rounds(ROUNDS);
         if !all_sent && let Some(wake) = self.on_deadline.get() {
             wake();
         }
@@ -399,7 +399,7 @@ impl Shared {
     }
 
     /// Sends the packets that are due, in at most `rounds` turns; false if some are left.
-    fn flush_rounds(&self, mut rounds: usize) -> bool {
+    fn send_rounds(&self, mut rounds: usize) -> bool {
         self.again.store(true, Ordering::SeqCst);
         while self.again.load(Ordering::SeqCst) {
             let mut output = match self.output.try_lock() {
@@ -468,7 +468,7 @@ impl Shared {
                 taken = Bursts::All;
             }
             if sends {
-                self.flush();
+                self.send_pending();
             }
             if left > 0 {
                 return taken;
@@ -492,7 +492,7 @@ impl Shared {
             self.take_packets(&mut input, (1, 1), || false) != Bursts::None
         });
         if !came && self.enter_briefly(|adapter| adapter.has_output()) {
-            self.flush();
+            self.send_pending();
         }
     }
 
@@ -599,7 +599,7 @@ impl Shared {
         if has_unanswered {
             self.tell_unanswered();
         }
-        let all_sent = self.flush();
+        let all_sent = self.send_pending();
         bursts == Bursts::Some || more_reports || !all_sent
     }
 

@@ -8,7 +8,7 @@ use dat_core::flags::DtoStatus;
 
 use crate::completion_room::{each, request_notifications};
 use crate::directory::Directory;
-use crate::hal::{Batch, CompletionQueue as Device, RECEIVED, WorkCompletion};
+use crate::hal::{Batch, CompletionQueue as HalQueue, RECEIVED, WorkCompletion};
 use crate::signal::Signal;
 
 /// State of a completion queue that the adapter and the owner of the queue share.
@@ -54,7 +54,7 @@ impl QueueMarks {
     }
 
     /// Adds a queue pair that completes here; arms the device if that was deferred.
-    pub(crate) fn attach(&self, first: &Arc<Device>, solicited_only: bool) {
+    pub(crate) fn attach(&self, first: &Arc<HalQueue>, solicited_only: bool) {
         self.users.fetch_add(1, Ordering::SeqCst);
         if self.deferred.swap(false, Ordering::SeqCst) {
             self.narrow.store(solicited_only, Ordering::SeqCst);
@@ -66,7 +66,7 @@ impl QueueMarks {
     /// Arms a queue that was just added to the dispatcher's, if the others are armed.
     ///
     /// Its first queue pair does not exist yet, so nothing was missed.
-    pub(crate) fn arm_added(&self, added: &Device) {
+    pub(crate) fn arm_added(&self, added: &HalQueue) {
         // Either this sees a concurrent arming, or that sees the added queue.
         fence(Ordering::SeqCst);
         if self.armed.load(Ordering::SeqCst) && !self.deferred.load(Ordering::SeqCst) {
@@ -97,9 +97,9 @@ impl QueueMarks {
 #[derive(Debug)]
 pub struct VerbsCompletionQueue {
     /// First completion queue of the dispatcher.
-    pub(crate) device: Arc<Device>,
+    pub(crate) device: Arc<HalQueue>,
     /// Completion queue that was polled last, if there are several.
-    pub(crate) turn: Option<Arc<Device>>,
+    pub(crate) turn: Option<Arc<HalQueue>>,
     pub(crate) batch: Batch,
     pub(crate) marks: Arc<QueueMarks>,
     pub(crate) directory: Arc<Directory>,
@@ -309,11 +309,11 @@ mod tests {
     use super::*;
     use crate::completion_room::append;
     use crate::directory::Leaves;
-    use crate::hal::bed_tests::Device as Fake;
+    use crate::hal::bed_tests::BedDevice;
 
     const RECEIVE: u32 = 128;
 
-    fn queue(device: &Fake) -> VerbsCompletionQueue {
+    fn queue(device: &BedDevice) -> VerbsCompletionQueue {
         VerbsCompletionQueue {
             device: device.completion_queue(),
             turn: None,
@@ -337,7 +337,7 @@ mod tests {
     /// Spec: DTO-11
     #[test]
     fn completions_come_in_order_and_are_taken_sixteen_at_a_time() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         for token in 0..40 {
             device.complete(completion(token, 0, 0));
@@ -353,7 +353,7 @@ mod tests {
     /// Spec: DTO-03, DTO-11
     #[test]
     fn successes_are_seen_by_a_peek_in_order() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         for (round, first) in (1..).zip([0, RECEIVE]) {
             for token in 0..40 {
@@ -387,7 +387,7 @@ mod tests {
     /// Spec: DTO-12
     #[test]
     fn a_peek_leaves_failures_to_a_poll() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         queue.directory.enter(17, 555);
         let left = |queue: &mut VerbsCompletionQueue, opcode, status| {
@@ -410,7 +410,7 @@ mod tests {
     /// Spec: DTO-12, DTO-13
     #[test]
     fn every_status_of_verbs_has_its_meaning() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         let meanings = [
             (0, DtoStatus::Success),
@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn an_invalid_poll_result_breaks_the_device() {
         for nonsense in [-1, i32::MIN, 17, i32::MAX] {
-            let device = Fake::new();
+            let device = BedDevice::new();
             let mut queue = queue(&device);
             queue.marks.attach(&queue.device, false);
             device.answer(nonsense);
@@ -459,7 +459,7 @@ mod tests {
     /// Spec: DTO-13
     #[test]
     fn an_overrun_is_reported_after_the_remaining_completions() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         queue.marks.attach(&queue.device, false);
         device.complete(completion(1, 0, 0));
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn an_unknown_queue_pair_has_no_token() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         queue.marks.serves_shared.store(true, Ordering::Relaxed);
         queue.directory.enter(17, 555);
@@ -492,7 +492,7 @@ mod tests {
     /// Spec: DTO-11
     #[test]
     fn several_queues_are_polled_in_turn() {
-        let devices = [Fake::new(), Fake::new(), Fake::new()];
+        let devices = [BedDevice::new(), BedDevice::new(), BedDevice::new()];
         let mut queue = queue(&devices[0]);
         for added in &devices[1..] {
             append(&queue.device, &added.completion_queue());
@@ -525,9 +525,9 @@ mod tests {
     /// Spec: EVW-08
     #[test]
     fn several_queues_are_armed_together() {
-        let devices = [Fake::new(), Fake::new(), Fake::new()];
+        let devices = [BedDevice::new(), BedDevice::new(), BedDevice::new()];
         let mut queue = queue(&devices[0]);
-        let add = |queue: &VerbsCompletionQueue, device: &Fake| {
+        let add = |queue: &VerbsCompletionQueue, device: &BedDevice| {
             let added = device.completion_queue();
             append(&queue.device, &added);
             queue.marks.arm_added(&added);
@@ -544,7 +544,7 @@ mod tests {
         queue.marks.attach(&queue.device, true);
         assert_eq!(notifications(), [vec![true], vec![true], vec![true]]);
         // The last one of four has a completion: nothing to wait for.
-        let last = Fake::new();
+        let last = BedDevice::new();
         add(&queue, &last);
         assert_eq!(last.notifications(), [true], "armed as the others are");
         last.complete(completion(1, 0, 0));
@@ -557,7 +557,7 @@ mod tests {
     /// Spec: DTO-12
     #[test]
     fn a_failure_is_noted_once_and_alerts() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         queue.directory.enter(17, 555);
         for _ in 0..3 {
@@ -572,7 +572,7 @@ mod tests {
     /// Spec: EPK-06
     #[test]
     fn data_before_the_end_of_the_handshake_is_noted() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         queue.directory.enter(17, 555);
         queue.directory.wait_for_data(17);
@@ -588,7 +588,7 @@ mod tests {
     /// Spec: EVW-08
     #[test]
     fn a_completion_during_arming_is_reported_as_missed() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         queue.marks.attach(&queue.device, false);
         assert_eq!(queue.arm(true), Armed::Armed);
@@ -605,7 +605,7 @@ mod tests {
     #[test]
     fn the_first_queue_pair_decides_which_completions_count() {
         for solicited_only in [false, true] {
-            let device = Fake::new();
+            let device = BedDevice::new();
             let mut queue = queue(&device);
             assert_eq!(queue.arm(false), Armed::Armed);
             assert_eq!(device.notifications(), []);
@@ -634,7 +634,7 @@ mod tests {
     /// Spec: EVW-11
     #[test]
     fn receives_are_solicited_unless_the_device_would_have_notified() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         queue.marks.attach(&queue.device, true);
         let complete = |opcodes: &[u32]| {
@@ -674,7 +674,7 @@ mod tests {
     /// Spec: EVW-08, EVW-11
     #[test]
     fn a_completion_missed_by_arming_may_be_solicited() {
-        let device = Fake::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device);
         queue.marks.attach(&queue.device, true);
         device.slip_in(completion(1, 0, RECEIVE));

@@ -119,7 +119,7 @@ pub(crate) fn request_notifications(first: &Arc<CompletionQueue>, solicited_only
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hal::bed_tests::Device as Fake;
+    use crate::hal::bed_tests::BedDevice;
 
     const NONE: &Reservations = &Reservations {
         requests: None,
@@ -133,8 +133,11 @@ mod tests {
     /// Spec: DTO-13
     #[test]
     fn room_is_found_in_the_first_queue_that_has_it_and_comes_back() {
-        let devices = [Fake::with_completions(10), Fake::with_completions(6)];
-        let [first, second] = devices.each_ref().map(Fake::completion_queue);
+        let devices = [
+            BedDevice::with_completions(10),
+            BedDevice::with_completions(6),
+        ];
+        let [first, second] = devices.each_ref().map(BedDevice::completion_queue);
         let six = Reservation::find(&first, 6, NONE).expect("room for ten");
         assert!(
             Reservation::find(&first, 5, NONE).is_none(),
@@ -157,7 +160,7 @@ mod tests {
     /// Spec: DTO-13
     #[test]
     fn a_replacement_may_take_the_room_that_it_frees() {
-        let device = Fake::with_completions(10);
+        let device = BedDevice::with_completions(10);
         let queue = device.completion_queue();
         let old = Reservations {
             requests: Reservation::find(&queue, 5, NONE),
@@ -181,8 +184,11 @@ mod tests {
     /// Spec: SRZ-01
     #[test]
     fn a_reservation_grows_with_its_queue_and_as_far_as_that_can() {
-        let devices = [Fake::with_completions(6), Fake::with_completions(10)];
-        let [first, further] = devices.each_ref().map(Fake::completion_queue);
+        let devices = [
+            BedDevice::with_completions(6),
+            BedDevice::with_completions(10),
+        ];
+        let [first, further] = devices.each_ref().map(BedDevice::completion_queue);
         append(&first, &further);
         let full = Reservation::find(&first, 6, NONE).expect("room");
         let mut shared = Reservation::find(&first, 4, NONE).expect("room in the further one");

@@ -351,13 +351,13 @@ mod tests {
     use crate::hal::bed_tests::report;
 
     /// A device whose events the test reports, with its thread.
-    struct Device {
+    struct WatchedDevice {
         script: Arc<Script>,
         context: Arc<Context>,
         thread: EventThread,
     }
 
-    impl Device {
+    impl WatchedDevice {
         fn new() -> Self {
             let context = Arc::new(Context::open(SCRIPTED).expect("a device"));
             let start_thread = crate::VerbsOptions::default().start_thread;
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn the_thread_ends_with_its_owner() {
         for _ in 0..50 {
-            let device = Device::new();
+            let device = WatchedDevice::new();
             let watch = Arc::downgrade(device.watch());
             drop(device.thread);
             assert_eq!(watch.strong_count(), 0);
@@ -426,7 +426,7 @@ mod tests {
     /// Spec: GEN-09, GEN-11
     #[test]
     fn events_reach_the_adapter_of_their_object_only() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let [first, second] = [device.adapter(), device.adapter()];
         assert_ne!(first.number(), second.number());
         device.report(failure_of(&second, 5));
@@ -448,7 +448,7 @@ mod tests {
     /// Spec: GEN-09
     #[test]
     fn a_failed_device_reaches_all_adapters() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let [first, second] = [device.adapter(), device.adapter()];
         assert!(!device.watch().has_failed());
         device.report(AsyncEvent::DeviceFailed);
@@ -463,7 +463,7 @@ mod tests {
     /// A failure hangs.
     #[test]
     fn a_callback_may_drop_its_adapter_and_the_thread() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let adapter = device.adapter();
         let (script, watch) = (Arc::clone(&device.script), Arc::clone(device.watch()));
         let (number, owned) = (adapter.number(), Mutex::new(Some(device)));
@@ -492,7 +492,7 @@ mod tests {
     /// A change of a port makes all adapters look, without an event.
     #[test]
     fn other_events_only_alert() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let adapter = device.adapter();
         let (alerts, signal) = (Arc::new(AtomicUsize::new(0)), adapter.signal());
         signal.call(Box::new({
@@ -514,7 +514,7 @@ mod tests {
     /// Spec: SRL-03
     #[test]
     fn a_caller_that_takes_in_events_delivers_those_of_others() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let [own, other] = [device.adapter(), device.adapter()];
         for key in 0..200 {
             device.report(failure_of(&other, key));
@@ -529,7 +529,7 @@ mod tests {
     /// No callback runs after the adapter's end.
     #[test]
     fn an_adapter_that_leaves_is_not_called_any_more() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let is_late = Arc::new(AtomicBool::new(false));
         for _ in 0..100 {
             let adapter = device.adapter();
@@ -557,7 +557,7 @@ mod tests {
     /// A callback that panics does not end the thread.
     #[test]
     fn a_panic_of_one_adapter_leaves_the_others_their_events() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let [first, second] = [device.adapter(), device.adapter()];
         let called = Arc::new(AtomicUsize::new(0));
         first.signal().call(Box::new({
@@ -586,7 +586,7 @@ mod tests {
     fn sleepers_of_all_adapters_are_woken() {
         const ADAPTERS: usize = 3;
         const EVENTS: usize = 300;
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let adapters: Vec<_> = (0..ADAPTERS).map(|_| device.adapter()).collect();
         let slept = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -629,7 +629,7 @@ mod tests {
     /// Spec: IAO-01
     #[test]
     fn adapters_are_more_than_the_limit_of_descriptors() {
-        let device = Device::new();
+        let device = WatchedDevice::new();
         let adapters: Vec<_> = (0..5000).map(|_| device.adapter()).collect();
         device.report(AsyncEvent::DeviceFailed);
         for adapter in &adapters {

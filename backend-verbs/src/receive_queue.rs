@@ -42,7 +42,7 @@ impl Failing {
     /// Some devices look for receives to flush only then: soft-RoCE takes a receive without a call of
     /// the kernel.
     #[cold]
-    fn flush(&self) {
+    fn fail_again(&self) {
         self.pair.fail();
     }
 }
@@ -108,7 +108,7 @@ impl VerbsReceiveQueue {
         if let Some(owner) = &self.owner
             && owner.failure.is_later()
         {
-            owner.flush();
+            owner.fail_again();
         }
     }
 }
@@ -116,7 +116,7 @@ impl VerbsReceiveQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hal::bed_tests::Device;
+    use crate::hal::bed_tests::BedDevice;
 
     fn commit(queue: &mut VerbsReceiveQueue, token: u64, segments: u64) {
         let mut slot = reserve(queue, token, segments as usize).expect("room");
@@ -141,7 +141,7 @@ mod tests {
     /// Spec: EPV-01, EPM-03, GEN-06
     #[test]
     fn receives_posted_one_by_one_are_kept() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut old = queue(&device, 4, 2);
         let mut expected = Vec::new();
         // Goes round the slots more than once, with lists, longer receives and refusals.
@@ -173,14 +173,14 @@ mod tests {
         }
     }
 
-    fn queue(device: &Device, depth: u32, segments: u32) -> VerbsReceiveQueue {
+    fn queue(device: &BedDevice, depth: u32, segments: u32) -> VerbsReceiveQueue {
         VerbsReceiveQueue {
             list: device.receive_list(depth, segments),
             owner: None,
         }
     }
 
-    fn tokens(device: &Device) -> Vec<u64> {
+    fn tokens(device: &BedDevice) -> Vec<u64> {
         let (_, posted) = device.take_receives();
         posted.iter().map(|posted| posted.token).collect()
     }
@@ -203,7 +203,7 @@ mod tests {
     /// Spec: EPV-01, SRQR-01
     #[test]
     fn a_receive_reaches_the_device_as_it_was_filled() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 4, 2);
         commit(&mut queue, 5, 2);
         commit(&mut queue, 6, 0);
@@ -218,7 +218,7 @@ mod tests {
     /// Spec: SRQR-01, GEN-06
     #[test]
     fn receives_are_posted_one_by_one_or_refused() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 2, 1);
         for token in 0..5 {
             device.refuse_after(0);
@@ -242,7 +242,7 @@ mod tests {
     /// Spec: GEN-06
     #[test]
     fn refused_receives_are_counted_and_forgotten() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 8, 1);
         device.refuse_after(2);
         for token in 0..5 {
@@ -259,7 +259,7 @@ mod tests {
     /// Spec: EPV-01, GEN-06
     #[test]
     fn receives_after_the_last_slot_use_the_first() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 2, 2);
         for token in 0..8 {
             commit(&mut queue, token, token % 3);
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_dropped_slot_does_not_change_kept_receives() {
         for depth in 1..4 {
-            let device = Device::new();
+            let device = BedDevice::new();
             let mut old = queue(&device, depth, 1);
             for token in 0..u64::from(depth) {
                 commit(&mut old, token, 1);
@@ -319,7 +319,7 @@ mod tests {
     /// Spec: EPM-03
     #[test]
     fn unused_receives_move_to_another_queue_pair_in_order() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut old = queue(&device, 4, 2);
         device.refuse_after(2);
         for token in 0..3 {

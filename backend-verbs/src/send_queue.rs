@@ -178,14 +178,14 @@ mod tests {
     use verbs_model::Posted;
 
     use super::*;
-    use crate::hal::bed_tests::Device;
+    use crate::hal::bed_tests::BedDevice;
 
     const SIGNALLED: u32 = 2;
     const SEND: u32 = 2;
     const WRITE: u32 = 0;
     const READ: u32 = 4;
 
-    fn queue(device: &Device, depth: u32, segments: u32) -> VerbsSendQueue {
+    fn queue(device: &BedDevice, depth: u32, segments: u32) -> VerbsSendQueue {
         VerbsSendQueue {
             list: device.send_list(depth, segments),
             number: 17,
@@ -225,7 +225,7 @@ mod tests {
     /// Spec: EPW-01, EPB-01, EPS-01
     #[test]
     fn a_request_reaches_the_device_as_it_was_filled() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 4, 3);
         let range = RemoteRange {
             address: 0xABCD,
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn extended_operations_are_posted_at_once() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 4, 2);
         let remote = RemoteRange {
             address: 0xABC8,
@@ -319,7 +319,7 @@ mod tests {
     /// Spec: DTO-05
     #[test]
     fn flags_are_those_of_verbs_and_every_request_is_signalled() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 4, 1);
         for (wanted, flags) in [
             (SendFlags::empty(), 2),
@@ -341,7 +341,7 @@ mod tests {
     /// Spec: GEN-06
     #[test]
     fn a_slot_that_is_dropped_leaves_no_trace() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 4, 2);
         let dropped = request(9, SendOperation::RdmaRead(TO_PEER));
         let mut slot = queue.reserve(&dropped, 2).expect("room");
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn requests_of_one_doorbell_are_one_list_in_order() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 5, 3);
         let mut next = 0;
         // Lists of all lengths, so that they wrap around the end of the places at every offset.
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn more_segments_than_the_queue_has_are_refused() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 1, 2);
         let request = request(1, SendOperation::Send);
         assert!(queue.reserve(&request, 3).is_none());
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn the_newest_requests_are_the_refused_ones() {
         for taken in 0..4 {
-            let device = Device::new();
+            let device = BedDevice::new();
             let mut queue = queue(&device, 4, 1);
             device.refuse_after(taken);
             for token in 0..4 {
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_device_that_names_no_request_refused_all() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 4, 1);
         device.refuse_after(0);
         device.forge_refused();
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_batch_longer_than_the_queue_takes_several_lists() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 1000, 1);
         for token in 0..200 {
             commit(&mut queue, token, 1);
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn nothing_is_posted_after_a_refused_request() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 1000, 1);
         device.refuse_after(70);
         for token in 0..200 {
@@ -459,7 +459,7 @@ mod tests {
     }
 
     /// A queue whose requests carry so many bytes.
-    fn carrying(device: &Device, inline: u32) -> VerbsSendQueue {
+    fn carrying(device: &BedDevice, inline: u32) -> VerbsSendQueue {
         VerbsSendQueue {
             list: device.carrying_list(64, 3, inline),
             number: 17,
@@ -502,7 +502,7 @@ mod tests {
     /// Spec: EPS-01, EPW-01, EPW-02
     #[test]
     fn short_requests_carry_their_data() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = carrying(&device, 16);
         for operation in [SendOperation::Send, SendOperation::RdmaWrite(TO_PEER)] {
             for (lengths, carries) in [
@@ -534,7 +534,7 @@ mod tests {
     /// Spec: EPB-01
     #[test]
     fn reads_and_queues_without_room_use_no_inline_data() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let bytes = memory(4);
         let mut queue = carrying(&device, 16);
         commit_segments(&mut queue, 1, SendOperation::RdmaRead(TO_PEER), &[&bytes]);
@@ -553,7 +553,7 @@ mod tests {
     /// Spec: GEN-06, DTO-11
     #[test]
     fn a_request_with_refused_inline_data_is_posted_without_it() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = carrying(&device, 64);
         device.take_inline(8);
         let segments = [8, 4, 9, 1, 64, 65].map(memory);
@@ -576,7 +576,7 @@ mod tests {
     #[test]
     fn a_full_device_does_not_disable_inline_data() {
         for taken in 0..4 {
-            let device = Device::new();
+            let device = BedDevice::new();
             let mut queue = carrying(&device, 64);
             device.refuse_after(taken);
             let bytes = memory(8);
@@ -597,7 +597,7 @@ mod tests {
     /// Spec: GEN-06
     #[test]
     fn a_wrong_refused_request_causes_no_second_post() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = carrying(&device, 64);
         device.refuse_after(1);
         device.forge_refused();
@@ -613,7 +613,7 @@ mod tests {
     /// Spec: RMB-03
     #[test]
     fn a_bind_of_an_unknown_region_is_rejected() {
-        let device = Device::new();
+        let device = BedDevice::new();
         let mut queue = queue(&device, 4, 1);
         let bind = BindRequest {
             token: 1,

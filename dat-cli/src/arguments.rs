@@ -134,11 +134,8 @@ pub(crate) struct CopyArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "RDMA devices")]
 pub(crate) struct DeviceArguments {
-    /// Use this device: roce (RDMA over UDP, without a device) or roce://IP, or an RDMA device of
-    /// this host by its name or as verbs://NAME (see `dat devices`); without --connect, both ends
-    /// use it
-    #[arg(long, value_name = "NAME", value_parser = parse_device)]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: DeviceName,
     /// Connect to `dat serve` in another process or on another host
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
     pub(crate) connect: Option<Peer>,
@@ -147,6 +144,48 @@ pub(crate) struct DeviceArguments {
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) waiting: WaitingArguments,
+}
+
+/// Which device of this host to use.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct DeviceName {
+    /// Use this device: roce (RDMA in software, without a device) or roce://IP, or an RDMA device
+    /// by its name or as verbs://NAME (see `dat devices`); a command that reaches no other process
+    /// has both ends on it [default with --connect and in `dat serve`: an RDMA device that is up,
+    /// if this build and host have one, else roce]
+    #[arg(long, value_name = "NAME", value_parser = parse_device)]
+    pub(crate) device: Option<String>,
+    /// Use only this way on roce [default: local to processes of this user on this host, packets to
+    /// others]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) path: Option<PathName>,
+}
+
+/// A way between two ends on roce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PathName {
+    /// UDP
+    Packets,
+    /// Shared memory, to a process of this user on this host; others are refused
+    Local,
+}
+
+impl PathName {
+    /// Returns the name in an address.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Packets => "packets",
+            Self::Local => "local",
+        }
+    }
+}
+
+impl DeviceName {
+    /// Returns the name of the device; only roce has a choice of ways.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let of_path = self.path.map(|_| "roce");
+        self.device.as_deref().or(of_path)
+    }
 }
 
 /// How to wait for a device.
@@ -176,7 +215,7 @@ impl DeviceArguments {
     /// - Usage: `--wait` is given without an RDMA device.
     pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
         wanted(
-            self.device.is_some() || self.connect.is_some(),
+            self.named.name().is_some() || self.connect.is_some(),
             self.waiting,
         )
     }
@@ -210,10 +249,8 @@ pub(crate) struct ServeArguments {
     /// Listen on this port, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, value_parser = up_to::<u16, 65535>, allow_negative_numbers = true)]
     pub(crate) port: u16,
-    /// Use this device: roce, roce://IP, or an RDMA device by its name or as verbs://NAME (see `dat
-    /// devices`) [default: an RDMA device that is up, if this build and host have one, else roce]
-    #[arg(long, value_name = "NAME", value_parser = parse_device)]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: DeviceName,
     /// Store received files in this directory; without it, copies are refused
     #[arg(long, value_name = "DIRECTORY", value_parser = local_path())]
     pub(crate) into: Option<PathBuf>,
@@ -249,9 +286,9 @@ post      median duration of one post call
 latency   from the post to its completion event; for send and srq, to the later event of both ends; for send on a device, until a reply of the same size arrives. \"1 of 16\" means that about 1 of 16 operations was timed; interruptions of the others count in rate and bandwidth, not in max
 rate      completed operations per second, timed or not
 
-With the mock backend this program performs the transfers, so the bandwidth is that of its memory copies.
+Posts and polls are calls of the core, on adapters and connections of dat-host; with the mock backend this program performs the transfers, so the bandwidth is that of its memory copies.
 
-The buffers of each side, largest size x --depth bytes, are limited to 1 GiB. With the mock backend this program holds both sides and needs twice that memory.
+The buffers of each side, largest size x --depth bytes, are limited to 1 GiB. With the mock backend this program holds both sides and needs twice that memory, for srq three times.
 
 Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct PerfArguments {

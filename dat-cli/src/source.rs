@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
-use crate::host::MOST_MEMORY;
+use crate::memory::MOST_MEMORY;
 use crate::size::{counted, size};
 
 /// Length up to which the system may not tell the truth, as for the files of `/proc` and `/sys`.

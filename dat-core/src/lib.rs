@@ -28,8 +28,8 @@
 //! }
 //! ```
 //!
-//! Whole programs, from opening to closing, are the examples of `backend-mock`: `write`, `bind`,
-//! `shared_receive` and `firmware`.
+//! [`Ia`] lists its calls in the order in which a program needs them. Whole programs are the examples
+//! of `backend-mock`: `write`, `bind`, `shared_receive` and `firmware`.
 //!
 //! # Storage
 //! The caller lends slices of empty slots ([`Storage`]), or a struct of [`define_storage!`] that
@@ -111,20 +111,15 @@ extern crate std;
 mod adapter;
 pub mod attributes;
 pub mod backend;
-pub mod connection;
 mod contain;
-pub mod endpoint;
 pub mod error;
 mod error_text;
-pub mod event;
 #[cfg(test)]
 mod fixture;
 pub mod flags;
-mod ia;
 pub mod id;
 mod lend;
 mod logging;
-pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
 mod operation;
@@ -137,11 +132,25 @@ pub mod sync;
 mod testing;
 pub mod time;
 
+// Rustdoc lists the calls of `Ia` in the order of these modules.
+mod open;
+
+pub mod memory;
+
+pub mod event;
+
+pub mod connection;
+
+pub mod endpoint;
+
+mod ia;
+
 pub use adapter::Ia;
 pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
-pub use ia::{CloseError, First, IaParam, InterruptHandle, ObjectsLeft, OpenError};
+pub use ia::{CloseError, First, IaParam, InterruptHandle, ObjectsLeft};
 pub use lend::{Counts, Storage};
+pub use open::OpenError;
 pub use record::RecordSlot;
 #[cfg(feature = "std")]
 pub use storage::FreeLink;

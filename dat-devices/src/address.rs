@@ -74,6 +74,14 @@ impl DeviceAddress {
         }
     }
 
+    /// Returns the address with one more option, as in `roce://127.0.0.1?mtu=1024&path=packets`.
+    #[must_use]
+    pub fn with_option(mut self, name: &str, value: &str) -> Self {
+        let mark = if self.device.contains('?') { '&' } else { '?' };
+        self.device = format!("{}{mark}{name}={value}", self.device);
+        self
+    }
+
     /// Returns the scheme.
     pub fn scheme(&self) -> &str {
         &self.scheme
@@ -107,6 +115,18 @@ mod tests {
                 matches!(error.kind(), OpenErrorKind::Malformed(_)),
                 "{wrong}"
             );
+        }
+    }
+
+    #[test]
+    fn options_are_added_to_those_that_an_address_has() {
+        for (address, expected) in [
+            ("roce://::1", "roce://::1?path=local"),
+            ("roce://::1?udp=5", "roce://::1?udp=5&path=local"),
+        ] {
+            let address = DeviceAddress::parse(address).unwrap();
+            let with = address.with_option("path", "local");
+            assert_eq!(with.to_string(), expected);
         }
     }
 
@@ -148,6 +168,7 @@ mod tests {
             ("roce eth0", "x", "roce", "eth0"),
             ("roce ::1?udp=5", "x", "roce", "::1?udp=5"),
             ("roce fe80::1%eth0", "x", "roce", "fe80::1%eth0"),
+            ("roce ::?path=packets", "x", "roce", "::?path=packets"),
             ("roce eth0 1", "x", "verbs", "roce:eth0"),
             ("", "rxe0", "verbs", "rxe0"),
             (" rxe0 ", "x", "verbs", "rxe0"),

@@ -27,7 +27,7 @@ use crate::boundary::{
 use crate::handles::{self, CHandle, Cells, Reserved, reserve};
 
 /// A backend that the C libraries can open.
-pub(crate) trait Host: ByAddress + Numbered {
+pub(crate) trait Openable: ByAddress + Numbered {
     /// Returns the adapters that are shut.
     fn shut() -> &'static Shut<Self>;
 
@@ -35,10 +35,10 @@ pub(crate) trait Host: ByAddress + Numbered {
     fn of(adapter: &Adapter) -> Option<&Opened<Self>>;
 
     /// Returns an open adapter of this backend as one of any backend.
-    fn device(opened: Opened<Self>) -> Device;
+    fn device(opened: Opened<Self>) -> OpenDevice;
 }
 
-/// Declares [`Device`], and implements [`Host`] for each backend.
+/// Declares [`OpenDevice`], and implements [`Openable`] for each backend.
 macro_rules! declare {
     ({} $($name:ident = $type:ty,)+) => {
         /// An open adapter of one of the backends.
@@ -50,11 +50,11 @@ macro_rules! declare {
             clippy::large_enum_variant,
             reason = "each value is a field of an adapter, which is in a box"
         )]
-        pub(crate) enum Device {
+        pub(crate) enum OpenDevice {
             $($name(Opened<$type>),)+
         }
 
-        $(impl Host for $type {
+        $(impl Openable for $type {
             fn shut() -> &'static Shut<Self> {
                 static SHUT: Shut<$type> = PerProcess::new();
                 &SHUT
@@ -62,14 +62,14 @@ macro_rules! declare {
 
             #[inline]
             fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
-                if let Device::$name(opened) = &adapter.device {
+                if let OpenDevice::$name(opened) = &adapter.device {
                     return Some(opened);
                 }
                 None
             }
 
-            fn device(opened: Opened<Self>) -> Device {
-                Device::$name(opened)
+            fn device(opened: Opened<Self>) -> OpenDevice {
+                OpenDevice::$name(opened)
             }
         })+
     };
@@ -87,7 +87,7 @@ pub(crate) use with_device;
 macro_rules! by_device {
     ({ $adapter:expr, $opened:ident => $result:expr } $($name:ident = $type:ty,)+) => {
         match &$adapter.device {
-            $($crate::adapter::Device::$name($opened) => $result,)+
+            $($crate::adapter::OpenDevice::$name($opened) => $result,)+
         }
     };
 }
@@ -100,14 +100,14 @@ const SLICE_MICROS: u64 = 100_000;
 pub(crate) type WaitOf<B> = <<B as HostBackend>::Driver as HostDriver>::Wait;
 
 /// An open adapter of one backend.
-pub(crate) struct Opened<B: Host> {
+pub(crate) struct Opened<B: Openable> {
     pub(crate) ia: Kept<B>,
     driver: B::Driver,
     /// Sleepers that no thread uses.
     sleepers: Mutex<Vec<WaitOf<B>>>,
 }
 
-impl<B: Host> Opened<B> {
+impl<B: Openable> Opened<B> {
     /// Opens the adapter of a backend.
     ///
     /// Its tables start small, and grow.
@@ -227,20 +227,20 @@ impl<B: Host> Opened<B> {
 }
 
 /// A sleeper that one wait uses; dropping it returns it to the adapter.
-pub(crate) struct Sleeper<'o, B: Host> {
+pub(crate) struct Sleeper<'o, B: Openable> {
     opened: &'o Opened<B>,
     /// Present until the drop.
     wait: Option<WaitOf<B>>,
 }
 
-impl<B: Host> Sleeper<'_, B> {
+impl<B: Openable> Sleeper<'_, B> {
     /// Returns the backend's sleeper.
     pub(crate) fn get(&mut self) -> Option<&mut WaitOf<B>> {
         self.wait.as_mut()
     }
 }
 
-impl<B: Host> Drop for Sleeper<'_, B> {
+impl<B: Openable> Drop for Sleeper<'_, B> {
     fn drop(&mut self) {
         self.opened.sleepers().extend(self.wait.take());
     }
@@ -261,7 +261,7 @@ pub(crate) struct Registered {
 
 /// An open adapter with all data that C sees of it.
 pub(crate) struct Adapter {
-    pub(crate) device: Device,
+    pub(crate) device: OpenDevice,
     pub(crate) cells: Cells,
     pub(crate) registered: Registered,
     /// The name that the adapter was opened by.
@@ -344,7 +344,7 @@ pub(crate) trait Opening {
     ///
     /// # Errors
     /// As `dat_ia_open`.
-    fn open(&self, async_evd_min_qlen: i32) -> Result<(Device, Limits)>;
+    fn open(&self, async_evd_min_qlen: i32) -> Result<(OpenDevice, Limits)>;
 }
 
 impl Adapter {

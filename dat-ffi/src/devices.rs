@@ -10,7 +10,7 @@ use dat_devices::{
 };
 use dat_storage::Limits;
 
-use crate::adapter::{Device, Host, Opened, Opening};
+use crate::adapter::{OpenDevice, Openable, Opened, Opening};
 use crate::boundary::{In, ProviderInfo, StaticText, Text, start_thread};
 use crate::diagnostic::report;
 
@@ -152,12 +152,15 @@ macro_rules! open_by_scheme {
 }
 
 impl Opening for DeviceAddress {
-    fn open(&self, async_evd_min_qlen: i32) -> Result<(Device, Limits)> {
+    fn open(&self, async_evd_min_qlen: i32) -> Result<(OpenDevice, Limits)> {
         dat_devices::backends! { [open_by_scheme] { self, async_evd_min_qlen } }
     }
 }
 
-fn open<B: Host>(named: &DeviceAddress, async_evd_min_qlen: i32) -> Result<(Device, Limits)> {
+fn open<B: Openable>(
+    named: &DeviceAddress,
+    async_evd_min_qlen: i32,
+) -> Result<(OpenDevice, Limits)> {
     let backend = <B as ByAddress>::open(named.device(), &options());
     let backend = backend.map_err(|error| refused(named, &error))?;
     let opened = Opened::open(backend, async_evd_min_qlen)?;

@@ -6,6 +6,9 @@ use dat_core::backend::BackendError;
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::DtoStatus;
 
+#[cfg(feature = "rsm")]
+use crate::connection::Peer;
+
 /// Result of the calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -83,7 +86,7 @@ pub enum Error {
         /// Number of the node.
         node: dat_rsm::NodeId,
         /// The node in the list of peers; `None` if it is not in the list, or is this node.
-        peer: Option<crate::Peer>,
+        peer: Option<Peer>,
         /// Reason.
         reason: dat_rsm::Unreached,
     },

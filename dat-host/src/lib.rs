@@ -265,46 +265,24 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod adapter;
-mod batch;
-mod bell;
-mod bind;
-mod connect;
-mod core;
-#[cfg(feature = "fd")]
-mod descriptor;
-mod device;
-mod driver;
-mod endpoint;
+mod connection;
+mod drive;
 mod error;
-mod events;
-mod exposed;
-mod interface;
-mod link;
-mod listener;
+mod flight;
+mod lock;
 mod memory;
-mod message;
-mod peer;
-mod read_window;
+mod open;
 mod remote;
-mod request;
 #[cfg(feature = "rsm")]
 pub mod rsm;
-mod schemes;
-mod shared_receive;
-mod table;
-mod timer;
-mod trace;
-mod transfer;
-mod wait;
-mod wakers;
+mod wake;
 mod window;
-mod zone;
-mod zone_window;
 
-pub use adapter::{Adapter, Options};
-pub use batch::Batch;
-pub use connect::{Connect, Connecting};
+pub use connection::{
+    Accept, Accepting, Batch, Connect, Connecting, Disconnect, Ended, Endpoint, Events, Listener,
+    Message, NextEvent, NextMessage, NextRequest, Peer, Receive, Received, Request, SharedReceive,
+    Transfer, Zone,
+};
 pub use dat_core::attributes::{EpAttributes, IaAddress};
 pub use dat_core::backend::{Activity, BackendError, Count, HostBackend, HostDriver};
 pub use dat_core::event::{ConnectionEventKind, Event, ThreadWait, Wait};
@@ -313,31 +291,22 @@ pub use dat_core::{Cause, ErrorKind, IaParam, Parameter, Subtype};
 pub use dat_devices::Network;
 pub use dat_storage::Limits;
 #[cfg(feature = "fd")]
-pub use descriptor::DescriptorDriver;
-pub use device::Polled;
-pub use driver::Driver;
-pub use endpoint::{Disconnect, Ended, Endpoint, NextMessage};
+pub use drive::DescriptorDriver;
+pub use drive::Driver;
 pub use error::{Error, Failed, Result};
-pub use events::{Events, NextEvent};
-pub use exposed::Exposed;
-pub use listener::{Listener, NextRequest};
 pub use memory::{
     Buffer, Foreign, Gather, Memory, MemoryMut, ReadRegion, Region, RegionSlice, SharedRegion,
     Stable, StableRead,
 };
 #[cfg(feature = "pages")]
 pub use memory::{MappedFile, Pages};
-pub use message::Message;
-pub use peer::Peer;
-pub use read_window::{ExposeRead, ExposingRead, ReadWindow, RevokeRead};
+pub use open::{Adapter, Options, register};
 pub use remote::{Access, RemoteSlice};
-pub use request::{Accept, Accepting, Request};
-pub use schemes::register;
-pub use shared_receive::SharedReceive;
-pub use transfer::{Receive, Received, Transfer};
-pub use window::{Expose, Exposing, Revoke, Window};
-pub use zone::Zone;
-pub use zone_window::ZoneWindow;
+pub use wake::Polled;
+pub use window::{
+    Expose, ExposeRead, Exposed, Exposing, ExposingRead, ReadWindow, Revoke, RevokeRead, Window,
+    ZoneWindow,
+};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -103,7 +103,7 @@ pub(crate) enum Report {
 ///
 /// Dropping it resets the device, which then accesses none of the lent memory.
 #[derive(Debug)]
-pub(crate) struct Device<'s, W: RegisterWords, H> {
+pub(crate) struct PvrdmaDevice<'s, W: RegisterWords, H> {
     pub(crate) channel: CommandChannel<'s, W>,
     hal: PhantomData<fn() -> H>,
     pub(crate) capabilities: Capabilities,
@@ -126,7 +126,7 @@ pub(crate) struct Device<'s, W: RegisterWords, H> {
 /// A device may have lost the message.
 const CALLS_PER_POLL: u32 = 64;
 
-impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
+impl<'s, W: RegisterWords, H: Hal> PvrdmaDevice<'s, W, H> {
     /// Starts a device.
     pub(crate) fn open(
         registers: W,
@@ -379,7 +379,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
     }
 }
 
-impl<W: RegisterWords, H> Device<'_, W, H> {
+impl<W: RegisterWords, H> PvrdmaDevice<'_, W, H> {
     /// Resets the device for good, unless done; on return the reset is complete.
     pub(crate) fn halt(&mut self) {
         if self.halted {
@@ -393,7 +393,7 @@ impl<W: RegisterWords, H> Device<'_, W, H> {
     }
 }
 
-impl<W: RegisterWords, H> Drop for Device<'_, W, H> {
+impl<W: RegisterWords, H> Drop for PvrdmaDevice<'_, W, H> {
     fn drop(&mut self) {
         self.halt();
     }

@@ -10,7 +10,7 @@ use dat_core::time::Instant;
 use dat_queues::Arc;
 
 use crate::fault::{Fault, Happened};
-use crate::objects::adapter::Adapter;
+use crate::objects::adapter::MockAdapter;
 use crate::objects::coherence::Coherence;
 use crate::options::{FabricOptions, NodeOptions};
 use crate::shared::Shared;
@@ -45,7 +45,7 @@ impl Fabric {
                 world.add_node(options.address, coherence)
             });
             let salt = || world.draw(&(1..=0x7FFF)) as u16;
-            let adapter = Adapter::new(node, options, control_ready, salt);
+            let adapter = MockAdapter::new(node, options, control_ready, salt);
             let number = world.adapters.len();
             world.adapters.push(adapter);
             world.nodes[node].adapters.push(number);

@@ -33,7 +33,7 @@ pub(crate) struct PendingRequest {
 }
 
 /// An adapter of a host; opened once.
-pub(crate) struct Adapter {
+pub(crate) struct MockAdapter {
     pub(crate) node: usize,
     pub(crate) options: NodeOptions,
     pub(crate) memories: Memories,
@@ -59,7 +59,7 @@ pub(crate) struct Adapter {
     pub(crate) refusing: Option<Fault>,
 }
 
-impl Adapter {
+impl MockAdapter {
     pub(crate) fn new(
         node: usize,
         options: NodeOptions,

@@ -3,7 +3,7 @@
 use super::World;
 use crate::fault::{ConnectionEnd, Fault};
 use crate::objects::action::Action;
-use crate::objects::adapter::Adapter;
+use crate::objects::adapter::MockAdapter;
 
 impl World {
     /// Adds a fault to the plan.
@@ -71,7 +71,7 @@ impl World {
     }
 
     /// Adds the count of an adapter so far.
-    fn count_on(&self, adapter: u16, nth: &mut u32, counter: impl Fn(&Adapter) -> u32) {
+    fn count_on(&self, adapter: u16, nth: &mut u32, counter: impl Fn(&MockAdapter) -> u32) {
         let adapter = self.adapters.get(usize::from(adapter));
         *nth = nth.saturating_add(adapter.map_or(0, counter));
     }
@@ -107,7 +107,7 @@ impl World {
                 return false;
             };
             let node = |adapter: u16| {
-                let adapter: Option<&Adapter> = adapters.get(usize::from(adapter));
+                let adapter: Option<&MockAdapter> = adapters.get(usize::from(adapter));
                 adapter.map(|adapter| adapter.node)
             };
             let (Some(a), Some(b)) = (node(a), node(b)) else {

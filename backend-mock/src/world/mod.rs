@@ -13,7 +13,7 @@ use oorandom::Rand64;
 
 use crate::fault::Fault;
 use crate::objects::action::Action;
-use crate::objects::adapter::Adapter;
+use crate::objects::adapter::MockAdapter;
 use crate::objects::coherence::Coherence;
 use crate::objects::faults::Faults;
 use crate::objects::joining::{Joining, Name};
@@ -33,7 +33,7 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     /// Numbers of the nodes by their addresses.
     pub(crate) hosts: BTreeMap<HostAddress, usize>,
-    pub(crate) adapters: Vec<Adapter>,
+    pub(crate) adapters: Vec<MockAdapter>,
     pub(crate) queue_pairs: KeyMap<QueuePair>,
     pub(crate) connections: u64,
     /// Queue pairs that wait for their peer to be joined to them, by their own names.

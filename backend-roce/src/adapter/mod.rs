@@ -280,6 +280,7 @@ impl Adapter {
         open.filter_map(|(_, pair)| {
             let (requester, responder) = pair.transport.as_ref()?.counts();
             Some(ConnectionCounts {
+                is_local: false,
                 peer: self.links.get(pair.link?)?.path.wire.destination(),
                 requester,
                 responder,

@@ -34,6 +34,13 @@ pub(crate) struct Wakeup {
     pub(crate) interrupted: bool,
 }
 
+impl Wakeup {
+    fn note(&mut self, flags: EpollFlags, data: u64) {
+        self.arrivals |= data == SOCKET;
+        self.reports |= data == SOCKET && flags.contains(EpollFlags::EPOLLERR);
+    }
+}
+
 impl Poller {
     /// # Errors
     /// No descriptor or no memory is left.
@@ -65,34 +72,23 @@ impl Poller {
     /// Sleeps until a socket has something, [`wake`](Self::wake) is called, a signal is handled or
     /// the pause ends, which is rounded up to milliseconds.
     pub(crate) fn sleep(&self, pause: Option<Duration>) -> Wakeup {
-        let mut timeout = pause.map_or(EpollTimeout::NONE, |pause| {
+        let mut wakeup = Wakeup::default();
+        if let Some(own) = OwnSleep::get() {
+            let reason = (own.epoll)(self.poll.0.as_raw_fd(), pause, &mut |flags, data| {
+                wakeup.note(EpollFlags::from_bits_retain(flags.cast_signed()), data);
+            });
+            wakeup.interrupted = reason == WakeReason::Interrupted;
+            return wakeup;
+        }
+        let timeout = pause.map_or(EpollTimeout::NONE, |pause| {
             let micros = pause.as_micros().div_ceil(1000);
             EpollTimeout::try_from(micros).unwrap_or(EpollTimeout::MAX)
         });
-        if let Some(own) = OwnSleep::get() {
-            match (own.poll)(self.poll.0.as_raw_fd(), pause) {
-                WakeReason::Woken => timeout = EpollTimeout::ZERO,
-                reason => {
-                    return Wakeup {
-                        interrupted: reason == WakeReason::Interrupted,
-                        ..Wakeup::default()
-                    };
-                }
-            }
-        }
         let mut events = [EpollEvent::empty(); 16];
         let found = self.poll.wait(&mut events, timeout);
-        let mut wakeup = Wakeup {
-            interrupted: found == Err(Errno::EINTR),
-            ..Wakeup::default()
-        };
-        for event in events
-            .iter()
-            .take(found.unwrap_or(0))
-            .filter(|event| event.data() == SOCKET)
-        {
-            wakeup.arrivals = true;
-            wakeup.reports |= event.events().contains(EpollFlags::EPOLLERR);
+        wakeup.interrupted = found == Err(Errno::EINTR);
+        for event in events.iter().take(found.unwrap_or(0)) {
+            wakeup.note(event.events(), event.data());
         }
         wakeup
     }
@@ -102,6 +98,7 @@ impl Poller {
 mod tests {
     use std::net::UdpSocket;
     use std::path::Path;
+    use std::sync::LazyLock;
     use std::sync::mpsc::channel;
     use std::{fs, thread};
 
@@ -142,11 +139,39 @@ mod tests {
         }
     }
 
-    /// The first poller gets a datagram if it sleeps, and the second one if not.
+    /// The pollers of the threads with sleeps of their own.
+    static POLLERS: LazyLock<[Poller; 2]> =
+        LazyLock::new(|| [Poller::new().unwrap(), Poller::new().unwrap()]);
+
+    /// A sleep that takes the events of the descriptor.
+    const OWN: OwnSleep = OwnSleep {
+        poll: |_, _| unreachable!("to the system, it would take no event"),
+        epoll: |descriptor, _, each| {
+            let is_of = |poller: &&Poller| poller.poll.0.as_raw_fd() == descriptor;
+            let poller = POLLERS.iter().find(is_of).unwrap();
+            let mut events = [EpollEvent::empty(); 1];
+            poller.poll.wait(&mut events, EpollTimeout::NONE).unwrap();
+            each(events[0].events().bits().cast_unsigned(), events[0].data());
+            WakeReason::Woken
+        },
+        bell: -1,
+        ring: |_| {},
+    };
+
     #[test]
     fn a_datagram_wakes_one_poller() {
-        let (socket, send) = socket();
         let pollers = [Poller::new().unwrap(), Poller::new().unwrap()];
+        wakes_one(&pollers, None);
+    }
+
+    #[test]
+    fn a_datagram_wakes_one_poller_with_a_sleep_of_its_own() {
+        wakes_one(&POLLERS, Some(OWN));
+    }
+
+    /// The first poller gets a datagram if it sleeps, and the second one if not.
+    fn wakes_one(pollers: &[Poller; 2], sleep: Option<OwnSleep>) {
+        let (socket, send) = socket();
         pollers
             .iter()
             .for_each(|poller| poller.add(&socket).unwrap());
@@ -158,6 +183,7 @@ mod tests {
                     let (own, is_known) = channel();
                     let woken = woken.clone();
                     scope.spawn(move || {
+                        OwnSleep::set(sleep);
                         own.send(fs::read_link("/proc/thread-self").unwrap())
                             .unwrap();
                         if poller.sleep(SOON).arrivals {
@@ -173,7 +199,7 @@ mod tests {
             });
             assert!(is_woken.try_recv().is_err(), "both in round {round}");
             // Takes the wake-up of the one that did not sleep any more.
-            for poller in &pollers {
+            for poller in pollers {
                 poller.sleep(Some(Duration::ZERO));
             }
         }

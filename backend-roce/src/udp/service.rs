@@ -141,7 +141,7 @@ fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
             let over = std::time::Instant::now() >= end;
             if over || !shared.enter(|adapter| adapter.is_ending()) {
                 shared.enter(Adapter::leave_ports);
-                shared.flush();
+                shared.send_pending();
                 return;
             }
         }

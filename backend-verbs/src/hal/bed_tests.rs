@@ -17,14 +17,14 @@ use super::{
 const PORT_ERR: u32 = 10;
 
 /// An open device with a domain and a completion queue.
-pub(crate) struct Device {
+pub(crate) struct BedDevice {
     script: Arc<Script>,
     completion_queue: Arc<CompletionQueue>,
     domain: Arc<Domain>,
     context: Arc<Context>,
 }
 
-impl Deref for Device {
+impl Deref for BedDevice {
     type Target = Script;
 
     fn deref(&self) -> &Script {
@@ -32,7 +32,7 @@ impl Deref for Device {
     }
 }
 
-impl Device {
+impl BedDevice {
     pub(crate) fn new() -> Self {
         Self::with_completions(1024)
     }

@@ -278,7 +278,7 @@ impl ReceiveList {
 
     /// Posts the committed receives; returns false if there are none, or if one was refused.
     ///
-    /// After false, call `settle`.
+    /// After false, call [`take_refused`](Self::take_refused).
     #[inline]
     pub(crate) fn hand_over(&mut self) -> bool {
         self.newest.is_some_and(|newest| self.post_all(newest))

@@ -148,12 +148,12 @@ impl Epoll {
     pub(crate) fn wait_each(
         &self,
         longest: Option<Duration>,
-        each: impl FnMut(u64),
+        mut each: impl FnMut(u64),
     ) -> io::Result<()> {
         if let Some(own) = OwnSleep::get() {
-            return match (own.poll)(self.0.as_raw_fd(), longest) {
-                WakeReason::Woken => self.take(0, each),
-                WakeReason::TimedOut => Ok(()),
+            let mut each = |_flags, number| each(number);
+            return match (own.epoll)(self.0.as_raw_fd(), longest, &mut each) {
+                WakeReason::Woken | WakeReason::TimedOut => Ok(()),
                 WakeReason::Interrupted => Err(io::ErrorKind::Interrupted.into()),
             };
         }
@@ -293,9 +293,34 @@ mod tests {
         })
     }
 
+    /// A sleep that takes the events of the descriptor.
+    const OWN: OwnSleep = OwnSleep {
+        poll: |_, _| unreachable!("to the system, it would take no event"),
+        epoll: |set, _, each| {
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            // SAFETY: the buffer has room for one event.
+            let count = unsafe { libc::epoll_wait(set, &raw mut event, 1, -1) };
+            assert_eq!(count, 1);
+            each(event.events, event.u64);
+            WakeReason::Woken
+        },
+        bell: -1,
+        ring: |_| {},
+    };
+
     /// Spec: EVW-01
     #[test]
     fn one_of_several_sleepers_is_woken() {
+        wakes_one(None);
+    }
+
+    /// Spec: EVW-01
+    #[test]
+    fn one_of_several_sleepers_with_sleeps_of_their_own_is_woken() {
+        wakes_one(Some(OWN));
+    }
+
+    fn wakes_one(own: Option<OwnSleep>) {
         let fd = EventFd::new().expect("a descriptor");
         let sets = sets(&fd, [Wakes::One; 2]);
         let numbers = [const { AtomicI32::new(0) }; 2];
@@ -303,6 +328,7 @@ mod tests {
             let sleepers = [0, 1].map(|which| {
                 let (set, number): (&Epoll, &AtomicI32) = (&sets[which], &numbers[which]);
                 scope.spawn(move || {
+                    OwnSleep::set(own);
                     number.store(this_thread(), Ordering::Release);
                     set.wait(None)
                 })

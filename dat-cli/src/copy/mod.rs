@@ -7,9 +7,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Instant;
 
-use backend_mock::{Fabric, FabricOptions, NodeOptions};
-use dat_core::backend::HostBackend;
 use dat_devices::ByAddress;
+use dat_host::{Network, Options};
 use indicatif::{BinaryBytes, ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 
@@ -17,11 +16,12 @@ use self::plain::{Pair, Plain};
 use self::target::Target;
 use crate::arguments::CopyArguments;
 use crate::failure::{Failure, Result};
-use crate::host::{self, MOCK, MOST_MEMORY};
 use crate::interrupt::Signals;
+use crate::memory::{self, MOST_MEMORY};
 use crate::output::{GOOD, Output};
 use crate::remote::commands::{with_own_server, with_server};
 use crate::remote::connection::ServerAddress;
+use crate::remote::device::MOCK;
 use crate::remote::file_store::{FileStore, NoFiles, Single};
 use crate::remote::host_adapter::{Drive, Driven, Waiting};
 use crate::remote::protocol::{Refusal, is_plain_name};
@@ -132,16 +132,15 @@ pub(crate) fn run(
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let fabric = Fabric::new(FabricOptions::immediate());
+    let network = Network::new(Network::options());
     copy(arguments, signals, output, MOCK, |memory, files, send| {
-        let open = |options| {
-            let backend = fabric.node(options);
-            let driver = backend.driver();
-            Drive::on(backend, driver, Waiting::Block)
+        let open = |address| {
+            let opened = Options::new().network(&network).open_driven(address);
+            Drive::over(opened, Waiting::Block)
         };
-        let receiver = NodeOptions::new("receiver", 2);
-        let ends = (open(receiver)?, open(NodeOptions::new("sender", 1))?);
-        with_own_server(MOCK, receiver.address, ends, memory, files, send)
+        let ends = (open("mock://receiver")?, open("mock://sender")?);
+        let receiver = network.address("receiver");
+        with_own_server(MOCK, receiver, ends, memory, files, send)
     })
 }
 
@@ -195,7 +194,7 @@ fn copy(
     let shape = fitted(geometry, length);
     // The slots at both ends, as many bytes for plain copies, and one buffer to read into.
     let sides = if is_mock { 4 } else { 2 };
-    host::room(sides * shape.bytes() + shape.slot() as u64, |room| {
+    memory::room(sides * shape.bytes() + shape.slot() as u64, |room| {
         smaller(geometry, room / (sides + 1))
     })?;
     let mut plain = is_mock.then(|| Plain::new(shape));

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::failure::Result;
-use crate::host::PAGE;
+use crate::memory::PAGE;
 use crate::remote::transfer::Shape;
 
 /// Minimum number of pairs.

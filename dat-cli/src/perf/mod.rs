@@ -1,23 +1,31 @@
 //! `dat perf`: measures the cost of operations.
 
+mod inbox;
 mod load;
 pub(crate) mod measure;
+mod peer;
 mod plot;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dat_core::attributes::IaAddress;
+use dat_core::backend::HostBackend;
+use dat_devices::{FabricOptions, MockBackend};
+use dat_host::{Network, Options};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
-pub(crate) use self::load::limits;
-pub(crate) use self::load::{Load, Shape, Sides};
+pub(crate) use self::load::{Load, Shape};
 pub(crate) use self::measure::Goal;
-use self::measure::{Measured, Point};
+use self::measure::Point;
+pub(crate) use self::peer::not_to_server;
 use crate::arguments::{Operation, PerfArguments};
 use crate::failure::{Failure, Result};
-use crate::host::{self, MOCK, MOST_MEMORY};
+use crate::memory::{self, MOST_MEMORY};
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
+use crate::remote::device::MOCK;
+use crate::remote::host_adapter::{Drive, Driven, Waiting};
 use crate::size::{argument, counted, size};
 
 #[derive(Serialize)]
@@ -50,17 +58,53 @@ bandwidth, not in max";
 /// - File: the plot cannot be written.
 /// - Operation: an operation failed, or data did not arrive.
 pub(crate) fn run(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    refuse_verbose(arguments)?;
-    let mut sides = None;
-    run_on(MOCK, arguments, output, None, |shape, largest, meter| {
-        let sides = match sides {
-            Some(sides) => sides,
-            None => {
-                room(2, largest, shape.depth)?;
-                *sides.insert(Sides::new(largest, shape.depth))
-            }
+    on_both_ends::<MockBackend>(MOCK, arguments, output, |waiting| {
+        // A poll finds its operation complete.
+        let network = Network::new(FabricOptions {
+            poll_steps: true,
+            ..Network::options()
+        });
+        let open = |address| {
+            let opened = Options::new().network(&network).open_driven(address);
+            Drive::over(opened, waiting)
         };
-        meter.measure(&mut Load::open(shape, sides)?)
+        let ends = (open("mock://near")?, open("mock://far")?);
+        Ok((ends, network.address("far")))
+    })
+}
+
+/// Two adapters of this process, and the address of the second one.
+type Ends = ((Driven, Driven), IaAddress);
+
+/// Measures between two adapters of this process, which one thread polls.
+///
+/// `open` opens them for each size.
+///
+/// # Errors
+/// - Those of [`run`].
+pub(crate) fn on_both_ends<B: HostBackend>(
+    backend: &'static str,
+    arguments: &PerfArguments,
+    output: &mut Output,
+    open: impl Fn(Waiting) -> Result<Ends>,
+) -> Result<bool> {
+    if arguments.verbose {
+        return Err(without_counters("--verbose"));
+    }
+    let largest = sizes(arguments)?.into_iter().max().unwrap_or(0);
+    let times = match arguments.operation {
+        // The last message of each slot is kept for the comparison.
+        Operation::Srq => 3,
+        _ => 2,
+    };
+    room(times, largest, arguments.depth)?;
+    let yield_after = arguments.device.waiting.yield_after;
+    run_on(backend, arguments, output, None, |shape, meter| {
+        let ((mut near, mut far), address) = open(Waiting::Poll { looks: yield_after })?;
+        let mut load = Load::<B>::here(&mut near, &mut far, address, yield_after, shape)?;
+        meter.measure(&mut load)?;
+        load.close();
+        Ok(())
     })
 }
 
@@ -74,17 +118,6 @@ pub(crate) fn without_counters(argument: &str) -> Failure {
         "packets are counted only by RDMA in software (`--device roce` or --connect) in write, read and send",
         format!("remove {argument}"),
     )
-}
-
-/// Refuses `--verbose` for a measurement without counts.
-///
-/// # Errors
-/// - Usage: the argument is given.
-pub(crate) fn refuse_verbose(arguments: &PerfArguments) -> Result<()> {
-    if arguments.verbose {
-        return Err(without_counters("--verbose"));
-    }
-    Ok(())
 }
 
 /// Prints the counts of a device that are not 0.
@@ -101,9 +134,9 @@ pub(crate) fn say_counts(counts: &[(&'static str, u64)], output: &mut Output) {
 ///
 /// # Errors
 /// - Memory: the system lacks the memory.
-pub(crate) fn room(times: u64, size: usize, depth: usize) -> Result<()> {
-    let (size, depth) = (size as u64, depth as u64);
-    host::room(times.saturating_mul(size).saturating_mul(depth), |room| {
+pub(crate) fn room(times: u64, size: u64, depth: u16) -> Result<()> {
+    let depth = u64::from(depth);
+    memory::room(times.saturating_mul(size).saturating_mul(depth), |room| {
         format!(
             "free some memory, or use a smaller size or --depth; --size {} fits",
             argument((room / times / depth).max(1))
@@ -126,7 +159,7 @@ impl Meter<'_> {
     ///
     /// # Errors
     /// - Operation: an operation failed, or data did not arrive.
-    pub(crate) fn measure(&mut self, load: &mut impl Measured) -> Result<()> {
+    pub(crate) fn measure<B: HostBackend>(&mut self, load: &mut Load<'_, B>) -> Result<()> {
         let point = measure::run(load, self.goal, self.clock)?;
         // A measurement that fails prints its error only.
         if self.points.is_empty() {
@@ -162,8 +195,8 @@ impl Meter<'_> {
 
 /// Measures each size and reports.
 ///
-/// `measure` opens a load of a shape and measures it; it also gets the largest size. The counts
-/// that `counters` reads are reported at the end.
+/// `measure` opens a load of a shape and measures it. The counts that `counters` reads are reported
+/// at the end.
 ///
 /// # Errors
 /// - Those of [`run`], and those of `measure`.
@@ -172,7 +205,7 @@ pub(crate) fn run_on(
     arguments: &PerfArguments,
     output: &mut Output,
     counters: Option<&Counters>,
-    mut measure: impl FnMut(Shape, usize, &mut Meter<'_>) -> Result<()>,
+    mut measure: impl FnMut(Shape, &mut Meter<'_>) -> Result<()>,
 ) -> Result<bool> {
     let sizes = sizes(arguments)?;
     let plot = match &arguments.plot {
@@ -192,19 +225,16 @@ pub(crate) fn run_on(
         clock,
         points: Vec::new(),
     };
-    // The largest size was checked against a limit far below `usize::MAX`.
-    let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
-    let depth = usize::from(arguments.depth);
-    let largest = sizes.iter().max().copied().unwrap_or(0);
     for size in sizes {
         let shape = Shape {
             operation,
-            size,
-            depth,
+            // It was checked against a limit far below `usize::MAX`.
+            size: size as usize,
+            depth: usize::from(arguments.depth),
             segments: usize::from(arguments.segments),
             batch: usize::from(arguments.batch),
         };
-        measure(shape, largest, &mut meter)?;
+        measure(shape, &mut meter)?;
     }
     let Meter { output, points, .. } = meter;
     if points.iter().any(|point| point.sampled) {

@@ -10,11 +10,9 @@ use dat_core::attributes::IaAddress;
 use dat_devices::ByAddress;
 use serde::Serialize;
 
-use super::both;
 use super::connection::ServerAddress;
 use super::file_store::{FileStore, Folder, NoFiles, Quotas};
 use super::host_adapter::{Drive, Driven, Waiting};
-use super::load::RemoteLoad;
 use super::protocol::{MOST_DEPTH, Work};
 use super::server::{Notice, Server, Terms};
 use super::token::{Guard, Token};
@@ -25,10 +23,10 @@ use crate::arguments::{
     DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName, WaitingArguments,
 };
 use crate::failure::{Failure, FailureKind, Result};
-use crate::host;
 use crate::interrupt::Signals;
+use crate::memory;
 use crate::output::{FAINT, GOOD, HEADING, Output};
-use crate::perf::{self, Counters, say_counts, without_counters};
+use crate::perf::{self, Counters, Load, say_counts, without_counters};
 use crate::size::{argument, counted, size};
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
@@ -64,7 +62,7 @@ pub(crate) fn with_server<B: ByAddress, R>(
         let token = arguments.token_file.as_deref().map(Token::read);
         let token = token.transpose()?;
         return reach(&resolve(peer)?, |peer| {
-            let device = choose::<B>(arguments.device.as_deref(), own_address(peer))?;
+            let device = choose::<B>(&arguments.named, own_address(peer))?;
             let mut client = Drive::open::<B>(&device, waiting)?;
             let server = ServerAddress {
                 address: IaAddress::from(peer),
@@ -74,7 +72,7 @@ pub(crate) fn with_server<B: ByAddress, R>(
             act(&mut client, server, &device.name)
         });
     }
-    let device = choose::<B>(arguments.device.as_deref(), None)?;
+    let device = choose::<B>(&arguments.named, None)?;
     let address = first_address(&device)?;
     let server = Drive::open::<B>(&device, waiting)?;
     let client = Drive::open::<B>(&device.other_end(), waiting)?;
@@ -155,11 +153,7 @@ pub(crate) fn perf<B: ByAddress>(arguments: &PerfArguments, output: &mut Output)
     } else {
         8
     };
-    perf::room(
-        sides,
-        usize::try_from(largest).unwrap_or(usize::MAX),
-        usize::from(arguments.depth),
-    )?;
+    perf::room(sides, largest, arguments.depth)?;
     with_server::<B, _>(&arguments.device, memory, &NoFiles, |client, server, _| {
         let counters = arguments
             .verbose
@@ -167,8 +161,8 @@ pub(crate) fn perf<B: ByAddress>(arguments: &PerfArguments, output: &mut Output)
             .transpose()?;
         let counters = counters.as_deref();
         let mut is_reached = false;
-        perf::run_on(B::SCHEME, arguments, output, counters, |shape, _, meter| {
-            let opened = RemoteLoad::<B>::open(client, server, shape);
+        perf::run_on(B::SCHEME, arguments, output, counters, |shape, meter| {
+            let opened = Load::<B>::to_server(client, server, shape);
             let mut load = opened.map_err(|failure| match failure.kind {
                 // Another address would begin the measurement anew.
                 FailureKind::Unreached if is_reached => Failure {
@@ -185,38 +179,20 @@ pub(crate) fn perf<B: ByAddress>(arguments: &PerfArguments, output: &mut Output)
     })
 }
 
-/// Measures an operation without a server: one thread drives both ends on one device.
+/// Measures an operation without a server, with both ends on one device.
 fn perf_both<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     if arguments.device.connect.is_some() {
-        return Err(Failure::usage(
-            format!(
-                "{} cannot be measured against a server",
-                arguments.operation.name()
-            ),
-            "with --connect, only write, read and send can be measured",
+        return Err(perf::not_to_server(
+            arguments.operation,
             "remove --connect: --device NAME has both ends on that device",
         ));
     }
-    perf::refuse_verbose(arguments)?;
-    let device = choose::<B>(arguments.device.device.as_deref(), None)?;
-    let yield_after = arguments.device.waiting.yield_after;
-    let mut both = None;
-    perf::run_on(
-        B::SCHEME,
-        arguments,
-        output,
-        None,
-        |shape, largest, meter| {
-            let sides = match both {
-                Some(sides) => sides,
-                None => {
-                    perf::room(2, largest, shape.depth)?;
-                    *both.insert(perf::Sides::new(largest, shape.depth))
-                }
-            };
-            meter.measure(&mut both::load::<B>(&device, yield_after, shape, sides)?)
-        },
-    )
+    let device = choose::<B>(&arguments.device.named, None)?;
+    perf::on_both_ends::<B>(B::SCHEME, arguments, output, |waiting| {
+        let near = Drive::open::<B>(&device, waiting)?;
+        let far = Drive::open::<B>(&device.other_end(), waiting)?;
+        Ok(((near, far), first_address(&device.other_end())?))
+    })
 }
 
 #[derive(Serialize, Default)]
@@ -250,7 +226,7 @@ pub(crate) fn serve<B: ByAddress>(
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let device = choose::<B>(arguments.device.as_deref(), arguments.listen)?;
+    let device = choose::<B>(&arguments.named, arguments.listen)?;
     if let Some(address) = arguments.listen {
         let has = |own| is_same_ip(own, address) || own.ip().is_unspecified();
         if !device.ip_addresses().any(has) {
@@ -268,7 +244,7 @@ pub(crate) fn serve<B: ByAddress>(
         guard: token.transpose()?.map(Guard::new),
         ..Terms::default()
     };
-    host::room(arguments.memory, |room| {
+    memory::room(arguments.memory, |room| {
         format!(
             "free some memory, or use less --memory; --memory {} fits",
             argument(room.max(1))

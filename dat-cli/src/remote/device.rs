@@ -19,7 +19,7 @@ const BUILD: &str = "on Linux with the headers of rdma-core (Debian: libibverbs-
     libclang-dev pkg-config), build with `cargo run --release --features verbs`";
 
 /// The mock, whose adapters other processes do not reach.
-const IN_PROCESS: &str = "mock";
+pub(crate) const MOCK: &str = "mock";
 
 /// Returns the scheme of a device: of its name, or of the first kind with a usable one.
 ///
@@ -92,7 +92,7 @@ pub(crate) fn copy(
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let name = arguments.device.device.as_deref();
+    let name = arguments.device.named.name();
     on_device!(name, copy::on_device(arguments, signals, output))
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn copy(
 /// - Usage: this build does not support the device.
 /// - Those of [`commands::perf`].
 pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    let name = arguments.device.device.as_deref();
+    let name = arguments.device.named.name();
     on_device!(name, commands::perf(arguments, output))
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn serve(
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let name = arguments.device.as_deref();
+    let name = arguments.named.name();
     on_device!(name, commands::serve(arguments, signals, output))
 }
 
@@ -126,13 +126,16 @@ pub(crate) fn serve(
 /// - Usage: this build does not support the device.
 /// - Those of [`rsm::device::run`].
 pub(crate) fn rsm(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
-    on_device!(command.device(), rsm::device::run(command, signals, output))
+    on_device!(
+        command.device().name(),
+        rsm::device::run(command, signals, output)
+    )
 }
 
 /// Returns all devices that reach other processes.
 pub(crate) fn devices() -> Vec<Device> {
     let kinds = dat_devices::devices().into_iter().rev();
-    let kinds = kinds.filter(|kind| kind.scheme != IN_PROCESS);
+    let kinds = kinds.filter(|kind| kind.scheme != MOCK);
     let all = kinds.flat_map(|kind| kind.found.unwrap_or_default());
     all.map(describe).collect()
 }

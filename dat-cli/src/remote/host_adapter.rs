@@ -17,7 +17,6 @@ use dat_host::{Adapter, Driver, Options};
 
 use super::transport::{self, Carrier};
 use crate::failure::{During, Failure, Result};
-use crate::host;
 use crate::perf::Counters;
 
 /// The way to wait for events.
@@ -124,6 +123,11 @@ impl Drive {
         self.driver.run_for(longest, future)
     }
 
+    /// Looks once for events, and lets the adapter do what is due.
+    pub(crate) fn pass(&mut self) {
+        self.driver.pass();
+    }
+
     /// Waits in the core for an event of a dispatcher that the caller takes by itself.
     ///
     /// Returns `None` at the timeout or after a signal.
@@ -162,14 +166,14 @@ impl Drive {
         let mut deadline = None;
         loop {
             for _ in 0..looks {
-                if let Some(event) = host::dequeue(core, events)? {
+                if let Some(event) = dequeue(core, events)? {
                     return Ok(Some(event));
                 }
             }
             self.driver.pass();
             let now = ThreadWait::clock();
             if *deadline.get_or_insert_with(|| until(now)) <= now {
-                return host::dequeue(core, events);
+                return dequeue(core, events);
             }
             thread::yield_now();
         }
@@ -187,11 +191,6 @@ impl Drive {
     pub(crate) fn refused_send(&self) -> Option<io::Error> {
         self.refused_sends.as_ref().and_then(|refused| refused())
     }
-
-    /// Returns true if the thread polls instead of sleeping.
-    pub(crate) fn polls(&self) -> bool {
-        matches!(self.waiting, Waiting::Poll { .. })
-    }
 }
 
 /// Returns the core's adapter, for posts and dequeues that end no future.
@@ -203,12 +202,27 @@ impl Drive {
     reason = "a future for each operation would cost more than the operation"
 )]
 pub(crate) fn core<B: HostBackend>(adapter: &Adapter) -> Result<&Core<B>> {
-    // SAFETY: the only callers are loads (`load.rs`), plain transfers (`rsm/plain.rs`) and the
-    // tour. The first two post at endpoints with `Events`, with the number of a slot as the cookie
-    // and segments of `ZoneWindow`s, and take events of these `Events` only. The tour queries, and
-    // makes other calls on objects that it created by the core.
+    // SAFETY: the only callers are loads (`perf`), plain transfers (`rsm/plain.rs`) and the tour.
+    // The first two post at endpoints with `Events`, with the number of a slot as the cookie and
+    // segments of `ZoneWindow`s, and take events of these `Events` only. Loads also bind remote
+    // regions that they created by the core to `ZoneWindow`s, whose bytes are atomics, and which
+    // stay registered as long as they are bound. The tour queries, and makes other calls on
+    // objects that it created by the core.
     let core = unsafe { adapter.ia::<B>() };
     core.ok_or_else(|| Failure::operation("reaching the core failed", "it has another backend"))
+}
+
+/// Takes the next event of a dispatcher, if one is queued.
+///
+/// # Errors
+/// - Operation: the adapter failed.
+#[inline]
+pub(crate) fn dequeue<B: HostBackend>(core: &Core<B>, events: EvdId) -> Result<Option<Event>> {
+    match core.evd_dequeue(events) {
+        Ok(event) => Ok(Some(event)),
+        Err(error) if error.kind() == ErrorKind::QueueEmpty => Ok(None),
+        Err(error) => Err(Failure::operation("dat_evd_dequeue failed", error)),
+    }
 }
 
 /// Returns a function that lets other programs run once in so many calls.

@@ -7,27 +7,25 @@
 //!
 //! Only the code that opens devices depends on the backend, so tests run both ends on the mock.
 
-mod both;
 mod budget;
 pub(crate) mod commands;
 pub(crate) mod connection;
-mod data;
+pub(crate) mod data;
 pub(crate) mod device;
 mod echo;
 pub(crate) mod file_store;
 pub(crate) mod host_adapter;
-mod load;
-mod patience;
+pub(crate) mod patience;
 pub(crate) mod protocol;
 pub(crate) mod registered;
 pub(crate) mod server;
-mod session;
+pub(crate) mod session;
 mod token;
 pub(crate) mod transfer;
 pub(crate) mod transport;
 
 /// A client gets at most the memory that the program's buffers may have.
-const _: () = assert!(protocol::MOST_BYTES == crate::host::MOST_MEMORY);
+const _: () = assert!(protocol::MOST_BYTES == crate::memory::MOST_MEMORY);
 
 #[cfg(test)]
 mod tests;

@@ -25,8 +25,8 @@ use super::protocol::{
     MESSAGE, Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
 };
 use super::server::{Notice, Shared};
-use crate::host::PAGE;
 use crate::limits;
+use crate::memory::PAGE;
 
 /// Receives beyond the slots: for a name, an end and excess messages of a client.
 const SPARE: usize = 4;
@@ -199,7 +199,7 @@ pub(crate) fn serve<'scope>(
 }
 
 /// Returns a remote slice in the form of the protocol.
-pub(super) fn triplet(slice: RemoteSlice) -> RmrTriplet {
+pub(crate) fn triplet(slice: RemoteSlice) -> RmrTriplet {
     RmrTriplet {
         context: slice.context(),
         address: slice.address(),

@@ -15,7 +15,6 @@ use twox_hash::XxHash3_128;
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::host_adapter::{Drive, Driven, Waiting};
-use super::load::RemoteLoad;
 use super::protocol::{Message, Refusal, Request, Work, encode_answer};
 use super::server::{MOST_CLIENTS, Notice, Server, Terms};
 use super::session::triplet;
@@ -25,7 +24,7 @@ use crate::arguments::Operation;
 use crate::copy::plain::Plain;
 use crate::failure::{During, Failure, Result};
 use crate::output_file::OutputPath;
-use crate::perf::{self, Goal, measure};
+use crate::perf::{self, Goal, Load, measure};
 
 mod terms;
 
@@ -604,7 +603,7 @@ fn operations_on_a_server_are_measured() {
                         batch,
                     };
                     let mut load =
-                        RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape)
+                        Load::<MockBackend>::to_server(&mut adapter, server_address(), shape)
                             .unwrap();
                     let point =
                         measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
@@ -621,7 +620,7 @@ fn operations_on_a_server_are_measured() {
                     segments: 1,
                     batch: 1,
                 };
-                let load = RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape);
+                let load = Load::<MockBackend>::to_server(&mut adapter, server_address(), shape);
                 assert!(load.is_err());
             }
         });

@@ -6,6 +6,7 @@ use std::time::Duration;
 use dat_core::attributes::IaAddress;
 use dat_devices::{ByAddress, Cause, DeviceAddress, Found, OpenError, OpenErrorKind, Options};
 
+use crate::arguments::{DeviceName, PathName};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::limits::{self, Reached};
 use crate::peer::Peer;
@@ -91,12 +92,29 @@ pub(crate) fn is_same_ip(one: SocketAddr, other: SocketAddr) -> bool {
 /// Returns the named device, else the one with an address, else a usable one.
 ///
 /// # Errors
-/// - Usage: the name is malformed.
+/// - Usage: the name is malformed, or names another way than `--path`.
 /// - Operation: there is no such device.
 pub(crate) fn choose<B: ByAddress>(
-    name: Option<&str>,
+    named: &DeviceName,
     address: Option<SocketAddr>,
 ) -> Result<Carrier> {
+    let mut chosen = choose_any::<B>(named.name(), address)?;
+    let Some(path) = named.path.map(PathName::name) else {
+        return Ok(chosen);
+    };
+    let refused = |why, remedy| Err(Failure::usage("--path cannot be used here", why, remedy));
+    if B::SCHEME != "roce" {
+        return refused("only roce has a choice of ways", "remove --path");
+    }
+    if chosen.address.device().contains("path=") {
+        return refused("the address has a path, too", "remove one of them");
+    }
+    chosen.address = chosen.address.with_option("path", path);
+    Ok(chosen)
+}
+
+/// Returns the named device, else the one with an address, else a usable one; whatever its way.
+fn choose_any<B: ByAddress>(name: Option<&str>, address: Option<SocketAddr>) -> Result<Carrier> {
     let named = name.map(DeviceAddress::from_argument);
     if let Some(named) = named.filter(|named| !named.device().is_empty()) {
         return find::<B>(named);

@@ -49,13 +49,13 @@ fn each<B: ByAddress>(
     arguments: &ImportArguments,
     mut act: impl FnMut((OnDevice<B>, Option<Listening>)) -> Result<bool>,
 ) -> Result<bool> {
-    let name = arguments.device.device.as_deref();
+    let named = &arguments.device.named;
     let Some(peer) = &arguments.device.connect else {
-        return act((OnDevice::choose(name, None)?, None));
+        return act((OnDevice::choose(named, None)?, None));
     };
     reach(&resolve(peer)?, |peer| {
         let exporter = (IaAddress::from(peer), u64::from(peer.port()));
-        act((OnDevice::choose(name, Some(peer))?, Some(exporter)))
+        act((OnDevice::choose(named, Some(peer))?, Some(exporter)))
     })
 }
 
@@ -66,7 +66,7 @@ fn export<B: ByAddress>(
 ) -> Result<bool> {
     let (memory, _) = contents(arguments)?;
     let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
-    let place = OnDevice::<B>::choose(arguments.device.as_deref(), None)?;
+    let place = OnDevice::<B>::choose(&arguments.named, None)?;
     let others: Vec<_> = arguments
         .importer
         .iter()

@@ -26,8 +26,8 @@ use self::plain::{ExporterAddress, Plain};
 use crate::arguments::{WaitName, WaitingArguments};
 use crate::copy::{per_second, rate};
 use crate::failure::{During, Failure, Result};
-use crate::host::PAGE;
 use crate::interrupt::Signals;
+use crate::memory::PAGE;
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::size::{counted, size};
 use crate::source::Source;
@@ -95,7 +95,7 @@ fn pages(bytes: u64) -> Result<Pages> {
     let rounded = usize::try_from(bytes.max(1))
         .ok()
         .and_then(|bytes| bytes.checked_next_multiple_of(PAGE))
-        .filter(|bytes| *bytes as u64 <= crate::host::MOST_MEMORY);
+        .filter(|bytes| *bytes as u64 <= crate::memory::MOST_MEMORY);
     let rounded = rounded.ok_or_else(|| {
         Failure::usage(
             "the segment is too large",
@@ -103,7 +103,7 @@ fn pages(bytes: u64) -> Result<Pages> {
             "use a smaller file, --size or --offset",
         )
     })?;
-    crate::host::room(rounded as u64, |room| {
+    crate::memory::room(rounded as u64, |room| {
         format!("free some memory, or export less; {} fit", size(room))
     })?;
     Pages::anonymous(rounded).during("allocating the segment")

@@ -9,16 +9,15 @@ use std::time::Duration;
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::HostBackend;
-use dat_devices::ByAddress;
+use dat_devices::{ByAddress, MockBackend};
 use dat_host::rsm::{Credentials, Node, NodeId, Opening};
 use dat_host::{Error, Network, Options};
 use twox_hash::XxHash3_128;
 
 use super::On;
 use super::failure::DuringRsm;
-use crate::arguments::{WaitName, WaitingArguments};
-use crate::failure::Result;
-use crate::host;
+use crate::arguments::{DeviceName, WaitName, WaitingArguments};
+use crate::failure::{Result, of_call};
 use crate::interrupt::Signals;
 use crate::remote::host_adapter::{Drive, Driven, Waiting, yield_after};
 use crate::remote::server::not_listening;
@@ -138,7 +137,7 @@ impl Settings<'_> {
             Error::Refused(error) if error.kind() == ErrorKind::ConnQualInUse => {
                 Err(not_listening(self.qualifier, error))
             }
-            Error::Refused(error) => Err(host::not_opened(error)),
+            Error::Refused(error) => Err(of_call("dat_ia_open", error)),
             error => Err(error).during_rsm("opening the node"),
         })
     }
@@ -167,13 +166,13 @@ pub(super) struct OnDevice<B> {
 }
 
 impl<B: ByAddress> OnDevice<B> {
-    /// Chooses a device by its name, or by an exporter that it is to reach.
+    /// Chooses the named device, or one by an exporter or by an exporter that it is to reach.
     ///
     /// # Errors
     /// - Operation: there is no such device.
-    pub(super) fn choose(name: Option<&str>, exporter: Option<SocketAddr>) -> Result<Self> {
+    pub(super) fn choose(named: &DeviceName, exporter: Option<SocketAddr>) -> Result<Self> {
         Ok(Self {
-            device: choose::<B>(name, exporter.and_then(own_address))?,
+            device: choose::<B>(named, exporter.and_then(own_address))?,
             is_used: Cell::new(false),
             transport: std::marker::PhantomData,
         })
@@ -269,7 +268,7 @@ impl OnMock {
 }
 
 impl Place for OnMock {
-    type Backend = host::InProcessBackend;
+    type Backend = MockBackend;
 
     fn on(&self) -> On {
         ("mock", None)

@@ -5,12 +5,12 @@ use std::time::Duration;
 use dat_core::flags::MemoryPrivileges;
 use dat_core::id::{LmrId, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
+use dat_devices::MockBackend;
 use dat_host::{
     Adapter, Endpoint, Listener, Network, Options, RemoteSlice, Result, SharedReceive, Zone,
 };
 
 use super::record::Outcome;
-use crate::host::InProcessBackend;
 use crate::names::constant;
 use crate::remote::host_adapter::{Core, core};
 
@@ -28,7 +28,7 @@ impl Side {
     }
 
     /// Returns the core's adapter, for queries, and for calls on objects that were created there.
-    pub(super) fn core(&self) -> Result<&Core<InProcessBackend>> {
+    pub(super) fn core(&self) -> Result<&Core<MockBackend>> {
         core(&self.adapter).map_err(|_| dat_host::Error::Malformed("an adapter of the mock"))
     }
 

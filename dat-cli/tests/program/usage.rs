@@ -168,6 +168,21 @@ fn arguments_that_a_device_does_not_take_are_told() {
     for command in [&["perf", "write"][..], &["serve"]] {
         refused(&[command, &device].concat(), 2, &["remove keep-alive"]);
     }
+    for command in [
+        &["perf", "write"][..],
+        &["serve"],
+        &["rsm", "export", "--size", "4K"],
+        &["rsm", "bench"],
+    ] {
+        let unknown = [command, &["--path", "any"]].concat();
+        refused(&unknown, 2, &["'any'", "--path", "packets, local"]);
+        let other = ["--device", "roce://::1?path=both"];
+        let known = ["path=WAY", "`packets` (UDP) or `local` (shared memory)"];
+        refused(&[command, &other].concat(), 2, &known);
+        let twice = ["--device", "roce://::1?path=local", "--path", "packets"];
+        let words = ["--path", "the address has a path, too", "remove one"];
+        refused(&[command, &twice].concat(), 2, &words);
+    }
     let deep = ["perf", "write", "--device", "roce", "--depth", "2000"];
     refused(&deep, 2, &["over a device", "--depth of at most 1024"]);
     let output = text(&dat(&deep).stderr);

@@ -23,6 +23,29 @@ pub(crate) const EVENTS_PER_CALL: usize = 64;
 ///
 /// All calls take `&self`. With a lock that is `Sync` and a backend that is `Send`, any thread may
 /// make them. Dropping the adapter closes it abruptly.
+///
+/// # The calls, in the order in which a program needs them
+/// 1. Open: [`open`](Self::open).
+/// 2. Make a zone: [`pz_create`](Self::pz_create).
+/// 3. Make event dispatchers: [`evd_create`](Self::evd_create), and
+///    [`cno_create`](Self::cno_create) to wait for several of them.
+/// 4. Register memory: [`lmr_create`](Self::lmr_create).
+/// 5. Make endpoints: [`ep_create`](Self::ep_create).
+/// 6. Connect: [`ep_connect`](Self::ep_connect) on one side, [`psp_create`](Self::psp_create) and
+///    [`cr_accept`](Self::cr_accept) on the other.
+/// 7. Post: [`post_recv`](Self::post_recv), [`post_send`](Self::post_send),
+///    [`post_rdma_write`](Self::post_rdma_write), [`post_rdma_read`](Self::post_rdma_read), and
+///    several at once with [`post_batch`](Self::post_batch).
+/// 8. Take completions: [`evd_dequeue`](Self::evd_dequeue), or
+///    [`evd_wait_until`](Self::evd_wait_until). Between them, [`progress`](Self::progress) moves
+///    connections.
+/// 9. Open a part of a region to a peer: [`rmr_create`](Self::rmr_create) and
+///    [`rmr_bind`](Self::rmr_bind).
+/// 10. Share receives: [`srq_create`](Self::srq_create) and
+///     [`srq_post_recv`](Self::srq_post_recv).
+/// 11. Query: [`ep_query`](Self::ep_query), [`ia_query`](Self::ia_query) and their like.
+/// 12. End: [`ep_disconnect`](Self::ep_disconnect), the calls that free, and
+///     [`close`](Self::close).
 pub struct Ia<'s, B: Backend, L: RawLock> {
     pub(crate) control: Mutex<L::Control, Control<'s, B>>,
     pub(crate) shared: Shared<'s, B, L>,

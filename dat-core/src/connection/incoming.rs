@@ -181,9 +181,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // The endpoint is live: it is reserved for this service point or was just made.
         let _noted = self.with_endpoint(ep, |_, endpoint| {
             endpoint.step(Trigger::Request);
-            endpoint.link.remote = Some(*incoming.remote);
-            endpoint.link.remote_port = incoming.remote_port;
-            endpoint.link.local_port = qualifier;
+            endpoint.connection.remote = Some(*incoming.remote);
+            endpoint.connection.remote_port = incoming.remote_port;
+            endpoint.connection.local_port = qualifier;
             Ok(())
         });
     }

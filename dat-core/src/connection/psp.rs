@@ -54,6 +54,7 @@ pub struct PspParam {
 /// Error of the qualifier in the calls that create service points.
 const QUALIFIER: Error = Error::invalid_argument(2).about(Parameter::Qualifier);
 
+/// # Public service points
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Listens on a connection qualifier; each request raises an event on `evd`.
     ///
@@ -71,6 +72,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: PSC-01..05, EVC-05
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let (ia, evd) = (&a.ia, a.evd);
+    /// let psp = ia.psp_create(4711, evd, PspFlags::Consumer)?;
+    /// // One service point listens on a qualifier.
+    /// assert!(ia.psp_create(4711, evd, PspFlags::Consumer).is_err());
+    /// ia.psp_free(psp)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn psp_create(&self, qualifier: u64, evd: EvdId, flags: PspFlags) -> Result<PspId> {
         self.new_public(Some(qualifier), evd, flags)
             .map(|(psp, _)| psp)

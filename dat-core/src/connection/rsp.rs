@@ -53,6 +53,7 @@ pub struct RspParam {
     pub ep: Option<EpId>,
 }
 
+/// # Reserved service points
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Listens for one request, which only `ep` can accept.
     ///
@@ -114,7 +115,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if let Some(ep) = ep {
                 // The control lock is held since the endpoint was found UNCONNECTED.
                 let _reserved = self.with_endpoint(ep, |_, endpoint| {
-                    endpoint.link.local_port = qualifier;
+                    endpoint.connection.local_port = qualifier;
                     Ok(endpoint.step(Trigger::Reserve))
                 });
             }
@@ -163,7 +164,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             // A forced close may have destroyed the endpoint already.
             let _freed = self.with_endpoint(ep, |_, endpoint| {
                 if endpoint.step(Trigger::Unreserve) {
-                    endpoint.link.clear();
+                    endpoint.connection.clear();
                 }
                 Ok(())
             });

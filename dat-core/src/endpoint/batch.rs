@@ -91,6 +91,7 @@ impl Reached {
     }
 }
 
+/// # Posting several at once
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts requests in order and rings the doorbell once.
     ///

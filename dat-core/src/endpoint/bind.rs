@@ -42,6 +42,7 @@ struct Bind<'a> {
     flags: CompletionFlags,
 }
 
+/// # Binding windows
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Binds a remote memory region to a segment of a local one; returns the context for peers.
     ///
@@ -79,6 +80,28 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   it needs new keys and the device has none.
     ///
     /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, pz, ep, evd, local) = (&a.ia, a.pz, a.ep, a.evd, a.local(16));
+    /// let rmr = ia.rmr_create(pz)?;
+    /// // Opens 16 bytes of a region to writes of the peer.
+    /// let access = MemoryPrivileges::REMOTE_WRITE;
+    /// let context = ia.rmr_bind(rmr, &local, access, ep, 42, CompletionFlags::empty())?;
+    /// fabric.run_until_idle(100);
+    /// let Event::RmrBind(bound) = ia.evd_dequeue(evd)? else {
+    ///     panic!("no completion");
+    /// };
+    /// assert_eq!((bound.cookie, bound.status), (42, DtoStatus::Success));
+    /// // The peer names the window so.
+    /// let window = RmrTriplet { context, address: local.address, length: 16 };
+    /// # b.ia.post_rdma_write(b.ep, &[b.local(16)], 1, &window, CompletionFlags::empty())?;
+    /// # let Event::Dto(done) = b.next(fabric)? else { panic!("no completion") };
+    /// # assert_eq!(done.status, DtoStatus::Success);
+    /// # Ok(()) }) }
+    /// ```
     pub fn rmr_bind(
         &self,
         rmr: RmrId,

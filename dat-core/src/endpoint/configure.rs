@@ -2,9 +2,9 @@
 //!
 //! Creation and modification share this code. A failed call leaves the endpoint as it was.
 
+use super::endings::{EndpointOf, SlotOf};
 use super::endpoint::{Limit, RECEIVE};
 use super::limits::{count, refused_receive_flags, refused_request_flags, size};
-use super::link::{EndpointOf, SlotOf};
 use super::state::{Call, Legal, legal};
 use super::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 use crate::adapter::{Control, Ia};

@@ -115,6 +115,7 @@ impl<Q: SendQueue> WorkSlot for Gathered<'_, Q> {
     }
 }
 
+/// # Operations beyond DAT
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns the extended operations of the device.
     pub fn extensions(&self) -> Extensions {

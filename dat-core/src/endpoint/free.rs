@@ -1,6 +1,6 @@
 //! Frees and resets endpoints.
 
-use super::link::SlotOf;
+use super::endings::SlotOf;
 use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
 use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, DisconnectMode, backend_refused};
@@ -45,6 +45,7 @@ impl Work {
     }
 }
 
+/// # Freeing endpoints
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Frees an endpoint; first ends its connection or connection attempt, without an event.
     ///
@@ -108,7 +109,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
                     self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
                     self.renew_ring(receives, &mut side.ring, &mut side.reach);
-                    endpoint.link.clear();
+                    endpoint.connection.clear();
                     endpoint.step(Trigger::Reset);
                     Ok(())
                 })

@@ -122,6 +122,7 @@ pub(crate) enum Refusal {
 /// Result of a post, before the conversion to an error.
 pub(super) type Posted = core::result::Result<(), Refusal>;
 
+/// # Posting requests
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Sends the segments as one message.
     ///
@@ -143,6 +144,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   has no request dispatcher, or the device refused.
     ///
     /// Spec: EPS-01..05, DTO-04..07, DTO-10
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, ep, evd, local) = (&a.ia, a.ep, a.evd, a.local(5));
+    /// # b.ia.post_recv(b.ep, &[b.local(64)], 1, CompletionFlags::empty())?;
+    /// ia.post_send(ep, &[local], 42, CompletionFlags::empty())?;
+    /// fabric.run_until_idle(100);
+    /// let Event::Dto(done) = ia.evd_dequeue(evd)? else {
+    ///     panic!("no completion");
+    /// };
+    /// assert_eq!((done.cookie, done.status), (42, DtoStatus::Success));
+    /// # Ok(()) }) }
+    /// ```
     #[inline(never)]
     pub fn post_send(
         &self,
@@ -173,6 +189,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - LENGTH_ERROR: the remote range is shorter than the data.
     ///
     /// Spec: EPW-01..31, EPW-33, EPW-35..43, DTO-04..07, DTO-10
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, ep, evd) = (&a.ia, a.ep, a.evd);
+    /// # let (local, remote) = (a.local(5), b.remote(64));
+    /// # store_bytes(a.bytes, b"hello");
+    /// ia.post_rdma_write(ep, &[local], 42, &remote, CompletionFlags::empty())?;
+    /// fabric.run_until_idle(100);
+    /// let Event::Dto(done) = ia.evd_dequeue(evd)? else {
+    ///     panic!("no completion");
+    /// };
+    /// assert_eq!((done.cookie, done.status), (42, DtoStatus::Success));
+    /// # let mut arrived = [0; 5];
+    /// # load_bytes(b.bytes, &mut arrived);
+    /// # assert_eq!(&arrived, b"hello");
+    ///
+    /// // A segment that leaves its region is refused, and nothing is posted.
+    /// let too_long = LmrTriplet { length: 65, ..local };
+    /// let refused = ia.post_rdma_write(ep, &[too_long], 43, &remote, CompletionFlags::empty());
+    /// assert!(refused.is_err());
+    /// # Ok(()) }) }
+    /// ```
     #[inline(never)]
     pub fn post_rdma_write(
         &self,
@@ -206,6 +246,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - LENGTH_ERROR: the segments are shorter than the remote range.
     ///
     /// Spec: EPB-01..07, DTO-04..07, DTO-10
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, ep, evd) = (&a.ia, a.ep, a.evd);
+    /// # let (local, remote) = (a.local(64), b.remote(5));
+    /// # store_bytes(b.bytes, b"hello");
+    /// ia.post_rdma_read(ep, &[local], 42, &remote, CompletionFlags::empty())?;
+    /// fabric.run_until_idle(100);
+    /// let Event::Dto(done) = ia.evd_dequeue(evd)? else {
+    ///     panic!("no completion");
+    /// };
+    /// assert_eq!((done.status, done.transferred_length), (DtoStatus::Success, remote.length));
+    /// # let mut arrived = [0; 5];
+    /// # load_bytes(a.bytes, &mut arrived);
+    /// # assert_eq!(&arrived, b"hello");
+    /// # Ok(()) }) }
+    /// ```
     #[inline(never)]
     pub fn post_rdma_read(
         &self,

@@ -195,6 +195,7 @@ type LockedSrq<'a, B, L> = (
     Guard<'a, L, SharedReceives<<B as Backend>::SharedReceiveQueue>>,
 );
 
+/// # Shared receive queues
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates a shared receive queue for `max_recv_dtos` buffers of up to `max_recv_iov` segments.
     ///

@@ -317,6 +317,7 @@ impl Cno {
     }
 }
 
+/// # Notification objects
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates a notification object, with an agent for its first notification.
     ///

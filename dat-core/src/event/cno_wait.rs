@@ -34,6 +34,7 @@ impl<B: Backend, L: RawLock> fmt::Debug for CnoWait<'_, '_, B, L> {
     }
 }
 
+/// # Waiting for notifications
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Starts a wait for a notification by an enabled dispatcher without a waiter.
     ///

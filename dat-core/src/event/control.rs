@@ -29,6 +29,7 @@ pub struct EvdParam {
 /// Error of the flags in `evd_create`.
 const FLAGS: Error = Error::invalid_argument(4).about(Parameter::Flags);
 
+/// # Event dispatchers
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates an event dispatcher for at least `min_qlen` events, enabled and waitable.
     ///
@@ -44,6 +45,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: EVC-01..04
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let ia = &a.ia;
+    /// // One dispatcher for completions of requests, and one for everything else.
+    /// let requests = ia.evd_create(64, None, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
+    /// let others = ia.evd_create(16, None, EvdFlags::DEFAULT)?;
+    /// assert_ne!(requests, others);
+    /// # Ok(()) }) }
+    /// ```
     pub fn evd_create(&self, min_qlen: i32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId> {
         self.make_evd(min_qlen, cno, flags)
     }

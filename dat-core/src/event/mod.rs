@@ -1,12 +1,8 @@
 //! Events, event dispatchers and notification objects.
 
 mod agent_calls;
-mod cno;
-mod cno_wait;
 mod completion;
-mod control;
 mod deferred;
-mod dequeue;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod event;
 #[cfg(all(feature = "std", target_os = "linux"))]
@@ -21,7 +17,17 @@ mod stream;
 mod tests;
 #[cfg(feature = "std")]
 mod thread_wait;
+
+// Rustdoc lists the calls of `Ia` in the order of these modules.
+mod control;
+
+mod dequeue;
+
 mod wait;
+
+mod cno;
+
+mod cno_wait;
 
 pub use crate::contain::contain_panic;
 pub use crate::operation::{DtoOperation, ExtendedOperation};
@@ -35,7 +41,7 @@ pub use event::{
     REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK, RmrBindCompletion,
 };
 #[cfg(all(feature = "std", target_os = "linux"))]
-pub use own_sleep::OwnSleep;
+pub use own_sleep::{OnEvent, OwnSleep};
 pub use queue::EvdSlot;
 pub(crate) use queue::{EvdConfig, Head};
 #[cfg(feature = "std")]

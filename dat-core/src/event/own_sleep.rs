@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use super::wait::WakeReason;
 
+/// Called with the flags and data of each event of an epoll descriptor.
+pub type OnEvent<'f> = &'f mut dyn FnMut(u32, u64);
+
 /// How the calling thread sleeps in the kernel, in place of the usual way.
 ///
 /// A thread that is to notice each signal of the system blocks its signals while it is awake. It
@@ -17,6 +20,11 @@ use super::wait::WakeReason;
 pub struct OwnSleep {
     /// Sleeps until a descriptor is readable; a signal interrupts it, also one that came before.
     pub poll: fn(RawFd, Option<Duration>) -> WakeReason,
+    /// As `poll`, on an epoll descriptor, whose events it takes; rounds the pause up to
+    /// milliseconds.
+    ///
+    /// A `poll` there would wake further threads: to the system it is none that takes the events.
+    pub epoll: fn(RawFd, Option<Duration>, OnEvent<'_>) -> WakeReason,
     /// The descriptor that others wake the thread by; `poll` makes it unreadable again.
     pub bell: RawFd,
     /// Makes the bell of a thread readable.

@@ -173,6 +173,7 @@ mod tests {
                 }
                 WakeReason::Woken
             },
+            epoll: |_, _, _| WakeReason::TimedOut,
             bell: 7,
             ring: |bell| RUNG.store(bell == 7, Ordering::Relaxed),
         };

@@ -12,6 +12,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// INVALID_HANDLE (IA): the adapter is being closed.
+    #[doc(hidden)]
     pub fn with_direct_access<R>(
         &self,
         act: impl FnOnce(Option<&mut dyn DirectAccess>) -> R,

@@ -29,6 +29,7 @@ impl InterruptHandle<'_> {
     }
 }
 
+/// # Interrupts
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns the handle for an interrupt handler.
     pub fn interrupt_handle(&self) -> InterruptHandle<'_> {

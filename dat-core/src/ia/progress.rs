@@ -28,6 +28,7 @@ enum Rest {
     DeviceFailed,
 }
 
+/// # Progress
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Handles events since the last call, and deadlines that passed by `now`.
     ///
@@ -142,7 +143,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             ControlEvent::Answered { queue_pair } => {
                 self.with_token(queue_pair, |_, endpoint| {
                     if endpoint.state == EndpointState::ActiveConnectionPending {
-                        endpoint.link.answered = true;
+                        endpoint.connection.answered = true;
                     }
                 });
             }
@@ -198,11 +199,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if !endpoint.step(Trigger::Establish) {
                 return;
             }
-            endpoint.link.deadline = None;
+            endpoint.connection.deadline = None;
             if active {
-                endpoint.link.private_data.clone_from(private_data);
+                endpoint.connection.private_data.clone_from(private_data);
             }
-            let size = endpoint.link.private_data.len();
+            let size = endpoint.connection.private_data.len();
             self.report_established(endpoint, size, deferred);
         });
     }
@@ -221,7 +222,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 match failure {
                     ConnectFailure::PeerRejected(private_data) => {
                         if endpoint.state == EndpointState::ActiveConnectionPending {
-                            endpoint.link.private_data.clone_from(private_data);
+                            endpoint.connection.private_data.clone_from(private_data);
                         }
                         ConnectionEventKind::PeerRejected
                     }
@@ -299,7 +300,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         {
             let (ep, state, deadline) = slot
                 .main
-                .with(|endpoint| (endpoint.id, endpoint.state, endpoint.link.deadline));
+                .with(|endpoint| (endpoint.id, endpoint.state, endpoint.connection.deadline));
             let done = match (state, deadline) {
                 (EndpointState::DisconnectPending, _) => self.drain(ep),
                 (EndpointState::ActiveConnectionPending, Some(deadline)) => {
@@ -324,10 +325,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut deferred = Deferred::default();
         let ended = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
-                if endpoint.link.deadline != Some(deadline) {
+                if endpoint.connection.deadline != Some(deadline) {
                     return Ok(false);
                 }
-                let kind = if endpoint.link.answered {
+                let kind = if endpoint.connection.answered {
                     ConnectionEventKind::TimedOut
                 } else {
                     ConnectionEventKind::Unreachable

@@ -363,6 +363,7 @@ fn context_of(generation: u32, index: Index) -> u32 {
     folded.wrapping_add(1) << INDEX_BITS | index.get()
 }
 
+/// # Local memory regions
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Registers memory, with a zone and privileges.
     ///
@@ -388,6 +389,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: LMC-01..11
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let (ia, pz) = (&a.ia, a.pz);
+    /// static MEMORY: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
+    ///
+    /// let region = ia.lmr_create(&LmrRequest {
+    ///     memory: LmrMemory::Virtual(Region::from_static(&MEMORY)),
+    ///     pz,
+    ///     privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::REMOTE_WRITE,
+    /// })?;
+    /// // This names the first 16 bytes in requests of this side.
+    /// let local = LmrTriplet {
+    ///     context: region.lmr_context,
+    ///     address: region.registered_address,
+    ///     length: 16,
+    /// };
+    /// // A peer gets this instead.
+    /// let remote = RmrTriplet {
+    ///     context: region.rmr_context,
+    ///     address: region.registered_address,
+    ///     length: 16,
+    /// };
+    /// # let _ = (local, remote);
+    /// # Ok(()) }) }
+    /// ```
     pub fn lmr_create(&self, request: &LmrRequest) -> Result<LmrCreated> {
         self.control.with(|control| {
             control.check_open()?;

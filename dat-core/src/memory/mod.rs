@@ -1,16 +1,21 @@
 //! Protection zones, local and remote memory regions.
 
 mod identity;
-mod lmr;
 mod lookup;
 #[cfg(all(test, loom))]
 mod models;
-mod pz;
-mod rmr;
-mod sync;
 #[cfg(test)]
 pub(crate) mod tests;
 mod triplet;
+
+// Rustdoc lists the calls of `Ia` in the order of these modules.
+mod pz;
+
+mod lmr;
+
+mod sync;
+
+mod rmr;
 
 pub use crate::region::Region;
 pub use lmr::{LmrCreated, LmrMemory, LmrParam, LmrRequest, LmrSource};

@@ -38,6 +38,7 @@ pub struct PzParam {
     pub ia: Handle,
 }
 
+/// # Protection zones
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates a protection zone.
     ///
@@ -46,6 +47,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: PZC-01
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let ia = &a.ia;
+    /// let pz = ia.pz_create()?;
+    /// ia.pz_free(pz)?;
+    /// // The handle is stale now, whatever takes its slot.
+    /// assert!(ia.pz_free(pz).is_err());
+    /// # Ok(()) }) }
+    /// ```
     pub fn pz_create(&self) -> Result<PzId> {
         self.control.with(|control| {
             control.check_open()?;

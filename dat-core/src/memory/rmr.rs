@@ -152,6 +152,7 @@ pub struct RmrParam {
     pub binding: Option<RmrBinding>,
 }
 
+/// # Remote memory regions
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates an unbound remote memory region.
     ///

@@ -11,6 +11,7 @@ use crate::sync::atomic::{Ordering, fence};
 /// Error of the segment list in both calls.
 const LIST: Error = Error::invalid_argument(2).about(Parameter::Segments);
 
+/// # Memory of devices that are not coherent
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Makes local stores to the segments visible to RDMA Reads that peers start later.
     ///

@@ -37,10 +37,10 @@ use dat_core::{First, Ia, Result};
 use dat_storage::{Limits, OwnedIa, Zeroed};
 
 use super::{Entered, PerProcess};
-use crate::adapter::{Adapter, Host, with_device};
+use crate::adapter::{Adapter, Openable, with_device};
 use crate::handles::{Cell, Cells};
 
-type Core<B> = Ia<'static, B, HostLock>;
+type StaticIa<B> = Ia<'static, B, HostLock>;
 type EndpointOf<B> = EndpointSlot<
     <B as dat_core::backend::Backend>::SendQueue,
     <B as dat_core::backend::Backend>::ReceiveQueue,
@@ -92,9 +92,9 @@ pub(crate) type Shut<B> = PerProcess<Mutex<Vec<OwnedIa<B, HostLock>>>>;
 ///
 /// Dropping it shuts the adapter and keeps its tables for the next one.
 #[derive(Debug)]
-pub(crate) struct Kept<B: Host>(ManuallyDrop<OwnedIa<B, HostLock>>);
+pub(crate) struct Kept<B: Openable>(ManuallyDrop<OwnedIa<B, HostLock>>);
 
-impl<B: Host> Kept<B> {
+impl<B: Openable> Kept<B> {
     /// Opens an adapter, with the tables of one that is shut if there is one.
     ///
     /// # Errors
@@ -145,13 +145,13 @@ impl<B: Host> Kept<B> {
     }
 }
 
-fn shut<B: Host>() -> std::sync::MutexGuard<'static, Vec<OwnedIa<B, HostLock>>> {
+fn shut<B: Openable>() -> std::sync::MutexGuard<'static, Vec<OwnedIa<B, HostLock>>> {
     let shut = B::shut().this().lock();
     shut.unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<B: Host> Deref for Kept<B> {
-    type Target = Core<B>;
+impl<B: Openable> Deref for Kept<B> {
+    type Target = StaticIa<B>;
 
     #[inline]
     fn deref(&self) -> &Self::Target {
@@ -159,7 +159,7 @@ impl<B: Host> Deref for Kept<B> {
     }
 }
 
-impl<B: Host> Drop for Kept<B> {
+impl<B: Openable> Drop for Kept<B> {
     fn drop(&mut self) {
         // Fails if it was shut before, as a rule.
         let _shut_before = self.0.shut(CloseFlags::Abrupt);
@@ -263,7 +263,7 @@ impl Place {
     }
 
     /// Returns true if the object has an address, and is of this backend.
-    pub(crate) fn is_of<B: Host>(&self) -> bool {
+    pub(crate) fn is_of<B: Openable>(&self) -> bool {
         let kind = self.slot.load(Ordering::Relaxed).addr() % ALIGNMENT;
         kind >= ENDPOINT && kind % ENDPOINT == B::NUMBER
     }
@@ -290,7 +290,7 @@ impl Place {
     /// The caller has the lock of the object's slot, and the slot holds the object that `find`
     /// returned for this backend. It uses the result only as long as it has the lock.
     #[inline(always)]
-    unsafe fn adapter<'a, B: Host>(&self) -> Option<(&'a Core<B>, &'a Cells)> {
+    unsafe fn adapter<'a, B: Openable>(&self) -> Option<(&'a StaticIa<B>, &'a Cells)> {
         // SAFETY: it is null, or by rule 4, and since the address is that of the object's adapter,
         // as the head of this file shows.
         let adapter: &'a Adapter = unsafe { self.adapter.load(Ordering::Relaxed).as_ref()? };
@@ -301,7 +301,7 @@ impl Place {
     ///
     /// `arguments` is called under the lock, late, since its results fill many registers.
     #[inline(always)]
-    pub(crate) fn post<B: Host>(
+    pub(crate) fn post<B: Openable>(
         &self,
         operation: DtoOperation,
         cookie: u64,
@@ -311,7 +311,7 @@ impl Place {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
         let ep = EpId::from_handle(object);
-        Core::<B>::post_at(slot, ep, operation, cookie, flags, || {
+        StaticIa::<B>::post_at(slot, ep, operation, cookie, flags, || {
             let (segment, remote) = arguments()?;
             // SAFETY: this is called under the lock, while the slot holds the object.
             Some((unsafe { self.adapter::<B>()?.0 }, segment, remote))
@@ -320,7 +320,7 @@ impl Place {
 
     /// Posts a receive with one segment to an endpoint, as `post`.
     #[inline(always)]
-    pub(crate) fn receive<B: Host>(
+    pub(crate) fn receive<B: Openable>(
         &self,
         cookie: u64,
         flags: CompletionFlags,
@@ -328,7 +328,7 @@ impl Place {
     ) -> Option<Result<()>> {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
-        Core::<B>::post_recv_at(slot, EpId::from_handle(object), cookie, flags, || {
+        StaticIa::<B>::post_recv_at(slot, EpId::from_handle(object), cookie, flags, || {
             let segment = argument()?;
             // SAFETY: this is called under a lock without which no endpoint ends, while the slot
             // holds the object.
@@ -338,14 +338,14 @@ impl Place {
 
     /// Posts a buffer of one segment to a shared queue, as `post`.
     #[inline(always)]
-    pub(crate) fn receive_shared<B: Host>(
+    pub(crate) fn receive_shared<B: Openable>(
         &self,
         cookie: u64,
         argument: impl FnOnce() -> Option<LmrTriplet>,
     ) -> Option<Result<()>> {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<SrqOf<B>>(SRQ | B::NUMBER)? };
-        Core::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), cookie, || {
+        StaticIa::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), cookie, || {
             let segment = argument()?;
             // SAFETY: this is called under the lock, while the slot holds the object.
             Some((unsafe { self.adapter::<B>()?.0 }, segment))
@@ -357,7 +357,7 @@ impl Place {
     /// `convert` is called under the dispatcher's lock. `None` if the dispatcher may have another
     /// event, or is gone.
     #[inline(always)]
-    pub(crate) fn dequeue<B: Host, T>(
+    pub(crate) fn dequeue<B: Openable, T>(
         &self,
         convert: impl FnOnce(&Cells, &DtoCompletion) -> T,
     ) -> Option<First<T>> {
@@ -366,7 +366,7 @@ impl Place {
         // SAFETY: it is called under the lock, while the slot holds the object.
         let adapter = || unsafe { self.adapter::<B>() };
         let evd = EvdId::from_handle(object);
-        Core::<B>::evd_dequeue_at(slot, evd, adapter, convert)
+        StaticIa::<B>::evd_dequeue_at(slot, evd, adapter, convert)
     }
 }
 
@@ -460,7 +460,7 @@ mod tests {
     /// Rule 3: the adapter of an object that has ended is not asked for, since it may be gone.
     #[test]
     fn the_adapter_of_an_ended_object_is_not_used() {
-        type Mock = Core<MockBackend>;
+        type Mock = StaticIa<MockBackend>;
         let adapter = open(c"ended");
         let (ep, evd) = objects(&adapter);
         let (ep, evd) = (

@@ -3,7 +3,7 @@
 //! A handler that runs while a thread is awake leaves no trace. So the signals of a waiting thread
 //! are blocked while it is awake, and looked for by a `ppoll` of no descriptors with the mask of
 //! the program. It reports EINTR exactly if a handler ran, also one with `SA_RESTART`. A sleep is a
-//! `ppoll` with that mask, so no signal comes between a look and a sleep.
+//! `ppoll` or an `epoll_pwait` with that mask, so no signal comes between a look and a sleep.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -12,10 +12,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use dat_core::event::{OwnSleep, WakeReason};
+use dat_core::event::{OnEvent, OwnSleep, WakeReason};
 use libc::{
-    EINTR, POLLIN, SIG_SETMASK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, nfds_t,
-    pollfd, pthread_sigmask, sigdelset, sigfillset, sigset_t, timespec,
+    EINTR, POLLIN, SIG_SETMASK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP,
+    epoll_event, nfds_t, pollfd, pthread_sigmask, sigdelset, sigfillset, sigset_t, timespec,
 };
 
 use super::consumer::last_error;
@@ -78,6 +78,7 @@ impl Blocked {
         let bell = bell.0.as_raw_fd();
         let own = OwnSleep {
             poll: sleep,
+            epoll: sleep_on_set,
             bell,
             ring,
         };
@@ -183,6 +184,43 @@ fn sleep(descriptor: RawFd, pause: Option<Duration>) -> WakeReason {
     }
 }
 
+/// Sleeps until an epoll descriptor has events, with the mask of the program, and takes them.
+fn sleep_on_set(set: RawFd, pause: Option<Duration>, each: OnEvent<'_>) -> WakeReason {
+    const ROOM: usize = 16;
+    let Some((mask, _bell)) = WAITING.get() else {
+        return WakeReason::Woken;
+    };
+    if look(&mask) {
+        return WakeReason::Interrupted;
+    }
+    let limit = pause.map_or(-1, |pause| {
+        let rounded = pause.as_nanos().div_ceil(1_000_000);
+        i32::try_from(rounded).unwrap_or(i32::MAX)
+    });
+    let mut events = [epoll_event { events: 0, u64: 0 }; ROOM];
+    // SAFETY: the buffer has room for `ROOM` events; the mask outlives the call.
+    let found = unsafe {
+        libc::epoll_pwait(
+            set,
+            events.as_mut_ptr(),
+            ROOM as i32,
+            limit,
+            &raw const mask,
+        )
+    };
+    match usize::try_from(found) {
+        Ok(0) => WakeReason::TimedOut,
+        Ok(found) => {
+            for event in events.iter().take(found) {
+                each(event.events, event.u64);
+            }
+            WakeReason::Woken
+        }
+        Err(_) if last_error() == EINTR => WakeReason::Interrupted,
+        Err(_) => WakeReason::Woken,
+    }
+}
+
 fn ring(bell: RawFd) {
     let count = 1_u64.to_ne_bytes();
     // SAFETY: the buffer has this length. Fails only if the counter is full, and then it is raised.
@@ -228,5 +266,92 @@ fn set_mask(mask: &sigset_t) -> sigset_t {
     unsafe {
         pthread_sigmask(SIG_SETMASK, mask, before.as_mut_ptr());
         before.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+    use std::{fs, thread};
+
+    use super::*;
+
+    const SHARED: u64 = 0;
+    const OF_ONE: u64 = 1;
+
+    /// Makes an epoll descriptor.
+    fn set() -> Bell {
+        // SAFETY: takes no pointers.
+        let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        assert!(set >= 0);
+        // SAFETY: just made, without another owner.
+        Bell(unsafe { OwnedFd::from_raw_fd(set) })
+    }
+
+    fn add(set: &Bell, bell: &Bell, number: u64) {
+        let mut event = epoll_event {
+            events: (libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32,
+            u64: number,
+        };
+        let (set, bell) = (set.0.as_raw_fd(), bell.0.as_raw_fd());
+        // SAFETY: both descriptors are open, and the event outlives the call.
+        let answer = unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, bell, &raw mut event) };
+        assert_eq!(answer, 0);
+    }
+
+    /// Sleeps in a way of the thread's own until the set has events; returns them.
+    fn events_of(set: &Bell) -> Vec<u64> {
+        let bell = Bell::new().unwrap();
+        let _blocked = Blocked::on(&bell);
+        let own = OwnSleep::get().unwrap();
+        let mut events = Vec::new();
+        let reason = (own.epoll)(set.0.as_raw_fd(), None, &mut |_flags, number| {
+            events.push(number);
+        });
+        assert_eq!(reason, WakeReason::Woken);
+        events
+    }
+
+    /// A thread with a sleep of its own takes an event that is for one thread only.
+    #[test]
+    fn an_exclusive_event_wakes_one_thread() {
+        let shared = Bell::new().unwrap();
+        let sets = [set(), set()];
+        sets.iter().for_each(|set| add(set, &shared, SHARED));
+        let of_second = Bell::new().unwrap();
+        add(&sets[1], &of_second, OF_ONE);
+        thread::scope(|scope| {
+            let sleepers = sets.each_ref().map(|set| {
+                let (own, is_known) = channel();
+                let sleeper = scope.spawn(move || {
+                    let thread = fs::read_link("/proc/thread-self").unwrap();
+                    own.send(Path::new("/proc").join(thread)).unwrap();
+                    events_of(set)
+                });
+                let status = is_known.recv().unwrap().join("stat");
+                // The state follows the name of the thread.
+                while !fs::read_to_string(&status).unwrap().contains(") S ") {
+                    thread::yield_now();
+                }
+                sleeper
+            });
+            ring(shared.0.as_raw_fd());
+            let [first, second] = sleepers;
+            assert_eq!(first.join().unwrap(), [SHARED]);
+            ring(of_second.0.as_raw_fd());
+            assert_eq!(second.join().unwrap(), [OF_ONE], "both were woken");
+        });
+    }
+
+    #[test]
+    fn a_sleep_on_a_set_ends_by_its_pause() {
+        let (set, bell) = (set(), Bell::new().unwrap());
+        let _blocked = Blocked::on(&bell);
+        let own = OwnSleep::get().unwrap();
+        for pause in [Duration::ZERO, Duration::from_nanos(1)] {
+            let reason = (own.epoll)(set.0.as_raw_fd(), Some(pause), &mut |_, _| unreachable!());
+            assert_eq!(reason, WakeReason::TimedOut);
+        }
     }
 }

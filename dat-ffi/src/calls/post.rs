@@ -9,7 +9,7 @@ use dat_core::memory::{LmrTriplet, RmrTriplet};
 
 use super::edition::{Edition, Triplet};
 use super::result::{Code, code, named_of};
-use crate::adapter::{Host, Opened, with_device};
+use crate::adapter::{Openable, Opened, with_device};
 use crate::boundary::{In, List, Place, Uncancelled, has_memory};
 use crate::handles::CHandle;
 
@@ -64,7 +64,7 @@ impl<E: Edition> Request<E> {
 
     /// Posts one segment at a place; `None` if nothing was posted.
     #[inline(always)]
-    fn post_at<B: Host>(&self, place: &Place) -> Option<Result<()>> {
+    fn post_at<B: Openable>(&self, place: &Place) -> Option<Result<()>> {
         if B::POSTS_ALLOCATE && !has_memory() {
             return None;
         }
@@ -84,7 +84,7 @@ impl<E: Edition> Request<E> {
 
     /// Posts the request with its converted segments.
     #[inline(always)]
-    fn post<B: Host>(
+    fn post<B: Openable>(
         &self,
         opened: &Opened<B>,
         queue: Handle,
@@ -106,7 +106,7 @@ impl<E: Edition> Request<E> {
 
 /// Posts one segment at the place of the queue; leaves all else to `post_slow`.
 #[inline(always)]
-fn post<E: Edition, B: Host>(request: Request<E>) -> Code {
+fn post<E: Edition, B: Openable>(request: Request<E>) -> Code {
     if request.count == 1
         && let Some(cell) = request.queue.cell()
     {
@@ -142,7 +142,7 @@ fn post_slow<E: Edition>(request: &Request<E>) -> Code {
 }
 
 /// Spec: EPS-01..05
-pub(crate) extern "C" fn send<E: Edition, B: Host>(
+pub(crate) extern "C" fn send<E: Edition, B: Openable>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -160,7 +160,7 @@ pub(crate) extern "C" fn send<E: Edition, B: Host>(
 }
 
 /// Spec: EPV-01..06
-pub(crate) extern "C" fn receive<E: Edition, B: Host>(
+pub(crate) extern "C" fn receive<E: Edition, B: Openable>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -178,7 +178,7 @@ pub(crate) extern "C" fn receive<E: Edition, B: Host>(
 }
 
 /// Spec: EPB-01..07
-pub(crate) extern "C" fn rdma_read<E: Edition, B: Host>(
+pub(crate) extern "C" fn rdma_read<E: Edition, B: Openable>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -197,7 +197,7 @@ pub(crate) extern "C" fn rdma_read<E: Edition, B: Host>(
 }
 
 /// Spec: EPW-01..43
-pub(crate) extern "C" fn rdma_write<E: Edition, B: Host>(
+pub(crate) extern "C" fn rdma_write<E: Edition, B: Openable>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -216,7 +216,7 @@ pub(crate) extern "C" fn rdma_write<E: Edition, B: Host>(
 }
 
 /// Spec: SRQR-01..43
-pub(crate) extern "C" fn receive_shared<E: Edition, B: Host>(
+pub(crate) extern "C" fn receive_shared<E: Edition, B: Openable>(
     srq: CHandle,
     count: i32,
     list: List<E::Triplet>,

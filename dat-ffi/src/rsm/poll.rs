@@ -11,7 +11,7 @@ use libc::{EINTR, EINVAL, POLLRDNORM, pollfd};
 use super::process::{Opened, Process, with_site};
 use super::signal::{ends, segment, slice, until};
 use super::{Code, check_heap, code, required};
-use crate::adapter::Host;
+use crate::adapter::Openable;
 use crate::boundary::{Access, Blocked, Flag, Out, guarded, in_steps};
 use crate::handles::CHandle;
 
@@ -29,7 +29,7 @@ pub(super) struct Polled {
 impl Polled {
     /// Raises or lowers the descriptor by the segment's state; returns false if the segment is
     /// gone.
-    pub(super) fn follow<B: Host>(&mut self, engine: &Rsm<'static, B, HostLock>) -> bool {
+    pub(super) fn follow<B: Openable>(&mut self, engine: &Rsm<'static, B, HostLock>) -> bool {
         let pending = engine.signal_pending(self.segment);
         self.flag.set(pending == Ok(true));
         pending.is_ok()

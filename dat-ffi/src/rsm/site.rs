@@ -16,7 +16,7 @@ use dat_storage::Limits;
 use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
-use crate::adapter::{Host, WaitOf};
+use crate::adapter::{Openable, WaitOf};
 use crate::boundary::{Bell, Blocked, engine_of, has_memory, start_thread, system_has_memory};
 
 /// Connections to nodes that an adapter has endpoints for.
@@ -57,7 +57,7 @@ pub(super) struct Shape {
 }
 
 /// An open controller, which stays as long as the process.
-pub(super) struct Site<B: Host> {
+pub(super) struct Site<B: Openable> {
     pub(super) engine: Rsm<'static, B, HostLock>,
     pub(super) name: &'static str,
     /// Connection qualifier for importers.
@@ -77,7 +77,7 @@ pub(super) struct Site<B: Host> {
     pub(super) waiters: Waiters,
 }
 
-impl<B: Host> Site<B> {
+impl<B: Openable> Site<B> {
     /// Returns true if the device checks that registered memory exists.
     #[expect(
         clippy::unused_self,

@@ -8,7 +8,7 @@ use dat_devices::{ByAddress, DeviceAddress};
 use super::edition::V2;
 use super::unsupported::{model_not_supported, not_implemented};
 use super::{extension, forms};
-use crate::adapter::Host;
+use crate::adapter::Openable;
 use crate::boundary::{FUNCTIONS, FunctionTable};
 use crate::calls::{cno, connect, context, cr, ep, evd, ia, lmr, post, psp, pz, rmr, rsp, srq};
 
@@ -21,7 +21,7 @@ macro_rules! functions {
         #[cfg(test)]
         pub(crate) const NAMES: [&str; FUNCTIONS] = [$(stringify!($slot)),*];
 
-        fn functions<B: Host>(is_thread_safe: bool) -> [*const (); FUNCTIONS] {
+        fn functions<B: Openable>(is_thread_safe: bool) -> [*const (); FUNCTIONS] {
             let ia_open = if is_thread_safe {
                 forms::open_thread_safe
             } else {

@@ -19,9 +19,9 @@ use dat_storage::forks;
 use super::Site;
 use super::engine::{INHERITED, Interrupt, Sleep};
 use super::entry::FailedVector;
-use crate::core::lock;
-use crate::driver::deadline_after;
+use crate::drive::deadline_after;
 use crate::error::{Error, Failed, Result};
+use crate::lock::lock;
 
 /// Time that a thread stays without calls before it ends.
 const IDLE: Duration = Duration::from_secs(2);

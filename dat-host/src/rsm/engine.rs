@@ -17,10 +17,9 @@ use dat_rsm::{
 };
 use dat_storage::{Reservation, forks};
 
-use crate::bell::Bell;
-use crate::core::{POLL_MICROS, first};
-use crate::device::Device;
-use crate::wait::thread_waker;
+use crate::drive::thread_waker;
+use crate::flight::{POLL_MICROS, first};
+use crate::wake::{Device, DriverWakers};
 
 type Result<T, E = RsmError> = std::result::Result<T, E>;
 
@@ -251,12 +250,12 @@ const TICK: u64 = 200_000;
 /// A function that a program lends to a node.
 pub(super) type Hook<R> = Arc<dyn Fn() -> R + Send + Sync>;
 
-/// The device of a node, and the bell for its events.
+/// The device of a node, and the wakers of those that wait for its events.
 pub(super) struct Sleepers {
     pub(super) device: Box<dyn Device>,
-    pub(super) bell: Bell,
-    /// True if events of the device ring the bell.
-    pub(super) rings: bool,
+    pub(super) wakers: DriverWakers,
+    /// True if events of the device wake the calls.
+    pub(super) reports_events: bool,
     /// Called instead of sleeping, if the node polls.
     pub(super) idle: Option<Hook<()>>,
     /// Returns true if the program interrupts its calls.
@@ -299,10 +298,10 @@ impl Sleep {
         }
     }
 
-    /// Lets the bell wake this thread; it must look for events before it sleeps.
+    /// Lets events wake this thread; it must look for events before it sleeps.
     fn enlist(&self) {
         if self.sleepers.idle.is_none() {
-            self.sleepers.bell.add(&self.waker);
+            self.sleepers.wakers.add(&self.waker);
         }
     }
 
@@ -330,7 +329,7 @@ impl Sleep {
             return WakeReason::Woken;
         }
         let asks = self.interrupt == Interrupt::Program && self.sleepers.interrupts.is_some();
-        let poll = match self.sleepers.rings {
+        let poll = match self.sleepers.reports_events {
             true => asks.then(|| now.as_micros().saturating_add(TICK)),
             false => Some(now.as_micros().saturating_add(POLL_MICROS)),
         };
@@ -354,13 +353,16 @@ impl Drop for Sleep {
             return;
         }
         let Sleepers {
-            device, bell, idle, ..
+            device,
+            wakers,
+            idle,
+            ..
         } = &*self.sleepers;
         if idle.is_none() {
-            bell.remove(&self.waker);
+            wakers.remove(&self.waker);
         }
         if device.acts_after_posts() && device.act(device.now()).acted {
-            bell.ring();
+            wakers.wake_all();
         }
     }
 }

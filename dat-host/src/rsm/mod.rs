@@ -68,7 +68,7 @@ use dat_core::sync::HostLock;
 use dat_core::{Ia, attributes::IaAddress};
 use dat_devices::{Network, Visitor};
 use dat_rsm::{ControllerConfig, ControllerId, NodeEntry, Options, Rsm};
-use dat_storage::{Reservation, forks};
+use dat_storage::{Limits, Reservation, forks};
 
 pub use self::call::{Call, Running};
 pub use self::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
@@ -82,14 +82,12 @@ pub use dat_rsm::{
 
 use self::call::{Job, Pool};
 use self::engine::{Engine, Hook, Inherited, Interrupt, Owned, Sleep, Sleepers};
-use crate::Limits;
-use crate::adapter::ASYNC_EVENTS;
-use crate::bell::Bell;
-use crate::core::lock;
+use crate::connection::Peer;
 use crate::error::{Error, Failed, Result};
+use crate::lock::lock;
 use crate::memory::Stable;
-use crate::peer::Peer;
-use crate::schemes;
+use crate::open::{ASYNC_EVENTS, schemes};
+use crate::wake::DriverWakers;
 
 /// Name of the controller of each node.
 const CONTROLLER: &str = "dat0";
@@ -233,8 +231,8 @@ impl Opening {
             }
             peers.push((*node, peer.resolve(names)?));
         }
-        let bell = Bell::new();
-        let rings = self.idle.is_none() && driver.wake_on_events(bell.waker());
+        let wakers = DriverWakers::new();
+        let reports_events = self.idle.is_none() && driver.wake_on_events(wakers.waker());
         let reservation = Reservation::new(&self.limits)?;
         #[expect(unsafe_code)]
         // SAFETY: only the adapter gets the storage. It is dropped before the reservation: by a
@@ -278,8 +276,8 @@ impl Opening {
             peers: self.peers,
             sleepers: Arc::new(Sleepers {
                 device: Box::new(driver),
-                bell,
-                rings,
+                wakers,
+                reports_events,
                 idle: self.idle,
                 interrupts: self.interrupts,
                 process: forks::generation(),

@@ -162,7 +162,7 @@ fn a_client_that_floods_keeps_no_idle_one() {
                     batch: 1,
                 };
                 let mut load =
-                    RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape).unwrap();
+                    Load::<MockBackend>::to_server(&mut adapter, server_address(), shape).unwrap();
                 let mut rounds = 0;
                 while !over.load(Ordering::Acquire) {
                     // If time passes while this thread does not run, this client is idle itself.
@@ -336,7 +336,7 @@ fn a_token_lets_clients_in() {
                 segments: 1,
                 batch: 1,
             };
-            let mut load = RemoteLoad::<MockBackend>::open(&mut adapter, server, shape).unwrap();
+            let mut load = Load::<MockBackend>::to_server(&mut adapter, server, shape).unwrap();
             let point = measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
             assert!(point.verified, "{shape:?}");
             load.close();
