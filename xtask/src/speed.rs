@@ -192,19 +192,19 @@ impl Lines {
     /// Returns the median of the rounds.
     fn time(&self, name: &str, bytes: u64, program: &str) -> Result<f64> {
         let key = (name.to_owned(), bytes, program.to_owned());
-        let mut times = self
-            .times
-            .get(&key)
-            .with_context(|| format!("{name} of {bytes} bytes was not measured with {program}"))?
-            .clone();
-        times.sort_unstable_by(f64::total_cmp);
-        let middle = times.len() / 2;
-        Ok(if times.len() % 2 == 1 {
-            times[middle]
-        } else {
-            (times[middle - 1] + times[middle]) / 2.0
-        })
+        let times = self.times.get(&key);
+        let times = times
+            .with_context(|| format!("{name} of {bytes} bytes was not measured with {program}"))?;
+        Ok(median(times))
     }
+}
+
+/// Returns the median of at least one value.
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    let last = values.len() - 1;
+    f64::midpoint(values[last / 2], values[last.div_ceil(2)])
 }
 
 /// Returns a table of the comparisons.

@@ -135,7 +135,8 @@ fn conditions(workspace: &Workspace, loads: &[String]) -> Result<String> {
     }
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     Ok(format!(
-        "Medians of {} rounds, in which each program had its turn, with least and most; load {}. \
+        "Medians of {} rounds, with least and most; the ratio is the median of the rounds' ratios. \
+         Load {}. \
          {}; kernel {}; {}; {}.\n",
         loads.len(),
         loads.join(", "),
