@@ -4,9 +4,9 @@
 //!
 //! A [`Fabric`] connects any number of adapters ([`MockBackend`], made by [`Fabric::node`]), each a
 //! backend of `dat-core`. Bytes move between registered regions, and the *target* enforces the
-//! rules of hardware: remote keys and their generations, remote privileges, bounds, protection
-//! domains, the order of a queue pair, fences, missing receive buffers, RDMA Read depth, and memory
-//! windows whose key changes with every bind.
+//! rules of hardware. It checks remote keys and their generations, remote privileges, bounds and
+//! protection domains. It keeps the order of a queue pair, fences and the RDMA Read depth, and
+//! notices missing receive buffers. The key of a memory window changes with every bind.
 //!
 //! ```
 //! use backend_mock::{Fabric, FabricOptions, NodeOptions};
@@ -39,9 +39,9 @@
 //!   fence a later write may or may not be overtaken;
 //! - the buffers of shared receive queues with [`BufferOrder::Seeded`].
 //!
-//! Adapters made with [`NodeOptions::extended`] also have the operations beyond the interface:
-//! writes with immediate data, which complete a receive of the peer, and atomic operations, which
-//! count as RDMA Reads and need both remote privileges.
+//! Adapters made with [`NodeOptions::extended`] also have the operations beyond the interface. A
+//! write with immediate data completes a receive of the peer. An atomic operation counts as an RDMA
+//! Read and needs both remote privileges.
 //!
 //! The status of a completion tells the requester of a refusal. The connection then breaks at both
 //! ends, and later requests are flushed without effect.

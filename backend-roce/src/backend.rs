@@ -551,6 +551,7 @@ unsafe impl Backend for RoceBackend {
         let peer = canonical(peer.ok_or(BackendError::Address)?);
         let port = self.shared.port();
         let route = port.route(peer)?;
+        let local = self.shared.dial(route.source, peer, request.qualifier)?;
         let port = self.shared.enter(|adapter| {
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             if pair.state != State::Unconnected {
@@ -559,9 +560,14 @@ unsafe impl Backend for RoceBackend {
             if !pair.reserve_transport() {
                 return Err(BackendError::Resources);
             }
-            adapter.connect(key.0, route, peer, request.qualifier, request.private_data)?;
+            let ways = (route, local);
+            adapter.connect(key.0, ways, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
-        })?;
+        });
+        if let Some(local) = local {
+            self.shared.dialled(local);
+        }
+        let port = port?;
         self.shared.send_pending();
         Ok(port.into())
     }
@@ -618,7 +624,8 @@ unsafe impl Backend for RoceBackend {
             return None;
         }
         self.shared.enter(|adapter| {
-            let now = adapter.has_output().then_some(adapter.now);
+            let acts = adapter.has_output() || self.shared.is_setting_up();
+            let now = acts.then_some(adapter.now);
             now.or_else(|| adapter.deadline())
         })
     }

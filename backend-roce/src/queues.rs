@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use dat_core::backend::WindowKey;
 use dat_queues::{
@@ -43,30 +42,16 @@ impl Executor for RoceExecutor {
     }
 
     fn post_requests(&self, key: usize, posted: &mut Vec<Request>) -> Option<usize> {
-        let (taken, acts) = self.0.enter(|adapter| {
-            let before = adapter.gathers.load(Ordering::Relaxed);
-            let taken = adapter.post_requests(key, posted.drain(..));
-            // The thread has to know when requests that wait leave in any case.
-            let waits = adapter.gathers.load(Ordering::Relaxed) && !before;
-            (taken, waits || adapter.has_output())
-        });
-        if taken.is_some() && acts {
-            self.0.send_pending();
-        }
-        taken
+        // The thread has to know when requests that wait leave in any case.
+        self.0
+            .enter_and_send(|adapter| adapter.post_requests(key, posted.drain(..)))
     }
 
     fn post_receives(&self, owner: Owner<usize>, posted: &mut Vec<Receive>) -> Option<usize> {
-        let (taken, acts) = self.0.enter(|adapter| {
-            let taken = adapter.post_receives(owner, posted.drain(..));
-            (taken, adapter.has_output())
-        });
-        if taken.is_some() && acts {
-            // The completions of an ended queue pair can overrun their queue, which ends the other
-            // connections of that queue: their peers are told.
-            self.0.send_pending();
-        }
-        taken
+        // The completions of an ended queue pair can overrun their queue, which ends the other
+        // connections of that queue: their peers are told.
+        self.0
+            .enter_and_send(|adapter| adapter.post_receives(owner, posted.drain(..)))
     }
 
     fn begin_bind(&self, window: WindowKey) -> Option<u32> {
@@ -87,16 +72,13 @@ impl Executor for RoceExecutor {
             .enter_briefly(|adapter| Some(act(&mut adapter.completion_queue(number)?.ring)))
     }
 
-    /// Lets requests leave that wait for the consumer; without a thread, moves the packets that are
-    /// due.
+    /// Lets requests leave that wait for the consumer, and moves the packets of local queues;
+    /// without a thread, moves all packets that are due.
     fn advance(&self) {
         if self.0.gathers() {
-            self.0.enter(Adapter::release_gathered);
-            self.0.send_pending();
+            self.0.enter_and_send(Adapter::release_gathered);
         }
-        if !self.0.is_threaded() {
-            self.0.poll();
-        }
+        self.0.poll();
     }
 
     fn is_gone(&self) -> bool {

@@ -77,6 +77,7 @@ impl Port for MemoryPort {
             flow,
             length: packet.len(),
             segment: packet.len(),
+            local: None,
         })
     }
 }

@@ -181,7 +181,7 @@ impl VerbsBackend {
         self.domains.get(key.0).ok_or(BackendError::State)
     }
 
-    /// Returns the completion queue of a reservation, or without one the queue that reports nothing.
+    /// Returns the completion queue of a reservation; without one, that of unreported completions.
     pub(crate) fn queue_of(
         &mut self,
         reservation: Option<&Reservation>,

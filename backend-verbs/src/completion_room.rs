@@ -57,8 +57,8 @@ impl Reservation {
 
     /// Changes the number of completions, for the new size of a shared receive queue.
     ///
-    /// `enlarge` makes the completion queue as long as it must be, if it is too short: the queue
-    /// pair cannot move to another one, and a dispatcher enlarges only its first one by itself.
+    /// `enlarge` lengthens a completion queue that is too short. The queue pair cannot move to
+    /// another one, and a dispatcher enlarges only its first one by itself.
     ///
     /// # Errors
     /// Those of `enlarge`.

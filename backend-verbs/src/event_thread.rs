@@ -13,7 +13,7 @@
 //! - The delivery marks the source before the adapter is noted for an alert. The alert follows the
 //!   mark, so a woken sleeper finds the mark, and through it the event.
 //! - The thread alerts all noted adapters after it has read events, and whenever another thread
-//!   that has read events rings the bell afterwards.
+//!   that has read events wakes the event thread afterwards.
 //! - The descriptors are watched edge-triggered, and read until they have no more.
 
 use std::cell::Cell;
@@ -40,8 +40,8 @@ const LAST_ADAPTER: u64 = (1 << (usize::BITS - ADAPTER_SHIFT)) - 1;
 
 /// Low bits of a watched descriptor's number: the source. The adapter is above.
 const SOURCE_BITS: u32 = 2;
-/// Number of the bell, as the source of no adapter.
-const BELL: u64 = 3;
+/// Number of the descriptor that wakes the event thread, as the source of no adapter.
+const WAKE: u64 = 3;
 
 /// Returns the number of an object's events: its adapter's number and its key there.
 pub(crate) const fn object_number(adapter: u64, key: usize) -> usize {
@@ -58,7 +58,7 @@ const fn descriptor_number(adapter: u64, source: Source) -> u64 {
     adapter << SOURCE_BITS | source as u64
 }
 
-/// Returns the source of a watched descriptor; `None` for the bell.
+/// Returns the source of a watched descriptor; `None` for the one that wakes the event thread.
 const fn source_of(number: u64) -> Option<Source> {
     match number & ((1 << SOURCE_BITS) - 1) {
         0 => Some(Source::Connections),
@@ -79,7 +79,7 @@ pub(crate) struct Watch {
     /// Set of the thread.
     epoll: Epoll,
     /// Wakes the thread to alert adapters, or to end.
-    bell: EventFd,
+    wake: EventFd,
     events: Arc<Context>,
     adapters: Mutex<Adapters>,
     /// Notified when the thread has served an adapter.
@@ -100,8 +100,8 @@ struct Adapters {
 
 impl Watch {
     pub(crate) fn new(events: Arc<Context>) -> Result<Self, BackendError> {
-        let (epoll, bell) = (Epoll::new()?, EventFd::new()?);
-        epoll.add(bell.fd(), BELL, Wakes::All)?;
+        let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
+        epoll.add(wake.fd(), WAKE, Wakes::All)?;
         epoll.add(
             events.fd(),
             descriptor_number(0, Source::Device),
@@ -109,7 +109,7 @@ impl Watch {
         )?;
         Ok(Self {
             epoll,
-            bell,
+            wake,
             events,
             adapters: Mutex::default(),
             served: Condvar::new(),
@@ -145,7 +145,7 @@ impl Watch {
         let sources = Arc::new(Sources::new(number, signal, context, self));
         if self.has_failed() {
             sources.deliver(AsyncEvent::DeviceFailed);
-            self.bell.raise();
+            self.wake.raise();
         }
         adapters.sources.insert(number, Arc::clone(&sources));
         Ok(sources)
@@ -190,7 +190,7 @@ impl Watch {
     /// The thread does so for each event; a caller that cannot wait for it, too.
     pub(crate) fn take_in(&self) {
         if self.deliver_all() {
-            self.bell.raise();
+            self.wake.raise();
         }
     }
 
@@ -266,7 +266,7 @@ impl Watch {
                 }
                 Some(source) => self.serve(adapter, |sources| sources.report(source)),
                 None => {
-                    self.bell.lower();
+                    self.wake.lower();
                     is_over |= self.adapters().ends;
                     self.alert_all();
                 }
@@ -328,7 +328,7 @@ impl Drop for Over {
 impl Drop for EventThread {
     fn drop(&mut self) {
         self.watch.adapters().ends = true;
-        self.watch.bell.raise();
+        self.watch.wake.raise();
         // A callback dropped the last adapter. The thread ends after it.
         if self.watch.is_of_current_thread() {
             return;

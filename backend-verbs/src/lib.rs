@@ -66,8 +66,8 @@
 //! ## Descriptors
 //!
 //! Adapters of one device share one open of it ([`OpenDevices`]), with four file descriptors. An
-//! adapter makes the others when it first needs them: one for connections, one for completion
-//! queues, and three for the first thread that sleeps, with two for each further one.
+//! adapter makes the others when it first needs them: one for connections, and one for completion
+//! queues. The first thread that sleeps takes three, and each further one two.
 //!
 //! ## Limits of verbs
 //!

@@ -286,7 +286,7 @@ post      median duration of one post call
 latency   from the post to its completion event; for send and srq, to the later event of both ends; for send on a device, until a reply of the same size arrives. \"1 of 16\" means that about 1 of 16 operations was timed; interruptions of the others count in rate and bandwidth, not in max
 rate      completed operations per second, timed or not
 
-Posts and polls are calls of the core, on adapters and connections of dat-host; with the mock backend this program performs the transfers, so the bandwidth is that of its memory copies.
+Adapters and connections are those of dat-host, which also hands out messages of srq; posts and other polls are calls of the core. With the mock backend this program performs the transfers, so the bandwidth is that of its memory copies.
 
 The buffers of each side, largest size x --depth bytes, are limited to 1 GiB. With the mock backend this program holds both sides and needs twice that memory, for srq three times.
 

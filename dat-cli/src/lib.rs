@@ -32,7 +32,7 @@ use crate::arguments::{Arguments, Command};
 use crate::failure::FailureKind;
 use crate::interrupt::Signals;
 use crate::output::Output;
-use crate::remote::device;
+use crate::remote::commands;
 
 /// Runs the command that the arguments of this process name.
 #[must_use]
@@ -49,47 +49,25 @@ pub fn main() -> ExitCode {
         }
     };
     let mut output = Output::new(arguments.common.json, arguments.common.quiet);
+    let mut signals = None;
+    let mut catch = || signals.insert(Signals::catch()).clone();
     let result = match arguments.command.unwrap_or(Command::Tour) {
         Command::Tour => tour::run(&mut output),
-        Command::Copy(copy) => {
-            let signals = Signals::catch();
-            let result = match copy.device.wants_device() {
-                Ok(true) => device::copy(&copy, &signals, &mut output),
-                Ok(false) => copy::run(&copy, &signals, &mut output),
-                Err(failure) => Err(failure),
-            };
-            if let Err(failure) = &result
-                && failure.kind == FailureKind::Interrupted
-            {
-                let code = output.finish(result);
-                signals.pass_on();
-                return code;
-            }
-            result
-        }
-        Command::Perf(perf) => match perf.device.wants_device() {
-            Ok(true) => device::perf(&perf, &mut output),
-            Ok(false) => perf::run(&perf, &mut output),
-            Err(failure) => Err(failure),
-        },
-        Command::Serve(serve) => device::serve(&serve, &Signals::catch(), &mut output),
-        Command::Rsm(rsm) => {
-            let signals = Signals::catch();
-            let result = rsm::run(&rsm.command, &signals, &mut output);
-            if let Err(failure) = &result
-                && failure.kind == FailureKind::Interrupted
-            {
-                let code = output.finish(result);
-                signals.pass_on();
-                return code;
-            }
-            result
-        }
+        Command::Copy(copy) => copy::run(&copy, &catch(), &mut output),
+        Command::Perf(perf) => perf::run(&perf, &mut output),
+        Command::Serve(serve) => commands::serve(&serve, &catch(), &mut output),
+        Command::Rsm(rsm) => rsm::run(&rsm.command, &catch(), &mut output),
         Command::Devices(devices) => devices::run(&devices, &mut output),
         Command::Completions(completions) => manual::completions(&completions, &mut output),
         Command::Man(man) => manual::man(&man, &mut output),
     };
-    output.finish(result)
+    let is_interrupted =
+        matches!(&result, Err(failure) if failure.kind == FailureKind::Interrupted);
+    let code = output.finish(result);
+    if let Some(signals) = signals.filter(|_| is_interrupted) {
+        signals.pass_on();
+    }
+    code
 }
 
 /// Returns true if `--json` is among arguments that failed to parse.

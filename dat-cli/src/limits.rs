@@ -5,8 +5,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dat_core::{Cause, Error, ErrorKind, Subtype};
-
-#[cfg(unix)]
 use libc::{EAFNOSUPPORT, EMFILE, ENFILE, ENOBUFS};
 
 use crate::size::size;

@@ -321,9 +321,9 @@ pub struct EpAttributes {
 impl EpAttributes {
     /// Attributes of an endpoint created without any, before the adapter's limits (`Spec: EPC-03`).
     ///
-    /// Reliable, best effort, signalled; messages and transfers up to 1 GiB, which every RDMA
-    /// transport carries; 16 receives and 16 requests of 4 segments each; no RDMA Reads, the
-    /// recommended depth (`Spec: EPC-10`); watermark off.
+    /// Reliable, best effort, signalled. Messages and transfers have up to 1 GiB, which every RDMA
+    /// transport carries. There are 16 receives and 16 requests of 4 segments each. No RDMA Reads,
+    /// the recommended depth (`Spec: EPC-10`); watermark off.
     pub const DEFAULT: Self = Self {
         service_type: ServiceType::ReliableConnected,
         max_message_size: 1 << 30,

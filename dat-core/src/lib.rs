@@ -38,12 +38,12 @@
 //! that is stale, foreign or of another kind.
 //!
 //! # Locks and interrupts
-//! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, `SpinLock`,
-//! `CriticalSectionLock` or `HostLock` by feature, or a `SplitLock` of two of them: one for the
-//! data path, one for calls that take device time. A post takes one lock, that of its queue.
-//! Interrupt handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers.
-//! It takes no lock, so a handler can notify an adapter with a spin lock. With the critical-section
-//! lock a handler may make any call.
+//! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, or `SpinLock`,
+//! `CriticalSectionLock` or `HostLock` by feature. A `SplitLock` is two of them: one for the data
+//! path, one for calls that take device time. A post takes one lock, that of its queue. Interrupt
+//! handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers. It takes
+//! no lock, so a handler can notify an adapter with a spin lock. With the critical-section lock a
+//! handler may make any call.
 //!
 //! # Why posting is safe
 //! Every post is a safe function, because an accepted request can only name memory inside live
@@ -59,8 +59,8 @@
 //!    afterwards). A post that races with it hands the device an invalid key. Dropping the adapter
 //!    frees all regions. Forgetting the adapter leaves them registered, which both the promise of
 //!    `from_raw_parts` and `'static` allow.
-//! 4. The core never trusts a device or a peer: a completion must carry the token of a request that
-//!    is posted now, lengths are clamped, and tables are indexed with bounds checks only.
+//! 4. The core never trusts a device or a peer. A completion must carry the token of a request that
+//!    is posted now. Lengths are clamped, and tables are indexed with bounds checks only.
 //!
 //! # Words
 //! | word | stands for | is |
@@ -114,8 +114,6 @@ pub mod backend;
 mod contain;
 pub mod error;
 mod error_text;
-#[cfg(test)]
-mod fixture;
 pub mod flags;
 pub mod id;
 mod lend;

@@ -16,9 +16,9 @@ impl Region {
     /// Creates a region from raw parts.
     ///
     /// # Safety
-    /// The obligations hold from the first registration until the last one is undone: by `lmr_free`
-    /// of each region made from this memory, directly or from such a region, by the close of the
-    /// adapter, or by the backend's `deregister`.
+    /// The obligations hold from the first registration until the last one is undone. That is done
+    /// by `lmr_free` of each region made from this memory, directly or from such a region. The
+    /// close of the adapter and the backend's `deregister` do it too.
     /// - The `length` bytes at `base` must stay allocated and readable.
     /// - As far as the privileges of any of these registrations allow, the device, the processor on
     ///   its behalf, and connected peers may read and write the bytes at any moment. So no Rust

@@ -21,10 +21,10 @@ macro_rules! collect {
     (
         calls {
             $($name:ident($($argument:ident: $type:ty),*) $(/ ($($later:ident: $later_type:ty),*))?
-                $($gone:ident)? $slot:literal = $ours:path;)*
+                $($gone:ident)? $slot:literal = $module:ident::$function:ident;)*
         }
-        later { $($added:ident($($added_argument:ident: $added_type:ty),*) $added_slot:literal;)* }
-        table { $($entry:ident($($entry_argument:ident: $entry_type:ty),*) $entry_slot:literal;)* }
+        later { $($added:ident($($added_argument:ident: $added_type:ty),*) $added_slot:literal = $($_added:ident)::+;)* }
+        table { $($entry:ident($($entry_argument:ident: $entry_type:ty),*) $entry_slot:literal = $($_entry:ident)::+;)* }
         registry { $($none:tt)* }
     ) => {
         const CALLS: &[Call] = &[$(Call {

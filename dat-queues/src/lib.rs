@@ -27,6 +27,7 @@ mod completion;
 mod executor;
 mod limits;
 mod pair;
+mod posted;
 mod receive;
 mod request;
 mod ring;

@@ -1,10 +1,9 @@
 //! Receive queues, as the core holds them.
 
-use alloc::vec::Vec;
-
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
 use crate::executor::{Executor, Owner, list_for};
+use crate::posted::Posted;
 use crate::request::Receive;
 
 /// A receive queue, shared or of one queue pair; it collects receives until the doorbell rings.
@@ -12,10 +11,7 @@ use crate::request::Receive;
 pub struct ReceiveQueue<X: Executor> {
     executor: X,
     owner: Owner<X::Key>,
-    committed: Vec<Receive>,
-    depth: usize,
-    /// Upper bound of the receives that the executor has.
-    known: usize,
+    posted: Posted<Receive>,
 }
 
 impl<X: Executor> ReceiveQueue<X> {
@@ -24,38 +20,27 @@ impl<X: Executor> ReceiveQueue<X> {
         Self {
             executor,
             owner,
-            committed: Vec::new(),
-            depth,
-            known: 0,
+            posted: Posted::new(depth),
         }
     }
 
     /// Changes the depth.
     pub fn set_depth(&mut self, depth: usize) {
-        self.depth = depth;
-        self.known = depth;
+        self.posted.set_depth(depth);
     }
 
     /// Returns the number of receives that wait for the doorbell.
     pub fn committed(&self) -> usize {
-        self.committed.len()
+        self.posted.len()
     }
 
     /// Drops the receives that were not handed over.
     pub fn clear(&mut self) {
-        self.committed.clear();
-        self.known = self.depth;
+        self.posted.clear();
     }
 
     fn has_room(&mut self) -> bool {
-        if self.committed.try_reserve(1).is_err() {
-            return false;
-        }
-        if self.known + self.committed.len() < self.depth {
-            return true;
-        }
-        self.known = self.executor.receives(self.owner).unwrap_or(self.depth);
-        self.known + self.committed.len() < self.depth
+        self.posted.has_room(|| self.executor.receives(self.owner))
     }
 }
 
@@ -77,7 +62,7 @@ impl<X: Executor> WorkSlot for ReceiveSlot<'_, X> {
         if queue.executor.refuses_post(queue.owner) {
             return Err(Rejected);
         }
-        queue.committed.push(self.receive);
+        queue.posted.push(self.receive);
         Ok(())
     }
 }
@@ -104,13 +89,7 @@ impl<X: Executor> WorkQueue for ReceiveQueue<X> {
     }
 
     fn ring(&mut self) -> Result<(), u32> {
-        let count = self.committed.len();
-        if count == 0 {
-            return Ok(());
-        }
-        let taken = self.executor.post_receives(self.owner, &mut self.committed);
-        self.committed.clear();
-        self.known = taken.ok_or(count as u32)?;
-        Ok(())
+        self.posted
+            .hand_over(|receives| self.executor.post_receives(self.owner, receives))
     }
 }

@@ -1,12 +1,11 @@
 //! The send queue of a queue pair, as the core holds it.
 
-use alloc::vec::Vec;
-
 use dat_core::backend::{
     BindRequest, ExtendedRequest, Rejected, Segment, SendFlags, SendRequest, WorkQueue, WorkSlot,
 };
 
 use crate::executor::{Executor, OvertakesBinds, Owner, list_for};
+use crate::posted::Posted;
 use crate::request::{Request, Segments, Work};
 
 /// A send queue; it collects requests until the doorbell rings.
@@ -14,10 +13,7 @@ use crate::request::{Request, Segments, Work};
 pub struct SendQueue<X: Executor> {
     executor: X,
     key: X::Key,
-    committed: Vec<Request>,
-    depth: usize,
-    /// Upper bound of the requests that the executor has.
-    known: usize,
+    posted: Posted<Request>,
     /// True if the next request may start while an earlier bind is pending.
     overtakes_binds: bool,
 }
@@ -28,38 +24,27 @@ impl<X: Executor> SendQueue<X> {
         Self {
             executor,
             key,
-            committed: Vec::new(),
-            depth,
-            known: 0,
+            posted: Posted::new(depth),
             overtakes_binds: false,
         }
     }
 
     /// Changes the depth.
     pub fn set_depth(&mut self, depth: usize) {
-        self.depth = depth;
-        self.known = depth;
+        self.posted.set_depth(depth);
     }
 
     /// Drops the requests that were not handed over.
     pub fn clear(&mut self) {
-        self.committed.clear();
-        self.known = self.depth;
+        self.posted.clear();
     }
 
     fn has_room(&mut self) -> bool {
-        if self.committed.try_reserve(1).is_err() {
-            return false;
-        }
-        if self.known + self.committed.len() < self.depth {
-            return true;
-        }
-        self.known = self.executor.requests(self.key).unwrap_or(self.depth);
-        self.known + self.committed.len() < self.depth
+        self.posted.has_room(|| self.executor.requests(self.key))
     }
 
     fn commit(&mut self, request: Request) {
-        self.committed.push(Request {
+        self.posted.push(Request {
             overtakes_binds: core::mem::take(&mut self.overtakes_binds),
             ..request
         });
@@ -67,14 +52,8 @@ impl<X: Executor> SendQueue<X> {
 
     /// Hands the committed requests over; the error is their number.
     fn hand_over(&mut self) -> Result<(), u32> {
-        let count = self.committed.len();
-        if count == 0 {
-            return Ok(());
-        }
-        let taken = self.executor.post_requests(self.key, &mut self.committed);
-        self.committed.clear();
-        self.known = taken.ok_or(count as u32)?;
-        Ok(())
+        self.posted
+            .hand_over(|requests| self.executor.post_requests(self.key, requests))
     }
 
     fn post_now(&mut self, request: Request) -> Result<(), Rejected> {

@@ -2,11 +2,25 @@
 
 use dat_core::flags::DtoStatus;
 
-use crate::id::{Handle, LocalMemoryId, NodeId};
-use crate::transfer::synchronise::Question;
+use crate::age::Watch;
+use crate::id::{Handle, ImportId, LocalMemoryId, NodeId};
 
 /// Most pending entries of a call.
 pub(crate) const WINDOW: usize = 16;
+
+/// A question to an exporter that is not answered yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) link: Handle,
+    pub(crate) import: ImportId,
+    /// Number of the last transfer that the answer shows to be visible, if it was asked after.
+    pub(crate) covers: Option<u64>,
+    /// Number of the message among those of the link.
+    pub(crate) queued: u64,
+    /// Number of requests of the link up to this one, once it is posted.
+    pub(crate) posted: Option<u64>,
+    pub(crate) watch: Watch,
+}
 
 /// Owner of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +33,7 @@ pub(crate) enum Owner {
         last: bool,
     },
     /// The read that shows that writes are visible.
-    Flush {
+    ReadBack {
         flight: Handle,
         /// Number of the last transfer of the connection that it covers.
         covers: u64,
@@ -47,7 +61,7 @@ pub(crate) struct Request {
     pub(crate) bytes: u64,
 }
 
-/// State of the flush or of the signal of a call.
+/// State of the read-back or of the signal of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Not requested.
@@ -82,7 +96,7 @@ pub(crate) struct Flight {
     pub(crate) failure: Option<Failure>,
     /// Lowest index of the failed entries that only a barrier reports.
     written_off: Option<u32>,
-    /// State of the flush, of the question to the exporter, or of the signal.
+    /// State of the read-back, of the question to the exporter, or of the signal.
     pub(crate) step: Step,
     /// Question that the exporter has not answered.
     pub(crate) question: Option<Question>,
@@ -181,7 +195,7 @@ impl Flight {
         }
     }
 
-    /// Handles the end of the flush or of the signal.
+    /// Handles the end of the read-back or of the signal.
     pub(crate) fn stepped(&mut self, status: DtoStatus) {
         self.pending = self.pending.saturating_sub(1);
         self.step = match status {

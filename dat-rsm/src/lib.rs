@@ -110,6 +110,7 @@ extern crate alloc;
 extern crate std;
 
 mod access;
+mod age;
 mod block;
 mod borrow;
 mod controller;
@@ -128,6 +129,7 @@ mod options;
 mod port;
 mod reach;
 pub mod segment_id;
+mod shares;
 mod signal;
 mod transfer;
 mod unreached;

@@ -171,8 +171,8 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         objects.receives = ia.evd_create(NO_EVENTS, cno, EvdFlags::DTO)?;
         objects.completions = ia.evd_create(NO_EVENTS, cno, EvdFlags::DTO)?;
         let remote = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::REMOTE_READ;
-        objects.flush_word = Some(Block::new(ia, objects.pz, 8, remote)?);
-        objects.flush_target = Some(Block::new(ia, objects.pz, 8, self.target_privileges)?);
+        objects.read_back_word = Some(Block::new(ia, objects.pz, 8, remote)?);
+        objects.read_back_target = Some(Block::new(ia, objects.pz, 8, self.target_privileges)?);
         if self.qualifier != 0 {
             objects.psp = ia.psp_create(self.qualifier, objects.arrivals, PspFlags::Consumer)?;
         }
@@ -186,7 +186,7 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
     pub(crate) fn close(&self, objects: PortObjects) -> Option<PzId> {
         let ia = &self.ia;
         let _never_made = ia.psp_free(objects.psp);
-        for block in [objects.flush_word, objects.flush_target]
+        for block in [objects.read_back_word, objects.read_back_target]
             .into_iter()
             .flatten()
         {
@@ -236,9 +236,9 @@ pub(crate) struct PortObjects {
     pub(crate) completions: EvdId,
     pub(crate) psp: PspId,
     /// Word that peers read to learn that their writes are visible.
-    pub(crate) flush_word: Option<Block>,
+    pub(crate) read_back_word: Option<Block>,
     /// Target of the reads of peers' words; its content is ignored.
-    pub(crate) flush_target: Option<Block>,
+    pub(crate) read_back_target: Option<Block>,
 }
 
 impl Default for PortObjects {
@@ -251,8 +251,8 @@ impl Default for PortObjects {
             receives: EvdId::NULL,
             completions: EvdId::NULL,
             psp: PspId::NULL,
-            flush_word: None,
-            flush_target: None,
+            read_back_word: None,
+            read_back_target: None,
         }
     }
 }

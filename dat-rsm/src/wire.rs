@@ -47,9 +47,9 @@ pub struct Greeting {
     /// Incarnation of the node; changes with each restart.
     pub incarnation: u64,
     /// Address of the word whose read proves that earlier writes are visible.
-    pub flush_address: u64,
+    pub read_back_address: u64,
     /// Key of that word.
-    pub flush_key: u32,
+    pub read_back_key: u32,
     /// Messages that the peer may send before it needs new credits.
     pub credits: u16,
     /// True if the node's numbers are big-endian.
@@ -195,8 +195,8 @@ impl Greeting {
         to.put(&[VERSION]);
         to.put(&self.node.to_le_bytes());
         to.put(&self.incarnation.to_le_bytes());
-        to.put(&self.flush_address.to_le_bytes());
-        to.put(&self.flush_key.to_le_bytes());
+        to.put(&self.read_back_address.to_le_bytes());
+        to.put(&self.read_back_key.to_le_bytes());
         to.put(&self.credits.to_le_bytes());
         to.put(&[if self.big_endian { BIG } else { LITTLE }]);
         to.put(&[if self.non_coherent { NON_COHERENT } else { 0 }]);
@@ -218,11 +218,11 @@ impl Greeting {
         }
         let node = u32::from_le_bytes(from.take()?);
         let incarnation = u64::from_le_bytes(from.take()?);
-        let flush_address = u64::from_le_bytes(from.take()?);
-        let flush_key = u32::from_le_bytes(from.take()?);
+        let read_back_address = u64::from_le_bytes(from.take()?);
+        let read_back_key = u32::from_le_bytes(from.take()?);
         let credits = u16::from_le_bytes(from.take()?);
         let [endian, properties] = from.take()?;
-        if properties > NON_COHERENT || credits == 0 || flush_key == 0 {
+        if properties > NON_COHERENT || credits == 0 || read_back_key == 0 {
             return Err(WireError::Value);
         }
         let big_endian = match endian {
@@ -233,8 +233,8 @@ impl Greeting {
         Ok(Self {
             node,
             incarnation,
-            flush_address,
-            flush_key,
+            read_back_address,
+            read_back_key,
             credits,
             big_endian,
             non_coherent: properties == NON_COHERENT,
@@ -600,8 +600,8 @@ mod tests {
             let greeting = Greeting {
                 node: random.u32(..),
                 incarnation: random.u64(..),
-                flush_address: random.u64(..),
-                flush_key: random.u32(1..),
+                read_back_address: random.u64(..),
+                read_back_key: random.u32(1..),
                 credits: random.u16(1..),
                 big_endian: random.bool(),
                 non_coherent: random.bool(),

@@ -142,12 +142,13 @@ impl Target {
 ///
 /// A subset would build everything once more.
 const FEATURES: &str = "c,sched";
-const TARGETS: [Target; 15] = [
+const TARGETS: [Target; 16] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
     Target::new("rsm_wire", 9, 400),
     Target::new("cm_wire", 6, 385),
     Target::new("roce_packet", 1, 512),
+    Target::new("roce_queue", 1, 512),
     Target::new("roce_session", 6, 2050),
     Target::new("roce_wire", 6, 1024),
     Target::new("serve_wire", 1, 257),

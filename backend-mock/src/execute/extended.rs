@@ -1,8 +1,8 @@
 //! Extended operations at the target: writes with immediate data, and atomic operations.
 //!
-//! As on a device, an atomic operation is atomic with respect to others and to all else that the
-//! fabric does, except transfers that are long enough to move in pieces. A concurrent store of the
-//! processor to the same number may be overwritten.
+//! As on a device, an atomic operation is atomic with respect to others and to the rest of the
+//! fabric. Transfers that are long enough to move in pieces are the exception. A concurrent store
+//! of the processor to the same number may be overwritten.
 
 use dat_core::backend::RemoteRange;
 use dat_core::flags::{DtoStatus, MemoryPrivileges};

@@ -46,7 +46,7 @@ impl World {
         while self
             .schedule
             .peek()
-            .is_some_and(|action| self.is_settled(action))
+            .is_some_and(|action| self.is_without_effect(action))
         {
             self.schedule.pop();
         }
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// Returns true if an action is a timeout without effect; it must not advance time.
-    fn is_settled(&self, action: &Action) -> bool {
+    fn is_without_effect(&self, action: &Action) -> bool {
         match *action {
             Action::AcceptTimeout { key, connection } => {
                 !self.is_in(key, connection, State::Accepting)

@@ -21,9 +21,9 @@
 //!
 //! A byte may have been stored to *and* written by a peer since the views last agreed. Then a
 //! required call was left out (LSW-13, LSW-14) and its content is undefined (LSW-16). Here one of
-//! the two wins at the next `sync` over the byte, chosen by the seed for each 64-byte line: the
-//! dirty line is either written back over the peer's data or dropped. A read without the call
-//! returns undefined bytes too (LSW-15); here it always returns the old content.
+//! the two wins at the next `sync` over the byte. The seed decides for each 64-byte line whether
+//! the dirty line is written back over the peer's data or dropped. A read without the call returns
+//! undefined bytes too (LSW-15); here it always returns the old content.
 //!
 //! A store is detected by the changed value of its byte. Ranges are exact to the byte; hardware
 //! would work on lines.

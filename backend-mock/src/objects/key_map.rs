@@ -7,8 +7,8 @@ use crate::steps::step;
 /// Values by 32-bit keys; a key is never 0.
 ///
 /// A new key is one more than the last, except where its slot is taken. At most half of the slots
-/// are, so an insert passes over one of them on average, and the key of a removed value does not
-/// return before 2^31 further inserts.
+/// are, so an insert passes over one of them on average. The key of a removed value does not return
+/// before 2^31 further inserts.
 #[derive(Debug)]
 pub(crate) struct KeyMap<T> {
     /// A power of two of slots; the low bits of a value's key are its slot.

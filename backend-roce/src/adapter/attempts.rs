@@ -11,7 +11,7 @@ use super::links::{Link, TRANSLATED};
 use super::private_data::{pack, pack_request, private_size};
 use super::probes::SHORTEST_KEEP_ALIVE;
 use super::service_points::{port_of, service};
-use crate::port::Route;
+use crate::port::{LocalNumber, Route};
 use crate::proto::Psn;
 use crate::proto::connection::{
     Answered, ConnectReply, ConnectRequest, Connection, ConnectionOptions, Ids, Information, Mark,
@@ -38,7 +38,7 @@ impl Adapter {
     pub(crate) fn connect(
         &mut self,
         key: usize,
-        route: Route,
+        (route, local): (Route, Option<LocalNumber>),
         mut peer: SocketAddr,
         qualifier: u64,
         data: &[u8],
@@ -107,6 +107,7 @@ impl Adapter {
                 pair: Some(key),
                 qpn,
                 fallback,
+                pending: local,
                 ..Link::new(local_id, connection, flow.into(), request)
             }
         });
@@ -118,7 +119,7 @@ impl Adapter {
             pair.link = Some(id);
             pair.state = State::Connecting;
         }
-        self.after_link(id);
+        self.begin(id, local);
         Ok(())
     }
 
@@ -197,6 +198,7 @@ impl Adapter {
             window: self.options.window,
             run: path.map_or(1, |path| self.outbox.run_packets(&path)),
             timeout: self.options.timeout,
+            is_lossless: path.is_some_and(|path| path.local.is_some()),
             rnr_timer: RnrTimer::from_code(self.options.not_ready_timer),
             remote_read: true,
             remote_write: true,
@@ -211,7 +213,8 @@ impl Adapter {
             pair.state = state;
             pair.keep_alive = keep_alive.map(|period| period.max(SHORTEST_KEEP_ALIVE));
             pair.heard = self.now;
-            if let Some(path) = self.links.get(id).map(|link| link.path) {
+            pair.local = path.and_then(|path| path.local);
+            if let Some(path) = path.filter(|path| path.local.is_none()) {
                 self.join_buffers(key, &path);
             }
             self.probe(key);
@@ -269,6 +272,10 @@ impl Adapter {
         };
         let transaction = self.random.next();
         if let Some(link) = self.links.get_mut(id) {
+            if link.pending.take().is_some() {
+                // The peer knows nothing of it.
+                link.connection.abandon();
+            }
             link.connection.disconnect(transaction, broken, self.now);
         }
         self.detach(id);

@@ -627,15 +627,19 @@ mod tests {
             let pair = Pair::new(&request).expect("memory");
             assert!(adapter.pairs.has_room() && adapter.reserve_buffers());
             let key = adapter.pairs.insert(pair);
-            let flow = Flow::between(socket(0), socket(host)).expect("one family");
-            let path = Path {
-                wire: flow,
-                view: flow,
-                single: false,
-            };
-            adapter.join_buffers(key, &path);
+            adapter.join_buffers(key, &path(socket(host)));
         }
         adapter
+    }
+
+    fn path(peer: SocketAddr) -> Path {
+        let flow = Flow::between(socket(0), peer).expect("one family");
+        Path {
+            wire: flow,
+            view: flow,
+            single: false,
+            local: None,
+        }
     }
 
     fn share(adapter: &mut Adapter, key: usize) -> &mut Share {
@@ -731,5 +735,79 @@ mod tests {
         let at = |host, port| SocketAddr::new(socket(host).ip(), port);
         let paces = [at(3, 4791), at(3, 9), at(4, 4791)].map(|peer| adapter.pace(peer));
         assert_eq!(paces, [Pace::Far, Pace::Far, Pace::Prompt]);
+    }
+
+    /// Far peers share the room of their responses, and each of those that are slow there has its
+    /// own.
+    ///
+    /// Spec: ROCE-191
+    #[test]
+    fn peers_that_are_far_are_slow_only_if_they_are_late_there() {
+        let mut adapter = adapter(4);
+        let prompt = share(&mut adapter, 0).responses;
+        for key in [0, 1] {
+            share(&mut adapter, key).due = 1;
+            adapter.add_due(prompt, key);
+        }
+        adapter.begin_wait(2, prompt);
+        adapter.now = Instant::from_micros(1_000);
+        adapter.end_patience(prompt);
+        for key in [0, 1] {
+            adapter.change_buffers(key, &path(socket(key as u8 + 1)));
+        }
+        let far = share(&mut adapter, 0).responses;
+        assert_ne!(far, prompt);
+        let [first, second] = [0, 1].map(|key| *share(&mut adapter, key));
+        assert_eq!((second.responses, second.pace), (far, Pace::Far));
+        assert_eq!(first.pace, Pace::Far);
+        // The second one waits for the first there.
+        share(&mut adapter, 0).due_since = adapter.now;
+        adapter.add_due(far, 0);
+        adapter.begin_wait(1, far);
+        let slow = Pace::Slow(socket(1));
+        for (time, pace) in [(10_900, Pace::Far), (11_000, slow)] {
+            adapter.now = Instant::from_micros(time);
+            adapter.end_patience(far);
+            assert_eq!(adapter.pace(socket(1)), pace, "{time}");
+            assert_eq!(adapter.pace(socket(2)), Pace::Far, "{time}");
+        }
+        adapter.change_buffers(0, &path(socket(1)));
+        let own = share(&mut adapter, 0).responses;
+        assert!(![prompt, far].contains(&own));
+        assert_eq!(share(&mut adapter, 1).responses, far);
+    }
+
+    /// A peer that goes from port to port is late all the same.
+    ///
+    /// Spec: ROCE-191
+    #[test]
+    fn what_is_due_stays_due_at_another_port() {
+        let mut adapter = adapter(1);
+        let since = Instant::from_micros(5);
+        let due = share(&mut adapter, 0);
+        (due.due, due.due_since) = (3, since);
+        adapter.now = Instant::from_micros(900);
+        let moved = SocketAddr::new(socket(1).ip(), 9);
+        adapter.change_buffers(0, &path(moved));
+        let Share { due, due_since, .. } = *share(&mut adapter, 0);
+        assert_eq!((due, due_since), (3, since));
+    }
+
+    /// One that has waited for long has its minimum beside a full buffer, up to the reserve.
+    ///
+    /// Spec: ROCE-192
+    #[test]
+    fn the_starved_have_their_minimum_beside_a_full_buffer() {
+        let mut buffer = SocketBuffer::new((socket(1), Pace::Prompt));
+        buffer.waiting = Some((3, 3));
+        for (used, is_starved, expected) in [
+            (ROOM, false, 0),
+            (ROOM, true, MINIMUM),
+            (ROOM + RESERVE - 1, true, MINIMUM),
+            (ROOM + RESERVE, true, 0),
+        ] {
+            buffer.used = used;
+            assert_eq!(buffer.limit(3, 0, LARGEST, is_starved), expected, "{used}");
+        }
     }
 }

@@ -6,8 +6,13 @@ use dat_queues::{State, Work};
 
 use super::Adapter;
 use super::deadlines::Timer;
+use super::locals::LOCAL_PACKET_MAX;
 use super::packets::PACKET_MAX;
+use crate::port::RECORD_OVERHEAD;
 use crate::proto::queue_pair::QueuePair;
+
+/// Room of an acknowledgement in a local queue.
+const ANSWER: usize = 2 * RECORD_OVERHEAD;
 
 impl Adapter {
     /// Breaks a connection from this side.
@@ -65,7 +70,7 @@ impl Adapter {
 
     /// Writes the responses and acknowledgements that a queue pair owes.
     pub(super) fn write_answers(&mut self, key: usize) {
-        while self.outbox.has_room(PACKET_MAX) {
+        loop {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return;
             };
@@ -73,12 +78,31 @@ impl Adapter {
                 return;
             };
             let path = link.path;
+            let room = match path.local {
+                None => PACKET_MAX,
+                // A response may be larger. Its length is known once it is written.
+                Some(local) => (LOCAL_PACKET_MAX + RECORD_OVERHEAD).min(self.locals.room(local)),
+            };
+            let (outbox, least) = match path.local {
+                None => (&mut self.outbox, PACKET_MAX),
+                Some(_) => (&mut self.locals.outbox, ANSWER),
+            };
+            if room < least || !outbox.has_room(room) {
+                return;
+            }
             let Some((transport, mut access)) = pair.access(&self.memories) else {
                 return;
             };
-            let sent = self
-                .outbox
-                .add(&path, |buffer| transport.answer(&mut access, buffer));
+            let sent = outbox.add(&path, |buffer| {
+                let room = match path.local {
+                    None => buffer.len(),
+                    Some(_) => room - RECORD_OVERHEAD,
+                };
+                transport.answer(&mut access, buffer.get_mut(..room)?)
+            });
+            if let Some(local) = path.local {
+                self.push_local(local);
+            }
             if !sent {
                 return;
             }
@@ -131,6 +155,7 @@ impl Adapter {
             self.counts.responder += responder;
         }
         pair.link = None;
+        pair.local = None;
         // Their room stays reserved.
         for entry in pair.sends.drain(..) {
             if let Work::Bind(_, window_key) = entry.request.work {
@@ -190,6 +215,7 @@ impl Adapter {
         };
         if pair.is_ready {
             self.ready_pairs.retain(|ready| *ready != key);
+            self.locals.forget(key);
         }
         if pair.is_gathering {
             self.gathering.retain(|gathering| *gathering != key);

@@ -53,6 +53,11 @@ impl LinkTable {
         self.links.get(index)
     }
 
+    /// Returns the connection with an index, to change it.
+    pub(super) fn at_mut(&mut self, index: usize) -> Option<&mut Link> {
+        self.links.get_mut(index)
+    }
+
     /// Removes a connection; returns it with its index.
     pub(super) fn remove(&mut self, id: u32) -> Option<(usize, Link)> {
         let index = self.ids.remove(id)?;

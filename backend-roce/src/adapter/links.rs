@@ -3,19 +3,23 @@
 use dat_queues::State;
 
 use super::deadlines::Timer;
+use super::locals::Sender;
 use super::service_points::ServicePoint;
-use super::{Adapter, ENDED};
-use crate::port::Path;
-use crate::proto::Psn;
+use super::{Adapter, ENDED, Pair};
+use crate::port::{LocalNumber, Path};
 use crate::proto::connection::{
     ConnectRequest, Connection, Mad, State as LinkState, encode_packet,
 };
 use crate::proto::icrc::Flow;
 use crate::proto::packet::OVERHEAD_MAX;
+use crate::proto::{PathMtu, Psn};
 use crate::reserve::Reserve;
 
 /// Maximum number of peers in one report to the port.
 const UNANSWERED_MAX: usize = 64;
+
+/// Room of a message in a local queue.
+const MESSAGE: usize = 512;
 
 /// First bytes of a GUID of ours (ROCE-48).
 const GUID: u64 = 0x0244_4154;
@@ -39,6 +43,8 @@ pub(crate) struct Link {
     pub(super) connection: Connection,
     /// Addresses of packets to the peer.
     pub(super) path: Path,
+    /// Pair of local queues that the active side waits for, before it sends the request.
+    pub(super) pending: Option<LocalNumber>,
     /// The queue pair, while the connection is its own.
     pub(super) pair: Option<usize>,
     /// QPN of this side; 0 before the passive side accepts.
@@ -79,6 +85,7 @@ impl Link {
             id,
             connection,
             path,
+            pending: None,
             pair: None,
             qpn: 0,
             request,
@@ -93,6 +100,20 @@ impl Link {
             is_passive: false,
             repeats: 0,
             is_ready: false,
+        }
+    }
+
+    /// Lets packets go through local queues (ROCE-230).
+    pub(super) fn be_local(&mut self, number: LocalNumber, mtu: PathMtu) {
+        self.path.local = Some(number);
+        self.request.mtu = Some(mtu);
+        // Each port of the peer leads to the same pair: nothing is asked elsewhere.
+        if let Some(dialled) = self.fallback.take() {
+            self.path.wire.destination_port = dialled;
+            self.path.view.destination_port = dialled;
+            if let Some(mark) = &mut self.request.mark {
+                mark.dialled = dialled;
+            }
         }
     }
 
@@ -211,7 +232,10 @@ impl Adapter {
         let needs_place = !connection.is_proven() && !is_over;
         let left = link.place.take_if(|_| !needs_place);
         let deadline = link.connection.deadline();
-        if !core::mem::replace(&mut link.is_ready, true) {
+        let is_new = !core::mem::replace(&mut link.is_ready, true);
+        let local = link.path.local;
+        let mut add = |local| self.locals.add(local, Sender::Link(id));
+        if is_new && !local.is_some_and(&mut add) {
             self.ready_links.push_back(id);
         }
         self.deadlines.set(Timer::Link(index), deadline);
@@ -253,6 +277,9 @@ impl Adapter {
             self.incoming.remove(&key);
         }
         self.forget_peer(id, (request.guid, request.qpn));
+        if let Some(local) = link.path.local {
+            self.locals.leave(local);
+        }
         if let Some(port) = link.port {
             self.leave_port(port);
         }
@@ -270,8 +297,20 @@ impl Adapter {
             single: true,
             ..*path
         };
-        self.outbox
+        let Some(local) = path.local else {
+            self.outbox
+                .add(&path, |buffer| encode_packet(&bytes, psn, buffer));
+            return;
+        };
+        if self.locals.room(local) < MESSAGE {
+            // An answer to a message that its sender repeats.
+            self.counts.dropped += 1;
+            return;
+        }
+        self.locals
+            .outbox
             .add(&path, |buffer| encode_packet(&bytes, psn, buffer));
+        self.push_local(local);
     }
 
     /// Returns the token of a queue pair whose attempt to connect is pending.
@@ -283,7 +322,9 @@ impl Adapter {
     /// Returns true if requests or messages wait for an answer of a peer.
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: Timer| match timer {
-            Timer::Pair(_) | Timer::Gathered => true,
+            // That of the local way ends the pause of a message that found no receive.
+            Timer::Pair(key) => self.pairs.get(key).is_none_or(|pair| pair.local.is_none()),
+            Timer::Gathered => true,
             Timer::Probe(_) | Timer::Patience(_) => false,
             Timer::Link(index) => self.links.at(index).is_some_and(|link| {
                 let state = link.connection.state();
@@ -291,13 +332,19 @@ impl Adapter {
                 unanswered || matches!(state, LinkState::ReplySent | LinkState::DisconnectSent)
             }),
         };
-        self.deadlines.timers().any(waits)
+        // Requests of the local way have no timer.
+        let is_busy = |(key, pair): (usize, &Pair)| {
+            let transport = pair.transport.as_ref().filter(|_| pair.local.is_some());
+            let has_requests = transport.is_some_and(|transport| !transport.is_idle());
+            pair.is_open() && has_requests && !self.deadlines.is_set(Timer::Pair(key))
+        };
+        self.deadlines.timers().any(waits) || self.pairs.iter().any(is_busy)
     }
 
     /// Returns true if messages that end connections are still to be answered (ROCE-178).
     #[cfg(feature = "udp")]
     pub(crate) fn is_ending(&self) -> bool {
         let ending = |link: &Link| matches!(link.connection.state(), LinkState::DisconnectSent);
-        !self.ready_links.is_empty() || self.links.iter().any(ending)
+        !self.ready_links.is_empty() || self.locals.has_output() || self.links.iter().any(ending)
     }
 }

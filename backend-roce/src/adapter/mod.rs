@@ -12,6 +12,7 @@ mod endings;
 mod link_events;
 mod link_table;
 mod links;
+mod locals;
 mod management;
 mod memories;
 mod outcomes;
@@ -54,6 +55,7 @@ use buffers::{BufferAddress, SocketBuffer};
 use cookies::Cookies;
 use deadlines::{Deadlines, Timer};
 use link_table::LinkTable;
+use locals::Locals;
 use random::Random;
 use refusals::COMMON_SERVICES_MAX;
 use requests::{Arrived, Parked};
@@ -123,6 +125,7 @@ pub(crate) struct Adapter {
     pub(crate) gathers: Arc<AtomicBool>,
     ready_links: VecDeque<u32>,
     outbox: Outbox,
+    locals: Locals,
     control: VecDeque<ControlEvent>,
     /// Set by a control event, until its caller has told the consumer.
     pub(crate) raised: bool,
@@ -182,6 +185,7 @@ impl Adapter {
             gathers: Arc::new(AtomicBool::new(false)),
             ready_links: VecDeque::new(),
             outbox,
+            locals: Locals::new(),
             control: VecDeque::new(),
             raised: false,
             counts: AdapterCounts::default(),
@@ -280,7 +284,7 @@ impl Adapter {
         open.filter_map(|(_, pair)| {
             let (requester, responder) = pair.transport.as_ref()?.counts();
             Some(ConnectionCounts {
-                is_local: false,
+                is_local: pair.local.is_some(),
                 peer: self.links.get(pair.link?)?.path.wire.destination(),
                 requester,
                 responder,

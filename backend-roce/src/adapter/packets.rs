@@ -3,9 +3,10 @@
 use dat_queues::State;
 
 use super::deadlines::Timer;
+use super::locals::Sender;
 use super::queue_pair::{Access, Receives};
 use super::{Adapter, Pair};
-use crate::port::{Arrival, Outbox, RUN_PACKETS_MAX};
+use crate::port::{Arrival, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::connection;
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::{OVERHEAD_MAX, Opcode, Packet};
@@ -27,7 +28,7 @@ impl Adapter {
         // answers follow once.
         let mut changed = None;
         for (index, packet) in (0..).zip(arrival.packets(input)) {
-            let key = self.receive_packet(&arrival.flow, index, packet);
+            let key = self.receive_packet(arrival, index, packet);
             if key != changed
                 && let Some(before) = core::mem::replace(&mut changed, key)
             {
@@ -66,28 +67,45 @@ impl Adapter {
         Some(link.has_moved(wire))
     }
 
-    /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
-    fn receive_packet(&mut self, wire: &Flow, index: u16, datagram: &[u8]) -> Option<usize> {
+    fn count_packet(&mut self, arrival: &Arrival, bytes: u64) {
         self.counts.packets += 1;
-        self.counts.bytes += datagram.len() as u64;
+        self.counts.bytes += bytes;
+        if arrival.local.is_some() {
+            self.counts.local.packets += 1;
+            self.counts.local.bytes += bytes;
+        }
+    }
+
+    /// Returns the queue pair with a QPN, its connection and its state, if packets reach it on the
+    /// way of this one (ROCE-231).
+    fn addressed(&self, qpn: u32, arrival: &Arrival) -> Option<(usize, u32, State)> {
+        let key = *self.qpns.get(qpn)?;
+        let pair = self.pairs.get(key)?;
+        let is_reached = pair.local == arrival.local;
+        Some((key, pair.link?, pair.state)).filter(|_| is_reached)
+    }
+
+    /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
+    fn receive_packet(&mut self, arrival: &Arrival, index: u16, datagram: &[u8]) -> Option<usize> {
+        let wire = &arrival.flow;
+        self.count_packet(arrival, datagram.len() as u64);
         let Ok(packet) = Packet::decode(datagram) else {
             self.counts.dropped += 1;
             return None;
         };
         let bth = packet.header.bth;
         if bth.destination == connection::MANAGEMENT_QPN {
-            self.management(wire, datagram, &packet);
+            self.management(arrival, datagram, &packet);
             return None;
         }
-        let key = self.qpns.get(bth.destination).copied();
-        let pair = key.and_then(|key| Some((key, self.pairs.get(key)?)));
-        let Some((key, link, state)) =
-            pair.and_then(|(key, pair)| Some((key, pair.link?, pair.state)))
-        else {
+        let Some((key, link, state)) = self.addressed(bth.destination, arrival) else {
             self.counts.dropped += 1;
             return None;
         };
-        let has_moved = self.verify(link, wire, index, datagram)?;
+        let has_moved = match arrival.local {
+            None => self.verify(link, wire, index, datagram)?,
+            Some(_) => false,
+        };
         if bth.opcode == Opcode::CongestionNotification {
             self.counts.congestion += 1;
             return None;
@@ -162,7 +180,10 @@ impl Adapter {
             };
             if let Some(pair) = self.pairs.get_mut(key) {
                 pair.is_ready = false;
-                self.transmit_pair(key);
+                match pair.local {
+                    None => self.transmit_pair(key, usize::MAX),
+                    Some(_) => self.set_ready(key),
+                }
             }
         }
         while self.outbox.has_room(PACKET_MAX) {
@@ -175,13 +196,23 @@ impl Adapter {
         self.counts.packets_sent += packets;
         self.counts.bytes_sent += bytes;
         core::mem::swap(&mut self.outbox, out);
-        !(self.ready_pairs.is_empty() && self.ready_links.is_empty())
+        !(self.ready_pairs.is_empty() && self.ready_links.is_empty()) || self.has_local_output()
     }
 
     /// Writes some packets of a queue pair, as far as its peer has room for them.
-    fn transmit_pair(&mut self, key: usize) {
+    ///
+    /// Those of the local way take at most `room` bytes, which its queue has.
+    pub(super) fn transmit_pair(&mut self, key: usize, room: usize) {
         self.limit_room(key);
-        let is_more = self.write_packets(key);
+        let local = self.pairs.get(key).and_then(|pair| pair.local);
+        let is_more = match local {
+            None => self.write_packets(key),
+            Some(local) => {
+                let is_more = self.write_local_packets(key, room);
+                self.push_local(local);
+                is_more
+            }
+        };
         self.after_transport(key);
         if is_more {
             self.set_ready(key);
@@ -223,11 +254,44 @@ impl Adapter {
         true
     }
 
+    /// As `write_packets`, for a turn of at most `room` bytes.
+    fn write_local_packets(&mut self, key: usize, room: usize) -> bool {
+        let link = self.pairs.get(key).and_then(|pair| pair.link);
+        let Some(path) = link.and_then(|link| self.links.get(link).map(|link| link.path)) else {
+            return false;
+        };
+        loop {
+            self.run_binds(key);
+            let outbox = &mut self.locals.outbox;
+            let Some(pair) = self.pairs.get_mut(key) else {
+                return false;
+            };
+            let Some((transport, mut access)) = pair.access(&self.memories) else {
+                return false;
+            };
+            let largest = transport.mtu().bytes() as usize + OVERHEAD_MAX + RECORD_OVERHEAD;
+            let left = room.saturating_sub(outbox.local_bytes());
+            if left < largest || !outbox.has_room(largest) {
+                return true;
+            }
+            // One of the last two packets of a turn asks.
+            if left < 3 * largest {
+                transport.ask();
+            }
+            let now = self.now;
+            let sent = outbox.add(&path, |buffer| transport.transmit(now, &mut access, buffer));
+            if !sent || !transport.has_output() {
+                return false;
+            }
+        }
+    }
+
     /// Returns true if packets are due, or ports are to be given back.
     pub(crate) fn has_output(&self) -> bool {
         let nothing = self.ready_pairs.is_empty()
             && self.ready_links.is_empty()
             && self.outbox.is_empty()
+            && !self.has_local_output()
             && self.unused_ports.is_empty();
         !nothing
     }
@@ -236,8 +300,16 @@ impl Adapter {
         if let Some(pair) = self.pairs.get_mut(key)
             && !pair.is_ready
         {
-            pair.is_ready = true;
-            self.ready_pairs.push_back(key);
+            let local = pair.local;
+            match local.map(|local| self.locals.add(local, Sender::Pair(key))) {
+                None => self.ready_pairs.push_back(key),
+                Some(true) => {}
+                // Its queues have ended: it is about to break.
+                Some(false) => return,
+            }
+            if let Some(pair) = self.pairs.get_mut(key) {
+                pair.is_ready = true;
+            }
         }
     }
 

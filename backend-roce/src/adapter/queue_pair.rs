@@ -14,6 +14,7 @@ use dat_queues::{
 
 use super::buffers::Share;
 use super::memories::Memories;
+use crate::port::LocalNumber;
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
     RequestMemory, Right,
@@ -138,6 +139,8 @@ pub(crate) struct Pair {
     pub(crate) transport: Option<QueuePair<'static>>,
     /// Share of the connection's socket buffers.
     pub(crate) share: Option<Share>,
+    /// Pair of local queues of the connection, if its packets use no socket.
+    pub(crate) local: Option<LocalNumber>,
     /// Communication id of the connection.
     pub(crate) link: Option<u32>,
     /// Posted requests that are not complete, and probes.
@@ -182,6 +185,7 @@ impl Pair {
             resource_slots: Vec::new(),
             transport: None,
             share: None,
+            local: None,
             link: None,
             sends: VecDeque::new(),
             probes: 0,

@@ -171,7 +171,7 @@ impl Adapter {
     }
 
     /// Begins an attempt again, by its request as it is now.
-    fn request_anew(&mut self, id: u32) {
+    pub(super) fn request_anew(&mut self, id: u32) {
         let transaction = self.random.next();
         let options = self.connection_options();
         if let Some(link) = self.links.get_mut(id) {

@@ -61,7 +61,8 @@ impl Adapter {
         if let Some(link) = self.links.get_mut(id) {
             let event = link.connection.expire(self.now);
             link.repeats = link.repeats.saturating_add(1);
-            let connects = link.connection.state() == LinkState::RequestSent;
+            let connects =
+                link.connection.state() == LinkState::RequestSent && link.path.local.is_none();
             let silence = match link.proofs {
                 0 => SILENT_REPEATS,
                 _ => SILENT_REPEATS_OF_OURS,

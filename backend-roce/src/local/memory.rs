@@ -22,6 +22,7 @@ use rustix::fs::{
     fstatfs, memfd_create,
 };
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 use super::queue::QUEUE_BYTES;
 use crate::forks;
@@ -139,6 +140,8 @@ pub(super) fn fence() {
 pub enum MemoryFault {
     /// A call of the system failed.
     System(&'static str, io::Error),
+    /// The process may not make files of this length (`RLIMIT_FSIZE`).
+    Limit,
     /// The file of the peer is not what it has to be.
     Strange(&'static str),
 }
@@ -169,6 +172,11 @@ impl Memory {
     /// # Errors
     /// The system has no memory or descriptor left, or refuses a call.
     pub fn create() -> Result<(Self, OwnedFd), MemoryFault> {
+        // The system ends a process that makes a file beyond this limit.
+        let most = getrlimit(Resource::Fsize).current;
+        if most.is_some_and(|most| most < LENGTH as u64) {
+            return Err(MemoryFault::Limit);
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // A system may insist on the flag, and one before Linux 6.3 does not know it.
         let file = memfd_create("dat-roce", flags | MemfdFlags::NOEXEC_SEAL)

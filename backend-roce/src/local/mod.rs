@@ -11,6 +11,8 @@
 //! Nothing here waits, and nothing allocates once a pair is made.
 
 mod bell;
+#[cfg(test)]
+mod hostile;
 mod memory;
 mod pair;
 mod queue;

@@ -111,6 +111,24 @@ impl LocalPair {
         self.checked(self.writer.try_write(lane, label, parts)) == Some(true)
     }
 
+    /// Returns the free bytes of the queue to the peer.
+    ///
+    /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
+    /// there are as many. Otherwise takes an earlier wish back.
+    pub fn room(&self, least: usize) -> usize {
+        let is_corrupt = self.is_corrupt.load(Ordering::Relaxed);
+        let Some(lane) = self.outgoing().filter(|_| !is_corrupt) else {
+            return 0;
+        };
+        self.checked(self.writer.room(lane, least)).unwrap_or(0)
+    }
+
+    /// Returns true if room was asked for and has come.
+    pub fn has_room_come(&self) -> bool {
+        let lane = self.outgoing();
+        lane.is_some_and(|lane| self.writer.has_room_come(lane))
+    }
+
     /// Asks for a doorbell once there is room for any record; false if there is room for `length`
     /// bytes already, or the pair is over.
     ///
@@ -124,14 +142,14 @@ impl LocalPair {
         waits == Some(true) && !self.is_over()
     }
 
-    /// Wakes the peer if it sleeps; called after [`write`](Self::write).
-    pub fn ring(&self) {
-        if self
-            .outgoing()
-            .is_some_and(|lane| self.writer.wakes_reader(lane))
-        {
+    /// Wakes the peer if it sleeps, and returns true; called after [`write`](Self::write).
+    pub fn ring(&self) -> bool {
+        let lane = self.outgoing();
+        let wakes = lane.is_some_and(|lane| self.writer.wakes_reader(lane));
+        if wakes {
             self.send_bell();
         }
+        wakes
     }
 
     /// Copies the next record into `buffer`, of [`PAYLOAD_MAX`](super::PAYLOAD_MAX) bytes; `None`
@@ -332,5 +350,67 @@ mod tests {
         assert!(to.read(&mut buffer).is_some());
         assert!(to.is_over());
         assert!(!to.arm());
+    }
+
+    /// Spec: ROCE-212
+    #[test]
+    fn a_corrupt_peer_ends_its_pair_and_no_other() {
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        let [[from, to], [other_from, other_to]] = [both(), both()];
+        assert!(from.write(LABEL, &[&[0; 12]]));
+        let words = from.outgoing().unwrap().words();
+        words.tail.store(65, Ordering::Release);
+        assert!(!to.is_over());
+        assert_eq!(to.read(&mut buffer), None);
+        assert!(to.is_over());
+        // Whatever the peer says afterwards.
+        words.tail.store(64, Ordering::Release);
+        assert_eq!(to.read(&mut buffer), None);
+        assert!(!to.has_records());
+        assert!(!to.arm());
+        assert!(!to.write(LABEL, &[&[0; 12]]));
+        assert!(!to.arm_for_room(12));
+        assert!(other_from.write(LABEL, &[&[0; 12]]));
+        assert!(other_to.read(&mut buffer).is_some());
+        assert!(!other_to.is_over());
+    }
+
+    /// A peer that rings without end stops nobody, and one that is not asked does not count.
+    ///
+    /// Spec: ROCE-215
+    #[test]
+    fn doorbells_without_end_are_read_in_bounded_steps() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        while rustix::net::send(&from.bell, &[0; 4096], rustix::net::SendFlags::DONTWAIT).is_ok() {}
+        from.ring();
+        to.attend();
+        assert!(!to.is_over());
+        assert!(to.arm());
+        assert!(from.write(LABEL, &[&[0; 12]]));
+        // The socket is full, and the ring lost: the reader has doorbells to find.
+        from.ring();
+        assert!(!from.is_over());
+        assert!(!to.arm());
+        assert!(to.read(&mut buffer).is_some());
+    }
+
+    /// An end that is never asleep does not let doorbells fill its socket.
+    ///
+    /// Spec: ROCE-215
+    #[test]
+    fn an_end_that_is_armed_often_reads_its_doorbells() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        let mut most = 0;
+        for _ in 0..2000 {
+            to.arm();
+            assert!(from.write(LABEL, &[&[0; 12]]));
+            from.ring();
+            assert!(to.read(&mut buffer).is_some());
+            let waiting = rustix::io::ioctl_fionread(&to.bell).unwrap();
+            most = waiting.max(most);
+        }
+        assert!((2..=u64::from(RUNG) + 1).contains(&most), "{most}");
     }
 }

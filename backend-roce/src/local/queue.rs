@@ -71,7 +71,7 @@ pub struct Record {
 
 impl Record {
     /// Returns the header of a record; `None` if no record is as long, or as short.
-    fn encode(self) -> Option<[u8; HEADER as usize]> {
+    fn encode(self) -> Option<[[u8; 4]; 4]> {
         let valid = self.checked()?;
         let Label {
             segment,
@@ -80,12 +80,8 @@ impl Record {
             destination_port,
         } = valid.label;
         let ports = u32::from(source_port) << 16 | u32::from(destination_port);
-        let words = [valid.length as u32, segment as u32, kind, ports].map(u32::to_ne_bytes);
-        let mut bytes = [0; HEADER as usize];
-        for (to, from) in bytes.iter_mut().zip(words.iter().flatten()) {
-            *to = *from;
-        }
-        Some(bytes)
+        let words = [valid.length as u32, segment as u32, kind, ports];
+        Some(words.map(u32::to_ne_bytes))
     }
 
     /// Returns the record with a header; `None` if no writer makes such a one.
@@ -152,8 +148,9 @@ impl Flag {
     }
 }
 
-/// The end of a queue that writes.
+/// The end of a queue that writes; other threads than its own may read from the other queue.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Writer {
     /// Position of the next record.
     tail: AtomicU32,
@@ -189,7 +186,7 @@ impl Writer {
             return Ok(false);
         }
         self.room.withdraw(&lane.words().waits);
-        lane.store(tail, &header);
+        lane.store(tail, header.as_flattened());
         let mut at = tail.wrapping_add(HEADER);
         for part in parts {
             lane.store(at, part);
@@ -199,6 +196,30 @@ impl Writer {
         self.tail.store(tail, Ordering::Relaxed);
         lane.words().tail.store(tail, Ordering::Release);
         Ok(true)
+    }
+
+    /// Returns the free bytes; if they are fewer than `least`, asks for a doorbell.
+    ///
+    /// # Errors
+    /// The reader's position cannot be true.
+    pub fn room(&self, lane: Lane<'_>, least: usize) -> Result<usize, Corrupt> {
+        let free = || {
+            let tail = self.tail.load(Ordering::Relaxed);
+            let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
+            lane.length().saturating_sub(used) as usize
+        };
+        if free() < least {
+            self.find_room(lane, 0)?;
+            if free() < least {
+                self.room.ask(&lane.words().waits);
+                fence();
+                self.find_room(lane, 0)?;
+            }
+        }
+        if free() >= least {
+            self.room.withdraw(&lane.words().waits);
+        }
+        Ok(free())
     }
 
     /// Asks for a doorbell once half of the queue is free, which is room for any record; false if
@@ -243,8 +264,9 @@ impl Writer {
     }
 }
 
-/// The end of a queue that reads.
+/// The end of a queue that reads; apart from the writer of the other queue, as above.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Reader {
     /// Position of the next record.
     head: AtomicU32,

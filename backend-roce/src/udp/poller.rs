@@ -12,6 +12,17 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 /// The data of an event of the waker; sockets need no data of their own, since all are read.
 const WAKER: u64 = 1;
 const SOCKET: u64 = 0;
+/// The doorbell of a pair of local queues, or a socket that makes one.
+const BELL: u64 = 2;
+const SETUP: u64 = 3;
+
+/// New data, reported once and to one poller.
+const ARRIVALS: EpollFlags = EpollFlags::EPOLLIN
+    .union(EpollFlags::EPOLLET)
+    .union(EpollFlags::EPOLLEXCLUSIVE);
+
+/// The end of a peer.
+const HUNG_UP: EpollFlags = EpollFlags::EPOLLHUP.union(EpollFlags::EPOLLERR);
 
 /// Sockets that a thread sleeps on.
 ///
@@ -20,6 +31,8 @@ const SOCKET: u64 = 0;
 #[derive(Debug)]
 pub(crate) struct Poller {
     poll: Epoll,
+    /// All but doorbells, whose hang-ups it has.
+    quiet: Epoll,
     waker: EventFd,
 }
 
@@ -30,14 +43,28 @@ pub(crate) struct Wakeup {
     pub(crate) arrivals: bool,
     /// Reports of datagrams that were not delivered have come.
     pub(crate) reports: bool,
+    /// A doorbell has rung, or a pair of local queues is to be made or has ended.
+    pub(crate) local: bool,
+    /// A pair of local queues is to be made or has ended.
+    pub(crate) setup: bool,
     /// A signal of the system arrived, or the process was stopped.
     pub(crate) interrupted: bool,
 }
 
 impl Wakeup {
     fn note(&mut self, flags: EpollFlags, data: u64) {
-        self.arrivals |= data == SOCKET;
-        self.reports |= data == SOCKET && flags.contains(EpollFlags::EPOLLERR);
+        match data {
+            SOCKET => {
+                self.arrivals = true;
+                self.reports |= flags.contains(EpollFlags::EPOLLERR);
+            }
+            BELL => {
+                self.local = true;
+                self.setup |= flags.intersects(HUNG_UP);
+            }
+            SETUP => (self.local, self.setup) = (true, true),
+            _ => {}
+        }
     }
 }
 
@@ -50,7 +77,9 @@ impl Poller {
         // Reported once for each wake-up, so that nobody reads the counter.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
         poll.add(&waker, EpollEvent::new(flags, WAKER))?;
-        Ok(Self { poll, waker })
+        let quiet = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        quiet.add(&waker, EpollEvent::new(flags, WAKER))?;
+        Ok(Self { poll, quiet, waker })
     }
 
     /// Adds a socket. New data is reported once, so the socket is to be read until it is empty.
@@ -58,9 +87,39 @@ impl Poller {
     /// # Errors
     /// No memory is left.
     pub(crate) fn add(&self, socket: impl AsFd) -> io::Result<()> {
-        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET | EpollFlags::EPOLLEXCLUSIVE;
-        self.poll.add(socket, EpollEvent::new(flags, SOCKET))?;
+        self.add_both(&socket, SOCKET)
+    }
+
+    /// Adds a socket by which pairs of local queues are made.
+    ///
+    /// # Errors
+    /// No memory is left.
+    pub(crate) fn add_setup(&self, socket: impl AsFd) -> io::Result<()> {
+        self.add_both(&socket, SETUP)
+    }
+
+    fn add_both(&self, socket: &impl AsFd, data: u64) -> io::Result<()> {
+        self.poll.add(socket, EpollEvent::new(ARRIVALS, data))?;
+        self.quiet.add(socket, EpollEvent::new(ARRIVALS, data))?;
         Ok(())
+    }
+
+    /// Adds the socket of a doorbell, in place of one that made its pair.
+    ///
+    /// # Errors
+    /// No memory is left.
+    pub(crate) fn add_bell(&self, socket: impl AsFd) -> io::Result<()> {
+        // Hang-ups are reported in any case.
+        let ends = EpollFlags::EPOLLET;
+        self.poll.add(&socket, EpollEvent::new(ARRIVALS, BELL))?;
+        self.quiet.add(&socket, EpollEvent::new(ends, BELL))?;
+        Ok(())
+    }
+
+    /// Removes a socket that made a pair.
+    pub(crate) fn remove(&self, socket: impl AsFd) {
+        let _ = self.poll.delete(&socket);
+        let _ = self.quiet.delete(&socket);
     }
 
     /// Ends the sleep, or the next one.
@@ -72,9 +131,18 @@ impl Poller {
     /// Sleeps until a socket has something, [`wake`](Self::wake) is called, a signal is handled or
     /// the pause ends, which is rounded up to milliseconds.
     pub(crate) fn sleep(&self, pause: Option<Duration>) -> Wakeup {
+        Self::sleep_on(&self.poll, pause)
+    }
+
+    /// As [`sleep`](Self::sleep), without doorbells.
+    pub(crate) fn sleep_quietly(&self, pause: Option<Duration>) -> Wakeup {
+        Self::sleep_on(&self.quiet, pause)
+    }
+
+    fn sleep_on(poll: &Epoll, pause: Option<Duration>) -> Wakeup {
         let mut wakeup = Wakeup::default();
         if let Some(own) = OwnSleep::get() {
-            let reason = (own.epoll)(self.poll.0.as_raw_fd(), pause, &mut |flags, data| {
+            let reason = (own.epoll)(poll.0.as_raw_fd(), pause, &mut |flags, data| {
                 wakeup.note(EpollFlags::from_bits_retain(flags.cast_signed()), data);
             });
             wakeup.interrupted = reason == WakeReason::Interrupted;
@@ -85,7 +153,7 @@ impl Poller {
             EpollTimeout::try_from(micros).unwrap_or(EpollTimeout::MAX)
         });
         let mut events = [EpollEvent::empty(); 16];
-        let found = self.poll.wait(&mut events, timeout);
+        let found = poll.wait(&mut events, timeout);
         wakeup.interrupted = found == Err(Errno::EINTR);
         for event in events.iter().take(found.unwrap_or(0)) {
             wakeup.note(event.events(), event.data());
@@ -154,8 +222,8 @@ mod tests {
             each(events[0].events().bits().cast_unsigned(), events[0].data());
             WakeReason::Woken
         },
-        bell: -1,
-        ring: |_| {},
+        wake_fd: -1,
+        wake: |_| {},
     };
 
     #[test]

@@ -19,7 +19,7 @@ mod context;
 mod events;
 mod guarded;
 #[cfg(test)]
-mod layout;
+mod layout_tests;
 mod memory;
 mod queue_pair;
 mod random;

@@ -304,8 +304,8 @@ mod tests {
             each(event.events, event.u64);
             WakeReason::Woken
         },
-        bell: -1,
-        ring: |_| {},
+        wake_fd: -1,
+        wake: |_| {},
     };
 
     /// Spec: EVW-01

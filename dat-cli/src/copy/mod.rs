@@ -1,29 +1,23 @@
 //! `dat copy`: moves a file through registered memory, by RDMA Writes between two endpoints.
 
-pub(crate) mod plain;
 mod target;
 
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Instant;
 
-use dat_devices::ByAddress;
-use dat_host::{Network, Options};
 use indicatif::{BinaryBytes, ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 
-use self::plain::{Pair, Plain};
 use self::target::Target;
 use crate::arguments::CopyArguments;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Signals;
 use crate::memory::{self, MOST_MEMORY};
 use crate::output::{GOOD, Output};
-use crate::remote::commands::{with_own_server, with_server};
-use crate::remote::connection::ServerAddress;
-use crate::remote::device::MOCK;
+use crate::remote::commands::with_server;
 use crate::remote::file_store::{FileStore, NoFiles, Single};
-use crate::remote::host_adapter::{Drive, Driven, Waiting};
+use crate::remote::plain::{Pair, Plain};
 use crate::remote::protocol::{Refusal, is_plain_name};
 use crate::remote::transfer::{Outcome, Sending, Shape, send_file};
 use crate::size::{argument, counted, size};
@@ -116,63 +110,21 @@ impl Report {
     }
 }
 
-/// A step of a copy: it sends the file to the server, from an adapter of a device of this name.
-type Send<'a> = dyn FnMut(&mut Driven, ServerAddress<'_>, &str) -> Result<(Outcome, String)> + 'a;
-
-/// Copies a file over the mock.
+/// Copies a file over the mock, over a device of this host, or to a server.
 ///
 /// # Errors
 /// - Usage: source and target cannot be used together.
 /// - File: one of them cannot be read or written.
 /// - Memory: the system lacks the memory for the buffers.
-/// - Operation: the transfer failed, or the copy differs from the source when it is read back.
+/// - Operation: no device or server is usable, the server refused the file, the transfer failed, or
+///   the copy differs from the source when it is read back.
 /// - Interrupted: a signal came.
 pub(crate) fn run(
     arguments: &CopyArguments,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let network = Network::new(Network::options());
-    copy(arguments, signals, output, MOCK, |memory, files, send| {
-        let open = |address| {
-            let opened = Options::new().network(&network).open_driven(address);
-            Drive::over(opened, Waiting::Block)
-        };
-        let ends = (open("mock://receiver")?, open("mock://sender")?);
-        let receiver = network.address("receiver");
-        with_own_server(MOCK, receiver, ends, memory, files, send)
-    })
-}
-
-/// Copies a file over a device, to a server or on this host.
-///
-/// # Errors
-/// - Those of [`run`].
-/// - Operation: no device or server is usable, or the server refused the file.
-pub(crate) fn on_device<B: ByAddress>(
-    arguments: &CopyArguments,
-    signals: &Signals,
-    output: &mut Output,
-) -> Result<bool> {
-    let device = &arguments.device;
-    copy(
-        arguments,
-        signals,
-        output,
-        B::SCHEME,
-        |memory, files, send| with_server::<B, _>(device, memory, files, send),
-    )
-}
-
-/// Copies a file; `with_server` runs the step that sends it, with a server for it.
-fn copy(
-    arguments: &CopyArguments,
-    signals: &Signals,
-    output: &mut Output,
-    backend: &'static str,
-    with_server: impl FnOnce(u64, &dyn FileStore, &mut Send<'_>) -> Result<(Outcome, String)>,
-) -> Result<bool> {
-    let is_mock = backend == MOCK;
+    let is_mock = !arguments.device.wants_device()?;
     let geometry = geometry(arguments)?;
     let begin = Instant::now();
     let source = &arguments.source;
@@ -197,7 +149,7 @@ fn copy(
     memory::room(sides * shape.bytes() + shape.slot() as u64, |room| {
         smaller(geometry, room / (sides + 1))
     })?;
-    let mut plain = is_mock.then(|| Plain::new(shape));
+    let mut plain = is_mock.then(|| Plain::new(shape)).transpose()?;
     let progress = progress_bar(length, output);
     let mut read = |buffer: &mut [u8]| {
         let count = file.read(buffer)?;
@@ -209,20 +161,24 @@ fn copy(
         Ok(count)
     };
     let check = || signals.check();
-    let mut send = |client: &mut Driven, server: ServerAddress<'_>, device: &str| {
-        let sending = Sending {
-            name: &name,
-            length,
-            shape,
-            plain: plain.as_mut(),
-        };
-        let outcome = send_file(client, server, sending, &mut read, &check)?;
-        Ok((outcome, device.to_owned()))
-    };
     // A server in this process needs memory for messages in addition.
     let memory = shape.bytes() + (4 << 20);
     let files: &dyn FileStore = single.as_ref().map_or(&NoFiles, |single| single);
-    let sent = with_server(memory, files, &mut send);
+    let sent = with_server(
+        &arguments.device,
+        memory,
+        files,
+        |client, server, device| {
+            let sending = Sending {
+                name: &name,
+                length,
+                shape,
+                plain: plain.as_mut(),
+            };
+            let outcome = send_file(client, server, sending, &mut read, &check)?;
+            Ok((outcome, device.clone()))
+        },
+    );
     // The failure of the file at a server in this process says more than its refusal.
     let (outcome, device) = sent.map_err(|failure| {
         let own = single.as_ref().and_then(Single::failure);
@@ -230,8 +186,15 @@ fn copy(
     })?;
     progress.finish_and_clear();
     let report = Report {
-        device: (!is_mock).then_some(device),
-        ..Report::new(arguments, backend, target, outcome, plain.as_ref(), begin)
+        device: (!is_mock).then_some(device.name),
+        ..Report::new(
+            arguments,
+            device.scheme,
+            target,
+            outcome,
+            plain.as_ref(),
+            begin,
+        )
     };
     print(&report, output);
     Ok(true)

@@ -1,6 +1,7 @@
 //! The target of a file copy.
 
 use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
@@ -40,20 +41,9 @@ impl Target {
     }
 }
 
-#[cfg(unix)]
 fn is_same(source: &Source<'_>, output: &OutputPath) -> bool {
-    use std::os::unix::fs::MetadataExt;
     let from = source.about();
     output
         .replaced()
         .is_some_and(|to| (from.dev(), from.ino()) == (to.dev(), to.ino()))
-}
-
-#[cfg(not(unix))]
-fn is_same(source: &Source<'_>, output: &OutputPath) -> bool {
-    let canonical = std::fs::canonicalize::<&Path>;
-    match (canonical(source.path()), canonical(output.path())) {
-        (Ok(source), Ok(target)) => source == target,
-        _ => false,
-    }
 }

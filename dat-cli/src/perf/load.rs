@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
-use dat_core::attributes::{EpAttributes, IaAttributes};
 use dat_core::backend::HostBackend;
 use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::{DtoCompletion, DtoOperation, Event};
@@ -61,30 +60,6 @@ impl Shape {
     pub(super) const fn bytes(self) -> usize {
         self.size * self.depth
     }
-
-    /// Returns the attributes of an endpoint with so many receives and requests.
-    pub(super) fn attributes(
-        self,
-        receives: usize,
-        requests: usize,
-        limits: &IaAttributes,
-    ) -> EpAttributes {
-        let segments = count(self.segments);
-        EpAttributes {
-            max_recv_dtos: count(receives),
-            max_request_dtos: count(requests),
-            max_recv_iov: segments,
-            max_request_iov: segments,
-            max_rdma_read_iov: segments,
-            max_rdma_write_iov: segments,
-            ..EpAttributes::default_for(limits)
-        }
-    }
-}
-
-/// Converts a count to the interface's type; the counts here are small.
-pub(super) fn count(number: usize) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 /// Operations that this end of a connection posts.
@@ -304,8 +279,13 @@ impl<B: HostBackend> Load<'_, B> {
                 None => Ok(None),
             },
             Inbox::Queue(queue) => {
-                here.drive.pass();
-                let Some((stream, message)) = queue.next(&here.endpoints)? else {
+                let mut next = queue.next(&here.endpoints)?;
+                if next.is_none() {
+                    // The driver hands out all messages that have come.
+                    here.drive.pass();
+                    next = queue.next(&here.endpoints)?;
+                }
+                let Some((stream, message)) = next else {
                     return Ok(None);
                 };
                 let (found, length) = (first_bytes(&message), message.len());
@@ -540,26 +520,23 @@ fn first_bytes(bytes: &[u8]) -> [u8; STAMP] {
 
 #[cfg(test)]
 mod tests {
-    use dat_devices::{FabricOptions, MockBackend};
-    use dat_host::{Network, Options};
+    use dat_devices::{FabricOptions, MockBackend, Network};
 
     use super::*;
     use crate::failure::FailureKind;
     use crate::remote::host_adapter::{Drive, Waiting};
+    use crate::remote::transport::Carrier;
 
     /// Runs `act` with a load between two adapters of the mock.
     fn with_load(shape: Shape, act: impl FnOnce(&mut Load<'_, MockBackend>)) {
-        let network = Network::new(FabricOptions {
+        let device = Carrier::mock(FabricOptions {
             poll_steps: true,
             ..Network::options()
         });
-        let open = |address| {
-            let opened = Options::new().network(&network).open_driven(address);
-            Drive::over(opened, Waiting::Poll { looks: 1 }).unwrap()
-        };
-        let (mut near, mut far) = (open("mock://near"), open("mock://far"));
-        let address = network.address("far");
-        let mut load = Load::here(&mut near, &mut far, address, 1, shape).unwrap();
+        let (other, waiting) = (device.other_end(), Waiting::Poll { looks: 1 });
+        let mut near = Drive::open(&device, waiting).unwrap();
+        let mut far = Drive::open(&other, waiting).unwrap();
+        let mut load = Load::here(&mut near, &mut far, other.addresses[0], 1, shape).unwrap();
         act(&mut load);
         load.close();
     }

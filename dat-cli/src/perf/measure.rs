@@ -210,11 +210,13 @@ impl Watch {
     }
 }
 
-fn histogram() -> Result<Histogram<u64>> {
+/// Returns an empty histogram of times, with three exact digits.
+pub(crate) fn histogram() -> Result<Histogram<u64>> {
     Histogram::new(3).map_err(|error| Failure::operation("measuring failed", error))
 }
 
-fn record(times: &mut Histogram<u64>, taken: Duration) -> Result<()> {
+/// Records a time.
+pub(crate) fn record(times: &mut Histogram<u64>, taken: Duration) -> Result<()> {
     times
         .record(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX))
         .map_err(|error| Failure::operation("measuring failed", error))
@@ -272,7 +274,6 @@ fn drive<B: HostBackend>(load: &mut Load<'_, B>, goal: Goal, watch: &mut Watch) 
     let begin = Instant::now();
     let (mut started, mut timed) = (vec![None; depth], 0_usize);
     let batch = load.batch();
-    let mut together = Vec::with_capacity(batch);
     // With a goal of time, `now` advances at timed operations only.
     let (mut count, mut now) = (0, begin);
     loop {
@@ -280,7 +281,7 @@ fn drive<B: HostBackend>(load: &mut Load<'_, B>, goal: Goal, watch: &mut Watch) 
             Goal::Operations(operations) => count < operations,
             Goal::Time(time) => now - begin < time,
         };
-        while batch != 1 && more(count, now) {
+        while more(count, now) {
             // All batches have the full size, except perhaps the last.
             let size = match goal {
                 Goal::Operations(operations) => {
@@ -291,33 +292,21 @@ fn drive<B: HostBackend>(load: &mut Load<'_, B>, goal: Goal, watch: &mut Watch) 
             let Some(left) = free.len().checked_sub(size) else {
                 break;
             };
-            together.clear();
-            together.extend(free.drain(left..));
-            together.iter().for_each(|slot| load.prepare(*slot));
+            let slots = &free[left..];
+            slots.iter().for_each(|slot| load.prepare(*slot));
             let before = watch.choice.is_next().then(Instant::now);
-            load.post_together(&together)?;
+            match slots {
+                [slot] => load.post(*slot)?,
+                slots => load.post_together(slots)?,
+            }
             if let Some(before) = before {
                 now = Instant::now();
-                started[together[0]] = Some(before);
+                started[slots[0]] = Some(before);
                 timed += 1;
                 watch.posted(now - before, size)?;
             }
+            free.truncate(left);
             count += size as u64;
-        }
-        while batch == 1 && more(count, now) {
-            let Some(slot) = free.pop() else {
-                break;
-            };
-            load.prepare(slot);
-            let before = watch.choice.is_next().then(Instant::now);
-            load.post(slot)?;
-            if let Some(before) = before {
-                now = Instant::now();
-                started[slot] = Some(before);
-                timed += 1;
-                watch.posted(now - before, 1)?;
-            }
-            count += 1;
         }
         let mut wait = true;
         while free.len() < depth

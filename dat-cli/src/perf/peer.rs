@@ -14,11 +14,11 @@ use futures_util::FutureExt;
 use futures_util::future::try_join;
 
 use super::inbox::{Buffers, Inbox, Queue};
-use super::load::{Load, Shape, UNSIGNALLED, count};
+use super::load::{Load, Shape, UNSIGNALLED};
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
 use crate::remote::connection::{
-    CONNECTING, Completions, Connection, Plan, ServerAddress, refused,
+    CONNECTING, Completions, Connection, Plan, ServerAddress, attributes, count, refused,
 };
 use crate::remote::data::fill;
 use crate::remote::host_adapter::{Core, Drive, Driven, core};
@@ -144,7 +144,12 @@ impl<'a, B: HostBackend> Load<'a, B> {
             },
             attributes: EpAttributes {
                 max_rdma_read_out: if work == Work::Read { reads } else { 0 },
-                ..shape.attributes(receives, 2 * depth + 2 * UNSIGNALLED, &limits)
+                ..attributes(
+                    receives,
+                    2 * depth + 2 * UNSIGNALLED,
+                    shape.segments,
+                    &limits,
+                )
             },
             completions: match is_echo {
                 true => Completions::All(&events),
@@ -152,7 +157,7 @@ impl<'a, B: HostBackend> Load<'a, B> {
             },
         };
         let far = replies.transpose()?;
-        let client = Connection::open(drive, zone, server, &plan, &|| Ok(()))?;
+        let client = Connection::open((adapter, drive), zone, server, &plan, &|| Ok(()))?;
         let (ep, granted) = (client.endpoint.id(), client.granted);
         let server = Server {
             client,
@@ -314,14 +319,14 @@ impl<'a, B: HostBackend> End<'a, B> {
             attributes: EpAttributes {
                 max_rdma_read_in: reads,
                 max_rdma_read_out: reads,
-                ..shape.attributes(shape.depth, shape.depth, &limits)
+                ..attributes(shape.depth, shape.depth, shape.segments, &limits)
             },
         })
     }
 }
 
 /// Returns the failure of an operation that has no server.
-pub(crate) fn not_to_server(operation: Operation, remedy: &str) -> Failure {
+pub(super) fn not_to_server(operation: Operation, remedy: &str) -> Failure {
     Failure::usage(
         format!("{} cannot be measured against a server", operation.name()),
         "with --connect, only write, read and send can be measured",

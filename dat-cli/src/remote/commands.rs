@@ -1,32 +1,29 @@
 //! The commands on devices that reach other processes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
-use dat_devices::ByAddress;
+use dat_host::Network;
 use serde::Serialize;
 
 use super::connection::ServerAddress;
+use super::counts::{counts, has_counts, say_counts};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas};
 use super::host_adapter::{Drive, Driven, Waiting};
-use super::protocol::{MOST_DEPTH, Work};
+use super::protocol::Work;
 use super::server::{Notice, Server, Terms};
 use super::token::{Guard, Token};
 use super::transport::{
-    choose, first_address, is_same_ip, no_device, own_address, reach, resolve, text,
+    Carrier, choose, first_address, is_same_ip, no_device, own_address, reach, resolve, text,
 };
-use crate::arguments::{
-    DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName, WaitingArguments,
-};
-use crate::failure::{Failure, FailureKind, Result};
+use crate::arguments::{DeviceArguments, ServeArguments, WaitName, WaitingArguments};
+use crate::failure::{Failure, Result};
 use crate::interrupt::Signals;
 use crate::memory;
 use crate::output::{FAINT, GOOD, HEADING, Output};
-use crate::perf::{self, Counters, Load, say_counts, without_counters};
 use crate::size::{argument, counted, size};
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
@@ -38,59 +35,57 @@ fn waiting(arguments: WaitingArguments) -> Waiting {
     }
 }
 
-/// Returns the reader of the counts of a device.
+/// Returns the device for both ends in this process: the named one, or else the mock.
 ///
 /// # Errors
-/// - Usage: the device has none.
-fn counters(drive: &Drive, argument: &str) -> Result<Arc<Counters>> {
-    let counters = drive.counters.clone();
-    counters.ok_or_else(|| without_counters(argument))
+/// - Those of [`choose`].
+pub(crate) fn device_of_both(arguments: &DeviceArguments) -> Result<Carrier> {
+    match arguments.named.name() {
+        Some(_) => choose(&arguments.named, None),
+        None => Ok(Carrier::mock(Network::options())),
+    }
 }
 
 /// Runs `act` as the client of the named server, or of one in this process.
 ///
 /// The server in this process runs on the same device and stores files in `local`. `act` runs
 /// again for each address of the named server, until one is reached.
-pub(crate) fn with_server<B: ByAddress, R>(
+pub(crate) fn with_server<R>(
     arguments: &DeviceArguments,
     memory: u64,
     local: &dyn FileStore,
-    mut act: impl FnMut(&mut Driven, ServerAddress<'_>, &str) -> Result<R>,
+    mut act: impl FnMut(&mut Driven, ServerAddress<'_>, &Carrier) -> Result<R>,
 ) -> Result<R> {
     let waiting = waiting(arguments.waiting);
     if let Some(peer) = &arguments.connect {
         let token = arguments.token_file.as_deref().map(Token::read);
         let token = token.transpose()?;
         return reach(&resolve(peer)?, |peer| {
-            let device = choose::<B>(&arguments.named, own_address(peer))?;
-            let mut client = Drive::open::<B>(&device, waiting)?;
+            let device = choose(&arguments.named, own_address(peer))?;
+            let mut client = Drive::open(&device, waiting)?;
             let server = ServerAddress {
                 address: IaAddress::from(peer),
                 qualifier: peer.port().into(),
                 token: token.as_ref(),
             };
-            act(&mut client, server, &device.name)
+            act(&mut client, server, &device)
         });
     }
-    let device = choose::<B>(&arguments.named, None)?;
-    let address = first_address(&device)?;
-    let server = Drive::open::<B>(&device, waiting)?;
-    let client = Drive::open::<B>(&device.other_end(), waiting)?;
-    with_own_server(&device.name, address, (server, client), memory, local, act)
+    with_own_server(&device_of_both(arguments)?, waiting, memory, local, act)
 }
 
 /// Runs `act` as the client of a server in this process, which stores files in `files`.
-///
-/// The server's adapter, the first one, has this address.
 pub(crate) fn with_own_server<R>(
-    device: &str,
-    address: IaAddress,
-    (server, mut client): (Driven, Driven),
+    device: &Carrier,
+    waiting: Waiting,
     memory: u64,
     files: &dyn FileStore,
-    mut act: impl FnMut(&mut Driven, ServerAddress<'_>, &str) -> Result<R>,
+    mut act: impl FnMut(&mut Driven, ServerAddress<'_>, &Carrier) -> Result<R>,
 ) -> Result<R> {
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+    let address = first_address(device)?;
+    let server = Drive::open(device, waiting)?;
+    let mut client = Drive::open(&device.other_end(), waiting)?;
     let of_server = server.0.clone();
     // The client is this process: it may be silent while it reads a slow source.
     let terms = Terms {
@@ -124,77 +119,6 @@ pub(crate) fn with_own_server<R>(
     })
 }
 
-/// Measures on a device.
-///
-/// # Errors
-/// - Those of a measurement on the mock.
-/// - Operation: no device or server is usable, or the server refused the request.
-pub(crate) fn perf<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    if matches!(arguments.operation, Operation::Bind | Operation::Srq) {
-        return perf_both::<B>(arguments, output);
-    }
-    if arguments.depth > MOST_DEPTH {
-        return Err(Failure::usage(
-            "--depth is too large for a device",
-            format!("over a device, this program has at most {MOST_DEPTH} operations under way"),
-            format!("use a --depth of at most {MOST_DEPTH}"),
-        ));
-    }
-    let depth = u64::from(arguments.depth);
-    // Checks the arguments before any memory is allocated.
-    let largest = perf::sizes(arguments)?.into_iter().max().unwrap_or(0);
-    // For echoes the server needs twice the memory of a side and four buffers more.
-    let memory = largest
-        .saturating_mul(2 * depth + 4)
-        .saturating_add(4 << 20);
-    // A server in this process needs up to six times the memory of a side.
-    let sides = if arguments.device.connect.is_some() {
-        2
-    } else {
-        8
-    };
-    perf::room(sides, largest, arguments.depth)?;
-    with_server::<B, _>(&arguments.device, memory, &NoFiles, |client, server, _| {
-        let counters = arguments
-            .verbose
-            .then(|| counters(&client.1, "--verbose"))
-            .transpose()?;
-        let counters = counters.as_deref();
-        let mut is_reached = false;
-        perf::run_on(B::SCHEME, arguments, output, counters, |shape, meter| {
-            let opened = Load::<B>::to_server(client, server, shape);
-            let mut load = opened.map_err(|failure| match failure.kind {
-                // Another address would begin the measurement anew.
-                FailureKind::Unreached if is_reached => Failure {
-                    kind: FailureKind::Operation,
-                    ..failure
-                },
-                _ => failure,
-            })?;
-            is_reached = true;
-            meter.measure(&mut load)?;
-            load.close();
-            Ok(())
-        })
-    })
-}
-
-/// Measures an operation without a server, with both ends on one device.
-fn perf_both<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    if arguments.device.connect.is_some() {
-        return Err(perf::not_to_server(
-            arguments.operation,
-            "remove --connect: --device NAME has both ends on that device",
-        ));
-    }
-    let device = choose::<B>(&arguments.device.named, None)?;
-    perf::on_both_ends::<B>(B::SCHEME, arguments, output, |waiting| {
-        let near = Drive::open::<B>(&device, waiting)?;
-        let far = Drive::open::<B>(&device.other_end(), waiting)?;
-        Ok(((near, far), first_address(&device.other_end())?))
-    })
-}
-
 #[derive(Serialize, Default)]
 struct ServeReport {
     ok: bool,
@@ -221,17 +145,17 @@ struct ServeReport {
 /// - File: the directory or the token file cannot be used.
 /// - Memory: the system lacks the memory for the clients.
 /// - Operation: no device is usable, or another process listens on the port.
-pub(crate) fn serve<B: ByAddress>(
+pub(crate) fn serve(
     arguments: &ServeArguments,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let device = choose::<B>(&arguments.named, arguments.listen)?;
+    let device = choose(&arguments.named, arguments.listen)?;
     if let Some(address) = arguments.listen {
         let has = |own| is_same_ip(own, address) || own.ip().is_unspecified();
         if !device.ip_addresses().any(has) {
             return Err(no_device(
-                B::SCHEME,
+                device.scheme,
                 format!("cannot listen on {}", text(address)),
                 "the selected device does not have that address",
             ));
@@ -251,11 +175,11 @@ pub(crate) fn serve<B: ByAddress>(
         )
     })?;
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
-    let opened = Drive::open::<B>(&device, waiting(arguments.waiting))?;
-    let counters = arguments
-        .stats
-        .then(|| counters(&opened.1, "--stats"))
-        .transpose()?;
+    let opened = Drive::open(&device, waiting(arguments.waiting))?;
+    let adapter = opened.0.clone();
+    if arguments.stats {
+        has_counts(&adapter, "--stats")?;
+    }
     let mut server = Server::new(opened, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
     let addresses: Vec<String> = match arguments.listen {
@@ -282,10 +206,8 @@ pub(crate) fn serve<B: ByAddress>(
     server.run(files.as_ref(), &stop, &mut |notice| {
         report.count(&notice);
         say(&notice, output);
-        if notice == Notice::Gone
-            && let Some(counters) = &counters
-        {
-            say_counts(&counters(), output);
+        if notice == Notice::Gone && arguments.stats {
+            say_counts(&counts(&adapter), output);
         }
     })?;
     output.line(format_args!(
@@ -294,8 +216,8 @@ pub(crate) fn serve<B: ByAddress>(
         counted(report.files, "file"),
         report.rejected
     ));
-    if let Some(counters) = &counters {
-        let counts = counters();
+    if arguments.stats {
+        let counts = counts(&adapter);
         say_counts(&counts, output);
         report.counters = Some(counts.into_iter().collect());
     }

@@ -1,7 +1,5 @@
 //! Adapters of `dat-host` on the devices of this program.
 
-use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -12,12 +10,11 @@ use dat_core::id::EvdId;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia};
-use dat_devices::ByAddress;
+use dat_devices::Visitor;
 use dat_host::{Adapter, Driver, Options};
 
-use super::transport::{self, Carrier};
+use super::transport::Carrier;
 use crate::failure::{During, Failure, Result};
-use crate::perf::Counters;
 
 /// The way to wait for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +35,23 @@ pub(crate) type Core<B> = Ia<'static, B, HostLock>;
 pub(crate) struct Drive {
     driver: Driver,
     waiting: Waiting,
-    /// Reader of the counts of the device, if it has any.
-    pub(crate) counters: Option<Arc<Counters>>,
-    /// Reader of the sends that the system refuses.
-    refused_sends: Option<Arc<RefusedSends>>,
 }
-
-/// Reader of the error of sends that the system refused since the last call, if any.
-type RefusedSends = dyn Fn() -> Option<io::Error> + Send + Sync;
 
 impl Drive {
     /// Opens a device that the caller drives.
     ///
     /// # Errors
     /// - Operation: the device cannot be opened.
-    pub(crate) fn open<B: ByAddress>(device: &Carrier, waiting: Waiting) -> Result<Driven> {
-        let backend: B = transport::open(device)?;
-        let driver = backend.driver();
-        Self::on(backend, driver, waiting)
+    pub(crate) fn open(device: &Carrier, waiting: Waiting) -> Result<Driven> {
+        struct Opens(Waiting);
+        impl Visitor for Opens {
+            type Output = Result<Driven>;
+
+            fn visit<B: HostBackend>(self, backend: B, driver: B::Driver) -> Result<Driven> {
+                Drive::on(backend, driver, self.0)
+            }
+        }
+        device.open(Opens(waiting))?
     }
 
     /// Opens an adapter on a backend; the caller drives it.
@@ -67,43 +63,13 @@ impl Drive {
         driver: impl HostDriver,
         waiting: Waiting,
     ) -> Result<Driven> {
-        let refused = driver.clone();
-        let counting = driver.clone();
-        let counters = move || {
-            let mut all = Vec::new();
-            counting.counts(&mut |count, value| all.push((count.name(), value)));
-            all
-        };
-        let has_counts = !counters().is_empty();
         let opened = Options::new().open_backend_driven(backend, driver);
-        let (adapter, drive) = Self::over(opened, waiting)?;
-        let drive = Self {
-            counters: has_counts.then(|| Arc::new(counters) as Arc<Counters>),
-            refused_sends: Some(Arc::new(move || refused.refused_send())),
-            ..drive
-        };
-        Ok((adapter, drive))
-    }
-
-    /// Takes the driver of an adapter that was opened.
-    ///
-    /// # Errors
-    /// - Operation: it could not be opened.
-    pub(crate) fn over(
-        opened: dat_host::Result<(Adapter, Driver)>,
-        waiting: Waiting,
-    ) -> Result<Driven> {
         let (adapter, driver) = opened.during("dat_ia_open")?;
-        let this = Self {
-            driver: match waiting {
-                Waiting::Block => driver,
-                Waiting::Poll { looks } => driver.polling(yield_after(looks)),
-            },
-            waiting,
-            counters: None,
-            refused_sends: None,
+        let driver = match waiting {
+            Waiting::Block => driver,
+            Waiting::Poll { looks } => driver.polling(yield_after(looks)),
         };
-        Ok((adapter, this))
+        Ok((adapter, Self { driver, waiting }))
     }
 
     /// Drives the adapter until `future` is ready, then closes the adapter.
@@ -177,19 +143,6 @@ impl Drive {
             }
             thread::yield_now();
         }
-    }
-
-    /// Returns the number of connections that peers refused because they have no room.
-    pub(crate) fn refused_without_room(&self) -> u64 {
-        let counts = self.counters.as_ref().map(|counters| counters());
-        let count = counts.into_iter().flatten();
-        let mut count = count.filter(|(name, _)| *name == "refused_without_room");
-        count.next().map_or(0, |(_, count)| count)
-    }
-
-    /// Returns the error of a send that the system refused since the last call, if any.
-    pub(crate) fn refused_send(&self) -> Option<io::Error> {
-        self.refused_sends.as_ref().and_then(|refused| refused())
     }
 }
 

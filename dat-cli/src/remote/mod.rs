@@ -10,12 +10,14 @@
 mod budget;
 pub(crate) mod commands;
 pub(crate) mod connection;
+pub(crate) mod counts;
 pub(crate) mod data;
 pub(crate) mod device;
 mod echo;
 pub(crate) mod file_store;
 pub(crate) mod host_adapter;
 pub(crate) mod patience;
+pub(crate) mod plain;
 pub(crate) mod protocol;
 pub(crate) mod registered;
 pub(crate) mod server;

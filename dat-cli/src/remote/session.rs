@@ -16,7 +16,7 @@ use futures_channel::mpsc::UnboundedSender;
 use twox_hash::XxHash3_128;
 
 use super::budget::Share;
-use super::connection::TICK;
+use super::connection::{TICK, attributes};
 use super::data::fill_block;
 use super::echo::{Echo, Task};
 use super::file_store::{Draft, Host, Unstored};
@@ -104,20 +104,13 @@ impl Needs {
 
     /// Returns the attributes of the endpoint.
     fn attributes(&self, request: &Request, limits: &IaAttributes) -> EpAttributes {
-        let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
         let reads = match request.work {
             Work::Read => i32::from(request.depth).min(limits.max_rdma_read_per_ep_in),
             _ => 0,
         };
         EpAttributes {
-            max_recv_dtos: count(self.receives),
-            max_request_dtos: count(self.requests),
-            max_recv_iov: 1,
-            max_request_iov: 1,
-            max_rdma_read_iov: 1,
-            max_rdma_write_iov: 1,
             max_rdma_read_in: reads,
-            ..EpAttributes::default_for(limits)
+            ..attributes(self.receives, self.requests, 1, limits)
         }
     }
 }

@@ -9,19 +9,21 @@ use std::time::{Duration, Instant};
 
 use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions, RemoteError};
 use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_host::{Access, Polled, RemoteSlice};
+use dat_host::{Access, Network, Polled, RemoteSlice};
 use twox_hash::XxHash3_128;
 
+use super::commands::with_own_server;
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::host_adapter::{Drive, Driven, Waiting};
+use super::plain::Plain;
 use super::protocol::{Message, Refusal, Request, Work, encode_answer};
 use super::server::{MOST_CLIENTS, Notice, Server, Terms};
 use super::session::triplet;
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Sending, Shape, send_file};
+use super::transport::Carrier;
 use crate::arguments::Operation;
-use crate::copy::plain::Plain;
 use crate::failure::{During, Failure, Result};
 use crate::output_file::OutputPath;
 use crate::perf::{self, Goal, Load, measure};
@@ -184,7 +186,7 @@ fn plain_copies_are_measured_beside() {
         let files = folder(directory.path(), true);
         serving(Waiting::Block, &files, |fabric| {
             let mut client = open(fabric, "client", 2, Waiting::Block);
-            let (data, mut plain) = (some(length), Plain::new(SHAPE));
+            let (data, mut plain) = (some(length), Plain::new(SHAPE).unwrap());
             let mut left = &data[..];
             let read = |buffer: &mut [u8]| Ok(crate::source::fill(&mut left, buffer).unwrap());
             let file = Sending {
@@ -293,7 +295,6 @@ fn a_refused_client_does_not_stop_the_server() {
 }
 
 /// The server does not follow a link in its directory.
-#[cfg(unix)]
 #[test]
 fn links_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
@@ -315,7 +316,15 @@ fn links_are_not_followed() {
 }
 
 /// Connects with room for messages, also for those that the work does not need.
-fn connect((adapter, drive): &mut Driven, request: Request) -> Result<Connection<'_>> {
+fn connect(client: &mut Driven, request: Request) -> Result<Connection<'_>> {
+    connect_to(client, server_address(), request)
+}
+
+fn connect_to<'d>(
+    (adapter, drive): &'d mut Driven,
+    server: ServerAddress<'_>,
+    request: Request,
+) -> Result<Connection<'d>> {
     let limits = adapter.query().during("dat_ia_query")?.ia;
     let plan = Plan {
         request,
@@ -328,7 +337,7 @@ fn connect((adapter, drive): &mut Driven, request: Request) -> Result<Connection
         completions: Completions::None,
     };
     let zone = adapter.zone().during("dat_pz_create")?;
-    Connection::open(drive, zone, server_address(), &plan, &|| Ok(()))
+    Connection::open((adapter, drive), zone, server, &plan, &|| Ok(()))
 }
 
 const COPY: Request = Request {

@@ -6,11 +6,13 @@ use dat_core::attributes::{EpAttributes, IaAttributes};
 use dat_host::{Buffer, Error, Gather, Transfer};
 use twox_hash::XxHash3_128;
 
-use super::connection::{Completions, Connection, Plan, ServerAddress, posted, refused};
+use super::connection::{
+    Completions, Connection, Plan, ServerAddress, attributes, posted, refused,
+};
 use super::host_adapter::Driven;
 use super::patience::Allowance;
+use super::plain::{LEAST_PAIRS, Plain};
 use super::protocol::{Message, Refusal, Request, Work};
-use crate::copy::plain::{LEAST_PAIRS, Plain};
 use crate::failure::{During, Failure, Result};
 
 /// The shape of the buffers.
@@ -54,17 +56,13 @@ impl Shape {
 
     /// Returns the attributes of the client's endpoint.
     fn attributes(&self, limits: &IaAttributes) -> EpAttributes {
-        let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
         let depth = usize::from(self.depth);
         EpAttributes {
-            max_recv_dtos: count(depth + 4),
-            max_request_dtos: count(4 * depth + 4),
             max_recv_iov: 1,
-            max_request_iov: count(self.segments),
-            max_rdma_write_iov: count(self.segments),
+            max_rdma_read_iov: 1,
             max_rdma_read_in: 0,
             max_rdma_read_out: 0,
-            ..EpAttributes::default_for(limits)
+            ..attributes(depth + 4, 4 * depth + 4, self.segments, limits)
         }
     }
 }
@@ -127,7 +125,7 @@ pub(crate) fn send_file(
         .map(|slot| (slot, buffers.split_off(buffers.len() - shape.segments)))
         .collect();
     let mut under_way: Vec<Option<UnderWay>> = (0..depth).map(|_| None).collect();
-    let mut client = Connection::open(drive, zone, server, &plan, check)?;
+    let mut client = Connection::open((adapter, drive), zone, server, &plan, check)?;
     client.send(&Message::Name(name.to_owned()))?;
     match client.message()? {
         Message::Ready => {}

@@ -4,8 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
-use dat_devices::{ByAddress, Cause, DeviceAddress, Found, OpenError, OpenErrorKind, Options};
+use dat_core::backend::HostBackend;
+use dat_devices::{
+    ByAddress, Cause, DeviceAddress, FabricOptions, Found, Network, OpenError, OpenErrorKind,
+    Options, Visitor,
+};
 
+use super::device::{MOCK, scheme_of, with_backend};
 use crate::arguments::{DeviceName, PathName};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::limits::{self, Reached};
@@ -17,15 +22,55 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// A device to open.
 #[derive(Clone, Debug)]
 pub(crate) struct Carrier {
+    /// The scheme of its backend.
+    pub(crate) scheme: &'static str,
     /// The name in reports.
     pub(crate) name: String,
     /// The address that opens it.
     address: DeviceAddress,
-    /// Addresses of this host that it has.
+    /// Addresses that it has, of this host.
     pub(crate) addresses: Vec<IaAddress>,
+    /// The network of the mock.
+    network: Option<Network>,
 }
 
 impl Carrier {
+    /// Returns an adapter of a new network of the mock, whose other adapters are other ends.
+    pub(crate) fn mock(options: FabricOptions) -> Self {
+        Self::on_mock(Network::new(options), "end")
+    }
+
+    /// Returns the adapter with a name on a network of the mock.
+    pub(crate) fn on_mock(network: Network, name: &str) -> Self {
+        Self {
+            scheme: MOCK,
+            name: MOCK.into(),
+            address: DeviceAddress::new(MOCK, name),
+            addresses: vec![network.address(name)],
+            network: Some(network),
+        }
+    }
+
+    /// Returns the network of the mock, if the device is on one.
+    pub(crate) const fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+
+    /// Opens the device, and calls `visitor` with its backend.
+    ///
+    /// # Errors
+    /// - Operation: the device cannot be opened.
+    pub(crate) fn open<V: Visitor>(&self, visitor: V) -> Result<V::Output> {
+        let mut options = Options::new();
+        options.keep_alive = Some(KEEP_ALIVE);
+        options.network = self.network.clone();
+        if with_backend!(self.scheme, B => B::PINS_MEMORY) == Some(true) {
+            limits::opens_device();
+        }
+        let opened = dat_devices::open(&self.address, &options, visitor);
+        opened.map_err(|error| not_opened(&self.address, &self.name, &error))
+    }
+
     /// Returns the IP addresses.
     pub(crate) fn ip_addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.addresses.iter().filter_map(|own| own.socket_address())
@@ -40,6 +85,9 @@ impl Carrier {
     ///
     /// A UDP port that the name selects is that of the first end.
     pub(crate) fn other_end(&self) -> Self {
+        if let Some(network) = &self.network {
+            return Self::on_mock(network.clone(), "other end");
+        }
         let other = |own: &IaAddress| match own.socket_address() {
             Some(own) => IaAddress::from(without_port(own)),
             None => *own,
@@ -57,9 +105,9 @@ impl Carrier {
             false => format!("{host}?{}", others.join("&")),
         };
         Self {
-            name: self.name.clone(),
-            address: DeviceAddress::new(self.address.scheme(), &device),
+            address: DeviceAddress::new(self.scheme, &device),
             addresses: self.addresses.iter().map(other).collect(),
+            ..self.clone()
         }
     }
 }
@@ -92,18 +140,16 @@ pub(crate) fn is_same_ip(one: SocketAddr, other: SocketAddr) -> bool {
 /// Returns the named device, else the one with an address, else a usable one.
 ///
 /// # Errors
-/// - Usage: the name is malformed, or names another way than `--path`.
+/// - Usage: the name is malformed, or names another way than `--path`, or this build does not
+///   support the device.
 /// - Operation: there is no such device.
-pub(crate) fn choose<B: ByAddress>(
-    named: &DeviceName,
-    address: Option<SocketAddr>,
-) -> Result<Carrier> {
-    let mut chosen = choose_any::<B>(named.name(), address)?;
+pub(crate) fn choose(named: &DeviceName, address: Option<SocketAddr>) -> Result<Carrier> {
+    let mut chosen = choose_any(named.name(), address)?;
     let Some(path) = named.path.map(PathName::name) else {
         return Ok(chosen);
     };
     let refused = |why, remedy| Err(Failure::usage("--path cannot be used here", why, remedy));
-    if B::SCHEME != "roce" {
+    if chosen.scheme != "roce" {
         return refused("only roce has a choice of ways", "remove --path");
     }
     if chosen.address.device().contains("path=") {
@@ -114,23 +160,19 @@ pub(crate) fn choose<B: ByAddress>(
 }
 
 /// Returns the named device, else the one with an address, else a usable one; whatever its way.
-fn choose_any<B: ByAddress>(name: Option<&str>, address: Option<SocketAddr>) -> Result<Carrier> {
+fn choose_any(name: Option<&str>, address: Option<SocketAddr>) -> Result<Carrier> {
+    let scheme = scheme_of(name)?;
     let named = name.map(DeviceAddress::from_argument);
     if let Some(named) = named.filter(|named| !named.device().is_empty()) {
-        return find::<B>(named);
+        return find(scheme, named);
     }
-    let found = B::devices().map_err(|error| {
-        let what = "no usable RDMA device".into();
-        without_device(B::SCHEME, what, &error.to_string())
-    })?;
+    let what = "no usable RDMA device";
+    let found = devices(scheme);
+    let found = found.map_err(|error| without_device(scheme, what.into(), &error.to_string()))?;
     if found.iter().any(is_anywhere) {
         let address = address.unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
-        let own = DeviceAddress::new(B::SCHEME, &text(address));
-        return Ok(Carrier {
-            name: own.to_string(),
-            address: own,
-            addresses: vec![address.into()],
-        });
+        let own = DeviceAddress::new(scheme, &text(address));
+        return Ok(carrier(scheme, own.to_string(), own, vec![address.into()]));
     }
     let has = |device: &&Found| {
         let mut own = device
@@ -139,24 +181,25 @@ fn choose_any<B: ByAddress>(name: Option<&str>, address: Option<SocketAddr>) -> 
             .filter_map(|own| own.socket_address());
         own.any(|own| address.is_some_and(|address| is_same_ip(own, address)))
     };
-    let chosen = found.iter().find(has);
-    let chosen = chosen.or_else(|| found.iter().find(|device| is_usable(device)));
-    let chosen = chosen.ok_or_else(|| {
+    let position = found.iter().find(has);
+    let chosen = position.or_else(|| found.iter().find(|device| is_usable(device)));
+    let Some(chosen) = chosen.cloned() else {
         let why = match found.is_empty() {
             true => "this host has no RDMA device",
             false => "no RDMA device is up and has an address",
         };
-        without_device(B::SCHEME, "no usable RDMA device".into(), why)
-    })?;
-    Ok(Carrier {
-        name: chosen.name.clone(),
-        address: chosen.address.clone(),
-        addresses: chosen.addresses.clone(),
-    })
+        return Err(without_device(scheme, what.into(), why));
+    };
+    Ok(carrier(
+        scheme,
+        chosen.name,
+        chosen.address,
+        chosen.addresses,
+    ))
 }
 
 /// Returns the device with a name.
-fn find<B: ByAddress>(named: DeviceAddress) -> Result<Carrier> {
+fn find(scheme: &'static str, named: DeviceAddress) -> Result<Carrier> {
     let what = format!("cannot open the device {named}");
     if named.device().contains("keep-alive=") {
         return Err(Failure::usage(
@@ -165,23 +208,41 @@ fn find<B: ByAddress>(named: DeviceAddress) -> Result<Carrier> {
             "remove keep-alive from the address",
         ));
     }
-    let addresses = B::addresses(named.device()).map_err(|error| match error.cause() {
+    let addresses = with_backend!(scheme, B => B::addresses(named.device()));
+    let addresses = addresses.unwrap_or(Ok(Vec::new()));
+    let addresses = addresses.map_err(|error| match error.cause() {
         Cause::System(_) => Failure {
             kind: FailureKind::Usage,
-            ..no_device(B::SCHEME, what, &error.to_string())
+            ..no_device(scheme, what, &error.to_string())
         },
         _ => not_opened(&named, named.device(), &error),
     })?;
     // A device that stands for all addresses is named by one of them.
-    let name = match B::devices().is_ok_and(|found| found.iter().any(is_anywhere)) {
+    let name = match devices(scheme).is_ok_and(|found| found.iter().any(is_anywhere)) {
         true => named.to_string(),
         false => named.device().to_owned(),
     };
-    Ok(Carrier {
+    Ok(carrier(scheme, name, named, addresses))
+}
+
+/// Returns the devices of a backend.
+pub(crate) fn devices(scheme: &str) -> std::result::Result<Vec<Found>, OpenError> {
+    with_backend!(scheme, B => B::devices()).unwrap_or(Ok(Vec::new()))
+}
+
+fn carrier(
+    scheme: &'static str,
+    name: String,
+    address: DeviceAddress,
+    addresses: Vec<IaAddress>,
+) -> Carrier {
+    Carrier {
+        scheme,
         name,
-        address: named,
+        address,
         addresses,
-    })
+        network: None,
+    }
 }
 
 /// Returns true for a device that stands for all addresses of this host.
@@ -192,20 +253,6 @@ pub(crate) fn is_anywhere(device: &Found) -> bool {
 /// A device is usable if its port is up and has an address.
 pub(crate) fn is_usable(device: &Found) -> bool {
     is_anywhere(device) || device.is_active && !device.addresses.is_empty()
-}
-
-/// Opens a device.
-///
-/// # Errors
-/// - Operation: the device cannot be opened.
-pub(crate) fn open<B: ByAddress>(device: &Carrier) -> Result<B> {
-    let mut options = Options::new();
-    options.keep_alive = Some(KEEP_ALIVE);
-    if B::PINS_MEMORY {
-        limits::opens_device();
-    }
-    let opened = B::open(device.address.device(), &options);
-    opened.map_err(|error| not_opened(&device.address, &device.name, &error))
 }
 
 /// Returns the failure of a device that cannot be opened.
@@ -387,11 +434,8 @@ mod tests {
             ("127.0.0.1?udp=5&mtu=256", "127.0.0.1?mtu=256"),
             ("fe80::1%eth0", "fe80::1%eth0"),
         ] {
-            let carrier = Carrier {
-                name: String::new(),
-                address: DeviceAddress::new("roce", device),
-                addresses: Vec::new(),
-            };
+            let address = DeviceAddress::new("roce", device);
+            let carrier = carrier("roce", String::new(), address, Vec::new());
             assert_eq!(carrier.other_end().address.device(), other);
         }
     }

@@ -90,16 +90,6 @@ pub(crate) struct SegmentDevice {
 const DEVICES: &str = "RDMA devices";
 
 impl RsmCommand {
-    /// Returns the device that the arguments name.
-    pub(crate) const fn device(&self) -> &DeviceName {
-        match self {
-            Self::Export(export) => &export.named,
-            Self::Put(put) => &put.import.device.named,
-            Self::Get(get) => &get.import.device.named,
-            Self::Bench(bench) => &bench.import.device.named,
-        }
-    }
-
     /// Returns true if the command is for an RDMA device.
     ///
     /// # Errors

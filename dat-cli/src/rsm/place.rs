@@ -9,9 +9,9 @@ use std::time::Duration;
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::HostBackend;
-use dat_devices::{ByAddress, MockBackend};
+use dat_devices::Visitor;
 use dat_host::rsm::{Credentials, Node, NodeId, Opening};
-use dat_host::{Error, Network, Options};
+use dat_host::{Error, Network};
 use twox_hash::XxHash3_128;
 
 use super::On;
@@ -22,7 +22,7 @@ use crate::interrupt::Signals;
 use crate::remote::host_adapter::{Drive, Driven, Waiting, yield_after};
 use crate::remote::server::not_listening;
 use crate::remote::transport::{
-    Carrier, choose, first_address, is_anywhere, is_same_ip, open, own_address,
+    Carrier, choose, devices, first_address, is_anywhere, is_same_ip, own_address,
 };
 
 /// The node number of the exporter.
@@ -59,39 +59,6 @@ impl Name {
             Self::Plain => 3,
         }
     }
-}
-
-/// A place where nodes can be opened.
-pub(super) trait Place {
-    /// The backend of adapters in this place.
-    type Backend: HostBackend;
-
-    /// Returns the name of the backend, and that of its device if it has several.
-    fn on(&self) -> On;
-
-    /// Opens a node that listens on `qualifier`; on none if that is [`NOWHERE`].
-    ///
-    /// # Errors
-    /// - Operation: the device cannot be opened, or the qualifier is taken.
-    fn open(&self, name: Name, settings: Settings<'_>) -> Result<Node>;
-
-    /// Opens an adapter without a node; its caller polls.
-    ///
-    /// # Errors
-    /// - Operation: the device cannot be opened.
-    fn adapter(&self, name: Name, looks: u32) -> Result<Driven>;
-
-    /// Returns the address of an exporter in this process.
-    ///
-    /// # Errors
-    /// - Operation: the device has none.
-    fn own_address(&self) -> Result<IaAddress>;
-
-    /// Returns the nodes of this place that may import: their numbers and addresses.
-    fn importers(&self) -> Vec<(NodeId, IaAddress)>;
-
-    /// Returns the number that an exporter at this address knows a node by.
-    fn number(&self, name: Name, exporter: IaAddress) -> NodeId;
 }
 
 /// The settings of a node.
@@ -143,6 +110,14 @@ impl Settings<'_> {
     }
 }
 
+impl Visitor for Settings<'_> {
+    type Output = Result<Node>;
+
+    fn visit<B: HostBackend>(self, backend: B, driver: B::Driver) -> Result<Node> {
+        self.opened(self.opening().open_backend(backend, driver))
+    }
+}
+
 /// Returns the user and group of this process.
 ///
 /// If the system does not report them, all processes count as one user.
@@ -157,71 +132,110 @@ fn credentials() -> Credentials {
     )
 }
 
-/// A device, which reaches other processes.
-pub(super) struct OnDevice<B> {
+/// The place of the nodes of a command: a device, or a network of the mock.
+pub(super) struct Place {
     pub(super) device: Carrier,
     /// Set if an adapter of this process uses the device.
     is_used: Cell<bool>,
-    pub(super) transport: std::marker::PhantomData<B>,
 }
 
-impl<B: ByAddress> OnDevice<B> {
-    /// Chooses the named device, or one by an exporter or by an exporter that it is to reach.
+impl Place {
+    /// Chooses the named device, or one by an exporter that it is to reach.
     ///
     /// # Errors
     /// - Operation: there is no such device.
     pub(super) fn choose(named: &DeviceName, exporter: Option<SocketAddr>) -> Result<Self> {
-        Ok(Self {
-            device: choose::<B>(named, exporter.and_then(own_address))?,
-            is_used: Cell::new(false),
-            transport: std::marker::PhantomData,
-        })
+        Ok(Self::on_device(choose(
+            named,
+            exporter.and_then(own_address),
+        )?))
     }
-}
 
-impl<B> OnDevice<B> {
-    /// Returns the device to open; only the first adapter has a UDP port of the device's name.
-    fn next(&self) -> Carrier {
-        match self.is_used.replace(true) {
-            true => self.device.other_end(),
-            false => self.device.clone(),
+    /// Returns a network of the mock, in this process.
+    pub(super) fn mock() -> Self {
+        Self::on_device(Carrier::mock(Network::options()))
+    }
+
+    const fn on_device(device: Carrier) -> Self {
+        Self {
+            device,
+            is_used: Cell::new(false),
         }
     }
-}
 
-impl<B: ByAddress> Place for OnDevice<B> {
-    type Backend = B;
-
-    fn on(&self) -> On {
-        (B::SCHEME, Some(self.device.name.clone()))
+    /// Returns the name of the backend, and that of its device if it has several.
+    pub(super) fn on(&self) -> On {
+        let name = self.device.name.clone();
+        (
+            self.device.scheme,
+            self.device.network().is_none().then_some(name),
+        )
     }
 
-    fn open(&self, _name: Name, settings: Settings<'_>) -> Result<Node> {
-        let backend = open::<B>(&self.next())?;
-        let driver = backend.driver();
-        settings.opened(settings.opening().open_backend(backend, driver))
+    /// Returns the device to open; only the first adapter has a UDP port of the device's name.
+    fn next(&self, name: Name) -> Carrier {
+        match (self.device.network(), self.is_used.replace(true)) {
+            (Some(network), _) => Carrier::on_mock(network.clone(), name.on_mock()),
+            (None, true) => self.device.other_end(),
+            (None, false) => self.device.clone(),
+        }
     }
 
-    fn adapter(&self, _name: Name, looks: u32) -> Result<Driven> {
-        Drive::open::<B>(&self.next(), Waiting::Poll { looks })
+    /// Opens a node that listens on `qualifier`; on none if that is [`NOWHERE`].
+    ///
+    /// # Errors
+    /// - Operation: the device cannot be opened, or the qualifier is taken.
+    pub(super) fn open(&self, name: Name, settings: Settings<'_>) -> Result<Node> {
+        self.next(name).open(settings)?
     }
 
-    fn own_address(&self) -> Result<IaAddress> {
-        first_address(&self.device)
+    /// Opens an adapter without a node; its caller polls.
+    ///
+    /// # Errors
+    /// - Operation: the device cannot be opened.
+    pub(super) fn adapter(&self, name: Name, looks: u32) -> Result<Driven> {
+        let looks = match self.device.network() {
+            // Each look that finds nothing lets the network act.
+            Some(_) => 1,
+            None => looks,
+        };
+        Drive::open(&self.next(name), Waiting::Poll { looks })
     }
 
-    fn importers(&self) -> Vec<(NodeId, IaAddress)> {
+    /// Returns the address of an exporter in this process.
+    ///
+    /// # Errors
+    /// - Operation: the device has none.
+    pub(super) fn own_address(&self) -> Result<IaAddress> {
+        match self.device.network() {
+            Some(network) => Ok(network.address(Name::Exporter.on_mock())),
+            None => first_address(&self.device),
+        }
+    }
+
+    /// Returns the nodes of this place that may import: their numbers and addresses.
+    pub(super) fn importers(&self) -> Vec<(NodeId, IaAddress)> {
+        if let Some(network) = self.device.network() {
+            return [Name::Importer, Name::Plain]
+                .map(|name| (name.number(), network.address(name.on_mock())))
+                .into();
+        }
         let all = |own: SocketAddr| match own.ip().is_unspecified() {
             // A device at all addresses of this host.
-            true => all_addresses::<B>(own.port()),
+            true => all_addresses(self.device.scheme, own.port()),
             false => vec![own],
         };
         let own = self.device.ip_addresses().flat_map(all);
         own.map(|own| (node_at(own.ip()), own.into())).collect()
     }
 
+    /// Returns the number that an exporter at this address knows a node by.
+    ///
     /// Connections come from the address of the device, or else from that of the route.
-    fn number(&self, _name: Name, exporter: IaAddress) -> NodeId {
+    pub(super) fn number(&self, name: Name, exporter: IaAddress) -> NodeId {
+        if self.device.network().is_some() {
+            return name.number();
+        }
         let own: Vec<SocketAddr> = self.device.ip_addresses().collect();
         let exporter = exporter.socket_address();
         let route = exporter.map(|exporter| own_address(exporter).unwrap_or(exporter));
@@ -233,8 +247,8 @@ impl<B: ByAddress> Place for OnDevice<B> {
 }
 
 /// Returns the addresses of a device that stands for all addresses of this host.
-fn all_addresses<B: ByAddress>(port: u16) -> Vec<SocketAddr> {
-    let found = B::devices().unwrap_or_default();
+fn all_addresses(scheme: &str, port: u16) -> Vec<SocketAddr> {
+    let found = devices(scheme).unwrap_or_default();
     let anywhere = found.iter().filter(|device| is_anywhere(device));
     let addresses = anywhere.flat_map(|device| &device.addresses);
     let addresses = addresses.filter_map(|own| own.socket_address());
@@ -252,53 +266,6 @@ pub(super) fn node_at(address: IpAddr) -> NodeId {
         IpAddr::V6(address) => XxHash3_128::oneshot(&address.octets()) as u32,
     };
     number.max(EXPORTER + 1)
-}
-
-/// A network of the mock, in this process.
-pub(super) struct OnMock(Network);
-
-impl OnMock {
-    pub(super) fn new() -> Self {
-        Self(Network::new(Network::options()))
-    }
-
-    fn address_of(&self, name: Name) -> IaAddress {
-        self.0.address(name.on_mock())
-    }
-}
-
-impl Place for OnMock {
-    type Backend = MockBackend;
-
-    fn on(&self) -> On {
-        ("mock", None)
-    }
-
-    fn open(&self, name: Name, settings: Settings<'_>) -> Result<Node> {
-        let opening = settings.opening().network(&self.0);
-        settings.opened(opening.open(&format!("mock://{}", name.on_mock())))
-    }
-
-    fn adapter(&self, name: Name, _looks: u32) -> Result<Driven> {
-        let options = Options::new().network(&self.0);
-        let opened = options.open_driven(&format!("mock://{}", name.on_mock()));
-        // Each look that finds nothing lets the network act.
-        Drive::over(opened, Waiting::Poll { looks: 1 })
-    }
-
-    fn own_address(&self) -> Result<IaAddress> {
-        Ok(self.address_of(Name::Exporter))
-    }
-
-    fn importers(&self) -> Vec<(NodeId, IaAddress)> {
-        [Name::Importer, Name::Plain]
-            .map(|name| (name.number(), self.address_of(name)))
-            .into()
-    }
-
-    fn number(&self, name: Name, _exporter: IaAddress) -> NodeId {
-        name.number()
-    }
 }
 
 #[cfg(test)]

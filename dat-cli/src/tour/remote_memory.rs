@@ -7,7 +7,6 @@ use dat_host::{Network, Pages, Result};
 
 use super::record::{Outcome, Tour};
 use super::stage::text;
-use crate::names::rsm_return_code;
 
 /// The id under which the segment is published.
 const SEGMENT: u32 = 0x60_0000;
@@ -15,14 +14,13 @@ const NONE: VectorFlags = VectorFlags::empty();
 
 /// Returns the outcome of a call.
 fn of<T>(result: Result<T>) -> Result<Outcome> {
-    let (code, cause) = match result {
-        Ok(_) => (Ok(()), None),
+    match result {
+        Ok(_) => Ok(Outcome::returns("RSM_SUCCESS", None)),
         Err(error) => match error.rsm() {
-            Some(code) => (Err(code), Some(error.to_string())),
-            None => return Err(error),
+            Some(code) => Ok(Outcome::returns(code.name(), Some(error.to_string()))),
+            None => Err(error),
         },
-    };
-    Ok(Outcome::returns(rsm_return_code(code), cause))
+    }
 }
 
 /// Returns the outcome of a vector, with the residual count and the text in B's memory.

@@ -2,14 +2,12 @@
 
 #[cfg(target_os = "linux")]
 mod addresses;
-#[cfg(unix)]
 mod between;
 #[cfg(target_os = "linux")]
 mod causes;
 mod copy;
 mod devices;
 mod manual;
-#[cfg(unix)]
 mod names;
 mod perf;
 mod rsm;
@@ -27,6 +25,11 @@ fn dat(arguments: &[&str]) -> Output {
         .args(arguments)
         .output()
         .unwrap()
+}
+
+/// Splits a command line at its spaces.
+fn split(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
 }
 
 fn text(bytes: &[u8]) -> String {

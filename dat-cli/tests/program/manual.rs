@@ -47,7 +47,6 @@ fn every_shell_gets_a_script_with_all_commands_and_options() {
 }
 
 /// The script is code for a shell, so a shell runs it.
-#[cfg(unix)]
 #[test]
 fn bash_completes_commands_and_options() {
     for (line, expected) in [

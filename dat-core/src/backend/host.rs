@@ -3,7 +3,7 @@
 use core::fmt;
 use core::task::Waker;
 
-use super::{Backend, BackendError};
+use super::{Backend, BackendError, NotLocal};
 use crate::event::{ThreadWait, Wait};
 use crate::time::Instant;
 
@@ -103,6 +103,11 @@ pub trait HostDriver: Clone + Send + Sync + 'static {
     fn refused_send(&self) -> Option<std::io::Error> {
         None
     }
+
+    /// Returns why the last connection attempt that was to stay on this host could not, once.
+    fn not_local(&self) -> Option<NotLocal> {
+        None
+    }
 }
 
 /// Result of [`HostDriver::act`].
@@ -174,6 +179,24 @@ counts! {
     OutOfOrder = "out_of_order",
     /// RNR NAKs sent: this side had posted no receive.
     RnrNaksSent = "rnr_naks_sent",
+    /// Connections made.
+    Connections = "connections",
+    /// Connections made whose packets go through shared memory.
+    LocalConnections = "local_connections",
+    /// Pairs of queues in shared memory that were opened.
+    LocalPairs = "local_pairs",
+    /// Packets received through shared memory.
+    LocalPacketsReceived = "local_packets_received",
+    /// Bytes of the packets received through shared memory.
+    LocalBytesReceived = "local_bytes_received",
+    /// Packets sent through shared memory.
+    LocalPacketsSent = "local_packets_sent",
+    /// Bytes of the packets sent through shared memory.
+    LocalBytesSent = "local_bytes_sent",
+    /// Times that a queue in shared memory had no room.
+    LocalFull = "local_full",
+    /// Doorbells rung for peers that slept.
+    Doorbells = "doorbells",
 }
 
 impl fmt::Display for Count {

@@ -10,6 +10,8 @@ mod direct;
 mod extended;
 #[cfg(feature = "std")]
 mod host;
+#[cfg(feature = "std")]
+mod not_local;
 mod refused;
 mod work;
 
@@ -25,6 +27,9 @@ pub use extended::{ExtendedRequest, ExtendedSend, Extensions};
 #[cfg(feature = "std")]
 #[cfg_attr(docsrs, doc(cfg(feature = "std")))]
 pub use host::{Activity, Count, HostBackend, HostDriver};
+#[cfg(feature = "std")]
+#[cfg_attr(docsrs, doc(cfg(feature = "std")))]
+pub use not_local::NotLocal;
 pub(crate) use refused::backend_refused;
 pub use work::{
     BINDS_UNDER_WAY, BindRequest, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment,

@@ -24,8 +24,6 @@ macro_rules! keyed_by_qualifier {
 mod incoming;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod two_peers;
 
 // Rustdoc lists the calls of `Ia` in the order of these modules.
 mod psp;

@@ -76,8 +76,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INSUFFICIENT_RESOURCES (TEP): the device refused, for example because the remote region
     ///   needs new keys while binds of it are outstanding.
     /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): a bind of this remote region is outstanding on
-    ///   another endpoint; or four are outstanding on this one, one with the feature `compact`; or
-    ///   it needs new keys and the device has none.
+    ///   another endpoint, or four are on this one (one with `compact`). Or it needs new keys and
+    ///   the device has none.
     ///
     /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
     ///

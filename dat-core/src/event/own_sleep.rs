@@ -26,16 +26,16 @@ pub struct OwnSleep {
     /// A `poll` there would wake further threads: to the system it is none that takes the events.
     pub epoll: fn(RawFd, Option<Duration>, OnEvent<'_>) -> WakeReason,
     /// The descriptor that others wake the thread by; `poll` makes it unreadable again.
-    pub bell: RawFd,
-    /// Makes the bell of a thread readable.
-    pub ring: fn(RawFd),
+    pub wake_fd: RawFd,
+    /// Makes the descriptor of a thread readable.
+    pub wake: fn(RawFd),
 }
 
 impl fmt::Debug for OwnSleep {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("OwnSleep")
-            .field("bell", &self.bell)
+            .field("wake_fd", &self.wake_fd)
             .finish_non_exhaustive()
     }
 }

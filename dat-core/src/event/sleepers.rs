@@ -53,7 +53,7 @@ impl Sleepers {
             // A thread is counted before it compares the numbers.
             if self.others.0.load(Ordering::SeqCst) != 0 {
                 for other in self.others().iter() {
-                    (other.ring)(other.bell);
+                    (other.wake)(other.wake_fd);
                 }
             }
         }
@@ -125,12 +125,12 @@ impl Sleepers {
             self.others.0.fetch_add(1, Ordering::SeqCst);
         }
         let reason = match self.wakes.load(Ordering::SeqCst) == seen {
-            true => (own.poll)(own.bell, pause),
+            true => (own.poll)(own.wake_fd, pause),
             false => WakeReason::Woken,
         };
-        // Nobody rings the bell afterwards.
+        // Nobody makes the descriptor readable afterwards.
         let mut others = self.others();
-        if let Some(at) = others.iter().position(|other| other.bell == own.bell) {
+        if let Some(at) = others.iter().position(|other| other.wake_fd == own.wake_fd) {
             others.swap_remove(at);
             self.others.0.fetch_sub(1, Ordering::SeqCst);
         }
@@ -162,20 +162,20 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_sleeper_with_a_way_of_its_own_is_woken() {
-        static RUNG: AtomicBool = AtomicBool::new(false);
+        static WOKEN: AtomicBool = AtomicBool::new(false);
         let own = OwnSleep {
-            poll: |bell, pause| {
+            poll: |fd, pause| {
                 if pause.is_none() {
                     return WakeReason::Interrupted;
                 }
-                while !(bell == 7 && RUNG.swap(false, Ordering::Relaxed)) {
+                while !(fd == 7 && WOKEN.swap(false, Ordering::Relaxed)) {
                     thread::yield_now();
                 }
                 WakeReason::Woken
             },
             epoll: |_, _, _| WakeReason::TimedOut,
-            bell: 7,
-            ring: |bell| RUNG.store(bell == 7, Ordering::Relaxed),
+            wake_fd: 7,
+            wake: |fd| WOKEN.store(fd == 7, Ordering::Relaxed),
         };
         let sleepers = Sleepers::default();
         thread::scope(|scope| {
@@ -187,7 +187,7 @@ mod tests {
                 assert_eq!(sleepers.sleep(seen, LONG), WakeReason::Woken);
             });
             // One wake-up before the thread reads the number would not do.
-            while !sleepers.others().iter().any(|other| other.bell == 7) {
+            while !sleepers.others().iter().any(|other| other.wake_fd == 7) {
                 thread::yield_now();
             }
             while sleepers.others.0.load(Ordering::SeqCst) != 0 {

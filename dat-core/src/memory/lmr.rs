@@ -372,8 +372,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// cookie in use takes one more slot of the storage.
     ///
     /// Shared memory is refused (INVALID_STATE) if this adapter can see that the sharers mean
-    /// different memory: a range under one cookie overlaps a range under another, or one cookie is
-    /// used with two lengths. One cookie may have several addresses, because memory can be mapped
+    /// different memory. Then a range under one cookie overlaps a range under another, or one
+    /// cookie has two lengths. One cookie may have several addresses, because memory can be mapped
     /// more than once. All 40 bytes of a cookie count.
     ///
     /// # Errors
@@ -603,11 +603,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// lock.
     ///
     /// A post holds its endpoint's lock from its check of the region table until the device has the
-    /// work request, and its endpoint is in the list of those that may be posting. An endpoint that
-    /// this function finds in the list is locked once: a post that took the lock before has ended,
-    /// and one that takes it afterwards sees all earlier writes to the table. So does one whose
-    /// endpoint enters the list later. No post mixes the fields of a region with those of the
-    /// slot's next one, and no post that saw a region alive still reads its memory.
+    /// work request. Its endpoint is in the list of those that may be posting. This function locks
+    /// each endpoint in the list once. A post that took the lock before has ended, and one that
+    /// takes it afterwards sees all earlier writes to the table. So does one whose endpoint enters
+    /// the list later. No post mixes the fields of a region with those of the slot's next one, and
+    /// no post that saw a region alive still reads its memory.
     ///
     /// The cost is that of the endpoints that have posted since the last call.
     fn wait_for_posts(&self) {

@@ -76,7 +76,7 @@ impl Bench {
             .ep_create(Some(self.pz), None, Some(evd), None, Some(&attributes))
             .unwrap();
         let peer = ConnectParam {
-            address: crate::fixture::PEER,
+            address: crate::testing::fixture::PEER,
             qualifier: 1,
             timeout: TIMEOUT_INFINITE,
             private_data: &[],

@@ -16,6 +16,7 @@ mod mutex;
 mod registered;
 mod slot_memory;
 mod slots;
+mod turns;
 mod word;
 
 pub use bytes::{copy_from_shared, copy_shared, copy_to_shared, load_bytes, store_bytes};
@@ -36,4 +37,5 @@ pub use slot_memory::SlotMemory;
 #[cfg(feature = "std")]
 pub use slots::Access as MemoryAccess;
 pub use slots::Slots;
+pub use turns::{Turn, Turns};
 pub use word::Word64;

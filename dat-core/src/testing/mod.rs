@@ -7,6 +7,7 @@
 mod backend;
 mod command;
 mod device;
+pub(crate) mod fixture;
 mod queues;
 mod wait;
 
@@ -18,7 +19,7 @@ use crate::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use crate::flags::{
     CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
 };
-use crate::sync::{NoLock, RawLock};
+use crate::sync::NoLock;
 
 crate::define_storage! {
     /// Storage for any test of the core.
@@ -38,9 +39,10 @@ crate::define_storage! {
     }
 }
 
+#[cfg(feature = "std")]
 crate::define_storage! {
     /// Storage for tests with threads.
-    pub(crate) struct Slots<L: RawLock> for TestBackend, L {
+    pub(crate) struct Slots<L: crate::sync::RawLock> for TestBackend, L {
         protection_zones: 4,
         local_regions: 4,
         remote_regions: 4,

@@ -19,7 +19,7 @@ macro_rules! names {
     (
         calls {
             $($name:ident($($argument:ident: $type:ty),*) $(/ ($($later:ident: $later_type:ty),*))?
-                $($gone:ident)? $slot:literal = $ours:path;)*
+                $($gone:ident)? $slot:literal = $module:ident::$function:ident;)*
         }
         later { $($none:tt)* }
         table { $($table:tt)* }

@@ -7,6 +7,8 @@
 
 use std::arch::global_asm;
 
+use dat_ffi::export_calls;
+
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the variadic entry point is assembler for x86-64");
 
@@ -14,21 +16,7 @@ compile_error!("the variadic entry point is assembler for x86-64");
 #[global_allocator]
 static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 
-macro_rules! export {
-    (
-        calls {
-            $($name:ident($($argument:ident: $type:ty),*) $(/ ($($later:ident: $later_type:ty),*))?
-                $($gone:ident)? $slot:literal = $ours:path;)*
-        }
-        later { $($none:tt)* }
-        table { $($table:tt)* }
-        registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
-    ) => {
-        dat_ffi::export_with_version! { "DAT_2.0", dat_ffi::redirection: $($name,)* $($own,)* dats_get_ia_handle, }
-    };
-}
-
-dat_ffi::calls_of_dat!(export);
+dat_ffi::calls_of_dat!(export_calls "DAT_2.0", dat_ffi::redirection, dats_get_ia_handle);
 
 // A function with variable arguments. It stores them as `va_list` of x86-64 has them: the arguments
 // that came in registers at 32 bytes above the stack pointer, the list at the stack pointer. The

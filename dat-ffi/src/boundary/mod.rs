@@ -61,6 +61,8 @@ pub(crate) use descriptors::{Flag, say};
 pub(crate) use engine::engine_of;
 pub(crate) use foreign::{begin, close, end, explanation, first_word, open};
 pub(crate) use forks::{Inherited, InheritedGuard, detects_forks};
+#[cfg(test)]
+pub(crate) use heap::without_memory;
 pub(crate) use heap::{has_memory, system_has_memory};
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
@@ -76,7 +78,7 @@ pub(crate) use place::{Kept, Numbered, Place, Placed, Shut, ToCell};
 pub(crate) use pointers::Output;
 pub(crate) use provider::{AtomicProvider, Passed};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
-pub(crate) use signals::{Bell, Blocked};
+pub(crate) use signals::{Blocked, WakeFd};
 pub(crate) use slots::{Entered, Slot};
 pub(crate) use symbols::Registry;
 pub(crate) use threads::{STACK_FOR_AGENTS, Thread, start_thread, start_thread_with, this_thread};

@@ -10,7 +10,7 @@
 //!    next adapter with them goes on with the same slots. A slot is changed under its lock only.
 //! 2. The low bits of a slot's address say which type the slot has, so one load tells both.
 //! 3. A call locks the slot, and the core compares the object there with the handle. If they are
-//!    the same, the object is live, and it stays so until the call unlocks: only the holder of the
+//!    the same, the object is live, and it stays so until the call unlocks. Only the holder of the
 //!    lock ends an object, and no handle is given twice while a cell has it.
 //! 4. An adapter is dropped after `Ia::shut`, which ends all of its objects. So an adapter with a
 //!    live object stays until the slot is unlocked.

@@ -26,19 +26,19 @@ const OWN: [i32; 7] = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS
 /// Time between two looks of a thread that stays awake.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The mask of the program, while the signals of the thread are blocked, and its bell.
+/// The mask of the program, while the signals of the thread are blocked, and its descriptor.
 type Waiting = (sigset_t, RawFd);
 
 thread_local! {
     static WAITING: Cell<Option<Waiting>> = const { Cell::new(None) };
 }
 
-/// A descriptor that a thread is woken by.
+/// A descriptor that wakes a thread.
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub(crate) struct WakeFd(OwnedFd);
 
-impl Bell {
-    /// Makes a bell; `None` if there is no descriptor left.
+impl WakeFd {
+    /// Makes one; `None` if there is no descriptor left.
     pub(crate) fn new() -> Option<Self> {
         // SAFETY: takes no pointers.
         let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
@@ -73,16 +73,16 @@ impl Blocked {
     /// As `new`, for a thread that sleeps by the waits of a backend.
     ///
     /// The first use on a thread takes memory.
-    pub(crate) fn on(bell: &Bell) -> Self {
+    pub(crate) fn on(wake_fd: &WakeFd) -> Self {
         let mut blocked = Self::new();
-        let bell = bell.0.as_raw_fd();
+        let wake_fd = wake_fd.0.as_raw_fd();
         let own = OwnSleep {
             poll: sleep,
             epoll: sleep_on_set,
-            bell,
-            ring,
+            wake_fd,
+            wake,
         };
-        let outer = WAITING.replace(Some((blocked.mask, bell)));
+        let outer = WAITING.replace(Some((blocked.mask, wake_fd)));
         blocked.outer = Some((outer, OwnSleep::set(Some(own))));
         blocked
     }
@@ -157,7 +157,7 @@ impl Drop for Blocked {
 
 /// Sleeps until a descriptor is readable, with the mask of the program.
 fn sleep(descriptor: RawFd, pause: Option<Duration>) -> WakeReason {
-    let Some((mask, bell)) = WAITING.get() else {
+    let Some((mask, wake_fd)) = WAITING.get() else {
         return WakeReason::Woken;
     };
     // A descriptor that is ready would hide a signal.
@@ -172,10 +172,10 @@ fn sleep(descriptor: RawFd, pause: Option<Duration>) -> WakeReason {
     match poll_with(&mask, &mut entry, pause) {
         0 => WakeReason::TimedOut,
         1.. => {
-            if descriptor == bell {
+            if descriptor == wake_fd {
                 let mut count = [0_u8; 8];
-                // SAFETY: the buffer has room for the counter of the bell.
-                unsafe { libc::read(bell, count.as_mut_ptr().cast(), count.len()) };
+                // SAFETY: the buffer has room for the counter of the descriptor.
+                unsafe { libc::read(wake_fd, count.as_mut_ptr().cast(), count.len()) };
             }
             WakeReason::Woken
         }
@@ -221,10 +221,10 @@ fn sleep_on_set(set: RawFd, pause: Option<Duration>, each: OnEvent<'_>) -> WakeR
     }
 }
 
-fn ring(bell: RawFd) {
+fn wake(wake_fd: RawFd) {
     let count = 1_u64.to_ne_bytes();
     // SAFETY: the buffer has this length. Fails only if the counter is full, and then it is raised.
-    unsafe { libc::write(bell, count.as_ptr().cast(), count.len()) };
+    unsafe { libc::write(wake_fd, count.as_ptr().cast(), count.len()) };
 }
 
 /// Returns true if a handler runs for a signal that this mask lets through.
@@ -281,29 +281,29 @@ mod tests {
     const OF_ONE: u64 = 1;
 
     /// Makes an epoll descriptor.
-    fn set() -> Bell {
+    fn set() -> WakeFd {
         // SAFETY: takes no pointers.
         let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(set >= 0);
         // SAFETY: just made, without another owner.
-        Bell(unsafe { OwnedFd::from_raw_fd(set) })
+        WakeFd(unsafe { OwnedFd::from_raw_fd(set) })
     }
 
-    fn add(set: &Bell, bell: &Bell, number: u64) {
+    fn add(set: &WakeFd, wake_fd: &WakeFd, number: u64) {
         let mut event = epoll_event {
             events: (libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32,
             u64: number,
         };
-        let (set, bell) = (set.0.as_raw_fd(), bell.0.as_raw_fd());
+        let (set, wake_fd) = (set.0.as_raw_fd(), wake_fd.0.as_raw_fd());
         // SAFETY: both descriptors are open, and the event outlives the call.
-        let answer = unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, bell, &raw mut event) };
+        let answer = unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, wake_fd, &raw mut event) };
         assert_eq!(answer, 0);
     }
 
     /// Sleeps in a way of the thread's own until the set has events; returns them.
-    fn events_of(set: &Bell) -> Vec<u64> {
-        let bell = Bell::new().unwrap();
-        let _blocked = Blocked::on(&bell);
+    fn events_of(set: &WakeFd) -> Vec<u64> {
+        let wake_fd = WakeFd::new().unwrap();
+        let _blocked = Blocked::on(&wake_fd);
         let own = OwnSleep::get().unwrap();
         let mut events = Vec::new();
         let reason = (own.epoll)(set.0.as_raw_fd(), None, &mut |_flags, number| {
@@ -316,10 +316,10 @@ mod tests {
     /// A thread with a sleep of its own takes an event that is for one thread only.
     #[test]
     fn an_exclusive_event_wakes_one_thread() {
-        let shared = Bell::new().unwrap();
+        let shared = WakeFd::new().unwrap();
         let sets = [set(), set()];
         sets.iter().for_each(|set| add(set, &shared, SHARED));
-        let of_second = Bell::new().unwrap();
+        let of_second = WakeFd::new().unwrap();
         add(&sets[1], &of_second, OF_ONE);
         thread::scope(|scope| {
             let sleepers = sets.each_ref().map(|set| {
@@ -336,18 +336,18 @@ mod tests {
                 }
                 sleeper
             });
-            ring(shared.0.as_raw_fd());
+            wake(shared.0.as_raw_fd());
             let [first, second] = sleepers;
             assert_eq!(first.join().unwrap(), [SHARED]);
-            ring(of_second.0.as_raw_fd());
+            wake(of_second.0.as_raw_fd());
             assert_eq!(second.join().unwrap(), [OF_ONE], "both were woken");
         });
     }
 
     #[test]
     fn a_sleep_on_a_set_ends_by_its_pause() {
-        let (set, bell) = (set(), Bell::new().unwrap());
-        let _blocked = Blocked::on(&bell);
+        let (set, wake_fd) = (set(), WakeFd::new().unwrap());
+        let _blocked = Blocked::on(&wake_fd);
         let own = OwnSleep::get().unwrap();
         for pause in [Duration::ZERO, Duration::from_nanos(1)] {
             let reason = (own.epoll)(set.0.as_raw_fd(), Some(pause), &mut |_, _| unreachable!());

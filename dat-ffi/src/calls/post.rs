@@ -9,7 +9,7 @@ use dat_core::memory::{LmrTriplet, RmrTriplet};
 
 use super::edition::{Edition, Triplet};
 use super::result::{Code, code, named_of};
-use crate::adapter::{Openable, Opened, with_device};
+use crate::adapter::{Adapter, Openable, Opened, with_device};
 use crate::boundary::{In, List, Place, Uncancelled, has_memory};
 use crate::handles::CHandle;
 
@@ -232,8 +232,22 @@ pub(crate) extern "C" fn receive_shared<E: Edition, B: Openable>(
     })
 }
 
-/// Argument positions of the number of segments and their list, in synchronising calls.
-const SYNC_SEGMENTS: (u8, u8) = (3, 2);
+#[inline(always)]
+fn synchronize<E: Edition>(
+    ia: CHandle,
+    segments: List<E::Triplet>,
+    count: u64,
+    call: impl FnOnce(&Adapter, &[LmrTriplet]) -> Result<()>,
+) -> Code {
+    /// Argument positions of the number of segments and of their list.
+    const SEGMENTS: (u8, u8) = (3, 2);
+    code::<E>((|| {
+        let adapter = super::result::adapter(ia)?;
+        segments.with_any_number(count, SEGMENTS, Triplet::local, |segments| {
+            call(&adapter, segments)
+        })
+    })())
+}
 
 /// Spec: LSR-01..06
 pub(crate) extern "C" fn synchronize_read<E: Edition>(
@@ -241,15 +255,12 @@ pub(crate) extern "C" fn synchronize_read<E: Edition>(
     segments: List<E::Triplet>,
     count: u64,
 ) -> Code {
-    code::<E>((|| {
-        let adapter = super::result::adapter(ia)?;
-        segments.with_any_number(
-            count,
-            SYNC_SEGMENTS,
-            Triplet::local,
-            |segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_read(segments)),
-        )
-    })())
+    synchronize::<E>(
+        ia,
+        segments,
+        count,
+        |adapter, segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_read(segments)),
+    )
 }
 
 /// Spec: LSW-01..31
@@ -258,13 +269,10 @@ pub(crate) extern "C" fn synchronize_write<E: Edition>(
     segments: List<E::Triplet>,
     count: u64,
 ) -> Code {
-    code::<E>((|| {
-        let adapter = super::result::adapter(ia)?;
-        segments.with_any_number(
-            count,
-            SYNC_SEGMENTS,
-            Triplet::local,
-            |segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_write(segments)),
-        )
-    })())
+    synchronize::<E>(
+        ia,
+        segments,
+        count,
+        |adapter, segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_write(segments)),
+    )
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use dat_core::flags::HandleKind;
 use dat_core::{Error, Result, Subtype};
 
-use super::adapters::{self, Adapter, KNOWN, SlotIndex, provider_at};
+use super::adapters::{self, KNOWN, ProviderAdapter, SlotIndex, provider_at};
 use super::roles::*;
 use crate::boundary::{
     Address, Agent, CrParam, EpParam, Event, In, List, Out, Passed, Provider, RegionDescription,
@@ -96,7 +96,7 @@ impl Ia {
     ///
     /// # Errors
     /// INVALID_HANDLE (IA): no open adapter has this number.
-    pub(super) fn adapter(self) -> Result<Adapter> {
+    pub(super) fn adapter(self) -> Result<ProviderAdapter> {
         adapters::find(self.0).ok_or(Error::invalid_handle(Subtype::InvalidHandleIa))
     }
 
@@ -107,7 +107,7 @@ impl Ia {
 
 impl First for Ia {
     fn callee(self) -> Result<(Callee, CHandle)> {
-        let Adapter {
+        let ProviderAdapter {
             slot,
             provider,
             own,

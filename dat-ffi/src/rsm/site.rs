@@ -17,7 +17,7 @@ use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
 use crate::adapter::{Openable, WaitOf};
-use crate::boundary::{Bell, Blocked, engine_of, has_memory, start_thread, system_has_memory};
+use crate::boundary::{Blocked, WakeFd, engine_of, has_memory, start_thread, system_has_memory};
 
 /// Connections to nodes that an adapter has endpoints for.
 const LINKS: usize = 64;
@@ -65,9 +65,9 @@ pub(super) struct Site<B: Openable> {
     /// Number of nodes that it reaches.
     pub(super) nodes: usize,
     driver: B::Driver,
-    /// Sleepers that no thread uses, and bells.
+    /// Sleepers that no thread uses, and wake_fds.
     idle: Mutex<Vec<WaitOf<B>>>,
-    bells: Mutex<Vec<Bell>>,
+    wake_fds: Mutex<Vec<WakeFd>>,
     /// The controller that a thread serves.
     served: Mutex<Option<ControllerId>>,
     /// Polled segments, by the word of the segment's handle.
@@ -115,7 +115,7 @@ impl<B: Openable> Site<B> {
             nodes,
             driver,
             idle: Mutex::default(),
-            bells: Mutex::default(),
+            wake_fds: Mutex::default(),
             served: Mutex::default(),
             polled: Mutex::default(),
             mapped: Mutex::default(),
@@ -159,18 +159,18 @@ impl<B: Openable> Site<B> {
         &self,
         sleep: impl FnOnce(&mut Light<'_, WaitOf<B>>) -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
-        let bell = locked(&self.bells).pop().or_else(Bell::new);
+        let wake_fd = locked(&self.wake_fds).pop().or_else(WakeFd::new);
         let slept = self.with_sleeper(|sleeper| {
             sleep(&mut Light {
                 sleeper,
-                bell: bell.as_ref(),
+                wake_fd: wake_fd.as_ref(),
                 signals: None,
             })
         });
-        let mut bells = locked(&self.bells);
-        // Without memory the bell is closed.
-        if bells.try_reserve(1).is_ok() {
-            bells.extend(bell);
+        let mut wake_fds = locked(&self.wake_fds);
+        // Without memory the descriptor is closed.
+        if wake_fds.try_reserve(1).is_ok() {
+            wake_fds.extend(wake_fd);
         }
         slept
     }
@@ -277,10 +277,10 @@ impl<B: Openable> Site<B> {
 /// A sleeper that a signal of the system ends, also one that comes while its thread is awake.
 ///
 /// The signals are blocked from the first sleep on. A call that need not sleep pays nothing. If
-/// the process has no descriptor for a bell, or no memory, only a sleep is interrupted.
+/// the process has no descriptor left, or no memory, only a sleep is interrupted.
 pub(super) struct Light<'w, W> {
     sleeper: &'w mut W,
-    bell: Option<&'w Bell>,
+    wake_fd: Option<&'w WakeFd>,
     signals: Option<Blocked>,
 }
 
@@ -300,8 +300,8 @@ impl<W: Wait> Wait for Light<'_, W> {
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         if self.signals.is_none() {
             // The first use of a thread takes memory, whose lack would end the process.
-            let bell = self.bell.filter(|_| system_has_memory());
-            self.signals = bell.map(Blocked::on);
+            let wake_fd = self.wake_fd.filter(|_| system_has_memory());
+            self.signals = wake_fd.map(Blocked::on);
         }
         if self.signals.as_mut().is_some_and(Blocked::is_interrupted) {
             return WakeReason::Interrupted;
@@ -316,4 +316,73 @@ impl<W: Wait> Wait for Light<'_, W> {
 /// Locks a mutex, also after a panic: no code leaves data half changed under a lock.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+
+    use dat_core::event::OwnSleep;
+
+    use super::*;
+    use crate::boundary::without_memory;
+
+    /// Tells whether its thread has a sleep of its own.
+    struct Sleeper(bool);
+
+    impl Wait for Sleeper {
+        fn now(&mut self) -> Instant {
+            Instant::ZERO
+        }
+
+        fn waker(&self) -> Waker {
+            Waker::noop().clone()
+        }
+
+        fn begin(&mut self) {}
+
+        fn wait(&mut self, _: Option<Instant>) -> WakeReason {
+            self.0 = OwnSleep::get().is_some();
+            WakeReason::Woken
+        }
+    }
+
+    /// Sleeps; returns true if that was the thread's own way.
+    fn sleeps_in_its_own_way(wake_fd: &WakeFd) -> bool {
+        let mut sleeper = Sleeper(false);
+        let mut light = Light {
+            sleeper: &mut sleeper,
+            wake_fd: Some(wake_fd),
+            signals: None,
+        };
+        assert_eq!(light.wait(None), WakeReason::Woken);
+        drop(light);
+        sleeper.0
+    }
+
+    /// The first use of a thread takes memory, whose lack would end the process.
+    #[test]
+    fn a_thread_has_a_sleep_of_its_own_only_if_there_is_memory() {
+        const CHILD: &str = "DAT_FFI_WITHOUT_MEMORY";
+        const NAME: &str =
+            "rsm::site::tests::a_thread_has_a_sleep_of_its_own_only_if_there_is_memory";
+        if env::var_os(CHILD).is_none() {
+            // Other tests of this process need memory.
+            let child = Command::new(env::current_exe().unwrap())
+                .args([NAME, "--exact"])
+                .env(CHILD, "1")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stdout);
+            assert!(
+                child.status.success() && said.contains("1 passed"),
+                "{said}"
+            );
+            return;
+        }
+        let wake_fd = WakeFd::new().unwrap();
+        assert!(!without_memory(|| sleeps_in_its_own_way(&wake_fd)));
+        assert!(sleeps_in_its_own_way(&wake_fd));
+    }
 }

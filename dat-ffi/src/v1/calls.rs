@@ -40,12 +40,24 @@ type RequestOut = Out<CrParam>;
 type EndpointParam = In<EpParam>;
 type PrivateData = List<u8>;
 
+macro_rules! function {
+    (forms $function:ident) => {
+        forms::$function
+    };
+    (by_backend $function:ident) => {
+        by_backend::$function
+    };
+    ($module:ident $function:ident) => {
+        $module::$function::<V1>
+    };
+}
+
 // A thread that is cancelled in a wait unwinds through these functions, which have nothing to drop.
 macro_rules! define {
     (
         calls {
             $($name:ident($first:ident: $kind:ty $(, $argument:ident: $type:ty)*)
-                $(/ ($($later:ident: $later_type:ty),*))? $($gone:ident)? $slot:literal = $ours:path;)*
+                $(/ ($($later:ident: $later_type:ty),*))? $($gone:ident)? $slot:literal = $module:ident::$function:ident;)*
         }
         later { $($none:tt)* }
         table { $($table:tt)* }
@@ -57,7 +69,7 @@ macro_rules! define {
             #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/manual/", stringify!($name), ".md"))]
             pub extern "C-unwind" fn $name($first: $kind $(, $argument: $type)*) -> Code {
                 match foreign::provider_of($first) {
-                    None => $ours($first $(, $argument)*),
+                    None => function!($module $function)($first $(, $argument)*),
                     Some(guest) => {
                         let called = guest.call($slot, ($first, $($argument,)*));
                         called.unwrap_or_else(|| code::<V1>(Err(Error::not_implemented())))

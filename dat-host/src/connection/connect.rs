@@ -207,6 +207,8 @@ impl IntoFuture for Connecting {
 /// - [`Rejected`](Error::Rejected): the peer rejected the request, with its private data.
 /// - [`Connection`](Error::Connection): `NonPeerRejected` if nobody listens, `Unreachable`,
 ///   `TimedOut`, `Broken`.
+/// - [`NotLocal`](Error::NotLocal): the adapter has `path=local`, and no way to the peer through
+///   shared memory.
 /// - [`Closed`](Error::Closed): the adapter was closed.
 #[must_use = "dropping the future ends the attempt"]
 pub struct Connect {
@@ -341,6 +343,10 @@ impl Future for Connect {
             match (&done, &mut *rest) {
                 (Err(error), Some(others)) if is_elsewhere(error) && others.addresses.len() > 0 => {
                     *state = State::after(others.begin(adapter, None));
+                }
+                (Err(error), _) if is_elsewhere(error) => {
+                    let reason = adapter.device().not_local();
+                    return Poll::Ready(reason.map_or(done, |reason| Err(Error::NotLocal(reason))));
                 }
                 _ => return Poll::Ready(done),
             }

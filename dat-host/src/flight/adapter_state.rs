@@ -1,6 +1,6 @@
 //! The shared state of an open adapter: its operations, endpoints and driver.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::thread::{self, ThreadId};
@@ -12,11 +12,12 @@ use dat_core::event::{ThreadWait, Wait};
 use dat_core::flags::{DtoStatus, EvdFlags};
 use dat_core::id::{CnoId, EpId, EvdId, SrqId};
 use dat_core::memory::LmrTriplet;
+use dat_core::sync::Turns;
 use dat_core::time::Instant;
 use dat_devices::Network;
 use dat_storage::forks;
 
-use super::dispatch::{IDLE, Scope};
+use super::dispatch::Scope;
 use super::interface::{Inherited, Interface};
 use super::lent::Lent;
 use super::objects::{BufferQueue, EndpointEvents, Offers};
@@ -69,7 +70,8 @@ pub(crate) struct AdapterState {
     /// Listeners, and dispatchers of completions that the program takes.
     pub(super) offers: Mutex<Vec<Weak<dyn Offers>>>,
     pub(super) queues: Mutex<Vec<(SrqId, Weak<dyn BufferQueue>)>>,
-    pub(super) turn: AtomicU8,
+    /// Turns of the threads that dispatch.
+    pub(super) turns: Turns,
     closed: AtomicBool,
     /// The thread that drives the adapter, if it has one.
     thread: Mutex<Option<ThreadId>>,
@@ -137,7 +139,7 @@ impl AdapterState {
             dropped: Mutex::default(),
             offers: Mutex::default(),
             queues: Mutex::default(),
-            turn: AtomicU8::new(IDLE),
+            turns: Turns::new(),
             closed: AtomicBool::new(false),
             thread: Mutex::new(None),
             armed: Mutex::default(),

@@ -1,7 +1,6 @@
 //! The dispatch of events: to operations, and to objects of the adapter.
 
 use std::sync::Weak;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY};
 use dat_core::flags::{CloseFlags, DtoStatus, HandleKind};
@@ -15,12 +14,7 @@ use crate::lock::lock;
 /// Completions that one look takes, so that a flood of them does not keep the driver.
 const COMPLETIONS_OF_A_LOOK: usize = 256;
 
-/// Values of `Core::turn`: no thread dispatches; one does; it must look once more.
-pub(super) const IDLE: u8 = 0;
-const RUNNING: u8 = 1;
-const AGAIN: u8 = 2;
-
-/// Events that [`Core::dispatch`] takes.
+/// Events that [`AdapterState::dispatch`] takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Those that come from the device's queue directly.
@@ -37,27 +31,9 @@ impl AdapterState {
         if self.is_inherited() {
             return false;
         }
-        loop {
-            let before =
-                self.turn
-                    .compare_exchange(IDLE, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
-            match before {
-                Ok(_) => break,
-                Err(AGAIN) => return false,
-                Err(_) => {
-                    let marked = self.turn.compare_exchange(
-                        RUNNING,
-                        AGAIN,
-                        Ordering::SeqCst,
-                        Ordering::SeqCst,
-                    );
-                    if marked.is_ok() {
-                        return false;
-                    }
-                }
-            }
-        }
-        let mut turn = Turn(&self.turn);
+        let Some(mut turn) = self.turns.take() else {
+            return false;
+        };
         let mut found = false;
         loop {
             let taken = self.take_completions(COMPLETIONS_OF_A_LOOK);
@@ -208,52 +184,5 @@ impl AdapterState {
             }
             index += 1;
         }
-    }
-}
-
-/// The turn of the thread that dispatches.
-struct Turn<'a>(&'a AtomicU8);
-
-impl Turn<'_> {
-    /// Ends the turn; returns it if another call asked to look once more.
-    fn end(self) -> Option<Self> {
-        if self
-            .0
-            .compare_exchange(RUNNING, IDLE, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
-        {
-            // Another thread may have the turn already.
-            std::mem::forget(self);
-            return None;
-        }
-        self.0.store(RUNNING, Ordering::SeqCst);
-        Some(self)
-    }
-}
-
-impl Drop for Turn<'_> {
-    /// Ends the turn if a waker panicked.
-    fn drop(&mut self) {
-        self.0.store(IDLE, Ordering::SeqCst);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_turn_ends_by_a_panic_and_goes_on_if_it_must() {
-        let state = AtomicU8::new(RUNNING);
-        let unwound = std::panic::catch_unwind(|| {
-            let _turn = Turn(&state);
-            std::panic::resume_unwind(Box::new("on purpose"));
-        });
-        assert!(unwound.is_err());
-        assert_eq!(state.load(Ordering::SeqCst), IDLE);
-        state.store(AGAIN, Ordering::SeqCst);
-        let turn = Turn(&state).end();
-        assert!(turn.is_some());
-        assert_eq!(state.load(Ordering::SeqCst), RUNNING);
     }
 }

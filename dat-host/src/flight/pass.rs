@@ -15,7 +15,7 @@ use crate::wake::wake_at;
 /// Time between two looks at a device that reports no events, in microseconds.
 pub(crate) const POLL_MICROS: u64 = 1_000;
 
-/// Result of [`Core::pass_once`].
+/// Result of [`AdapterState::pass_once`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// There were events; look once more.

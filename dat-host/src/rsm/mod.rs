@@ -419,6 +419,9 @@ impl Site {
         if error != RsmError::RemoteNodeUnreachable {
             return error.into();
         }
+        if let Some(reason) = self.sleepers.device.not_local() {
+            return Error::NotLocal(reason);
+        }
         let reason = self.engine().unreached(self.controller, node);
         let peer = self.peers.iter().find(|(known, _)| *known == node);
         Error::NodeUnreachable {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use dat_core::backend::{Activity, BackendError, Count, HostDriver};
+use dat_core::backend::{Activity, BackendError, Count, HostDriver, NotLocal};
 use dat_core::event::{ThreadWait, Wait};
 use dat_core::time::Instant;
 
@@ -21,6 +21,7 @@ pub(crate) trait Device: Send + Sync {
     fn acts_after_posts(&self) -> bool;
     fn counts(&self, report: &mut dyn FnMut(Count, u64));
     fn refused_send(&self) -> Option<std::io::Error>;
+    fn not_local(&self) -> Option<NotLocal>;
 }
 
 impl<D: HostDriver> Device for D {
@@ -51,6 +52,10 @@ impl<D: HostDriver> Device for D {
 
     fn refused_send(&self) -> Option<std::io::Error> {
         HostDriver::refused_send(self)
+    }
+
+    fn not_local(&self) -> Option<NotLocal> {
+        HostDriver::not_local(self)
     }
 }
 

@@ -2,3 +2,4 @@
 
 mod progress;
 pub(crate) mod wait;
+mod watch;

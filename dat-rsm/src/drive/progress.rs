@@ -7,11 +7,10 @@ use dat_core::flags::{CloseFlags, ConnectFlags, CrFields, DtoStatus, QualityOfSe
 use dat_core::id::{CrId, EpId, EvdId};
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
-use portable_atomic::Ordering;
 
+use crate::age::earliest;
+use crate::engine::Rsm;
 use crate::engine::state::State;
-use crate::engine::watch::earliest;
-use crate::engine::{IDLE, Rsm};
 use crate::error::{Result, RsmError};
 use crate::id::{Handle, NodeId};
 use crate::import::{Attach, Import, ImportState};
@@ -29,11 +28,6 @@ const ROUNDS_PER_CALL: usize = 8;
 /// Microseconds until messages and receives that the device refused are posted again.
 const REFUSED: u32 = 1_000;
 
-/// A thread makes progress.
-const UNDER_WAY: u8 = 1;
-/// A thread makes progress, or is about to, and must do another round.
-const RERUN: u8 = 2;
-
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Handles everything that happened since the last call, and everything due by `now`.
     ///
@@ -46,41 +40,32 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     pub fn progress(&self, now: Instant) -> usize {
         // The event that woke this thread may lie in a queue that the other thread has already
         // polled.
-        if self.turn.swap(RERUN, Ordering::AcqRel) != IDLE {
+        let Some(turn) = self.turns.take() else {
             return 0;
-        }
+        };
+        let mut turn = Some(turn);
         let mut handled = 0_usize;
         for _ in 0..ROUNDS_PER_CALL {
-            // Reset before the round: the round sees everything that earlier requests were made
-            // for.
-            self.turn.swap(UNDER_WAY, Ordering::AcqRel);
-            handled = handled.saturating_add(self.round(now));
-            if self.turn.load(Ordering::Acquire) == UNDER_WAY {
+            let Some(own) = turn else {
                 break;
-            }
+            };
+            handled = handled.saturating_add(self.round(now));
+            turn = own.end();
         }
-        self.end_turn();
-        if handled != 0 {
+        let goes_on = turn.is_some();
+        drop(turn);
+        // Those that asked for another round may sleep.
+        if handled != 0 || goes_on {
             self.tell_change();
         }
         handled
     }
 
-    /// Waits until no other thread makes progress; excludes others until
-    /// [`end_turn`](Self::end_turn).
-    pub(crate) fn begin_turn(&self) {
-        let begins = || {
-            self.turn
-                .compare_exchange(IDLE, UNDER_WAY, Ordering::AcqRel, Ordering::Acquire)
-        };
-        while begins().is_err() {
-            core::hint::spin_loop();
-        }
-    }
-
-    /// Lets others make progress; wakes those that asked for a round and sleep.
-    pub(crate) fn end_turn(&self) {
-        if self.turn.swap(IDLE, Ordering::AcqRel) == RERUN {
+    /// Removes a link while no thread makes progress.
+    pub(crate) fn remove_link_in_turn(&self, link: Handle) {
+        let turn = self.turns.wait();
+        self.remove_link(link);
+        if turn.leave() {
             self.tell_change();
         }
     }
@@ -213,12 +198,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Returns the greeting of this node on a port.
     fn greeting(&self, state: &State, index: usize) -> Option<Greeting> {
         let objects = state.ports.get(index)?.objects.as_ref()?;
-        let word = objects.flush_word.as_ref()?;
+        let word = objects.read_back_word.as_ref()?;
         Some(Greeting {
             node: self.options.node,
             incarnation: self.options.incarnation,
-            flush_address: word.address(),
-            flush_key: word.remote_key(),
+            read_back_address: word.address(),
+            read_back_key: word.remote_key(),
             credits: self.options.credits.clamp(1, 60),
             big_endian: cfg!(target_endian = "big"),
             non_coherent: self.ports.get(index)?.non_coherent,

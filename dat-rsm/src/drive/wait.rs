@@ -1,6 +1,6 @@
 //! Waiting calls: they make progress, check their condition and sleep.
 //!
-//! [`watch`](crate::engine::watch) has the limits of waits for peers.
+//! [`watch`](super::watch) has the limits of waits for peers.
 
 use core::mem;
 use core::task::Waker;
@@ -12,8 +12,8 @@ use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 use portable_atomic::Ordering;
 
+use crate::age::earliest;
 use crate::engine::Rsm;
-use crate::engine::watch::earliest;
 use crate::error::{Result, RsmError};
 use crate::id::ControllerId;
 

@@ -4,10 +4,9 @@ use alloc::vec::Vec;
 
 use dat_core::time::Instant;
 
-use crate::engine::watch::LOOKS;
+use crate::age::LOOKS;
 use crate::error::RsmError;
 use crate::export::Export;
-use crate::export::share::Shares;
 use crate::flight::{Flight, Request};
 use crate::handle_map::{Exhausted, HandleMap};
 use crate::id::{Handle, ImportId, Kind, NodeId};
@@ -19,6 +18,7 @@ use crate::local::Local;
 use crate::options::Options;
 use crate::port::PortState;
 use crate::segment_id::{FIRST_SYSTEM_ID, SegmentId};
+use crate::shares::Shares;
 use crate::unreached::Unreached;
 
 /// Objects of an engine.

@@ -12,41 +12,13 @@ use crate::access::Permission;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::id::Handle;
+use crate::link::maintenance::{LastQuestions, Maintenance, Then};
 use crate::link::receive::Wish;
 use crate::link::{Link, LinkState};
 use crate::wire::Body;
 
 /// Most bytes that a round synchronises for a link.
 const SLICE: u64 = 256 << 10;
-
-/// The range of a segment that is synchronised for a link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Maintenance {
-    export: Handle,
-    direction: SyncDirection,
-    /// The bytes that are left.
-    start: u64,
-    end: u64,
-    then: Then,
-}
-
-/// What follows a maintenance.
-#[derive(Clone, Copy, Debug)]
-enum Then {
-    /// The answer to a call; 0 needs none.
-    Answer(u64),
-    /// The grant of a connection that resumes.
-    Grant(Wish),
-}
-
-/// Questions on a link that ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LastQuestions {
-    /// None has come: the next one synchronises everything that the link may have written.
-    Open,
-    /// Everything is synchronised, and no later write can arrive.
-    Settled,
-}
 
 impl State {
     /// Returns the segment of a connection that this link may name, and the direction of its
@@ -101,11 +73,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         (offset, length): (u64, u64),
         writes: bool,
     ) {
-        let settles = self.state.with(|state| {
+        let is_due = self.state.with(|state| {
             if let Some(slot) = state.links.get_mut(link)
                 && let Some(last) = &mut slot.last_questions
             {
-                return core::mem::replace(last, LastQuestions::Settled) == LastQuestions::Open;
+                return core::mem::replace(last, LastQuestions::Synchronised)
+                    == LastQuestions::Open;
             }
             let about = state.asks_about(link, importer, writes);
             match about.filter(|_| self.maintains(state, link)) {
@@ -123,8 +96,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             false
         });
-        if settles {
-            self.settle(link);
+        if is_due {
+            self.synchronise_written(link);
         }
     }
 
@@ -218,25 +191,25 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ///
     /// No write of the link arrives any more, so all its questions need one maintenance at most.
     pub(crate) fn end_maintenance(&self, link: Handle) {
-        let settles = self.state.with(|state| {
+        let is_due = self.state.with(|state| {
             let slot = state.links.get_mut(link)?;
             if slot.state == LinkState::Over || slot.last_questions.is_some() {
                 return None;
             }
             let is_asked = slot.maintenance.take().is_some();
             slot.last_questions = Some(match is_asked {
-                true => LastQuestions::Settled,
+                true => LastQuestions::Synchronised,
                 false => LastQuestions::Open,
             });
             Some(is_asked)
         });
-        if settles == Some(true) {
-            self.settle(link);
+        if is_due == Some(true) {
+            self.synchronise_written(link);
         }
     }
 
     /// Synchronises, once each, all segments that a link may have written to.
-    fn settle(&self, link: Handle) {
+    fn synchronise_written(&self, link: Handle) {
         let mut from = 0;
         loop {
             let found = self.state.with(|state| {

@@ -1,8 +1,8 @@
 //! Segments on their exporter's side: creating, rebinding and destroying them.
 
+pub(crate) mod admit;
 pub(crate) mod maintain;
 mod publish;
-pub(crate) mod share;
 
 use alloc::vec::Vec;
 
@@ -65,6 +65,12 @@ pub(crate) struct Export {
 }
 
 impl Export {
+    /// Returns true if the segment is published under this number.
+    pub(crate) fn is_published(&self, number: u64) -> bool {
+        let publication = self.publication.as_ref();
+        publication.is_some_and(|publication| publication.number == number)
+    }
+
     pub(crate) fn check_idle(&self) -> Result<()> {
         if self.changing {
             Err(RsmError::InsufficientResources)

@@ -194,7 +194,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let ready = attached
                 && slot.state == ImportState::Connected
                 && slot.finished == slot.posted
-                && slot.written <= slot.flushed
+                && slot.written <= slot.visible
                 && !slot.closing
                 && (slot.mode == BarrierMode::Explicit || slot.barriers != 0);
             let fine = ready

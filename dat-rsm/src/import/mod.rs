@@ -136,7 +136,7 @@ pub(crate) struct Import {
     pub(crate) finished: u64,
     /// Number of the last transfer that writes, and of the last known visible.
     pub(crate) written: u64,
-    pub(crate) flushed: u64,
+    pub(crate) visible: u64,
     /// Bytes written since all were known visible, if the exporter is not coherent.
     pub(crate) unseen: Reach,
     pub(crate) acknowledge: Option<Acknowledge>,
@@ -289,7 +289,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 posted: 0,
                 finished: 0,
                 written: 0,
-                flushed: 0,
+                visible: 0,
                 unseen: Reach::default(),
                 acknowledge: None,
                 mapping: None,

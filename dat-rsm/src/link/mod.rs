@@ -1,5 +1,6 @@
 //! Links: connections between nodes, shared by all segments.
 
+pub(crate) mod maintenance;
 pub(crate) mod receive;
 
 use alloc::collections::VecDeque;
@@ -10,11 +11,11 @@ use dat_core::id::{EpId, PzId};
 use dat_core::sync::{RawLock, load_bytes, store_bytes};
 use dat_core::time::Instant;
 
+use self::maintenance::{LastQuestions, Maintenance};
+use crate::age::{Watch, looks_for};
 use crate::block::Block;
 use crate::engine::state::State;
-use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
-use crate::export::maintain::{LastQuestions, Maintenance};
 use crate::flight::{Owner, Request, Step};
 use crate::id::{Handle, NodeId};
 use crate::import::Attach;
@@ -625,11 +626,11 @@ impl State {
                     flight.ended(index, last, status);
                 }
             }
-            Owner::Flush { flight, covers } => {
+            Owner::ReadBack { flight, covers } => {
                 if status == DtoStatus::Success
                     && let Some(import) = self.imports.get_mut(request.import)
                 {
-                    import.flushed = import.flushed.max(covers);
+                    import.visible = import.visible.max(covers);
                 }
                 if let Some(flight) = self.flights.get_mut(flight) {
                     flight.stepped(status);

@@ -8,7 +8,6 @@ use crate::access::{Credentials, Permission, check_access};
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::export::Export;
 use crate::id::Handle;
 use crate::import::{Acknowledge, Attach, Import, ImportState};
 use crate::importer::Importer;
@@ -186,7 +185,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .exports
                 .get_mut(grant.export)
                 .filter(|export| {
-                    export.binding == grant.binding && is_published(export, grant.number)
+                    export.binding == grant.binding && export.is_published(grant.number)
                 })
                 .ok_or(RsmError::SegmentNotPublished)?;
             let slot = export.keys.get_mut(class).ok_or(RsmError::InternalError)?;
@@ -348,11 +347,6 @@ impl State {
         let grant = find_grant(self, slot.port, link, wish).ok()?;
         grant.importer.map(|_| grant.export)
     }
-}
-
-fn is_published(export: &Export, number: u64) -> bool {
-    let publication = export.publication.as_ref();
-    publication.is_some_and(|publication| publication.number == number)
 }
 
 fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<Grant> {

@@ -2,7 +2,7 @@
 //!
 //! Such an exporter synchronises its segment (`dat_lmr_sync_rdma_*`) when its importers ask. A call
 //! asks before its first transfer, so that the exporter's stores are in memory. After writes it
-//! asks instead of the flush. The exporter answers once both sides see the same bytes:
+//! asks instead of the read-back. The exporter answers once both sides see the same bytes:
 //! [`maintain`](crate::export::maintain) has its side.
 
 use dat_core::backend::{Backend, SyncDirection};
@@ -10,32 +10,18 @@ use dat_core::flags::DtoStatus;
 use dat_core::memory::{LmrCreated, LmrTriplet};
 use dat_core::sync::RawLock;
 
+use crate::age::{Watch, looks_for};
 use crate::engine::Rsm;
 use crate::engine::state::State;
-use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
 use crate::export::export_at;
-use crate::flight::Step;
+use crate::flight::{Question, Step};
 use crate::id::{ExportId, Handle, ImportId};
 use crate::import::Attach;
 use crate::link::Link;
 use crate::port::Port;
 use crate::reach::Reach;
 use crate::wire::Body;
-
-/// A question to an exporter that is not answered yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Question {
-    pub(crate) link: Handle,
-    import: ImportId,
-    /// Number of the last transfer that the answer shows to be visible, if it was asked after.
-    covers: Option<u64>,
-    /// Number of the message among those of the link.
-    queued: u64,
-    /// Number of requests of the link up to this one, once it is posted.
-    posted: Option<u64>,
-    watch: Watch,
-}
 
 impl Question {
     /// Looks at a question; returns true if its answer is owed for too long.
@@ -65,8 +51,8 @@ impl State {
         if let Some(covers) = question.covers
             && let Some(import) = self.imports.get_mut(question.import.handle())
         {
-            import.flushed = import.flushed.max(covers);
-            if import.flushed >= import.written {
+            import.visible = import.visible.max(covers);
+            if import.visible >= import.written {
                 import.unseen = Reach::default();
             }
         }
@@ -164,7 +150,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// Shows that the writes of a connection are visible, by a question or by a read.
-    pub(crate) fn flush(
+    pub(crate) fn read_back(
         &self,
         state: &mut State,
         port: &Port<'_, B, L>,
@@ -175,7 +161,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return;
         };
         if !slot.non_coherent {
-            state.post_flush(port, import, flight);
+            state.post_read_back(port, import, flight);
             return;
         }
         let (unseen, covers) = (slot.unseen, slot.posted);
@@ -225,7 +211,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     pub(crate) fn announce(&self, state: &mut State, import: ImportId, link: Handle) {
         if let Some(slot) = state.imports.get(import.handle())
             && slot.non_coherent
-            && slot.written > slot.flushed
+            && slot.written > slot.visible
         {
             let body = question(slot.importer, 0, slot.unseen, true);
             self.tell(state, link, body);

@@ -12,7 +12,7 @@ use crate::fixture::nodes::{Nodes, SEGMENT, handle, load, node_number, put, put_
 
 const NONE: VectorFlags = VectorFlags::empty();
 const SOUND: Faults = Faults {
-    no_flush: false,
+    no_read_back: false,
     deaf: false,
     bites: false,
     not_coherent: false,

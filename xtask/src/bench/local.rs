@@ -1,4 +1,4 @@
-//! Counts the instructions of writes between two adapters of one process, which one thread polls.
+//! Counts the instructions of writes on the local way, between two adapters that one thread polls.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
 fn count_beside(workspace: &Workspace, program: &Path, depth: &str, idle: u32) -> Result<f64> {
     let folder = workspace.target().join("counts").join(EXAMPLE);
     let (writes, idle) = (WRITES.to_string(), idle.to_string());
-    let arguments = ["127.46.0.1", "polled", depth, &writes, "8", &idle];
+    let arguments = ["127.46.0.1", "local-polled", depth, &writes, "8", &idle];
     let (_, dumps) = callgrind::run(&workspace.shell, &folder, &COUNTED, program, &arguments)?;
     let all = dumps.iter().find(|dump| dump.reason.contains("counted"));
     let all = all.with_context(|| format!("callgrind did not count {EXAMPLE}"))?;

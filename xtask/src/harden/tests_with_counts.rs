@@ -20,14 +20,16 @@ const CARRIED: [&str; 6] = [
 ];
 /// The columns of a row of the tests of connections.
 const EXPLORED: [&str; 5] = ["", "states", "lists of steps", "depth", ""];
-/// The length of the longest step lists of connections; see `dat-core/src/connection/two_peers.rs`.
+/// The length of the longest step lists of connections.
+///
+/// See `dat-core/src/connection/tests/two_peers.rs`.
 const DEPTH: (&str, &str) = ("DAT_CORE_DEPTH", "9");
 /// The lists of each backend on this host that a minute allows on a busy machine.
 const LISTS_PER_MINUTE: u32 = 100;
 /// The distance between the list numbers of two seeds, more than any run needs.
 const LISTS_PER_SEED: u64 = 1_000_000;
 /// The backends that are compared on this host.
-const COMPARED: [&str; 3] = ["mlx5", "pvrdma", "roce"];
+const COMPARED: [&str; 4] = ["mlx5", "pvrdma", "roce", "local"];
 /// Tests of dat-core in Miri: tables that grow while others look for slots, and lists of free
 /// slots.
 ///
@@ -91,7 +93,7 @@ pub(super) fn differential(workspace: &Workspace, minutes: u32, seed: u64) -> Re
     let first = seed.saturating_mul(LISTS_PER_SEED).saturating_add(1);
     let output = cmd!(
         workspace.shell,
-        "cargo test --package dat-tests --test differential --test roce -- --nocapture behaves_like_the_mock"
+        "cargo test --package dat-tests --test differential --test roce --test roce_local -- --nocapture behaves_like_the_mock"
     )
     .env("DAT_LISTS", lists)
     .env(SEED, first.to_string())

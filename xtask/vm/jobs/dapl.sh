@@ -138,6 +138,11 @@ stop_server() {
         kill -KILL "$server"
     fi
     wait "$server" 2> /dev/null
+    local code=$?
+    if [ "$code" -gt 128 ]; then
+        echo "the server ended by signal $((code - 128))"
+        failed=$((failed + 1))
+    fi
     if grep -qaE 'Error|FAIL|[Ff]ailed' /run/server-said; then
         echo "the server reported failures"
         grep -aE 'Error|FAIL|[Ff]ailed' /run/server-said | head -n 12

@@ -19,7 +19,7 @@ rounds=${1:-3}
 ulimit -l unlimited
 peer_is_up
 
-# runs COMMAND...: the program ends well, and the device has nothing left of it.
+# runs COMMAND...: the program succeeds, and no object of it stays on the device.
 runs() {
     echo "-- $* ($(now))"
     timeout 120 "$@"
@@ -57,7 +57,7 @@ meets() {
         timeout 120 rdma_ping serve "$1" > /run/server &
         server=$!
         wait_until 20 grep -q serving /run/server
-        # It prints a text once it has compared it. Its code tells nothing: at its end, one of its threads may read a closed descriptor.
+        # It prints a text once it has compared it. Its exit code is no help: at its end, one of its threads may read a closed descriptor.
         peer "timeout 60 rping -c -a $2 -C 20 -v -V > /run/pinged 2>&1 || true; grep -c '^ping data: rdma-ping-' /run/pinged" > /run/count
         [ "$(< /run/count)" = 20 ]
         wait "$server"

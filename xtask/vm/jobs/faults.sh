@@ -11,8 +11,12 @@
 # full queues: two rounds of all are 1,000 attempts. `few` is a tenth of a round of `lives`. Soft-RoCE of this kernel has its
 # sockets only in the first network namespace, so the two ends of a network are two guests and not two namespaces.
 #
-# In every case: data arrives intact, or the command exits with 1 and the reason; each post of a program completes once, in order; messages that succeeded at the sender were
-# received by the other end; both hosts have the same objects as before; the next command works. The counts go to `cargo xtask harden`.
+# In every case:
+# - data arrives intact, or the command exits with 1 and the reason;
+# - each post of a program completes once, in order;
+# - messages that completed at the sender were received by the other end;
+# - both hosts have the same objects as before, and the next command works.
+# The counts go to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 mount -t debugfs none /sys/kernel/debug
@@ -84,9 +88,9 @@ watched() {
         counted "$stuck" "$abruptly" 0 "$abruptly"
     fi
 }
-# A message that succeeded at the sender was acknowledged by the other host's device, which on soft-RoCE has completed the receive before: `rxe_responder` goes to `acknowledge`
-# from `do_complete`, and acknowledges a repeated request only after both. So no message may be lost between; an end may not flush that receive. More may be
-# received than succeeded: an acknowledgement may be lost, or come after the end.
+# A message that succeeded at the sender was acknowledged by the other host's device. On soft-RoCE the device has completed the receive before: `rxe_responder` goes to
+# `acknowledge` from `do_complete`, and acknowledges a repeated request only after both. So no message may be lost between, and an end may not flush that receive.
+# More may be received than succeeded: an acknowledgement may be lost, or come after the end.
 arrivals="messages that completed at the sender and arrived"
 # arrived: checks each connection since the other host serves, which has printed all of them.
 arrived() {

@@ -25,6 +25,7 @@ enum State {
 
 /// The outcome of [`Dial::poll`].
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a pair is moved once")]
 pub enum Dialled {
     /// None yet.
     Pending,

@@ -35,6 +35,11 @@ pub trait Pairs {
     /// It looks at the socket of the pair first: the other end may have ended it a moment ago.
     fn knows(&mut self, adapter: &[u8; 16]) -> bool;
 
+    /// Returns true if there is room for one more pair; otherwise the dialler is refused.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// Adds a pair.
     fn add(&mut self, pair: LocalPair);
 }
@@ -202,6 +207,9 @@ impl HalfOpen {
         let taken = || {
             if !names::leads_to(self.at, hello.target) {
                 return Err(Refusal::Message("another address"));
+            }
+            if !pairs.has_room() {
+                return Err(Refusal::Crowded);
             }
             Ok((Memory::adopt(memory)?, identity.next_number()?))
         };

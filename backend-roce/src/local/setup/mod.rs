@@ -91,6 +91,7 @@ impl fmt::Display for Refusal {
             Self::Refused => f.write_str("the peer refused it"),
             Self::Numbers => f.write_str("the adapter has made too many pairs"),
             Self::Crowded => f.write_str("too many peers were at it"),
+            Self::Memory(MemoryFault::Limit) => f.write_str("files of the process are too short"),
             Self::Memory(MemoryFault::Strange(what)) => {
                 write!(f, "the memory of the peer is {what}")
             }

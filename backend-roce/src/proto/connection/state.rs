@@ -297,6 +297,11 @@ impl Connection {
         }
     }
 
+    /// Ends the connection without a message: nothing reaches the peer any more.
+    pub fn abandon(&mut self) {
+        self.close();
+    }
+
     /// Returns the state.
     pub const fn state(&self) -> State {
         self.state

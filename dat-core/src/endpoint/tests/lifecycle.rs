@@ -7,9 +7,9 @@ use crate::backend::{
 };
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_SOFT_HIGH_WATERMARK};
-use crate::fixture::{Bench, SMALL};
 use crate::flags::{CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 use crate::id::{EpId, EvdId};
+use crate::testing::fixture::{Bench, SMALL};
 use crate::testing::{Call, TestStorage};
 use crate::time::Instant;
 

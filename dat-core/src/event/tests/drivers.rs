@@ -105,7 +105,7 @@ fn a_blocking_wait_leaves_the_consumer_its_waker() {
 #[test]
 fn a_deadline_that_comes_up_wakes_the_driver() {
     let mut storage = TestStorage::new();
-    let bench = crate::fixture::Bench::new(&mut storage);
+    let bench = crate::testing::fixture::Bench::new(&mut storage);
     let ia = &bench.ia;
     let ep = bench.endpoint();
     let evd = ia.evd_create(4, None, EvdFlags::SOFTWARE).unwrap();

@@ -393,7 +393,7 @@ macro_rules! conformance_suite {
                     a_connection_that_breaks_in_a_span_fails_its_close
                     writes_count_when_they_are_known_to_be_visible
                     a_signal_that_cannot_be_delivered_leaves_nothing_to_do
-                    a_flush_waits_for_a_connection_that_is_over
+                    a_read_back_waits_for_a_connection_that_is_over
                     a_signal_waits_for_data_of_a_connection_that_is_over
                     in_explicit_mode_entries_count_when_they_are_done
                     a_grant_whose_range_wraps_connects_nothing
@@ -407,7 +407,7 @@ macro_rules! conformance_suite {
                     a_peer_that_takes_no_message_holds_no_call
                     an_importer_that_is_stopped_keeps_its_connection
                     calls_to_one_node_leave_room_for_others
-                    links_of_others_hold_no_flush
+                    links_of_others_hold_no_read_back
                     requests_of_strangers_end_no_connection
                     a_connection_waits_for_an_exporter_that_comes_later
                     a_close_without_a_call_slot_keeps_its_span
@@ -517,7 +517,7 @@ macro_rules! conformance_suite {
                     memory_that_cannot_be_registered_ends_the_vector
                     memory_that_cannot_be_registered_has_no_handle
                     in_explicit_mode_a_failure_does_not_hold_up_immediate_entries
-                    a_close_flushes_writes_of_every_kind
+                    a_close_reads_back_writes_of_every_kind
                     many_connections_come_back_together;
             }
         }

@@ -26,7 +26,7 @@ const NONE: VectorFlags = VectorFlags::empty();
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
 /// An exporter without faults; it returns no credits.
 const SOUND: Faults = Faults {
-    no_flush: false,
+    no_read_back: false,
     deaf: false,
     bites: false,
     not_coherent: false,
@@ -345,7 +345,7 @@ pub fn calls_to_one_node_leave_room_for_others<T: RsmTestbed>(bed: &T) {
 /// Another process of the exporter's node breaks links of its own again and again.
 ///
 /// Spec: RSMPV-21, RSMPV-70, RSMBR-05
-pub fn links_of_others_hold_no_flush<T: RsmTestbed>(bed: &T) {
+pub fn links_of_others_hold_no_read_back<T: RsmTestbed>(bed: &T) {
     /// Links that are broken meanwhile.
     const BITES: u64 = 60;
     // A call counts as held after so many sleeps.

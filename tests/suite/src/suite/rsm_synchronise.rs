@@ -22,7 +22,7 @@ use crate::fixture::{RsmTestbed, granted};
 const NONE: VectorFlags = VectorFlags::empty();
 /// An exporter that asks for questions, and returns a credit with each answer only.
 const NOT_COHERENT: Faults = Faults {
-    no_flush: false,
+    no_read_back: false,
     deaf: false,
     bites: false,
     not_coherent: true,
@@ -41,7 +41,7 @@ fn fetch<T: RsmTestbed>(nodes: &Nodes<'_, T>, import: ImportId) -> Vec<u8> {
     bytes
 }
 
-/// Puts bytes in explicit mode, and waits until they are written; nothing flushes them.
+/// Puts bytes in explicit mode, and waits until they are written; nothing reads them back.
 #[track_caller]
 fn put_unseen<T: RsmTestbed>(nodes: &Nodes<'_, T>, import: ImportId, bytes: &[u8], offset: u64) {
     let engine = nodes.engine(0);

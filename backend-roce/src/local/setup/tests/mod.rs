@@ -23,9 +23,9 @@ const LABEL: Label = Label {
 const ZERO: Instant = Instant::ZERO;
 const LATE: Instant = Instant::from_micros(DEADLINE);
 
-/// The pairs of an adapter of a test.
+/// The pairs of an adapter of a test; it has no room for more if the flag is set.
 #[derive(Default)]
-struct Table(Vec<LocalPair>);
+struct Table(Vec<LocalPair>, bool);
 
 impl Pairs for Table {
     fn knows(&mut self, adapter: &[u8; 16]) -> bool {
@@ -34,6 +34,10 @@ impl Pairs for Table {
         self.0
             .iter()
             .any(|pair| pair.naming().peer_adapter == *adapter)
+    }
+
+    fn has_room(&self) -> bool {
+        !self.1
     }
 
     fn add(&mut self, pair: LocalPair) {
@@ -201,6 +205,20 @@ fn adapters_with_a_pair_make_no_other_until_it_is_over() {
     let again = made(&mut adapter, target);
     talk(&again);
     assert!(adapter.pairs.0.is_empty());
+}
+
+/// Spec: ROCE-219
+#[test]
+fn an_adapter_without_room_refuses_a_pair() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    adapter.pairs.1 = true;
+    let (identity, own) = dialler();
+    let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
+    adapter.accept(ZERO);
+    assert_eq!(refusal(&mut dial, ZERO), "the peer refused it");
+    adapter.pairs.1 = false;
+    let target = adapter.address;
+    talk(&made(&mut adapter, target));
 }
 
 /// Spec: ROCE-220

@@ -9,34 +9,13 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::failure::Result;
-use crate::memory::PAGE;
-use crate::remote::transfer::Shape;
+use dat_host::Pages;
+
+use super::transfer::Shape;
+use crate::failure::{During, Result};
 
 /// Minimum number of pairs.
 pub(crate) const LEAST_PAIRS: u64 = 9;
-
-/// Bytes that start at a page boundary, as those of the slots do.
-struct Buffer {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl Buffer {
-    fn new(length: usize) -> Self {
-        // Nonzero, so that the pages are mapped.
-        let bytes = vec![0xFF; length + PAGE - 1];
-        let start = bytes.as_ptr().align_offset(PAGE).min(PAGE - 1);
-        Self { bytes, start }
-    }
-
-    fn segment(&mut self, offset: usize, length: usize) -> &mut [u8] {
-        let start = self.start + offset;
-        self.bytes
-            .get_mut(start..start + length)
-            .unwrap_or_default()
-    }
-}
 
 /// The times of a transfer and of plain copies of the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,28 +45,36 @@ impl Pair {
 /// The buffers of the plain copies, and the measured pairs.
 pub(crate) struct Plain {
     slot: usize,
-    sender: Buffer,
-    receiver: Buffer,
+    /// They start at a page boundary, as the slots do.
+    sender: Pages,
+    receiver: Pages,
     rounds: usize,
     pairs: Vec<Pair>,
 }
 
 impl Plain {
-    pub(crate) fn new(shape: Shape) -> Self {
+    /// # Errors
+    /// - Operation: the system lacks the memory.
+    pub(crate) fn new(shape: Shape) -> Result<Self> {
         let length = shape.slot() * usize::from(shape.depth);
-        Self {
+        let pages = || {
+            let mut pages = Pages::anonymous(length).during("allocating the buffers")?;
+            // So the pages are mapped before the first copy.
+            pages.fill(0xFF);
+            Ok(pages)
+        };
+        Ok(Self {
             slot: shape.slot(),
-            sender: Buffer::new(length),
-            receiver: Buffer::new(length),
+            sender: pages()?,
+            receiver: pages()?,
             rounds: 0,
             pairs: Vec::new(),
-        }
+        })
     }
 
     /// Stores data to copy, as the transfer stores it in a slot of the sender.
     pub(crate) fn fill(&mut self, slot: usize, offset: usize, data: &[u8]) {
-        self.sender
-            .segment(slot * self.slot + offset, data.len())
+        part(&mut self.sender, slot * self.slot + offset, data.len())
             .copy_from_slice(black_box(data));
     }
 
@@ -121,8 +108,8 @@ impl Plain {
     /// Copies the data of a slot; returns the time that it takes.
     fn copy(&mut self, slot: usize, length: usize) -> Duration {
         let offset = slot * self.slot;
-        let from = self.sender.segment(offset, length);
-        let to = self.receiver.segment(offset, length);
+        let from = part(&mut self.sender, offset, length);
+        let to = part(&mut self.receiver, offset, length);
         let begin = Instant::now();
         to.copy_from_slice(black_box(from));
         black_box(to);
@@ -142,6 +129,11 @@ impl Plain {
     }
 }
 
+fn part(pages: &mut Pages, offset: usize, length: usize) -> &mut [u8] {
+    let part = pages.get_mut(offset..offset + length);
+    part.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,14 +145,14 @@ mod tests {
             segments: 1,
             chunk: 5000,
         };
-        let mut plain = Plain::new(shape);
+        let mut plain = Plain::new(shape).unwrap();
         assert_eq!(plain.median(), None);
         plain.fill(1, 0, &[7; 5000]);
         for _ in 0..2 {
             let (done, _) = plain.beside(1, 5000, || Ok(1)).unwrap();
             assert_eq!(done, 1);
         }
-        assert_eq!(plain.receiver.segment(5000, 5000), [7; 5000]);
+        assert_eq!(plain.receiver[5000..10_000], [7; 5000]);
         plain.pairs.clear();
         for (bytes, transfer) in [(50, 100), (300, 100), (90, 100)] {
             plain.pairs.push(Pair {

@@ -18,9 +18,9 @@ use crate::event::ConnectionEventKind::{
     self, AcceptCompletionError, Broken, Disconnected, Established, NonPeerRejected, PeerRejected,
     TimedOut, Unreachable,
 };
-use crate::fixture::{Bench, PEER, QUALIFIER};
 use crate::flags::{CloseFlags, CompletionFlags, DtoStatus, EndpointState as State, PspFlags};
 use crate::id::{CrId, EpId, Handle, RspId};
+use crate::testing::fixture::{Bench, PEER, QUALIFIER};
 use crate::testing::{Call as Asked, TestStorage};
 use crate::time::Instant;
 
@@ -109,7 +109,7 @@ struct Side<'s> {
     completed: u32,
 }
 
-struct World<'s> {
+struct TwoPeers<'s> {
     sides: [Side<'s>; 2],
     listener: Listener,
     now: Instant,
@@ -130,7 +130,7 @@ struct World<'s> {
     taken: Vec<Step>,
 }
 
-impl Drop for World<'_> {
+impl Drop for TwoPeers<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             std::println!("{:?}: {:?}", self.listener, self.taken);
@@ -138,7 +138,7 @@ impl Drop for World<'_> {
     }
 }
 
-impl<'s> World<'s> {
+impl<'s> TwoPeers<'s> {
     fn new(storages: &'s mut [TestStorage; 2], listener: Listener, allowed: Allowed) -> Self {
         let [first, second] = storages;
         let sides = [first, second].map(|storage| {
@@ -257,7 +257,7 @@ impl<'s> World<'s> {
                 assert_eq!(side.bench.device.take_calls(), [], "{step:?} was refused");
             }
         }
-        self.settle();
+        self.run_until_quiet();
         for (side, before) in [ACTIVE, PASSIVE].into_iter().zip(before) {
             let after = self.state(side);
             if before != after {
@@ -431,7 +431,7 @@ impl<'s> World<'s> {
     }
 
     /// Runs both cores until they have no events and no messages left.
-    fn settle(&mut self) {
+    fn run_until_quiet(&mut self) {
         loop {
             let mut busy = false;
             for at in [ACTIVE, PASSIVE] {
@@ -679,7 +679,7 @@ fn explore(listener: Listener, allowed: Allowed, first: &[Step], depth: usize) -
     let mut front: VecDeque<Vec<Step>> = VecDeque::from([first.to_vec()]);
     let mut storages = [TestStorage::new(), TestStorage::new()];
     while let Some(steps) = front.pop_front() {
-        let mut world = World::new(&mut storages, listener, allowed);
+        let mut world = TwoPeers::new(&mut storages, listener, allowed);
         for &step in &steps {
             world.take(step);
         }
@@ -726,8 +726,8 @@ fn report(name: &str, depth: usize, explored: &Explored) {
 
 /// The two peers agree in every state, despite losses and repetitions.
 ///
-/// No event comes twice or in an unlawful order, no disconnect is lost, no request completes twice
-/// or never, refused calls change nothing, and every state leads back to the start.
+/// No event comes twice or in an unlawful order, and no disconnect is lost. No request completes
+/// twice or never. Refused calls change nothing, and every state leads back to the start.
 ///
 /// Spec: EPK-06, EPK-11, CRA-03, EPD-01, EPD-02, EPD-05, EPD-10, EPR-01, GEN-06
 #[test]

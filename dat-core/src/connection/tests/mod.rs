@@ -1,5 +1,7 @@
 //! Service points and connection requests.
 
+mod two_peers;
+
 use std::vec::Vec;
 
 use crate::attributes::{IaAddress, ProviderAttributes};
@@ -8,11 +10,11 @@ use crate::connection::{CrParam, PspParam, RspParam};
 use crate::endpoint::EpParam;
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::event::{ConnectionEventKind, Event};
-use crate::fixture::{Bench, PEER, QUALIFIER};
 use crate::flags::{
     CrFields, EndpointState, EpCreator, EpFields, EvdFlags, PspFields, PspFlags, RspFields,
 };
 use crate::id::{CrId, EpId, EvdId, PspId, RspId};
+use crate::testing::fixture::{Bench, PEER, QUALIFIER};
 use crate::testing::{Call as Asked, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
 /// Returns the requests that the core rejected since the last call.
@@ -669,7 +671,7 @@ fn a_service_point_respects_what_feeds_its_dispatcher() {
     let quiet = crate::attributes::EpAttributes {
         request_completion_flags: crate::flags::CompletionFlags::UNSIGNALLED,
         max_recv_dtos: 0,
-        ..crate::fixture::SMALL
+        ..crate::testing::fixture::SMALL
     };
     let ep = bench
         .ia
