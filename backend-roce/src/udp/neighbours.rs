@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use dat_core::event::ThreadWait;
@@ -366,6 +366,12 @@ impl Pairs for Incoming<'_> {
         // Without memory or a slot it is closed again.
         if self.made.try_reserve(1).is_ok() {
             self.made.push(pair);
+        }
+    }
+
+    fn watch(&mut self, socket: BorrowedFd<'_>) {
+        for poller in self.neighbours.pollers.iter().flatten() {
+            let _ = poller.add_setup(socket);
         }
     }
 }
