@@ -4,8 +4,11 @@
 
 use std::env;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -168,16 +171,28 @@ struct Other {
 
 impl Other {
     fn start(role: &str, address: SocketAddr) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
+        Self::run(&mut Self::command(role, address)).expect("a process")
+    }
+
+    fn command(role: &str, address: SocketAddr) -> Command {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
             .args(["--exact", "other_process", "--nocapture"])
             .env(ROLE, role)
             .env(ADDRESS, address.to_string())
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// Returns `None` if the system does not permit the process.
+    fn run(command: &mut Command) -> Option<Self> {
+        let mut child = match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+            child => child.unwrap(),
+        };
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output }
+        Some(Self { child, output })
     }
 
     /// Waits until the process says that it is there.
@@ -235,6 +250,16 @@ fn other_process() {
             let pair = dialled(&mut dial);
             ready();
             stream(&pair);
+        }
+        "is refused" => {
+            let dial = Dial::new(&Identity::new([2; 16]), address, address, EARLY);
+            assert!(matches!(dial, Err(Refusal::User(0))));
+            // Nor does the listener take a connection.
+            let name = format!("dat-roce/{}/{}", address.ip(), address.port());
+            let name = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+            let mut socket = UnixStream::connect_addr(&name).unwrap();
+            ready();
+            assert!(matches!(socket.read(&mut [0; 64]), Ok(0)), "not closed");
         }
         "limited" => {
             let short = Rlimit {
@@ -401,6 +426,30 @@ fn a_thousand_pairs_leave_nothing_behind() {
         }
     }
     assert_eq!(leftovers(), before);
+}
+
+/// Only root can run another user's process; without it, there is nothing to see.
+///
+/// Spec: ROCE-218
+#[test]
+fn another_user_is_refused_at_either_end() {
+    const NOBODY_ELSE: u32 = 54_321;
+    let _alone = alone();
+    let start = |role, address| Other::run(Other::command(role, address).uid(NOBODY_ELSE));
+    let Some(mut listens) = start("listens", address(10)) else {
+        return;
+    };
+    listens.is_ready();
+    let dial = Dial::new(&Identity::new([2; 16]), address(0), address(10), EARLY);
+    assert!(matches!(dial, Err(Refusal::User(NOBODY_ELSE))), "{dial:?}");
+    listens.kill();
+    let mut adapter = Adapter::at(address(9));
+    let mut dials = start("is refused", address(9)).expect("as above");
+    dials.is_ready();
+    adapter.accept(EARLY);
+    assert!(adapter.listener.deadline().is_none());
+    assert!(dials.child.wait().unwrap().success());
+    assert!(adapter.pairs.0.is_empty());
 }
 
 /// The system ends a process that makes a longer file than it may.

@@ -368,7 +368,7 @@ fn held() -> [usize; 3] {
 
 /// Many connections come and go with few descriptors and mappings, and with none left.
 ///
-/// Spec: ROCE-238
+/// Spec: ROCE-223
 #[test]
 fn connections_leave_nothing() {
     if std::env::var_os(ROLE).is_none() {

@@ -63,6 +63,10 @@ fn a_writers_position_only_goes_forward_to_what_it_can_have_written() {
         u32::MAX,
     ] {
         let shared = Shared::new();
+        // Each line would be a record.
+        for line in 0..LENGTH / 64 {
+            shared.put(line * 64, &[12, 12, 0, 0]);
+        }
         let (writer, reader) = (Writer::default(), Reader::default());
         assert_eq!(
             writer.try_write(shared.lane(), LABEL, &[&[5; 12]]),

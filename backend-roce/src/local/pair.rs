@@ -174,6 +174,8 @@ impl LocalPair {
 
     /// Asks for a doorbell for the next record; false if there is something to do already: records,
     /// room that was asked for, or the end of the pair.
+    ///
+    /// The wish stays in any case, since another thread may sleep on it.
     pub fn arm(&self) -> bool {
         let (Some(incoming), Some(outgoing)) = (self.incoming(), self.outgoing()) else {
             return true;

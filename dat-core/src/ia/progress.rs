@@ -302,6 +302,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .main
                 .with(|endpoint| (endpoint.id, endpoint.state, endpoint.connection.deadline));
             let done = match (state, deadline) {
+                (EndpointState::DisconnectPending, _) if self.has_requests(ep) => {
+                    // The look that finds the last completion may bring the end of the connection,
+                    // too. Its event comes first: the next call drains the endpoint.
+                    self.poll_requests(ep);
+                    handled = handled.saturating_add(usize::from(!self.has_requests(ep)));
+                    false
+                }
                 (EndpointState::DisconnectPending, _) => self.drain(ep),
                 (EndpointState::ActiveConnectionPending, Some(deadline)) => {
                     now.is_some_and(|now| deadline <= now) && self.give_up(ep, deadline)
@@ -349,10 +356,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPD-02, EPD-05
     pub(crate) fn drain(&self, ep: EpId) -> bool {
-        let evd = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.request_evd));
-        if let Ok(Some(evd)) = evd {
-            self.poll_and_arm(evd);
-        }
+        self.poll_requests(ep);
         let mut deferred = Deferred::default();
         let ended = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
@@ -369,6 +373,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         self.run_deferred(&mut deferred);
         ended.unwrap_or(false)
+    }
+
+    /// Returns true if requests of an endpoint have no completion yet.
+    fn has_requests(&self, ep: EpId) -> bool {
+        let records = &self.shared.records;
+        let has_any = self.with_endpoint(ep, |_, endpoint| Ok(!endpoint.ring.is_idle(records)));
+        has_any.unwrap_or(false)
+    }
+
+    /// Polls the completions of an endpoint's requests.
+    fn poll_requests(&self, ep: EpId) {
+        let evd = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.request_evd));
+        if let Ok(Some(evd)) = evd {
+            self.poll_and_arm(evd);
+        }
     }
 
     /// Polls the completions of a dispatcher and arms its completion queue.

@@ -63,6 +63,8 @@ impl Turns {
             if let Some(turn) = self.begin() {
                 return turn;
             }
+            #[cfg(all(feature = "fuzz_sched", not(loom)))]
+            super::fuzz_sched::tell(super::Access::Again);
             core::hint::spin_loop();
         }
     }

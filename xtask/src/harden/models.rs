@@ -144,6 +144,7 @@ impl Location {
 
 /// Runs the short form: all models, each of which must notice a change.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    check_queues(workspace)?;
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
     let known: Known = workspace.read_toml(UNNOTICED)?;
@@ -233,6 +234,7 @@ fn steps<'k>(
 ///
 /// Returns the section of the report.
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
+    check_queues(workspace)?;
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
     let known: Known = workspace.read_toml(UNNOTICED)?;
@@ -283,6 +285,17 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
         needed.len(),
     )?;
     Ok(report)
+}
+
+/// Runs the models of queues in shared memory, each of which knows the changes that it must notice.
+fn check_queues(workspace: &Workspace) -> Result<()> {
+    let shell = &workspace.shell;
+    cmd!(
+        shell,
+        "cargo test --quiet --package backend-roce --test queue_models"
+    )
+    .run()?;
+    Ok(())
 }
 
 /// Builds the tests of the core for the model checker.
