@@ -551,7 +551,7 @@ unsafe impl Backend for RoceBackend {
         let peer = canonical(peer.ok_or(BackendError::Address)?);
         let port = self.shared.port();
         let route = port.route(peer)?;
-        let local = self.shared.dial(route.source, peer, request.qualifier)?;
+        let local = self.shared.dial(route.source, peer, request.qualifier);
         let port = self.shared.enter(|adapter| {
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             if pair.state != State::Unconnected {

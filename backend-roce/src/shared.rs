@@ -578,26 +578,19 @@ impl Shared {
     }
 
     /// Returns the pair of local queues to a peer; `None` if there is none to be had.
-    ///
-    /// # Errors
-    /// - `Unreachable`: the adapter takes no other way.
     pub(crate) fn dial(
         &self,
         source: IpAddr,
         mut peer: SocketAddr,
         qualifier: u64,
-    ) -> Result<Option<LocalNumber>, BackendError> {
+    ) -> Option<LocalNumber> {
         let choice = self.enter_briefly(|adapter| adapter.options.path);
         let queues = self
             .local
             .as_ref()
             .filter(|_| choice != PathChoice::Packets);
         peer.set_port(port_of(qualifier));
-        let number = queues.and_then(|queues| queues.dial(source, peer));
-        match (number, choice) {
-            (None, PathChoice::Local) => Err(BackendError::Unreachable),
-            _ => Ok(number),
-        }
+        queues?.dial(source, peer)
     }
 
     /// Takes over what has become of a pair, now that the adapter knows its number.

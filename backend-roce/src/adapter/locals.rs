@@ -11,6 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Adapter;
+use super::refusals::NOBODY;
 use crate::options::PathChoice;
 use crate::port::{LocalEvent, LocalNumber, LocalQueue, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::PathMtu;
@@ -244,10 +245,6 @@ impl Adapter {
                 self.transmit_local_pair(number, key, room - RESERVE);
             }
             sent += (self.counts.local.bytes_sent - before) as usize;
-            if let Some(local) = self.locals.get(number) {
-                let has_rung = local.queue.ring();
-                self.counts.local.doorbells += u64::from(has_rung);
-            }
             self.locals.list(number.slot);
         }
     }
@@ -265,22 +262,36 @@ impl Adapter {
         self.transmit_pair(key, room.min(TURN));
     }
 
-    /// Copies the packets of the outbox into a queue, and counts them.
+    /// Copies the packets of the outbox into a queue, counts them and wakes a peer that sleeps.
     pub(super) fn push_local(&mut self, number: LocalNumber) {
         let (packets, bytes) = self.locals.push(number);
         self.counts.packets_sent += packets;
         self.counts.bytes_sent += bytes;
         self.counts.local.packets_sent += packets;
         self.counts.local.bytes_sent += bytes;
+        if let Some(local) = self.locals.get(number).filter(|_| packets > 0) {
+            let has_rung = local.queue.ring();
+            self.counts.local.doorbells += u64::from(has_rung);
+        }
     }
 
     /// Begins an attempt: sends its request, or waits for its pair of queues first (ROCE-230).
     pub(super) fn begin(&mut self, id: u32, local: Option<LocalNumber>) {
         match local {
+            None if self.options.path == PathChoice::Local => self.find_nobody(id),
             None => self.after_link(id),
             Some(number) if self.locals.get(number).is_some() => self.settle(id),
             // The port tells what becomes of it.
             Some(_) => {}
+        }
+    }
+
+    /// Refuses an attempt that takes queues only, where nobody has any (ROCE-251).
+    fn find_nobody(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.fallback = None;
+            link.connection.abandon();
+            self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
         }
     }
 

@@ -22,7 +22,7 @@ const PROOFS_MAX: u8 = 8;
 pub(super) const COMMON_SERVICES_MAX: usize = 64;
 
 /// The refusal of a host on which nobody listens.
-const NOBODY: Reject = Reject {
+pub(super) const NOBODY: Reject = Reject {
     ids: Ids {
         local: 0,
         remote: 0,

@@ -147,6 +147,13 @@ impl Neighbours {
         })
     }
 
+    /// Lets the adapter's thread look at set-ups that end without a report of the system.
+    fn wake_service(&self) {
+        if let Some([_, poller]) = &self.pollers {
+            poller.wake();
+        }
+    }
+
     fn slots(&self) -> RwLockReadGuard<'_, Vec<Slot>> {
         self.slots.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,6 +250,11 @@ impl Neighbours {
                 queue,
             },
         );
+        // Who sleeps has asked for the doorbells of the other pairs only.
+        self.pollers
+            .iter()
+            .flatten()
+            .for_each(|poller| poller.wake());
     }
 
     /// Returns the open pair with an adapter.
@@ -408,6 +420,7 @@ impl LocalQueues for Neighbours {
         // The answer may have come before.
         self.poll_dials(&mut setup);
         self.count_pending(&setup);
+        self.wake_service();
     }
 
     fn event(&self) -> Option<LocalEvent> {
@@ -479,6 +492,9 @@ impl LocalQueues for Neighbours {
         self.accept(&mut setup);
         self.count_pending(&setup);
         drop(setup);
+        if self.is_setting_up() {
+            self.wake_service();
+        }
         for slot in self.slots().iter() {
             if let Slot::Open(neighbour) = slot {
                 neighbour.pair.attend();
