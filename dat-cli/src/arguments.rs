@@ -316,8 +316,8 @@ pub(crate) struct PerfArguments {
     /// Measurement time per size, 1ms to 1day, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
-    /// Print the counts of packets, retransmits and errors at the end; only on roce, for write,
-    /// read and send
+    /// Print the path and the counts of packets, retransmits and errors at the end; only on roce,
+    /// for write, read and send
     #[arg(long, short)]
     pub(crate) verbose: bool,
     /// Write a plot of the results to this new file; the name must end in .svg

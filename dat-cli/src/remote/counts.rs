@@ -31,8 +31,25 @@ pub(crate) fn without_counts(argument: &str) -> Failure {
     )
 }
 
-/// Prints the counts of a device that are not 0.
+/// Returns the way that the connections of a device took; `None` if it made none.
+fn way(counts: &[(&'static str, u64)]) -> Option<&'static str> {
+    let count = |name| {
+        let mut named = counts.iter().filter(|(known, _)| *known == name);
+        named.next().map_or(0, |(_, count)| *count)
+    };
+    match (count("connections"), count("local_connections")) {
+        (0, _) => None,
+        (_, 0) => Some("packets (UDP)"),
+        (all, local) if all == local => Some("local (shared memory)"),
+        _ => Some("local and packets"),
+    }
+}
+
+/// Prints the way of the connections, and the counts of a device that are not 0.
 pub(crate) fn say_counts(counts: &[(&'static str, u64)], output: &mut Output) {
+    if let Some(way) = way(counts) {
+        output.line(format_args!("path: {way}"));
+    }
     let named: Vec<String> = counts
         .iter()
         .filter(|(_, count)| *count > 0)
