@@ -159,7 +159,7 @@ fn full_queues_both_ways_make_progress() {
         let (left, right) = (local_end(number, polled), local_end(number + 1, polled));
         connect(&left, &right);
         let whole = SLOT * DEPTH as usize;
-        let (mut posted, mut done) = ([0_u64; 2], [0_u64; 2]);
+        let (mut posted, mut done, mut ended) = ([0_u64; 2], [0_u64; 2], 0);
         let until = Instant::now() + PATIENCE;
         while done.iter().any(|done| *done < 400) {
             assert!(Instant::now() < until, "{done:?} of {posted:?}");
@@ -181,8 +181,18 @@ fn full_queues_both_ways_make_progress() {
                     done[index] += 1;
                 }
             }
+            // Messages of another connection find room in the full queue.
+            if done[0] / 40 > ended {
+                ended += 1;
+                let (near, far) = (End::beside(&left), End::beside(&right));
+                let point = common::end::connect_at(&near, &far, 21_000);
+                let close = near.ia.ep_disconnect(near.ep, CloseFlags::Abrupt);
+                close.expect("a disconnect");
+                assert_eq!(end_of(&far), ConnectionEventKind::Disconnected);
+                right.ia.psp_free(point).expect("an end of listening");
+            }
         }
-        assert!(is_local(&left) && is_local(&right));
+        assert!(ended > 5 && is_local(&left) && is_local(&right));
         let full = left.driver.counts().local.full + right.driver.counts().local.full;
         assert!(full > 0);
     }
@@ -304,6 +314,9 @@ fn peer_process() {
         return;
     };
     let left = local_end(130, false);
+    let none = CompletionFlags::empty();
+    let received = left.ia.post_recv(left.ep, &left.local(1, SLOT), 2, none);
+    received.expect("a receive");
     let param = common::end::param(target.parse().expect("an address"), common::end::QUALIFIER);
     let connected = left.ia.ep_connect(left.ep, &param, ThreadWait::clock());
     connected.expect("an attempt");
@@ -338,7 +351,8 @@ fn the_death_of_a_peer_breaks_its_connections() {
     }
 }
 
-/// A stopped peer breaks nothing, and goes on.
+/// A request to a stopped peer waits longer than sockets repeat it, and succeeds once the peer goes
+/// on.
 ///
 /// Spec: ROCE-237
 #[test]
@@ -347,9 +361,14 @@ fn a_stopped_peer_breaks_nothing() {
     common::end::listen(&right, common::end::QUALIFIER);
     let peer = Peer::start(&right);
     peer.signal(libc::SIGSTOP);
+    let none = CompletionFlags::empty();
+    let sent = right.ia.post_send(right.ep, &right.local(1, 8), 4, none);
+    sent.expect("a post");
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert!(right.look().is_none());
     peer.signal(libc::SIGCONT);
+    let event = loop_until(&right, Instant::now() + PATIENCE);
+    assert!(event.as_ref().is_some_and(is_success), "{event:?}");
     drop(peer);
     assert_eq!(end_of(&right), ConnectionEventKind::Broken);
 }

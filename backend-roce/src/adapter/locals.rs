@@ -348,8 +348,7 @@ impl Adapter {
             LocalEvent::Known { asked, pair } => self.settle_all(asked, pair, NotLocal::Memory),
             LocalEvent::Room(number) => {
                 if let Some(local) = self.locals.get_mut(number) {
-                    // Takes the wish for room back.
-                    let _ = local.queue.room(0);
+                    local.queue.withdraw();
                     (local.is_full, local.is_stuck) = (false, false);
                 }
                 self.locals.list(number.slot);

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -30,7 +31,15 @@ impl Bell {
         !matches!(sent, Err(Errno::PIPE | Errno::CONNRESET))
     }
 
-    /// Takes all doorbells; false if the peer is gone.
+    /// Returns true if the peer is gone. Takes no doorbell.
+    pub(super) fn has_hung_up(&self) -> bool {
+        let mut watched = [PollFd::new(&self.0, PollFlags::empty())];
+        let found = poll(&mut watched, Some(&Timespec::default()));
+        let [bell] = watched;
+        found.is_ok() && bell.revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Takes the doorbells; false if the peer is gone.
     pub(super) fn drain(&self) -> bool {
         let mut bytes = [0; DRAINED];
         for _ in 0..DRAINS {
@@ -42,7 +51,8 @@ impl Bell {
                 Err(_) => return false,
             }
         }
-        true
+        // A hostile peer has left more, and the system reports its end no second time.
+        !self.has_hung_up()
     }
 }
 

@@ -114,13 +114,20 @@ impl LocalPair {
     /// Returns the free bytes of the queue to the peer.
     ///
     /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
-    /// there are as many. Otherwise takes an earlier wish back.
+    /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back.
     pub fn room(&self, least: usize) -> usize {
         let is_corrupt = self.is_corrupt.load(Ordering::Relaxed);
         let Some(lane) = self.outgoing().filter(|_| !is_corrupt) else {
             return 0;
         };
         self.checked(self.writer.room(lane, least)).unwrap_or(0)
+    }
+
+    /// Takes the wish for room back, if there is one.
+    pub fn withdraw(&self) {
+        if let Some(lane) = self.outgoing() {
+            self.writer.withdraw(lane);
+        }
     }
 
     /// Returns true if room was asked for and has come.
@@ -201,6 +208,13 @@ impl LocalPair {
             && self
                 .incoming()
                 .is_some_and(|lane| !self.reader.is_empty(lane))
+    }
+
+    /// Looks for the end of the peer. Takes no doorbell, which another thread may sleep on.
+    pub fn look_for_end(&self) {
+        if self.bell.has_hung_up() {
+            self.has_hung_up.store(true, Ordering::Release);
+        }
     }
 
     /// Returns true once the pair is of no use: the peer is gone and all of its records are read,

@@ -185,7 +185,6 @@ impl Writer {
         if known > lane.length() - need && !self.find_room(lane, need)? {
             return Ok(false);
         }
-        self.room.withdraw(&lane.words().waits);
         lane.store(tail, header.as_flattened());
         let mut at = tail.wrapping_add(HEADER);
         for part in parts {
@@ -211,13 +210,15 @@ impl Writer {
         if free() < least {
             self.find_room(lane, 0)?;
             if free() < least {
+                // An earlier wish may be for more.
+                let has_asked = self.room.is_set.load(Ordering::Relaxed);
                 self.room.ask(&lane.words().waits);
                 fence();
                 self.find_room(lane, 0)?;
+                if free() >= least && !has_asked {
+                    self.withdraw(lane);
+                }
             }
-        }
-        if free() >= least {
-            self.room.withdraw(&lane.words().waits);
         }
         Ok(free())
     }
@@ -232,6 +233,11 @@ impl Writer {
         self.room.ask(&lane.words().waits);
         fence();
         Ok(!self.find_room(lane, need)?)
+    }
+
+    /// Takes the wish for room back, if there is one.
+    pub fn withdraw(&self, lane: Lane<'_>) {
+        self.room.withdraw(&lane.words().waits);
     }
 
     /// Returns true if room was asked for and has come.

@@ -25,7 +25,11 @@ pub trait LocalQueue: Send + Sync {
     /// Returns the room for packets, in bytes.
     ///
     /// If it is less than `least`, [`LocalEvent::Room`] follows once it is not.
+    /// The first call of several decides, until [`withdraw`](Self::withdraw).
     fn room(&self, least: usize) -> usize;
+
+    /// Waits for room no longer.
+    fn withdraw(&self);
 
     /// Copies `packets` to the queue, of `segment` bytes each but the last, which may be shorter.
     ///

@@ -58,6 +58,10 @@ impl LocalQueue for Neighbour {
         room
     }
 
+    fn withdraw(&self) {
+        self.pair.withdraw();
+    }
+
     fn push(&self, packets: &[u8], segment: usize) {
         let label = Label {
             segment,
@@ -269,10 +273,15 @@ impl Neighbours {
 
     /// Returns the open pair with an adapter.
     fn known(&self, adapter: &[u8; 16]) -> Option<LocalNumber> {
+        self.find(|pair| pair.naming().peer_adapter == *adapter)
+    }
+
+    /// Returns the open pair that is wanted.
+    fn find(&self, is_wanted: impl Fn(&LocalPair) -> bool) -> Option<LocalNumber> {
         self.slots().iter().find_map(|slot| match slot {
-            Slot::Open(neighbour) if neighbour.pair.naming().peer_adapter == *adapter => {
+            Slot::Open(neighbour) if is_wanted(&neighbour.pair) => {
                 // It may have ended a moment ago.
-                neighbour.pair.attend();
+                neighbour.pair.look_for_end();
                 (!neighbour.pair.is_over()).then_some(neighbour.number)
             }
             _ => None,
@@ -318,10 +327,6 @@ impl Neighbours {
 
     /// Takes the pairs that peers ask for.
     fn accept(&self, setup: &mut Setup) {
-        if self.used.load(Ordering::Acquire) == PAIRS {
-            // Its peer gives up, and sends packets.
-            return;
-        }
         let mut incoming = Incoming {
             neighbours: self,
             made: Vec::new(),
@@ -385,6 +390,10 @@ impl Pairs for Incoming<'_> {
         self.made.iter().any(is_new) || self.neighbours.known(adapter).is_some()
     }
 
+    fn has_room(&self) -> bool {
+        self.neighbours.used.load(Ordering::Acquire) + self.made.len() < PAIRS
+    }
+
     fn add(&mut self, pair: LocalPair) {
         // Without memory or a slot it is closed again.
         if self.made.try_reserve(1).is_ok() {
@@ -403,6 +412,10 @@ impl LocalQueues for Neighbours {
     fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal> {
         let own = SocketAddr::new(source, self.bound.port());
         let mut setup = self.setup();
+        let is_peer = |pair: &LocalPair| canonical(pair.naming().peer) == peer;
+        if let Some(number) = self.find(is_peer) {
+            return Ok(number);
+        }
         if setup.dials.len() == PAIRS {
             return Err(NotLocal::Full);
         }

@@ -170,7 +170,7 @@ fn names_lead_to_the_adapters_that_have_an_address() {
         // Another host's, though it has the port of this one.
         for foreign in ["192.0.2.1", "2001:db8::1"] {
             let dial = Dial::new(&identity, own, adapter.target(foreign), ZERO);
-            assert!(matches!(dial, Err(Refusal::Nobody)), "{foreign}");
+            assert!(matches!(dial, Err(Refusal::Elsewhere)), "{foreign}");
         }
     }
 }
