@@ -385,7 +385,11 @@ impl RoceBackend {
         .map_err(|error| taken(address, error))?;
         let pollers = match options.polled {
             true => None,
-            false => Some([Arc::new(Poller::new()?), Arc::new(Poller::new()?)]),
+            false => {
+                let has_doorbells = options.path != PathChoice::Packets;
+                let poller = || Poller::new(has_doorbells).map(Arc::new);
+                Some([poller()?, poller()?])
+            }
         };
         let bound = first.io.local_addr()?;
         let neighbours = match options.path {

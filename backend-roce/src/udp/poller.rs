@@ -32,7 +32,7 @@ const HUNG_UP: EpollFlags = EpollFlags::EPOLLHUP.union(EpollFlags::EPOLLERR);
 pub(crate) struct Poller {
     poll: Epoll,
     /// All but doorbells, whose hang-ups it has.
-    quiet: Epoll,
+    quiet: Option<Epoll>,
     waker: EventFd,
 }
 
@@ -71,16 +71,23 @@ impl Wakeup {
 }
 
 impl Poller {
+    /// Makes an empty poller, for doorbells too if there are any.
+    ///
     /// # Errors
     /// No descriptor or no memory is left.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(has_doorbells: bool) -> io::Result<Self> {
         let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let waker = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         // Reported once for each wake-up, so that nobody reads the counter.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
         poll.add(&waker, EpollEvent::new(flags, WAKER))?;
-        let quiet = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        quiet.add(&waker, EpollEvent::new(flags, WAKER))?;
+        let quiet = match has_doorbells {
+            true => Some(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?),
+            false => None,
+        };
+        if let Some(quiet) = &quiet {
+            quiet.add(&waker, EpollEvent::new(flags, WAKER))?;
+        }
         Ok(Self { poll, quiet, waker })
     }
 
@@ -102,7 +109,9 @@ impl Poller {
 
     fn add_both(&self, socket: &impl AsFd, data: u64) -> io::Result<()> {
         self.poll.add(socket, EpollEvent::new(ARRIVALS, data))?;
-        self.quiet.add(socket, EpollEvent::new(ARRIVALS, data))?;
+        if let Some(quiet) = &self.quiet {
+            quiet.add(socket, EpollEvent::new(ARRIVALS, data))?;
+        }
         Ok(())
     }
 
@@ -114,14 +123,18 @@ impl Poller {
         // Hang-ups are reported in any case.
         let ends = EpollFlags::EPOLLET;
         self.poll.add(&socket, EpollEvent::new(ARRIVALS, BELL))?;
-        self.quiet.add(&socket, EpollEvent::new(ends, BELL))?;
+        if let Some(quiet) = &self.quiet {
+            quiet.add(&socket, EpollEvent::new(ends, BELL))?;
+        }
         Ok(())
     }
 
     /// Removes a socket that made a pair.
     pub(crate) fn remove(&self, socket: impl AsFd) {
         let _ = self.poll.delete(&socket);
-        let _ = self.quiet.delete(&socket);
+        if let Some(quiet) = &self.quiet {
+            let _ = quiet.delete(&socket);
+        }
     }
 
     /// Ends the sleep, or the next one.
@@ -138,7 +151,7 @@ impl Poller {
 
     /// As [`sleep`](Self::sleep), without doorbells.
     pub(crate) fn sleep_quietly(&self, pause: Option<Duration>) -> Wakeup {
-        Self::sleep_on(&self.quiet, pause)
+        Self::sleep_on(self.quiet.as_ref().unwrap_or(&self.poll), pause)
     }
 
     fn sleep_on(poll: &Epoll, pause: Option<Duration>) -> Wakeup {
@@ -192,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_wake_up_before_the_sleep_ends_it() {
-        let poller = Poller::new().unwrap();
+        let poller = Poller::new(false).unwrap();
         poller.wake();
         poller.wake();
         let woken = Wakeup {
@@ -215,7 +228,7 @@ mod tests {
 
     /// The pollers of the threads with sleeps of their own.
     static POLLERS: LazyLock<[Poller; 2]> =
-        LazyLock::new(|| [Poller::new().unwrap(), Poller::new().unwrap()]);
+        LazyLock::new(|| [Poller::new(false).unwrap(), Poller::new(false).unwrap()]);
 
     /// A sleep that takes the events of the descriptor.
     const OWN: OwnSleep = OwnSleep {
@@ -234,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_datagram_wakes_one_poller() {
-        let pollers = [Poller::new().unwrap(), Poller::new().unwrap()];
+        let pollers = [Poller::new(false).unwrap(), Poller::new(false).unwrap()];
         wakes_one(&pollers, None);
     }
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use super::pair::Places;
 use crate::workspace::Workspace;
 
-const SERVER: &str = "DAT serve --device roce --port PORT --idle 15s";
+const SERVER: &str = "DAT serve --path local --port PORT --idle 15s";
 const CLIENT: &str =
-    "exec DAT perf write --connect 127.0.0.1:PORT --size 8 --iterations 100 --quiet";
+    "exec DAT perf write --path local --connect 127.0.0.1:PORT --size 8 --iterations 100 --quiet";
 /// Clients before the first count: memory that stays is allocated by then.
 const FIRST: u32 = 40;
 const CLIENTS: u32 = 1000;

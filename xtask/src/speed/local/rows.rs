@@ -24,23 +24,25 @@ const fn run(
 }
 
 /// What the capitals in command lines stand for; the program, port and folder follow later.
-pub(super) const LONG: [(&str, &str); 7] = [
-    ("SERVE", "DAT serve --device roce --port PORT"),
-    ("PERF", "DAT perf --connect 127.0.0.1:PORT --json"),
+pub(super) const LONG: [(&str, &str); 6] = [
+    ("SERVE", "DAT serve --port PORT --path"),
+    ("PERF", "DAT perf --connect 127.0.0.1:PORT --json --path"),
     ("UCX", "env UCX_TLS=posix,self ucx_perftest -p PORT"),
     ("PINGPONG", "fi_pingpong -p shm -e rdm -I 500000 -S 8"),
     (
         "EXPORT",
-        "DAT rsm export --importer 127.0.0.1 --device roce --port PORT --size 1M",
+        "DAT rsm export --importer 127.0.0.1 --port PORT --size 1M --path",
     ),
-    ("BENCH", "DAT rsm bench --connect 127.0.0.1:PORT --json"),
-    ("PACKETS", "--device 'roce://127.0.0.1?path=packets'"),
+    (
+        "BENCH",
+        "DAT rsm bench --connect 127.0.0.1:PORT --json --path",
+    ),
 ];
 
 pub(super) const RUNS: &[Run] = &[
     run(
-        "SERVE --wait poll",
-        "PERF write --size 8 --depth 1 --wait poll",
+        "SERVE local --wait poll",
+        "PERF local write --size 8 --depth 1 --wait poll",
         &[("8-byte write, polled", MEDIAN)],
     ),
     run(
@@ -54,23 +56,23 @@ pub(super) const RUNS: &[Run] = &[
         &[("libfabric shm, round trip", FABRIC)],
     ),
     run(
-        "SERVE",
-        "PERF write --size 8 --depth 1 --duration 2s",
+        "SERVE local",
+        "PERF local write --size 8 --depth 1 --duration 2s",
         &[("8-byte write", MEDIAN), ("8-byte write, p99.9", TAIL)],
     ),
     run(
-        "SERVE",
-        "PERF write --size 8 --depth 1 --duration 2s PACKETS",
+        "SERVE packets",
+        "PERF packets write --size 8 --depth 1 --duration 2s",
         &[("over packets", MEDIAN), ("over packets, p99.9", TAIL)],
     ),
     run(
-        "SERVE --wait poll",
-        "PERF write --size 8 --depth 128 --wait poll",
+        "SERVE local --wait poll",
+        "PERF local write --size 8 --depth 128 --wait poll",
         &[("8-byte writes, 128 under way, polled", EACH)],
     ),
     run(
-        "SERVE",
-        "PERF send --size 8 --depth 1",
+        "SERVE local",
+        "PERF local send --size 8 --depth 1",
         &[("8-byte message", ONE_WAY)],
     ),
     run(
@@ -79,13 +81,13 @@ pub(super) const RUNS: &[Run] = &[
         &[("qperf", QPERF)],
     ),
     run(
-        "SERVE --wait poll",
-        "PERF write --size 64K --depth 16 --wait poll",
+        "SERVE local --wait poll",
+        "PERF local write --size 64K --depth 16 --wait poll",
         &[("64 KiB writes, polled", RATE)],
     ),
     run(
-        "SERVE",
-        "PERF write --size 64K --depth 16",
+        "SERVE local",
+        "PERF local write --size 64K --depth 16",
         &[("64 KiB writes", RATE)],
     ),
     run(
@@ -99,13 +101,13 @@ pub(super) const RUNS: &[Run] = &[
         &[("UCX, 64 KiB", UCX_RATE)],
     ),
     run(
-        "SERVE --wait poll",
-        "PERF write --size 1M --depth 8 --wait poll",
+        "SERVE local --wait poll",
+        "PERF local write --size 1M --depth 8 --wait poll",
         &[("1 MiB writes, polled", RATE)],
     ),
     run(
-        "SERVE",
-        "PERF write --size 1M --depth 8",
+        "SERVE local",
+        "PERF local write --size 1M --depth 8",
         &[("1 MiB writes", RATE)],
     ),
     run(
@@ -114,19 +116,19 @@ pub(super) const RUNS: &[Run] = &[
         &[("UCX, 1 MiB", UCX_RATE)],
     ),
     run(
-        "SERVE --into TMP/to --force",
-        "DAT copy TMP/A B --connect 127.0.0.1:PORT --quiet",
+        "SERVE local --into TMP/to --force",
+        "DAT copy TMP/A B --connect 127.0.0.1:PORT --path local --quiet",
         &[("`dat copy` of 1 GiB", PROGRAM)],
     ),
     run("", "cat TMP/A | cat > TMP/to/B", &[("pipe", PROGRAM)]),
     run(
-        "EXPORT",
-        "BENCH --piece 4K",
+        "EXPORT local",
+        "BENCH local --piece 4K",
         &[("`putv`, 16 times 4 KiB", PUTV)],
     ),
     run(
-        "EXPORT",
-        "BENCH --piece 4K PACKETS",
+        "EXPORT packets",
+        "BENCH packets --piece 4K",
         &[("`putv` over packets", PUTV)],
     ),
 ];
