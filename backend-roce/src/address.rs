@@ -387,7 +387,7 @@ mod tests {
         let mut options = RoceOptions::new([0; 16]);
         options.keep_alive = period(3);
         options.mtu = PathMtu::Bytes2048;
-        let (mtu, any) = (PathMtu::Bytes2048, PathChoice::Any);
+        let (mtu, any) = (PathMtu::Bytes2048, PathChoice::Packets);
         for (text, expected) in [
             ("::1", (period(3), mtu, any)),
             ("::1?mtu=512", (period(3), PathMtu::Bytes512, any)),

@@ -1,6 +1,7 @@
 //! Instruction counts of the hot paths against those that landed.
 
 pub(crate) mod layer;
+pub(crate) mod local;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -51,6 +52,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let budgets = Budgets::read(workspace)?;
     let mut counts = count(workspace)?;
     counts.extend(layer::count(workspace)?);
+    counts.extend(local::count(workspace)?);
     let rows = rows(&budgets, &counts)?;
     print!("{}", table(&rows));
     let above: Vec<String> = rows.iter().filter_map(Row::above).collect();

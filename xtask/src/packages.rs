@@ -36,7 +36,12 @@ python3-pip | pip3 | installs the linter of workflows
 perftest | ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_lat | plain verbs";
 
 /// Packages that only tasks need which are no checks.
-const NEEDED_BY_TASKS: &str = "qemu-system-misc | qemu-system-riscv32 | runs images for RISC-V";
+const NEEDED_BY_TASKS: &str = "\
+qemu-system-misc | qemu-system-riscv32 | runs images for RISC-V
+ucx-utils | ucx_perftest | measures shared memory and memory copies
+libfabric-bin | fi_pingpong | measures libfabric's shared memory
+iperf3 | iperf3 | measures a TCP stream
+qperf | qperf | measures the latency of TCP";
 
 /// The file of a package that bindings are made with; its folder has a version.
 pub(crate) const LIBCLANG: &str = "/usr/lib/llvm-*/lib/libclang.so";

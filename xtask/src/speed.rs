@@ -1,5 +1,6 @@
 //! The speed over verbs against perftest in the guest, and its page.
 
+mod local;
 mod provider;
 mod scale;
 
@@ -21,6 +22,13 @@ pub(crate) struct Options {
     /// docs/performance.md
     #[arg(long, conflicts_with = "vm")]
     scale: bool,
+    /// Measure two processes of this host, compared with other programs that do the same, and write
+    /// docs/performance.md; fail if a bar is missed
+    #[arg(long, conflicts_with_all = ["scale", "vm"])]
+    local: bool,
+    /// Run only the measurements whose name or command contains this text, and write no page
+    #[arg(long, requires = "local", value_name = "TEXT")]
+    only: Option<String>,
     /// Measure in the guest, compared with perftest and with OFA's provider, and write
     /// docs/performance.md
     #[arg(long)]
@@ -31,8 +39,8 @@ pub(crate) struct Options {
     /// Read the provider comparison from this console log instead of running the guest
     #[arg(long, requires = "provider", value_name = "FILE")]
     console: Option<PathBuf>,
-    /// Number of rounds in the guest
-    #[arg(long, default_value_t = 5, requires = "vm", value_parser = clap::value_parser!(u32).range(1..=50))]
+    /// Number of rounds, in the guest or between two processes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
 }
 
@@ -41,6 +49,7 @@ const PAGE: &str = "docs/performance.md";
 const SPEED: &str = "bench --vm";
 const PROVIDER: &str = "bench --vm --provider";
 const SCALE: &str = "bench --scale";
+const LOCAL: &str = "bench --local";
 
 /// The first word of a job's lines that report a measurement.
 const MARK: &str = "speed";
@@ -76,8 +85,8 @@ const COMPARISONS: [Comparison; 3] = [
 
 /// Counts the instructions of the hot paths, and compares them with the recorded counts.
 ///
-/// With `--scale`, counts beside few and beside many objects instead, and with `--vm` measures in
-/// the guest. Both write their part of the page.
+/// With `--scale`, counts beside few and beside many objects instead. With `--vm` measures in the
+/// guest, with `--local` between two processes. These write their part of the page.
 ///
 /// # Errors
 /// A path takes more than its recorded count, a call takes more beside many objects, something
@@ -85,6 +94,14 @@ const COMPARISONS: [Comparison; 3] = [
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.scale {
         return write(workspace, SCALE, &scale::compare(workspace)?);
+    }
+    if options.local {
+        let only = options.only.as_deref();
+        let (text, missed) = local::measure(workspace, options.rounds, only)?;
+        if only.is_none() {
+            write(workspace, LOCAL, &text)?;
+        }
+        return local::judge(&missed);
     }
     if !options.vm {
         return bench::check(workspace);
@@ -175,19 +192,19 @@ impl Lines {
     /// Returns the median of the rounds.
     fn time(&self, name: &str, bytes: u64, program: &str) -> Result<f64> {
         let key = (name.to_owned(), bytes, program.to_owned());
-        let mut times = self
-            .times
-            .get(&key)
-            .with_context(|| format!("{name} of {bytes} bytes was not measured with {program}"))?
-            .clone();
-        times.sort_unstable_by(f64::total_cmp);
-        let middle = times.len() / 2;
-        Ok(if times.len() % 2 == 1 {
-            times[middle]
-        } else {
-            (times[middle - 1] + times[middle]) / 2.0
-        })
+        let times = self.times.get(&key);
+        let times = times
+            .with_context(|| format!("{name} of {bytes} bytes was not measured with {program}"))?;
+        Ok(median(times))
     }
+}
+
+/// Returns the median of at least one value.
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    let last = values.len() - 1;
+    f64::midpoint(values[last / 2], values[last.div_ceil(2)])
 }
 
 /// Returns a table of the comparisons.
@@ -391,7 +408,7 @@ mod tests {
     #[test]
     fn the_page_has_all_sections() {
         let workspace = Workspace::load().expect("workspace");
-        for task in [SPEED, PROVIDER, SCALE] {
+        for task in [SPEED, PROVIDER, SCALE, LOCAL] {
             assert!(sections::read(&workspace, PAGE, task).is_ok(), "{task}");
         }
     }

@@ -249,10 +249,6 @@ impl Adapter {
                 self.transmit_local_pair(number, key, room - RESERVE);
             }
             sent += (self.counts.local.bytes_sent - before) as usize;
-            if let Some(local) = self.locals.get(number) {
-                let has_rung = local.queue.ring();
-                self.counts.local.doorbells += u64::from(has_rung);
-            }
             self.locals.list(number.slot);
         }
     }
@@ -270,13 +266,17 @@ impl Adapter {
         self.transmit_pair(key, room.min(TURN));
     }
 
-    /// Copies the packets of the outbox into a queue, and counts them.
+    /// Copies the packets of the outbox into a queue, counts them and wakes a peer that sleeps.
     pub(super) fn push_local(&mut self, number: LocalNumber) {
         let (packets, bytes) = self.locals.push(number);
         self.counts.packets_sent += packets;
         self.counts.bytes_sent += bytes;
         self.counts.local.packets_sent += packets;
         self.counts.local.bytes_sent += bytes;
+        if let Some(local) = self.locals.get(number).filter(|_| packets > 0) {
+            let has_rung = local.queue.ring();
+            self.counts.local.doorbells += u64::from(has_rung);
+        }
     }
 
     /// Begins an attempt: sends its request, or waits for its pair of queues first (ROCE-230).

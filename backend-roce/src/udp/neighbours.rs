@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use dat_core::backend::NotLocal;
@@ -155,6 +155,13 @@ impl Neighbours {
             has_events: Arc::new(AtomicBool::new(false)),
             next: AtomicUsize::new(0),
         })
+    }
+
+    /// Lets the adapter's thread look at set-ups that end without a report of the system.
+    fn wake_service(&self) {
+        if let Some([_, poller]) = &self.pollers {
+            poller.wake();
+        }
     }
 
     fn slots(&self) -> RwLockReadGuard<'_, Vec<Slot>> {
@@ -384,6 +391,12 @@ impl Pairs for Incoming<'_> {
             self.made.push(pair);
         }
     }
+
+    fn watch(&mut self, socket: BorrowedFd<'_>) {
+        for poller in self.neighbours.pollers.iter().flatten() {
+            let _ = poller.add_setup(socket);
+        }
+    }
 }
 
 impl LocalQueues for Neighbours {
@@ -424,6 +437,7 @@ impl LocalQueues for Neighbours {
         // The answer may have come before.
         self.poll_dials(&mut setup);
         self.count_pending(&setup);
+        self.wake_service();
     }
 
     fn event(&self) -> Option<LocalEvent> {
@@ -495,6 +509,9 @@ impl LocalQueues for Neighbours {
         self.accept(&mut setup);
         self.count_pending(&setup);
         drop(setup);
+        if self.is_setting_up() {
+            self.wake_service();
+        }
         for slot in self.slots().iter() {
             if let Slot::Open(neighbour) = slot {
                 neighbour.pair.attend();

@@ -47,6 +47,8 @@ pub(crate) struct Wakeup {
     pub(crate) local: bool,
     /// A pair of local queues is to be made or has ended.
     pub(crate) setup: bool,
+    /// [`Poller::wake`] was called.
+    pub(crate) woken: bool,
     /// A signal of the system arrived, or the process was stopped.
     pub(crate) interrupted: bool,
 }
@@ -63,7 +65,7 @@ impl Wakeup {
                 self.setup |= flags.intersects(HUNG_UP);
             }
             SETUP => (self.local, self.setup) = (true, true),
-            _ => {}
+            _ => self.woken = true,
         }
     }
 }
@@ -193,7 +195,11 @@ mod tests {
         let poller = Poller::new().unwrap();
         poller.wake();
         poller.wake();
-        assert_eq!(poller.sleep(SOON), Wakeup::default());
+        let woken = Wakeup {
+            woken: true,
+            ..Wakeup::default()
+        };
+        assert_eq!(poller.sleep(SOON), woken);
         // Each wake-up counts once.
         assert_eq!(poller.sleep(Some(Duration::ZERO)), Wakeup::default());
     }

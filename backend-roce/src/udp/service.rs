@@ -155,7 +155,9 @@ fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
         if wakeup.setup {
             shared.attend();
         }
-        let sockets = more || wakeup.arrivals || !(wakeup.local || lease == Lease::Busy);
+        // Who wakes the thread may have left datagrams to it.
+        let is_local = (wakeup.local || lease == Lease::Busy) && !wakeup.woken;
+        let sockets = more || wakeup.arrivals || !is_local;
         more = match sockets {
             true => shared.drive(more || wakeup.reports, || false),
             false => shared.drive_local(|| false),

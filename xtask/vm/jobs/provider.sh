@@ -63,7 +63,7 @@ transaction() {
 transfers() {
     local operation bytes pipeline mode
     for operation in RW RR; do
-        for bytes in 8 256 4096 65536; do
+        for bytes in 8 4096 65536; do
             for pipeline in 1 64; do
                 for mode in p b; do
                     transfer "$1" $operation $bytes $pipeline $mode

@@ -42,6 +42,11 @@ pub trait Pairs {
 
     /// Adds a pair.
     fn add(&mut self, pair: LocalPair);
+
+    /// Has the listener look again once this socket has something: its question has not come yet.
+    ///
+    /// Who looks now and then needs nothing here.
+    fn watch(&mut self, _socket: BorrowedFd<'_>) {}
 }
 
 /// A connection whose question has not come yet.
@@ -115,6 +120,7 @@ impl Listener {
                     deadline,
                 };
                 if let Some(half) = half.advance(identity, now, pairs) {
+                    pairs.watch(half.bell.as_fd());
                     self.keep(half);
                 }
             }

@@ -186,6 +186,20 @@ fn silent_strangers_are_bounded_and_do_not_keep_others_out() {
     assert!(adapter.listener.deadline().is_none());
 }
 
+/// An adapter that sleeps would find a question that comes after the connection too late.
+///
+/// Spec: ROCE-220
+#[test]
+fn a_connection_is_watched_until_its_question_comes() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    let target = adapter.address;
+    made(&mut adapter, target);
+    assert_eq!(adapter.pairs.2, 0, "the question came with the connection");
+    let _stranger = stranger(&adapter);
+    adapter.accept(ZERO);
+    assert_eq!(adapter.pairs.2, 1);
+}
+
 /// Takes the question of a dialler at the name of an address, and answers something.
 fn answered<T>(answer: impl FnOnce(OwnedFd) -> T) -> String {
     let (identity, own) = dialler();
