@@ -515,7 +515,8 @@ pub fn a_connection_waits_for_an_exporter_that_comes_later<T: RsmTestbed>(bed: &
     let mut sleeps = 0;
     let mut wait = nodes.wait(0).meanwhile(|| {
         sleeps += 1;
-        if sleeps > 20 {
+        // An attempt may fail within one sleep: a dozen come before the time limit.
+        if sleeps > 8 {
             later.get_or_init(|| Impostor::new(&nodes, SOUND)).serve();
         }
     });
