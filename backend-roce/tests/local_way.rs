@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use backend_roce::PathChoice;
 use common::end::{DEPTH, End, PATIENCE, SLOT, connect, poll_both};
+use dat_core::backend::NotLocal;
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait};
 use dat_core::flags::{CloseFlags, CompletionFlags, DtoStatus};
 
@@ -70,9 +71,9 @@ fn is_local(end: &End) -> bool {
     counts.local.pairs == 1 && connections.iter().all(|connection| connection.is_local)
 }
 
-/// Adapters with and without threads serve each other, all by queues.
+/// Adapters with and without threads serve each other, all by queues, and count what goes there.
 ///
-/// Spec: ROCE-230, ROCE-232
+/// Spec: ROCE-230, ROCE-232, ROCE-235, ROCE-253
 #[test]
 fn data_moves_through_queues() {
     for (number, polled) in [(0, [true, true]), (2, [true, false]), (4, [false, false])] {
@@ -99,9 +100,10 @@ fn connections_of_two_adapters_share_a_pair() {
     assert!(is_local(&left) && is_local(&right));
 }
 
-/// An adapter of packets and one of any way meet by packets; one that takes queues only is refused.
+/// An adapter of packets and one of any way meet by packets; one that takes queues only is refused,
+/// and tells why once.
 ///
-/// Spec: ROCE-230, ROCE-251
+/// Spec: ROCE-230, ROCE-251, ROCE-252
 #[test]
 fn packets_are_the_way_to_others() {
     let left = End::open_on(108, true, "", PathChoice::Packets);
@@ -120,6 +122,8 @@ fn packets_are_the_way_to_others() {
     let third = local_end(110, true);
     common::end::attempt(&third, &left, 20_191).expect("an attempt");
     assert_eq!(end_of(&third), ConnectionEventKind::NonPeerRejected);
+    assert_eq!(third.driver.not_local(), Some(NotLocal::Nobody));
+    assert_eq!(third.driver.not_local(), None);
 }
 
 /// The end of an adapter is an orderly end of its connections.

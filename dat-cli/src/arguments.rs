@@ -155,8 +155,7 @@ pub(crate) struct DeviceName {
     /// if this build and host have one, else roce]
     #[arg(long, value_name = "NAME", value_parser = parse_device)]
     pub(crate) device: Option<String>,
-    /// Use only this way on roce [default: local to processes of this user on this host, packets to
-    /// others]
+    /// Use this way on roce, at both ends [default: packets]
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) path: Option<PathName>,
 }
