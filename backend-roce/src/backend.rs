@@ -618,7 +618,7 @@ unsafe impl Backend for RoceBackend {
     fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {
         let broken = mode == DisconnectMode::Broken;
         // Requests whose acknowledgement has come are no longer under way.
-        self.shared.poll();
+        self.shared.catch_up();
         self.shared
             .enter(|adapter| adapter.disconnect(key.0, broken));
         self.shared.send_pending();

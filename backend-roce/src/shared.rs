@@ -730,6 +730,22 @@ impl Shared {
         }
     }
 
+    /// Takes the packets of local queues that have come, before a connection ends.
+    ///
+    /// The thread of the adapter may be about to take them over.
+    pub(crate) fn catch_up(&self) {
+        if !self.local.as_ref().is_some_and(|queues| queues.is_used()) || self.is_forked() {
+            return;
+        }
+        for _ in 0..LATE_YIELDS {
+            if let Some(mut input) = self.try_input() {
+                self.take_local(&mut input, || false);
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// Notes that the program looks for packets; returns how often it did so before.
     ///
     /// It may miss one of two at a time.
