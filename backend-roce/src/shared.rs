@@ -21,10 +21,7 @@ use crate::proto::icrc::Flow;
 use crate::reserve::zeros;
 
 /// Longest datagrams that the port gives at once.
-#[cfg(feature = "udp")]
-const INPUT: usize = crate::local::PAYLOAD_MAX;
-#[cfg(not(feature = "udp"))]
-const INPUT: usize = 1 << 16;
+pub(crate) const INPUT: usize = (1 << 16) + 128;
 
 /// Turns in which a caller sends packets, each of at most an outbox.
 const ROUNDS: usize = 16;

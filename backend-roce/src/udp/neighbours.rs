@@ -16,13 +16,17 @@ use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
 
 use super::poller::Poller;
-use crate::local::{Dial, Dialled, Identity, Label, Listener, LocalPair, Pairs};
+use crate::local::{Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs};
 use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
+use crate::shared::INPUT;
 
 /// Most pairs of an adapter: half a mebibyte each.
 const PAIRS: usize = 256;
+
+// The longest record fits into the buffer for input.
+const _: () = assert!(INPUT >= PAYLOAD_MAX);
 
 /// Payload of a full packet of local queues.
 const MTU: PathMtu = PathMtu::Bytes32768;
