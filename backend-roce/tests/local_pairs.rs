@@ -208,11 +208,25 @@ impl Other {
         let process = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &process]).status();
         assert!(sent.unwrap().success());
+        // The signal is on its way: each thread stops at its next interruption.
+        let status = format!("/proc/{process}/stat");
+        until(|| {
+            let stops = std::fs::read_to_string(&status).unwrap().contains(") T ");
+            (name != "STOP" || stops).then_some(())
+        });
     }
 
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    /// A test that failed leaves no process behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

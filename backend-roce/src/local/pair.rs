@@ -210,11 +210,12 @@ impl LocalPair {
                 .is_some_and(|lane| !self.reader.is_empty(lane))
     }
 
-    /// Looks for the end of the peer. Takes no doorbell, which another thread may sleep on.
-    pub fn look_for_end(&self) {
-        if self.bell.has_hung_up() {
-            self.has_hung_up.store(true, Ordering::Release);
-        }
+    /// Returns true if the peer uses the pair, too. Takes no doorbell, which another thread may
+    /// sleep on.
+    pub fn is_alive(&self) -> bool {
+        !self.is_corrupt.load(Ordering::Acquire)
+            && !self.has_hung_up.load(Ordering::Acquire)
+            && !self.bell.has_hung_up()
     }
 
     /// Returns true once the pair is of no use: the peer is gone and all of its records are read,

@@ -277,16 +277,9 @@ impl Neighbours {
 
     /// Returns the open pair with an adapter.
     fn known(&self, adapter: &[u8; 16]) -> Option<LocalNumber> {
-        self.find(|pair| pair.naming().peer_adapter == *adapter)
-    }
-
-    /// Returns the open pair that is wanted.
-    fn find(&self, is_wanted: impl Fn(&LocalPair) -> bool) -> Option<LocalNumber> {
         self.slots().iter().find_map(|slot| match slot {
-            Slot::Open(neighbour) if is_wanted(&neighbour.pair) => {
-                // It may have ended a moment ago.
-                neighbour.pair.look_for_end();
-                (!neighbour.pair.is_over()).then_some(neighbour.number)
+            Slot::Open(neighbour) if neighbour.pair.naming().peer_adapter == *adapter => {
+                neighbour.pair.is_alive().then_some(neighbour.number)
             }
             _ => None,
         })
@@ -416,10 +409,6 @@ impl LocalQueues for Neighbours {
     fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal> {
         let own = SocketAddr::new(source, self.bound.port());
         let mut setup = self.setup();
-        let is_peer = |pair: &LocalPair| canonical(pair.naming().peer) == peer;
-        if let Some(number) = self.find(is_peer) {
-            return Ok(number);
-        }
         if setup.dials.len() == PAIRS {
             return Err(NotLocal::Full);
         }
