@@ -2,6 +2,10 @@
 //! a thousand pairs leave behind.
 #![cfg(all(feature = "udp", target_os = "linux"))]
 
+#[expect(unreachable_pub, reason = "other test targets have it in a module")]
+#[path = "common/process.rs"]
+mod process;
+
 use std::env;
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
@@ -209,11 +213,7 @@ impl Other {
         let sent = Command::new("kill").args(["-s", name, &process]).status();
         assert!(sent.unwrap().success());
         // The signal is on its way: each thread stops at its next interruption.
-        let status = format!("/proc/{process}/stat");
-        until(|| {
-            let stops = std::fs::read_to_string(&status).unwrap().contains(") T ");
-            (name != "STOP" || stops).then_some(())
-        });
+        until(|| (name != "STOP" || process::is_stopped(self.child.id())).then_some(()));
     }
 
     fn kill(mut self) {

@@ -292,6 +292,10 @@ impl Peer {
         // SAFETY: the process is a child that was not waited for.
         let code = unsafe { libc::kill(id, signal) };
         assert_eq!(code, 0);
+        // The signal is on its way: each thread stops at its next interruption.
+        while signal == libc::SIGSTOP && !common::process::is_stopped(self.0.id()) {
+            std::thread::yield_now();
+        }
     }
 }
 
