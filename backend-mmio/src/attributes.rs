@@ -60,10 +60,6 @@ pub(crate) fn adapter(
     IaAttributes {
         adapter_name: limits.name,
         vendor_name,
-        hardware_version_major: 0,
-        hardware_version_minor: 0,
-        firmware_version_major: 0,
-        firmware_version_minor: 0,
         ia_address: address,
         max_eps: pairs,
         max_dto_per_ep: count(limits.work_requests, any),
@@ -73,13 +69,10 @@ pub(crate) fn adapter(
         max_evd_qlen: count(limits.completions, any),
         max_iov_segments_per_dto: segments,
         max_lmrs: count(limits.regions, any),
-        max_lmr_block_size: u64::MAX,
-        max_lmr_virtual_address: u64::MAX,
         max_pzs: count(limits.domains, any),
         max_message_size: limits.transfer,
         max_rdma_size: limits.transfer,
         max_rmrs: count(limits.windows, any),
-        max_rmr_target_address: u64::MAX,
         max_srqs: count(
             limits.shared_receive_queues,
             tables.shared_receive_queues.len(),
@@ -90,10 +83,7 @@ pub(crate) fn adapter(
         max_iov_segments_per_rdma_write: segments,
         max_rdma_read_in: reads.saturating_mul(pairs),
         max_rdma_read_out: reads.saturating_mul(pairs),
-        max_rdma_read_per_ep_in_guaranteed: true,
-        max_rdma_read_per_ep_out_guaranteed: true,
-        transport_attributes: &[],
-        vendor_attributes: &[],
+        ..IaAttributes::DEFAULT
     }
 }
 

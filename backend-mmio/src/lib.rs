@@ -45,6 +45,7 @@
 //! # Unsafe code
 //! `platform` and [`mailbox`] contain `unsafe` code. So do the implementations of `Backend`; they
 //! rest on the safety requirements of [`mlx5::Control`] and [`pvrdma::Mapping`].
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 

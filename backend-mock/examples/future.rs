@@ -26,7 +26,7 @@ use pair::{Node, Result, Storage, connect};
 static BUFFER: [AtomicU8; 32] = [const { AtomicU8::new(0) }; 32];
 static TEXT: [AtomicU8; 32] = [const { AtomicU8::new(0) }; 32];
 
-type Adapter<'s> = Ia<'s, MockBackend, HostLock>;
+type MockIa<'s> = Ia<'s, MockBackend, HostLock>;
 
 /// A thread that calls `progress` for the futures of an adapter.
 ///
@@ -39,19 +39,19 @@ struct Helper {
 }
 
 impl Helper {
-    fn new(ia: &Adapter<'_>) -> Result<Self> {
+    fn new(ia: &MockIa<'_>) -> Result<Self> {
         let object = ia.cno_create(None)?;
         let bell = ia.evd_create(1, Some(object), EvdFlags::SOFTWARE)?;
         Ok(Self { object, bell })
     }
 
     /// Runs the thread. On other devices `wait` is `ThreadWait` or `VerbsWait`.
-    fn run(&self, ia: &Adapter<'_>, mut wait: MockWait) {
+    fn run(&self, ia: &MockIa<'_>, mut wait: MockWait) {
         let ended = ia.cno_wait_until(self.object, None, &mut wait);
         assert_eq!(ended, Ok(Some(self.bell)));
     }
 
-    fn end(&self, ia: &Adapter<'_>) -> Result<()> {
+    fn end(&self, ia: &MockIa<'_>) -> Result<()> {
         Ok(ia.evd_post_se(self.bell, 0)?)
     }
 }

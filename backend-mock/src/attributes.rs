@@ -27,10 +27,6 @@ pub(crate) fn adapter(options: &NodeOptions) -> IaAttributes {
     IaAttributes {
         adapter_name: options.name,
         vendor_name: "in-process fabric",
-        hardware_version_major: 0,
-        hardware_version_minor: 0,
-        firmware_version_major: 0,
-        firmware_version_minor: 0,
         ia_address: options.address,
         max_eps: count(limits.queue_pairs),
         max_dto_per_ep: count(limits.work_requests),
@@ -40,13 +36,10 @@ pub(crate) fn adapter(options: &NodeOptions) -> IaAttributes {
         max_evd_qlen: count(limits.completions),
         max_iov_segments_per_dto: segments,
         max_lmrs: count(limits.regions),
-        max_lmr_block_size: u64::MAX,
-        max_lmr_virtual_address: u64::MAX,
         max_pzs: count(limits.domains),
         max_message_size: LARGEST_TRANSFER,
         max_rdma_size: LARGEST_TRANSFER,
         max_rmrs: windows,
-        max_rmr_target_address: u64::MAX,
         max_srqs: count(limits.shared_receive_queues),
         max_ep_per_srq: count(limits.queue_pairs),
         max_recv_per_srq: count(limits.shared_buffers),
@@ -54,10 +47,7 @@ pub(crate) fn adapter(options: &NodeOptions) -> IaAttributes {
         max_iov_segments_per_rdma_write: segments,
         max_rdma_read_in: reads.saturating_mul(count(limits.queue_pairs)),
         max_rdma_read_out: reads.saturating_mul(count(limits.queue_pairs)),
-        max_rdma_read_per_ep_in_guaranteed: true,
-        max_rdma_read_per_ep_out_guaranteed: true,
-        transport_attributes: &[],
-        vendor_attributes: &[],
+        ..IaAttributes::DEFAULT
     }
 }
 

@@ -1,5 +1,8 @@
 //! An adapter of the fabric: the implementation of the core's backend.
 
+mod direct;
+mod join;
+
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
@@ -10,24 +13,24 @@ use dat_core::backend::{
     SyncDirection, WindowKey,
 };
 use dat_core::flags::MemoryPrivileges;
+use dat_core::sync::RegisteredMemory;
 use dat_core::time::Instant;
+use dat_queues::{Arc, Owner, PairSetup, SharedReceives, State, Watermarks, room, within};
 
 use crate::attributes;
-use crate::completion_queue::{CompletionRing, MockCompletionQueue};
-use crate::control::Subject;
 use crate::fabric::Fabric;
-use crate::link::usable;
-use crate::node::Listener;
+use crate::objects::adapter::Listener;
+use crate::objects::completions::Completions;
+use crate::objects::control::Subject;
+use crate::objects::memories::RemoteKey;
+use crate::objects::node::usable;
+use crate::objects::queue_pair::{Ending, QueuePair as Pair};
+use crate::objects::region::Region;
+use crate::objects::window::Window;
 use crate::options::{Limits, NodeOptions};
-use crate::queue_pair::{Ending, QueuePair as Pair, State};
-use crate::receive_queue::{MockReceiveQueue, Owner};
-use crate::region::{Region, RemoteKey};
-use crate::send_queue::MockSendQueue;
-use crate::shared::{Arc, Shared};
-use crate::shared_receive::SharedReceive;
-use crate::window::Window;
+use crate::queues::{MockCompletionQueue, MockExecutor, MockReceiveQueue, MockSendQueue};
+use crate::shared::Shared;
 use crate::world::World;
-use dat_core::sync::RegisteredMemory;
 
 /// An adapter of a [`Fabric`].
 ///
@@ -41,21 +44,20 @@ pub struct MockBackend {
     options: NodeOptions,
 }
 
-impl MockBackend {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        adapter: usize,
-        control_ready: Arc<AtomicUsize>,
-        options: NodeOptions,
-    ) -> Self {
-        Self {
-            shared,
-            adapter,
+impl Fabric {
+    /// Adds an adapter; it joins the host of its address, if there is one.
+    pub fn node(&self, options: NodeOptions) -> MockBackend {
+        let control_ready = Arc::new(AtomicUsize::new(0));
+        MockBackend {
+            shared: Arc::clone(&self.shared),
+            adapter: self.add(options, Arc::clone(&control_ready)),
             control_ready,
             options,
         }
     }
+}
 
+impl MockBackend {
     /// Returns the fabric of the adapter.
     #[must_use]
     pub fn fabric(&self) -> Fabric {
@@ -68,6 +70,14 @@ impl MockBackend {
     #[must_use]
     pub fn number(&self) -> u16 {
         self.adapter as u16
+    }
+
+    /// Returns a handle for a queue.
+    fn executor(&self) -> MockExecutor {
+        MockExecutor {
+            shared: Arc::clone(&self.shared),
+            adapter: self.adapter,
+        }
     }
 
     fn limits(&self) -> &Limits {
@@ -97,14 +107,6 @@ impl MockBackend {
             act(world, adapter)
         })
     }
-}
-
-/// Fails if the limit is reached.
-fn room(used: usize, limit: u32) -> Result<(), BackendError> {
-    if used >= limit as usize {
-        return Err(BackendError::Resources);
-    }
-    Ok(())
 }
 
 #[expect(unsafe_code, reason = "the device of this backend is its own code")]
@@ -173,7 +175,7 @@ unsafe impl Backend for MockBackend {
             let opens = registration.privileges().intersects(remote_rights);
             let local = memories.regions.insert(Region {
                 memory: registered(registration),
-                domain: registration.domain().0 as u32,
+                domain: registration.domain(),
                 privileges: registration.privileges(),
                 remote: 0,
             });
@@ -219,7 +221,7 @@ unsafe impl Backend for MockBackend {
             let windows = &mut world.adapters[adapter].memories.windows;
             room(windows.len(), limit)?;
             let key = windows.insert(Window {
-                domain: domain.0 as u32,
+                domain,
                 bound: None,
             });
             Ok(WindowKey(key as usize))
@@ -241,25 +243,14 @@ unsafe impl Backend for MockBackend {
     ) -> Result<MockCompletionQueue, BackendError> {
         let limits = *self.limits();
         let ready = Arc::new(AtomicUsize::new(0));
-        let ring = CompletionRing::new(depth, Arc::clone(&ready));
+        let queue = Completions::new(depth, Arc::clone(&ready));
         self.call(|world, adapter| {
             let adapter = &mut world.adapters[adapter];
-            room(adapter.completion_queue_count, limits.completion_queues)?;
-            if depth > limits.completions {
-                return Err(BackendError::Resources);
-            }
-            if !adapter.add_completion_queue(number, ring) {
-                return Err(BackendError::State);
-            }
-            Ok(())
+            room(adapter.completion_queues.count(), limits.completion_queues)?;
+            within(depth, limits.completions)?;
+            adapter.completion_queues.insert(number, queue)
         })?;
-        Ok(MockCompletionQueue {
-            shared: Arc::clone(&self.shared),
-            adapter: self.adapter,
-            number,
-            ready,
-            immediate: None,
-        })
+        Ok(MockCompletionQueue::new(self.executor(), number, ready))
     }
 
     fn resize_completion_queue(
@@ -269,12 +260,10 @@ unsafe impl Backend for MockBackend {
     ) -> Result<(), BackendError> {
         let limit = self.limits().completions;
         self.call(|world, adapter| {
-            let ring = world.adapters[adapter].completion_queue(queue.number);
-            let ring = ring.ok_or(BackendError::State)?;
-            if depth > limit {
-                return Err(BackendError::Resources);
-            }
-            ring.resize(depth);
+            let queue = world.adapters[adapter].completion_queue(queue.number());
+            let queue = queue.ok_or(BackendError::State)?;
+            within(depth, limit)?;
+            queue.ring.resize(depth);
             Ok(())
         })
     }
@@ -282,8 +271,9 @@ unsafe impl Backend for MockBackend {
     fn destroy_completion_queue(&mut self, queue: MockCompletionQueue) {
         self.enter(|world, adapter| {
             let adapter = &mut world.adapters[adapter];
-            adapter.remove_completion_queue(queue.number);
-            adapter.control.forget(Subject::Completions(queue.number));
+            adapter.completion_queues.remove(queue.number());
+            let subject = Subject::Completions(queue.number());
+            adapter.control.forget(subject);
         });
     }
 
@@ -298,14 +288,12 @@ unsafe impl Backend for MockBackend {
         let key = self.call(|world, adapter| {
             let queues = &mut world.adapters[adapter].shared_receives;
             room(queues.len(), limits.shared_receive_queues)?;
-            if depth > limits.shared_buffers || segments > limits.segments {
-                return Err(BackendError::Resources);
-            }
-            Ok(queues.insert(SharedReceive::new(token, domain.0 as u32, depth)))
+            within(depth, limits.shared_buffers)?;
+            within(segments, limits.segments)?;
+            Ok(queues.insert(SharedReceives::new(token, domain)))
         })?;
         let owner = Owner::Shared(key);
-        let shared = Arc::clone(&self.shared);
-        let queue = MockReceiveQueue::new(shared, self.adapter, owner, depth as usize);
+        let queue = MockReceiveQueue::new(self.executor(), owner, depth as usize);
         Ok((SharedReceiveQueueKey(key as usize), queue))
     }
 
@@ -321,13 +309,10 @@ unsafe impl Backend for MockBackend {
                 .shared_receives
                 .get_mut(key.0 as u32);
             let state = state.ok_or(BackendError::State)?;
-            if depth > limit {
-                return Err(BackendError::Resources);
-            }
+            within(depth, limit)?;
             if state.outstanding() + queue.committed() > depth as usize {
                 return Err(BackendError::State);
             }
-            state.depth = depth as usize;
             Ok(())
         })?;
         queue.set_depth(depth as usize);
@@ -345,7 +330,7 @@ unsafe impl Backend for MockBackend {
                 .shared_receives
                 .get_mut(key.0 as u32)
                 .ok_or(BackendError::State)?;
-            queue.limit = if queue.failed { 0 } else { limit };
+            queue.arm(limit);
             let earlier = Subject::Limit(queue.token);
             let withdrawn = node.control.forget(earlier);
             world.check_limit(adapter, key.0 as u32);
@@ -359,7 +344,7 @@ unsafe impl Backend for MockBackend {
         }
         self.enter(|world, adapter| {
             let queue = world.adapters[adapter].shared_receives.get(key.0 as u32)?;
-            Some(queue.buffers.len() as u32)
+            Some(queue.available() as u32)
         })
     }
 
@@ -384,8 +369,7 @@ unsafe impl Backend for MockBackend {
     ) -> Result<QueuePair<MockSendQueue, MockReceiveQueue>, BackendError> {
         let limits = *self.limits();
         let pair = Pair::new(self.adapter, request);
-        let (request_depth, receive_depth) = (pair.request_depth, pair.receive_depth);
-        let shared = pair.shared;
+        let setup = pair.setup;
         let key = self.call(|world, adapter| {
             let used = world.adapters[adapter].queue_pairs.len();
             room(used, limits.queue_pairs)?;
@@ -395,10 +379,10 @@ unsafe impl Backend for MockBackend {
             world.use_completion_queues(key, true);
             Ok(key)
         })?;
-        let send = MockSendQueue::new(Arc::clone(&self.shared), self.adapter, key, request_depth);
-        let receive = shared.is_none().then(|| {
-            let owner = Owner::QueuePair(key);
-            MockReceiveQueue::new(Arc::clone(&self.shared), self.adapter, owner, receive_depth)
+        let send = MockSendQueue::new(self.executor(), key, setup.request_depth);
+        let receive = setup.shared.is_none().then(|| {
+            let owner = Owner::Pair(key);
+            MockReceiveQueue::new(self.executor(), owner, setup.receive_depth)
         });
         Ok(QueuePair {
             key: QueuePairKey(key as usize),
@@ -415,29 +399,28 @@ unsafe impl Backend for MockBackend {
         request: &QueuePairRequest,
     ) -> Result<(), BackendError> {
         let limits = *self.limits();
-        let (request_depth, receive_depth) = self.call(|world, adapter| {
+        let setup = PairSetup::new(request);
+        self.call(|world, adapter| {
             world.check_queue_pair(adapter, request, &limits)?;
             let key = key.0 as u32;
             let pair = world.queue_pairs.get(key).ok_or(BackendError::State)?;
             let receives = request.attributes.max_recv_dtos;
             let shrinks = i32::try_from(pair.receives.len()).is_ok_and(|posted| receives < posted);
-            if pair.state != State::Unconnected || (shrinks && pair.shared.is_none()) {
+            if pair.state != State::Unconnected || (shrinks && pair.setup.shared.is_none()) {
                 return Err(BackendError::State);
             }
-            let shared = request.shared_receive_queue.map(|shared| shared.0 as u32);
-            if pair.shared != shared {
+            if pair.setup.shared != setup.shared {
                 return Err(BackendError::NotSupported);
             }
             world.use_completion_queues(key, false);
             let pair = world.queue_pairs.get_mut(key).ok_or(BackendError::State)?;
-            pair.configure(request);
-            let depths = (pair.request_depth, pair.receive_depth);
+            pair.setup = setup;
             world.use_completion_queues(key, true);
-            Ok(depths)
+            Ok(())
         })?;
-        send.set_depth(request_depth);
+        send.set_depth(setup.request_depth);
         if let Some(receive) = receive {
-            receive.set_depth(receive_depth);
+            receive.set_depth(setup.receive_depth);
         }
         Ok(())
     }
@@ -461,14 +444,14 @@ unsafe impl Backend for MockBackend {
             pair.halted = false;
             pair.retries = 0;
             pair.receiver_not_ready = 0;
-            let subject = Subject::Connection(pair.token);
+            let subject = Subject::Connection(pair.setup.token);
             world.clear_queues(key.0 as u32);
             world.adapters[adapter].control.forget(subject);
             Ok(())
         })?;
-        send.forget();
+        send.clear();
         if let Some(receive) = receive {
-            receive.forget();
+            receive.clear();
         }
         Ok(())
     }
@@ -491,8 +474,7 @@ unsafe impl Backend for MockBackend {
         self.call(|world, _| {
             let pair = world.queue_pairs.get_mut(key.0 as u32);
             let pair = pair.ok_or(BackendError::State)?;
-            pair.soft_watermark = soft;
-            pair.hard_watermark = hard;
+            pair.watermarks = Watermarks { soft, hard };
             world.check_watermarks(key.0 as u32);
             Ok(())
         })
@@ -609,7 +591,7 @@ unsafe impl Backend for MockBackend {
             }
             world.end_connection(key, None, there);
             if let Some(pair) = world.queue_pairs.get(key) {
-                let subject = Subject::Connection(pair.token);
+                let subject = Subject::Connection(pair.setup.token);
                 world.adapters[adapter].control.forget(subject);
             }
         });
@@ -632,126 +614,6 @@ unsafe impl Backend for MockBackend {
     fn next_deadline(&self) -> Option<Instant> {
         // The adapter has no timer of its own; everything happens in steps of the fabric.
         None
-    }
-}
-
-impl World {
-    /// Checks the objects and sizes that a request for a queue pair names.
-    fn check_queue_pair(
-        &mut self,
-        adapter: usize,
-        request: &QueuePairRequest,
-        limits: &Limits,
-    ) -> Result<(), BackendError> {
-        let adapter = &mut self.adapters[adapter];
-        let attributes = &request.attributes;
-        let within = |value: i32, limit: u32| value <= i32::try_from(limit).unwrap_or(i32::MAX);
-        let fits = within(attributes.max_request_dtos, limits.work_requests)
-            && within(attributes.max_recv_dtos, limits.work_requests)
-            && within(attributes.max_request_iov, limits.segments)
-            && within(attributes.max_recv_iov, limits.segments)
-            && within(attributes.max_rdma_read_in, limits.rdma_reads)
-            && within(attributes.max_rdma_read_out, limits.rdma_reads);
-        let queues = [request.request_queue, request.receive_queue];
-        let queues_exist = queues
-            .into_iter()
-            .flatten()
-            .all(|number| adapter.completion_queue(number).is_some());
-        let shared_exists = request
-            .shared_receive_queue
-            .is_none_or(|key| adapter.shared_receives.get(key.0 as u32).is_some());
-        if !queues_exist || !shared_exists {
-            return Err(BackendError::State);
-        }
-        if !fits {
-            return Err(BackendError::Resources);
-        }
-        Ok(())
-    }
-
-    /// Performs cache maintenance over a range, as far as regions cover it.
-    fn sync(&mut self, adapter: usize, direction: SyncDirection, address: u64, length: u64) {
-        let World {
-            adapters, nodes, ..
-        } = self;
-        let Some(coherence) = &mut nodes[adapters[adapter].node].coherence else {
-            return;
-        };
-        let (mut address, mut left) = (address, length);
-        while left > 0
-            && let Some(((adapter, region), length)) = coherence.region_at(address, left)
-        {
-            let region = adapters[adapter].memories.regions.get(region);
-            if let Some(span) = region.and_then(|region| region.memory.span(address, length)) {
-                coherence.sync(direction, address, span);
-            }
-            address = address.wrapping_add(length);
-            left -= length;
-        }
-    }
-
-    /// Removes a listener and frees its qualifier.
-    fn stop_listening(&mut self, adapter: usize, listener: u32) {
-        let adapter = &mut self.adapters[adapter];
-        if let Some(listener) = adapter.listeners.remove(listener) {
-            self.nodes[adapter.node].qualifiers.free(listener.qualifier);
-        }
-    }
-
-    /// Removes a region with its keys.
-    fn deregister(&mut self, number: usize, local: u32) {
-        let World {
-            adapters, nodes, ..
-        } = self;
-        let adapter = &mut adapters[number];
-        let Some(region) = adapter.memories.regions.remove(local) else {
-            return;
-        };
-        adapter.memories.remote_keys.remove(region.remote);
-        let (start, length) = (region.memory.address(), region.memory.length());
-        if let (Some(coherence), Some(span)) = (
-            &mut nodes[adapter.node].coherence,
-            region.memory.span(start, length),
-        ) {
-            coherence.release((number, local), start, span);
-        }
-    }
-
-    /// Removes a queue pair and ends its connection.
-    fn destroy_queue_pair(&mut self, key: u32) {
-        let Some(pair) = self.queue_pairs.get(key) else {
-            return;
-        };
-        let (adapter, token, state) = (pair.adapter, pair.token, pair.state);
-        if matches!(state, State::Connected | State::Accepting) {
-            self.tell_peer_of_end(key, Ending::Disconnected);
-        }
-        self.clear_queues(key);
-        self.use_completion_queues(key, false);
-        self.leave_join(key);
-        self.queue_pairs.remove(key);
-        let adapter = &mut self.adapters[adapter];
-        adapter.queue_pairs.remove(&key);
-        adapter.control.forget(Subject::Connection(token));
-        adapter.control.forget(Subject::Watermark(token));
-    }
-
-    /// Closes an adapter: removes its listeners, requests, queue pairs and regions.
-    fn close(&mut self, adapter: usize) {
-        for key in self.adapters[adapter].listeners.keys() {
-            self.stop_listening(adapter, key);
-        }
-        for key in self.adapters[adapter].requests.keys() {
-            if let Some(request) = self.adapters[adapter].take_request(key) {
-                self.refuse_request(adapter, &request, ConnectFailure::NonPeerRejected);
-            }
-        }
-        for key in self.adapters[adapter].queue_pairs.clone() {
-            self.destroy_queue_pair(key);
-        }
-        for key in self.adapters[adapter].memories.regions.keys() {
-            self.deregister(adapter, key);
-        }
     }
 }
 

@@ -4,9 +4,9 @@
 //!
 //! A [`Fabric`] connects any number of adapters ([`MockBackend`], made by [`Fabric::node`]), each a
 //! backend of `dat-core`. Bytes move between registered regions, and the *target* enforces the
-//! rules of hardware: remote keys and their generations, remote privileges, bounds, protection
-//! domains, the order of a queue pair, fences, missing receive buffers, RDMA Read depth, and memory
-//! windows whose key changes with every bind.
+//! rules of hardware. It checks remote keys and their generations, remote privileges, bounds and
+//! protection domains. It keeps the order of a queue pair, fences and the RDMA Read depth, and
+//! notices missing receive buffers. The key of a memory window changes with every bind.
 //!
 //! ```
 //! use backend_mock::{Fabric, FabricOptions, NodeOptions};
@@ -39,9 +39,9 @@
 //!   fence a later write may or may not be overtaken;
 //! - the buffers of shared receive queues with [`BufferOrder::Seeded`].
 //!
-//! Adapters made with [`NodeOptions::extended`] also have the operations beyond the interface:
-//! writes with immediate data, which complete a receive of the peer, and atomic operations, which
-//! count as RDMA Reads and need both remote privileges.
+//! Adapters made with [`NodeOptions::extended`] also have the operations beyond the interface. A
+//! write with immediate data completes a receive of the peer. An atomic operation counts as an RDMA
+//! Read and needs both remote privileges.
 //!
 //! The status of a completion tells the requester of a refusal. The connection then breaks at both
 //! ends, and later requests are flushed without effect.
@@ -60,10 +60,14 @@
 //! The time of a transfer does not depend on its size: there is no bandwidth. All memory is in this
 //! process.
 //!
-//! # Without std
+//! # Features
 //!
-//! The feature `bare` replaces `std`, which is default. Then the crate needs only an allocator: no
-//! thread steps the fabric, and no wait sleeps.
+//! | feature | adds |
+//! |---|---|
+//! | `std`, default | a thread that steps the fabric, and waits that sleep |
+//! | `bare` | instead of `std`: the crate needs only an allocator |
+//! | `arbitrary` | fault plans from the bytes of a fuzzer |
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -78,48 +82,35 @@ compile_error!("one of the features `std` and `bare` is needed");
 
 mod attributes;
 mod backend;
-mod chunk;
-pub mod coherence;
-mod completion_queue;
-mod connection;
-mod control;
-mod direct;
 mod execute;
-mod extended;
 mod fabric;
 mod fault;
-mod join;
-mod key_map;
-mod link;
-mod node;
+#[cfg(feature = "std")]
+mod host;
+mod objects;
 mod options;
-mod qualifiers;
-mod queue_pair;
-mod receive_queue;
-mod region;
+mod queues;
 #[cfg(all(test, feature = "std"))]
 mod scale_tests;
-mod schedule;
-mod send_queue;
 mod shared;
-mod shared_receive;
 mod steps;
-mod unmaintained;
 #[cfg(feature = "std")]
 mod wait;
-mod window;
 mod world;
 
 pub use backend::MockBackend;
-pub use completion_queue::MockCompletionQueue;
 pub use fabric::Fabric;
-pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
-pub use join::Name;
-pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
-pub use receive_queue::{MockReceiveQueue, MockReceiveSlot};
-pub use send_queue::{MockSendQueue, MockSendSlot};
 #[cfg(feature = "std")]
-pub use shared::FabricThread;
+pub use fabric::FabricThread;
+pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
+#[cfg(feature = "std")]
+pub use host::MockDriver;
+pub use objects::coherence;
+pub use objects::joining::Name;
+pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
+pub use queues::{
+    MockCompletionQueue, MockReceiveQueue, MockReceiveSlot, MockSendQueue, MockSendSlot,
+};
 #[cfg(feature = "std")]
 pub use wait::MockWait;
 

@@ -1,12 +1,12 @@
 //! Waits on a fabric.
 
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Waker;
 use std::task::Wake;
 
 use dat_core::event::{Wait, WakeReason};
 use dat_core::time::Instant;
+use dat_queues::Arc;
 
 use crate::fabric::Fabric;
 use crate::shared::Shared;

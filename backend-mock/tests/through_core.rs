@@ -15,7 +15,7 @@ use dat_core::id::{EpId, EvdId, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::HostLock;
 
-type Adapter<'s> = Ia<'s, MockBackend, HostLock>;
+type MockIa<'s> = Ia<'s, MockBackend, HostLock>;
 
 dat_core::define_storage! {
     struct Storage for MockBackend, HostLock {
@@ -39,7 +39,7 @@ fn storage() -> Box<Storage> {
     Box::new(Storage::new())
 }
 
-fn open(storage: &mut Storage, backend: MockBackend) -> Adapter<'_> {
+fn open(storage: &mut Storage, backend: MockBackend) -> MockIa<'_> {
     match Ia::open(backend, storage.lend(), 8) {
         Ok(ia) => ia,
         Err(refused) => panic!("{:?}", refused.error),
@@ -47,7 +47,7 @@ fn open(storage: &mut Storage, backend: MockBackend) -> Adapter<'_> {
 }
 
 /// A protection zone, a dispatcher for everything, and an endpoint.
-fn configure(ia: &Adapter<'_>) -> (PzId, EvdId, EpId) {
+fn configure(ia: &MockIa<'_>) -> (PzId, EvdId, EpId) {
     let pz = ia.pz_create().unwrap();
     let evd = ia.evd_create(16, None, EvdFlags::DEFAULT).unwrap();
     let all = Some(evd);
@@ -56,7 +56,7 @@ fn configure(ia: &Adapter<'_>) -> (PzId, EvdId, EpId) {
 }
 
 /// Lets everybody go on until this dispatcher has an event.
-fn next(fabric: &Fabric, adapters: &[&Adapter<'_>], of: &Adapter<'_>, evd: EvdId) -> Event {
+fn next(fabric: &Fabric, adapters: &[&MockIa<'_>], of: &MockIa<'_>, evd: EvdId) -> Event {
     loop {
         for ia in adapters {
             ia.progress(fabric.now());
@@ -108,7 +108,7 @@ fn an_rdma_write_through_the_core() {
             Vec::leak((0..64).map(|byte| AtomicU8::new(first + byte)).collect())
         };
         let (source, target) = (memory(1), memory(100));
-        let register = |ia: &Adapter<'_>, pz, memory| {
+        let register = |ia: &MockIa<'_>, pz, memory| {
             let request = LmrRequest {
                 memory: LmrMemory::Virtual(Region::from_static(memory)),
                 pz,

@@ -10,7 +10,7 @@ use std::io;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
-use crate::options::RoceOptions;
+use crate::options::{PathChoice, RoceOptions};
 use crate::proto::PathMtu;
 
 /// Returns the IP addresses of this host at which adapters can be opened.
@@ -72,6 +72,8 @@ pub struct RoceAddress {
     pub keep_alive: Option<Duration>,
     /// Largest path MTU that the adapter proposes and accepts (ROCE-177).
     pub mtu: Option<PathMtu>,
+    /// Way of the connections (ROCE-250).
+    pub path: Option<PathChoice>,
 }
 
 impl RoceAddress {
@@ -83,6 +85,9 @@ impl RoceAddress {
         if let Some(mtu) = self.mtu {
             options.mtu = mtu;
         }
+        if let Some(path) = self.path {
+            options.path = path;
+        }
     }
 }
 
@@ -92,6 +97,7 @@ impl From<SocketAddr> for RoceAddress {
             socket,
             keep_alive: None,
             mtu: None,
+            path: None,
         }
     }
 }
@@ -102,8 +108,8 @@ impl From<SocketAddr> for RoceAddress {
 /// name of an interface. `0.0.0.0` stands for all IPv4 addresses of this host, `::` for all
 /// addresses.
 ///
-/// Options may follow: `?udp=PORT`, `?keep-alive=SECONDS`, `?mtu=BYTES`, or several of them with
-/// `&` between them. BYTES is 256, 512, 1024, 2048 or 4096.
+/// Options may follow: `?udp=PORT`, `?keep-alive=SECONDS`, `?mtu=BYTES`, `?path=WAY`, or several of
+/// them with `&` between them. BYTES is 256, 512, 1024, 2048 or 4096. WAY is `packets` or `local`.
 ///
 /// # Errors
 /// - `InvalidInput`: the text has another form; the error names the options and their values.
@@ -113,7 +119,7 @@ pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
         Some((host, options)) => (host, Some(options)),
         None => (text, None),
     };
-    let (mut port, mut keep_alive, mut mtu) = (None, None, None);
+    let (mut port, mut keep_alive, mut mtu, mut path) = (None, None, None, None);
     for option in options.into_iter().flat_map(|options| options.split('&')) {
         let value = option.split_once('=');
         let known = match value {
@@ -128,12 +134,15 @@ pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
                 .into_iter()
                 .find(|mtu| mtu.bytes().to_string() == value)
                 .is_some_and(|value| mtu.replace(value).is_none()),
+            Some(("path", "packets")) => path.replace(PathChoice::Packets).is_none(),
+            Some(("path", "local")) => path.replace(PathChoice::Local).is_none(),
             _ => false,
         };
         if !known {
             return Err(invalid(
-                "the options of an address are `udp=PORT`, `keep-alive=SECONDS` and `mtu=BYTES`, \
-                where BYTES is 256, 512, 1024, 2048 or 4096",
+                "the options of an address are `udp=PORT`, `keep-alive=SECONDS`, `mtu=BYTES` and \
+                `path=WAY`, each at most once; BYTES is 256, 512, 1024, 2048 or 4096, and WAY is \
+                `packets` (UDP) or `local` (shared memory)",
             ));
         }
     }
@@ -142,6 +151,7 @@ pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
         socket,
         keep_alive,
         mtu,
+        path,
     })
 }
 
@@ -317,6 +327,8 @@ mod tests {
             "::1?keep-alive=4294967296",
             "::1?keep-alive=1&keep-alive=1",
             "::1?mtu=1024&mtu=1024",
+            "::1?path=packets&path=packets",
+            "::1?path=packets&path=local",
             "fe80::1",
             "10.0.0.1%1",
         ] {
@@ -329,6 +341,11 @@ mod tests {
             let error = parse_address(&alloc::format!("::1?mtu={wrong}"));
             let error = error.expect_err(wrong).to_string();
             assert!(error.contains("256, 512, 1024, 2048 or 4096"), "{error}");
+        }
+        for wrong in ["", "any", "packet", "Local", "local ", "local,packets"] {
+            let error = parse_address(&alloc::format!("::1?path={wrong}"));
+            let error = error.expect_err(wrong).to_string();
+            assert!(error.contains("`packets` (UDP) or `local`"), "{error}");
         }
         for wrong in ["", "no-such-interface", "10.0.0.1:5", "fe80::1%none"] {
             let kind = Some(io::ErrorKind::AddrNotAvailable);
@@ -363,21 +380,36 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
 
+    /// Spec: ROCE-250
     #[test]
     fn an_address_sets_the_options_that_it_gives() {
         let period = |seconds| Some(Duration::from_secs(seconds));
         let mut options = RoceOptions::new([0; 16]);
         options.keep_alive = period(3);
         options.mtu = PathMtu::Bytes2048;
-        for (text, keep_alive, mtu) in [
-            ("::1", period(3), PathMtu::Bytes2048),
-            ("::1?mtu=512", period(3), PathMtu::Bytes512),
-            ("::1?keep-alive=5", period(5), PathMtu::Bytes512),
+        let (mtu, any) = (PathMtu::Bytes2048, PathChoice::Packets);
+        for (text, expected) in [
+            ("::1", (period(3), mtu, any)),
+            ("::1?mtu=512", (period(3), PathMtu::Bytes512, any)),
+            ("::1?keep-alive=5", (period(5), PathMtu::Bytes512, any)),
+            (
+                "::1?path=local&mtu=2048",
+                (period(5), mtu, PathChoice::Local),
+            ),
+            ("::1?udp=5", (period(5), mtu, PathChoice::Local)),
+            (
+                "::1?udp=5&path=packets",
+                (period(5), mtu, PathChoice::Packets),
+            ),
         ] {
             parse_address(text)
                 .expect("an address")
                 .apply_to(&mut options);
-            assert_eq!((options.keep_alive, options.mtu), (keep_alive, mtu));
+            assert_eq!(
+                (options.keep_alive, options.mtu, options.path),
+                expected,
+                "{text}"
+            );
         }
     }
 

@@ -10,22 +10,22 @@ use crate::adapter::{Adapter, SEGMENTS, private_size};
 /// Most bytes of a message or RDMA transfer (ROCE-24).
 const LARGEST_TRANSFER: u64 = 1 << 31;
 /// Requests or receives of an endpoint.
-pub(crate) const WORK_REQUESTS: i32 = 1 << 14;
+pub(crate) const WORK_REQUESTS: u32 = 1 << 14;
 /// Reads under way of an endpoint, in each direction.
-pub(crate) const READS: i32 = 128;
+pub(crate) const READS: u32 = 128;
 /// Completion queues.
-pub(crate) const COMPLETION_QUEUES: i32 = 1 << 17;
+pub(crate) const COMPLETION_QUEUES: u32 = 1 << 17;
 /// Completions of a queue.
-pub(crate) const COMPLETIONS: i32 = 1 << 20;
+pub(crate) const COMPLETIONS: u32 = 1 << 20;
 /// Protection domains.
-pub(crate) const DOMAINS: i32 = 1 << 10;
+pub(crate) const DOMAINS: u32 = 1 << 10;
 /// Shared receive queues.
-pub(crate) const SHARED_QUEUES: i32 = 1 << 10;
+pub(crate) const SHARED_QUEUES: u32 = 1 << 10;
 /// Receives of a shared queue.
-pub(crate) const SHARED_RECEIVES: i32 = 1 << 20;
+pub(crate) const SHARED_RECEIVES: u32 = 1 << 20;
 
-fn count(limit: usize) -> i32 {
-    i32::try_from(limit).unwrap_or(i32::MAX)
+fn count(limit: impl TryInto<i32>) -> i32 {
+    limit.try_into().unwrap_or(i32::MAX)
 }
 
 /// Returns the attributes of an adapter (`Spec: IAQ-03, IAQ-04`).
@@ -33,40 +33,31 @@ pub(crate) fn adapter(adapter: &Adapter) -> IaAttributes {
     let connections = count(adapter.connection_capacity());
     let keys = count(adapter.memories.capacity());
     let segments = count(SEGMENTS);
+    let reads = count(READS);
     IaAttributes {
         adapter_name: adapter.options.name,
         vendor_name: "RoCEv2 in software",
-        hardware_version_major: 0,
-        hardware_version_minor: 0,
-        firmware_version_major: 0,
-        firmware_version_minor: 0,
         ia_address: IaAddress::from(adapter.address),
         max_eps: connections,
-        max_dto_per_ep: WORK_REQUESTS,
-        max_rdma_read_per_ep_in: READS,
-        max_rdma_read_per_ep_out: READS,
-        max_evds: COMPLETION_QUEUES,
-        max_evd_qlen: COMPLETIONS,
+        max_dto_per_ep: count(WORK_REQUESTS),
+        max_rdma_read_per_ep_in: reads,
+        max_rdma_read_per_ep_out: reads,
+        max_evds: count(COMPLETION_QUEUES),
+        max_evd_qlen: count(COMPLETIONS),
         max_iov_segments_per_dto: segments,
         max_lmrs: keys,
-        max_lmr_block_size: u64::MAX,
-        max_lmr_virtual_address: u64::MAX,
-        max_pzs: DOMAINS,
+        max_pzs: count(DOMAINS),
         max_message_size: LARGEST_TRANSFER,
         max_rdma_size: LARGEST_TRANSFER,
         max_rmrs: keys,
-        max_rmr_target_address: u64::MAX,
-        max_srqs: SHARED_QUEUES,
+        max_srqs: count(SHARED_QUEUES),
         max_ep_per_srq: connections,
-        max_recv_per_srq: SHARED_RECEIVES,
+        max_recv_per_srq: count(SHARED_RECEIVES),
         max_iov_segments_per_rdma_read: segments,
         max_iov_segments_per_rdma_write: segments,
-        max_rdma_read_in: READS.saturating_mul(connections),
-        max_rdma_read_out: READS.saturating_mul(connections),
-        max_rdma_read_per_ep_in_guaranteed: true,
-        max_rdma_read_per_ep_out_guaranteed: true,
-        transport_attributes: &[],
-        vendor_attributes: &[],
+        max_rdma_read_in: reads.saturating_mul(connections),
+        max_rdma_read_out: reads.saturating_mul(connections),
+        ..IaAttributes::DEFAULT
     }
 }
 

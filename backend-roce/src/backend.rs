@@ -8,18 +8,18 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, Extensions,
-    ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration,
-    RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
+    ListenerKey, NotLocal, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys,
+    Registration, RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
 };
 use dat_core::time::Instant;
+use dat_queues::{Owner, PairLimits, PairSetup, SharedReceives, State, Watermarks, room, within};
 
-use crate::adapter::{Adapter, CompletionRing, Pair, SharedReceives, Slab, State, port_of};
+use crate::adapter::{Adapter, Completions, Pair, SEGMENTS, Slab, port_of};
 use crate::attributes;
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
 use crate::port::{ClaimError, Port, canonical};
-use crate::queues::{Owner, RoceCompletionQueue, RoceReceiveQueue, RoceSendQueue};
-use crate::reserve::reserved;
+use crate::queues::{RoceCompletionQueue, RoceExecutor, RoceReceiveQueue, RoceSendQueue};
 use crate::shared::Shared;
 use crate::wait::RoceWait;
 
@@ -67,6 +67,11 @@ impl RoceBackend {
         })
     }
 
+    /// Returns a handle for a queue.
+    fn executor(&self) -> RoceExecutor {
+        RoceExecutor(Arc::clone(&self.shared))
+    }
+
     #[cfg(feature = "udp")]
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         &self.shared
@@ -106,9 +111,14 @@ impl RoceBackend {
 }
 
 /// Moves the packets of an adapter that has no thread, makes waits, and tells its counts.
+#[derive(Clone)]
 pub struct RoceDriver(Arc<Shared>);
 
 impl RoceDriver {
+    pub(crate) fn set_on_event(&self, on_event: Box<dyn Fn() + Send + Sync>) {
+        self.0.set_on_event(on_event);
+    }
+
     /// Does what is due by `now`.
     pub fn drive(&self, now: Instant) {
         self.0.drive_at(now);
@@ -143,6 +153,13 @@ impl RoceDriver {
         number.map(std::io::Error::from_raw_os_error)
     }
 
+    /// Returns why the last attempt with [`PathChoice::Local`](crate::PathChoice) found no queues,
+    /// once.
+    #[must_use]
+    pub fn not_local(&self) -> Option<NotLocal> {
+        self.0.enter(|adapter| adapter.not_local.take())
+    }
+
     /// Returns true if requests or messages wait for an answer of a peer.
     ///
     /// A peer whose consumer has yet to decide about a connection request does not count.
@@ -158,27 +175,10 @@ impl RoceDriver {
     }
 }
 
-/// Fails if a limit is reached.
-fn room(used: usize, limit: i32) -> Result<(), BackendError> {
-    let limit = usize::try_from(limit).unwrap_or(0);
-    (used < limit).then_some(()).ok_or(BackendError::Resources)
-}
-
 /// Makes room for the next object of a table.
 fn reserve<T>(table: &mut Slab<T>) -> Result<(), BackendError> {
     let has_room = table.has_room();
     has_room.then_some(()).ok_or(BackendError::Resources)
-}
-
-/// Fails if a value is above its limit.
-fn within(value: i32, limit: i32) -> Result<(), BackendError> {
-    (value <= limit)
-        .then_some(())
-        .ok_or(BackendError::Resources)
-}
-
-fn within_unsigned(value: u32, limit: i32) -> Result<(), BackendError> {
-    within(i32::try_from(value).unwrap_or(i32::MAX), limit)
 }
 
 impl Adapter {
@@ -193,14 +193,12 @@ impl Adapter {
         if !known {
             return Err(BackendError::State);
         }
-        let segments = crate::adapter::SEGMENTS as i32;
-        let attributes = &request.attributes;
-        within(attributes.max_request_dtos, attributes::WORK_REQUESTS)?;
-        within(attributes.max_recv_dtos, attributes::WORK_REQUESTS)?;
-        within(attributes.max_request_iov, segments)?;
-        within(attributes.max_recv_iov, segments)?;
-        within(attributes.max_rdma_read_in, attributes::READS)?;
-        within(attributes.max_rdma_read_out, attributes::READS)
+        let limits = PairLimits {
+            work_requests: attributes::WORK_REQUESTS,
+            segments: SEGMENTS as u32,
+            reads: attributes::READS,
+        };
+        limits.check(&request.attributes)
     }
 }
 
@@ -262,9 +260,9 @@ unsafe impl Backend for RoceBackend {
     fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
         self.shared.check_process()?;
         self.shared.enter(|adapter| {
-            let limit = i32::try_from(adapter.memories.capacity()).unwrap_or(i32::MAX);
+            let limit = u32::try_from(adapter.memories.capacity()).unwrap_or(u32::MAX);
             room(adapter.memories.windows(), limit)?;
-            let window = adapter.memories.create_window(domain.0);
+            let window = adapter.memories.create_window(domain);
             window.map(WindowKey).ok_or(BackendError::Resources)
         })
     }
@@ -281,25 +279,16 @@ unsafe impl Backend for RoceBackend {
     ) -> Result<RoceCompletionQueue, BackendError> {
         self.shared.check_process()?;
         let ready = Arc::new(AtomicUsize::new(0));
-        let gathers = self.shared.enter(|adapter| {
+        self.shared.enter(|adapter| {
             room(
-                adapter.completion_queue_count,
+                adapter.completion_queues.count(),
                 attributes::COMPLETION_QUEUES,
             )?;
-            within_unsigned(depth, attributes::COMPLETIONS)?;
-            let ring = CompletionRing::new(depth, Arc::clone(&ready));
-            let ring = ring.ok_or(BackendError::Resources)?;
-            adapter.add_completion_queue(number, ring)?;
-            Ok(Arc::clone(&adapter.gathers))
+            within(depth, attributes::COMPLETIONS)?;
+            let queue = Completions::new(depth, Arc::clone(&ready));
+            adapter.add_completion_queue(number, queue.ok_or(BackendError::Resources)?)
         })?;
-        Ok(RoceCompletionQueue {
-            shared: Arc::clone(&self.shared),
-            number,
-            ready,
-            gathers,
-            immediate: None,
-            peeked: None,
-        })
+        Ok(RoceCompletionQueue::new(self.executor(), number, ready))
     }
 
     fn resize_completion_queue(
@@ -309,17 +298,20 @@ unsafe impl Backend for RoceBackend {
     ) -> Result<(), BackendError> {
         self.shared.check_process()?;
         self.shared.enter(|adapter| {
-            let ring = adapter.completion_queue(queue.number);
-            let ring = ring.ok_or(BackendError::State)?;
-            within_unsigned(depth, attributes::COMPLETIONS)?;
-            let resized = ring.resize(depth);
-            resized.then_some(()).ok_or(BackendError::Resources)
+            let queue = adapter.completion_queue(queue.number());
+            let queue = queue.ok_or(BackendError::State)?;
+            within(depth, attributes::COMPLETIONS)?;
+            if !queue.ring.reserve(depth) {
+                return Err(BackendError::Resources);
+            }
+            queue.ring.resize(depth);
+            Ok(())
         })
     }
 
     fn destroy_completion_queue(&mut self, queue: RoceCompletionQueue) {
         self.shared
-            .enter(|adapter| adapter.remove_completion_queue(queue.number));
+            .enter(|adapter| adapter.remove_completion_queue(queue.number()));
     }
 
     fn create_shared_receive_queue(
@@ -332,21 +324,19 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         let key = self.shared.enter(|adapter| {
             room(adapter.shared_receives.len(), attributes::SHARED_QUEUES)?;
-            within_unsigned(depth, attributes::SHARED_RECEIVES)?;
-            within_unsigned(segments, crate::adapter::SEGMENTS as i32)?;
+            within(depth, attributes::SHARED_RECEIVES)?;
+            within(segments, SEGMENTS as u32)?;
             reserve(&mut adapter.shared_receives)?;
-            let buffers = reserved(depth as usize).ok_or(BackendError::Resources)?;
-            Ok(adapter.shared_receives.insert(SharedReceives {
-                token,
-                domain: domain.0,
-                buffers: buffers.into(),
-                taken: 0,
-                limit: 0,
-                is_low: false,
-            }))
+            if !adapter.has_room_for_events() {
+                return Err(BackendError::Resources);
+            }
+            let mut queue = SharedReceives::new(token, domain);
+            if !queue.reserve(depth as usize) {
+                return Err(BackendError::Resources);
+            }
+            Ok(adapter.shared_receives.insert(queue))
         })?;
-        let shared = Arc::clone(&self.shared);
-        let queue = RoceReceiveQueue::new(shared, Owner::Shared(key), depth as usize);
+        let queue = RoceReceiveQueue::new(self.executor(), Owner::Shared(key), depth as usize);
         Ok((SharedReceiveQueueKey(key), queue))
     }
 
@@ -360,13 +350,12 @@ unsafe impl Backend for RoceBackend {
         self.shared.enter(|adapter| {
             let state = adapter.shared_receives.get_mut(key.0);
             let state = state.ok_or(BackendError::State)?;
-            within_unsigned(depth, attributes::SHARED_RECEIVES)?;
+            within(depth, attributes::SHARED_RECEIVES)?;
             if state.outstanding() + queue.committed() > depth as usize {
                 return Err(BackendError::State);
             }
-            let more = (depth as usize).saturating_sub(state.buffers.len());
-            let reserved = state.buffers.try_reserve(more);
-            reserved.map_err(|_| BackendError::Resources)
+            let has_room = state.reserve(depth as usize);
+            has_room.then_some(()).ok_or(BackendError::Resources)
         })?;
         queue.set_depth(depth as usize);
         Ok(())
@@ -381,7 +370,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.enter(|adapter| {
             let state = adapter.shared_receives.get_mut(key.0);
             let state = state.ok_or(BackendError::State)?;
-            state.limit = limit;
+            state.arm(limit);
             let token = state.token;
             let withdrawn = adapter.withdraw(|event| {
                 matches!(*event, ControlEvent::SharedReceiveLimit { queue } if queue == token)
@@ -393,7 +382,7 @@ unsafe impl Backend for RoceBackend {
 
     fn shared_receive_available(&self, key: SharedReceiveQueueKey) -> Option<u32> {
         self.shared
-            .enter(|adapter| Some(adapter.shared_receives.get(key.0)?.buffers.len() as u32))
+            .enter(|adapter| Some(adapter.shared_receives.get(key.0)?.available() as u32))
     }
 
     fn destroy_shared_receive_queue(
@@ -416,24 +405,24 @@ unsafe impl Backend for RoceBackend {
         request: &QueuePairRequest,
     ) -> Result<QueuePair<RoceSendQueue, RoceReceiveQueue>, BackendError> {
         self.shared.check_process()?;
-        let (key, depths, has_own) = self.shared.enter(|adapter| {
+        let setup = PairSetup::new(request);
+        let key = self.shared.enter(|adapter| {
             adapter.check_queue_pair(request)?;
-            let limit = i32::try_from(adapter.options.connections).unwrap_or(i32::MAX);
+            let limit = u32::try_from(adapter.options.connections).unwrap_or(u32::MAX);
             room(adapter.pairs.len(), limit)?;
-            reserve(&mut adapter.pairs)?;
-            if !adapter.reserve_buffers() {
+            if !(adapter.reserve_pair() && adapter.completion_queues.reserve_user(&setup)) {
                 return Err(BackendError::Resources);
             }
             let pair = Pair::new(request).ok_or(BackendError::Resources)?;
-            let depths = (pair.request_depth, pair.receive_depth);
-            let has_own = pair.shared.is_none();
             let key = adapter.pairs.insert(pair);
             adapter.use_completion_queues(key, true);
-            Ok((key, depths, has_own))
+            Ok(key)
         })?;
-        let send = RoceSendQueue::new(Arc::clone(&self.shared), key, depths.0);
-        let receive = has_own
-            .then(|| RoceReceiveQueue::new(Arc::clone(&self.shared), Owner::Pair(key), depths.1));
+        let send = RoceSendQueue::new(self.executor(), key, setup.request_depth);
+        let receive = setup
+            .shared
+            .is_none()
+            .then(|| RoceReceiveQueue::new(self.executor(), Owner::Pair(key), setup.receive_depth));
         Ok(QueuePair {
             key: QueuePairKey(key),
             send,
@@ -449,30 +438,30 @@ unsafe impl Backend for RoceBackend {
         request: &QueuePairRequest,
     ) -> Result<(), BackendError> {
         self.shared.check_process()?;
-        let depths = self.shared.enter(|adapter| {
+        let setup = PairSetup::new(request);
+        self.shared.enter(|adapter| {
             adapter.check_queue_pair(request)?;
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
-            let posted = i32::try_from(pair.receives.len()).unwrap_or(i32::MAX);
-            let shrinks = pair.shared.is_none() && request.attributes.max_recv_dtos < posted;
+            let shrinks = pair.setup.shared.is_none() && setup.receive_depth < pair.receives.len();
             if pair.state != State::Unconnected || shrinks {
                 return Err(BackendError::State);
             }
-            if pair.shared != request.shared_receive_queue.map(|shared| shared.0) {
+            if pair.setup.shared != setup.shared {
                 return Err(BackendError::NotSupported);
             }
-            if !pair.reserve(&request.attributes) {
+            if !(pair.reserve(&setup) && adapter.completion_queues.reserve_user(&setup)) {
                 return Err(BackendError::Resources);
             }
             adapter.use_completion_queues(key.0, false);
-            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
-            pair.configure(request);
-            let depths = (pair.request_depth, pair.receive_depth);
+            if let Some(pair) = adapter.pairs.get_mut(key.0) {
+                pair.setup = setup;
+            }
             adapter.use_completion_queues(key.0, true);
-            Ok(depths)
+            Ok(())
         })?;
-        send.set_depth(depths.0);
+        send.set_depth(setup.request_depth);
         if let Some(receive) = receive {
-            receive.set_depth(depths.1);
+            receive.set_depth(setup.receive_depth);
         }
         Ok(())
     }
@@ -486,7 +475,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         let was_in_error = self.shared.enter(|adapter| adapter.reset(key.0));
         was_in_error.then_some(()).ok_or(BackendError::State)?;
-        self.shared.flush();
+        self.shared.send_pending();
         send.clear();
         if let Some(receive) = receive {
             receive.clear();
@@ -501,7 +490,7 @@ unsafe impl Backend for RoceBackend {
         _receive: Option<RoceReceiveQueue>,
     ) {
         self.shared.enter(|adapter| adapter.destroy_pair(key.0));
-        self.shared.flush();
+        self.shared.send_pending();
     }
 
     fn set_high_watermarks(
@@ -513,13 +502,12 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         self.shared.enter(|adapter| {
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
-            pair.soft_watermark = soft;
-            pair.hard_watermark = hard;
+            pair.watermarks = Watermarks { soft, hard };
             let held = u32::from(pair_holds(adapter, key.0));
             adapter.check_watermarks(key.0, held);
             Ok(())
         })?;
-        self.shared.flush();
+        self.shared.send_pending();
         Ok(())
     }
 
@@ -557,7 +545,7 @@ unsafe impl Backend for RoceBackend {
     fn stop_listening(&mut self, listener: ListenerKey) {
         self.shared
             .enter(|adapter| adapter.stop_listening(listener.0));
-        self.shared.flush();
+        self.shared.send_pending();
     }
 
     fn connect(
@@ -570,6 +558,7 @@ unsafe impl Backend for RoceBackend {
         let peer = canonical(peer.ok_or(BackendError::Address)?);
         let port = self.shared.port();
         let route = port.route(peer)?;
+        let local = self.shared.dial(route.source, peer, request.qualifier)?;
         let port = self.shared.enter(|adapter| {
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             if pair.state != State::Unconnected {
@@ -578,10 +567,15 @@ unsafe impl Backend for RoceBackend {
             if !pair.reserve_transport() {
                 return Err(BackendError::Resources);
             }
-            adapter.connect(key.0, route, peer, request.qualifier, request.private_data)?;
+            let ways = (route, local);
+            adapter.connect(key.0, ways, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
-        })?;
-        self.shared.flush();
+        });
+        if let Ok(Some(local)) = local {
+            self.shared.dialled(local);
+        }
+        let port = port?;
+        self.shared.send_pending();
         Ok(port.into())
     }
 
@@ -603,7 +597,7 @@ unsafe impl Backend for RoceBackend {
             }
             adapter.accept(id, key.0, private_data)
         })?;
-        self.shared.flush();
+        self.shared.send_pending();
         Ok(())
     }
 
@@ -617,26 +611,21 @@ unsafe impl Backend for RoceBackend {
         if let Ok(id) = u32::try_from(request.0) {
             self.shared
                 .enter(|adapter| adapter.reject(id, by_consumer, private_data));
-            self.shared.flush();
+            self.shared.send_pending();
         }
     }
 
     fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {
         let broken = mode == DisconnectMode::Broken;
+        // Requests whose acknowledgement has come are no longer under way.
+        self.shared.catch_up();
         self.shared
             .enter(|adapter| adapter.disconnect(key.0, broken));
-        self.shared.flush();
+        self.shared.send_pending();
     }
 
     fn poll_control(&mut self, now: Instant) -> Option<ControlEvent> {
-        if let event @ Some(_) = self.shared.enter(Adapter::next_event) {
-            return event;
-        }
-        if self.shared.is_threaded() {
-            return None;
-        }
-        self.shared.drive_at(now);
-        self.shared.enter(Adapter::next_event)
+        self.shared.next_event(now)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -644,7 +633,8 @@ unsafe impl Backend for RoceBackend {
             return None;
         }
         self.shared.enter(|adapter| {
-            let now = adapter.has_output().then_some(adapter.now);
+            let acts = adapter.has_output() || self.shared.is_setting_up();
+            let now = acts.then_some(adapter.now);
             now.or_else(|| adapter.deadline())
         })
     }
@@ -700,7 +690,7 @@ impl Drop for RoceBackend {
     /// Ends the adapter; in a child of `fork`, leaves the parent's as it is.
     fn drop(&mut self) {
         self.shared.enter(Adapter::close);
-        self.shared.flush();
+        self.shared.send_pending();
         #[cfg(feature = "udp")]
         if let Some(service) = self.service.take() {
             if self.shared.is_forked() {
@@ -716,6 +706,6 @@ impl Drop for RoceBackend {
             drop(service);
         }
         self.shared.enter(Adapter::leave_ports);
-        self.shared.flush();
+        self.shared.send_pending();
     }
 }

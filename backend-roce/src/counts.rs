@@ -2,6 +2,8 @@
 
 use core::net::SocketAddr;
 
+use dat_core::backend::Count;
+
 use crate::proto::requester::RequesterCounts;
 use crate::proto::responder::ResponderCounts;
 
@@ -24,38 +26,73 @@ pub struct AdapterCounts {
     pub congestion: u64,
     /// Connections that a peer refused because it has no room for another request.
     pub without_room: u64,
+    /// Connections made.
+    pub connections: u64,
+    /// The local way. Its connections and packets count above, too.
+    pub local: LocalCounts,
     /// Sum over all connections, also over those that ended.
     pub requester: RequesterCounts,
     /// Sum over all connections, also over those that ended.
     pub responder: ResponderCounts,
 }
 
+/// Counts of the queues in memory to adapters of this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalCounts {
+    /// Connections made on this way.
+    pub connections: u64,
+    /// Pairs of queues that are open now.
+    pub pairs: u64,
+    /// Packets taken from queues.
+    pub packets: u64,
+    /// Bytes of the packets taken from queues.
+    pub bytes: u64,
+    /// Packets put into queues.
+    pub packets_sent: u64,
+    /// Bytes of the packets put into queues.
+    pub bytes_sent: u64,
+    /// Times that a queue had no room for the next packet.
+    pub full: u64,
+    /// Doorbells rung.
+    pub doorbells: u64,
+}
+
 impl AdapterCounts {
-    /// Returns all counts with names for reports.
-    #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 19] {
-        let (requester, responder) = (&self.requester, &self.responder);
-        [
-            ("packets_received", self.packets),
-            ("bytes_received", self.bytes),
-            ("packets_sent", self.packets_sent),
-            ("bytes_sent", self.bytes_sent),
-            ("wrong_icrc", self.bad_icrc),
-            ("dropped", self.dropped),
-            ("congestion_notifications", self.congestion),
-            ("refused_without_room", self.without_room),
-            ("posts", requester.posts),
-            ("posted_bytes", requester.bytes),
-            ("request_packets", requester.packets),
-            ("retransmits", requester.retransmits),
-            ("timeouts", requester.timeouts),
-            ("losses", requester.losses),
-            ("rnr_naks_received", requester.not_ready),
-            ("executed", responder.executed),
-            ("duplicates", responder.duplicates),
-            ("out_of_order", responder.ahead),
-            ("rnr_naks_sent", responder.not_ready),
-        ]
+    /// Reports each count with its name.
+    pub(crate) fn report(&self, report: &mut dyn FnMut(Count, u64)) {
+        let (requester, responder, local) = (&self.requester, &self.responder, &self.local);
+        for (count, value) in [
+            (Count::PacketsReceived, self.packets),
+            (Count::BytesReceived, self.bytes),
+            (Count::PacketsSent, self.packets_sent),
+            (Count::BytesSent, self.bytes_sent),
+            (Count::WrongIcrc, self.bad_icrc),
+            (Count::Dropped, self.dropped),
+            (Count::CongestionNotifications, self.congestion),
+            (Count::RefusedWithoutRoom, self.without_room),
+            (Count::Posts, requester.posts),
+            (Count::PostedBytes, requester.bytes),
+            (Count::RequestPackets, requester.packets),
+            (Count::Retransmits, requester.retransmits),
+            (Count::Timeouts, requester.timeouts),
+            (Count::Losses, requester.losses),
+            (Count::RnrNaksReceived, requester.not_ready),
+            (Count::Executed, responder.executed),
+            (Count::Duplicates, responder.duplicates),
+            (Count::OutOfOrder, responder.ahead),
+            (Count::RnrNaksSent, responder.not_ready),
+            (Count::Connections, self.connections),
+            (Count::LocalConnections, local.connections),
+            (Count::LocalPairs, local.pairs),
+            (Count::LocalPacketsReceived, local.packets),
+            (Count::LocalBytesReceived, local.bytes),
+            (Count::LocalPacketsSent, local.packets_sent),
+            (Count::LocalBytesSent, local.bytes_sent),
+            (Count::LocalFull, local.full),
+            (Count::Doorbells, local.doorbells),
+        ] {
+            report(count, value);
+        }
     }
 }
 
@@ -64,6 +101,8 @@ impl AdapterCounts {
 pub struct ConnectionCounts {
     /// Address that packets to the peer are sent to.
     pub peer: SocketAddr,
+    /// Set if its packets go through queues in memory.
+    pub is_local: bool,
     /// Requests of this side.
     pub requester: RequesterCounts,
     /// Requests of the peer.

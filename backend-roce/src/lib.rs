@@ -5,6 +5,25 @@
 //! backend over both; with `udp`, it has sockets and a thread.
 //!
 //! The requirements are numbered in `docs/spec/rocev2.md` (ROCE).
+//!
+//! # Example
+//! Two adapters connect over loop-back, and one writes to the memory of the other.
+//!
+#![cfg_attr(
+    feature = "udp",
+    doc = concat!("```\n", include_str!("../examples/write.rs"), "```")
+)]
+//!
+//! # Features
+//! None is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | none | the protocol as state machines, and `Port`: `no_std`, no allocation, no clock, no socket |
+//! | `alloc` | `Outbox`, which gathers packets into runs for one send |
+//! | `std` | the backend over a `Port`, and the processor's instructions for the CRC |
+//! | `udp` | sockets and the thread: `RoceBackend::open`, `addresses`; Linux |
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 
@@ -26,6 +45,11 @@ mod counts;
 #[cfg(feature = "udp")]
 mod forks;
 #[cfg(feature = "std")]
+mod host;
+#[cfg(feature = "udp")]
+#[doc(hidden)]
+pub mod local;
+#[cfg(feature = "std")]
 mod options;
 pub mod port;
 pub mod proto;
@@ -35,6 +59,8 @@ mod queues;
 mod reserve;
 #[cfg(feature = "std")]
 mod shared;
+#[cfg(all(test, feature = "std"))]
+mod tests;
 #[cfg(feature = "udp")]
 mod udp;
 #[cfg(feature = "std")]
@@ -45,12 +71,12 @@ pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]
-pub use counts::{AdapterCounts, ConnectionCounts};
-#[cfg(feature = "std")]
-pub use options::RoceOptions;
+pub use counts::{AdapterCounts, ConnectionCounts, LocalCounts};
 #[cfg(feature = "udp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "udp")))]
 pub use options::StartThread;
+#[cfg(feature = "std")]
+pub use options::{PathChoice, RoceOptions};
 #[cfg(feature = "std")]
 pub use queues::{
     RoceCompletionQueue, RoceReceiveQueue, RoceReceiveSlot, RoceSendQueue, RoceSendSlot,

@@ -7,6 +7,18 @@ use core::time::Duration;
 use crate::proto::PathMtu;
 use crate::proto::connection::ConnectionOptions;
 
+/// Way of an adapter's connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathChoice {
+    /// Queues in memory to adapters of the same user on this host, and packets to others.
+    Any,
+    /// Packets over UDP.
+    #[default]
+    Packets,
+    /// Queues in memory; connections to others fail.
+    Local,
+}
+
 /// Options of an adapter.
 #[derive(Clone, Debug)]
 pub struct RoceOptions {
@@ -47,6 +59,8 @@ pub struct RoceOptions {
     pub keep_alive: Option<Duration>,
     /// Largest path MTU.
     pub mtu: PathMtu,
+    /// Way of the adapter's connections.
+    pub path: PathChoice,
     /// Receive buffer that each socket asks the system for, in bytes; the system may grant less.
     pub receive_buffer: usize,
     /// Set for sockets without a thread: polls of completion queues take and send packets, and
@@ -108,6 +122,7 @@ impl RoceOptions {
             not_ready_timer: 20,
             keep_alive: None,
             mtu: PathMtu::Bytes4096,
+            path: PathChoice::Packets,
             receive_buffer: 4 << 20,
             polled: false,
             #[cfg(feature = "udp")]

@@ -1,26 +1,43 @@
 //! The lock of an adapter, and the way of its packets.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, ControlEvent, NotLocal};
 use dat_core::event::{Sleepers, WakeReason, contain_panic};
+use dat_core::sync::Turns;
 use dat_core::time::Instant;
 
-use crate::adapter::{Adapter, OUTBOX};
-use crate::options::RoceOptions;
-use crate::port::{Arrival, Awakening, ClaimError, Outbox, Port, Route};
+use crate::adapter::{Adapter, OUTBOX, port_of};
+use crate::options::{PathChoice, RoceOptions};
+use crate::port::{
+    Arrival, Awakening, ClaimError, LocalNumber, LocalQueues, LocalWay, Outbox, Port, Route,
+};
 use crate::proto::icrc::Flow;
 use crate::reserve::zeros;
 
 /// Longest datagrams that the port gives at once.
-const INPUT: usize = 1 << 16;
+pub(crate) const INPUT: usize = (1 << 16) + 128;
 
 /// Turns in which a caller sends packets, each of at most an outbox.
 const ROUNDS: usize = 16;
+
+/// Bytes of local packets that are taken before timers and sockets are looked at.
+const LOCAL_BYTES: usize = 256 << 10;
+
+/// Bytes of local packets between two looks at whether the caller has what it waits for.
+const LOCAL_BURST: usize = 64 << 10;
+
+/// Bytes that an empty packet of a local queue counts for.
+const EMPTY_PACKET: usize = 1 << 10;
+
+/// Polls of an adapter without a thread, one of which looks at its sockets while there are local
+/// queues.
+const SOCKET_POLLS: usize = 64;
 
 /// Datagrams that are taken before the answers are sent.
 const BURST: usize = 16;
@@ -38,6 +55,27 @@ pub(crate) enum Bursts {
     /// Some; more may have come.
     Some,
 }
+
+/// Who takes packets of local queues while the thread of the adapter sleeps.
+#[cfg(feature = "udp")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lease {
+    /// The program, which polls or sleeps on the port now and then: the thread looks again soon.
+    Program,
+    /// The thread itself, which doorbells wake.
+    None,
+    /// The thread, at once: some have come.
+    Busy,
+}
+
+/// Time without a look at the port after which a poll looks itself.
+const LATE: u64 = 100_000;
+
+/// Times [`BURSTS`] that such a poll takes at most.
+const LATE_BURSTS: usize = 4;
+
+/// Times that such a poll lets another thread that looks at the port go on.
+const LATE_YIELDS: usize = 64;
 
 /// Bytes of a refused datagram that are looked at.
 const REFUSED: usize = 64;
@@ -90,14 +128,25 @@ struct Events {
 pub(crate) struct Shared {
     adapter: Mutex<Adapter>,
     port: Box<dyn Port>,
+    /// Queues to adapters of this host.
+    local: Option<Arc<dyn LocalQueues>>,
+    /// Polls and sleeps of the program: while they go on, the thread of the adapter asks for no
+    /// doorbell.
+    activity: AtomicUsize,
+    /// Set while the thread of the adapter relies on the program.
+    is_leased: AtomicBool,
+    /// Set by a sleeper of the program that does not look at local queues.
+    ends_lease: AtomicBool,
     /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
     stand_in: OnceLock<Mutex<Adapter>>,
+    /// Set if requests of the adapter wait until the consumer has taken its completions.
+    gathers: Arc<AtomicBool>,
     /// Generation of the process that opened the sockets, if the port has any.
     generation: Option<usize>,
-    /// Packets on their way to the port; its holder sends for all.
+    /// Turns of the threads that send, each for all.
+    sends: Turns,
+    /// Packets on their way to the port.
     output: Mutex<Outbox>,
-    /// Set to make the holder of `output` look once more.
-    again: AtomicBool,
     input: Mutex<Vec<u8>>,
     /// The clock; without one, time passes by calls of `progress` only.
     clock: Option<fn() -> Instant>,
@@ -127,12 +176,17 @@ impl Shared {
         // Exchanged for the one of the adapter.
         let output = Outbox::new(zeros(OUTBOX)?, port.run_packets());
         Some(Self {
+            gathers: Arc::clone(&adapter.gathers),
             adapter: Mutex::new(adapter),
+            local: port.local(),
+            activity: AtomicUsize::new(0),
+            is_leased: AtomicBool::new(false),
+            ends_lease: AtomicBool::new(false),
             port,
             stand_in: OnceLock::new(),
             generation,
             output: Mutex::new(output),
-            again: AtomicBool::new(false),
+            sends: Turns::new(),
             input: Mutex::new(zeros(INPUT)?),
             clock,
             events: Mutex::default(),
@@ -142,6 +196,11 @@ impl Shared {
             on_deadline: OnceLock::new(),
             sleeps_until: Mutex::new(None),
         })
+    }
+
+    /// Returns true if requests of the adapter wait until the consumer has taken its completions.
+    pub(crate) fn gathers(&self) -> bool {
+        self.gathers.load(Ordering::Acquire)
     }
 
     /// Returns true if a thread serves the adapter.
@@ -188,19 +247,48 @@ impl Shared {
         act(&mut lock(adapter))
     }
 
-    /// Runs `act` on the locked adapter, and tells the consumer of control events.
+    /// Runs `act` on the locked adapter, sends packets of the local way, and tells the consumer of
+    /// control events.
     ///
     /// In a child of `fork`, runs it on an adapter without objects.
     pub(crate) fn enter<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
+        self.enter_then(act, |_| ()).0
+    }
+
+    /// As [`enter`](Self::enter); then sends the packets that are due, and wakes the thread of the
+    /// adapter if it would sleep too long.
+    ///
+    /// The local way needs one lock section for all this.
+    pub(crate) fn enter_and_send<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
+        let (result, (has_output, deadline)) =
+            self.enter_then(act, |adapter| (adapter.has_output(), adapter.deadline()));
+        if has_output {
+            self.send_pending();
+        } else {
+            self.wake_thread(deadline);
+        }
+        result
+    }
+
+    /// As [`enter`](Self::enter), with a last look at the adapter.
+    fn enter_then<R, S>(
+        &self,
+        act: impl FnOnce(&mut Adapter) -> R,
+        last: impl FnOnce(&Adapter) -> S,
+    ) -> (R, S) {
         if self.is_forked() {
-            return self.stand_in(act);
+            return self.stand_in(|adapter| (act(adapter), last(adapter)));
         }
         let mut adapter = lock(&self.adapter);
         if let Some(clock) = self.clock {
             adapter.now = adapter.now.max(clock());
         }
         let result = act(&mut adapter);
+        if adapter.has_local_output() {
+            adapter.transmit_local();
+        }
         let raised = core::mem::take(&mut adapter.raised);
+        let looked = last(&adapter);
         drop(adapter);
         if raised {
             self.wake(|events| events.count += 1);
@@ -209,7 +297,7 @@ impl Shared {
                 contain_panic(on_event);
             }
         }
-        result
+        (result, looked)
     }
 
     /// Runs `act` on the locked adapter, without the time and without control events.
@@ -259,9 +347,12 @@ impl Shared {
         };
         if self.is_threaded()
             && let Ok(_receives) = self.receives.try_lock()
-            && let Some(slept) = self.sleep_on_port(&mut is_over, &left)
         {
-            return slept;
+            let slept = self.sleep_on_port(&mut is_over, &left);
+            self.leave_queues(slept.is_none());
+            if let Some(slept) = slept {
+                return slept;
+            }
         }
         loop {
             let mut events = lock(&self.events);
@@ -306,23 +397,97 @@ impl Shared {
             events.sleeps_on_port = true;
             let before = events.count;
             drop(events);
-            let awakening = self.port.sleep(pause);
+            self.note_activity();
+            // Who is about to sleep asks for doorbells, and looks once more.
+            let awakening = match self.arm() {
+                true => Some(Awakening::Local),
+                false => self.port.sleep(pause),
+            };
             lock(&self.events).sleeps_on_port = false;
             // Other packets than those that this thread waits for are not its work.
             let stops =
                 || lock(&self.events).count != before || left().is_some_and(|left| left.is_zero());
             match awakening? {
                 Awakening::Arrivals { reports } => {
-                    if self.drive(reports, stops)
-                        && let Some(wake) = self.on_deadline.get()
-                    {
+                    if self.drive(reports, stops) {
                         // The thread of the adapter does the rest.
-                        wake();
+                        self.wake_service();
                     }
+                }
+                // It looks again before it sleeps.
+                Awakening::Local => {
+                    self.drive_local(stops);
                 }
                 Awakening::Interrupted => return Some(WakeReason::Interrupted),
                 Awakening::Nothing => {}
             }
+        }
+    }
+
+    /// Returns true if pairs of local queues are being made.
+    pub(crate) fn is_setting_up(&self) -> bool {
+        let local = self.local.as_ref().filter(|_| !self.is_forked());
+        local.is_some_and(|local| local.is_setting_up())
+    }
+
+    /// Makes and ends pairs of local queues, by calls of the system.
+    pub(crate) fn attend(&self) {
+        if let Some(local) = self.local.as_ref().filter(|_| !self.is_forked()) {
+            local.attend();
+        }
+    }
+
+    /// Asks for doorbells of local queues; returns true if packets have come.
+    fn arm(&self) -> bool {
+        let queues = self.local.as_ref().filter(|queues| queues.is_used());
+        queues.is_some_and(|queues| queues.arm())
+    }
+
+    /// Leaves the local queues to the thread of the adapter, after a sleep on the port.
+    ///
+    /// With a lease, the program is expected to come back; otherwise, or if it `sleeps` elsewhere,
+    /// it does not, and the thread is to be woken by doorbells.
+    fn leave_queues(&self, sleeps: bool) {
+        if !self.local.as_ref().is_some_and(|queues| queues.is_used()) {
+            return;
+        }
+        self.note_activity();
+        fence(Ordering::SeqCst);
+        let is_leased = self.is_leased.load(Ordering::SeqCst);
+        if is_leased && sleeps {
+            self.ends_lease.store(true, Ordering::SeqCst);
+            self.wake_service();
+        } else if !is_leased && self.arm() {
+            self.wake_service();
+        }
+    }
+
+    /// Decides how the thread of the adapter sleeps, and prepares it. `seen` is its own.
+    #[cfg(feature = "udp")]
+    pub(crate) fn lease(&self, seen: &mut usize) -> Lease {
+        let Some(queues) = self.local.as_ref().filter(|queues| queues.is_used()) else {
+            return Lease::None;
+        };
+        self.is_leased.store(false, Ordering::SeqCst);
+        let ends = self.ends_lease.swap(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let activity = self.activity.load(Ordering::SeqCst);
+        let is_active = core::mem::replace(seen, activity) != activity && !ends;
+        if is_active || queues.is_setting_up() {
+            self.is_leased.store(true, Ordering::SeqCst);
+            return Lease::Program;
+        }
+        if queues.arm() {
+            Lease::Busy
+        } else {
+            Lease::None
+        }
+    }
+
+    /// Wakes the thread of the adapter, if there is one.
+    fn wake_service(&self) {
+        if let Some(wake) = self.on_deadline.get() {
+            wake();
         }
     }
 
@@ -362,44 +527,42 @@ impl Shared {
     /// One thread sends at a time, so that the packets of a queue pair stay in order. A second
     /// caller makes it look again, and returns true. After [`ROUNDS`] outboxes the sender wakes the
     /// adapter's thread, if any, and returns false.
-    pub(crate) fn flush(&self) -> bool {
+    pub(crate) fn send_pending(&self) -> bool {
         if self.is_forked() {
             return true;
         }
-        let all_sent = self.flush_rounds(ROUNDS);
-        if !all_sent && let Some(wake) = self.on_deadline.get() {
-            wake();
+        let all_sent = self.send_rounds(ROUNDS);
+        if !all_sent {
+            self.wake_service();
         }
-        let (unused, deadline) = self.enter_briefly(|adapter| {
-            let unused = core::mem::take(&mut adapter.unused_ports);
-            (unused, adapter.deadline())
-        });
-        for port in unused {
+        let (mut unused, deadline) =
+            self.enter_briefly(|adapter| (adapter.unused_ports.pop(), adapter.deadline()));
+        while let Some(port) = unused {
             self.port.release(port);
+            unused = self.enter_briefly(|adapter| adapter.unused_ports.pop());
         }
         self.wake_thread(deadline);
         all_sent
     }
 
     /// Sends the packets that are due, in at most `rounds` turns; false if some are left.
-    fn flush_rounds(&self, mut rounds: usize) -> bool {
-        self.again.store(true, Ordering::SeqCst);
-        while self.again.load(Ordering::SeqCst) {
-            let mut output = match self.output.try_lock() {
-                Ok(output) => output,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return true,
-            };
-            self.again.store(false, Ordering::SeqCst);
+    fn send_rounds(&self, mut rounds: usize) -> bool {
+        let mut turn = self.sends.take();
+        while let Some(own) = turn {
+            let mut output = lock(&self.output);
             while self.enter(|adapter| adapter.transmit(&mut output)) {
                 output.send(&*self.port);
                 rounds = rounds.saturating_sub(1);
                 if rounds == 0 {
+                    drop(output);
+                    // Whoever sends what is left also sends what others asked for.
+                    let _is_asked = own.leave();
                     return false;
                 }
             }
             output.send(&*self.port);
             drop(output);
+            turn = own.end();
         }
         true
     }
@@ -414,6 +577,77 @@ impl Shared {
             *sleeps_until = None;
             on_deadline();
         }
+    }
+
+    /// Returns the pair of local queues to a peer; `None` if packets go through sockets.
+    ///
+    /// # Errors
+    /// - `Unreachable`: the adapter has no other way, and the peer is on another host.
+    pub(crate) fn dial(
+        &self,
+        source: IpAddr,
+        mut peer: SocketAddr,
+        qualifier: u64,
+    ) -> Result<LocalWay, BackendError> {
+        let choice = self.enter_briefly(|adapter| adapter.options.path);
+        if choice == PathChoice::Packets {
+            return Ok(Ok(None));
+        }
+        peer.set_port(port_of(qualifier));
+        let queues = self.local.as_ref().ok_or(NotLocal::System);
+        match queues.and_then(|queues| queues.dial(source, peer)) {
+            Ok(number) => Ok(Ok(Some(number))),
+            Err(_) if choice == PathChoice::Any => Ok(Ok(None)),
+            Err(NotLocal::OtherHost) => {
+                self.enter_briefly(|adapter| adapter.not_local = Some(NotLocal::OtherHost));
+                Err(BackendError::Unreachable)
+            }
+            Err(reason) => Ok(Err(reason)),
+        }
+    }
+
+    /// Takes over what has become of a pair, now that the adapter knows its number.
+    pub(crate) fn dialled(&self, number: LocalNumber) {
+        if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
+            queues.dialled(number);
+            match self.try_input() {
+                Some(mut input) => {
+                    self.take_local(&mut input, || false);
+                }
+                None => self.wake_service(),
+            }
+        }
+    }
+
+    /// Takes packets of local queues, about [`LOCAL_BYTES`] of them at most, and what has become of
+    /// the queues.
+    ///
+    /// Ends after a part of that for which `stops` returns true.
+    fn take_local(&self, input: &mut [u8], stops: impl Fn() -> bool) -> Bursts {
+        let Some(queues) = self.local.as_ref().filter(|queues| queues.is_used()) else {
+            return Bursts::None;
+        };
+        while let Some(event) = queues.event() {
+            self.enter_and_send(|adapter| adapter.local_event(event));
+        }
+        let mut taken = Bursts::None;
+        let (mut bytes, mut stop) = (0, LOCAL_BURST);
+        while let Some(arrival) = queues.receive(input) {
+            self.enter_and_send(|adapter| adapter.receive(&arrival, input));
+            taken = Bursts::All;
+            bytes += arrival.length + EMPTY_PACKET;
+            if bytes >= stop {
+                stop += LOCAL_BURST;
+                if bytes >= LOCAL_BYTES || stops() {
+                    taken = Bursts::Some;
+                    break;
+                }
+            }
+        }
+        while let Some(event) = queues.event() {
+            self.enter_and_send(|adapter| adapter.local_event(event));
+        }
+        taken
     }
 
     /// Takes the datagrams that have come, at most `bursts` times `burst`, and sends the answers.
@@ -451,7 +685,7 @@ impl Shared {
                 taken = Bursts::All;
             }
             if sends {
-                self.flush();
+                self.send_pending();
             }
             if left > 0 {
                 return taken;
@@ -463,20 +697,60 @@ impl Shared {
         Bursts::Some
     }
 
-    /// Moves the packets of an adapter without a thread, for a poll of a completion queue.
+    /// Moves the packets of an adapter, for a poll of a completion queue: of local queues, and of
+    /// sockets if it has no thread.
     ///
     /// Takes one datagram: to look for another one that has not come costs as much as a short one.
-    /// The next poll looks.
+    /// The next poll looks. With local queues, only some polls look at the sockets.
     pub(crate) fn poll(&self) {
         if self.is_forked() {
             return;
         }
+        let queues = self.local.as_ref().filter(|queues| queues.is_used());
+        let is_threaded = self.is_threaded();
+        if is_threaded && queues.is_none() {
+            return;
+        }
+        let polls = self.note_activity();
+        let looks_at_sockets =
+            !is_threaded && (queues.is_none() || polls.is_multiple_of(SOCKET_POLLS));
         let came = self.try_input().is_some_and(|mut input| {
-            self.take_packets(&mut input, (1, 1), || false) != Bursts::None
+            if let Some(queues) = queues.filter(|_| looks_at_sockets) {
+                queues.attend_next();
+            }
+            let local = self.take_local(&mut input, || false) != Bursts::None;
+            looks_at_sockets && self.take_packets(&mut input, (1, 1), || false) != Bursts::None
+                || local
         });
         if !came && self.enter_briefly(|adapter| adapter.has_output()) {
-            self.flush();
+            self.send_pending();
         }
+    }
+
+    /// Takes the packets of local queues that have come, before a connection ends.
+    ///
+    /// The thread of the adapter may be about to take them over.
+    pub(crate) fn catch_up(&self) {
+        if !self.local.as_ref().is_some_and(|queues| queues.is_used()) || self.is_forked() {
+            return;
+        }
+        for _ in 0..LATE_YIELDS {
+            if let Some(mut input) = self.try_input() {
+                self.take_local(&mut input, || false);
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Notes that the program looks for packets; returns how often it did so before.
+    ///
+    /// It may miss one of two at a time.
+    fn note_activity(&self) -> usize {
+        let before = self.activity.load(Ordering::Relaxed);
+        self.activity
+            .store(before.wrapping_add(1), Ordering::Relaxed);
+        before
     }
 
     /// Looks up the paths of new requests to connect, without the adapter's lock.
@@ -520,9 +794,22 @@ impl Shared {
         if self.is_forked() {
             return false;
         }
+        let began = self.clock.map(|clock| clock());
         // Another thread may have looked for the last time before this one was woken.
-        let bursts = self.take_packets(&mut lock(&self.input), (BURSTS, BURST), stops);
-        self.finish(bursts, reports)
+        let mut input = lock(&self.input);
+        let local = self.take_local(&mut input, &stops);
+        let bursts = self.take_packets(&mut input, (BURSTS, BURST), stops);
+        drop(input);
+        self.finish(bursts, reports, began) || local == Bursts::Some
+    }
+
+    /// As [`drive`](Self::drive), without a look at the sockets.
+    pub(crate) fn drive_local(&self, stops: impl Fn() -> bool) -> bool {
+        if self.is_forked() {
+            return false;
+        }
+        let local = self.take_local(&mut lock(&self.input), stops);
+        self.finish(Bursts::None, false, None) || local == Bursts::Some
     }
 
     /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
@@ -532,23 +819,74 @@ impl Shared {
             return;
         }
         let bursts = match self.try_input() {
-            Some(mut input) => self.take_packets(&mut input, (BURSTS, BURST), || false),
+            Some(mut input) => {
+                self.attend();
+                self.take_local(&mut input, || false);
+                self.take_packets(&mut input, (BURSTS, BURST), || false)
+            }
             None => Bursts::None,
         };
-        let _more = self.finish(bursts, true);
+        let _more = self.finish(bursts, true, None);
     }
 
-    fn finish(&self, bursts: Bursts, reports: bool) -> bool {
+    /// Takes the next event; `now` is the time of an adapter without a thread.
+    ///
+    /// After a stop of the process, nobody may have looked at the port of an adapter with a thread.
+    /// What came meanwhile counts before its caller judges deadlines (ROCE-200).
+    pub(crate) fn next_event(&self, now: Instant) -> Option<ControlEvent> {
+        let (event, unseen) = self.enter(|adapter| {
+            let seen_at = adapter.seen_at.as_micros();
+            let unseen = adapter.now.as_micros().saturating_sub(seen_at);
+            (adapter.next_event(), unseen)
+        });
+        if event.is_some() {
+            return event;
+        }
+        if !self.is_threaded() {
+            self.drive_at(now);
+        } else if unseen >= LATE {
+            if self.waits_for_input() {
+                for _ in 0..LATE_BURSTS {
+                    if !self.drive(true, || false) {
+                        break;
+                    }
+                }
+            }
+            self.enter(|adapter| adapter.seen_at = adapter.now);
+        } else {
+            return None;
+        }
+        self.enter(Adapter::next_event)
+    }
+
+    /// Does what is due after `bursts` were taken, from `began` on.
+    fn finish(&self, bursts: Bursts, reports: bool, began: Option<Instant>) -> bool {
         let more_reports = reports && self.take_undelivered();
         let has_unanswered = self.enter(|adapter| {
+            if let Some(began) = began.filter(|_| bursts != Bursts::Some) {
+                adapter.seen_at = began;
+            }
             adapter.expire();
             !adapter.unanswered.is_empty()
         });
         if has_unanswered {
             self.tell_unanswered();
         }
-        let all_sent = self.flush();
+        let all_sent = self.send_pending();
         bursts == Bursts::Some || more_reports || !all_sent
+    }
+
+    /// Waits a little for another thread that looks at the port; returns false if it goes on.
+    ///
+    /// It may be this thread, in the event of a packet.
+    fn waits_for_input(&self) -> bool {
+        (0..LATE_YIELDS).any(|_| {
+            let is_free = self.try_input().is_some();
+            if !is_free {
+                std::thread::yield_now();
+            }
+            is_free
+        })
     }
 
     /// Locks the input, unless another thread or a caller of this one has locked it.
@@ -607,6 +945,7 @@ mod tests {
                 flow: Flow::between(self.address(), self.address())?,
                 length: 4,
                 segment: 4,
+                local: None,
             })
         }
 
@@ -615,6 +954,35 @@ mod tests {
             thread::sleep(pause.unwrap_or_default());
             Some(Awakening::Arrivals { reports: false })
         }
+    }
+
+    /// A late look at the port waits a little for another one, and gives up if that goes on.
+    ///
+    /// Spec: ROCE-200
+    #[test]
+    fn a_late_look_does_not_wait_for_another_one_without_end() {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let port = EndlessPort::default();
+        let taken = Arc::clone(&port.taken);
+        let adapter = Adapter::new(RoceOptions::new([0; 16]), port.address(), 1).unwrap();
+        let clock: fn() -> Instant = || Instant::from_micros(10 * LATE);
+        let shared = Shared::new(adapter, Box::new(port), Some(clock), None).unwrap();
+        let look = || {
+            shared.enter(|adapter| adapter.seen_at = Instant::ZERO);
+            shared.next_event(Instant::ZERO)
+        };
+        thread::scope(|scope| {
+            let (ended, ends) = std::sync::mpsc::channel();
+            let other = lock(&shared.input);
+            scope.spawn(move || ended.send(look().is_none()));
+            let ended = ends.recv_timeout(PATIENCE);
+            drop(other);
+            assert_eq!(ended, Ok(true));
+        });
+        assert_eq!(taken.load(Ordering::Relaxed), 0);
+        assert!(look().is_none());
+        let whole = LATE_BURSTS * BURSTS * BURST;
+        assert_eq!(taken.load(Ordering::Relaxed), whole);
     }
 
     /// Sleeps at an endless port; returns the reason of the end, and the datagrams taken.

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use backend_roce::local::{
+    Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
+};
 use backend_roce::{RoceBackend, RoceOptions};
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
@@ -257,4 +260,80 @@ fn end_parent(polled: bool) {
     // The child is still there, and ends by itself.
     stdin.write_all(b"\n").unwrap();
     line("bye");
+}
+
+/// The pairs of an adapter.
+struct Table(Vec<LocalPair>);
+
+impl Pairs for Table {
+    fn knows(&mut self, _: &[u8; 16]) -> bool {
+        false
+    }
+
+    fn add(&mut self, pair: LocalPair) {
+        self.0.push(pair);
+    }
+}
+
+/// A child has neither the memory nor the sockets of a pair, and its end of the pair is none.
+///
+/// Spec: ROCE-222
+#[test]
+fn a_child_reads_and_writes_no_queue() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let target = address(6, QUALIFIER);
+    // It prepares the process for forks.
+    let _device = open(address(7, 0), true);
+    let now = dat_core::time::Instant::ZERO;
+    let identity = Identity::new([1; 16]);
+    let mut listener = Listener::new().unwrap();
+    listener.add(target).unwrap();
+    let mut dial = Dial::new(&identity, target, target, now).unwrap();
+    let mut pairs = Table(Vec::new());
+    listener.accept(&identity, now, &mut pairs);
+    let Dialled::Made(pair) = dial.poll(now) else {
+        panic!("no pair");
+    };
+    let label = Label {
+        segment: 16,
+        kind: 0,
+        source_port: 1,
+        destination_port: 2,
+    };
+    assert!(pair.write(label, &[b"before the fork!"]));
+    let theirs = pairs.0.pop().unwrap();
+    let mut ends = Some((listener, pair, theirs));
+    let mut buffer = vec![0; PAYLOAD_MAX];
+    let child = fork(|| {
+        let (mut listener, pair, theirs) = ends.take().unwrap();
+        assert!(!pair.write(label, &[b"of the child..."]));
+        pair.ring();
+        assert_eq!(theirs.read(&mut buffer), None);
+        assert!(theirs.arm() && !theirs.has_records());
+        listener.accept(&identity, now, &mut pairs);
+        drop((listener, pair, theirs));
+    });
+    let (listener, pair, theirs) = ends.take().unwrap();
+    assert_eq!(exit_status(child), 0);
+    // The parent has lost nothing, and nothing came.
+    theirs.attend();
+    assert!(theirs.read(&mut buffer).is_some());
+    assert_eq!(buffer[..16], *b"before the fork!");
+    assert_eq!(theirs.read(&mut buffer), None);
+    assert!(pair.write(label, &[b"after the fork!!"]));
+    assert!(theirs.read(&mut buffer).is_some());
+    drop(listener);
+    // A child that lives on does not keep the pair, once it runs.
+    let child = fork(|| std::thread::sleep(Duration::from_secs(60)));
+    drop(pair);
+    while !theirs.is_over() {
+        theirs.attend();
+        std::thread::yield_now();
+    }
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(child),
+        nix::sys::signal::Signal::SIGKILL,
+    )
+    .unwrap();
+    exit_status(child);
 }

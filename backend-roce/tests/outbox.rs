@@ -90,6 +90,7 @@ fn packets_leave_in_order_in_runs_of_one_flow_and_length() {
                 flow: *flow,
                 length: packets.len(),
                 segment: *segment,
+                local: None,
             };
             for (index, packet) in arrival.packets(packets).enumerate() {
                 assert!(index < usize::from(RUN_PACKETS_MAX.min(most)));
@@ -132,6 +133,7 @@ fn packets_of_a_translated_path_are_sealed_for_the_view() {
     let mut outbox = Outbox::new(vec![0; 1_000], 64);
     let port = Kept::default();
     let path = Path {
+        local: None,
         wire: to(40_000),
         view: to(7_174),
         single: false,
@@ -188,6 +190,7 @@ fn an_outbox_without_room_or_packets_sends_nothing() {
         flow: flow(),
         length: 10,
         segment: 0,
+        local: None,
     };
     assert_eq!(arrival.packets(&[1; 10]).count(), 10);
     assert_eq!(arrival.packets(&[1; 9]).count(), 0);

@@ -27,6 +27,7 @@ const OPTIONS: QueuePairOptions = QueuePairOptions {
     run: 1,
     window: 16,
     timeout: 8,
+    is_lossless: false,
     rnr_timer: RnrTimer::from_code(8),
     remote_read: true,
     remote_write: true,

@@ -112,12 +112,10 @@ pub(crate) fn adapter(port: &Port) -> IaAttributes {
         max_iov_segments_per_dto: segments,
         max_lmrs: limits.regions,
         max_lmr_block_size: limits.region_bytes,
-        max_lmr_virtual_address: u64::MAX,
         max_pzs: limits.domains,
         max_message_size: transfer,
         max_rdma_size: transfer,
         max_rmrs: if windows { limits.windows } else { 0 },
-        max_rmr_target_address: u64::MAX,
         max_srqs: limits.shared_receive_queues,
         max_ep_per_srq: limits.queue_pairs,
         max_recv_per_srq: limits.shared_buffers,
@@ -129,9 +127,7 @@ pub(crate) fn adapter(port: &Port) -> IaAttributes {
         max_rdma_read_in: limits.reads_in_total,
         max_rdma_read_out: depth(limits.reads_out).saturating_mul(limits.queue_pairs),
         max_rdma_read_per_ep_in_guaranteed: false,
-        max_rdma_read_per_ep_out_guaranteed: true,
-        transport_attributes: &[],
-        vendor_attributes: &[],
+        ..IaAttributes::DEFAULT
     }
 }
 

@@ -35,9 +35,9 @@ use crate::signal::{Signal, Source};
 use crate::wait::{VerbsWait, VerbsWaits};
 
 /// Number of the completion queue for completions without a dispatcher; others have 32 bits.
-const SINK: usize = 1 << 32;
+const UNREPORTED: usize = 1 << 32;
 /// Completions that it holds between two polls, if the device allows.
-const SINK_DEPTH: i32 = 4096;
+const UNREPORTED_DEPTH: i32 = 4096;
 
 /// A port of an RDMA device.
 ///
@@ -53,7 +53,7 @@ pub struct VerbsBackend {
     pub(crate) pairs: GenerationalMap<Pair>,
     pub(crate) shared_queues: GenerationalMap<SharedQueue>,
     queues: BTreeMap<u32, Queue>,
-    sink: Option<(Arc<CompletionQueue>, Batch)>,
+    unreported: Option<(Arc<CompletionQueue>, Batch)>,
     domains: GenerationalMap<Arc<Domain>>,
     pub(crate) objects: Arc<Objects>,
     pub(crate) directory: Arc<Directory>,
@@ -104,7 +104,7 @@ impl VerbsBackend {
             pairs: GenerationalMap::default(),
             shared_queues: GenerationalMap::default(),
             queues: BTreeMap::new(),
-            sink: None,
+            unreported: None,
             domains: GenerationalMap::default(),
             objects: Arc::default(),
             directory: Arc::new(Directory::new(device.leaves.clone())),
@@ -181,7 +181,7 @@ impl VerbsBackend {
         self.domains.get(key.0).ok_or(BackendError::State)
     }
 
-    /// Returns the completion queue of a reservation, or the sink without one.
+    /// Returns the completion queue of a reservation; without one, that of unreported completions.
     pub(crate) fn queue_of(
         &mut self,
         reservation: Option<&Reservation>,
@@ -189,13 +189,13 @@ impl VerbsBackend {
         if let Some(reservation) = reservation {
             return Ok(Arc::clone(reservation.queue()));
         }
-        if let Some((sink, _)) = &self.sink {
-            return Ok(Arc::clone(sink));
+        if let Some((queue, _)) = &self.unreported {
+            return Ok(Arc::clone(queue));
         }
-        let depth = self.port.limits.completions.clamp(1, SINK_DEPTH);
-        let sink = self.new_completion_queue(SINK, depth)?;
-        self.sink = Some((Arc::clone(&sink), Batch::new()));
-        Ok(sink)
+        let depth = self.port.limits.completions.clamp(1, UNREPORTED_DEPTH);
+        let queue = self.new_completion_queue(UNREPORTED, depth)?;
+        self.unreported = Some((Arc::clone(&queue), Batch::new()));
+        Ok(queue)
     }
 
     /// Reserves room for completions of a queue pair; `None` without a dispatcher.
@@ -701,11 +701,11 @@ unsafe impl Backend for VerbsBackend {
 
     fn poll_control(&mut self, _now: Instant) -> Option<ControlEvent> {
         self.signal.calm();
-        if let Some((sink, batch)) = &mut self.sink {
+        if let Some((queue, batch)) = &mut self.unreported {
             // Takes the buffers of shared queues that endpoints without a receive dispatcher
             // consumed. The failures there concern queue pairs, which report them elsewhere;
             // nonsense concerns the whole device.
-            if sink.fill(batch).is_err() {
+            if queue.fill(batch).is_err() {
                 let _news = self.directory.note_nonsense();
             }
         }
@@ -734,7 +734,7 @@ unsafe impl Backend for VerbsBackend {
 
     #[inline]
     fn is_quiet(&self) -> bool {
-        self.sink.is_none()
+        self.unreported.is_none()
             && self.pending.is_empty()
             && self.signal.is_quiet()
             && !self.directory.has_changes()

@@ -458,19 +458,7 @@ impl VerbsBackend {
                 }
             }
             (State::Connecting, CmEventKind::Response) => {
-                // Depths of the peer's reply, from this side.
-                let granted = CmParameters {
-                    reads_in: pair.reads_in().min(parameters.reads_in),
-                    reads_out: pair.reads_out().min(parameters.reads_out),
-                    ..parameters
-                };
-                let ready = pair
-                    .device
-                    .advance(id, Step::Initialise)
-                    .and_then(|()| pair.device.advance(id, receiving(&self.options, granted)))
-                    .and_then(|()| pair.device.advance(id, sending(&self.options, granted)))
-                    .and_then(|()| id.establish());
-                if ready.is_ok() {
+                if establish(pair, id, &self.options, parameters).is_ok() {
                     pair.state = State::Connected;
                     self.pending.push_back(ControlEvent::Established {
                         queue_pair,
@@ -489,25 +477,7 @@ impl VerbsBackend {
                 });
             }
             (State::Accepting | State::Connected, CmEventKind::Disconnected) => {
-                // The peer ends a broken connection by the same message, but then this queue pair
-                // failed too.
-                let broke = pair.device.has_failed();
-                let is_accepting = pair.state == State::Accepting;
-                pair.end(&self.directory);
-                if let Some(id) = &pair.id {
-                    id.disconnect();
-                }
-                if is_accepting {
-                    self.pending.push_back(ControlEvent::Established {
-                        queue_pair,
-                        private_data: Default::default(),
-                    });
-                }
-                self.pending.push_back(if broke {
-                    ControlEvent::Broken { queue_pair }
-                } else {
-                    ControlEvent::Disconnected { queue_pair }
-                });
+                self.peer_disconnected(key);
             }
             (State::Connected, CmEventKind::DeviceRemoved) => {
                 pair.end(&self.directory);
@@ -521,21 +491,9 @@ impl VerbsBackend {
                 | State::Accepting,
                 failed,
             ) => {
-                let failure = match failed {
-                    CmEventKind::AddressFailed
-                    | CmEventKind::RouteFailed
-                    | CmEventKind::Unreachable => ConnectFailure::Unreachable,
-                    CmEventKind::Rejected(true) => {
-                        ConnectFailure::PeerRejected(unpack(private_data))
-                    }
-                    CmEventKind::Rejected(false) => ConnectFailure::NonPeerRejected,
-                    CmEventKind::ConnectFailed | CmEventKind::DeviceRemoved => {
-                        ConnectFailure::TimedOut
-                    }
-                    // Not the end of an attempt.
-                    _ => return,
-                };
-                self.attempt_failed(key, failure);
+                if let Some(failure) = failure(failed, private_data) {
+                    self.attempt_failed(key, failure);
+                }
             }
             _ => {}
         }
@@ -558,6 +516,33 @@ impl VerbsBackend {
         } else {
             self.attempt_failed(key, ConnectFailure::NonPeerRejected);
         }
+    }
+
+    /// Handles the end of a connection by the peer, which may come before the connection.
+    fn peer_disconnected(&mut self, key: usize) {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        let queue_pair = pair.token();
+        // The peer ends a broken connection by the same message, but then this queue pair failed
+        // too.
+        let broke = pair.device.has_failed();
+        let is_accepting = pair.state == State::Accepting;
+        pair.end(&self.directory);
+        if let Some(id) = &pair.id {
+            id.disconnect();
+        }
+        if is_accepting {
+            self.pending.push_back(ControlEvent::Established {
+                queue_pair,
+                private_data: Default::default(),
+            });
+        }
+        self.pending.push_back(if broke {
+            ControlEvent::Broken { queue_pair }
+        } else {
+            ControlEvent::Disconnected { queue_pair }
+        });
     }
 
     /// Handles an event of the request with the tail of long private data.
@@ -689,6 +674,38 @@ fn receiving(options: &crate::VerbsOptions, parameters: CmParameters) -> Step {
         reads_in: parameters.reads_in,
         not_ready_timer: options.not_ready_timer & 0x1F,
     }
+}
+
+/// Makes a queue pair ready with the depths of the peer's reply, and confirms the reply.
+fn establish(
+    pair: &Pair,
+    id: &ConnectionId,
+    options: &crate::VerbsOptions,
+    parameters: CmParameters,
+) -> Result<(), BackendError> {
+    // The depths from this side.
+    let granted = CmParameters {
+        reads_in: pair.reads_in().min(parameters.reads_in),
+        reads_out: pair.reads_out().min(parameters.reads_out),
+        ..parameters
+    };
+    pair.device.advance(id, Step::Initialise)?;
+    pair.device.advance(id, receiving(options, granted))?;
+    pair.device.advance(id, sending(options, granted))?;
+    id.establish()
+}
+
+/// Returns the failure of an attempt that an event tells; `None` if it goes on.
+fn failure(kind: CmEventKind, private_data: PrivateData) -> Option<ConnectFailure> {
+    Some(match kind {
+        CmEventKind::AddressFailed | CmEventKind::RouteFailed | CmEventKind::Unreachable => {
+            ConnectFailure::Unreachable
+        }
+        CmEventKind::Rejected(true) => ConnectFailure::PeerRejected(unpack(private_data)),
+        CmEventKind::Rejected(false) => ConnectFailure::NonPeerRejected,
+        CmEventKind::ConnectFailed | CmEventKind::DeviceRemoved => ConnectFailure::TimedOut,
+        _ => return None,
+    })
 }
 
 fn sending(options: &crate::VerbsOptions, parameters: CmParameters) -> Step {

@@ -338,6 +338,8 @@ fn interface_port(name: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use verbs_model::{COUNTED, SCRIPTED, STRICT};
+
     use super::*;
 
     #[test]
@@ -349,12 +351,12 @@ mod tests {
         assert_eq!(adapter_name("mlx5_0", 2, 2), "mlx5_0:2");
     }
 
-    /// A failure for another reason than the limit of open files is not reported.
-    ///
     /// Spec: IAQ-03
     #[test]
-    fn the_devices_of_this_host_are_listed() {
-        assert_eq!(find_devices(), Ok(devices()));
+    fn every_device_of_the_libraries_is_listed() {
+        let mut names: Vec<String> = devices().into_iter().map(|device| device.name).collect();
+        names.sort();
+        assert_eq!(names, [COUNTED, SCRIPTED, STRICT]);
     }
 
     #[test]

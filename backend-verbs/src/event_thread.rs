@@ -13,7 +13,7 @@
 //! - The delivery marks the source before the adapter is noted for an alert. The alert follows the
 //!   mark, so a woken sleeper finds the mark, and through it the event.
 //! - The thread alerts all noted adapters after it has read events, and whenever another thread
-//!   that has read events rings the bell afterwards.
+//!   that has read events wakes the event thread afterwards.
 //! - The descriptors are watched edge-triggered, and read until they have no more.
 
 use std::cell::Cell;
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use dat_core::backend::BackendError;
 
-use crate::hal::{AsyncEvent, AsyncEvents, Context, Epoll, EventFd, Wakes};
+use crate::hal::{AsyncEvent, Context, Epoll, EventFd, Wakes};
 use crate::options::StartThread;
 use crate::signal::{Signal, Source};
 use crate::sources::Sources;
@@ -40,8 +40,8 @@ const LAST_ADAPTER: u64 = (1 << (usize::BITS - ADAPTER_SHIFT)) - 1;
 
 /// Low bits of a watched descriptor's number: the source. The adapter is above.
 const SOURCE_BITS: u32 = 2;
-/// Number of the bell, as the source of no adapter.
-const BELL: u64 = 3;
+/// Number of the descriptor that wakes the event thread, as the source of no adapter.
+const WAKE: u64 = 3;
 
 /// Returns the number of an object's events: its adapter's number and its key there.
 pub(crate) const fn object_number(adapter: u64, key: usize) -> usize {
@@ -58,7 +58,7 @@ const fn descriptor_number(adapter: u64, source: Source) -> u64 {
     adapter << SOURCE_BITS | source as u64
 }
 
-/// Returns the source of a watched descriptor; `None` for the bell.
+/// Returns the source of a watched descriptor; `None` for the one that wakes the event thread.
 const fn source_of(number: u64) -> Option<Source> {
     match number & ((1 << SOURCE_BITS) - 1) {
         0 => Some(Source::Connections),
@@ -79,8 +79,8 @@ pub(crate) struct Watch {
     /// Set of the thread.
     epoll: Epoll,
     /// Wakes the thread to alert adapters, or to end.
-    bell: EventFd,
-    events: Arc<dyn AsyncEvents>,
+    wake: EventFd,
+    events: Arc<Context>,
     adapters: Mutex<Adapters>,
     /// Notified when the thread has served an adapter.
     served: Condvar,
@@ -99,9 +99,9 @@ struct Adapters {
 }
 
 impl Watch {
-    pub(crate) fn new(events: Arc<dyn AsyncEvents>) -> Result<Self, BackendError> {
-        let (epoll, bell) = (Epoll::new()?, EventFd::new()?);
-        epoll.add(bell.fd(), BELL, Wakes::All)?;
+    pub(crate) fn new(events: Arc<Context>) -> Result<Self, BackendError> {
+        let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
+        epoll.add(wake.fd(), WAKE, Wakes::All)?;
         epoll.add(
             events.fd(),
             descriptor_number(0, Source::Device),
@@ -109,7 +109,7 @@ impl Watch {
         )?;
         Ok(Self {
             epoll,
-            bell,
+            wake,
             events,
             adapters: Mutex::default(),
             served: Condvar::new(),
@@ -145,7 +145,7 @@ impl Watch {
         let sources = Arc::new(Sources::new(number, signal, context, self));
         if self.has_failed() {
             sources.deliver(AsyncEvent::DeviceFailed);
-            self.bell.raise();
+            self.wake.raise();
         }
         adapters.sources.insert(number, Arc::clone(&sources));
         Ok(sources)
@@ -190,7 +190,7 @@ impl Watch {
     /// The thread does so for each event; a caller that cannot wait for it, too.
     pub(crate) fn take_in(&self) {
         if self.deliver_all() {
-            self.bell.raise();
+            self.wake.raise();
         }
     }
 
@@ -266,7 +266,7 @@ impl Watch {
                 }
                 Some(source) => self.serve(adapter, |sources| sources.report(source)),
                 None => {
-                    self.bell.lower();
+                    self.wake.lower();
                     is_over |= self.adapters().ends;
                     self.alert_all();
                 }
@@ -291,7 +291,7 @@ impl EventThread {
     /// `Resources`: no descriptors or threads are left.
     pub(crate) fn start(
         start_thread: StartThread,
-        events: Arc<dyn AsyncEvents>,
+        events: Arc<Context>,
     ) -> Result<Self, BackendError> {
         let watch = Arc::new(Watch::new(events)?);
         let is_over = Arc::new((Mutex::new(false), Condvar::new()));
@@ -328,7 +328,7 @@ impl Drop for Over {
 impl Drop for EventThread {
     fn drop(&mut self) {
         self.watch.adapters().ends = true;
-        self.watch.bell.raise();
+        self.watch.wake.raise();
         // A callback dropped the last adapter. The thread ends after it.
         if self.watch.is_of_current_thread() {
             return;
@@ -341,298 +341,4 @@ impl Drop for EventThread {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-    use std::thread;
-
-    use super::*;
-    use crate::hal::fake;
-
-    /// A device whose events the test reports, with its thread.
-    struct Device {
-        events: Arc<fake::Events>,
-        thread: EventThread,
-    }
-
-    impl Device {
-        fn new() -> Self {
-            let events = fake::Events::new();
-            let start_thread = crate::VerbsOptions::default().start_thread;
-            let thread = EventThread::start(start_thread, events.clone());
-            Self {
-                events,
-                thread: thread.expect("a thread"),
-            }
-        }
-
-        fn watch(&self) -> &Arc<Watch> {
-            self.thread.watch()
-        }
-
-        /// Enters an adapter whose sources are not marked.
-        fn adapter(&self) -> Arc<Sources> {
-            let signal = Arc::new(Signal::new());
-            for source in [Source::Connections, Source::Device, Source::Completions] {
-                assert!(signal.take_ready(source));
-            }
-            let entered = self.watch().enter(&signal, &fake::context());
-            entered.expect("a number")
-        }
-    }
-
-    /// Waits for the next event of an adapter, as a program that polls without a sleeper.
-    fn next(adapter: &Sources) -> AsyncEvent {
-        loop {
-            match adapter.signal().take_device_event() {
-                Some(event) => return event,
-                None => thread::yield_now(),
-            }
-        }
-    }
-
-    fn failure_of(adapter: &Sources, key: usize) -> AsyncEvent {
-        AsyncEvent::QueuePairFailed(object_number(adapter.number(), key))
-    }
-
-    #[test]
-    fn numbers_of_objects_contain_adapter_and_key() {
-        for adapter in [1, 7, LAST_ADAPTER] {
-            for key in [0, 1, 1 << 32, KEY_MASK] {
-                let number = object_number(adapter, key);
-                assert_eq!(split_number(number), (adapter, key));
-            }
-        }
-    }
-
-    /// A failure hangs.
-    #[test]
-    fn the_thread_ends_with_its_owner() {
-        for _ in 0..50 {
-            let device = Device::new();
-            let watch = Arc::downgrade(device.watch());
-            drop(device.thread);
-            assert_eq!(watch.strong_count(), 0);
-        }
-    }
-
-    /// Spec: GEN-09, GEN-11
-    #[test]
-    fn events_reach_the_adapter_of_their_object_only() {
-        let device = Device::new();
-        let [first, second] = [device.adapter(), device.adapter()];
-        assert_ne!(first.number(), second.number());
-        device.events.report(failure_of(&second, 5));
-        device.events.report(failure_of(&first, 5));
-        device
-            .events
-            .report(AsyncEvent::CompletionQueueFailed(object_number(
-                first.number(),
-                9,
-            )));
-        // No adapter has this number.
-        device
-            .events
-            .report(AsyncEvent::SharedReceiveLimit(object_number(77, 5)));
-        assert_eq!(next(&first), AsyncEvent::QueuePairFailed(5));
-        assert_eq!(next(&first), AsyncEvent::CompletionQueueFailed(9));
-        assert_eq!(next(&second), AsyncEvent::QueuePairFailed(5));
-        for adapter in [&first, &second] {
-            assert_eq!(adapter.signal().take_device_event(), None);
-        }
-    }
-
-    /// Spec: GEN-09
-    #[test]
-    fn a_failed_device_reaches_all_adapters() {
-        let device = Device::new();
-        let [first, second] = [device.adapter(), device.adapter()];
-        assert!(!device.watch().has_failed());
-        device.events.report(AsyncEvent::DeviceFailed);
-        for adapter in [&first, &second] {
-            assert_eq!(next(adapter), AsyncEvent::DeviceFailed);
-        }
-        assert!(device.watch().has_failed());
-        let late = device.adapter();
-        assert_eq!(next(&late), AsyncEvent::DeviceFailed);
-    }
-
-    /// A failure hangs.
-    #[test]
-    fn a_callback_may_drop_its_adapter_and_the_thread() {
-        let device = Device::new();
-        let adapter = device.adapter();
-        let (events, watch) = (Arc::clone(&device.events), Arc::clone(device.watch()));
-        let (number, owned) = (adapter.number(), Mutex::new(Some(device)));
-        let ended = Arc::new(AtomicBool::new(false));
-        adapter.signal().call(Box::new({
-            let (ended, watch) = (Arc::clone(&ended), Arc::downgrade(&watch));
-            move || {
-                if let Some(watch) = watch.upgrade() {
-                    watch.leave(number);
-                }
-                drop(owned.lock().expect("no panic").take());
-                ended.store(true, Ordering::Release);
-            }
-        }));
-        drop(adapter);
-        events.report(AsyncEvent::Other);
-        while !ended.load(Ordering::Acquire) {
-            thread::yield_now();
-        }
-        // The thread drops its reference when it ends.
-        while Arc::strong_count(&watch) != 1 {
-            thread::yield_now();
-        }
-    }
-
-    /// A change of a port makes all adapters look, without an event.
-    #[test]
-    fn other_events_only_alert() {
-        let device = Device::new();
-        let adapter = device.adapter();
-        let (alerts, signal) = (Arc::new(AtomicUsize::new(0)), adapter.signal());
-        signal.call(Box::new({
-            let alerts = Arc::clone(&alerts);
-            move || {
-                alerts.fetch_add(1, Ordering::AcqRel);
-            }
-        }));
-        device.events.report(AsyncEvent::Other);
-        while alerts.load(Ordering::Acquire) == 0 {
-            thread::yield_now();
-        }
-        assert!(!signal.is_quiet());
-        assert_eq!(signal.take_device_event(), None);
-    }
-
-    /// The caller finds its event at once, and the thread alerts the other adapter.
-    ///
-    /// Spec: SRL-03
-    #[test]
-    fn a_caller_that_takes_in_events_delivers_those_of_others() {
-        let device = Device::new();
-        let [own, other] = [device.adapter(), device.adapter()];
-        for key in 0..200 {
-            device.events.report(failure_of(&other, key));
-            device.events.report(failure_of(&own, key));
-            own.take_in_device();
-            let expected = Some(AsyncEvent::QueuePairFailed(key));
-            assert_eq!(own.signal().take_device_event(), expected);
-            assert_eq!(next(&other), AsyncEvent::QueuePairFailed(key));
-        }
-    }
-
-    /// No callback runs after the adapter's end.
-    #[test]
-    fn an_adapter_that_leaves_is_not_called_any_more() {
-        let device = Device::new();
-        let is_late = Arc::new(AtomicBool::new(false));
-        for _ in 0..100 {
-            let adapter = device.adapter();
-            let ended = Arc::new(AtomicBool::new(false));
-            adapter.signal().call(Box::new({
-                let (ended, is_late) = (Arc::clone(&ended), Arc::clone(&is_late));
-                move || {
-                    is_late.fetch_or(ended.load(Ordering::Acquire), Ordering::AcqRel);
-                }
-            }));
-            device.events.report(failure_of(&adapter, 1));
-            device.events.report(AsyncEvent::Other);
-            device.watch().leave(adapter.number());
-            ended.store(true, Ordering::Release);
-            assert_eq!(
-                Arc::strong_count(&adapter),
-                1,
-                "the thread does not have it"
-            );
-        }
-        drop(device);
-        assert!(!is_late.load(Ordering::Acquire), "called after its end");
-    }
-
-    /// A callback that panics does not end the thread.
-    #[test]
-    fn a_panic_of_one_adapter_leaves_the_others_their_events() {
-        let device = Device::new();
-        let [first, second] = [device.adapter(), device.adapter()];
-        let called = Arc::new(AtomicUsize::new(0));
-        first.signal().call(Box::new({
-            let called = Arc::clone(&called);
-            move || {
-                called.fetch_add(1, Ordering::AcqRel);
-                panic!("as the test intends");
-            }
-        }));
-        device.events.report(failure_of(&first, 1));
-        while called.load(Ordering::Acquire) == 0 {
-            thread::yield_now();
-        }
-        device.events.report(failure_of(&second, 2));
-        assert_eq!(next(&second), AsyncEvent::QueuePairFailed(2));
-        device.watch().leave(first.number());
-    }
-
-    /// No event and no wake is lost between sleepers of adapters, the thread and a caller.
-    ///
-    /// Each adapter sleeps until its next event, and reports the next one of its neighbour. One
-    /// caller takes in events meanwhile. A failure hangs.
-    ///
-    /// Spec: GEN-09, EVW-01
-    #[test]
-    fn sleepers_of_all_adapters_are_woken() {
-        const ADAPTERS: usize = 3;
-        const EVENTS: usize = 300;
-        let device = Device::new();
-        let adapters: Vec<_> = (0..ADAPTERS).map(|_| device.adapter()).collect();
-        let slept = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            for (index, adapter) in adapters.iter().enumerate() {
-                let (adapters, device, slept) = (&adapters, &device, &slept);
-                scope.spawn(move || {
-                    let set = Epoll::new().expect("a descriptor");
-                    let signal = adapter.signal();
-                    let attention = signal.attention().expect("a descriptor");
-                    set.add(attention, 0, Wakes::All).expect("watched");
-                    for key in 0..EVENTS {
-                        if index == 0 {
-                            device.events.report(failure_of(&adapters[1], key));
-                        }
-                        let event = loop {
-                            signal.calm();
-                            if let Some(event) = signal.take_device_event() {
-                                break event;
-                            }
-                            set.wait(None).expect("no signal");
-                        };
-                        assert_eq!(event, AsyncEvent::QueuePairFailed(key));
-                        if index != 0 {
-                            let next = &adapters[(index + 1) % ADAPTERS];
-                            device.events.report(failure_of(next, key));
-                        }
-                    }
-                    slept.fetch_add(1, Ordering::AcqRel);
-                });
-            }
-            while slept.load(Ordering::Acquire) != ADAPTERS {
-                device.watch().take_in();
-                thread::yield_now();
-            }
-        });
-    }
-
-    /// Idle adapters have no descriptors.
-    ///
-    /// Spec: IAO-01
-    #[test]
-    fn adapters_are_more_than_the_limit_of_descriptors() {
-        let device = Device::new();
-        let adapters: Vec<_> = (0..5000).map(|_| device.adapter()).collect();
-        device.events.report(AsyncEvent::DeviceFailed);
-        for adapter in &adapters {
-            assert_eq!(next(adapter), AsyncEvent::DeviceFailed);
-        }
-        for adapter in adapters {
-            device.watch().leave(adapter.number());
-        }
-    }
-}
+mod tests;

@@ -66,8 +66,8 @@
 //! ## Descriptors
 //!
 //! Adapters of one device share one open of it ([`OpenDevices`]), with four file descriptors. An
-//! adapter makes the others when it first needs them: one for connections, one for completion
-//! queues, and three for the first thread that sleeps, with two for each further one.
+//! adapter makes the others when it first needs them: one for connections, and one for completion
+//! queues. The first thread that sleeps takes three, and each further one two.
 //!
 //! ## Limits of verbs
 //!
@@ -82,6 +82,7 @@
 //!   [`VerbsSendQueue`]).
 //! - On devices that have only type 2 memory windows, a window serves only the endpoint on which it
 //!   is bound.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod attributes;
@@ -95,6 +96,7 @@ mod event_thread;
 mod generational_map;
 #[expect(unsafe_code, reason = "the only module that calls C libraries")]
 mod hal;
+mod host;
 mod objects;
 mod options;
 mod private_data;
@@ -103,9 +105,6 @@ mod receive_queue;
 mod send_queue;
 mod shared_device;
 mod signal;
-#[cfg(feature = "fake")]
-#[doc(hidden)]
-pub mod sink;
 mod sources;
 mod supply;
 mod wait;

@@ -10,7 +10,7 @@ use crate::backend::{VerbsBackend, count};
 use crate::completion_room::Reservations;
 use crate::directory::Directory;
 use crate::hal::{
-    ConnectionId, QueuePair as Device, QueuePairPlan, ReceiveList, SendList, WindowType,
+    ConnectionId, QueuePair as HalPair, QueuePairPlan, ReceiveList, SendList, WindowType,
 };
 use crate::receive_queue::{Failing, Failure, VerbsReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
@@ -38,7 +38,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) request: QueuePairRequest,
-    pub(crate) device: Arc<Device>,
+    pub(crate) device: Arc<HalPair>,
     pub(crate) state: State,
     /// Failure state that the receive queue shares.
     pub(crate) failure: Arc<Failure>,
@@ -55,7 +55,7 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) fn new(
         request: &QueuePairRequest,
-        device: Arc<Device>,
+        device: Arc<HalPair>,
         reservations: Reservations,
     ) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl VerbsBackend {
         key: usize,
         request: &QueuePairRequest,
         replaced: &Reservations,
-    ) -> Result<(Arc<Device>, Reservations), BackendError> {
+    ) -> Result<(Arc<HalPair>, Reservations), BackendError> {
         let attributes = &request.attributes;
         let (shared, receives) = match request.shared_receive_queue {
             None => (None, count(attributes.max_recv_dtos)),
@@ -156,7 +156,7 @@ impl VerbsBackend {
             self.window_type(),
             self.port.limits.work_requests,
         );
-        let device = Device::new(&QueuePairPlan {
+        let device = HalPair::new(&QueuePairPlan {
             number: self.object_number(key),
             domain: self.domain(request.domain)?,
             request_queue: &request_queue,
@@ -193,7 +193,7 @@ impl VerbsBackend {
 
     pub(crate) fn send_list(
         &self,
-        device: &Arc<Device>,
+        device: &Arc<HalPair>,
         request: &QueuePairRequest,
     ) -> Result<SendList, BackendError> {
         let attributes = &request.attributes;
@@ -206,7 +206,7 @@ impl VerbsBackend {
 
     pub(crate) fn receive_list(
         &self,
-        device: &Arc<Device>,
+        device: &Arc<HalPair>,
         request: &QueuePairRequest,
     ) -> Result<ReceiveList, BackendError> {
         let attributes = &request.attributes;

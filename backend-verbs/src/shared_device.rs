@@ -8,7 +8,7 @@ use dat_core::backend::BackendError;
 
 use crate::directory::Leaves;
 use crate::event_thread::{EventThread, Watch};
-use crate::hal::{AsyncEvents, Context, ListedDevice};
+use crate::hal::{Context, ListedDevice};
 use crate::options::StartThread;
 use crate::signal::Signal;
 use crate::sources::Sources;
@@ -84,16 +84,8 @@ impl SharedDevice {
     fn new(context: Context, start_thread: StartThread) -> Result<Self, BackendError> {
         context.do_not_block()?;
         let context = Arc::new(context);
-        Self::of(start_thread, context.clone(), context)
-    }
-
-    fn of(
-        start_thread: StartThread,
-        events: Arc<dyn AsyncEvents>,
-        context: Arc<Context>,
-    ) -> Result<Self, BackendError> {
         Ok(Self {
-            thread: EventThread::start(start_thread, events)?,
+            thread: EventThread::start(start_thread, context.clone())?,
             leaves: Leaves::default(),
             context,
         })
@@ -130,72 +122,4 @@ impl Drop for Seat {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::VerbsOptions;
-    use crate::hal::{AsyncEvent, fake};
-
-    /// Returns a device with these events.
-    fn device(events: &Arc<fake::Events>) -> Result<SharedDevice, BackendError> {
-        let start_thread = VerbsOptions::default().start_thread;
-        SharedDevice::of(start_thread, events.clone(), fake::context())
-    }
-
-    /// Spec: IAO-01
-    #[test]
-    fn adapters_of_one_device_share_it_until_the_last_is_gone() {
-        let (devices, events) = (OpenDevices::new(), fake::Events::new());
-        let open = |identity| {
-            devices
-                .share(identity, || device(&events))
-                .expect("a thread")
-        };
-        let [first, second, other] = [open(1), open(1), open(2)];
-        assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &other));
-        let known = Arc::downgrade(&first);
-        drop(first);
-        assert!(Arc::ptr_eq(&second, &open(1)));
-        drop(second);
-        assert!(known.upgrade().is_none(), "it was closed");
-        let _again = open(1);
-        assert_eq!(devices.devices.lock().expect("no panic").len(), 2);
-    }
-
-    /// Spec: IAO-01
-    #[test]
-    fn a_device_that_failed_is_opened_anew() {
-        let (devices, events) = (OpenDevices::new(), fake::Events::new());
-        let open = || devices.share(1, || device(&events)).expect("a thread");
-        let failed = open();
-        events.report(AsyncEvent::DeviceFailed);
-        while !failed.watch().has_failed() {
-            std::thread::yield_now();
-        }
-        let new = open();
-        assert!(!Arc::ptr_eq(&failed, &new) && Arc::ptr_eq(&new, &open()));
-    }
-
-    /// Spec: IAO-01
-    #[test]
-    fn a_device_that_cannot_be_opened_is_tried_again() {
-        let (devices, events) = (OpenDevices::new(), fake::Events::new());
-        let refused = devices.share(1, || Err(BackendError::Resources));
-        assert_eq!(refused.err(), Some(BackendError::Resources));
-        assert!(devices.share(1, || device(&events)).is_ok());
-    }
-
-    /// Spec: IAO-01
-    #[test]
-    fn an_adapter_leaves_its_device_when_it_is_dropped() {
-        let device = Arc::new(device(&fake::Events::new()).expect("a thread"));
-        let signal = Arc::new(Signal::new());
-        let seat = device.enter(&signal).expect("a number");
-        let sources = Arc::downgrade(&seat.sources);
-        drop(seat);
-        assert!(sources.upgrade().is_none());
-        assert_eq!(
-            (Arc::strong_count(&device), Arc::strong_count(&signal)),
-            (1, 1)
-        );
-    }
-}
+mod tests;

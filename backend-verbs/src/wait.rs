@@ -14,13 +14,13 @@ use crate::signal::{Signal, Source};
 use crate::sources::Sources;
 
 /// Numbers of a sleeper's own descriptors; `Source` has the others.
-const BELL: u64 = 3;
+const WAKE: u64 = 3;
 const ATTENTION: u64 = 4;
 
 /// No wake is pending, and the thread does not sleep.
 const QUIET: u32 = 0;
 /// A wake is pending.
-const RUNG: u32 = 1;
+const WOKEN: u32 = 1;
 /// The thread sleeps, or is about to.
 const ASLEEP: u32 = 2;
 
@@ -29,12 +29,12 @@ const ASLEEP: u32 = 2;
 /// Raises its descriptor only while the thread sleeps: a thread that polls its completions itself
 /// saves the system call.
 #[derive(Debug)]
-struct Bell {
+struct SleepWaker {
     state: AtomicU32,
     descriptor: EventFd,
 }
 
-impl Bell {
+impl SleepWaker {
     /// Returns true if the thread may sleep; otherwise consumes the pending wake.
     fn may_sleep(&self) -> bool {
         let may = self
@@ -53,13 +53,13 @@ impl Bell {
     }
 }
 
-impl Wake for Bell {
+impl Wake for SleepWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.swap(RUNG, Ordering::AcqRel) == ASLEEP {
+        if self.state.swap(WOKEN, Ordering::AcqRel) == ASLEEP {
             self.descriptor.raise();
         }
     }
@@ -77,7 +77,7 @@ impl Wake for Bell {
 /// Spec: EVW-01, EVW-08, CNW-01
 #[derive(Debug)]
 pub struct VerbsWait {
-    bell: Arc<Bell>,
+    sleep: Arc<SleepWaker>,
     waker: Waker,
     signal: Arc<Signal>,
     epoll: Epoll,
@@ -87,12 +87,12 @@ impl VerbsWait {
     /// Creates a sleeper that completions wake if it `heeds` them.
     fn new(sources: &Sources, heeds: bool) -> Result<Self, BackendError> {
         let signal = sources.signal();
-        let bell = Arc::new(Bell {
+        let sleep = Arc::new(SleepWaker {
             state: AtomicU32::new(QUIET),
             descriptor: EventFd::new()?,
         });
         let epoll = Epoll::new()?;
-        epoll.add(bell.descriptor.fd(), BELL, Wakes::All)?;
+        epoll.add(sleep.descriptor.fd(), WAKE, Wakes::All)?;
         epoll.add(signal.attention()?, ATTENTION, Wakes::All)?;
         if heeds {
             let completions = sources.completions()?.fd();
@@ -100,8 +100,8 @@ impl VerbsWait {
         }
         sources.watch_first(&epoll)?;
         Ok(Self {
-            waker: Waker::from(Arc::clone(&bell)),
-            bell,
+            waker: Waker::from(Arc::clone(&sleep)),
+            sleep,
             signal: Arc::clone(signal),
             epoll,
         })
@@ -146,12 +146,12 @@ impl Wait for VerbsWait {
     }
 
     fn begin(&mut self) {
-        self.bell.forget();
+        self.sleep.forget();
     }
 
     /// Sleeps until `until`, or without limit if it is `None`; a signal interrupts the sleep.
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
-        if !self.bell.may_sleep() {
+        if !self.sleep.may_sleep() {
             return WakeReason::Woken;
         }
         let longest = until.map(|until| {
@@ -159,7 +159,7 @@ impl Wait for VerbsWait {
             Duration::from_micros(until.as_micros().saturating_sub(now))
         });
         let happened = self.epoll.wait(longest);
-        self.bell.forget();
+        self.sleep.forget();
         let Ok(happened) = happened else {
             return WakeReason::Interrupted;
         };
@@ -180,54 +180,4 @@ impl Wait for VerbsWait {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bell() -> Arc<Bell> {
-        Arc::new(Bell {
-            state: AtomicU32::new(QUIET),
-            descriptor: EventFd::new().expect("a descriptor"),
-        })
-    }
-
-    /// Returns true if a sleep on the descriptor would end at once.
-    fn would_wake(bell: &Bell) -> bool {
-        let epoll = Epoll::new().expect("a descriptor");
-        let watched = epoll.add(bell.descriptor.fd(), BELL, Wakes::All);
-        watched.expect("watched");
-        epoll.wait(Some(Duration::ZERO)).expect("no signal") != 0
-    }
-
-    /// Spec: EVW-01, EVW-08
-    #[test]
-    fn a_sleeper_is_woken_through_the_descriptor() {
-        let bell = bell();
-        assert!(bell.may_sleep());
-        Waker::from(Arc::clone(&bell)).wake();
-        assert!(would_wake(&bell));
-    }
-
-    /// Spec: EVW-01, EVW-08
-    #[test]
-    fn an_awake_thread_is_notified_without_the_descriptor() {
-        let bell = bell();
-        let waker = Waker::from(Arc::clone(&bell));
-        waker.wake_by_ref();
-        waker.wake_by_ref();
-        assert!(!would_wake(&bell));
-        assert!(!bell.may_sleep(), "it rang");
-        assert!(bell.may_sleep(), "that is known by now");
-        bell.forget();
-        waker.wake_by_ref();
-        assert!(!would_wake(&bell));
-    }
-
-    #[test]
-    fn an_earlier_wake_up_does_not_end_a_later_sleep() {
-        let bell = bell();
-        bell.wake_by_ref();
-        bell.forget();
-        assert!(bell.may_sleep());
-        assert!(!would_wake(&bell));
-    }
-}
+mod tests;

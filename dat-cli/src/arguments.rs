@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::error::Error;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +11,6 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::failure::Failure;
-use crate::model::DEVICE;
 use crate::peer::{Peer, QUALIFIER, parse_device, parse_ip, parse_peer};
 use crate::rsm::arguments::RsmArguments;
 use crate::size::{Sweep, parse_count, parse_duration, parse_quota, parse_size, parse_sweep};
@@ -34,19 +32,8 @@ Without a command, `dat` runs the tour.";
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: Common,
-    #[command(flatten)]
-    pub(crate) tour: TourArguments,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-}
-
-/// Where the tour goes.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Options of the tour")]
-pub(crate) struct TourArguments {
-    /// Run on this simulated device, model-mlx5, instead of the mock
-    #[arg(long, value_name = "NAME", value_parser = parse_device)]
-    pub(crate) device: Option<String>,
 }
 
 /// Options of every command.
@@ -64,7 +51,7 @@ pub(crate) struct Common {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Demonstrate the calls step by step and compare every outcome with the specification
-    Tour(TourArguments),
+    Tour,
     /// Copy a file with RDMA Writes from one endpoint to another
     Copy(CopyArguments),
     /// Measure the latency, rate and bandwidth of operations
@@ -76,9 +63,6 @@ pub(crate) enum Command {
     Rsm(RsmArguments),
     /// List the backends of this build and the RDMA devices of this host
     Devices(DevicesArguments),
-    /// Print dat.conf lines that register this provider with libdat2 (DAT 2.0), one per device, or
-    /// check a dat.conf
-    Registry(RegistryArguments),
     /// Print the completion script of a shell
     Completions(CompletionsArguments),
     /// Print the man page of `dat` or of a command, or write all man pages to a directory
@@ -117,31 +101,6 @@ pub(crate) struct DevicesArguments {
     pub(crate) verbose: bool,
 }
 
-/// The provider's file name on the loader's search path.
-pub(crate) const PROVIDER: &str = "libdat_provider.so.2";
-
-#[derive(Args)]
-#[command(after_help = "\
-`cargo build --release --package dat-provider` builds the provider as target/release/libdat_provider.so; `--features verbs` adds RDMA devices. Pass its path with --library, or copy it as libdat_provider.so.2 into a directory that the dynamic loader searches. See docs/c-libraries.md.")]
-pub(crate) struct RegistryArguments {
-    /// The provider library: a path, preferably absolute, or a name that the dynamic loader finds
-    #[arg(long, value_name = "FILE", default_value = PROVIDER, value_parser = parse_library)]
-    pub(crate) library: String,
-    /// Mark the provider as thread-safe, for the few programs that request this
-    #[arg(long)]
-    pub(crate) thread_safe: bool,
-    /// Check a dat.conf instead: load its libraries, open the devices of other providers, and
-    /// report problems; the default FILE is that of programs, $DAT_OVERRIDE or /etc/dat.conf
-    #[cfg(unix)]
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["library", "thread_safe"])]
-    pub(crate) check: Option<Option<PathBuf>>,
-    /// Load the library of a line and open its device, in a process started for it: file of the
-    /// result, and the fields of the line
-    #[cfg(unix)]
-    #[arg(long, hide = true, num_args = 6, allow_hyphen_values = true)]
-    pub(crate) look: Option<Vec<OsString>>,
-}
-
 #[derive(Args)]
 #[command(after_help = "\
 The data is written to a temporary file in the directory of DST, read back, and compared by checksum (128-bit XXH3, as `xxh128sum` prints it). Then the file replaces DST and keeps the owner, group and permissions of the old file. If the copy fails or is interrupted, DST is unchanged. Other hard links to DST keep the old content.
@@ -175,11 +134,8 @@ pub(crate) struct CopyArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "RDMA devices")]
 pub(crate) struct DeviceArguments {
-    /// Use this device: roce (RDMA over UDP, without a device) or roce://IP, an RDMA device of this
-    /// host by its name or as verbs://NAME (see `dat devices`), or model-mlx5, a simulated device
-    /// in this process; without --connect, both ends use it
-    #[arg(long, value_name = "NAME", value_parser = parse_device)]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: DeviceName,
     /// Connect to `dat serve` in another process or on another host
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
     pub(crate) connect: Option<Peer>,
@@ -188,6 +144,47 @@ pub(crate) struct DeviceArguments {
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) waiting: WaitingArguments,
+}
+
+/// Which device of this host to use.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct DeviceName {
+    /// Use this device: roce (RDMA in software, without a device) or roce://IP, or an RDMA device
+    /// by its name or as verbs://NAME (see `dat devices`); a command that reaches no other process
+    /// has both ends on it [default with --connect and in `dat serve`: an RDMA device that is up,
+    /// if this build and host have one, else roce]
+    #[arg(long, value_name = "NAME", value_parser = parse_device)]
+    pub(crate) device: Option<String>,
+    /// Use this way on roce, at both ends [default: packets]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) path: Option<PathName>,
+}
+
+/// A way between two ends on roce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PathName {
+    /// UDP
+    Packets,
+    /// Shared memory, to a process of this user on this host; others are refused
+    Local,
+}
+
+impl PathName {
+    /// Returns the name in an address.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Packets => "packets",
+            Self::Local => "local",
+        }
+    }
+}
+
+impl DeviceName {
+    /// Returns the name of the device; only roce has a choice of ways.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let of_path = self.path.map(|_| "roce");
+        self.device.as_deref().or(of_path)
+    }
 }
 
 /// How to wait for a device.
@@ -211,57 +208,16 @@ pub(crate) enum WaitName {
 }
 
 impl DeviceArguments {
-    /// Returns the carrier that the arguments select.
+    /// Returns true if the arguments select an RDMA device, and false for the mock.
     ///
     /// # Errors
-    /// - Usage: `--wait` is given without an RDMA device, or the model device with `--connect`.
-    pub(crate) fn wanted(&self) -> Result<Wanted, Failure> {
-        let model = self.device.as_deref() == Some(DEVICE);
-        if model && self.connect.is_some() {
-            return Err(Failure::usage(
-                format!("{DEVICE} cannot be used with --connect"),
-                "it is simulated in this process and cannot reach other processes",
-                "remove --connect, or name an RDMA device",
-            ));
-        }
-        let named = self.device.is_some() || self.connect.is_some();
-        Ok(if wanted(named && !model, self.waiting)? {
-            Wanted::Device
-        } else if model {
-            Wanted::Model
-        } else {
-            Wanted::Mock
-        })
+    /// - Usage: `--wait` is given without an RDMA device.
+    pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
+        wanted(
+            self.named.name().is_some() || self.connect.is_some(),
+            self.waiting,
+        )
     }
-}
-
-/// Checks that a command that needs an RDMA device is not given the model device.
-///
-/// # Errors
-/// - Usage: the device is the model.
-pub(crate) fn check_is_outside(device: Option<&str>, command: &str) -> Result<(), Failure> {
-    if device != Some(DEVICE) {
-        return Ok(());
-    }
-    let devices = "name an RDMA device that `dat devices` lists";
-    let missing =
-        crate::remote::device::note().map_or_else(String::new, |note| format!(" ({note})"));
-    Err(Failure::usage(
-        format!("`dat {command}` cannot use {DEVICE}"),
-        "it is a simulated device in this process; only `dat tour`, `dat copy` and `dat perf` support it",
-        format!("{devices}{missing}; `dat rsm` runs on the mock without --device"),
-    ))
-}
-
-/// The carrier of the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// The mock.
-    Mock,
-    /// A device model in this process.
-    Model,
-    /// An RDMA device.
-    Device,
 }
 
 /// Returns `named`: true if the command is for an RDMA device.
@@ -272,7 +228,7 @@ pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Fai
     if !named && waiting.wait.is_some() {
         return Err(Failure::usage(
             "--wait cannot be used here",
-            "it applies to RDMA devices only; on the mock and on model-mlx5 this program does the transfers itself",
+            "it applies to RDMA devices only; on the mock this program does the transfers itself",
             "add --device or --connect, or remove --wait",
         ));
     }
@@ -292,10 +248,8 @@ pub(crate) struct ServeArguments {
     /// Listen on this port, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, value_parser = up_to::<u16, 65535>, allow_negative_numbers = true)]
     pub(crate) port: u16,
-    /// Use this device: roce, roce://IP, or an RDMA device by its name or as verbs://NAME (see `dat
-    /// devices`) [default: an RDMA device that is up, if this build and host have one, else roce]
-    #[arg(long, value_name = "NAME", value_parser = parse_device)]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: DeviceName,
     /// Store received files in this directory; without it, copies are refused
     #[arg(long, value_name = "DIRECTORY", value_parser = local_path())]
     pub(crate) into: Option<PathBuf>,
@@ -331,9 +285,9 @@ post      median duration of one post call
 latency   from the post to its completion event; for send and srq, to the later event of both ends; for send on a device, until a reply of the same size arrives. \"1 of 16\" means that about 1 of 16 operations was timed; interruptions of the others count in rate and bandwidth, not in max
 rate      completed operations per second, timed or not
 
-With the mock backend this program performs the transfers, so the bandwidth is that of its memory copies.
+Adapters and connections are those of dat-host, which also hands out messages of srq; posts and other polls are calls of the core. With the mock backend this program performs the transfers, so the bandwidth is that of its memory copies.
 
-The buffers of each side, largest size x --depth bytes, are limited to 1 GiB. With the mock backend this program holds both sides and needs twice that memory.
+The buffers of each side, largest size x --depth bytes, are limited to 1 GiB. With the mock backend this program holds both sides and needs twice that memory, for srq three times.
 
 Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct PerfArguments {
@@ -361,8 +315,8 @@ pub(crate) struct PerfArguments {
     /// Measurement time per size, 1ms to 1day, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
-    /// Print the counts of packets, retransmits and errors at the end; only on roce, for write,
-    /// read and send
+    /// Print the path and the counts of packets, retransmits and errors at the end; only on roce,
+    /// for write, read and send
     #[arg(long, short)]
     pub(crate) verbose: bool,
     /// Write a plot of the results to this new file; the name must end in .svg
@@ -413,14 +367,6 @@ fn parse_idle(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "the time must be from 15s to 1day, for example 1min".into())
 }
 
-/// Parses a library that can stand in a line of `dat.conf`.
-fn parse_library(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() || text.contains(char::is_control) {
-        return Err("the library must be a path or a file name, without control characters".into());
-    }
-    Ok(text.into())
-}
-
 /// What `dat perf` can measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Operation {
@@ -447,6 +393,16 @@ pub(crate) fn hint(error: &mut clap::Error) {
 
 /// Adds the known commands as a tip, unless clap suggests a similar one.
 fn hint_at_commands(error: &mut clap::Error) {
+    let is_registry = matches!(error.get(ContextKind::InvalidSubcommand),
+        Some(ContextValue::String(name)) if name == "registry");
+    if is_registry {
+        error.remove(ContextKind::SuggestedSubcommand);
+        let tip = "the program `dat-registry` prints and checks lines of dat.conf; it is installed with the \
+        provider, and `cargo run --package dat-provider` runs it";
+        let tip = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tip);
+        return;
+    }
     if error.get(ContextKind::SuggestedSubcommand).is_some() {
         return;
     }

@@ -1,25 +1,29 @@
 //! `dat devices`: the backends of this build and the RDMA devices of this host.
 
 use std::fmt::Debug;
+use std::iter;
 
-use backend_mock::{Fabric, FabricOptions, NodeOptions};
 use dat_core::attributes::{IaAddress, IaAttributes, NamedAttribute, ProviderAttributes};
-use dat_core::backend::Backend;
+use dat_core::backend::HostBackend;
 use dat_core::flags::{MemoryTypes, QualityOfService};
+use dat_devices::{
+    DeviceAddress, Found, Listed, Network, OpenError, OpenErrorKind, Options, Visitor,
+};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::arguments::DevicesArguments;
 use crate::failure::Result;
-use crate::host::Network;
-use crate::model::{self, Model};
+use crate::limits;
 use crate::names::constant;
 use crate::output::{CODE, FAINT, HEADING, Output};
+use crate::remote::device::{BUILD, MOCK};
+use crate::remote::transport::{is_anywhere, not_opened, text};
 use crate::size::size;
 
 /// A device, or a backend without device names.
 #[derive(Serialize)]
-pub(crate) struct Device {
+struct Device {
     backend: String,
     /// The name of the device for `--device`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,16 +38,6 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Returns true for a port of an RDMA device.
-    pub(crate) fn is_rdma(&self) -> bool {
-        self.backend == "verbs"
-    }
-
-    /// Returns the name of the device for `--device`.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
     /// Returns the name of the device, or else that of its backend.
     fn title(&self) -> &str {
         self.name.as_ref().unwrap_or(&self.backend)
@@ -126,12 +120,12 @@ impl Device {
 
 /// The attributes of a port that are known even if it cannot be opened.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Port {
-    pub(crate) active: bool,
-    pub(crate) addresses: Vec<String>,
+struct Port {
+    active: bool,
+    addresses: Vec<String>,
     /// The reason why the port cannot be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) closed: Option<String>,
+    closed: Option<String>,
 }
 
 impl Port {
@@ -169,9 +163,12 @@ fn as_map<S: Serializer>(
 /// # Errors
 /// None; all commands share this signature.
 pub(crate) fn run(arguments: &DevicesArguments, output: &mut Output) -> Result<bool> {
-    let here = [mock(), model_device()];
-    let there = crate::remote::device::devices();
-    let devices: Vec<Device> = here.into_iter().chain(there).collect();
+    let kinds = dat_devices::devices();
+    let note = note(&kinds);
+    let kinds = kinds.into_iter().rev();
+    let kinds = kinds.filter(|kind| kind.scheme != MOCK);
+    let there = kinds.flat_map(|kind| kind.found.unwrap_or_default());
+    let devices: Vec<Device> = iter::once(mock()).chain(there.map(describe)).collect();
     let longest = |text: fn(&Device) -> &str| {
         let lengths = devices.iter().map(|device| text(device).len());
         lengths.max().unwrap_or(0)
@@ -191,7 +188,7 @@ pub(crate) fn run(arguments: &DevicesArguments, output: &mut Output) -> Result<b
             device.facts()
         ));
     }
-    if let Some(note) = crate::remote::device::note() {
+    if let Some(note) = note {
         output.line(format_args!("{FAINT}{note}{FAINT:#}"));
     }
     output.document(&Report { ok: true, devices });
@@ -199,48 +196,84 @@ pub(crate) fn run(arguments: &DevicesArguments, output: &mut Output) -> Result<b
 }
 
 fn mock() -> Device {
-    let fabric = Fabric::new(FabricOptions::default());
-    let backend = fabric.node(NodeOptions::new("mock0", 1));
+    let mut options = Options::new();
+    options.network = Some(Network::new(Network::options()));
+    let opened = attributes(&DeviceAddress::new(MOCK, "mock0"), &options);
+    let (adapter, provider) = opened.unwrap_or_default();
     Device {
-        backend: "mock".into(),
+        backend: MOCK.into(),
         name: None,
         description: "an in-process network".into(),
         port: None,
-        adapter: adapter(&backend.ia_attributes()),
-        provider: provider(&backend.provider_attributes()),
+        adapter,
+        provider,
     }
 }
 
-fn model_device() -> Device {
-    let backend = Model::in_steps().device(NodeOptions::new(model::DEVICE, 1));
-    Device {
-        backend: "mmio".into(),
-        name: Some(model::DEVICE.into()),
-        description:
-            "a simulated adapter with the mlx5 data path, in this process; use it with --device of \
-        `dat tour`, `dat copy` and `dat perf`"
-                .into(),
-        port: None,
-        adapter: adapter(&backend.ia_attributes()),
-        provider: provider(&backend.provider_attributes()),
+/// The attributes of an adapter, and those of its provider.
+type Attributes = (Vec<Attribute>, Vec<Attribute>);
+
+/// Opens a device, and returns its attributes.
+///
+/// # Errors
+/// Those of [`dat_devices::open`].
+fn attributes(
+    address: &DeviceAddress,
+    options: &Options,
+) -> std::result::Result<Attributes, OpenError> {
+    struct Reads;
+    impl Visitor for Reads {
+        type Output = Attributes;
+
+        fn visit<B: HostBackend>(self, backend: B, _driver: B::Driver) -> Attributes {
+            let adapter = adapter(&backend.ia_attributes());
+            (adapter, provider(&backend.provider_attributes()))
+        }
     }
+    dat_devices::open(address, options, Reads)
 }
 
-/// Describes a port of an RDMA device, with its attributes if it can be opened.
-pub(crate) fn rdma_device<B: Backend>(
-    backend_name: &str,
-    name: String,
-    description: String,
-    port: Port,
-    backend: Option<&B>,
-) -> Device {
+/// Describes a device, with its attributes if it can be opened.
+fn describe(found: Found) -> Device {
+    let scheme = found.address.scheme();
+    let (name, address) = match is_anywhere(&found) {
+        true => (scheme.to_owned(), DeviceAddress::new(scheme, "127.0.0.1")),
+        false => (found.name.clone(), found.address.clone()),
+    };
+    let opened = attributes(&address, &Options::new());
+    let failure = |error| not_opened(&address, &name, error).why;
+    let addresses = found
+        .addresses
+        .iter()
+        .filter_map(|own| own.socket_address());
+    let port = Port {
+        active: found.is_active,
+        addresses: addresses.map(text).collect(),
+        closed: opened.as_ref().err().map(failure),
+    };
+    let (adapter, provider) = opened.unwrap_or_default();
     Device {
-        backend: backend_name.into(),
+        backend: scheme.to_owned(),
         name: Some(name),
-        description,
+        description: found.description,
         port: Some(port),
-        adapter: backend.map_or_else(Vec::new, |backend| adapter(&backend.ia_attributes())),
-        provider: backend.map_or_else(Vec::new, |backend| provider(&backend.provider_attributes())),
+        adapter,
+        provider,
+    }
+}
+
+/// Returns the note on a kind of device of which none is listed.
+fn note(kinds: &[Listed]) -> Option<String> {
+    let has_none = |kind: &&Listed| !kind.found.as_ref().is_ok_and(|all| !all.is_empty());
+    match &kinds.iter().find(has_none)?.found {
+        Err(error) if matches!(error.kind(), OpenErrorKind::NotBuiltIn { .. }) => {
+            Some(format!("this build does not support RDMA devices; {BUILD}"))
+        }
+        _ => {
+            let why = limits::descriptors();
+            let why = why.map_or("this host has no RDMA device".into(), |reached| reached.why);
+            Some(format!("RDMA devices: {why}"))
+        }
     }
 }
 

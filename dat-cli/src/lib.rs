@@ -3,21 +3,21 @@
 //! A host program: it uses `std` and the heap. One `unsafe` call reaches the core for measurements
 //! (`remote/host_adapter.rs`). The library serves the program and its tests.
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod arguments;
 mod copy;
 mod devices;
 mod failure;
-mod host;
 mod interrupt;
 mod limits;
 mod manual;
-mod model;
+mod memory;
 mod names;
 mod output;
 mod output_file;
 mod peer;
 mod perf;
-mod registry;
 mod remote;
 mod rsm;
 mod size;
@@ -26,15 +26,13 @@ mod tour;
 
 use std::process::ExitCode;
 
-use backend_mock::Fabric;
 use clap::Parser;
 
-use crate::arguments::{Arguments, Command, Wanted};
-use crate::failure::{Failure, FailureKind};
+use crate::arguments::{Arguments, Command};
+use crate::failure::FailureKind;
 use crate::interrupt::Signals;
-use crate::model::Model;
 use crate::output::Output;
-use crate::remote::device;
+use crate::remote::commands;
 
 /// Runs the command that the arguments of this process name.
 #[must_use]
@@ -51,64 +49,25 @@ pub fn main() -> ExitCode {
         }
     };
     let mut output = Output::new(arguments.common.json, arguments.common.quiet);
-    let tour = arguments.tour;
-    let command = match arguments.command {
-        None => Command::Tour(tour),
-        Some(Command::Tour(inner)) if inner.device.is_none() => Command::Tour(tour),
-        Some(command) if tour.device.is_none() => command,
-        Some(_) => {
-            return output.finish(Err(Failure::usage(
-                "--device cannot be used here",
-                "before a command, --device is an option of the tour",
-                "write it after the command",
-            )));
-        }
-    };
-    let result = match command {
-        Command::Tour(tour) => tour::run(tour.device.as_deref(), &mut output),
-        Command::Copy(copy) => {
-            let signals = Signals::catch();
-            let result = match copy.device.wanted() {
-                Ok(Wanted::Device) => device::copy(&copy, &signals, &mut output),
-                Ok(Wanted::Mock) => copy::run::<Fabric>(&copy, &signals, &mut output),
-                Ok(Wanted::Model) => copy::run::<Model>(&copy, &signals, &mut output),
-                Err(failure) => Err(failure),
-            };
-            if let Err(failure) = &result
-                && failure.kind == FailureKind::Interrupted
-            {
-                let code = output.finish(result);
-                signals.pass_on();
-                return code;
-            }
-            result
-        }
-        Command::Perf(perf) => match perf.device.wanted() {
-            Ok(Wanted::Device) => device::perf(&perf, &mut output),
-            Ok(Wanted::Mock) => perf::run::<Fabric>(&perf, &mut output),
-            Ok(Wanted::Model) => perf::run::<Model>(&perf, &mut output),
-            Err(failure) => Err(failure),
-        },
-        Command::Serve(serve) => arguments::check_is_outside(serve.device.as_deref(), "serve")
-            .and_then(|()| device::serve(&serve, &Signals::catch(), &mut output)),
-        Command::Rsm(rsm) => {
-            let signals = Signals::catch();
-            let result = rsm::run(&rsm.command, &signals, &mut output);
-            if let Err(failure) = &result
-                && failure.kind == FailureKind::Interrupted
-            {
-                let code = output.finish(result);
-                signals.pass_on();
-                return code;
-            }
-            result
-        }
+    let mut signals = None;
+    let mut catch = || signals.insert(Signals::catch()).clone();
+    let result = match arguments.command.unwrap_or(Command::Tour) {
+        Command::Tour => tour::run(&mut output),
+        Command::Copy(copy) => copy::run(&copy, &catch(), &mut output),
+        Command::Perf(perf) => perf::run(&perf, &mut output),
+        Command::Serve(serve) => commands::serve(&serve, &catch(), &mut output),
+        Command::Rsm(rsm) => rsm::run(&rsm.command, &catch(), &mut output),
         Command::Devices(devices) => devices::run(&devices, &mut output),
-        Command::Registry(registry) => registry::run(&registry, &mut output),
         Command::Completions(completions) => manual::completions(&completions, &mut output),
         Command::Man(man) => manual::man(&man, &mut output),
     };
-    output.finish(result)
+    let is_interrupted =
+        matches!(&result, Err(failure) if failure.kind == FailureKind::Interrupted);
+    let code = output.finish(result);
+    if let Some(signals) = signals.filter(|_| is_interrupted) {
+        signals.pass_on();
+    }
+    code
 }
 
 /// Returns true if `--json` is among arguments that failed to parse.

@@ -5,8 +5,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dat_core::{Cause, Error, ErrorKind, Subtype};
-
-#[cfg(unix)]
 use libc::{EAFNOSUPPORT, EMFILE, ENFILE, ENOBUFS};
 
 use crate::size::size;
@@ -107,7 +105,6 @@ static HAS_DEVICE: AtomicBool = AtomicBool::new(false);
 /// Notes that this process opens a device through which memory is registered.
 ///
 /// After a failure, the device may be closed before its cause is looked for.
-#[cfg(feature = "verbs")]
 pub(crate) fn opens_device() {
     HAS_DEVICE.store(true, Ordering::Relaxed);
 }

@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use crate::failure::{Failure, FailureKind, Result};
-use crate::remote::is_invisible;
+use crate::remote::protocol::is_invisible;
 
 /// Style of headings.
 pub(crate) const HEADING: Style = Style::new().bold();

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -150,7 +151,7 @@ impl OutputPath {
 
     /// Creates the temporary file that [`Part::keep`] moves to the path.
     ///
-    /// On Unix, its permissions are those of the existing file, else those of `like`, else those of
+    /// Its permissions are those of the existing file, else those of `like`, else those of
     /// any new file, reduced by the user's mask.
     ///
     /// # Errors
@@ -186,22 +187,13 @@ fn names_directory(path: &Path) -> bool {
 fn create(path: &Path, permissions: Option<Permissions>) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-        options.mode(access(permissions).mode());
-    }
-    #[cfg(not(unix))]
-    let _ = permissions;
-    options.open(path)
+    options.mode(access(permissions).mode()).open(path)
 }
 
 /// Returns the read, write and execute bits only.
 ///
 /// New content must not inherit the set-user-ID and set-group-ID bits.
-#[cfg(unix)]
 fn access(permissions: Option<Permissions>) -> Permissions {
-    use std::os::unix::fs::PermissionsExt;
     Permissions::from_mode(permissions.map_or(0o666, |permissions| permissions.mode() & 0o777))
 }
 
@@ -285,8 +277,6 @@ impl Part {
         }
         .map_err(|refused| refused.error)?;
         moved();
-        // Other systems cannot open directories and need no sync of them.
-        #[cfg(unix)]
         sync(&File::open(&target.directory)?)?;
         Ok(())
     }
@@ -317,9 +307,7 @@ pub(crate) fn exists(path: &Path) -> Failure {
 }
 
 /// Gives a new file the owner, group and permissions of the file that it replaces.
-#[cfg(unix)]
 fn resemble(file: &File, replaced: &Metadata) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt, fchown};
     let fresh = file.metadata()?;
     let differs = |fresh, replaced| (fresh != replaced).then_some(replaced);
     let owner = differs(fresh.uid(), replaced.uid());
@@ -328,11 +316,6 @@ fn resemble(file: &File, replaced: &Metadata) -> io::Result<()> {
         fchown(file, owner, group)?;
     }
     file.set_permissions(access(Some(replaced.permissions())))
-}
-
-#[cfg(not(unix))]
-fn resemble(file: &File, replaced: &Metadata) -> io::Result<()> {
-    file.set_permissions(replaced.permissions())
 }
 
 #[cfg(test)]
@@ -371,10 +354,7 @@ mod tests {
                 || {},
             );
             stored.unwrap();
-            let mut expected = vec![(false, before)];
-            if cfg!(unix) {
-                expected.push((true, Some("new".into())));
-            }
+            let expected = [(false, before), (true, Some("new".into()))];
             assert_eq!(synced.into_inner(), expected);
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         }

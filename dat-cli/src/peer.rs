@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 /// Parses an address: `IP`, or `IP%INTERFACE` for a link-local one; the port is 0.
 pub(crate) fn parse_ip(text: &str) -> Result<SocketAddr, String> {
-    backend_roce::parse_ip(text).map_err(|error| match error.kind() {
+    dat_devices::parse_ip(text).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidInput => {
             format!("{error}; write for example 10.9.0.1, fd09::1 or fe80::1%eth0")
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use parse_size::{Config, Error};
 
-use crate::host::MOST_MEMORY;
+use crate::memory::MOST_MEMORY;
 
 /// Parses a size such as `4096`, `4K`, `4KiB` or `1.5M`.
 ///

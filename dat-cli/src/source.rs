@@ -2,10 +2,11 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
-use crate::host::MOST_MEMORY;
+use crate::memory::MOST_MEMORY;
 use crate::size::{counted, size};
 
 /// Length up to which the system may not tell the truth, as for the files of `/proc` and `/sys`.
@@ -163,14 +164,8 @@ impl<'p> Source<'p> {
 /// Opens a file for reading; does not wait for the other end of a pipe.
 fn open_at_once(path: &Path) -> io::Result<File> {
     let mut options = File::options();
-    options.read(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        // Another program may have put a pipe in the place of the file. For files it has no effect.
-        options.custom_flags(libc::O_NONBLOCK);
-    }
-    options.open(path)
+    // Another program may have put a pipe in the place of the file. For files it has no effect.
+    options.read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// Returns the refusal of a source that is not a regular file.

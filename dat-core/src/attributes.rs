@@ -155,6 +155,48 @@ pub struct IaAttributes {
     pub vendor_attributes: &'static [NamedAttribute],
 }
 
+impl IaAttributes {
+    /// An adapter without objects, which limits neither regions nor addresses.
+    ///
+    /// A backend names what it has and takes the rest from here, so that it builds when attributes
+    /// are added.
+    pub const DEFAULT: Self = Self {
+        adapter_name: "",
+        vendor_name: "",
+        hardware_version_major: 0,
+        hardware_version_minor: 0,
+        firmware_version_major: 0,
+        firmware_version_minor: 0,
+        ia_address: IaAddress::Node(0),
+        max_eps: 0,
+        max_dto_per_ep: 0,
+        max_rdma_read_per_ep_in: 0,
+        max_rdma_read_per_ep_out: 0,
+        max_evds: 0,
+        max_evd_qlen: 0,
+        max_iov_segments_per_dto: 0,
+        max_lmrs: 0,
+        max_lmr_block_size: u64::MAX,
+        max_lmr_virtual_address: u64::MAX,
+        max_pzs: 0,
+        max_message_size: 0,
+        max_rdma_size: 0,
+        max_rmrs: 0,
+        max_rmr_target_address: u64::MAX,
+        max_srqs: 0,
+        max_ep_per_srq: 0,
+        max_recv_per_srq: 0,
+        max_iov_segments_per_rdma_read: 0,
+        max_iov_segments_per_rdma_write: 0,
+        max_rdma_read_in: 0,
+        max_rdma_read_out: 0,
+        max_rdma_read_per_ep_in_guaranteed: true,
+        max_rdma_read_per_ep_out_guaranteed: true,
+        transport_attributes: &[],
+        vendor_attributes: &[],
+    };
+}
+
 /// Attributes of a provider, for one open instance of an adapter (`Spec: IAQ-05` to `IAQ-10`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -279,9 +321,9 @@ pub struct EpAttributes {
 impl EpAttributes {
     /// Attributes of an endpoint created without any, before the adapter's limits (`Spec: EPC-03`).
     ///
-    /// Reliable, best effort, signalled; messages and transfers up to 1 GiB, which every RDMA
-    /// transport carries; 16 receives and 16 requests of 4 segments each; no RDMA Reads, the
-    /// recommended depth (`Spec: EPC-10`); watermark off.
+    /// Reliable, best effort, signalled. Messages and transfers have up to 1 GiB, which every RDMA
+    /// transport carries. There are 16 receives and 16 requests of 4 segments each. No RDMA Reads,
+    /// the recommended depth (`Spec: EPC-10`); watermark off.
     pub const DEFAULT: Self = Self {
         service_type: ServiceType::ReliableConnected,
         max_message_size: 1 << 30,
@@ -352,9 +394,7 @@ mod tests {
         adapter_name: "small",
         vendor_name: "none",
         hardware_version_major: 1,
-        hardware_version_minor: 0,
         firmware_version_major: 1,
-        firmware_version_minor: 0,
         ia_address: IaAddress::Node(7),
         max_eps: 2,
         max_dto_per_ep: 8,
@@ -365,12 +405,10 @@ mod tests {
         max_iov_segments_per_dto: 3,
         max_lmrs: 4,
         max_lmr_block_size: 1 << 20,
-        max_lmr_virtual_address: u64::MAX,
         max_pzs: 2,
         max_message_size: 4096,
         max_rdma_size: 8192,
         max_rmrs: 2,
-        max_rmr_target_address: u64::MAX,
         max_srqs: 1,
         max_ep_per_srq: 2,
         max_recv_per_srq: 8,
@@ -378,13 +416,11 @@ mod tests {
         max_iov_segments_per_rdma_write: 2,
         max_rdma_read_in: 2,
         max_rdma_read_out: 2,
-        max_rdma_read_per_ep_in_guaranteed: true,
-        max_rdma_read_per_ep_out_guaranteed: true,
-        transport_attributes: &[],
         vendor_attributes: &[NamedAttribute {
             name: "colour",
             value: "grey",
         }],
+        ..IaAttributes::DEFAULT
     };
 
     fn provider(evd_stream_merging_supported: [[bool; 6]; 6]) -> ProviderAttributes {

@@ -50,6 +50,7 @@ impl ErrorKind {
 
 impl Subtype {
     /// Returns the text of this subtype.
+    #[expect(clippy::too_many_lines, reason = "a table of texts")]
     pub const fn text(self) -> &'static str {
         match self {
             Subtype::NoSubtype => "no further detail",
@@ -176,6 +177,7 @@ impl Subtype {
 
 impl Cause {
     /// Returns the text of this cause.
+    #[expect(clippy::too_many_lines, reason = "a table of texts")]
     pub const fn text(self) -> &'static str {
         match self {
             Cause::None => "no further cause",
@@ -250,7 +252,7 @@ impl Cause {
             Cause::Unsupported => "the provider cannot do this",
             Cause::DeviceRefused => "the device refused",
             Cause::NoRoute => {
-                "the adapter has no route to the address; at a loop-back address it reaches only this host"
+                "the adapter has no route to the address; at a loop-back address it reaches only this host, and with path=local only processes of its user there"
             }
             Cause::NoDescriptor => {
                 "the process or the host has no file descriptor left: raise the limit of open files"

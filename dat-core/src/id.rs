@@ -1,21 +1,23 @@
 //! Handles: instance, kind, generation and index of an object.
 
+mod index;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use index::Index;
 
 use core::fmt;
 
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::HandleKind;
-use crate::storage::Index;
 
 /// A handle of any kind, as one word; zero is the null handle.
 ///
 /// From the top: 16 bits instance tag, 4 bits kind + 1, 24 bits generation, 20 bits index. Without
 /// the feature `std`: 28 bits generation, 16 bits index.
 ///
-/// In the storage that it was made in, a handle never becomes valid again once its object is gone:
-/// a slot retires after its last generation, and generations outlive the adapter. In other storage
+/// In the storage that it was made in, a handle never becomes valid again once its object is gone.
+/// A slot retires after its last generation, and generations outlive the adapter. In other storage
 /// the tag tells handles apart. Open adapters have different tags. The tag of a closed adapter is
 /// reused after 65,536 more tags were given out, so a handle kept that long may name an object of
 /// another adapter.

@@ -28,8 +28,8 @@
 //! }
 //! ```
 //!
-//! Whole programs, from opening to closing, are the examples of `backend-mock`: `write`, `bind`,
-//! `shared_receive` and `firmware`.
+//! [`Ia`] lists its calls in the order in which a program needs them. Whole programs are the examples
+//! of `backend-mock`: `write`, `bind`, `shared_receive` and `firmware`.
 //!
 //! # Storage
 //! The caller lends slices of empty slots ([`Storage`]), or a struct of [`define_storage!`] that
@@ -38,12 +38,12 @@
 //! that is stale, foreign or of another kind.
 //!
 //! # Locks and interrupts
-//! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, `SpinLock`,
-//! `CriticalSectionLock` or `HostLock` by feature, or a `SplitLock` of two of them: one for the
-//! data path, one for calls that take device time. A post takes one lock, that of its queue.
-//! Interrupt handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers.
-//! It takes no lock, so a handler can notify an adapter with a spin lock. With the critical-section
-//! lock a handler may make any call.
+//! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, or `SpinLock`,
+//! `CriticalSectionLock` or `HostLock` by feature. A `SplitLock` is two of them: one for the data
+//! path, one for calls that take device time. A post takes one lock, that of its queue. Interrupt
+//! handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers. It takes
+//! no lock, so a handler can notify an adapter with a spin lock. With the critical-section lock a
+//! handler may make any call.
 //!
 //! # Why posting is safe
 //! Every post is a safe function, because an accepted request can only name memory inside live
@@ -59,12 +59,28 @@
 //!    afterwards). A post that races with it hands the device an invalid key. Dropping the adapter
 //!    frees all regions. Forgetting the adapter leaves them registered, which both the promise of
 //!    `from_raw_parts` and `'static` allow.
-//! 4. The core never trusts a device or a peer: a completion must carry the token of a request that
-//!    is posted now, lengths are clamped, and tables are indexed with bounds checks only.
+//! 4. The core never trusts a device or a peer. A completion must carry the token of a request that
+//!    is posted now. Lengths are clamped, and tables are indexed with bounds checks only.
+//!
+//! # Words
+//! | word | stands for | is |
+//! |---|---|---|
+//! | IA | interface adapter | an open adapter; everything else is made from it |
+//! | PZ | protection zone | endpoints access memory of their own zone only |
+//! | LMR | local memory region | registered memory; its *context* names it in segments |
+//! | RMR | remote memory region | a window on a part of an LMR, which a *bind* opens to peers |
+//! | EP | endpoint | one end of a connection, with queues of requests and receives |
+//! | DTO | data transfer operation | Send, Receive, RDMA Read, RDMA Write |
+//! | SRQ | shared receive queue | receive buffers for several endpoints |
+//! | EVD | event dispatcher | a queue of events: completions, connections, requests, errors |
+//! | CNO | consumer notification object | one place to wait for several dispatchers |
+//! | CR | connection request | a pending connection to accept or reject |
+//! | PSP, RSP | public, reserved service point | accepts peers any number of times, or once |
 //!
 //! # Features
 //! No feature is on by default. All are additive except `compact`, which is for firmware images: it
-//! lowers limits for every crate of the program.
+//! lowers limits for every crate of the program. Cargo unifies features, so enable it only in the
+//! final firmware crate.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -80,6 +96,7 @@
 //! Only in [`sync`] (locks, copies of shared bytes). Two promises come from outside: from the
 //! caller that makes a [`memory::Region`] from raw parts, and from the author of a
 //! [`backend::Backend`].
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom, split64))))]
 #![no_std]
 #![cfg_attr(
@@ -91,23 +108,21 @@
 #[cfg(any(feature = "std", test, loom))]
 extern crate std;
 
+mod adapter;
 pub mod attributes;
 pub mod backend;
-pub mod connection;
-pub mod endpoint;
+mod contain;
 pub mod error;
 mod error_text;
-pub mod event;
-#[cfg(test)]
-mod fixture;
 pub mod flags;
-mod ia;
 pub mod id;
+mod lend;
 mod logging;
-pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
+mod operation;
 mod record;
+mod region;
 mod shared;
 mod storage;
 pub mod sync;
@@ -115,13 +130,29 @@ pub mod sync;
 mod testing;
 pub mod time;
 
+// Rustdoc lists the calls of `Ia` in the order of these modules.
+mod open;
+
+pub mod memory;
+
+pub mod event;
+
+pub mod connection;
+
+pub mod endpoint;
+
+mod ia;
+
+pub use adapter::Ia;
 pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
-pub use ia::{CloseError, First, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
+pub use ia::{CloseError, First, IaParam, InterruptHandle, ObjectsLeft};
+pub use lend::{Counts, Storage};
+pub use open::OpenError;
 pub use record::RecordSlot;
 #[cfg(feature = "std")]
 pub use storage::FreeLink;
-pub use storage::{Counts, Runs, Storage, Table};
+pub use storage::{Runs, Table};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

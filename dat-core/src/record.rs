@@ -13,9 +13,9 @@
 //! claimed, which saves an atomic exchange for each. A faulty device may have those delivered
 //! twice.
 
-use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::{CompletionFlags, DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, SrqId};
+use crate::operation::{DtoOperation, ExtendedOperation};
 #[cfg(all(feature = "std", not(loom)))]
 use crate::storage::FreeRun;
 use crate::storage::{RunSlot, Runs};

@@ -2,12 +2,11 @@
 
 use crate::backend::{Backend, Extensions};
 use crate::endpoint::{EndpointSlot, SrqSlot};
-use crate::event::{CnoSlot, EvdSlot, EventSlot};
+use crate::event::{CnoSlot, DueObjects, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, RmrSlot};
 use crate::record::Records;
 use crate::storage::{Runs, Table, VisitList};
-use crate::sync::RawLock;
-use crate::sync::atomic::AtomicBool;
+use crate::sync::{Frames, RawLock};
 
 /// Tables whose slots carry their own locks or consist of atomic words.
 pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
@@ -16,14 +15,14 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) coherent: bool,
     /// Extended operations of the device.
     pub(crate) extensions: Extensions,
-    /// Set if the end of a connection with shared receives also raises an asynchronous event.
-    pub(crate) tells_shared_ends: AtomicBool,
     /// Endpoints that may be posting requests.
     pub(crate) posting: VisitList,
     /// Event dispatchers with a waker since the last `wake_waiters`.
     pub(crate) waited_dispatchers: VisitList,
     /// Notification objects with a waker since the last `wake_waiters`.
     pub(crate) waited_objects: VisitList,
+    /// Frames that call agents of notification objects.
+    pub(crate) agent_frames: Frames<L, DueObjects>,
     pub(crate) local_regions: Table<'s, LmrSlot>,
     pub(crate) remote_regions: Table<'s, RmrSlot<L>>,
     pub(crate) event_dispatchers: Table<'s, EvdSlot<B::CompletionQueue, L>>,

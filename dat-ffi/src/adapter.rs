@@ -7,15 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
 
-use backend_mock::{Fabric, MockBackend, MockWait};
-use backend_roce::{RoceBackend, RoceDriver, RoceWait};
 use dat_core::attributes::IaAddress;
-use dat_core::backend::{Backend, BackendError, PRIVATE_DATA_MAX};
-use dat_core::event::{ThreadWait, Wait, WakeReason};
+use dat_core::backend::{HostBackend, HostDriver, PRIVATE_DATA_MAX};
+use dat_core::event::{Wait, WakeReason};
 use dat_core::flags::{CloseFlags, HandleKind, IaFields, LMR_COOKIE_SIZE, ProviderFields};
 use dat_core::id::Handle;
 use dat_core::time::Instant;
 use dat_core::{Error, Result, Subtype};
+use dat_devices::ByAddress;
+use dat_storage::Limits;
 
 use crate::agents;
 use crate::backoff::Backoff;
@@ -27,178 +27,98 @@ use crate::boundary::{
 use crate::handles::{self, CHandle, Cells, Reserved, reserve};
 
 /// A backend that the C libraries can open.
-pub(crate) trait Host:
-    Backend<
-        CompletionQueue: 'static,
-        SendQueue: 'static,
-        ReceiveQueue: 'static,
-        SharedReceiveQueue: 'static,
-    > + Numbered
-    + Sized
-    + 'static
-{
-    /// The object that a thread sleeps on.
-    type Wait: Wait + Send;
-
-    /// Backend state that makes sleepers and tells the time.
-    type Ground: Send + Sync;
-
-    /// True if posts may allocate.
-    const POSTS_ALLOCATE: bool;
-
-    /// True if posts, binds and dequeues make system calls in which a thread can be cancelled.
-    const DATA_CALLS_ARE_CANCELLED: bool;
-
-    /// True if a device pins registered memory, and so checks that it exists.
-    ///
-    /// Other backends copy by instructions of this process.
-    const PINS_MEMORY: bool;
-
-    /// Makes a sleeper for one more thread.
-    fn sleeper(ground: &Self::Ground) -> std::result::Result<Self::Wait, BackendError>;
-
-    /// Makes a sleeper for the thread that handles connections outside of calls.
-    ///
-    /// That thread lets connections of an adapter go on while the program waits in another adapter.
-    /// `None` if the backend has a thread for that, or if the sleeper cannot be made.
-    fn attendant(ground: &Self::Ground) -> Option<Self::Wait>;
-
-    /// Returns the current time.
-    fn now(ground: &Self::Ground) -> Instant;
-
+pub(crate) trait Openable: ByAddress + Numbered {
     /// Returns the adapters that are shut.
     fn shut() -> &'static Shut<Self>;
 
     /// Returns the adapter's data of this backend, if it is one of this backend.
     fn of(adapter: &Adapter) -> Option<&Opened<Self>>;
+
+    /// Returns an open adapter of this backend as one of any backend.
+    fn device(opened: Opened<Self>) -> OpenDevice;
 }
 
-impl Host for MockBackend {
-    type Wait = MockWait;
-    type Ground = Fabric;
-
-    const POSTS_ALLOCATE: bool = true;
-    const DATA_CALLS_ARE_CANCELLED: bool = false;
-    const PINS_MEMORY: bool = false;
-
-    fn sleeper(fabric: &Fabric) -> std::result::Result<MockWait, BackendError> {
-        Ok(MockWait::new(fabric))
-    }
-
-    fn attendant(_: &Fabric) -> Option<MockWait> {
-        None
-    }
-
-    fn now(fabric: &Fabric) -> Instant {
-        fabric.now()
-    }
-
-    fn shut() -> &'static Shut<Self> {
-        static SHUT: Shut<MockBackend> = PerProcess::new();
-        &SHUT
-    }
-
-    #[inline]
-    fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
-        match &adapter.device {
-            Device::Mock(opened) => Some(opened),
-            _ => None,
+/// Declares [`OpenDevice`], and implements [`Openable`] for each backend.
+macro_rules! declare {
+    ({} $($name:ident = $type:ty,)+) => {
+        /// An open adapter of one of the backends.
+        #[expect(
+            clippy::allow_attributes,
+            reason = "which backends there are, and so how large, is not this crate's to know"
+        )]
+        #[allow(
+            clippy::large_enum_variant,
+            reason = "each value is a field of an adapter, which is in a box"
+        )]
+        pub(crate) enum OpenDevice {
+            $($name(Opened<$type>),)+
         }
-    }
+
+        $(impl Openable for $type {
+            fn shut() -> &'static Shut<Self> {
+                static SHUT: Shut<$type> = PerProcess::new();
+                &SHUT
+            }
+
+            #[inline]
+            fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
+                if let OpenDevice::$name(opened) = &adapter.device {
+                    return Some(opened);
+                }
+                None
+            }
+
+            fn device(opened: Opened<Self>) -> OpenDevice {
+                OpenDevice::$name(opened)
+            }
+        })+
+    };
 }
+dat_devices::backends! { [declare] {} }
 
-impl Host for RoceBackend {
-    type Wait = RoceWait;
-    type Ground = RoceDriver;
+/// Evaluates an expression for the open adapter of any backend.
+macro_rules! with_device {
+    ($adapter:expr, $opened:ident => $result:expr) => {
+        dat_devices::backends! { [$crate::adapter::by_device] { $adapter, $opened => $result } }
+    };
+}
+pub(crate) use with_device;
 
-    const POSTS_ALLOCATE: bool = true;
-    const DATA_CALLS_ARE_CANCELLED: bool = true;
-    const PINS_MEMORY: bool = false;
-
-    fn sleeper(driver: &RoceDriver) -> std::result::Result<RoceWait, BackendError> {
-        Ok(driver.wait())
-    }
-
-    fn attendant(driver: &RoceDriver) -> Option<RoceWait> {
-        Some(driver.wait())
-    }
-
-    fn now(_: &RoceDriver) -> Instant {
-        ThreadWait::clock()
-    }
-
-    fn shut() -> &'static Shut<Self> {
-        static SHUT: Shut<RoceBackend> = PerProcess::new();
-        &SHUT
-    }
-
-    #[inline]
-    fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
-        match &adapter.device {
-            Device::Roce(opened) => Some(opened),
-            _ => None,
+macro_rules! by_device {
+    ({ $adapter:expr, $opened:ident => $result:expr } $($name:ident = $type:ty,)+) => {
+        match &$adapter.device {
+            $($crate::adapter::OpenDevice::$name($opened) => $result,)+
         }
-    }
+    };
 }
-
-#[cfg(feature = "verbs")]
-impl Host for backend_verbs::VerbsBackend {
-    type Wait = backend_verbs::VerbsWait;
-    type Ground = backend_verbs::VerbsWaits;
-
-    const POSTS_ALLOCATE: bool = false;
-    // The backend protects its system calls.
-    const DATA_CALLS_ARE_CANCELLED: bool = false;
-    const PINS_MEMORY: bool = true;
-
-    fn sleeper(waits: &Self::Ground) -> std::result::Result<Self::Wait, BackendError> {
-        waits.wait()
-    }
-
-    fn attendant(waits: &Self::Ground) -> Option<Self::Wait> {
-        waits.without_completions().ok()
-    }
-
-    fn now(_: &Self::Ground) -> Instant {
-        ThreadWait::clock()
-    }
-
-    fn shut() -> &'static Shut<Self> {
-        static SHUT: Shut<backend_verbs::VerbsBackend> = PerProcess::new();
-        &SHUT
-    }
-
-    #[inline]
-    fn of(adapter: &Adapter) -> Option<&Opened<Self>> {
-        match &adapter.device {
-            Device::Verbs(opened) => Some(opened),
-            _ => None,
-        }
-    }
-}
+pub(crate) use by_device;
 
 /// Longest sleep, in microseconds, between two checks whether the thread was cancelled.
 const SLICE_MICROS: u64 = 100_000;
 
+/// The object that a thread sleeps on.
+pub(crate) type WaitOf<B> = <<B as HostBackend>::Driver as HostDriver>::Wait;
+
 /// An open adapter of one backend.
-pub(crate) struct Opened<B: Host> {
+pub(crate) struct Opened<B: Openable> {
     pub(crate) ia: Kept<B>,
-    ground: B::Ground,
+    driver: B::Driver,
     /// Sleepers that no thread uses.
-    sleepers: Mutex<Vec<B::Wait>>,
+    sleepers: Mutex<Vec<WaitOf<B>>>,
 }
 
-impl<B: Host> Opened<B> {
+impl<B: Openable> Opened<B> {
     /// Opens the adapter of a backend.
     ///
     /// Its tables start small, and grow.
     ///
     /// # Errors
     /// Those of `Kept::open`.
-    pub(crate) fn open(backend: B, ground: B::Ground, async_evd_min_qlen: i32) -> Result<Self> {
+    pub(crate) fn open(backend: B, async_evd_min_qlen: i32) -> Result<Self> {
+        let driver = backend.driver();
         Ok(Self {
             ia: Kept::open(backend, async_evd_min_qlen)?,
-            ground,
+            driver,
             sleepers: Mutex::new(Vec::new()),
         })
     }
@@ -227,9 +147,24 @@ impl<B: Host> Opened<B> {
         }
     }
 
+    /// Returns true if a device pins registered memory, and so checks that it exists.
+    #[expect(
+        clippy::unused_self,
+        reason = "the type of the backend is known where it is called only"
+    )]
+    pub(crate) const fn pins_memory(&self) -> bool {
+        B::PINS_MEMORY
+    }
+
+    /// Returns true if connections need a thread while the program waits in another adapter.
+    #[expect(clippy::unused_self, reason = "as above")]
+    const fn needs_connection_thread(&self) -> bool {
+        <B::Driver as HostDriver>::NEEDS_CONNECTION_THREAD
+    }
+
     /// Returns the current time.
     pub(crate) fn now(&self) -> Instant {
-        B::now(&self.ground)
+        self.driver.now()
     }
 
     /// Returns the earlier of `deadline` and the time of the next check for cancellation.
@@ -238,7 +173,7 @@ impl<B: Host> Opened<B> {
         deadline.map_or(slice, |deadline| deadline.min(slice))
     }
 
-    fn sleepers(&self) -> MutexGuard<'_, Vec<B::Wait>> {
+    fn sleepers(&self) -> MutexGuard<'_, Vec<WaitOf<B>>> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -252,7 +187,9 @@ impl<B: Host> Opened<B> {
         let known = self.sleepers().pop();
         let wait = match known {
             Some(wait) => wait,
-            None => B::sleeper(&self.ground)
+            None => self
+                .driver
+                .wait()
                 .map_err(|_| Error::insufficient_resources(Subtype::ResourceDevice))?,
         };
         Ok(Sleeper {
@@ -264,10 +201,10 @@ impl<B: Host> Opened<B> {
     /// Drives the adapter, on a thread of its own, until `care` differs from `mine`.
     fn keep(&self, mine: u8, care: &AtomicU8, keeper: &Mutex<Option<Waker>>) {
         let sleeper = match mine {
-            ATTENDED => B::attendant(&self.ground),
-            _ => B::sleeper(&self.ground).ok(),
+            ATTENDED => self.driver.connection_wait(),
+            _ => self.driver.wait(),
         };
-        let Some(mut sleeper) = sleeper else {
+        let Ok(mut sleeper) = sleeper else {
             return;
         };
         let waker = sleeper.waker();
@@ -290,52 +227,24 @@ impl<B: Host> Opened<B> {
 }
 
 /// A sleeper that one wait uses; dropping it returns it to the adapter.
-pub(crate) struct Sleeper<'o, B: Host> {
+pub(crate) struct Sleeper<'o, B: Openable> {
     opened: &'o Opened<B>,
     /// Present until the drop.
-    wait: Option<B::Wait>,
+    wait: Option<WaitOf<B>>,
 }
 
-impl<B: Host> Sleeper<'_, B> {
+impl<B: Openable> Sleeper<'_, B> {
     /// Returns the backend's sleeper.
-    pub(crate) fn get(&mut self) -> Option<&mut B::Wait> {
+    pub(crate) fn get(&mut self) -> Option<&mut WaitOf<B>> {
         self.wait.as_mut()
     }
 }
 
-impl<B: Host> Drop for Sleeper<'_, B> {
+impl<B: Openable> Drop for Sleeper<'_, B> {
     fn drop(&mut self) {
         self.opened.sleepers().extend(self.wait.take());
     }
 }
-
-/// An open adapter of one of the backends.
-#[cfg_attr(
-    feature = "verbs",
-    expect(
-        clippy::large_enum_variant,
-        reason = "each value is a field of an adapter, which is in a box"
-    )
-)]
-pub(crate) enum Device {
-    Mock(Opened<MockBackend>),
-    Roce(Opened<RoceBackend>),
-    #[cfg(feature = "verbs")]
-    Verbs(Opened<backend_verbs::VerbsBackend>),
-}
-
-/// Evaluates an expression for the open adapter of any backend.
-macro_rules! with_device {
-    ($adapter:expr, $opened:ident => $result:expr) => {
-        match &$adapter.device {
-            $crate::adapter::Device::Mock($opened) => $result,
-            $crate::adapter::Device::Roce($opened) => $result,
-            #[cfg(feature = "verbs")]
-            $crate::adapter::Device::Verbs($opened) => $result,
-        }
-    };
-}
-pub(crate) use with_device;
 
 /// Version and thread safety that the registry opened an adapter by.
 ///
@@ -352,7 +261,7 @@ pub(crate) struct Registered {
 
 /// An open adapter with all data that C sees of it.
 pub(crate) struct Adapter {
-    pub(crate) device: Device,
+    pub(crate) device: OpenDevice,
     pub(crate) cells: Cells,
     pub(crate) registered: Registered,
     /// The name that the adapter was opened by.
@@ -431,11 +340,11 @@ pub(crate) fn abandon_all() {
 
 /// A device that can be opened.
 pub(crate) trait Opening {
-    /// Opens the device.
+    /// Opens the device; returns the sizes up to which its tables grow, too.
     ///
     /// # Errors
     /// As `dat_ia_open`.
-    fn open(&self, async_evd_min_qlen: i32) -> Result<Device>;
+    fn open(&self, async_evd_min_qlen: i32) -> Result<(OpenDevice, Limits)>;
 }
 
 impl Adapter {
@@ -473,14 +382,8 @@ impl Adapter {
             .find(|(_, slot)| slot.is_empty())
             .ok_or(full)?;
         let cell = reserve()?;
-        let device = opening.open(async_evd_min_qlen)?;
+        let (device, limits) = opening.open(async_evd_min_qlen)?;
         let slot_number = u32::try_from(index).map_err(|_| full)?;
-        let limits = match &device {
-            Device::Mock(opened) => opened.ia.limits(),
-            Device::Roce(opened) => opened.ia.limits(),
-            #[cfg(feature = "verbs")]
-            Device::Verbs(opened) => opened.ia.limits(),
-        };
         let cells = Cells::new(registered.provider, slot_number, |kind| limits.of(kind))?;
         cells.make_room(HandleKind::Ia)?;
         let mut adapter = Box::new(Self {
@@ -540,13 +443,7 @@ impl Adapter {
     ///
     /// If no thread can be started, only calls on this adapter handle them.
     fn attend(&self) {
-        let is_for_us = match &self.device {
-            Device::Mock(_) => false,
-            Device::Roce(_) => true,
-            #[cfg(feature = "verbs")]
-            Device::Verbs(_) => true,
-        };
-        if is_for_us {
+        if with_device!(self, opened => opened.needs_connection_thread()) {
             let _without: Result<()> = self.care_for(ALONE, ATTENDED);
         }
     }

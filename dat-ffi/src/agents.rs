@@ -4,7 +4,8 @@
 //! In between, only this table has the state of the agent. An agent is called once, if its entry is
 //! still there; one whose object is freed meanwhile is not called.
 //!
-//! Calls do not nest: what becomes due on a thread while it runs an agent waits for that agent.
+//! Calls do not nest: what becomes due on a thread while it runs an agent waits for that agent. The
+//! core sees to this for the agents of one adapter; here, it holds for those of several.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -4,88 +4,26 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 
-use std::sync::{Mutex, PoisonError};
-
-use backend_mock::{Fabric, FabricOptions, FabricThread, NodeOptions};
-use backend_roce::{RoceAddress, RoceBackend, RoceOptions};
-use dat_core::attributes::IaAddress;
 use dat_core::{Error, ErrorKind, Result, Subtype};
+use dat_devices::{
+    ByAddress, Cause, DeviceAddress, Found, OpenError, OpenErrorKind, Options, is_built_in, missing,
+};
+use dat_storage::Limits;
 
-use crate::adapter::{Device, Opened, Opening};
-use crate::boundary::{In, PerProcess, ProviderInfo, StaticText, Text, start_thread};
+use crate::adapter::{OpenDevice, Openable, Opened, Opening};
+use crate::boundary::{In, ProviderInfo, StaticText, Text, start_thread};
 use crate::diagnostic::report;
 
-/// A device, as a line of `dat.conf` names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
-    /// A host of the fabric in this process.
-    Mock(Host),
-    /// RoCEv2 in software, at an address or interface of this host; empty for all addresses.
-    Roce(String),
-    /// An RDMA device: its name, its network interface's name or an address, with an optional port.
-    Verbs(String),
-}
-
-/// A host of the mock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
-    number: u8,
-    /// True if the host has the extended operations.
-    is_extended: bool,
-    /// True if processor and device see the same memory without `dat_lmr_sync_rdma_*`.
-    is_coherent: bool,
-}
-
-impl Host {
-    const fn new(number: u8) -> Self {
-        Self {
-            number,
-            is_extended: false,
-            is_coherent: true,
-        }
-    }
-
-    /// Parses the words after the number; `None` if one is unknown.
-    fn with<'w>(self, mut words: impl Iterator<Item = &'w str>) -> Option<Self> {
-        words.try_fold(self, |host, word| match word {
-            "extended" => Some(Self {
-                is_extended: true,
-                ..host
-            }),
-            "non-coherent" => Some(Self {
-                is_coherent: false,
-                ..host
-            }),
-            _ => None,
-        })
-    }
-}
-
-impl Named {
-    /// Parses the instance data of a line, or its name if the data is empty.
-    ///
-    /// Examples: `mock`, `mock 7`, `mock 7 extended`, `mock 7 non-coherent`, `roce`, `roce eth0`,
-    /// `roce 10.9.0.1?udp=5000`, `rxe0`, `mlx5_0 2`, `eth2 0`, `10.9.0.1`.
-    pub(crate) fn parse(instance_data: &str, ia_name: &str) -> Self {
-        let mut words = instance_data.split_whitespace();
-        let device = words.next().unwrap_or(ia_name);
-        let number = words.next();
-        if let "roce" | "roce0" = device
-            && words.next().is_none()
-        {
-            return Self::Roce(number.unwrap_or_default().to_owned());
-        }
-        if let ("mock", Ok(host @ 1..=254)) = (device, number.unwrap_or("1").parse())
-            && let Some(host) = Host::new(host).with(words)
-        {
-            return Self::Mock(host);
-        }
-        Self::Verbs(match number {
-            // Port 0 stands for any port.
-            None | Some("0") => device.to_owned(),
-            Some(port) => format!("{device}:{port}"),
-        })
-    }
+/// Returns the options that the libraries open devices with.
+///
+/// Qualifiers are shortened as OFA's provider does. A peer without receives ends its connection.
+pub(crate) fn options() -> Options {
+    let mut options = Options::new();
+    options.numbered = true;
+    options.shortened_qualifiers = true;
+    options.limits_not_ready = true;
+    options.start_thread = Some(start_thread);
+    options
 }
 
 /// Returns the text of [`explain`] for C.
@@ -111,74 +49,25 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
         ));
     }
     let name = info.name()?;
-    match Named::parse(&instance_data.to_string_lossy(), &name.to_string_lossy()) {
-        Named::Mock(_) => None,
-        Named::Roce(address) => roce_address(&address).err().map(|why| why.to_string()),
-        Named::Verbs(name) => unknown(&name),
-    }
+    unknown(&DeviceAddress::from_configuration(
+        &instance_data.to_string_lossy(),
+        &name.to_string_lossy(),
+    ))
 }
 
-/// Returns the address of an adapter; that of none stands for all addresses.
-fn roce_address(text: &str) -> io::Result<RoceAddress> {
-    if text.is_empty() {
-        return Ok(backend_roce::wildcard().into());
+/// Explains why no device has a name; `None` if one has.
+fn unknown(named: &DeviceAddress) -> Option<String> {
+    let name = named.device();
+    let is_of_others = named.scheme() == "verbs";
+    if is_of_others && (name == "mock" || name.starts_with("mock:")) {
+        return missing(&DeviceAddress::new("mock", "0"));
     }
-    backend_roce::parse_address(text)
-}
-
-/// Explains why no RDMA device has a name; `None` if one has.
-fn unknown(name: &str) -> Option<String> {
-    if name == "mock" || name.starts_with("mock:") {
-        return Some("a mock device needs a host number from 1 to 254, optionally followed by `extended` and \
-        `non-coherent`".into());
-    }
-    if cfg!(not(feature = "verbs")) {
+    if is_of_others && !is_built_in(named.scheme()) {
         return Some(format!(
             "`{name}` is not a mock device, and this build of the library does not support RDMA devices"
         ));
     }
-    let known: Vec<String> = found()
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|(name, device)| matches!(device, Named::Verbs(_)).then_some(name))
-        .collect();
-    if is_known(name, &known) {
-        return None;
-    }
-    let there = match known.is_empty() {
-        true => "the host has none".to_owned(),
-        false => format!("the host has {}", known.join(", ")),
-    };
-    Some(format!(
-        "`{name}` is not an RDMA device of this host, nor the network interface or address of one; {there}"
-    ))
-}
-
-/// Returns true if a name is that of a port, or leads to one.
-fn is_known(name: &str, ports: &[String]) -> bool {
-    // A device with one port is listed without the port's number.
-    let (device, port) = name.rsplit_once(':').unwrap_or((name, "1"));
-    let is_meant = |known: &String| {
-        let (other, number) = known.rsplit_once(':').unwrap_or((known, "1"));
-        (device, port) == (other, number)
-    };
-    ports.iter().any(is_meant) || leads_to_one(name, device)
-}
-
-/// Returns true for an interface or an address, which determines the port by itself.
-#[cfg(feature = "verbs")]
-fn leads_to_one(name: &str, device: &str) -> bool {
-    let leads = |name: &str| {
-        let port = backend_verbs::device_of(name);
-        // `device_of` returns names of devices unchanged, with any port.
-        port.is_some_and(|port| port != name)
-    };
-    leads(name) || leads(device)
-}
-
-#[cfg(not(feature = "verbs"))]
-const fn leads_to_one(_name: &str, _device: &str) -> bool {
-    false
+    missing(named)
 }
 
 /// Returns true if this process can open no file (`RLIMIT_NOFILE`).
@@ -198,149 +87,132 @@ pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
 ///
 /// # Errors
 /// INSUFFICIENT_RESOURCES (DEVICE): there are no descriptors to list the devices with.
-#[cfg_attr(
-    not(feature = "verbs"),
-    expect(clippy::unnecessary_wraps, reason = "it fails only with RDMA devices")
-)]
-pub(crate) fn found() -> Result<Vec<(String, Named)>> {
-    let first = Named::Mock(Host::new(1));
-    let software = [
-        ("roce0".to_owned(), Named::Roce(String::new())),
-        ("mock0".to_owned(), first),
-    ];
-    #[cfg(feature = "verbs")]
-    let rdma = {
-        let unknown = |_| Error::insufficient_resources(Subtype::ResourceDevice);
-        let ports = backend_verbs::find_devices().map_err(unknown)?.into_iter();
-        ports.map(|port| (port.name.clone(), Named::Verbs(port.name)))
-    };
-    #[cfg(not(feature = "verbs"))]
-    let rdma = std::iter::empty();
-    Ok(rdma.chain(software).collect())
-}
-
-impl Opening for Named {
-    fn open(&self, async_evd_min_qlen: i32) -> Result<Device> {
-        match self {
-            Self::Mock(host) => mock(*host, async_evd_min_qlen),
-            Self::Roce(address) => roce(address, async_evd_min_qlen),
-            Self::Verbs(name) => verbs(name, async_evd_min_qlen).inspect_err(|error| {
-                if error.kind() == ErrorKind::ProviderNotFound
-                    && let Some(why) = unknown(name)
-                {
-                    report("dat", why);
-                }
-            }),
+pub(crate) fn found() -> Result<Vec<Found>> {
+    let mut all = Vec::new();
+    for listed in dat_devices::devices() {
+        match listed.found {
+            Ok(found) => all.extend(found),
+            Err(error) if matches!(error.kind(), OpenErrorKind::NotBuiltIn { .. }) => {}
+            Err(_) => return Err(Error::insufficient_resources(Subtype::ResourceDevice)),
         }
     }
+    Ok(all)
 }
 
-/// The fabric of this process with its thread. Both stay as long as the process.
-struct Running {
-    fabric: Fabric,
-    _thread: FabricThread,
-}
-
-fn fabric() -> Result<Fabric> {
-    static RUNNING: PerProcess<Mutex<Option<Running>>> = PerProcess::new();
-    let mut running = RUNNING
-        .this()
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    if let Some(running) = running.as_ref() {
-        return Ok(running.fabric.clone());
-    }
-    let fabric = Fabric::new(FabricOptions::default());
-    let thread = fabric
-        .drive_with(|drive| start_thread(c"fabric", drive))
-        .map_err(|_| Error::insufficient_resources(Subtype::NoSubtype))?;
-    *running = Some(Running {
-        fabric: fabric.clone(),
-        _thread: thread,
-    });
-    Ok(fabric)
-}
-
-fn mock(host: Host, async_evd_min_qlen: i32) -> Result<Device> {
-    let fabric = fabric()?;
-    let mut options = NodeOptions::new("mock", host.number.into());
-    options.address = IaAddress::V4([127, 0, 0, host.number], 0);
-    if host.is_extended {
-        options = options.extended();
-    }
-    if !host.is_coherent {
-        options = options.non_coherent();
-    }
-    let backend = fabric.node(options);
-    Opened::open(backend, fabric, async_evd_min_qlen).map(Device::Mock)
-}
-
-fn roce(address: &str, async_evd_min_qlen: i32) -> Result<Device> {
-    let not_there = |error: io::Error| {
-        report("dat", format_args!("roce {address}: {error}"));
-        match error.kind() {
-            io::ErrorKind::InvalidInput
-            | io::ErrorKind::AddrNotAvailable
-            | io::ErrorKind::AddrInUse => {
-                Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered)
+/// Returns the lines of `dat.conf` for this host: the name and the instance data of each device.
+///
+/// Returns the reason too if RDMA devices are not among them.
+pub fn devices() -> (Vec<(String, String)>, Option<String>) {
+    let mut lines = Vec::new();
+    let mut missing = None;
+    for listed in dat_devices::devices().into_iter().rev() {
+        match listed.found {
+            Ok(found) if found.is_empty() => {
+                missing = Some("RDMA devices: this host has no RDMA device");
             }
-            _ => Error::insufficient_resources(Subtype::ResourceDevice),
+            Ok(found) => lines.extend(found.into_iter().map(|device| {
+                let data = match device.address.device() {
+                    "" => listed.scheme.to_owned(),
+                    _ => instance_data(&device.name),
+                };
+                (device.name, data)
+            })),
+            Err(error) => {
+                missing = Some(match error.kind() {
+                    OpenErrorKind::NotBuiltIn { .. } => NOT_BUILT_IN,
+                    _ => {
+                        "RDMA devices: this process has no file descriptors left to list them with"
+                    }
+                });
+            }
+        }
+    }
+    (lines, missing.map(str::to_owned))
+}
+
+/// The reason why no RDMA device is listed by a build without them.
+const NOT_BUILT_IN: &str = "this build does not support RDMA devices; on Linux with the headers of \
+    rdma-core (Debian: libibverbs-dev librdmacm-dev libclang-dev pkg-config), build with --features \
+    verbs";
+
+/// Returns the instance data that names a port: the device and the port's number.
+fn instance_data(name: &str) -> String {
+    let (device, port) = name.rsplit_once(':').unwrap_or((name, "1"));
+    format!("{device} {port}")
+}
+
+/// Opens a device by the backend of its scheme.
+macro_rules! open_by_scheme {
+    ({ $named:expr, $qlen:expr } $($name:ident = $type:ty,)+) => {
+        match $named.scheme() {
+            $(<$type as ByAddress>::SCHEME => open::<$type>($named, $qlen),)+
+            _ => Err(not_there($named)),
         }
     };
-    let at = roce_address(address).map_err(not_there)?;
-    let mut options = RoceOptions::random().map_err(not_there)?;
-    at.apply_to(&mut options);
-    options.start_thread = start_thread;
-    let backend = RoceBackend::open(at.socket, options).map_err(not_there)?;
-    let driver = backend.driver();
-    Opened::open(backend, driver, async_evd_min_qlen).map(Device::Roce)
 }
 
-/// Returns the options of RDMA devices, whose adapters in this process share them.
-#[cfg(feature = "verbs")]
-pub(crate) fn verbs_options() -> backend_verbs::VerbsOptions {
-    static OPEN: PerProcess<backend_verbs::OpenDevices> = PerProcess::new();
-    let mut options = backend_verbs::VerbsOptions::default();
-    options.devices = OPEN.this();
-    options.start_thread = start_thread;
-    options
+impl Opening for DeviceAddress {
+    fn open(&self, async_evd_min_qlen: i32) -> Result<(OpenDevice, Limits)> {
+        dat_devices::backends! { [open_by_scheme] { self, async_evd_min_qlen } }
+    }
 }
 
-#[cfg(feature = "verbs")]
-fn verbs(name: &str, async_evd_min_qlen: i32) -> Result<Device> {
-    use backend_verbs::{LongQualifiers, VerbsBackend};
-    use dat_core::backend::BackendError;
-
-    let refused = |error| match error {
-        BackendError::Resources | BackendError::Descriptors => {
-            Error::insufficient_resources(Subtype::ResourceDevice)
-        }
-        _ => Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered),
-    };
-    let known = backend_verbs::device_of(name).or_else(|| {
-        // An interface or an address determines the port by itself.
-        let (interface, _port) = name.rsplit_once(':')?;
-        backend_verbs::device_of(interface)
-    });
-    let name = known.unwrap_or_else(|| name.to_owned());
-    let mut options = verbs_options();
-    options.long_qualifiers = LongQualifiers::Shortened;
-    let backend = VerbsBackend::open(&name, options).map_err(refused)?;
-    let waits = backend.waits();
-    Opened::open(backend, waits, async_evd_min_qlen).map(Device::Verbs)
+fn open<B: Openable>(
+    named: &DeviceAddress,
+    async_evd_min_qlen: i32,
+) -> Result<(OpenDevice, Limits)> {
+    let backend = <B as ByAddress>::open(named.device(), &options());
+    let backend = backend.map_err(|error| refused(named, &error))?;
+    let opened = Opened::open(backend, async_evd_min_qlen)?;
+    let limits = opened.ia.limits();
+    Ok((B::device(opened), limits))
 }
 
-#[cfg(not(feature = "verbs"))]
-fn verbs(_name: &str, _async_evd_min_qlen: i32) -> Result<Device> {
-    Err(Error::new(
-        ErrorKind::ProviderNotFound,
-        Subtype::NameNotRegistered,
-    ))
+/// Reports why a device is not opened; returns the error of the call.
+fn refused(named: &DeviceAddress, error: &OpenError) -> Error {
+    let is_exhausted = matches!(
+        error.kind(),
+        OpenErrorKind::Resources | OpenErrorKind::Descriptors | OpenErrorKind::System
+    );
+    if let Cause::System(why) = error.cause() {
+        let (scheme, device) = (named.scheme(), named.device());
+        report("dat", format_args!("{scheme} {device}: {why}"));
+    } else if !is_exhausted {
+        return not_there(named);
+    }
+    match is_exhausted {
+        true => Error::insufficient_resources(Subtype::ResourceDevice),
+        false => Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered),
+    }
+}
+
+/// Reports why there is no device of a name; returns the error of the call.
+fn not_there(named: &DeviceAddress) -> Error {
+    if let Some(why) = unknown(named) {
+        report("dat", why);
+    }
+    Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The instance data of a port names the same port when the provider reads it.
+    #[test]
+    fn lines_name_device_and_port() {
+        for (name, data) in [("rxe0", "rxe0 1"), ("mlx5_0:2", "mlx5_0 2")] {
+            assert_eq!(instance_data(name), data);
+            // A device with one port is listed without the port's number.
+            let port = if name.contains(':') {
+                name.to_owned()
+            } else {
+                format!("{name}:1")
+            };
+            let named = DeviceAddress::from_configuration(data, "");
+            assert_eq!(named, DeviceAddress::new("verbs", &port));
+        }
+    }
 
     #[test]
     fn lines_that_open_nothing_are_explained() {
@@ -361,65 +233,5 @@ mod tests {
         assert!(text(2, 2, c"mock 7 more").contains("followed by `extended`"));
         assert!(text(2, 2, c"no-such-device 1").contains("`no-such-device:1`"));
         assert!(text(2, 2, c"").contains("`x`"));
-    }
-
-    #[test]
-    fn ports_are_known_by_device_and_number() {
-        let ports = ["rxe0".to_owned(), "mlx5_0:1".into(), "mlx5_0:2".into()];
-        for (name, expected) in [
-            ("rxe0", true),
-            ("rxe0:1", true),
-            ("rxe0:2", false),
-            ("mlx5_0", true),
-            ("mlx5_0:2", true),
-            ("mlx5_0:3", false),
-            ("mlx5_1", false),
-        ] {
-            assert_eq!(is_known(name, &ports), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn instance_data_names_devices() {
-        let verbs = |name: &str| Named::Verbs(name.to_owned());
-        let roce = |address: &str| Named::Roce(address.to_owned());
-        let mock = |host| Named::Mock(Host::new(host));
-        let host = Host::new(7);
-        let extended = Host {
-            is_extended: true,
-            ..host
-        };
-        let apart = Host {
-            is_coherent: false,
-            ..host
-        };
-        let both = Named::Mock(Host {
-            is_coherent: false,
-            ..extended
-        });
-        for (instance_data, name, expected) in [
-            ("mock", "x", mock(1)),
-            ("", "mock", mock(1)),
-            ("mock 7", "x", mock(7)),
-            ("mock 7 extended", "x", Named::Mock(extended)),
-            ("mock 7 non-coherent", "x", Named::Mock(apart)),
-            ("mock 7 extended non-coherent", "x", both.clone()),
-            ("mock 7 non-coherent extended", "x", both),
-            ("mock 7 non-coherent more", "x", verbs("mock:7")),
-            ("mock 7 more", "x", verbs("mock:7")),
-            ("mock 0", "x", verbs("mock")),
-            ("mock 255", "x", verbs("mock:255")),
-            ("", "roce0", roce("")),
-            ("roce", "x", roce("")),
-            ("roce eth0", "x", roce("eth0")),
-            ("roce ::1?udp=5", "x", roce("::1?udp=5")),
-            ("roce eth0 1", "x", verbs("roce:eth0")),
-            ("", "rxe0", verbs("rxe0")),
-            (" rxe0 ", "x", verbs("rxe0")),
-            ("eth2 0", "x", verbs("eth2")),
-            ("mlx5_0 2", "x", verbs("mlx5_0:2")),
-        ] {
-            assert_eq!(Named::parse(instance_data, name), expected);
-        }
     }
 }

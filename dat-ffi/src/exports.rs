@@ -1,5 +1,23 @@
 //! Versioned names, by which programs find the functions of a library.
 
+/// Exports the calls of [`calls_of_dat!`](crate::calls_of_dat), and others of their module.
+#[cfg(target_arch = "x86_64")]
+#[macro_export]
+macro_rules! export_calls {
+    (
+        $version:literal, $($module:ident)::+, $other:ident
+        calls {
+            $($name:ident($($argument:tt)*) $(/ ($($later:tt)*))? $($gone:ident)?
+                $slot:literal = $($ours:ident)::+;)*
+        }
+        later { $($none:tt)* }
+        table { $($table:tt)* }
+        registry { $($own:ident($($own_argument:tt)*) = $does:path;)* }
+    ) => {
+        $crate::export_with_version! { @ $version ($($module)::+) $($name,)* $($own,)* $other }
+    };
+}
+
 /// Exports functions of a module under their own names with a version.
 ///
 /// The compiler cannot give versions, so each export is a jump to the function. A script for the

@@ -17,10 +17,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_core::flags::HandleKind;
 use dat_core::id::{EpId, Handle};
 use dat_core::{Error, Result, Subtype};
-use dat_storage::Words;
+use dat_storage::{Arena, Words};
 
-use crate::adapter::Host;
-use crate::boundary::{Arena, PerProcess, Place, Placed, ToCell, has_memory};
+use crate::adapter::Openable;
+use crate::boundary::{PerProcess, Place, Placed, ToCell, has_memory};
 
 /// Maximum number of objects of this process, including the cells in quarantine.
 const CELLS: usize = 1 << 18;
@@ -82,7 +82,7 @@ impl CHandle {
     }
 
     /// Returns true if posts and dequeues of the object are those of this backend.
-    pub(crate) fn is_of<B: Host>(self) -> bool {
+    pub(crate) fn is_of<B: Openable>(self) -> bool {
         self.cell().is_some_and(|cell| cell.place.is_of::<B>())
     }
 

@@ -13,6 +13,7 @@
 //! | `agents` | functions of the consumer that the library calls |
 //! | `calls` | the calls, for both editions of the interface |
 //! | `exports` | names with versions |
+//! | `list` | the list of all calls, which makes functions, redirection and headers |
 //! | [`v1`] | additions of DAT 1.2: the C names of its calls, and its registry |
 //! | [`v2`] | additions of DAT 2.0: the table of a provider |
 //! | [`redirection`] | the registry that programs call; it finds the provider of each handle |
@@ -23,6 +24,8 @@
 //! nothing unwinds out of them. The other calls are `extern "C-unwind"`: a cancelled thread may
 //! unwind through them, and their frames have nothing to drop then. A panic inside a call is a bug
 //! of this library; it ends the process where it happens.
+
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod adapter;
 mod agents;
@@ -37,6 +40,7 @@ mod devices;
 mod diagnostic;
 mod exports;
 mod handles;
+mod list;
 pub mod redirection;
 pub mod registry;
 pub mod rsm;

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, NotLocal};
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::DtoStatus;
+
+#[cfg(feature = "rsm")]
+use crate::connection::Peer;
 
 /// Result of the calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -33,6 +36,8 @@ pub enum Error {
     ///
     /// `Disconnected` is the end by one of the programs, `Broken` that by a failure.
     Connection(ConnectionEventKind),
+    /// An adapter with `path=local` has no way to the peer through memory of this host.
+    NotLocal(NotLocal),
     /// The peer rejected the connection, with this private data.
     Rejected(Vec<u8>),
     /// The adapter was closed before the operation completed.
@@ -83,7 +88,7 @@ pub enum Error {
         /// Number of the node.
         node: dat_rsm::NodeId,
         /// The node in the list of peers; `None` if it is not in the list, or is this node.
-        peer: Option<crate::Peer>,
+        peer: Option<Peer>,
         /// Reason.
         reason: dat_rsm::Unreached,
     },
@@ -137,7 +142,9 @@ impl Error {
     pub const fn rsm(&self) -> Option<dat_rsm::RsmError> {
         match self {
             Self::SharedMemory(error) => Some(*error),
-            Self::NodeUnreachable { .. } => Some(dat_rsm::RsmError::RemoteNodeUnreachable),
+            Self::NodeUnreachable { .. } | Self::NotLocal(_) => {
+                Some(dat_rsm::RsmError::RemoteNodeUnreachable)
+            }
             Self::Vector { error, .. } => Some(error.error),
             Self::AccessList(_) => Some(dat_rsm::RsmError::BadAccessList),
             Self::Unaligned { .. } => Some(dat_rsm::RsmError::BadMemoryAlignment),
@@ -189,6 +196,7 @@ impl fmt::Display for Error {
                 write!(f, "the operation failed: {} ({status:?})", failure(*status))
             }
             Self::Connection(kind) => write!(f, "no connection: {} ({kind:?})", ending(*kind)),
+            Self::NotLocal(why) => write!(f, "no shared memory: {why}; {}", why.remedy()),
             Self::Rejected(data) => write!(
                 f,
                 "the peer rejected the connection ({} bytes of private data)",

@@ -146,7 +146,9 @@
 //!   works, or none.
 //! - [`Options::open_driven`] gives a [`Driver`] instead, a future to spawn. With
 //!   [`Driver::run_until`], one thread runs all tasks and sleeps on the device itself: short
-//!   messages are answered without a switch between threads.
+//!   messages are answered without a switch between threads. [`Driver::run_for`] limits the time.
+//! - With [`Driver::polling`], that thread polls instead of sleeping. [`Driver::pass`] is for
+//!   programs with a loop of their own.
 //! - With the feature `fd`, `Options::open_descriptor` gives a `DescriptorDriver`, a file
 //!   descriptor for the event loop of the program. `Options::open_tokio` (feature `tokio`) spawns
 //!   it on tokio, `DescriptorDriver::run_async_io` (feature `async-io`) runs it on async-io.
@@ -183,8 +185,8 @@
 //! The `PORT` of a peer is the connection qualifier: a number of 64 bits that names a listener
 //! (1 to 65535 over `verbs://`). Any number of processes may open the same address; each listener
 //! there needs its own qualifier. Other schemes are refused with an error that
-//! names the feature, if there is one. [`Adapter::from_backend`] opens every other backend; its
-//! peers are `HOST:PORT`.
+//! names the feature, if there is one. [`register`] adds a scheme for a backend from outside, and
+//! [`Adapter::from_backend`] opens one without an address; their peers are `HOST:PORT`.
 //!
 //! # End
 //! An adapter closes when its last acting object is dropped, in any order and on any thread. These
@@ -193,7 +195,8 @@
 //! and return their memory.
 //!
 //! In a child of `fork`, adapters of the parent count as closed: calls are refused, and what is
-//! pending ends with [`Error::Closed`]. The child may open adapters of its own.
+//! pending ends with [`Error::Closed`]. The child may open adapters of its own. Nodes of remote
+//! shared memory are inherited likewise, with the error BAD_CTLR_HNDL.
 //!
 //! # Features
 //! `roce` is on by default.
@@ -212,18 +215,46 @@
 //! | `verbs` | RDMA devices over libibverbs; needs the headers of rdma-core, and libclang |
 //!
 //! # From other crates
+//! For programs that use rust-ibverbs, sideway or libfabric. Three differences decide how the code
+//! looks:
+//!
+//! 1. An operation owns its memory and gives it back with the result. There is no `wr_id` and no
+//!    table of buffers in flight.
+//! 2. A peer gets access to a window, for one connection, until it is revoked. A region itself has
+//!    no remote rights.
+//! 3. The library polls. An operation is a future with a blocking `wait`.
+//!
 //! | there | here |
 //! |---|---|
-//! | `ibv_reg_mr` of a pointer | [`Zone::region`] of an owner |
-//! | `ibv_post_send`, then `ibv_poll_cq` | [`Endpoint::send`] or `write`, then `await` or `wait` |
-//! | a thread that polls a completion queue | [`Events::try_next`] |
-//! | `wr_id` | the future; [`Transfer::cookie`] for [`Events`] |
+//! | `Device::open`, `DeviceInfo::open`, `fi_getinfo`, `fi_domain` | [`Adapter::open`] |
+//! | `alloc_pd` | [`Adapter::zone`] |
+//! | `ibv_reg_mr` of a pointer, `fi_mr_reg` | [`Zone::region`] of an owner, [`Zone::buffer`] |
+//! | `create_cq`, `fi_cq_open` | none; [`Zone::events`] for polling |
+//! | `create_qp`, `modify` to INIT, RTR and RTS, `handshake`; `fi_endpoint` | [`Zone::connect`], [`Listener::next`] |
+//! | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect` | the one future of [`Zone::connect`] |
+//! | `MemoryRegion::rkey`, `fi_mr_key` | [`Region::expose`], then [`Window::remote`] |
 //! | access flags of a memory region | [`Region::expose`] for one peer, [`Window::revoke`] |
-//! | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect` | [`Zone::connect`] |
+//! | `ibv_dereg_mr` while a peer may still write | [`Window::revoke`] returns the region |
+//! | `fi_srx_context` | [`Zone::shared_receive`] |
+//! | `ibv_post_send`, then `ibv_poll_cq` | [`Endpoint::send`] or `write`, then `await` or `wait` |
+//! | `wr_id` | the future; [`Transfer::cookie`] for [`Events`] |
+//! | unsignalled requests, one signalled in 16 | `Endpoint::batch`: one doorbell for many requests |
+//! | `IBV_SEND_INLINE` | the backend decides |
+//! | one registration for a large area | `Region::slice` for one operation at a time, `Region::share` for many |
+//! | a pool of registered send buffers | [`Zone::buffer`], [`Zone::copy`]; dropped buffers return to the pool |
+//! | `Bytes`, `Arc<[u8]>` or a file copied into a buffer | [`Zone::read_region`] without a copy (features `bytes`, `pages`) |
+//! | memory of a GPU or of another library | [`Foreign`] with its owner (unsafe) |
+//! | huge pages by `mmap` | `Pages::huge`, with `Pages::transparent` as the fall-back |
+//! | a thread in `ibv_poll_cq` or `fi_cq_read` | [`Events::try_next`] |
 //! | libfabric's `fi_cq_sread` | `wait_timeout` |
+//! | a completion channel in an event loop, `AsyncFd` | `Options::open_descriptor`, `Options::open_tokio` |
+//! | a completion queue that overruns | a post without room is refused |
 //!
-//! The page `docs/host-migration.md` of the repository has more, for users of rust-ibverbs, sideway
-//! and libfabric.
+//! Endpoints have 64 requests, 64 receives and 16 RDMA Reads by default. [`Connecting::attributes`]
+//! and [`Accepting::attributes`] replace them. Missing are atomic operations of the device,
+//! immediate data, unreliable transports, multicast, tagged messages and DMA-BUF registration.
+//! [`Adapter::ia`] gives the core's adapter for other calls of DAT; `id` of each object gives its
+//! handle.
 //!
 //! # Unsafe code
 //! In `memory/pinned.rs` and `memory/pages.rs`: owners of memory as slices, atomics and
@@ -231,88 +262,51 @@
 //! and `rsm` one, which lends storage to an adapter. Others may implement the `unsafe` traits
 //! [`Stable`] and [`StableRead`], register [`Foreign`] memory, and reach the core by
 //! [`Adapter::ia`].
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod adapter;
-mod batch;
-mod bell;
-mod bind;
-mod connect;
-mod core;
-#[cfg(feature = "fd")]
-mod descriptor;
-mod device;
-mod driver;
-mod endpoint;
+mod connection;
+mod drive;
 mod error;
-mod events;
-mod exposed;
-mod forks;
-mod interface;
-mod link;
-mod listener;
+mod flight;
+mod lock;
 mod memory;
-mod message;
-mod network;
-mod peer;
-mod read_window;
+mod open;
 mod remote;
-mod request;
-mod ringing;
-#[cfg(feature = "roce")]
-mod roce;
 #[cfg(feature = "rsm")]
 pub mod rsm;
-mod shared_receive;
-mod table;
-mod timer;
-mod trace;
-mod transfer;
-#[cfg(feature = "verbs")]
-mod verbs;
-mod wait;
-mod wakers;
+mod wake;
 mod window;
-mod zone;
-mod zone_window;
 
-pub use adapter::{Adapter, Options};
-pub use batch::Batch;
-pub use bell::Bell;
-pub use connect::{Connect, Connecting};
+pub use connection::{
+    Accept, Accepting, Batch, Connect, Connecting, Disconnect, Ended, Endpoint, Events, Listener,
+    Message, NextEvent, NextMessage, NextRequest, Peer, Receive, Received, Request, SharedReceive,
+    Transfer, Zone,
+};
 pub use dat_core::attributes::{EpAttributes, IaAddress};
-pub use dat_core::backend::BackendError;
+pub use dat_core::backend::{Activity, BackendError, Count, HostBackend, HostDriver};
 pub use dat_core::event::{ConnectionEventKind, Event, ThreadWait, Wait};
 pub use dat_core::flags::DtoStatus;
 pub use dat_core::{Cause, ErrorKind, IaParam, Parameter, Subtype};
+pub use dat_devices::Network;
 pub use dat_storage::Limits;
 #[cfg(feature = "fd")]
-pub use descriptor::DescriptorDriver;
-pub use device::{Activity, Device, Polled};
-pub use driver::Driver;
-pub use endpoint::{Disconnect, Ended, Endpoint, NextMessage};
+pub use drive::DescriptorDriver;
+pub use drive::Driver;
 pub use error::{Error, Failed, Result};
-pub use events::{Events, NextEvent};
-pub use exposed::Exposed;
-pub use listener::{Listener, NextRequest};
 pub use memory::{
     Buffer, Foreign, Gather, Memory, MemoryMut, ReadRegion, Region, RegionSlice, SharedRegion,
     Stable, StableRead,
 };
 #[cfg(feature = "pages")]
 pub use memory::{MappedFile, Pages};
-pub use message::Message;
-pub use network::Network;
-pub use peer::Peer;
-pub use read_window::{ExposeRead, ExposingRead, ReadWindow, RevokeRead};
+pub use open::{Adapter, Options, register};
 pub use remote::{Access, RemoteSlice};
-pub use request::{Accept, Accepting, Request};
-pub use ringing::Ringing;
-pub use shared_receive::SharedReceive;
-pub use transfer::{Receive, Received, Transfer};
-pub use window::{Expose, Exposing, Revoke, Window};
-pub use zone::Zone;
-pub use zone_window::ZoneWindow;
+pub use wake::Polled;
+pub use window::{
+    Expose, ExposeRead, Exposed, Exposing, ExposingRead, ReadWindow, Revoke, RevokeRead, Window,
+    ZoneWindow,
+};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -230,10 +230,11 @@ fn a_thread_drives_by_polling() {
     let (adapter, driver) = open("mock://polls").unwrap();
     static EMPTY: AtomicUsize = AtomicUsize::new(0);
     let polls = std::thread::spawn(|| {
-        driver.poll_on_thread(|| {
+        let idle = || {
             EMPTY.fetch_add(1, Ordering::Relaxed);
             std::thread::yield_now();
-        });
+        };
+        driver.polling(idle).run();
     });
     let zone = adapter.zone().unwrap();
     let listener = zone.listen(1).unwrap();

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use backend_mock::Fabric;
 use common::SOON;
 use common::silent::Silent;
-use dat_core::event::{ConnectionEventKind, ThreadWait};
+use dat_core::backend::HostBackend as _;
+use dat_core::event::ConnectionEventKind;
 use dat_host::{Adapter, Driver, Endpoint, Error, Network, Options, Receive, Result, Zone};
 use futures::channel::{mpsc, oneshot};
 use futures::{FutureExt, StreamExt};
@@ -64,11 +65,6 @@ fn serve_one(run: impl FnOnce(Driver, &mut (dyn Future<Output = Error> + Unpin))
 
 #[test]
 fn a_future_gets_its_completions_on_the_thread_that_drives() {
-    serve_one(|driver, served| driver.block_on(&mut ThreadWait::until_woken(), served));
-}
-
-#[test]
-fn a_future_gets_its_completions_without_a_sleeper_of_its_device() {
     serve_one(|driver, served| driver.run_until(served));
 }
 
@@ -110,7 +106,7 @@ fn a_future_gets_its_completions_in_the_sleeper_of_its_device() {
 
 #[test]
 fn a_future_gets_its_completions_on_a_thread_that_polls() {
-    serve_one(|driver, served| driver.poll_until(served, thread::yield_now));
+    serve_one(|driver, served| driver.polling(thread::yield_now).run_until(served));
 }
 
 /// Other threads wait for their own operations, and give tasks to the thread that drives.
@@ -147,22 +143,17 @@ fn tasks_of_other_threads_run_on_the_thread_that_drives() {
                 });
             }
         });
-        driver.block_on(
-            &mut ThreadWait::until_woken(),
-            begun.for_each_concurrent(None, |task| task),
-        );
+        driver.run_until(begun.for_each_concurrent(None, |task| task));
     });
 }
 
-/// Waits with `wait_for`, one wait after the other; in between the adapter stays open.
-fn connect_in_turns<W>(mut wait_for: W)
-where
-    W: FnMut(&mut Driver, &mut (dyn Future<Output = bool> + Unpin), Duration) -> Option<bool>,
-{
-    let (near, mut driver, far) = open();
+/// Waits one time after the other; in between the adapter stays open.
+fn connect_in_turns(configure: impl FnOnce(Driver) -> Driver) {
+    let (near, driver, far) = open();
+    let mut driver = configure(driver);
     let mut timeouts = 0;
     let mut waits = |mut future: Pin<Box<dyn Future<Output = bool> + '_>>, timeout| {
-        let output = wait_for(&mut driver, &mut future, timeout);
+        let output = driver.run_for(timeout, &mut future).ok();
         timeouts += u32::from(output.is_none());
         output
     };
@@ -193,17 +184,12 @@ where
 
 #[test]
 fn a_driver_sleeps_for_a_time() {
-    let mut wait = ThreadWait::until_woken();
-    connect_in_turns(|driver, future, timeout| {
-        driver.block_on_timeout(&mut wait, future, timeout).ok()
-    });
+    connect_in_turns(|driver| driver);
 }
 
 #[test]
 fn a_driver_polls_for_a_time() {
-    connect_in_turns(|driver, future, timeout| {
-        driver.poll_timeout(future, timeout, thread::yield_now).ok()
-    });
+    connect_in_turns(|driver| driver.polling(thread::yield_now));
 }
 
 /// Time that passes wakes no future, and ends no sleep for good.
@@ -216,7 +202,7 @@ fn a_driver_that_sleeps_is_woken_by_other_threads() {
             thread::sleep(Duration::from_millis(50));
             ready.send(7).unwrap();
         });
-        let number = driver.block_on(&mut ThreadWait::until_woken(), is_ready);
+        let number = driver.run_until(is_ready);
         assert_eq!(number, Ok(7));
     });
     assert!(near.region(vec![0; 8]).is_err(), "the adapter is closed");
@@ -243,7 +229,7 @@ fn a_flood_of_completions_does_not_keep_the_driver() {
             sent.wait_timeout(SOON).expect("in time").unwrap();
         }
     }
-    let left = driver.block_on(&mut ThreadWait::until_woken(), async {
+    let left = driver.run_until(async {
         receives.remove(0).await.unwrap();
         let is_ready = |receive: &mut Receive<_>| receive.now_or_never().is_some();
         receives
@@ -262,7 +248,7 @@ fn open_silent() -> (Zone, Driver, Zone) {
     let device = || Silent::on(&fabric);
     let opened = Options::new().open_backend_driven(backend(1), device());
     let (near, driver) = opened.unwrap();
-    let far = Adapter::from_backend(backend(2), device()).unwrap();
+    let far = Options::new().open_backend(backend(2), device()).unwrap();
     (near.zone().unwrap(), driver, far.zone().unwrap())
 }
 
@@ -279,7 +265,7 @@ fn blocking_waits_poll_a_device_that_does_not_ring() {
         let request = listener.next().wait_timeout(SOON).expect("in time");
         let accepted = request.unwrap().accept().wait_timeout(SOON);
         let endpoint = accepted.expect("in time").unwrap();
-        driver.block_on(&mut ThreadWait::until_woken(), async {
+        driver.run_until(async {
             // Blocks the thread that drives.
             for _ in 0..100 {
                 let received = endpoint.recv(near.buffer(8).unwrap());
@@ -309,11 +295,7 @@ fn a_driver_that_runs_a_future_polls_a_device_that_does_not_ring() {
 fn a_driver_may_move_to_another_thread() {
     let (near, mut driver, far) = open();
     let listener = near.listen(5).unwrap();
-    let none = driver.block_on_timeout(
-        &mut ThreadWait::until_woken(),
-        listener.next(),
-        Duration::ZERO,
-    );
+    let none = driver.run_for(Duration::ZERO, listener.next());
     assert!(none.is_err(), "nobody has connected");
     let peer = (near.address().unwrap(), listener.qualifier());
     thread::scope(|scope| {
@@ -353,5 +335,34 @@ fn a_driver_polls_a_device_that_does_not_ring() {
         });
         let error = futures::executor::block_on(is_over).unwrap();
         assert!(error.status().is_some(), "{error:?}");
+    });
+}
+
+/// A network with a thread of its own has a clock of its own, and a sleeper.
+#[test]
+fn an_adapter_follows_the_clock_of_its_device() {
+    let fabric = Fabric::new(Network::options());
+    thread::sleep(Duration::from_millis(20));
+    let _thread = fabric.spawn_thread().unwrap();
+    let near = Adapter::from_backend(fabric.node(common::host("near", 1))).unwrap();
+    let backend = fabric.node(common::host("far", 2));
+    let driver = backend.driver();
+    let (far, driver) = Options::new().open_backend_driven(backend, driver).unwrap();
+    let (near, zone) = (near.zone().unwrap(), far.zone().unwrap());
+    let listener = zone.listen(5).unwrap();
+    let peer = (far.address().unwrap(), 5);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let endpoint = near.connect(peer).wait_timeout(SOON).expect("in time");
+            ping(&near, &endpoint.unwrap());
+            // Nobody listens there: the attempt ends by the device or by its deadline.
+            let short = Duration::from_millis(30);
+            let attempt = near.connect((peer.0, 6)).deadline_in(short);
+            assert!(attempt.wait_timeout(SOON).expect("in time").is_err());
+        });
+        driver.run_until(async {
+            let endpoint = listener.next().await.unwrap().accept().await.unwrap();
+            echo(zone.clone(), endpoint).await
+        });
     });
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::future::Future;
 use std::os::fd::AsFd;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -265,7 +265,7 @@ fn async_io_drives_adapters() {
     // The last zone is dropped in `exchange`, which ends the drivers.
     type Ended = (Result<()>, (Result<()>, Result<()>));
     let both = futures::future::join(exchange(near, far, "far:7", 7), driving);
-    let both: Pin<Box<dyn Future<Output = Ended>>> = Box::pin(both);
+    let both: std::pin::Pin<Box<dyn Future<Output = Ended>>> = Box::pin(both);
     let (exchanged, (near, far)) = futures::executor::block_on(both);
     exchanged.unwrap();
     near.unwrap();

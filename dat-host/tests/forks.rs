@@ -2,8 +2,12 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+#[cfg(feature = "rsm")]
+#[path = "forks/nodes.rs"]
+mod nodes;
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -22,7 +26,7 @@ fn in_child(act: impl FnOnce()) {
         0 => {
             // SAFETY: as above; `alarm` has no other effect.
             unsafe { libc::alarm(60) };
-            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+            let ended = catch_unwind(AssertUnwindSafe(act));
             // SAFETY: it ends the process, without the destructors of the parent.
             unsafe { libc::_exit(i32::from(ended.is_err())) }
         }
@@ -212,4 +216,38 @@ fn a_child_has_a_network_of_its_own() {
         exchange((&near, &zone), (&far, &zone));
     });
     drop(listener);
+}
+
+/// A child that finds the table of operations locked for ever panics; it never waits.
+#[test]
+fn a_fork_amid_operations_ends_what_is_pending() {
+    let pair = Pair::new();
+    let (_near, far) = pair.connect();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let (near, far) = pair.connect();
+                for _ in 0..1_000 {
+                    exchange((&near, &pair.near), (&far, &pair.far));
+                }
+            });
+        }
+        for _ in 0..12 {
+            let receive = far.recv(pair.far.region(vec![7_u8; 8]).unwrap());
+            in_child(move || {
+                let ended = catch_unwind(AssertUnwindSafe(|| block_on(receive)));
+                match ended {
+                    Ok(ended) => {
+                        let failed = ended.unwrap_err();
+                        assert!(matches!(failed.error, Error::Closed));
+                        assert_eq!(failed.memory.into_inner(), [7; 8]);
+                    }
+                    Err(panic) => {
+                        let words = panic.downcast_ref::<String>().unwrap();
+                        assert!(words.contains("idle when the process forked"), "{words}");
+                    }
+                }
+            });
+        }
+    });
 }

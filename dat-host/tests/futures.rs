@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use backend_mock::Fabric;
 use dat_host::{
-    Access, Activity, Adapter, Bell, Device, Driver, Endpoint, Error, Network, Options, Result,
-    Zone,
+    Access, Activity, Adapter, BackendError, Driver, Endpoint, Error, HostDriver, Network, Options,
+    Result, ThreadWait, Zone,
 };
 
 /// A waker that counts.
@@ -466,10 +466,15 @@ fn a_driver_future_has_a_timer() {
 }
 
 /// A device that reports activity until the test gives up.
+#[derive(Clone)]
 struct Busy(Instant);
 
-impl Device for Busy {
-    fn attach(&self, _bell: &Bell) {}
+impl HostDriver for Busy {
+    type Wait = ThreadWait;
+
+    fn wait(&self) -> std::result::Result<ThreadWait, BackendError> {
+        Err(BackendError::NotSupported)
+    }
 
     fn act(&self, _now: dat_core::time::Instant) -> Activity {
         Activity {
@@ -533,7 +538,7 @@ impl<'a> Waiter<'a> {
 }
 
 /// Polls the futures that are woken until none is, or 10,000 polls; returns the number of polls.
-fn settle(waiters: &mut Vec<Waiter<'_>>) -> usize {
+fn poll_woken(waiters: &mut Vec<Waiter<'_>>) -> usize {
     let mut polls = 0;
     loop {
         let before = polls;
@@ -567,19 +572,19 @@ fn many_futures_of_one_state_wait_without_polls() {
         .map(|_| Waiter::new(async { drop(listener.next().await) }))
         .collect();
     // The futures of requests are made by their first polls.
-    assert!(settle(&mut ends) <= 400);
-    assert!(settle(&mut requests) <= 400);
-    assert_eq!((settle(&mut ends), settle(&mut requests)), (0, 0));
+    assert!(poll_woken(&mut ends) <= 400);
+    assert!(poll_woken(&mut requests) <= 400);
+    assert_eq!((poll_woken(&mut ends), poll_woken(&mut requests)), (0, 0));
     assert_eq!((ends.len(), requests.len()), (200, 200));
     // All of them are woken by the event that they wait for.
     drop(near);
     for _ in 0..4 {
         stage.drive();
     }
-    settle(&mut ends);
+    poll_woken(&mut ends);
     assert!(ends.is_empty());
     stage.far_adapter.close();
-    settle(&mut requests);
+    poll_woken(&mut requests);
     assert!(requests.is_empty());
 }
 
@@ -592,7 +597,7 @@ fn dropped_futures_leave_few_wakers() {
     let mut waiters = vec![Waiter::new(async {
         ended.await;
     })];
-    settle(&mut waiters);
+    poll_woken(&mut waiters);
     let mut polls = 0;
     let dropped: Vec<_> = (0..10_000)
         .map(|_| {
@@ -600,7 +605,7 @@ fn dropped_futures_leave_few_wakers() {
                 far.ended().await;
             });
             assert_eq!(waiter.poll_if_woken(), Some(Poll::Pending));
-            polls += settle(&mut waiters);
+            polls += poll_woken(&mut waiters);
             waiter.count
         })
         .collect();

@@ -2,7 +2,7 @@
 //!
 //! `common` makes such hosts for this target. Not repeated are `rsm_idle`, `scale` and `tracing`,
 //! which count the threads, the memory and the spans of their process, and targets without a
-//! network of this process.
+//! network of this process. `scale` also registers 1 GiB, which such a host copies byte by byte.
 
 #![expect(
     clippy::duplicate_mod,

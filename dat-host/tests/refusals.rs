@@ -6,12 +6,8 @@ use std::time::Duration;
 
 use common::{Pair, connect};
 use dat_core::attributes::{EpAttributes, IaAddress};
-#[cfg(feature = "pages")]
-use dat_core::flags::DtoStatus;
 use dat_core::{Cause, ErrorKind};
 use dat_host::{Access, Adapter, Error, Limits, Options};
-#[cfg(feature = "pages")]
-use dat_host::{Pages, RemoteSlice};
 
 fn kind(error: &Error) -> ErrorKind {
     match error.core() {
@@ -188,22 +184,6 @@ fn a_long_backlog_is_kept() {
             Error::Connection(_) | Error::Rejected(_)
         ));
     }
-}
-
-/// An endpoint takes messages as long as the adapter does.
-///
-/// Spec: EPC-03
-#[cfg(feature = "pages")]
-#[test]
-fn a_transfer_may_be_as_long_as_the_adapter_allows() {
-    const LENGTH: usize = (1 << 30) + 4096;
-    let pair = Pair::new();
-    let (near, _far) = pair.connect();
-    let nowhere = RemoteSlice::new(1, 4096, LENGTH as u64, Access::WRITE).unwrap();
-    // The pages are never touched: the peer refuses the access.
-    let pages = pair.near.region(Pages::anonymous(LENGTH).unwrap()).unwrap();
-    let failed = near.write(pages, nowhere).wait().unwrap_err().error;
-    assert_eq!(failed.status(), Some(DtoStatus::RemoteAccess), "{failed}");
 }
 
 /// Spec: LMC-10

@@ -1,8 +1,12 @@
-//! Many connections and operations: no growth after the first ones.
+//! Many connections and operations, without growth after the first ones, and the longest transfer.
 
 mod common;
 
 use common::{Pair, connect, eventually};
+#[cfg(feature = "pages")]
+use dat_core::flags::DtoStatus;
+#[cfg(feature = "pages")]
+use dat_host::Pages;
 use dat_host::{
     Access, Adapter, Buffer, Driver, Endpoint, Message, Region, RemoteSlice, Window, Zone,
 };
@@ -105,4 +109,20 @@ fn threads_share_an_endpoint() {
             });
         }
     });
+}
+
+/// An endpoint takes messages as long as the adapter does.
+///
+/// Spec: EPC-03
+#[cfg(feature = "pages")]
+#[test]
+fn a_transfer_may_be_as_long_as_the_adapter_allows() {
+    const LENGTH: usize = (1 << 30) + 4096;
+    let pair = Pair::new();
+    let (near, _far) = pair.connect();
+    let nowhere = RemoteSlice::new(1, 4096, LENGTH as u64, Access::WRITE).unwrap();
+    // The pages are never touched: the peer refuses the access.
+    let pages = pair.near.region(Pages::anonymous(LENGTH).unwrap()).unwrap();
+    let failed = near.write(pages, nowhere).wait().unwrap_err().error;
+    assert_eq!(failed.status(), Some(DtoStatus::RemoteAccess), "{failed}");
 }

@@ -2,6 +2,9 @@
 
 use core::fmt;
 
+/// The number of a node, agreed on by all nodes (`Spec: RSMGEN-09`).
+pub type NodeId = u32;
+
 /// A handle of any kind, as one word; zero is the null handle.
 ///
 /// Any word may be converted to a handle. Each use of a handle checks it, and no handle is ever

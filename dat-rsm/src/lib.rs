@@ -101,6 +101,7 @@
 //!   either no other code uses that memory meanwhile, or its owner promised to share it by making a
 //!   [`dat_core::memory::Region`] of it. Local memory grants peers no rights, except where the
 //!   device needs them to read into it.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 
@@ -108,38 +109,51 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+mod access;
+mod age;
+mod block;
+mod borrow;
 mod controller;
+mod drive;
 mod engine;
 mod error;
 mod export;
+mod flight;
+mod handle_map;
 mod id;
 mod import;
+mod importer;
 mod link;
 mod local;
 mod options;
+mod port;
+mod reach;
+pub mod segment_id;
+mod shares;
 mod signal;
 mod transfer;
+mod unreached;
+pub mod wire;
 
+pub use access::{AccessEntry, AccessFault, Credentials, Permission};
 pub use controller::topology::{ConnectionState, LocalController, RemoteController, Topology};
-pub use controller::unreached::Unreached;
 pub use controller::{ControllerAttributes, is_same_controller};
+pub use drive::wait::Deaf;
 pub use engine::Rsm;
 pub use error::{Result, RsmError};
 pub use export::ExportFlags;
-pub use export::access::{AccessEntry, AccessFault, Credentials, Permission};
-pub use export::segment_id;
-pub use export::segment_id::SegmentId;
-pub use id::{BarrierId, ControllerId, ExportId, Handle, ImportId, LocalMemoryId};
+pub use id::{BarrierId, ControllerId, ExportId, Handle, ImportId, LocalMemoryId, NodeId};
 pub use import::barrier::BarrierScope;
 pub use import::{BarrierMode, ImportState};
-pub use link::wire;
 pub use local::{LocalAccess, LocalMemory};
-pub use options::{ControllerConfig, DEFAULT_QUALIFIER, Limits, NodeEntry, NodeId, Options};
+pub use options::{ControllerConfig, DEFAULT_QUALIFIER, Limits, NodeEntry, Options};
+pub use segment_id::SegmentId;
 pub use signal::{SegmentHandle, SignalFlags};
 pub use transfer::{
     EntryStatus, GetEntry, HandleEntry, Item, PutEntry, Source, Target, VectorCall, VectorError,
     VectorFlags,
 };
+pub use unreached::Unreached;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -7,10 +7,8 @@ use dat_core::attributes::IaAddress;
 use dat_core::backend::Backend;
 use dat_core::sync::RawLock;
 
-use crate::export::access::Credentials;
-
-/// The number of a node, agreed on by all nodes (`Spec: RSMGEN-09`).
-pub type NodeId = u32;
+use crate::access::Credentials;
+use crate::id::NodeId;
 
 /// Default connection qualifier of an engine.
 pub const DEFAULT_QUALIFIER: u64 = 0x5253;

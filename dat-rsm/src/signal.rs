@@ -10,10 +10,10 @@ use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
 use crate::export::export_at;
+use crate::flight::{Flight, Step};
 use crate::id::{ExportId, Handle, ImportId, Kind};
 use crate::import::{Attach, ImportState, import_at};
-use crate::link::wire::Body;
-use crate::transfer::flight::{Flight, Step};
+use crate::wire::Body;
 
 bitflags! {
     /// Options of a signal; unknown bits are ignored.
@@ -67,15 +67,6 @@ impl From<ImportId> for SegmentHandle {
     }
 }
 
-/// Counts a signal that has arrived, unless it must not add to a pending one.
-///
-/// Spec: RSMSG-02, RSMSG-04
-pub(crate) fn count_signal(signals: &mut u32, no_accumulate: bool) {
-    if !(no_accumulate && *signals != 0) {
-        *signals = signals.saturating_add(1);
-    }
-}
-
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Posts a signal from an import to its exporter, or an export to its importers.
     ///
@@ -115,7 +106,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let mut from = 0;
             while let Some((at, link)) = state.links.find_from(from, crate::link::Link::is_up) {
                 from = at.saturating_add(1);
-                let of_link = |importer: &crate::export::importer::Importer| {
+                let of_link = |importer: &crate::importer::Importer| {
                     importer.link == link && importer.export == export.handle()
                 };
                 if state.importers.find(of_link).is_some() {

@@ -427,8 +427,8 @@ fn a_message_before_its_connection_is_established_waits() {
     let greeting = Greeting {
         node: 2,
         incarnation: 5,
-        flush_address: memory.registered_address,
-        flush_key: memory.rmr_context,
+        read_back_address: memory.registered_address,
+        read_back_key: memory.rmr_context,
         credits: 16,
         big_endian: cfg!(target_endian = "big"),
         non_coherent: false,

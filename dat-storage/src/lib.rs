@@ -27,8 +27,14 @@
 //!
 //! A system that is not a Unix reserves nothing: there an adapter has the sizes that it starts
 //! with, and takes memory for all of them at once.
+//!
+//! # Children of `fork`
+//! [`forks`] has values that a child of `fork` does not share with its parent.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod arena;
+pub mod forks;
 mod limits;
 mod memory;
 mod owned;
@@ -37,6 +43,7 @@ mod reservation;
 mod tests;
 mod words;
 
+pub use arena::Arena;
 pub use limits::Limits;
 pub use owned::OwnedIa;
 pub use reservation::Reservation;

@@ -150,7 +150,7 @@ impl<B: Backend + 'static, L: RawLock + 'static> Reservation<B, L> {
     /// Reserves address space for tables that start with `limits`.
     ///
     /// It first asks for the [maxima](Limits::MAXIMA). If the system refuses them, it halves them,
-    /// but not below `limits`, until they take an eighth of the address space that is left: the
+    /// but not below `limits`, until they take an eighth of the address space that is left. The
     /// rest is for the other memory of the process.
     ///
     /// # Errors

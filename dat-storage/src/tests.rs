@@ -23,7 +23,7 @@ use crate::memory::RESERVED;
 use crate::{Limits, OwnedIa, Reservation};
 
 type TestReservation = Reservation<MockBackend, HostLock>;
-type Adapter = OwnedIa<MockBackend, HostLock>;
+type MockIa = OwnedIa<MockBackend, HostLock>;
 
 /// Environment variable that has a test do its work in a child process.
 const CHILD: &str = "DAT_STORAGE_CHILD";
@@ -35,11 +35,11 @@ fn backend() -> MockBackend {
     Fabric::new(FabricOptions::default()).node(options)
 }
 
-fn open(limits: &Limits) -> Result<Adapter, Box<OpenError<MockBackend>>> {
-    Adapter::open(backend(), limits, 16).map_err(Box::new)
+fn open(limits: &Limits) -> Result<MockIa, Box<OpenError<MockBackend>>> {
+    MockIa::open(backend(), limits, 16).map_err(Box::new)
 }
 
-fn register(ia: &Adapter, zone: PzId) -> LmrCreated {
+fn register(ia: &MockIa, zone: PzId) -> LmrCreated {
     static BYTES: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
     ia.lmr_create(&LmrRequest {
         memory: LmrMemory::Virtual(Region::from_static(&BYTES)),
@@ -118,7 +118,7 @@ fn tables_grow_in_steps() {
 #[test]
 fn an_adapter_starts_with_little_memory() {
     let ia = open(&Limits::default()).unwrap();
-    assert_eq!(Adapter::limits(&ia), &Limits::MAXIMA);
+    assert_eq!(MockIa::limits(&ia), &Limits::MAXIMA);
     let accessible = ia.reservation.accessible();
     assert!((4096..=4 << 20).contains(&accessible), "{accessible} bytes");
     assert!(ia.reservation.length() > 1 << 30);
@@ -139,7 +139,7 @@ fn an_adapter_starts_with_little_locked_memory() {
         return;
     }
     let before = status("VmRSS:");
-    let ia = Adapter::open(backend, &Limits::default(), 16).unwrap();
+    let ia = MockIa::open(backend, &Limits::default(), 16).unwrap();
     let taken = status("VmRSS:").saturating_sub(before);
     println!("{taken} bytes of {} reserved", ia.reservation.length());
     assert!(taken <= 4 << 20, "{taken} bytes");
@@ -155,7 +155,7 @@ fn a_dropped_adapter_returns_its_address_space() {
         ia.pz_create().unwrap();
         assert_eq!(RESERVED.get(), before + 1, "{round}");
     }
-    let refused = Adapter::open(backend(), &Limits::default(), 0).unwrap_err();
+    let refused = MockIa::open(backend(), &Limits::default(), 0).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::InvalidParameter);
     assert_eq!(RESERVED.get(), before);
 }
@@ -246,7 +246,7 @@ fn more_objects_than_handles_tell_apart_are_refused() {
         dispatchers: 1 << 20,
         ..Limits::default()
     };
-    assert_eq!(Adapter::limits(&open(&most).unwrap()).dispatchers, 1 << 20);
+    assert_eq!(MockIa::limits(&open(&most).unwrap()).dispatchers, 1 << 20);
 }
 
 /// Each test of a limit of the process needs a process.
@@ -270,24 +270,24 @@ fn maxima_shrink_with_the_address_space() {
     let [first, second] = backends;
     limit(256 << 20);
     let least = Limits::default();
-    let ia = Adapter::open(first, &least, 16).unwrap();
-    let granted = *Adapter::limits(&ia);
+    let ia = MockIa::open(first, &least, 16).unwrap();
+    let granted = *MockIa::limits(&ia);
     assert!(granted.endpoints < Limits::MAXIMA.endpoints && granted.endpoints > least.endpoints);
     assert!(ia.reservation.length() <= 256 << 20);
     ia.pz_create().unwrap();
     limit(64 << 10);
-    let refused = Adapter::open(second, &least, 16).unwrap_err();
+    let refused = MockIa::open(second, &least, 16).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::InsufficientResources);
     assert_eq!(refused.error.subtype(), Subtype::ResourceMemory);
     assert_eq!(refused.error.cause(), Cause::None);
     // The backend came back, and opens when there is room again.
     limit(64 << 20);
-    Adapter::open(refused.backend, &least, 16).unwrap();
+    MockIa::open(refused.backend, &least, 16).unwrap();
 }
 
 struct Both {
-    near: Adapter,
-    far: Adapter,
+    near: MockIa,
+    far: MockIa,
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn only_a_shared_lock_makes_an_adapter_shared() {
         }};
     }
     fn has<T: Send + Sync>() {}
-    has::<Adapter>();
+    has::<MockIa>();
     has::<TestReservation>();
     lacks!(OwnedIa<MockBackend, NoLock>, Sync);
     lacks!(dat_core::Storage<'static, MockBackend, NoLock>, Sync);
@@ -442,7 +442,7 @@ fn message_names_an_endpoint_beyond_65536_others() {
         options.limits.queue_pairs = 1 << 17;
         options
     };
-    let adapter = |options| Adapter::open(fabric.node(options), &Limits::default(), 16).unwrap();
+    let adapter = |options| MockIa::open(fabric.node(options), &Limits::default(), 16).unwrap();
     let (near, far) = (adapter(options("near", 1)), adapter(options("far", 2)));
     let address = options("far", 2).address;
     let none = EpAttributes {
@@ -479,7 +479,7 @@ fn message_names_an_endpoint_beyond_65536_others() {
         .unwrap();
     assert!(receiver.handle().index() >= 1 << 16);
     far.srq_post_recv(queue, &[], 7).unwrap();
-    let next = |ia: &Adapter, evd| {
+    let next = |ia: &MockIa, evd| {
         ia.evd_wait_until(evd, 1, None, &mut MockWait::new(&fabric))
             .unwrap()
             .event

@@ -8,15 +8,15 @@ use dat_core::{Error, Result, Subtype};
 use crate::limits::above_limit;
 use crate::memory::{Memory, access};
 
-/// Number of words that become accessible at a time.
-const STEP: usize = 1 << 12;
+/// Number of bytes that become accessible at a time.
+const STEP: usize = 1 << 15;
 
 /// A type whose values may be made of zero bytes.
 ///
 /// # Safety
 /// All bytes zero are a value, and it needs no drop. The alignment is at most that of a page.
 #[expect(unsafe_code)]
-// UNSAFETY: `Words` makes values of the type from the system's memory.
+// UNSAFETY: `Words` and `Arena` make values of the type from the system's memory.
 pub unsafe trait Zeroed: Sync {}
 
 /// An array of words that grows, for tables beside those of the core. A new word is 0.
@@ -79,16 +79,39 @@ impl<T: Zeroed> Words<T> {
         if index >= self.length {
             return None;
         }
-        let end = index.saturating_add(STEP).min(self.length);
-        let words = self.memory.start().as_ptr().cast::<T>();
-        let bytes = end.saturating_sub(made).saturating_mul(size_of::<T>());
-        if !access(words.wrapping_add(made).cast(), bytes) {
-            return None;
-        }
-        // Another thread may make words at the same time, from the same or a later word on.
-        self.made.fetch_max(end, Ordering::AcqRel);
+        extend(
+            self.memory.start().as_ptr().cast::<T>(),
+            &self.made,
+            index,
+            self.length,
+        )?;
         self.get(index)
     }
+}
+
+/// Makes the element with an index accessible, which is not yet, and those before it.
+///
+/// `None` if the system refuses memory. `start` is that of a `Memory` of `most` elements, `index`
+/// is below `most`, and `made` of them are accessible.
+pub(crate) fn extend<T>(
+    start: *mut T,
+    made: &AtomicUsize,
+    index: usize,
+    most: usize,
+) -> Option<()> {
+    let first = made.load(Ordering::Acquire);
+    let bytes = (index + 1)
+        .saturating_sub(first)
+        .checked_mul(size_of::<T>())?;
+    let count = bytes.checked_next_multiple_of(STEP)? / size_of::<T>().max(1);
+    let end = first.saturating_add(count).min(most);
+    let bytes = end.saturating_sub(first) * size_of::<T>();
+    if !access(start.wrapping_add(first).cast(), bytes) {
+        return None;
+    }
+    // Another thread may make elements at the same time, from the same or a later one on.
+    made.fetch_max(end, Ordering::AcqRel);
+    Some(())
 }
 
 #[cfg(test)]

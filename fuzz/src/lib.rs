@@ -8,6 +8,7 @@ pub mod config;
 mod consumer;
 pub mod device;
 pub mod roce_packet;
+pub mod roce_queue;
 pub mod roce_session;
 pub mod roce_wire;
 pub mod rsm_wire;

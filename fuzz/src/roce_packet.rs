@@ -72,7 +72,7 @@ fn canonical(input: &[u8], packet: &Packet<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Decodes a message; what is accepted says the same when it is said again.
+/// Decodes a message; an accepted one is the same after it is encoded and decoded again.
 fn message(bytes: &[u8; MAD_LENGTH]) {
     let Some(mad) = Mad::decode(bytes) else {
         return;

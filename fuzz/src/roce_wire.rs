@@ -97,6 +97,7 @@ impl Port for Cable {
             flow,
             length: packet.len(),
             segment: packet.len(),
+            local: None,
         })
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Each input is decoded as a request, an answer, a rejection and a message. An accepted message is
 //! encoded to the same bytes. A message is accepted if and only if this file also finds its bytes
-//! possible: the memory is at most the permitted size and ends within the address space, and a name
+//! possible. Its memory has at most the permitted size and ends within the address space. A name
 //! that counts as plain stays in its folder.
 
 use std::ffi::OsStr;

@@ -3,8 +3,8 @@
 use arbitrary::{Arbitrary, Unstructured};
 
 use crate::{
-    cabi, cm_wire, config, device, roce_packet, roce_session, roce_wire, rsm_wire, sched,
-    serve_wire, verbs,
+    cabi, cm_wire, config, device, roce_packet, roce_queue, roce_session, roce_wire, rsm_wire,
+    sched, serve_wire, verbs,
 };
 
 /// Returns the function that runs an input of a target; it panics if a promise is broken.
@@ -22,6 +22,7 @@ pub fn find(target: &str) -> Option<fn(&[u8])> {
         "device" => device::run,
         "sched" => sched::run,
         "roce_packet" => roce_packet::run,
+        "roce_queue" => roce_queue::run,
         "roce_session" => roce_session::run,
         "roce_wire" => roce_wire::run,
         "serve_wire" => serve_wire::run,

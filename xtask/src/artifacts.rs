@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::{Artifact, Message};
 use std::io::BufReader;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Runs a cargo command that builds; returns its artifacts.
@@ -24,6 +25,14 @@ pub(crate) fn of(command: &mut Command, label: &str) -> Result<Vec<Artifact>> {
     }
     ensure!(child.wait()?.success(), "{label} does not build");
     Ok(built)
+}
+
+/// Returns the program that was built from the target of this name.
+pub(crate) fn program(built: &[Artifact], name: &str) -> Result<PathBuf> {
+    let mut named = built.iter().filter(|artifact| artifact.target.name == name);
+    let program = named.find_map(|artifact| artifact.executable.as_ref());
+    let program = program.with_context(|| format!("cargo built no {name}"))?;
+    Ok(program.into())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Instruction counts of the hot paths against those that landed.
 
 pub(crate) mod layer;
+pub(crate) mod local;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -19,7 +20,7 @@ const PACKAGE: &str = "dat-bench";
 const NEEDED: [&str; 6] = [
     "valgrind",
     "pkg-config",
-    "lib/libclang.so",
+    packages::LIBCLANG,
     "/usr/include/infiniband/verbs.h",
     "/usr/include/rdma/rdma_cma.h",
     "/usr/include/dat2/udat.h",
@@ -51,6 +52,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let budgets = Budgets::read(workspace)?;
     let mut counts = count(workspace)?;
     counts.extend(layer::count(workspace)?);
+    counts.extend(local::count(workspace)?);
     let rows = rows(&budgets, &counts)?;
     print!("{}", table(&rows));
     let above: Vec<String> = rows.iter().filter_map(Row::above).collect();
@@ -75,17 +77,10 @@ fn count(workspace: &Workspace) -> Result<Counts> {
         command.args(programs.iter().flat_map(|program| ["--bench", program]));
         let built = artifacts::of(&mut command, "the benchmarks")?;
         for name in programs {
-            let mut artifacts = built.iter().filter(|built| built.target.name == *name);
-            let program = artifacts.find_map(|built| built.executable.as_ref());
-            let program = program.with_context(|| format!("cargo built no benchmark {name}"))?;
+            let program = artifacts::program(&built, name)?;
             let folder = workspace.target().join("counts").join(name);
-            let (output, dumps) = callgrind::run(
-                &workspace.shell,
-                &folder,
-                &COUNTED,
-                program.as_std_path(),
-                &[],
-            )?;
+            let (output, dumps) =
+                callgrind::run(&workspace.shell, &folder, &COUNTED, &program, &[])?;
             for (name, count) in named(&output, &dumps)? {
                 ensure!(
                     counts.insert(name.to_owned(), count).is_none(),
@@ -154,12 +149,9 @@ fn once() -> u64 {
 impl Budgets {
     /// Reads the file beside the manifest of the benchmarks.
     fn read(workspace: &Workspace) -> Result<Self> {
-        let package = workspace
-            .member(PACKAGE)
-            .with_context(|| format!("the workspace has no package {PACKAGE}"))?;
+        let package = workspace.package(PACKAGE)?;
         let file = package.manifest_path.with_file_name("budgets.toml");
-        let text = workspace.shell.read_file(&file)?;
-        toml::from_str(&text).with_context(|| file.to_string())
+        workspace.read_toml(file.as_str())
     }
 }
 

@@ -2,9 +2,12 @@
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
+use crate::sections::{self, STATUS};
 use crate::vm;
 use crate::workspace::Workspace;
 
@@ -12,7 +15,7 @@ use crate::workspace::Workspace;
 #[derive(Args)]
 pub(crate) struct Options {
     /// Run only these groups; other rows of the page are unchanged
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = GROUPS.map(|group| group.name), hide_possible_values = true)]
     groups: Vec<String>,
     /// Run only with these libraries; other columns of the page are unchanged; may be repeated
     #[arg(long, value_name = "LIBRARIES")]
@@ -81,7 +84,7 @@ const GROUPS: [Group; 12] = [
     Group {
         note: Some(
             "With `-w 8` it opens eight adapters, and gives endpoints of one the dispatchers of another. Objects belong to one open adapter \
-             ([GEN-11](spec/dat-requirements.md)): ours refuses such a call with INVALID_HANDLE, and OFA's does not look.",
+             ([GEN-11](../docs/spec/dat-requirements.md)): ours refuses such a call with INVALID_HANDLE, and OFA's does not look.",
         ),
         ..group(
             "limits",
@@ -117,16 +120,22 @@ const GROUPS: [Group; 12] = [
     },
 ];
 
-const PAGE: &str = "docs/compatibility.md";
+/// The page, in the folder `target`.
+const PAGE: &str = "compatibility.md";
+/// The task that writes the page and its counts on the page of counts.
+const TASK: &str = "compatibility";
 const HEAD: &str = "\
 # Programs of others
 
-Debian's unmodified DAT programs of `dapl2-utils`, in two processes of a guest with soft-RoCE ([vm.md](vm.md)): with OFA's provider, and with ours under both
-registries ([c-libraries.md](c-libraries.md)). The programs exit with 0 even after a failure, so their output decides; if a run did not pass, the cell has its end
-or its first complaint. Written by `cargo xtask compatibility`, which takes about an hour; `cargo xtask compatibility GROUP --through ours` runs one group with
-one set of libraries and replaces only those cells; if a guest dies, only its finished runs are replaced.
+Debian's unmodified DAT programs of `dapl2-utils`, in two processes of a guest with soft-RoCE ([vm.md](../docs/vm.md)). They run with OFA's
+provider, and with ours under both registries ([c-libraries.md](../docs/c-libraries.md)). The programs exit with 0 even after a failure, so
+their output decides. If a run did not pass, the cell has its end or its first complaint.
 
-A cell with \u{2013} is a run that was not made. An empty cell is a run that is impossible: with one end each, OFA's provider always has ours at the other end.
+Written by `cargo xtask compatibility`, which takes about an hour. `cargo xtask compatibility GROUP --through ours` runs one group with one
+set of libraries and replaces only those cells. If a guest dies, only its finished runs are replaced.
+
+A cell with \u{2013} is a run that was not made. An empty cell is a run that is impossible: with one end each, OFA's provider always has
+ours at the other end.
 ";
 /// The cell of a run that has not been made.
 const NOTHING: &str = "\u{2013}";
@@ -134,7 +143,7 @@ const NOTHING: &str = "\u{2013}";
 const NEVER: &str = "";
 
 /// A run and its outcomes by column.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Row {
     name: String,
     outcomes: [Option<String>; 3],
@@ -155,16 +164,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         return Ok(());
     }
-    if let Some(name) = options
-        .groups
-        .iter()
-        .find(|name| GROUPS.iter().all(|group| group.name != **name))
-    {
-        bail!("unknown group `{name}`; run `cargo xtask compatibility --list` for a list");
-    }
-    let file = workspace.root().join(PAGE);
-    // Without a page every cell is empty.
-    let mut rows = parse(&fs::read_to_string(&file).unwrap_or_default());
+    let file = workspace.target().join(PAGE);
+    let kept = file.with_extension("json");
+    let mut counts = sections::read(workspace, STATUS, TASK)?;
+    let mut rows = read(&kept)?;
     let mut bad = Vec::new();
     for (group, rows_of_group) in GROUPS.iter().zip(0..) {
         if !options.groups.is_empty() && !options.groups.iter().any(|name| name == group.name) {
@@ -201,11 +204,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             if let Some(known) = rows.get_mut(rows_of_group) {
                 let all = attempt.is_whole && runs != 0;
                 replace(known, through, outcomes, group.mixed, all);
+                if all {
+                    counts = with_count(&counts, group, through, known);
+                    sections::replace(workspace, STATUS, TASK, &counts)?;
+                }
             }
             fs::write(&file, page(&rows)).with_context(|| format!("cannot write {PAGE}"))?;
+            fs::write(&kept, serde_json::to_string_pretty(&rows)?)?;
         }
     }
-    println!("wrote {PAGE}");
+    println!("wrote {} and {STATUS}", file.display());
     if !bad.is_empty() {
         bail!("some runs differ from the expectation:\n{}", bad.join("\n"));
     }
@@ -298,29 +306,41 @@ fn page(rows: &Rows) -> String {
     text
 }
 
-/// Reads the rows of a page that this task wrote.
-fn parse(text: &str) -> Rows {
-    let of_group = |group: &Group| {
-        let title = format!("## {}\n", group.title);
-        let section = text.split_once(&title).map_or("", |parts| parts.1);
-        let section = section.split("\n## ").next().unwrap_or_default();
-        section.lines().filter_map(row).collect()
+/// Returns the table of counts with a group's number of passed runs in one column.
+fn with_count(counts: &str, group: &Group, through: Through, rows: &[Row]) -> String {
+    let outcomes = || {
+        rows.iter()
+            .filter_map(|row| row.outcomes.get(through.index())?.as_deref())
     };
-    GROUPS.iter().map(of_group).collect()
+    let passed = outcomes()
+        .filter(|outcome| outcome.starts_with("passes"))
+        .count();
+    let count = format!(" {passed} of {} ", outcomes().count());
+    let begin = format!("| {} |", group.title);
+    let mut table = String::new();
+    for line in counts.lines() {
+        let mut cells: Vec<&str> = line.split('|').collect();
+        // The first two cells are the text left of the first bar and the group.
+        if let Some(cell) = cells
+            .get_mut(through.index() + 2)
+            .filter(|_| line.starts_with(&begin))
+        {
+            *cell = &count;
+        }
+        table += &cells.join("|");
+        table += "\n";
+    }
+    table
 }
 
-/// Reads a table row; returns `None` for other lines.
-fn row(line: &str) -> Option<Row> {
-    let line = line.strip_prefix("| `")?.strip_suffix(" |")?;
-    let (name, cells) = line.split_once("` | ")?;
-    let mut cells = cells.split(" | ").map(|cell| match cell {
-        NOTHING | NEVER => None,
-        outcomes => Some(outcomes.to_owned()),
-    });
-    Some(Row {
-        name: name.to_owned(),
-        outcomes: [cells.next()?, cells.next()?, cells.next()?],
-    })
+/// Reads the rows of earlier runs; without a file every cell is empty.
+fn read(kept: &Path) -> Result<Rows> {
+    let mut rows: Rows = match fs::read_to_string(kept) {
+        Ok(text) => serde_json::from_str(&text).with_context(|| kept.display().to_string())?,
+        Err(_) => Rows::new(),
+    };
+    rows.resize_with(GROUPS.len(), Vec::new);
+    Ok(rows)
 }
 
 #[cfg(test)]
@@ -358,7 +378,6 @@ mod tests {
             text.contains("| `limit_evd` | does not end | crashes | \u{2013} |\n"),
             "{text}"
         );
-        assert_eq!(parse(&text), rows);
         // A run that the job no longer has is removed.
         let one = vec![(
             Through::Packaged,
@@ -413,14 +432,51 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_page_round_trips() {
-        let workspace = Workspace::load().expect("workspace");
-        let text = fs::read_to_string(workspace.root().join(PAGE)).expect("the page");
-        assert_eq!(page(&parse(&text)), text);
+    fn a_count_replaces_one_cell_of_its_group() {
+        let row = |outcome: &str| Row {
+            outcomes: [None, Some(outcome.to_owned()), None],
+            ..Row::default()
+        };
+        let rows = [row("passes: 100"), row("crashes")];
+        let counts = format!(
+            "| group | a | b | c |\n| {} | 1 of 1 | | |\n",
+            GROUPS[1].title
+        );
+        let counted = with_count(&counts, &GROUPS[1], Through::Packaged, &rows);
+        assert_eq!(counted, counts.replace("| | |", "| 1 of 2 | |"));
+        assert_eq!(
+            with_count(&counts, &GROUPS[2], Through::Packaged, &rows),
+            counts
+        );
     }
 
     #[test]
-    fn a_missing_page_has_no_rows() {
-        assert_eq!(parse(""), empty());
+    fn the_published_counts_have_a_row_for_each_group() {
+        let workspace = Workspace::load().expect("workspace");
+        let counts = sections::read(&workspace, STATUS, TASK).expect("the counts");
+        let rows: Vec<&str> = counts.lines().skip(2).collect();
+        assert_eq!(rows.len(), GROUPS.len());
+        for (group, row) in GROUPS.iter().zip(rows) {
+            assert!(row.starts_with(&format!("| {} |", group.title)), "{row}");
+        }
+    }
+
+    #[test]
+    fn rows_of_earlier_runs_are_read_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = folder.path().join("kept.json");
+        assert_eq!(read(&kept).expect("no rows"), empty());
+        let mut rows = empty();
+        replace(
+            &mut rows[1],
+            Through::Packaged,
+            outcomes(CONSOLE),
+            false,
+            true,
+        );
+        fs::write(&kept, serde_json::to_string(&rows).expect("rows")).expect("a file");
+        assert_eq!(read(&kept).expect("rows"), rows);
+        fs::write(&kept, "[").expect("a file");
+        assert!(read(&kept).is_err());
     }
 }

@@ -1,12 +1,13 @@
 //! Checks that every feature combination builds.
 //!
-//! Also checks that the core and the mmio driver need neither std nor an allocator.
+//! `cargo-hack` lists the combinations. Also checks that the core and the mmio driver need neither
+//! std nor an allocator.
 
-use anyhow::{Context, Result};
-use std::collections::BTreeSet;
+use anyhow::{Result, ensure};
 use xshell::cmd;
 
 use crate::lanes::side_by_side;
+use crate::tools;
 use crate::workspace::Workspace;
 
 const CORE: &str = "dat-core";
@@ -14,91 +15,85 @@ const SHARED_MEMORY: &str = "dat-rsm";
 const HOST: &str = "dat-host";
 const ROCE: &str = "backend-roce";
 const BARE: &str = "no-std";
-/// Replaces the atomics; only the fuzz targets use it.
+/// Replaces the atomics; only the fuzz targets use it, with this other feature.
 const FUZZ_SCHED: &str = "fuzz_sched";
+const WITH_FUZZ_SCHED: &str = "fuzz_sched,spin";
 
 /// Lints the crates with features under no feature, each feature and all features.
 pub(crate) fn check_each(workspace: &Workspace) -> Result<()> {
-    let packages = [CORE, SHARED_MEMORY, ROCE, HOST];
-    check_subsets(workspace, &packages, |chosen, all| {
-        chosen <= 1 || chosen == all
-    })
-    .map(|_counts| ())
+    check_sets(workspace, &[CORE, SHARED_MEMORY, ROCE, HOST], true).map(|_counts| ())
 }
 
-/// Lints the crates for firmware under each subset of features; returns a table of counts.
+/// Lints the crates for firmware under each combination of features; returns a table of counts.
 pub(crate) fn check_combinations(workspace: &Workspace) -> Result<String> {
-    check_subsets(workspace, &[CORE, SHARED_MEMORY, ROCE], |_, _| true)
+    check_sets(workspace, &[CORE, SHARED_MEMORY, ROCE], false)
 }
 
-/// Lints the crate for host programs under each subset of features; returns a table of counts.
+/// Lints the crate for host programs under each combination; returns a table of counts.
 pub(crate) fn check_host_combinations(workspace: &Workspace) -> Result<String> {
-    check_subsets(workspace, &[HOST], |_, _| true)
+    check_sets(workspace, &[HOST], false)
 }
 
-/// Lints the subsets for which `wanted` accepts their size and the number of features.
-fn check_subsets(
-    workspace: &Workspace,
-    packages: &[&str],
-    wanted: fn(usize, usize) -> bool,
-) -> Result<String> {
-    let mut table =
-        String::from("| crate | features | combinations without a warning |\n|---|---|---|\n");
+fn check_sets(workspace: &Workspace, packages: &[&str], is_short: bool) -> Result<String> {
+    let mut table = String::from("| crate | combinations without a warning |\n|---|---|\n");
     for package in packages {
-        let Checked {
-            features,
-            combinations,
-        } = check_subsets_of(workspace, package, wanted)?;
-        println!("{package}: {combinations} combinations of {features} features");
-        table.push_str(&format!("| {package} | {features} | {combinations} |\n"));
+        let mut sets = additive(workspace, package)?;
+        if is_short {
+            shorten(&mut sets);
+        }
+        if *package == CORE {
+            sets.push(WITH_FUZZ_SCHED.to_owned());
+        }
+        side_by_side(workspace, &sets, |shell, folder, features| {
+            println!("  {package} with [{features}]");
+            let scope = ["--no-default-features", "--features", features];
+            cmd!(
+                shell,
+                "cargo clippy --quiet --target-dir {folder} --package {package} {scope...} -- --deny warnings"
+            )
+            .quiet()
+            .run()?;
+            Ok(())
+        })?;
+        println!("{package}: {} combinations", sets.len());
+        table.push_str(&format!("| {package} | {} |\n", sets.len()));
     }
     Ok(table)
 }
 
-/// The number of features of a crate, and the number of combinations that were linted.
-struct Checked {
-    features: usize,
-    combinations: usize,
+/// Returns the combinations of the features that only add, each once, although some imply others.
+fn additive(workspace: &Workspace, package: &str) -> Result<Vec<String>> {
+    let program = tools::HACK.install(workspace)?;
+    let member = workspace.package(package)?;
+    let left_out = ["default", FUZZ_SCHED].into_iter();
+    let left_out = left_out.filter(|name| member.features.contains_key(*name));
+    let left_out = left_out.flat_map(|name| ["--exclude-features", name]);
+    let listed = cmd!(
+        workspace.shell,
+        "{program} hack check --print-command-list --package {package} --feature-powerset {left_out...}"
+    )
+    .quiet()
+    .read()?;
+    let sets = sets(&listed);
+    ensure!(sets.len() > 1, "{package} has no features:\n{listed}");
+    Ok(sets)
 }
 
-fn check_subsets_of(
-    workspace: &Workspace,
-    package: &str,
-    wanted: fn(usize, usize) -> bool,
-) -> Result<Checked> {
-    let member = workspace
-        .member(package)
-        .with_context(|| format!("the workspace has no {package}"))?;
-    let names = additive(member.features.keys().map(String::as_str));
-    let mut combinations = subsets(&names);
-    combinations.retain(|combination| wanted(combination.len(), names.len()));
-    let implied = |name: &str| member.features.get(name).map_or(&[][..], Vec::as_slice);
-    drop_equal(&mut combinations, implied);
-    if member.features.contains_key(FUZZ_SCHED) {
-        combinations.push(vec![FUZZ_SCHED, "spin"]);
-    }
-    side_by_side(workspace, &combinations, |shell, folder, combination| {
-        let features = combination.join(",");
-        println!("  {package} with [{features}]");
-        let scope = [
-            "--package",
-            package,
-            "--no-default-features",
-            "--features",
-            &features,
-        ];
-        cmd!(
-            shell,
-            "cargo clippy --quiet --target-dir {folder} {scope...} -- --deny warnings"
-        )
-        .quiet()
-        .run()?;
-        Ok(())
-    })?;
-    Ok(Checked {
-        features: names.len(),
-        combinations: combinations.len(),
-    })
+/// Reads the features of each command that would be run.
+fn sets(listed: &str) -> Vec<String> {
+    let features = |line: &str| Some(line.split_once("--features ")?.1.trim().to_owned());
+    listed
+        .lines()
+        .filter(|line| line.contains("--no-default-features"))
+        .map(|line| features(line).unwrap_or_default())
+        .collect()
+}
+
+/// Keeps no feature, each feature, and most features together.
+fn shorten(sets: &mut Vec<String>) {
+    let count = |set: &str| set.split(',').count();
+    let most = sets.iter().map(|set| count(set)).max().unwrap_or_default();
+    sets.retain(|set| count(set) == 1 || count(set) == most);
 }
 
 /// Builds a static library without std around core and mmio driver, under no feature and under all
@@ -109,61 +104,19 @@ fn check_subsets_of(
 /// needed one of them would need it among all features, too.
 pub(crate) fn check_bare(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
-    let bare = workspace
-        .member(BARE)
-        .context("the workspace has no package no-std")?;
-    let names = additive(bare.features.keys().map(String::as_str));
-    let together = names.join(",");
-    for features in ["", &together] {
+    let bare = workspace.package(BARE)?;
+    let names: Vec<&str> = bare.features.keys().map(String::as_str).collect();
+    for features in ["", &names.join(",")] {
         println!("  static library without std, {CORE} with [{features}]");
-        let scope = [
-            "--package",
-            BARE,
-            "--profile",
-            "bare",
-            "--features",
-            features,
-        ];
-        cmd!(shell, "cargo build --quiet {scope...}")
-            .quiet()
-            .run()?;
+        let scope = ["--package", BARE, "--profile", "bare"];
+        cmd!(
+            shell,
+            "cargo build --quiet {scope...} --features {features}"
+        )
+        .quiet()
+        .run()?;
     }
     Ok(())
-}
-
-fn additive<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut names: Vec<&str> = names
-        .filter(|name| !matches!(*name, "default" | FUZZ_SCHED))
-        .collect();
-    names.sort_unstable();
-    names
-}
-
-/// Keeps one combination of those that enable the same features, because some imply others.
-fn drop_equal<'a>(combinations: &mut Vec<Vec<&'a str>>, implied: impl Fn(&str) -> &'a [String]) {
-    let mut seen = BTreeSet::new();
-    combinations.retain(|combination| {
-        let mut enabled = BTreeSet::new();
-        let mut pending = combination.clone();
-        while let Some(name) = pending.pop() {
-            if enabled.insert(name) {
-                pending.extend(implied(name).iter().map(String::as_str));
-            }
-        }
-        seen.insert(enabled)
-    });
-}
-
-fn subsets<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
-    let mut subsets = vec![Vec::new()];
-    for name in names {
-        for index in 0..subsets.len() {
-            let mut larger = subsets[index].clone();
-            larger.push(*name);
-            subsets.push(larger);
-        }
-    }
-    subsets
 }
 
 #[cfg(test)]
@@ -171,30 +124,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_subset_appears_once() {
-        assert_eq!(
-            subsets(&["a", "b"]),
-            [vec![], vec!["a"], vec!["b"], vec!["a", "b"]]
+    fn combinations_are_read_and_shortened() {
+        let line = "cargo check --manifest-path a/Cargo.toml --no-default-features";
+        let listed = format!(
+            "{line}\n{line} --features a\n{line} --features b\n{line} --features a,b\n{line} --features a,b,c\n"
         );
-        assert_eq!(subsets(&["a", "b", "c", "d", "e"]).len(), 32);
-    }
-
-    #[test]
-    fn implied_features_make_no_further_combination() {
-        let implying = [String::from("a"), String::from("dep:x")];
-        let mut combinations = subsets(&["a", "b"]);
-        drop_equal(&mut combinations, |name| match name {
-            "b" => &implying,
-            _ => &[],
-        });
-        assert_eq!(combinations, [vec![], vec!["a"], vec!["b"]]);
-    }
-
-    #[test]
-    fn features_that_are_not_additive_are_left_out() {
-        assert_eq!(
-            additive(["std", "default", "fuzz_sched", "log"].into_iter()),
-            ["log", "std"]
-        );
+        let mut sets = sets(&listed);
+        assert_eq!(sets, ["", "a", "b", "a,b", "a,b,c"]);
+        shorten(&mut sets);
+        assert_eq!(sets, ["", "a", "b", "a,b,c"]);
     }
 }

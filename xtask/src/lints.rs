@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use xshell::cmd;
 
 use crate::firmware;
+use crate::rooms;
 use crate::scope::Scope;
 use crate::tools::{self, WORKSPACES};
 use crate::workspace::Workspace;
@@ -33,6 +34,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 
 fn check_scope(workspace: &Workspace, scope: Scope) -> Result<()> {
     check_equal(workspace.root())?;
+    rooms::check(workspace.root())?;
     let scope = scope.linted();
     cmd!(
         workspace.shell,

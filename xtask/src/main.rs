@@ -15,7 +15,11 @@ mod maintenance;
 mod packages;
 mod pages;
 mod panic_free;
+mod process;
+mod prose;
+mod rooms;
 mod scope;
+mod sections;
 mod semver;
 mod speed;
 mod steps;
@@ -45,12 +49,12 @@ enum Task {
     /// Run the checks in order and stop at the first failure; --all installs missing tools and runs
     /// all checks
     Test(steps::Options),
-    /// Print which requirement is tested on which backend; fail if a required test is missing
+    /// Write which requirement is tested on which backend; fail if a required test is missing
     Conformance(conformance::Options),
     /// Count the instructions of the hot paths and compare the counts with the recorded ones
     Bench(speed::Options),
     /// Run Debian's DAT programs in the guest with this provider and with OFA's, and write
-    /// docs/compatibility.md
+    /// target/compatibility.md and its counts in docs/status.md
     Compatibility(compatibility::Options),
     /// Check that no panic, allocation or foreign call is reachable on the posting and polling
     /// paths

@@ -5,219 +5,106 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 use xshell::{Shell, cmd};
 
-/// A package, and the evidence that the machine has it.
-pub(crate) struct SystemPackage {
-    name: &'static str,
-    brings: Brings,
-    why: &'static str,
-}
-
-enum Brings {
-    /// Programs of the search path.
-    Programs(&'static [&'static str]),
-    /// A file, for a package without a program.
-    File(&'static str),
-    /// A file in one of several folders whose names differ by a version.
-    FileOfVersion {
-        folder: &'static str,
-        start: &'static str,
-        file: &'static str,
-    },
-}
-
-const NEEDED: &[SystemPackage] = &[
-    programs(
-        "valgrind",
-        &["valgrind"],
-        "counts instructions of hot paths",
-    ),
-    programs(
-        "qemu-system-x86",
-        &["qemu-system-x86_64"],
-        "runs the guest that has an RDMA device",
-    ),
-    programs(
-        "busybox-static",
-        &["busybox"],
-        "basic programs of the guest",
-    ),
-    programs(
-        "iproute2",
-        &["ip", "rdma"],
-        "sets up the guest's RDMA device and counts its objects",
-    ),
-    programs(
-        "nftables",
-        &["nft"],
-        "translates addresses and drops packets in the guest",
-    ),
-    programs(
-        "conntrack",
-        &["conntrack"],
-        "lets a translator of the guest forget its connections",
-    ),
-    file(
-        "ibverbs-providers",
-        "/etc/libibverbs.d/rxe.driver",
-        "user-space driver of the guest's RDMA device",
-    ),
-    programs(
-        "ibverbs-utils",
-        &["ibv_devinfo", "ibv_devices", "ibv_rc_pingpong"],
-        "tests the guest's RDMA device",
-    ),
-    programs("rdmacm-utils", &["rping"], "tests connections in the guest"),
-    file(
-        "libibverbs-dev",
-        "/usr/include/infiniband/verbs.h",
-        "needed to build the verbs backend",
-    ),
-    file(
-        "librdmacm-dev",
-        "/usr/include/rdma/rdma_cma.h",
-        "needed to build the verbs backend",
-    ),
-    programs(
-        "pkg-config",
-        &["pkg-config"],
-        "finds the libraries of RDMA devices",
-    ),
-    SystemPackage {
-        name: "libclang-dev",
-        brings: Brings::FileOfVersion {
-            folder: "/usr/lib",
-            start: "llvm-",
-            file: "lib/libclang.so",
-        },
-        why: "reads the C headers of RDMA devices",
-    },
-    file(
-        "rustc-web",
-        "/usr/bin/rustc",
-        "compiles dat-core for other processors and the thread sanitizer",
-    ),
-    SystemPackage {
-        name: "rust-web-src",
-        brings: Brings::FileOfVersion {
-            folder: "/usr/src",
-            start: "rustc-",
-            file: "library/core/Cargo.toml",
-        },
-        why: "the standard library for other processors and the thread sanitizer",
-    },
-    programs("lld", &["ld.lld"], "links images for other processors"),
-    programs(
-        "qemu-system-arm",
-        &["qemu-system-arm", "qemu-system-aarch64"],
-        "runs microcontroller and AArch64 images",
-    ),
-    programs(
-        "g++",
-        &["c++"],
-        "compiles the headers of the C libraries as C++",
-    ),
-    programs("mandoc", &["mandoc"], "checks the man pages"),
-    file(
-        "libdapl-dev",
-        "/usr/include/dat2/udat.h",
-        "the headers and the registry of DAT 2.0, for C programs that use the provider",
-    ),
-    file(
-        "libdapl2",
-        "/usr/lib/x86_64-linux-gnu/libdat2.so.2",
-        "the registry that loads the provider",
-    ),
-    programs(
-        "dapl2-utils",
-        &["dapltest", "dtest", "dtestcm", "dtestsrq", "dtestx"],
-        "DAT 2.0 programs of OFA",
-    ),
-    programs(
-        "tshark",
-        &["tshark"],
-        "reads the packets that two guests exchange",
-    ),
-    programs("python3-pip", &["pip3"], "installs the linter of workflows"),
-    programs(
-        "perftest",
-        &[
-            "ib_write_bw",
-            "ib_write_lat",
-            "ib_read_bw",
-            "ib_read_lat",
-            "ib_send_bw",
-            "ib_send_lat",
-        ],
-        "reference measurements of plain verbs",
-    ),
-];
+/// The packages that some check needs: the name, the programs or files that it brings, and why.
+///
+/// A star stands for a version in the name of a folder.
+const NEEDED: &str = "\
+valgrind | valgrind | counts instructions of hot paths
+qemu-system-x86 | qemu-system-x86_64 | runs the guest that has an RDMA device
+busybox-static | busybox | basic programs of the guest
+iproute2 | ip rdma | sets up the guest's RDMA device and counts its objects
+nftables | nft | translates addresses and drops packets in the guest
+conntrack | conntrack | lets a translator of the guest forget its connections
+ibverbs-providers | /etc/libibverbs.d/rxe.driver | user-space driver of the guest's RDMA device
+ibverbs-utils | ibv_devinfo ibv_devices ibv_rc_pingpong | tests the guest's RDMA device
+rdmacm-utils | rping | tests connections in the guest
+libibverbs-dev | /usr/include/infiniband/verbs.h | needed to build the verbs backend
+librdmacm-dev | /usr/include/rdma/rdma_cma.h | needed to build the verbs backend
+pkg-config | pkg-config | finds the libraries of RDMA devices
+libclang-dev | /usr/lib/llvm-*/lib/libclang.so | reads the C headers of RDMA devices
+rustc-web | /usr/bin/rustc | compiles dat-core for other processors and the thread sanitizer
+rust-web-src | /usr/src/rustc-*/library/core/Cargo.toml | its standard library
+lld | ld.lld | links images for other processors
+qemu-system-arm | qemu-system-arm qemu-system-aarch64 | runs microcontroller and AArch64 images
+g++ | c++ | compiles the headers of the C libraries as C++
+mandoc | mandoc | checks the man pages
+libdapl-dev | /usr/include/dat2/udat.h | headers and registry of DAT 2.0, for programs in C
+libdapl2 | /usr/lib/x86_64-linux-gnu/libdat2.so.2 | the registry that loads the provider
+dapl2-utils | dapltest dtest dtestcm dtestsrq dtestx | DAT 2.0 programs of OFA
+tshark | tshark | reads the packets that two guests exchange
+python3-pip | pip3 | installs the linter of workflows
+perftest | ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_lat | plain verbs";
 
 /// Packages that only tasks need which are no checks.
-const NEEDED_BY_TASKS: &[SystemPackage] = &[programs(
-    "qemu-system-misc",
-    &["qemu-system-riscv32"],
-    "runs images for RISC-V",
-)];
+const NEEDED_BY_TASKS: &str = "\
+qemu-system-misc | qemu-system-riscv32 | runs images for RISC-V
+ucx-utils | ucx_perftest | measures shared memory and memory copies
+libfabric-bin | fi_pingpong | measures libfabric's shared memory
+iperf3 | iperf3 | measures a TCP stream
+qperf | qperf | measures the latency of TCP";
 
-fn known() -> impl Iterator<Item = &'static SystemPackage> {
-    NEEDED.iter().chain(NEEDED_BY_TASKS)
-}
+/// The file of a package that bindings are made with; its folder has a version.
+pub(crate) const LIBCLANG: &str = "/usr/lib/llvm-*/lib/libclang.so";
 
-const fn programs(
+/// A package, and the evidence that the machine has it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SystemPackage {
     name: &'static str,
-    brings: &'static [&'static str],
+    brings: &'static str,
     why: &'static str,
-) -> SystemPackage {
-    SystemPackage {
-        name,
-        brings: Brings::Programs(brings),
-        why,
-    }
 }
 
-const fn file(name: &'static str, brings: &'static str, why: &'static str) -> SystemPackage {
-    SystemPackage {
-        name,
-        brings: Brings::File(brings),
-        why,
-    }
+fn packages(table: &'static str) -> impl Iterator<Item = SystemPackage> {
+    table.lines().filter_map(|line| {
+        let mut cells = line.split(" | ");
+        Some(SystemPackage {
+            name: cells.next()?,
+            brings: cells.next()?,
+            why: cells.next()?,
+        })
+    })
+}
+
+fn known() -> impl Iterator<Item = SystemPackage> {
+    packages(NEEDED).chain(packages(NEEDED_BY_TASKS))
 }
 
 impl SystemPackage {
-    fn is_there(&self) -> bool {
-        match self.brings {
-            Brings::Programs(programs) => programs.iter().all(|program| find(program).is_some()),
-            Brings::File(file) => Path::new(file).is_file(),
-            Brings::FileOfVersion {
-                folder,
-                start,
-                file,
-            } => fs::read_dir(folder).is_ok_and(|entries| {
-                entries
-                    .flatten()
-                    .filter(|entry| entry.file_name().to_string_lossy().starts_with(start))
-                    .any(|entry| entry.path().join(file).is_file())
-            }),
-        }
+    /// Returns the programs, and the paths of files.
+    fn evidence(self) -> impl Iterator<Item = &'static str> {
+        self.brings.split(' ')
     }
 
-    fn brings(&self, wanted: &str) -> bool {
-        match self.brings {
-            Brings::Programs(programs) => programs.contains(&wanted),
-            Brings::File(file) | Brings::FileOfVersion { file, .. } => file == wanted,
-        }
+    fn is_there(self) -> bool {
+        self.evidence().all(|it| match it.starts_with('/') {
+            true => is_file(it),
+            false => find(it).is_some(),
+        })
     }
+}
+
+/// Returns true if there is a file of that path, in which a star ends the name of one folder.
+fn is_file(path: &str) -> bool {
+    let Some((start, rest)) = path.split_once("*/") else {
+        return Path::new(path).is_file();
+    };
+    let (folder, start) = start.rsplit_once('/').unwrap_or(("", start));
+    let begins = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(start);
+    fs::read_dir(folder).is_ok_and(|entries| {
+        let mut entries = entries.flatten().filter(begins);
+        entries.any(|entry| entry.path().join(rest).is_file())
+    })
 }
 
 /// Returns the packages that some check needs and this machine lacks.
 pub(crate) fn missing() -> Vec<&'static str> {
-    let missing = NEEDED.iter().filter(|package| !package.is_there());
+    let missing = packages(NEEDED).filter(|package| !package.is_there());
     missing.map(|package| package.name).collect()
 }
 
 /// Installs every package that some check needs.
 pub(crate) fn install_all(shell: &Shell) -> Result<()> {
-    install(shell, NEEDED.iter())
+    install(shell, packages(NEEDED))
 }
 
 /// Installs the packages that contain these programs or files.
@@ -229,11 +116,11 @@ pub(crate) fn install_for<'a>(
 }
 
 /// Returns the packages that contain these programs or files, each once.
-fn bringing<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'static SystemPackage>> {
-    let mut packages: Vec<&SystemPackage> = Vec::new();
+fn bringing<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<SystemPackage>> {
+    let mut packages: Vec<SystemPackage> = Vec::new();
     for wanted in wanted {
-        match known().find(|package| package.brings(wanted)) {
-            Some(package) if packages.iter().any(|other| other.name == package.name) => (),
+        match known().find(|package| package.evidence().any(|it| it == wanted)) {
+            Some(package) if packages.contains(&package) => (),
             Some(package) => packages.push(package),
             None if find(wanted).is_some() => (),
             None => bail!("{wanted} was not found, and no known package contains it"),
@@ -244,19 +131,15 @@ fn bringing<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'stati
 
 /// Returns the programs of the known packages.
 pub(crate) fn known_programs() -> impl Iterator<Item = &'static str> {
-    known()
-        .flat_map(|package| match package.brings {
-            Brings::Programs(programs) => programs,
-            Brings::File(_) | Brings::FileOfVersion { .. } => &[],
-        })
-        .copied()
+    let all = known().flat_map(SystemPackage::evidence);
+    all.filter(|it| !it.starts_with('/'))
 }
 
 /// Installs the missing packages as root or with sudo.
 ///
 /// Otherwise it fails and names the command.
-fn install<'a>(shell: &Shell, packages: impl Iterator<Item = &'a SystemPackage>) -> Result<()> {
-    let missing: Vec<&SystemPackage> = packages.filter(|package| !package.is_there()).collect();
+fn install(shell: &Shell, packages: impl Iterator<Item = SystemPackage>) -> Result<()> {
+    let missing: Vec<SystemPackage> = packages.filter(|package| !package.is_there()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -334,7 +217,7 @@ mod tests {
             "ibv_rc_pingpong",
             "rping",
             "/etc/libibverbs.d/rxe.driver",
-            "lib/libclang.so",
+            LIBCLANG,
         ]);
         let names: Vec<&str> = packages
             .expect("known")
@@ -371,19 +254,16 @@ mod tests {
     fn a_package_is_found_by_a_file_of_any_version() {
         let folder = tempfile::tempdir().expect("folder");
         fs::create_dir_all(folder.path().join("llvm-14/lib")).expect("folder");
-        let name = folder.path().to_str().expect("text").to_owned();
-        let package = SystemPackage {
-            name: "it",
-            brings: Brings::FileOfVersion {
-                folder: name.leak(),
-                start: "llvm-",
-                file: "lib/it.so",
-            },
-            why: "a test",
-        };
-        assert!(!package.is_there());
+        let wanted = format!("{}/llvm-*/lib/it.so", folder.path().display());
+        assert!(!is_file(&wanted));
         fs::write(folder.path().join("llvm-14/lib/it.so"), "").expect("file");
-        assert!(package.is_there());
+        assert!(is_file(&wanted));
+    }
+
+    #[test]
+    fn every_line_is_a_package() {
+        let lines = NEEDED.lines().chain(NEEDED_BY_TASKS.lines());
+        assert_eq!(known().count(), lines.count());
     }
 
     #[test]

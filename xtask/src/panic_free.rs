@@ -47,9 +47,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 /// The profile aborts on panic, as firmware does. Only a waker or an agent of the consumer can
 /// unwind through the core, and the landing pads for that would hide a panic of the core itself.
 pub(crate) fn check_workspace(workspace: &Workspace) -> Result<()> {
-    if workspace.member(PACKAGE).is_none() {
-        bail!("the workspace has no package {PACKAGE}");
-    }
+    workspace.package(PACKAGE)?;
     cmd!(
         workspace.shell,
         "cargo build --quiet --profile bare --package {PACKAGE}"

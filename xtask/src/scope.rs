@@ -4,9 +4,10 @@
 /// Features of all members that tests and programs of guests are built with.
 ///
 /// The feature of `dat-core` that replaces its atomics is not among them.
-const FEATURES: &str = "backend-mmio/vendor-header,backend-verbs/fake,dat-bench/suite,dat-bench/verbs,dat-cli/verbs,dat-ffi/verbs,dat-host/async-io,\
-    dat-host/bytes,dat-host/fd,dat-host/rsm,dat-host/serde,dat-host/tokio,dat-host/tracing,\
-    dat-host/verbs,dat-provider/verbs,dat-tests/sockets,dat-tests/verbs,libdat/verbs,librsm/verbs";
+const FEATURES: &str = "backend-mmio/vendor-header,dat-bench/host,dat-bench/suite,dat-bench/verbs,dat-cli/verbs,\
+    dat-devices/verbs,dat-ffi/verbs,dat-host/async-io,dat-host/bytes,dat-host/fd,dat-host/rsm,\
+    dat-host/serde,dat-host/tokio,dat-host/tracing,dat-host/verbs,dat-provider/verbs,\
+    dat-tests/sockets,dat-tests/verbs,libdat/verbs,librsm/verbs";
 
 /// The features of code that only lints compile in this scope.
 const LINTED: &str = "dat-bench/scale,dat-tests/mailbox";

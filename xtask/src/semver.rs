@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 const RDMA_CORE: [&str; 4] = [
     "/usr/include/infiniband/verbs.h",
     "/usr/include/rdma/rdma_cma.h",
-    "lib/libclang.so",
+    packages::LIBCLANG,
     "pkg-config",
 ];
 
@@ -104,8 +104,10 @@ mod tests {
                 "backend-roce",
                 "backend-verbs",
                 "dat-core",
+                "dat-devices",
                 "dat-ffi",
                 "dat-host",
+                "dat-queues",
                 "dat-rsm",
                 "dat-storage",
                 "mmio-model"

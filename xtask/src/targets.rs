@@ -82,25 +82,11 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             features.push("backend-mmio/non-coherent".to_owned());
         }
         let features = features.join(",");
-        let scope = [
-            "--package",
-            "dat-core",
-            "--package",
-            "dat-rsm",
-            "--package",
-            "backend-mmio",
-            "--package",
-            "backend-roce",
-            "--no-default-features",
-            "--features",
-            &features,
-            "--target",
-            triple,
-        ];
         let command = if *maintains { "build" } else { "check" };
         let compile = cmd!(
             shell,
-            "cargo {command} --quiet --target-dir {folder} {scope...}"
+            "cargo {command} --quiet --target-dir {folder} --target {triple} --package dat-core --package dat-rsm
+             --package backend-mmio --package backend-roce --no-default-features --features {features}"
         );
         for_target(shell, triple, compile.quiet())?.run()?;
         if *maintains {

@@ -22,6 +22,14 @@ const FUZZ: Tool = Tool {
     name: "cargo-fuzz",
     version: "0.13.2",
 };
+pub(crate) const HACK: Tool = Tool {
+    name: "cargo-hack",
+    version: "0.6.45",
+};
+const LLVM_COV: Tool = Tool {
+    name: "cargo-llvm-cov",
+    version: "0.9.1",
+};
 pub(crate) const MUTANTS: Tool = Tool {
     name: "cargo-mutants",
     version: "27.1.0",
@@ -32,8 +40,8 @@ pub(crate) const SEMVER: Tool = Tool {
 };
 
 /// Returns the names of the tools that the checks of `cargo xtask test --all` install.
-pub(crate) fn names() -> [&'static str; 2] {
-    [DENY, FUZZ].map(|tool| tool.name)
+pub(crate) fn names() -> [&'static str; 3] {
+    [DENY, FUZZ, HACK].map(|tool| tool.name)
 }
 
 impl Tool {
@@ -134,12 +142,13 @@ impl Target {
 ///
 /// A subset would build everything once more.
 const FEATURES: &str = "c,sched";
-const TARGETS: [Target; 15] = [
+const TARGETS: [Target; 16] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
     Target::new("rsm_wire", 9, 400),
     Target::new("cm_wire", 6, 385),
     Target::new("roce_packet", 1, 512),
+    Target::new("roce_queue", 1, 512),
     Target::new("roce_session", 6, 2050),
     Target::new("roce_wire", 6, 1024),
     Target::new("serve_wire", 1, 257),
@@ -170,41 +179,30 @@ pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
     ))
 }
 
-/// The coverage of the seeds of all fuzz targets.
-pub(crate) struct Replay {
-    /// The program that ran the seeds; it contains the map of the lines.
-    pub(crate) program: PathBuf,
-    /// The files of execution counts, one for each target.
-    pub(crate) counts: Vec<PathBuf>,
-}
-
-/// Runs the seeds of all fuzz targets with line coverage.
+/// Runs the seeds of all fuzz targets; returns the counts of all lines in the format of lcov.
 ///
-/// Needs neither the fuzzer nor its sanitizer; one build serves all targets.
-pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
+/// Needs neither the fuzzer nor its sanitizer; one build serves all targets. Without a wrapper of
+/// the compiler all crates count, so that a generic function counts wherever it is instantiated.
+pub(crate) fn replay(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
-    let folder = workspace.root().join("fuzz");
-    let built = folder.join("target/replay");
-    let _folder = shell.push_dir(&folder);
-    cmd!(
-        shell,
-        "cargo build --features {FEATURES} --bin replay --target-dir {built}"
-    )
-    .env("RUSTFLAGS", "-Cinstrument-coverage")
-    .env("CARGO_PROFILE_DEV_DEBUG", "0")
-    .env("CARGO_INCREMENTAL", "0")
-    .run()?;
-    let program = built.join("debug/replay");
-    let mut counts = Vec::new();
+    cmd!(shell, "rustup component add llvm-tools").run()?;
+    let program = LLVM_COV.install(workspace)?;
+    let _folder = shell.push_dir(workspace.root().join("fuzz"));
+    // Programs of earlier builds would add functions that nothing runs.
+    cmd!(shell, "{program} llvm-cov clean --workspace").run()?;
     for seeds in shell.read_dir("seeds")? {
         let target = seeds.file_name().context("a folder of seeds")?;
-        let counted = built.join(target).with_extension("profraw");
-        cmd!(shell, "{program} {target} {seeds}")
-            .env("LLVM_PROFILE_FILE", &counted)
-            .run()?;
-        counts.push(counted);
+        cmd!(
+            shell,
+            "{program} llvm-cov run --no-report --no-rustc-wrapper --features {FEATURES} --bin replay -- {target} {seeds}"
+        )
+        .run()?;
     }
-    Ok(Replay { program, counts })
+    let report = cmd!(
+        shell,
+        "{program} llvm-cov report --lcov --no-default-ignore-filename-regex"
+    );
+    Ok(report.read()?)
 }
 
 /// Checks that the fuzzer's package, its targets and its seed generator have no warnings.

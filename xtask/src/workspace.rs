@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result};
 use cargo_metadata::{CargoOpt, Metadata, MetadataCommand, Package};
+use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use xshell::Shell;
 
@@ -45,6 +47,22 @@ impl Workspace {
             .workspace_packages()
             .into_iter()
             .find(|package| package.name == name)
+    }
+
+    /// Returns the member with that name.
+    pub(crate) fn package(&self, name: &str) -> Result<&Package> {
+        self.member(name)
+            .with_context(|| format!("the workspace has no package {name}"))
+    }
+
+    /// Returns a file of the workspace as text.
+    pub(crate) fn read(&self, file: &str) -> Result<String> {
+        fs::read_to_string(self.root().join(file)).with_context(|| file.to_owned())
+    }
+
+    /// Reads a file of the workspace.
+    pub(crate) fn read_toml<T: DeserializeOwned>(&self, file: &str) -> Result<T> {
+        toml::from_str(&self.read(file)?).with_context(|| file.to_owned())
     }
 
     /// Returns every member, sorted by name.

@@ -185,7 +185,7 @@ where
     }
 
     /// Sends replies, and returns free slots if the other end may run short of them.
-    pub(super) fn flush(&mut self) {
+    pub(super) fn send_pending(&mut self) {
         while self.has_room() {
             let [first, ..] = &mut self.replies;
             let Some((kind, to)) = first.take() else {

@@ -106,48 +106,39 @@ where
     }
 }
 
+/// Defines the call that opens the channels, for the drivers of both layouts.
+macro_rules! open_channels {
+    () => {
+        /// Opens the channels of the connection manager.
+        ///
+        /// Call it once, before any other call. The channels take a domain, a region, the last slot for
+        /// completion queues, and one queue pair each. So there must be one such slot more than event
+        /// dispatchers.
+        ///
+        /// # Errors
+        /// `Resources` if one of these is missing, `Device`. Drop the driver after an error.
+        pub fn open_channels(&mut self) -> Result<(), BackendError> {
+            let channels = core::mem::take(&mut self.cm.storage.channels);
+            let memory = core::mem::take(&mut self.cm.storage.memory);
+            let name = self.tables.completion_queues.len().saturating_sub(1);
+            let opened = open(self, channels, memory, name, |backend, key| {
+                backend.number(key)
+            });
+            self.cm.opened(channels, opened)
+        }
+    };
+}
+
 impl<'s, C: Control, R: RegisterIo, H: Hal, J: Network>
     MmioBackend<'s, C, MmioQueueConnectionManager<'s, R, H, J>, R, H>
 {
-    /// Opens the channels of the connection manager.
-    ///
-    /// Call it once, before any other call. The channels take a domain, a region, the last slot for
-    /// completion queues, and one queue pair each. So there must be one such slot more than event
-    /// dispatchers.
-    ///
-    /// # Errors
-    /// `Resources` if one of these is missing, `Device`. Drop the driver after an error.
-    pub fn open_channels(&mut self) -> Result<(), BackendError> {
-        let channels = core::mem::take(&mut self.cm.storage.channels);
-        let memory = core::mem::take(&mut self.cm.storage.memory);
-        let name = self.tables.completion_queues.len().saturating_sub(1);
-        let opened = open(self, channels, memory, name, |backend, key| {
-            backend.number(key)
-        });
-        self.cm.opened(channels, opened)
-    }
+    open_channels!();
 }
 
 impl<'s, W: RegisterWords, M: Mapping, H: Hal, J: Network>
     PvrdmaBackend<'s, W, M, PvrdmaQueueConnectionManager<'s, W, H, J>, H>
 {
-    /// Opens the channels of the connection manager.
-    ///
-    /// Call it once, before any other call. The channels take a domain, a region, the last slot for
-    /// completion queues, and one queue pair each. So there must be one such slot more than event
-    /// dispatchers.
-    ///
-    /// # Errors
-    /// `Resources` if one of these is missing, `Device`. Drop the driver after an error.
-    pub fn open_channels(&mut self) -> Result<(), BackendError> {
-        let channels = core::mem::take(&mut self.cm.storage.channels);
-        let memory = core::mem::take(&mut self.cm.storage.memory);
-        let name = self.tables.completion_queues.len().saturating_sub(1);
-        let opened = open(self, channels, memory, name, |backend, key| {
-            backend.number(key)
-        });
-        self.cm.opened(channels, opened)
-    }
+    open_channels!();
 }
 
 impl<C, S, R, J> PeerResolver for QueueConnectionManager<'_, C, S, R, J>

@@ -225,7 +225,7 @@ where
             }
         }
         for channel in self.storage.channels.iter_mut().flatten() {
-            channel.flush();
+            channel.send_pending();
         }
     }
 

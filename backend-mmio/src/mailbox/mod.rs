@@ -12,7 +12,7 @@
 //! # Failure of the other end
 //! The driver waits for an answer as long as the platform permits. An invalid answer counts as
 //! none. After a missing answer, or once the other end is gone, every command fails at once with
-//! [`BackendError::Device`](dat_core::backend::BackendError::Device), and the device reports its
+//! [`BackendError::Device`](dat_core::backend::BackendError::Device). The device reports its
 //! failure: the driver completes all posted requests, and every connection breaks.
 
 mod control;

@@ -274,8 +274,8 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
 
     /// Returns the index of a free window, and takes it.
     ///
-    /// After the first window was given back, each call creates windows ahead in all free slots and
-    /// takes one of the earliest batch: a device may reissue an index at once.
+    /// A device may reissue an index at once. So after the first window was given back, each call
+    /// creates windows ahead in all free slots and takes one of the earliest batch.
     fn take_window(&mut self, domain: u32) -> Result<usize, BackendError> {
         if self.windows_made != 0 {
             let free = self.windows.iter().filter(|window| window.is_free());

@@ -246,30 +246,9 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         // Only messages report the length in the buffer.
         let length = if message { entry.length } else { 0 };
         let token = if shared == 0 {
-            let oldest = queue.oldest(self.tables.requests);
-            let (index, slot) = oldest.ok_or(DeviceFault::WrongIndex)?;
-            if index as u16 != tail.index() {
-                return Err(DeviceFault::WrongIndex);
-            }
-            // Read everything before the slot may be posted again.
-            let (token, extent) = (slot.token(), slot.extent());
-            if received && length > extent {
-                return Err(DeviceFault::ImpossibleLength);
-            }
-            let step = if received { 1 } else { extent };
-            after_writes(&self.hal, queue, self.tables.requests, index, step);
-            queue.set_tail(index.wrapping_add(step));
-            token
+            self.take_oldest(queue, tail.index(), received.then_some(length))?
         } else {
-            let slot = self.shared_slot(shared, tail.index());
-            let slot = slot.ok_or(DeviceFault::WrongIndex)?;
-            if length > slot.extent() {
-                return Err(DeviceFault::ImpossibleLength);
-            }
-            let token = slot.token();
-            after_write(&self.hal, slot);
-            slot.set_location(Location::Returned);
-            token
+            self.take_shared(shared, tail.index(), length)?
         };
         let queue_pair = generation.token.load();
         self.advance();
@@ -280,6 +259,44 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             queue_pair,
             solicited: tail.solicited(),
         })))
+    }
+
+    /// Takes the oldest request of a queue, which has this index; returns its token.
+    ///
+    /// `received` is the length of a receive.
+    fn take_oldest(
+        &self,
+        queue: &QueueCell,
+        index: u16,
+        received: Option<u32>,
+    ) -> Result<u64, DeviceFault> {
+        let oldest = queue.oldest(self.tables.requests);
+        let (oldest, slot) = oldest.ok_or(DeviceFault::WrongIndex)?;
+        if oldest as u16 != index {
+            return Err(DeviceFault::WrongIndex);
+        }
+        // Read everything before the slot may be posted again.
+        let (token, extent) = (slot.token(), slot.extent());
+        if received.is_some_and(|length| length > extent) {
+            return Err(DeviceFault::ImpossibleLength);
+        }
+        let step = if received.is_some() { 1 } else { extent };
+        after_writes(&self.hal, queue, self.tables.requests, oldest, step);
+        queue.set_tail(oldest.wrapping_add(step));
+        Ok(token)
+    }
+
+    /// Takes the buffer of a shared queue with this index; returns its token.
+    fn take_shared(&self, shared: u32, index: u16, length: u32) -> Result<u64, DeviceFault> {
+        let slot = self.shared_slot(shared, index);
+        let slot = slot.ok_or(DeviceFault::WrongIndex)?;
+        if length > slot.extent() {
+            return Err(DeviceFault::ImpossibleLength);
+        }
+        let token = slot.token();
+        after_write(&self.hal, slot);
+        slot.set_location(Location::Returned);
+        Ok(token)
     }
 
     /// Returns the slot of a buffer of a shared queue if the device holds it.

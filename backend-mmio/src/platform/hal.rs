@@ -288,8 +288,7 @@ impl<'s> DmaMemory<'s> {
     /// - The device reaches exactly these bytes at `bus` and the addresses that follow. It writes
     ///   only 32-bit numbers that it may set to any value.
     /// - No other code writes the memory and no other `DmaMemory` holds it until the device was
-    ///   stopped: either the device was halted, or all objects created in the memory were
-    ///   destroyed.
+    ///   stopped: by a halt, or because all objects created in the memory were destroyed.
     /// - The memory exists until then. A forgotten backend does not stop the device: if the
     ///   lifetime `'s` may end after that, the memory must be `'static`.
     #[expect(unsafe_code)]

@@ -48,7 +48,7 @@ impl MappedWords {
     ///
     /// # Safety
     /// `length` bytes at `base`, which is aligned to 4, stay mapped as long as any value derived
-    /// from the result is used. Reading and writing any of them at any time from any thread harms
+    /// from the result is used. Any thread may read and write any of them at any time. That harms
     /// no memory that a Rust reference points to, except by the device's accesses to memory that
     /// was shared with it. At most one driver at a time holds a reference to the registers.
     #[expect(unsafe_code)]

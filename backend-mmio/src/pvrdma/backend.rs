@@ -13,7 +13,7 @@ use dat_core::time::Instant;
 
 use super::command_channel::Failure;
 use super::completion_queue::PvrdmaCompletionQueue;
-use super::device::{Device, OpenFailure, READS, Report};
+use super::device::{OpenFailure, PvrdmaDevice, READS, Report};
 use super::drain_except::MOST_KEPT;
 use super::pages::{PageRun, Pages, View, pages_for};
 use super::platform::{Mapping, PairState, Parts, RegionSlot, Storage};
@@ -47,7 +47,7 @@ const OFFERED_ENTRIES: u32 = 1 << 15;
 pub struct PvrdmaBackend<'s, W: RegisterWords, M, S, H> {
     name: &'static str,
     /// The device; dropped, and thereby reset, before everything that it uses.
-    pub(super) device: Device<'s, W, H>,
+    pub(super) device: PvrdmaDevice<'s, W, H>,
     pub(super) doorbells: W,
     mapping: M,
     pub(crate) cm: S,
@@ -107,7 +107,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
             *region = RegionSlot::EMPTY;
         }
         let mut pages = Pages::new(parts.memory, storage.pages_taken);
-        let device = Device::open(
+        let device = PvrdmaDevice::open(
             parts.registers,
             parts.doorbell_page,
             parts.address,

@@ -103,7 +103,7 @@ pub(crate) enum Report {
 ///
 /// Dropping it resets the device, which then accesses none of the lent memory.
 #[derive(Debug)]
-pub(crate) struct Device<'s, W: RegisterWords, H> {
+pub(crate) struct PvrdmaDevice<'s, W: RegisterWords, H> {
     pub(crate) channel: CommandChannel<'s, W>,
     hal: PhantomData<fn() -> H>,
     pub(crate) capabilities: Capabilities,
@@ -126,7 +126,7 @@ pub(crate) struct Device<'s, W: RegisterWords, H> {
 /// A device may have lost the message.
 const CALLS_PER_POLL: u32 = 64;
 
-impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
+impl<'s, W: RegisterWords, H: Hal> PvrdmaDevice<'s, W, H> {
     /// Starts a device.
     pub(crate) fn open(
         registers: W,
@@ -191,19 +191,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
             calls: 0,
             halted: false,
         };
-        let needed = [
-            capabilities.queue_pairs,
-            capabilities.work_requests,
-            capabilities.segments,
-            capabilities.completion_queues,
-            capabilities.completions,
-            capabilities.regions,
-            capabilities.domains,
-        ];
-        if needed.iter().any(|count| matches!(*count, 0 | u32::MAX)) {
-            return Err(OpenFailure::Capabilities);
-        }
-        let kind = capabilities.address_kind(version);
+        let kind = Self::address_kind(&capabilities, version);
         let kind = kind.ok_or(OpenFailure::Capabilities)?;
         let registers = &device.channel.registers;
         registers.write(register::MASK, 0);
@@ -224,6 +212,23 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         let bound = device.execute_void(command::CREATE_BIND, &bind);
         bound.map_err(|_| OpenFailure::Command(command::CREATE_BIND))?;
         Ok(device)
+    }
+
+    /// Returns the kind of addresses; `None` if the device lacks something that the driver needs.
+    fn address_kind(capabilities: &Capabilities, version: u32) -> Option<u32> {
+        let needed = [
+            capabilities.queue_pairs,
+            capabilities.work_requests,
+            capabilities.segments,
+            capabilities.completion_queues,
+            capabilities.completions,
+            capabilities.regions,
+            capabilities.domains,
+        ];
+        if needed.iter().any(|count| matches!(*count, 0 | u32::MAX)) {
+            return None;
+        }
+        capabilities.address_kind(version)
     }
 
     /// Executes a command and returns its answer.
@@ -374,7 +379,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
     }
 }
 
-impl<W: RegisterWords, H> Device<'_, W, H> {
+impl<W: RegisterWords, H> PvrdmaDevice<'_, W, H> {
     /// Resets the device for good, unless done; on return the reset is complete.
     pub(crate) fn halt(&mut self) {
         if self.halted {
@@ -388,7 +393,7 @@ impl<W: RegisterWords, H> Device<'_, W, H> {
     }
 }
 
-impl<W: RegisterWords, H> Drop for Device<'_, W, H> {
+impl<W: RegisterWords, H> Drop for PvrdmaDevice<'_, W, H> {
     fn drop(&mut self) {
         self.halt();
     }

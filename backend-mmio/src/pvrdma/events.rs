@@ -8,7 +8,7 @@ use dat_core::time::Instant;
 use super::backend::PvrdmaBackend;
 use super::command_channel::Failure;
 use super::completion_queue::{ARMED_DENIED, has_forgotten_work};
-use super::device::{Device, Report};
+use super::device::{PvrdmaDevice, Report};
 use super::drain_except::{MOST_KEPT, drain_except};
 use super::platform::{Mapping, PairState};
 use crate::cm::PeerResolver;
@@ -111,7 +111,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
     /// An invalid report is a fault.
     fn next_report(
         &mut self,
-        take: impl FnOnce(&mut Device<'s, W, H>) -> Result<Option<Report>, Failure>,
+        take: impl FnOnce(&mut PvrdmaDevice<'s, W, H>) -> Result<Option<Report>, Failure>,
     ) -> Option<Report> {
         if let Some(kept) = self.kept.iter_mut().find(|kept| kept.is_some()) {
             return kept.take();
@@ -135,7 +135,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
             handle: number,
         });
         let most = self.device.most_reports().saturating_add(MOST_KEPT);
-        let drained = drain_except(limit_event, most, || self.next_report(Device::report));
+        let drained = drain_except(limit_event, most, || self.next_report(PvrdmaDevice::report));
         self.kept = drained.kept;
         if drained.endless {
             self.tables.fault(DeviceFault::PhaseJump);
@@ -155,7 +155,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
                 let event = self.cm.poll(now)?;
                 Some(self.convert_connection_event(event))
             } else {
-                let report = self.next_report(Device::next_announced)?;
+                let report = self.next_report(PvrdmaDevice::next_announced)?;
                 Some(self.convert_report(report))
             }
         })

@@ -8,10 +8,11 @@ use dat_core::flags::CompletionFlags;
 
 use super::backend::{PvrdmaBackend, checked};
 use super::completion_queue::{attach, is_forgotten};
-use super::pages::pages_for;
+use super::pages::{PageRun, View, pages_for};
 use super::platform::{Mapping, PairState};
 use super::receive_queue::PvrdmaReceiveQueue;
 use super::send_queue::PvrdmaSendQueue;
+use super::slot_allocator::SlotRun;
 use super::work_ring::{Posted, Ring, WorkRing};
 use crate::cm::{Peer, PeerResolver};
 use crate::defs::pvrdma::{
@@ -21,7 +22,10 @@ use crate::defs::pvrdma::{
 use crate::fault::DeviceFault;
 use crate::platform::{Hal, RegisterWords};
 use crate::ring::maintenance::{after_end, is_maintained};
-use crate::ring::{NO_QUEUE, completion_name, encode_shared, generation_index, next_user_index};
+use crate::ring::{
+    NO_QUEUE, QueuePairSlot, RequestSlot, completion_name, encode_shared, generation_index,
+    next_user_index,
+};
 
 /// Highest number of a queue pair.
 const NUMBERS: u32 = doorbell::HANDLE;
@@ -45,6 +49,25 @@ impl Geometry {
         let stride = receive_stride(self.receive_segments);
         pages_for(u64::from(self.receives).saturating_mul(u64::from(stride)))
     }
+
+    /// Returns the pages of the rings and of their state.
+    fn pages(self) -> u32 {
+        let rings = self.request_pages().saturating_add(self.receive_pages());
+        rings.saturating_add(1)
+    }
+}
+
+/// What a queue pair got from the device and from the driver's memory.
+struct Made<'s> {
+    generation: &'s QueuePairSlot,
+    user_index: u32,
+    number: u32,
+    /// State and descriptors of its rings.
+    memory: View<'s>,
+    page_run: PageRun,
+    first_slot: usize,
+    slots: &'s [RequestSlot],
+    slot_run: SlotRun,
 }
 
 /// A queue pair that the device has created, not yet published in its slot.
@@ -102,13 +125,11 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         let geometry = self.geometry(request)?;
         let request_queue = self.completion_number(request.request_queue)?;
         let receive_queue = self.completion_number(request.receive_queue)?;
-        let shared_key = request.shared_receive_queue;
-        let shared = match shared_key {
+        let shared = match request.shared_receive_queue {
             Some(key) => Some(self.tables.shared_number(key)?),
             None => None,
         };
-        let (requests, receives) = (geometry.request_pages(), geometry.receive_pages());
-        let rings = requests.saturating_add(receives).saturating_add(1);
+        let rings = geometry.pages();
         let slots = geometry.requests.saturating_add(geometry.receives);
         let (first_slot, slots, slot_run) = self.slots.take(slots)?;
         let (directory, memory, page_run) = match self.pages.take_ring(rings) {
@@ -131,20 +152,11 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
             inline: 0,
             key: 0,
             access: access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ,
-            pages: rings | requests << 16,
+            pages: rings | geometry.request_pages() << 16,
             kind: 1 << 16 | RELIABLE << 24,
             shares: u32::from(shared.is_some()),
         };
-        let created = self.execute::<_, CreatedQueuePair>(command::CREATE_QUEUE_PAIR, &parameters);
-        let created = created.and_then(|created| {
-            self.check_number(created.number)?;
-            let modified = self.modify_pair(created.number, state::INITIALISED, None);
-            if modified.is_err() {
-                self.destroy(command::DESTROY_QUEUE_PAIR, created.number);
-            }
-            modified.map(|()| created.number)
-        });
-        let number = match created {
+        let number = match self.create_initialised(&parameters) {
             Ok(number) => number,
             Err(error) => {
                 self.slots.give_back(slot_run);
@@ -152,6 +164,48 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
                 return Err(error);
             }
         };
+        let made = Made {
+            generation,
+            user_index,
+            number,
+            memory,
+            page_run,
+            first_slot,
+            slots,
+            slot_run,
+        };
+        Ok(self.assemble(request, geometry, made))
+    }
+
+    /// Creates a queue pair with the device and initialises it; returns its number.
+    fn create_initialised(&mut self, parameters: &CreateQueuePair) -> Result<u32, BackendError> {
+        let created =
+            self.execute::<_, CreatedQueuePair>(command::CREATE_QUEUE_PAIR, parameters)?;
+        self.check_number(created.number)?;
+        let modified = self.modify_pair(created.number, state::INITIALISED, None);
+        if modified.is_err() {
+            self.destroy(command::DESTROY_QUEUE_PAIR, created.number);
+        }
+        modified.map(|()| created.number)
+    }
+
+    /// Makes the queues of a queue pair that the device has created.
+    fn assemble(
+        &self,
+        request: &QueuePairRequest,
+        geometry: Geometry,
+        made: Made<'s>,
+    ) -> NewPair<'s, W, H> {
+        let Made {
+            generation,
+            user_index,
+            number,
+            memory,
+            page_run,
+            first_slot,
+            slots,
+            slot_run,
+        } = made;
         let (receive_slots, send_slots) = slots
             .split_at_checked(geometry.receives as usize)
             .unwrap_or_default();
@@ -180,10 +234,11 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
                 number,
                 segments,
             };
+        let shared = request.shared_receive_queue;
         let receive = shared.is_none().then(|| PvrdmaReceiveQueue {
             work: work(
                 ring_state::RECEIVE,
-                requests.saturating_add(1),
+                geometry.request_pages().saturating_add(1),
                 receive_stride(geometry.receive_segments),
                 Receive::WORDS,
                 geometry.receives,
@@ -192,7 +247,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
                 geometry.receive_segments,
             ),
         });
-        Ok(NewPair {
+        NewPair {
             send: PvrdmaSendQueue {
                 request: *request,
                 page_run,
@@ -210,8 +265,8 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
             },
             receive,
             first_slot,
-            shared: encode_shared(shared_key),
-        })
+            shared: encode_shared(shared),
+        }
     }
 
     /// Checks the number of a new queue pair.

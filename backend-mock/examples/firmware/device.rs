@@ -17,7 +17,7 @@ use static_cell::StaticCell;
 
 /// Driver of the adapter, an implementation of `dat_core::backend::Backend`; here the mock.
 pub(crate) type Driver = backend_mock::MockBackend;
-type Adapter = Ia<'static, Driver, CriticalSectionLock>;
+type FirmwareIa = Ia<'static, Driver, CriticalSectionLock>;
 
 dat_core::define_storage! {
     /// Storage of the adapter; one dispatcher is the adapter's own.
@@ -38,7 +38,7 @@ dat_core::define_storage! {
 }
 
 static STORAGE: StaticCell<Storage> = StaticCell::new();
-static ADAPTER: StaticCell<Adapter> = StaticCell::new();
+static ADAPTER: StaticCell<FirmwareIa> = StaticCell::new();
 static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 static ATTENTION: Mutex<Cell<Option<InterruptHandle<'static>>>> = Mutex::new(Cell::new(None));
 
@@ -61,7 +61,7 @@ pub(crate) trait Board {
 
 /// Clock and sleep of the poll loop.
 struct Sleeper<'a, B> {
-    ia: &'static Adapter,
+    ia: &'static FirmwareIa,
     board: &'a mut B,
 }
 
@@ -92,7 +92,7 @@ impl<B: Board> Wait for Sleeper<'_, B> {
 pub(crate) fn serve(driver: Driver, board: &mut impl Board) -> Result<u32> {
     let storage = STORAGE.init_with(Storage::new);
     let opened = Ia::open(driver, storage.lend(), 4).map_err(|refused| refused.error)?;
-    let ia: &'static Adapter = ADAPTER.init(opened);
+    let ia: &'static FirmwareIa = ADAPTER.init(opened);
     critical_section::with(|section| ATTENTION.borrow(section).set(Some(ia.interrupt_handle())));
 
     let pz = ia.pz_create()?;

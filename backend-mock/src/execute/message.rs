@@ -1,14 +1,17 @@
 //! Messages: from one queue pair to a receive buffer of the other.
 
-use dat_core::backend::SendFlags;
+use dat_core::backend::{DomainKey, Segment, SendFlags};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use dat_core::sync::RegisteredSpan;
+use dat_queues::{Receive, State};
 
-use super::Attempt;
-use crate::chunk::{self, part_of};
-use crate::queue_pair::{Arrival, ReceiveEntry, State};
-use crate::region::gather_scatter;
-use crate::unmaintained;
-use crate::world::{Action, World};
+use super::chunk::{self, part_of};
+use super::requests::Attempt;
+use super::unmaintained;
+use crate::objects::action::Action;
+use crate::objects::memories::Memories;
+use crate::objects::queue_pair::Arrival;
+use crate::world::World;
 
 /// Outcome of the attempt to move a message.
 enum Moved {
@@ -29,7 +32,7 @@ impl World {
         };
         let right = MemoryPrivileges::LOCAL_READ;
         let memories = &self.adapters[source.adapter].memories;
-        if !memories.all_local(&entry.segments, source.domain, right) {
+        if !memories.all_local(&entry.request.segments, source.setup.domain, right) {
             return Attempt::Ended(DtoStatus::LocalProtection);
         }
         self.take_message(key, number, target, None)
@@ -49,8 +52,8 @@ impl World {
         let Some(entry) = source.sends.get(source.started) else {
             return Attempt::Blocked;
         };
-        let length = entry.length;
-        let solicited = entry.flags.contains(SendFlags::SOLICITED);
+        let length = entry.request.length;
+        let solicited = entry.request.flags.contains(SendFlags::SOLICITED);
         let connection = source.connection;
         let first_try = source.receiver_not_ready == 0;
         if self.pretends_no_buffer(target, first_try) {
@@ -118,38 +121,33 @@ impl World {
     }
 
     /// Takes a buffer for an arriving message.
-    fn take_buffer(&mut self, target: u32) -> Option<ReceiveEntry> {
+    fn take_buffer(&mut self, target: u32) -> Option<Receive> {
         let queue_pair = self.queue_pairs.get_mut(target)?;
-        match queue_pair.shared {
+        match queue_pair.setup.shared {
             None => queue_pair.receives.pop_front(),
             Some(shared) => {
                 let adapter = queue_pair.adapter;
-                self.take_shared(adapter, shared)
+                self.take_shared(adapter, shared.0 as u32)
             }
         }
     }
 
     /// Returns the domain of a queue pair's receive buffers.
-    fn receive_domain(&self, key: u32) -> Option<u32> {
+    fn receive_domain(&self, key: u32) -> Option<DomainKey> {
         let queue_pair = self.queue_pairs.get(key)?;
-        match queue_pair.shared {
-            None => Some(queue_pair.domain),
+        match queue_pair.setup.shared {
+            None => Some(queue_pair.setup.domain),
             Some(shared) => Some(
                 self.adapters[queue_pair.adapter]
                     .shared_receives
-                    .get(shared)?
+                    .get(shared.0 as u32)?
                     .domain,
             ),
         }
     }
 
     /// Returns the failure of a message of this length in a buffer (`Spec: EPV-04, SRQR-43`).
-    fn receive_failure(
-        &self,
-        target: u32,
-        buffer: &ReceiveEntry,
-        length: u32,
-    ) -> Option<DtoStatus> {
+    fn receive_failure(&self, target: u32, buffer: &Receive, length: u32) -> Option<DtoStatus> {
         let room: u64 = buffer
             .segments
             .iter()
@@ -210,11 +208,11 @@ impl World {
             None => {
                 let solicited = arrival.solicited;
                 let success = DtoStatus::Success;
-                self.complete_receive(key, arrival.buffer, success, length, solicited, immediate);
+                self.complete_receive(key, &arrival.buffer, success, length, solicited, immediate);
                 self.answer_later(sender, number, DtoStatus::Success);
             }
             Some(failure) => {
-                self.complete_receive(key, arrival.buffer, failure, 0, false, None);
+                self.complete_receive(key, &arrival.buffer, failure, 0, false, None);
                 self.answer_later(sender, number, DtoStatus::RemoteResponder);
                 self.break_connection(key);
             }
@@ -252,24 +250,28 @@ impl World {
             return Moved::Failed(DtoStatus::LocalProtection);
         }
         let right = MemoryPrivileges::LOCAL_READ;
-        if !from.all_local(&entry.segments, source.domain, right) {
+        if !from.all_local(&entry.request.segments, source.setup.domain, right) {
             return Moved::Failed(DtoStatus::PartialPacket);
         }
         let from_node = adapters[source.adapter].node;
         let apart =
             [from_node, to.node].map(|node| unmaintained::is_apart(nodes[node].coherence.as_ref()));
-        let count = chunk::length(arrival.length, &entry.segments, &arrival.buffer.segments);
-        let sources = part_of(&entry.segments, arrival.moved, count);
+        let count = chunk::length(
+            arrival.length,
+            &entry.request.segments,
+            &arrival.buffer.segments,
+        );
+        let sources = part_of(&entry.request.segments, arrival.moved, count);
         let destinations = part_of(&arrival.buffer.segments, arrival.moved, count);
         if apart.contains(&true) {
             let view = nodes[from_node].coherence.as_ref();
-            let bytes = unmaintained::gather(view, from, sources, source.domain);
+            let bytes = unmaintained::gather(view, from, sources, source.setup.domain);
             let view = nodes[to.node].coherence.as_mut();
             unmaintained::scatter(&bytes, view, &to.memories, destinations, domain);
         } else {
             let mut coherence = nodes[to.node].coherence.as_mut();
             gather_scatter(
-                (from, sources, source.domain),
+                (from, sources, source.setup.domain),
                 (&to.memories, destinations, domain),
                 |address, placed| {
                     if let Some(coherence) = &mut coherence {
@@ -287,5 +289,47 @@ impl World {
             arrival.moved = moved;
         }
         if all { Moved::All } else { Moved::Chunk }
+    }
+}
+
+/// Copies the bytes of the source segments, in order, to the destination segments.
+fn gather_scatter(
+    (from, sources, from_domain): (&Memories, impl Iterator<Item = Segment>, DomainKey),
+    (to, mut destinations, to_domain): (&Memories, impl Iterator<Item = Segment>, DomainKey),
+    mut placed: impl FnMut(u64, RegisteredSpan<'_>),
+) {
+    let mut room: Option<(u64, RegisteredSpan<'_>)> = None;
+    for source in sources {
+        let Some(mut rest) = from.local(&source, from_domain, MemoryPrivileges::LOCAL_READ) else {
+            return;
+        };
+        while rest.length() > 0 {
+            let (address, space) = match room.take() {
+                Some(space) => space,
+                None => {
+                    let Some(next) = destinations.next() else {
+                        return;
+                    };
+                    match to.local(&next, to_domain, MemoryPrivileges::LOCAL_WRITE) {
+                        Some(space) => (next.address, space),
+                        None => return,
+                    }
+                }
+            };
+            let count = rest.length().min(space.length());
+            let (Some(chunk), Some(target)) = (rest.part(0, count), space.part(0, count)) else {
+                return;
+            };
+            target.copy_from(chunk);
+            placed(address, target);
+            room = space
+                .part(count, space.length() - count)
+                .filter(|left| left.length() > 0)
+                .map(|left| (address.wrapping_add(count as u64), left));
+            match rest.part(count, rest.length() - count) {
+                Some(left) => rest = left,
+                None => return,
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Shared state of a fabric.
+//! The lock of a fabric.
 //!
 //! With `std` for threads, without it for one caller at a time.
 
@@ -6,10 +6,10 @@
 mod bare;
 #[cfg(feature = "std")]
 mod threads;
+#[cfg(feature = "std")]
+mod wakers;
 
-#[cfg(feature = "std")]
-pub use threads::FabricThread;
-#[cfg(feature = "std")]
-pub(crate) use {alloc::sync::Arc, threads::Shared};
 #[cfg(not(feature = "std"))]
-pub(crate) use {bare::Shared, portable_atomic_util::Arc};
+pub(crate) use bare::Shared;
+#[cfg(feature = "std")]
+pub(crate) use threads::Shared;

@@ -1,14 +1,12 @@
-//! Shared state of a fabric among threads, and the fabric's own thread.
+//! The lock of a fabric among threads, one of which may be the fabric's own.
 
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant as WallInstant};
 
 use dat_core::event::{Sleepers, WakeReason};
 
-use crate::fabric::Fabric;
+use super::wakers::Wakers;
 use crate::world::World;
 
 /// Microseconds that virtual time may run ahead of the clock.
@@ -71,6 +69,8 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Signalled when a change is visible to the users of adapters.
     visible: Sleepers,
+    /// Woken after actions of a fabric without its own thread.
+    pub(crate) wakers: Wakers,
     poll_steps: bool,
     threaded: AtomicBool,
     watches_posts: AtomicBool,
@@ -94,6 +94,7 @@ impl Shared {
             turn: Mutex::new(()),
             work: Condvar::new(),
             visible: Sleepers::default(),
+            wakers: Wakers::default(),
             poll_steps,
             threaded: AtomicBool::new(false),
             watches_posts,
@@ -188,7 +189,7 @@ impl Shared {
     }
 
     /// Runs the fabric's own thread.
-    fn drive(&self) {
+    pub(crate) fn drive(&self) {
         let mut guarded = self.lock();
         while !guarded.stop {
             let Some(clock) = guarded.keep_pace() else {
@@ -219,83 +220,30 @@ impl Shared {
             }
         }
     }
-}
 
-impl Fabric {
-    /// Starts a thread that steps the fabric by the clock until the handle is dropped.
-    ///
-    /// Runs are not reproducible then. While the thread is late with an action, time stands still.
-    ///
-    /// # Errors
-    /// That of the system if it cannot start the thread; `AlreadyExists` if the fabric has one.
-    pub fn spawn_thread(&self) -> std::io::Result<FabricThread> {
-        let mut thread = None;
-        let mut driven = self.drive_with(|drive| {
-            let builder = std::thread::Builder::new().name("fabric".into());
-            thread = Some(builder.spawn(drive)?);
-            Ok(())
-        })?;
-        driven.thread = thread;
-        Ok(driven)
-    }
-
-    /// As [`Fabric::spawn_thread`], on a thread that `start` starts.
-    ///
-    /// For hosts that have reason to start their threads by themselves. Dropping the handle ends
-    /// the thread and does not wait for that.
-    ///
-    /// # Errors
-    /// Those of `start`. A fabric that has a thread already gives an error of kind `AlreadyExists`.
-    pub fn drive_with(
-        &self,
-        start: impl FnOnce(Box<dyn FnOnce() + Send>) -> std::io::Result<()>,
-    ) -> std::io::Result<FabricThread> {
-        {
-            let mut guarded = self.shared.lock();
-            if guarded.pace.is_some() {
-                return Err(std::io::ErrorKind::AlreadyExists.into());
-            }
-            let at = guarded.world.now;
-            guarded.stop = false;
-            guarded.pace = Some(Pace {
-                started: WallInstant::now(),
-                at,
-            });
-            self.shared.threaded.store(true, Ordering::Relaxed);
+    /// Lets time follow the clock; false if the fabric has a thread already.
+    pub(crate) fn begin_thread(&self) -> bool {
+        let mut guarded = self.lock();
+        if guarded.pace.is_some() {
+            return false;
         }
-        let shared = Arc::clone(&self.shared);
-        start(Box::new(move || shared.drive())).inspect_err(|_| self.shared.end_thread())?;
-        Ok(FabricThread {
-            shared: Arc::clone(&self.shared),
-            thread: None,
-        })
+        let at = guarded.world.now;
+        guarded.stop = false;
+        guarded.pace = Some(Pace {
+            started: WallInstant::now(),
+            at,
+        });
+        self.threaded.store(true, Ordering::Relaxed);
+        true
     }
-}
 
-impl Shared {
-    fn end_thread(&self) {
+    /// Ends the fabric's own thread.
+    pub(crate) fn end_thread(&self) {
         let mut guarded = self.lock();
         guarded.stop = true;
         guarded.pace = None;
         self.threaded.store(false, Ordering::Relaxed);
         self.work.notify_all();
         self.visible.wake_all();
-    }
-}
-
-/// The thread of a fabric; dropping it ends the thread.
-#[derive(Debug)]
-pub struct FabricThread {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for FabricThread {
-    fn drop(&mut self) {
-        self.shared.end_thread();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed already.
-            let _ = thread.join();
-        }
     }
 }

@@ -1,17 +1,17 @@
 //! Connections as the consumer makes, accepts, rejects and ends them.
 
-use alloc::boxed::Box;
 use core::net::SocketAddr;
 use core::time::Duration;
 
 use dat_core::backend::{BackendError, ConnectFailure};
+use dat_queues::State;
 
+use super::Adapter;
 use super::links::{Link, TRANSLATED};
 use super::private_data::{pack, pack_request, private_size};
 use super::probes::SHORTEST_KEEP_ALIVE;
 use super::service_points::{port_of, service};
-use super::{Adapter, State};
-use crate::port::Route;
+use crate::port::{LocalWay, Route};
 use crate::proto::Psn;
 use crate::proto::connection::{
     Answered, ConnectReply, ConnectRequest, Connection, ConnectionOptions, Ids, Information, Mark,
@@ -34,11 +34,11 @@ impl Adapter {
     ///
     /// # Errors
     /// - `Address`: there is no way to the peer.
-    /// - `Resources`: no QPN or communication id is left, or the private data is too long.
+    /// - `Resources`: no memory, QPN or communication id is left, or the private data is too long.
     pub(crate) fn connect(
         &mut self,
         key: usize,
-        route: Route,
+        (route, local): (Route, LocalWay),
         mut peer: SocketAddr,
         qualifier: u64,
         data: &[u8],
@@ -50,8 +50,8 @@ impl Adapter {
         peer.set_port(dialled);
         let mut flow = Flow::between(source, peer).ok_or(BackendError::Address)?;
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
-        let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
-        let shared_receive_queue = pair.shared.is_some();
+        let (reads_in, reads_out) = pair.reads();
+        let shared_receive_queue = pair.setup.shared.is_some();
         let nonce = self.random.next().to_ne_bytes();
         let options = self.connection_options();
         let mut request = ConnectRequest {
@@ -93,31 +93,23 @@ impl Adapter {
                 mark.dialled = UDP_PORT;
             }
         }
+        if !self.reserve_link() {
+            return Err(resources);
+        }
         let qpn = self.qpns.draw(key).ok_or(resources)?;
         let transaction = self.random.next();
         let now = self.now;
         request.qpn = qpn;
         let drawn = self.links.draw_with(|local_id| {
             request.local_id = local_id;
-            Box::new(Link {
-                connection: Connection::connect(options, transaction, request, now),
-                path: flow.into(),
+            let connection = Connection::connect(options, transaction, request, now);
+            Link {
                 pair: Some(key),
                 qpn,
-                request,
-                port: None,
-                place: None,
-                waits: false,
-                is_answered: false,
                 fallback,
-                earlier: None,
-                proofs: 0,
-                is_refused: false,
-                is_passive: false,
-                repeats: 0,
-                is_ready: false,
-                timer: None,
-            })
+                pending: local.ok().flatten(),
+                ..Link::new(local_id, connection, flow.into(), request)
+            }
         });
         let Some(id) = drawn else {
             self.qpns.remove(qpn);
@@ -127,7 +119,7 @@ impl Adapter {
             pair.link = Some(id);
             pair.state = State::Connecting;
         }
-        self.after_link(id);
+        self.begin(id, local);
         Ok(())
     }
 
@@ -146,8 +138,8 @@ impl Adapter {
             self.accept_late(id, key);
             return Ok(());
         }
-        let (reads_in, reads_out) = (pair.reads_in, pair.reads_out);
-        let shared_receive_queue = pair.shared.is_some();
+        let (reads_in, reads_out) = pair.reads();
+        let shared_receive_queue = pair.setup.shared.is_some();
         let qpn = self.qpns.draw(key).ok_or(BackendError::Resources)?;
         let reply = ConnectReply {
             ids: Ids::default(),
@@ -206,6 +198,7 @@ impl Adapter {
             window: self.options.window,
             run: path.map_or(1, |path| self.outbox.run_packets(&path)),
             timeout: self.options.timeout,
+            is_lossless: path.is_some_and(|path| path.local.is_some()),
             rnr_timer: RnrTimer::from_code(self.options.not_ready_timer),
             remote_read: true,
             remote_write: true,
@@ -220,7 +213,8 @@ impl Adapter {
             pair.state = state;
             pair.keep_alive = keep_alive.map(|period| period.max(SHORTEST_KEEP_ALIVE));
             pair.heard = self.now;
-            if let Some(path) = self.links.get(id).map(|link| link.path) {
+            pair.local = path.and_then(|path| path.local);
+            if let Some(path) = path.filter(|path| path.local.is_none()) {
                 self.join_buffers(key, &path);
             }
             self.probe(key);
@@ -264,9 +258,10 @@ impl Adapter {
 
     /// Rejects all requests that wait, at the end of the adapter.
     pub(super) fn refuse_waiting(&mut self) {
-        let incoming: alloc::vec::Vec<u32> = self.incoming.values().copied().collect();
-        for id in incoming {
-            self.reject(id, false, &[]);
+        for index in 0..self.links.bound() {
+            if let Some(id) = self.links.at(index).map(|link| link.id) {
+                self.reject(id, false, &[]);
+            }
         }
     }
 
@@ -277,6 +272,10 @@ impl Adapter {
         };
         let transaction = self.random.next();
         if let Some(link) = self.links.get_mut(id) {
+            if link.pending.take().is_some() {
+                // The peer knows nothing of it.
+                link.connection.abandon();
+            }
             link.connection.disconnect(transaction, broken, self.now);
         }
         self.detach(id);

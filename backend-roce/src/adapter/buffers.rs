@@ -8,18 +8,19 @@
 //! socket of this side. There a peer that does not answer must not hold the room of others: once
 //! somebody has waited, the peer's responses are counted apart ([`Pace`]).
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
 use dat_core::time::Instant;
 
-use super::timers::{Timer, after};
+use super::deadlines::Timer;
+use super::timers::after;
 use super::{Adapter, Pair, Slab};
 use crate::port::Path;
 use crate::proto::requester::Held;
 use crate::proto::{BUFFER_UNIT, BufferRoom, PathMtu};
+use crate::reserve::Reserve;
 
 /// Units of a buffer that packets of one adapter may take.
 ///
@@ -52,7 +53,7 @@ const MINIMUM: u32 = 4 * BufferRoom::EMPTY_PACKET;
 const RESERVE: u32 = ROOM / 4;
 
 /// How fast a peer responds; decides with whom its responses share room (ROCE-191).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Pace {
     /// With all others.
     Prompt,
@@ -73,12 +74,10 @@ pub(crate) struct SocketBuffer {
     users: usize,
     /// Units of the packets under way.
     used: u32,
-    /// Queue pairs that wait for room.
-    waiting: VecDeque<usize>,
+    /// First and last of the queue pairs that wait for room; each names its neighbours.
+    waiting: Option<(usize, usize)>,
     /// The queue pair that has the turn: it is ready to send, or waits for room for its responses.
     turn: Option<usize>,
-    /// Timer that ends the patience of those that wait.
-    patience: Option<Instant>,
     /// Up to two peers for whose sake queue pairs have waited since the timer began.
     waited: [Option<usize>; 2],
     /// Queue pairs with responses that are due, in any order. Their room bounds their number.
@@ -91,9 +90,8 @@ impl SocketBuffer {
             address,
             users: 0,
             used: 0,
-            waiting: VecDeque::new(),
+            waiting: None,
             turn: None,
-            patience: None,
             waited: [None; 2],
             due: Vec::new(),
         }
@@ -114,7 +112,7 @@ impl SocketBuffer {
     /// their share would otherwise pass the turn to each other without end.
     fn limit(&self, key: usize, used: u32, full: u32, is_starved: bool) -> u32 {
         let mut limit = used.saturating_add(self.room(key));
-        if !self.waiting.is_empty() {
+        if self.waiting.is_some() {
             let share = full.saturating_mul(SHARE).min(ROOM / 2);
             limit = limit.min(share.max(used.saturating_add(full)));
         }
@@ -128,7 +126,7 @@ impl SocketBuffer {
     fn room(&self, key: usize) -> u32 {
         let is_next = match self.turn {
             Some(turn) => turn == key,
-            None => self.waiting.is_empty(),
+            None => self.waiting.is_none(),
         };
         if is_next {
             ROOM.saturating_sub(self.used)
@@ -137,19 +135,10 @@ impl SocketBuffer {
         }
     }
 
-    /// Lets a queue pair of a peer wait.
-    fn wait(&mut self, key: usize, peer: usize) {
-        self.waiting.push_back(key);
-        note_wait(&mut self.waited, peer);
-    }
-
-    /// Gives the turn to the next queue pair if there is room; returns it.
-    fn pass(&mut self) -> Option<usize> {
-        if self.turn.is_some() || ROOM.saturating_sub(self.used) < LARGEST {
-            return None;
-        }
-        self.turn = self.waiting.pop_front();
-        self.turn
+    /// Returns the queue pair whose turn begins, if there is room.
+    fn next(&self) -> Option<usize> {
+        let is_free = self.turn.is_none() && ROOM.saturating_sub(self.used) >= LARGEST;
+        self.waiting.filter(|_| is_free).map(|(first, _)| first)
     }
 }
 
@@ -172,6 +161,8 @@ pub(crate) struct Share {
     used: BufferRoom,
     /// The buffer whose room the queue pair waits for.
     waits_for: Option<usize>,
+    /// The queue pairs that wait before and after this one.
+    neighbours: [Option<usize>; 2],
     /// Time at which the wait began.
     waits_since: Instant,
     /// Set if the wait has lasted for long, until the queue pair has the turn.
@@ -191,8 +182,10 @@ impl Adapter {
     ///
     /// Each shares two at most, so that those of a connection always find room.
     pub(crate) fn reserve_buffers(&mut self) -> bool {
-        let pairs = self.pairs.len().saturating_add(1);
-        self.buffers.has_room_for(pairs.saturating_mul(2))
+        let buffers = self.pairs.len().saturating_add(1).saturating_mul(2);
+        self.buffers.has_room_for(buffers)
+            && self.buffers_by_address.has_room_for(buffers)
+            && self.deadlines.has_room(Timer::Patience(buffers - 1))
     }
 
     /// Lets a queue pair share the buffers of a path.
@@ -209,6 +202,7 @@ impl Adapter {
                 responses,
                 used: BufferRoom::default(),
                 waits_for: None,
+                neighbours: [None; 2],
                 waits_since: self.now,
                 is_starved: false,
                 due_since: self.now,
@@ -244,6 +238,7 @@ impl Adapter {
 
     /// Ends the share of a queue pair, and its wait or turn.
     pub(super) fn leave_buffers(&mut self, key: usize) {
+        self.end_wait(key);
         let share = self.pairs.get_mut(key).and_then(|pair| pair.share.take());
         let Some(share) = share else {
             return;
@@ -261,17 +256,13 @@ impl Adapter {
             };
             buffer.users -= 1;
             buffer.used = buffer.used.saturating_sub(used);
-            if share.waits_for == Some(number) {
-                buffer.waiting.retain(|waiting| *waiting != key);
-            }
             if buffer.turn == Some(key) {
                 buffer.turn = None;
             }
             if buffer.users == 0 {
-                let patience = buffer.patience;
                 self.buffers_by_address.remove(&buffer.address);
                 self.buffers.remove(number);
-                self.set_timer(Timer::Patience(number), patience, None);
+                self.deadlines.set(Timer::Patience(number), None);
             } else {
                 self.pass_turn(number);
             }
@@ -417,12 +408,7 @@ impl Adapter {
             Held::Responses => responses,
         });
         if let Some(number) = needed.filter(|_| share.waits_for.is_none()) {
-            share.waits_for = Some(number);
-            share.waits_since = self.now;
-            if let Some(buffer) = self.buffers.get_mut(number) {
-                buffer.wait(key, requests);
-            }
-            self.begin_patience(number);
+            self.begin_wait(key, number);
         }
         if held == Some(Held::Responses) {
             // Nobody else has the turn, unless this one has sent by its minimum.
@@ -446,26 +432,76 @@ impl Adapter {
 
     /// Lets the next queue pair send if there is room.
     fn pass_turn(&mut self, number: usize) {
-        let next = self.buffers.get_mut(number).and_then(SocketBuffer::pass);
-        if let Some(key) = next {
-            if let Some(pair) = self.pairs.get_mut(key)
-                && let Some(share) = &mut pair.share
-            {
-                share.waits_for = None;
-                share.is_starved = false;
-            }
+        if let Some(buffer) = self.buffers.get_mut(number)
+            && let Some(key) = buffer.next()
+        {
+            buffer.turn = Some(key);
+            self.end_wait(key);
             self.set_ready(key);
+        }
+    }
+
+    fn share(&mut self, key: usize) -> Option<&mut Share> {
+        self.pairs.get_mut(key)?.share.as_mut()
+    }
+
+    /// Adds a queue pair to those that wait for room in a buffer.
+    fn begin_wait(&mut self, key: usize, number: usize) {
+        let Some(buffer) = self.buffers.get_mut(number) else {
+            return;
+        };
+        let last = buffer.waiting.map(|(_, last)| last);
+        let first = buffer.waiting.map_or(key, |(first, _)| first);
+        buffer.waiting = Some((first, key));
+        let now = self.now;
+        let mut peer = None;
+        if let Some(share) = self.share(key) {
+            share.waits_for = Some(number);
+            share.waits_since = now;
+            share.neighbours = [last, None];
+            peer = Some(share.requests);
+        }
+        if let Some(last) = last.and_then(|last| self.share(last)) {
+            last.neighbours[1] = Some(key);
+        }
+        if let Some((buffer, peer)) = self.buffers.get_mut(number).zip(peer) {
+            note_wait(&mut buffer.waited, peer);
+        }
+        self.begin_patience(number);
+    }
+
+    /// Removes a queue pair from those that wait.
+    fn end_wait(&mut self, key: usize) {
+        let Some(share) = self.share(key) else {
+            return;
+        };
+        share.is_starved = false;
+        let Some(number) = share.waits_for.take() else {
+            return;
+        };
+        let [before, after] = core::mem::take(&mut share.neighbours);
+        if let Some(before) = before.and_then(|before| self.share(before)) {
+            before.neighbours[1] = after;
+        }
+        if let Some(after) = after.and_then(|after| self.share(after)) {
+            after.neighbours[0] = before;
+        }
+        if let Some(buffer) = self.buffers.get_mut(number)
+            && let Some((first, last)) = buffer.waiting
+        {
+            let first = if first == key { after } else { Some(first) };
+            let last = if last == key { before } else { Some(last) };
+            buffer.waiting = first.zip(last);
         }
     }
 
     /// Starts the timer of a buffer that queue pairs wait for, if it does not run.
     fn begin_patience(&mut self, number: usize) {
-        if let Some(buffer) = self.buffers.get_mut(number)
-            && buffer.patience.is_none()
+        if let Some(buffer) = self.buffers.get(number)
+            && !self.deadlines.is_set(Timer::Patience(number))
         {
             let end = after(self.now, buffer.patience());
-            buffer.patience = Some(end);
-            self.set_timer(Timer::Patience(number), None, Some(end));
+            self.deadlines.set(Timer::Patience(number), Some(end));
         }
     }
 
@@ -476,7 +512,6 @@ impl Adapter {
         let Some(buffer) = self.buffers.get_mut(number) else {
             return;
         };
-        buffer.patience = None;
         let waited = core::mem::take(&mut buffer.waited);
         self.find_slow_peers(number, waited);
         let Some(SocketBuffer {
@@ -485,25 +520,24 @@ impl Adapter {
         else {
             return;
         };
-        for key in waiting.iter() {
-            let Some(pair) = self.pairs.get_mut(*key) else {
-                continue;
-            };
-            let Some(share) = &mut pair.share else {
-                continue;
-            };
+        let mut next = waiting.map(|(first, _)| first);
+        while let Some(key) = next.take()
+            && let Some(pair) = self.pairs.get_mut(key)
+            && let Some(share) = &mut pair.share
+        {
+            next = share.neighbours[1];
             note_wait(waited, share.requests);
             if after(share.waits_since, STARVED) <= self.now {
                 share.is_starved = true;
                 if !core::mem::replace(&mut pair.is_ready, true) {
-                    self.ready_pairs.push_back(*key);
+                    self.ready_pairs.push_back(key);
                 }
             } else if let [_, Some(_)] = waited {
                 // The others have waited for less.
                 break;
             }
         }
-        if !waiting.is_empty() {
+        if waiting.is_some() {
             self.begin_patience(number);
         }
     }
@@ -530,6 +564,10 @@ impl Adapter {
             {
                 let peer = peer.address.0;
                 let is_slow = share.pace > Pace::Prompt || self.pace(peer) > Pace::Far;
+                // Without memory, the peer does not count as slow.
+                if self.slow_peers.try_reserve(1).is_err() {
+                    break;
+                }
                 let known = self.slow_peers.insert(peer.ip(), (is_slow, until));
                 // Now and then is enough: what has ended does not count.
                 if known.is_none() && self.slow_peers.len().is_power_of_two() {
@@ -589,15 +627,19 @@ mod tests {
             let pair = Pair::new(&request).expect("memory");
             assert!(adapter.pairs.has_room() && adapter.reserve_buffers());
             let key = adapter.pairs.insert(pair);
-            let flow = Flow::between(socket(0), socket(host)).expect("one family");
-            let path = Path {
-                wire: flow,
-                view: flow,
-                single: false,
-            };
-            adapter.join_buffers(key, &path);
+            adapter.join_buffers(key, &path(socket(host)));
         }
         adapter
+    }
+
+    fn path(peer: SocketAddr) -> Path {
+        let flow = Flow::between(socket(0), peer).expect("one family");
+        Path {
+            wire: flow,
+            view: flow,
+            single: false,
+            local: None,
+        }
     }
 
     fn share(adapter: &mut Adapter, key: usize) -> &mut Share {
@@ -637,6 +679,37 @@ mod tests {
         check(&mut adapter, &[1]);
     }
 
+    /// Queue pairs wait in the order in which they came, whoever leaves meanwhile.
+    ///
+    /// Spec: ROCE-183, ROCE-199
+    #[test]
+    fn those_that_wait_keep_their_order() {
+        let seed = fastrand::u64(..);
+        std::println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut adapter = adapter(9);
+        let number = share(&mut adapter, 0).responses;
+        let mut expected = Vec::new();
+        for _ in 0..2_000 {
+            let key = random.usize(..9);
+            if expected.contains(&key) {
+                expected.retain(|waiting| *waiting != key);
+                adapter.end_wait(key);
+            } else {
+                expected.push(key);
+                adapter.begin_wait(key, number);
+            }
+            let ends = expected.first().copied().zip(expected.last().copied());
+            assert_eq!(adapter.buffers.get(number).expect("a buffer").waiting, ends);
+            let mut next = ends.map(|(first, _)| first);
+            for key in &expected {
+                assert_eq!(next, Some(*key));
+                next = share(&mut adapter, *key).neighbours[1];
+            }
+            assert_eq!(next, None);
+        }
+    }
+
     /// The end of patience counts the late ones apart, and gives those that wait their minimum.
     ///
     /// Spec: ROCE-191..192
@@ -649,9 +722,8 @@ mod tests {
             adapter.add_due(number, key);
         }
         let peer = share(&mut adapter, 7).requests;
-        share(&mut adapter, 7).waits_for = Some(number);
-        let buffer = adapter.buffers.get_mut(number).expect("a buffer");
-        buffer.wait(7, peer);
+        assert_ne!(peer, number);
+        adapter.begin_wait(7, number);
         for (time, late, is_starved) in [(500, 0, false), (1_000, 2, false), (10_000, 2, true)] {
             adapter.now = Instant::from_micros(time);
             adapter.end_patience(number);
@@ -663,5 +735,79 @@ mod tests {
         let at = |host, port| SocketAddr::new(socket(host).ip(), port);
         let paces = [at(3, 4791), at(3, 9), at(4, 4791)].map(|peer| adapter.pace(peer));
         assert_eq!(paces, [Pace::Far, Pace::Far, Pace::Prompt]);
+    }
+
+    /// Far peers share the room of their responses, and each of those that are slow there has its
+    /// own.
+    ///
+    /// Spec: ROCE-191
+    #[test]
+    fn peers_that_are_far_are_slow_only_if_they_are_late_there() {
+        let mut adapter = adapter(4);
+        let prompt = share(&mut adapter, 0).responses;
+        for key in [0, 1] {
+            share(&mut adapter, key).due = 1;
+            adapter.add_due(prompt, key);
+        }
+        adapter.begin_wait(2, prompt);
+        adapter.now = Instant::from_micros(1_000);
+        adapter.end_patience(prompt);
+        for key in [0, 1] {
+            adapter.change_buffers(key, &path(socket(key as u8 + 1)));
+        }
+        let far = share(&mut adapter, 0).responses;
+        assert_ne!(far, prompt);
+        let [first, second] = [0, 1].map(|key| *share(&mut adapter, key));
+        assert_eq!((second.responses, second.pace), (far, Pace::Far));
+        assert_eq!(first.pace, Pace::Far);
+        // The second one waits for the first there.
+        share(&mut adapter, 0).due_since = adapter.now;
+        adapter.add_due(far, 0);
+        adapter.begin_wait(1, far);
+        let slow = Pace::Slow(socket(1));
+        for (time, pace) in [(10_900, Pace::Far), (11_000, slow)] {
+            adapter.now = Instant::from_micros(time);
+            adapter.end_patience(far);
+            assert_eq!(adapter.pace(socket(1)), pace, "{time}");
+            assert_eq!(adapter.pace(socket(2)), Pace::Far, "{time}");
+        }
+        adapter.change_buffers(0, &path(socket(1)));
+        let own = share(&mut adapter, 0).responses;
+        assert!(![prompt, far].contains(&own));
+        assert_eq!(share(&mut adapter, 1).responses, far);
+    }
+
+    /// A peer that goes from port to port is late all the same.
+    ///
+    /// Spec: ROCE-191
+    #[test]
+    fn what_is_due_stays_due_at_another_port() {
+        let mut adapter = adapter(1);
+        let since = Instant::from_micros(5);
+        let due = share(&mut adapter, 0);
+        (due.due, due.due_since) = (3, since);
+        adapter.now = Instant::from_micros(900);
+        let moved = SocketAddr::new(socket(1).ip(), 9);
+        adapter.change_buffers(0, &path(moved));
+        let Share { due, due_since, .. } = *share(&mut adapter, 0);
+        assert_eq!((due, due_since), (3, since));
+    }
+
+    /// One that has waited for long has its minimum beside a full buffer, up to the reserve.
+    ///
+    /// Spec: ROCE-192
+    #[test]
+    fn the_starved_have_their_minimum_beside_a_full_buffer() {
+        let mut buffer = SocketBuffer::new((socket(1), Pace::Prompt));
+        buffer.waiting = Some((3, 3));
+        for (used, is_starved, expected) in [
+            (ROOM, false, 0),
+            (ROOM, true, MINIMUM),
+            (ROOM + RESERVE - 1, true, MINIMUM),
+            (ROOM + RESERVE, true, 0),
+        ] {
+            buffer.used = used;
+            assert_eq!(buffer.limit(3, 0, LARGEST, is_starved), expected, "{used}");
+        }
     }
 }

@@ -2,12 +2,17 @@
 
 use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
+use dat_queues::{State, Work};
 
-use super::completions::Kind;
+use super::Adapter;
+use super::deadlines::Timer;
+use super::locals::LOCAL_PACKET_MAX;
 use super::packets::PACKET_MAX;
-use super::timers::Timer;
-use super::{Adapter, State, Work};
+use crate::port::RECORD_OVERHEAD;
 use crate::proto::queue_pair::QueuePair;
+
+/// Room of an acknowledgement in a local queue.
+const ANSWER: usize = 2 * RECORD_OVERHEAD;
 
 impl Adapter {
     /// Breaks a connection from this side.
@@ -15,7 +20,7 @@ impl Adapter {
         let Some(pair) = self.pairs.get(key).filter(|pair| pair.is_open()) else {
             return;
         };
-        let queue_pair = pair.token;
+        let queue_pair = pair.setup.token;
         self.end_pair(key, true);
         self.raise(ControlEvent::Broken { queue_pair });
     }
@@ -33,7 +38,7 @@ impl Adapter {
     /// Ends a queue pair that failed, once its last packet is sent, and reports it.
     pub(super) fn finish_failure(&mut self, key: usize) {
         if let Some(pair) = self.pairs.get(key).filter(|pair| pair.is_failing) {
-            let queue_pair = pair.token;
+            let queue_pair = pair.setup.token;
             self.end_pair(key, true);
             // After the completions, so that a consumer that it wakes finds them.
             self.raise(ControlEvent::Broken { queue_pair });
@@ -65,7 +70,7 @@ impl Adapter {
 
     /// Writes the responses and acknowledgements that a queue pair owes.
     pub(super) fn write_answers(&mut self, key: usize) {
-        while self.outbox.has_room(PACKET_MAX) {
+        loop {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return;
             };
@@ -73,12 +78,31 @@ impl Adapter {
                 return;
             };
             let path = link.path;
+            let room = match path.local {
+                None => PACKET_MAX,
+                // A response may be larger. Its length is known once it is written.
+                Some(local) => (LOCAL_PACKET_MAX + RECORD_OVERHEAD).min(self.locals.room(local)),
+            };
+            let (outbox, least) = match path.local {
+                None => (&mut self.outbox, PACKET_MAX),
+                Some(_) => (&mut self.locals.outbox, ANSWER),
+            };
+            if room < least || !outbox.has_room(room) {
+                return;
+            }
             let Some((transport, mut access)) = pair.access(&self.memories) else {
                 return;
             };
-            let sent = self
-                .outbox
-                .add(&path, |buffer| transport.answer(&mut access, buffer));
+            let sent = outbox.add(&path, |buffer| {
+                let room = match path.local {
+                    None => buffer.len(),
+                    Some(_) => room - RECORD_OVERHEAD,
+                };
+                transport.answer(&mut access, buffer.get_mut(..room)?)
+            });
+            if let Some(local) = path.local {
+                self.push_local(local);
+            }
             if !sent {
                 return;
             }
@@ -113,9 +137,9 @@ impl Adapter {
             let Some(entry) = pair.receives.pop_front() else {
                 return;
             };
-            let completion = pair.completion(entry.token, DtoStatus::Flushed, 0);
-            let queue = pair.receive_queue;
-            self.add_completion(queue, key, completion, None, Kind::Receive);
+            let setup = pair.setup;
+            let flushed = setup.receive_done(key, entry.token, DtoStatus::Flushed, 0);
+            self.add_completion(setup.receive_queue, flushed);
         }
     }
 
@@ -131,31 +155,29 @@ impl Adapter {
             self.counts.responder += responder;
         }
         pair.link = None;
-        let sends = core::mem::take(&mut pair.sends);
-        pair.first = 0;
-        pair.probes = 0;
-        let probe_at = pair.probe_at.take();
-        pair.receives.clear();
-        let taken = pair.current.take().is_some();
-        let timer = pair.timer.take();
-        let (shared, token) = (pair.shared, pair.token);
-        let queues = pair.completion_queues();
-        self.set_timer(Timer::Pair(key), timer, None);
-        self.set_timer(Timer::Probe(key), probe_at, None);
-        for entry in sends {
-            if let Work::Bind(_, window_key) = entry.work {
+        pair.local = None;
+        // Their room stays reserved.
+        for entry in pair.sends.drain(..) {
+            if let Work::Bind(_, window_key) = entry.request.work {
                 self.memories.cancel_bind(window_key);
             }
         }
-        if let Some(shared) = shared.and_then(|shared| self.shared_receives.get_mut(shared)) {
-            shared.taken -= usize::from(taken);
+        pair.first = 0;
+        pair.probes = 0;
+        pair.receives.clear();
+        let taken = pair.current.take().is_some();
+        let setup = pair.setup;
+        self.deadlines.set(Timer::Pair(key), None);
+        self.deadlines.set(Timer::Probe(key), None);
+        if taken {
+            self.give_back(setup.shared);
         }
-        for number in queues {
-            if let Some(ring) = self.completion_queue(number) {
-                ring.forget(key);
+        for number in setup.completion_queues() {
+            if let Some(queue) = self.completion_queue(number) {
+                queue.ring.forget(key);
             }
         }
-        self.withdraw_connection(token);
+        self.withdraw_connection(setup.token);
     }
 
     /// Ends a connection or an attempt by the consumer; no event about it follows.
@@ -163,7 +185,7 @@ impl Adapter {
         let Some(pair) = self.pairs.get(key) else {
             return;
         };
-        let token = pair.token;
+        let token = pair.setup.token;
         if pair.is_open() || pair.is_failing {
             self.end_pair(key, broken);
         }
@@ -186,10 +208,17 @@ impl Adapter {
     pub(crate) fn destroy_pair(&mut self, key: usize) {
         self.finish_failure(key);
         self.disconnect(key, false);
-        self.use_completion_queues(key, false);
         self.clear_pair(key);
-        if self.pairs.remove(key).is_some_and(|pair| pair.is_ready) {
+        self.use_completion_queues(key, false);
+        let Some(pair) = self.pairs.remove(key) else {
+            return;
+        };
+        if pair.is_ready {
             self.ready_pairs.retain(|ready| *ready != key);
+            self.locals.forget(key);
+        }
+        if pair.is_gathering {
+            self.gathering.retain(|gathering| *gathering != key);
         }
     }
 }

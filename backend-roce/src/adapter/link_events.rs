@@ -3,10 +3,11 @@
 use core::time::Duration;
 
 use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData as CoreData};
+use dat_queues::State;
 
+use super::Adapter;
 use super::links::{TRANSLATED, is_ours};
 use super::private_data::unpack;
-use super::{Adapter, State};
 use crate::proto::connection::{ConnectReply, ConnectionEvent, Reason};
 use crate::proto::queue_pair::Agreement;
 
@@ -82,7 +83,8 @@ impl Adapter {
             None => Some(TRANSLATED_KEEP_ALIVE),
         };
         self.start_pair(key, id, &agreement, State::Connected, keep_alive);
-        if let Some(queue_pair) = self.pairs.get(key).map(|pair| pair.token) {
+        self.count_connection(id);
+        if let Some(queue_pair) = self.pairs.get(key).map(|pair| pair.setup.token) {
             self.raise(ControlEvent::Established {
                 queue_pair,
                 private_data: unpack(reply.private_data.bytes()),
@@ -95,14 +97,25 @@ impl Adapter {
         let Some(key) = self.links.get(id).and_then(|link| link.pair) else {
             return;
         };
+        self.count_connection(id);
         if let Some(pair) = self.pairs.get_mut(key) {
             pair.state = State::Connected;
-            let queue_pair = pair.token;
+            let queue_pair = pair.setup.token;
             self.raise(ControlEvent::Established {
                 queue_pair,
                 private_data: CoreData::new(),
             });
         }
+    }
+
+    /// Counts a connection that is made, by its way (ROCE-253).
+    fn count_connection(&mut self, id: u32) {
+        let is_local = self
+            .links
+            .get(id)
+            .is_some_and(|link| link.path.local.is_some());
+        self.counts.connections += 1;
+        self.counts.local.connections += u64::from(is_local);
     }
 
     pub(super) fn attempt_failed(&mut self, id: u32, failure: ConnectFailure) {
@@ -112,7 +125,7 @@ impl Adapter {
         if let Some(key) = pair
             && let Some(pair) = self.pairs.get(key)
         {
-            let queue_pair = pair.token;
+            let queue_pair = pair.setup.token;
             self.stop_pair(key);
             self.raise(ControlEvent::ConnectFailed {
                 queue_pair,
@@ -154,7 +167,7 @@ impl Adapter {
         let Some(pair) = self.pairs.get(key) else {
             return;
         };
-        let (queue_pair, state) = (pair.token, pair.state);
+        let (queue_pair, state) = (pair.setup.token, pair.state);
         if state == State::Accepting {
             // The peer was connected: its last message of the handshake is lost.
             self.established(id);

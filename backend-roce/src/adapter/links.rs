@@ -1,20 +1,25 @@
 //! Connections of an adapter: their addresses, timers and messages.
 
-use dat_core::time::Instant;
+use dat_queues::State;
 
+use super::deadlines::Timer;
+use super::locals::Sender;
 use super::service_points::ServicePoint;
-use super::timers::Timer;
-use super::{Adapter, ENDED, State};
-use crate::port::Path;
-use crate::proto::Psn;
+use super::{Adapter, ENDED, Pair};
+use crate::port::{LocalNumber, Path};
 use crate::proto::connection::{
     ConnectRequest, Connection, Mad, State as LinkState, encode_packet,
 };
 use crate::proto::icrc::Flow;
 use crate::proto::packet::OVERHEAD_MAX;
+use crate::proto::{PathMtu, Psn};
+use crate::reserve::Reserve;
 
 /// Maximum number of peers in one report to the port.
 const UNANSWERED_MAX: usize = 64;
+
+/// Room of a message in a local queue.
+const MESSAGE: usize = 512;
 
 /// First bytes of a GUID of ours (ROCE-48).
 const GUID: u64 = 0x0244_4154;
@@ -33,9 +38,13 @@ pub(super) const fn is_ours(guid: u64) -> bool {
 
 /// A connection or an attempt.
 pub(crate) struct Link {
+    /// Communication id.
+    pub(super) id: u32,
     pub(super) connection: Connection,
     /// Addresses of packets to the peer.
     pub(super) path: Path,
+    /// Pair of local queues that the active side waits for, before it sends the request.
+    pub(super) pending: Option<LocalNumber>,
     /// The queue pair, while the connection is its own.
     pub(super) pair: Option<usize>,
     /// QPN of this side; 0 before the passive side accepts.
@@ -62,10 +71,52 @@ pub(crate) struct Link {
     /// Times that the timer has expired.
     pub(super) repeats: u32,
     pub(super) is_ready: bool,
-    pub(super) timer: Option<Instant>,
 }
 
 impl Link {
+    /// Makes the link of an active side that has no queue pair yet.
+    pub(super) const fn new(
+        id: u32,
+        connection: Connection,
+        path: Path,
+        request: ConnectRequest,
+    ) -> Self {
+        Self {
+            id,
+            connection,
+            path,
+            pending: None,
+            pair: None,
+            qpn: 0,
+            request,
+            port: None,
+            place: None,
+            waits: false,
+            is_answered: false,
+            fallback: None,
+            earlier: None,
+            proofs: 0,
+            is_refused: false,
+            is_passive: false,
+            repeats: 0,
+            is_ready: false,
+        }
+    }
+
+    /// Lets packets go through local queues (ROCE-230).
+    pub(super) fn be_local(&mut self, number: LocalNumber, mtu: PathMtu) {
+        self.path.local = Some(number);
+        self.request.mtu = Some(mtu);
+        // Each port of the peer leads to the same pair: nothing is asked elsewhere.
+        if let Some(dialled) = self.fallback.take() {
+            self.path.wire.destination_port = dialled;
+            self.path.view.destination_port = dialled;
+            if let Some(mark) = &mut self.request.mark {
+                mark.dialled = dialled;
+            }
+        }
+    }
+
     /// Returns true if the peer is one of ours.
     pub(super) const fn is_marked(&self) -> bool {
         !self.path.single
@@ -106,6 +157,14 @@ impl Link {
 }
 
 impl Adapter {
+    /// Makes room for one more connection; false if there is no memory for it.
+    pub(super) fn reserve_link(&mut self) -> bool {
+        let links = self.links.len().saturating_add(1);
+        let index = self.links.reserve();
+        index.is_some_and(|index| self.deadlines.has_room(Timer::Link(index)))
+            && self.ready_links.has_room_for(links)
+    }
+
     /// Follows the peer of a connection to another port, if it may have moved there (ROCE-52).
     ///
     /// The caller has checked that the packet is a current one of the peer.
@@ -162,6 +221,9 @@ impl Adapter {
 
     /// Sets the timer of a connection, notes its messages, and removes it if it is over.
     pub(super) fn after_link(&mut self, id: u32) {
+        let Some(index) = self.links.index(id) else {
+            return;
+        };
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
@@ -170,11 +232,13 @@ impl Adapter {
         let needs_place = !connection.is_proven() && !is_over;
         let left = link.place.take_if(|_| !needs_place);
         let deadline = link.connection.deadline();
-        let old = core::mem::replace(&mut link.timer, deadline);
-        if !core::mem::replace(&mut link.is_ready, true) {
+        let is_new = !core::mem::replace(&mut link.is_ready, true);
+        let local = link.path.local;
+        let mut add = |local| self.locals.add(local, Sender::Link(id));
+        if is_new && !local.is_some_and(&mut add) {
             self.ready_links.push_back(id);
         }
-        self.set_timer(Timer::Link(id), old, deadline);
+        self.deadlines.set(Timer::Link(index), deadline);
         if let Some(point) = left {
             self.leave_place(point);
         }
@@ -202,10 +266,10 @@ impl Adapter {
     pub(super) fn remove_link(&mut self, id: u32) {
         self.detach(id);
         self.forget_request(id);
-        let Some(link) = self.links.remove(id) else {
+        let Some((index, link)) = self.links.remove(id) else {
             return;
         };
-        self.set_timer(Timer::Link(id), link.timer, None);
+        self.deadlines.set(Timer::Link(index), None);
         self.qpns.remove(link.qpn);
         let request = &link.request;
         let key = (request.guid, request.local_id);
@@ -213,6 +277,9 @@ impl Adapter {
             self.incoming.remove(&key);
         }
         self.forget_peer(id, (request.guid, request.qpn));
+        if let Some(local) = link.path.local {
+            self.locals.leave(local);
+        }
         if let Some(port) = link.port {
             self.leave_port(port);
         }
@@ -230,34 +297,54 @@ impl Adapter {
             single: true,
             ..*path
         };
-        self.outbox
+        let Some(local) = path.local else {
+            self.outbox
+                .add(&path, |buffer| encode_packet(&bytes, psn, buffer));
+            return;
+        };
+        if self.locals.room(local) < MESSAGE {
+            // An answer to a message that its sender repeats.
+            self.counts.dropped += 1;
+            return;
+        }
+        self.locals
+            .outbox
             .add(&path, |buffer| encode_packet(&bytes, psn, buffer));
+        self.push_local(local);
     }
 
     /// Returns the token of a queue pair whose attempt to connect is pending.
     pub(super) fn token_of(&self, id: u32) -> Option<u64> {
         let pair = self.pairs.get(self.links.get(id)?.pair?)?;
-        (pair.state == State::Connecting).then_some(pair.token)
+        (pair.state == State::Connecting).then_some(pair.setup.token)
     }
 
     /// Returns true if requests or messages wait for an answer of a peer.
     pub(crate) fn waits_for_peers(&self) -> bool {
-        let waits = |timer: &Timer| match timer {
-            Timer::Pair(_) | Timer::Gathered => true,
+        let waits = |timer: Timer| match timer {
+            // That of the local way ends the pause of a message that found no receive.
+            Timer::Pair(key) => self.pairs.get(key).is_none_or(|pair| pair.local.is_none()),
+            Timer::Gathered => true,
             Timer::Probe(_) | Timer::Patience(_) => false,
-            Timer::Link(id) => self.links.get(*id).is_some_and(|link| {
+            Timer::Link(index) => self.links.at(index).is_some_and(|link| {
                 let state = link.connection.state();
                 let unanswered = state == LinkState::RequestSent && !link.is_answered;
                 unanswered || matches!(state, LinkState::ReplySent | LinkState::DisconnectSent)
             }),
         };
-        self.timers.iter().any(|(_, timer)| waits(timer))
+        // Requests of the local way have no timer.
+        let is_busy = |(key, pair): (usize, &Pair)| {
+            let transport = pair.transport.as_ref().filter(|_| pair.local.is_some());
+            let has_requests = transport.is_some_and(|transport| !transport.is_idle());
+            pair.is_open() && has_requests && !self.deadlines.is_set(Timer::Pair(key))
+        };
+        self.deadlines.timers().any(waits) || self.pairs.iter().any(is_busy)
     }
 
     /// Returns true if messages that end connections are still to be answered (ROCE-178).
     #[cfg(feature = "udp")]
     pub(crate) fn is_ending(&self) -> bool {
         let ending = |link: &Link| matches!(link.connection.state(), LinkState::DisconnectSent);
-        !self.ready_links.is_empty() || self.links.iter().any(|link| ending(link))
+        !self.ready_links.is_empty() || self.locals.has_output() || self.links.iter().any(ending)
     }
 }

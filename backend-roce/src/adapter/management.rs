@@ -6,11 +6,11 @@ use dat_core::backend::ControlEvent;
 
 use super::Adapter;
 use super::links::is_ours;
-use crate::port::Path;
+use crate::port::{Arrival, LocalNumber, Path};
 use crate::proto::connection::{
     ConnectionEvent, Information, Mad, Message, State as LinkState, answer_unknown, decode_packet,
 };
-use crate::proto::icrc::{Flow, Verdict};
+use crate::proto::icrc::Verdict;
 use crate::proto::packet::{Packet, UDP_PORT};
 
 impl Adapter {
@@ -34,27 +34,37 @@ impl Adapter {
     }
 
     /// Takes a message of connection management.
-    pub(super) fn management(&mut self, wire: &Flow, datagram: &[u8], packet: &Packet<'_>) {
+    pub(super) fn management(&mut self, arrival: &Arrival, datagram: &[u8], packet: &Packet<'_>) {
+        let (wire, local) = (&arrival.flow, arrival.local);
         let Some(mad) = decode_packet(packet).and_then(Mad::decode) else {
             self.counts.dropped += 1;
             return;
         };
         if let Message::Request(request) = mad.message {
-            self.request_came(wire, datagram, &mad, &request);
+            self.request_came(arrival, datagram, &mad, &request);
             return;
         }
         let id = self.receiver(&mad.message);
         let Some(link) = self.links.get_mut(id) else {
-            if wire.verify(datagram) == Verdict::Wrong {
+            if local.is_none() && wire.verify(datagram) == Verdict::Wrong {
                 self.counts.bad_icrc += 1;
-            } else if let Message::Reject(reject) = mad.message {
+            } else if let (Message::Reject(reject), None) = (mad.message, local) {
                 self.take_back_parked(&reject);
             } else if let Some(answer) = answer_unknown(&mad) {
-                self.write_mad(&wire.reversed().into(), &answer);
+                let path = Path {
+                    local,
+                    ..wire.reversed().into()
+                };
+                self.write_mad(&path, &answer);
             }
             return;
         };
-        if link.view(wire).verify(datagram) == Verdict::Wrong {
+        if link.path.local != local || link.pending.is_some() {
+            // Of another adapter of this host, or of anybody (ROCE-231).
+            self.counts.dropped += 1;
+            return;
+        }
+        if local.is_none() && link.view(wire).verify(datagram) == Verdict::Wrong {
             // The answer of another program names the addresses of the wire, and one to an earlier
             // request of this attempt those of that request (ROCE-198).
             let connects = link.connection.state() == LinkState::RequestSent;
@@ -71,13 +81,14 @@ impl Adapter {
                     wire: wire.reversed(),
                     view: view.reversed(),
                     single: false,
+                    local: None,
                 };
             }
         }
         if let Message::Reply(reply) = mad.message
             && link.connection.state() == LinkState::RequestSent
         {
-            link.path.single = !is_ours(reply.guid);
+            link.path.single = !is_ours(reply.guid) && local.is_none();
             if link.path.single {
                 // Other programs have no other port, also if another one was asked since.
                 link.path.wire.destination_port = UDP_PORT;
@@ -107,12 +118,12 @@ impl Adapter {
     }
 
     /// Ends a connection that its peer has forgotten (ROCE-180).
-    pub(super) fn end_stale(&mut self, id: u32, source: IpAddr) {
+    pub(super) fn end_stale(&mut self, id: u32, source: IpAddr, local: Option<LocalNumber>) {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
         // Others may know the numbers of the peer.
-        if link.path.wire.destination().ip() != source {
+        if link.path.local != local || link.path.wire.destination().ip() != source {
             return;
         }
         let event = match link.connection.state() {

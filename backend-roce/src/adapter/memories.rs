@@ -1,6 +1,6 @@
 //! Regions and windows of an adapter, and the keys that name them.
 
-use dat_core::backend::{BindRequest, RegionKeys, Registration, Segment};
+use dat_core::backend::{BindRequest, DomainKey, RegionKeys, Registration, Segment};
 use dat_core::flags::MemoryPrivileges;
 use dat_core::sync::{RegisteredMemory, RegisteredSpan};
 
@@ -12,13 +12,13 @@ use crate::proto::numbers::{NumberKind, NumberTable};
 /// A registered region.
 struct Region {
     memory: RegisteredMemory,
-    domain: usize,
+    domain: DomainKey,
     privileges: MemoryPrivileges,
 }
 
 /// A memory window.
 struct Window {
-    domain: usize,
+    domain: DomainKey,
     bound: Option<Binding>,
 }
 
@@ -78,7 +78,7 @@ impl Memories {
             // SAFETY: `deregister` and the drop of the backend remove the region under the lock of
             // the adapter, which every copy holds.
             memory: unsafe { RegisteredMemory::new(registration) },
-            domain: registration.domain().0,
+            domain: registration.domain(),
             privileges,
         });
         let remote_rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
@@ -103,7 +103,7 @@ impl Memories {
     }
 
     /// Makes a window; `None` if there is no memory for it.
-    pub(crate) fn create_window(&mut self, domain: usize) -> Option<usize> {
+    pub(crate) fn create_window(&mut self, domain: DomainKey) -> Option<usize> {
         let bound = None;
         let has_room = self.windows.has_room();
         has_room.then(|| self.windows.insert(Window { domain, bound }))
@@ -139,7 +139,7 @@ impl Memories {
         &mut self,
         request: &BindRequest,
         key: u32,
-        domain: usize,
+        domain: DomainKey,
     ) -> Result<(), LocalError> {
         let allowed = self.may_bind(request, domain);
         let binds = allowed && request.length > 0;
@@ -163,7 +163,7 @@ impl Memories {
         allowed.then_some(()).ok_or(LocalError)
     }
 
-    fn may_bind(&self, request: &BindRequest, domain: usize) -> bool {
+    fn may_bind(&self, request: &BindRequest, domain: DomainKey) -> bool {
         let window = self.windows.get(request.window.0);
         if window.is_none_or(|window| window.domain != domain) {
             return false;
@@ -184,14 +184,19 @@ impl Memories {
     }
 
     /// Returns the region of a key, if it is in `domain` and has the privileges.
-    fn region(&self, key: u32, domain: usize, needed: MemoryPrivileges) -> Option<&Region> {
+    fn region(&self, key: u32, domain: DomainKey, needed: MemoryPrivileges) -> Option<&Region> {
         let Named::Region(object) = *self.keys.get(key)? else {
             return None;
         };
         self.region_at(object, domain, needed)
     }
 
-    fn region_at(&self, object: usize, domain: usize, needed: MemoryPrivileges) -> Option<&Region> {
+    fn region_at(
+        &self,
+        object: usize,
+        domain: DomainKey,
+        needed: MemoryPrivileges,
+    ) -> Option<&Region> {
         let region = self.regions.get(object)?;
         (region.domain == domain && region.privileges.contains(needed)).then_some(region)
     }
@@ -200,7 +205,7 @@ impl Memories {
     fn local(
         &self,
         segment: &Segment,
-        domain: usize,
+        domain: DomainKey,
         needed: MemoryPrivileges,
     ) -> Option<RegisteredSpan<'_>> {
         let region = self.region(segment.key, domain, needed)?;
@@ -215,7 +220,7 @@ impl Memories {
         at: RemoteAddress,
         length: u32,
         right: Right,
-        domain: usize,
+        domain: DomainKey,
     ) -> Result<RegisteredSpan<'_>, AccessError> {
         let needed = match right {
             Right::Read => MemoryPrivileges::REMOTE_READ,
@@ -231,7 +236,7 @@ impl Memories {
         at: RemoteAddress,
         length: u64,
         needed: MemoryPrivileges,
-        domain: usize,
+        domain: DomainKey,
     ) -> Option<RegisteredSpan<'_>> {
         let region = match *self.keys.get(at.key)? {
             Named::Binding => return None,
@@ -254,7 +259,7 @@ impl Memories {
     pub(crate) fn gather(
         &self,
         segments: &[Segment],
-        domain: usize,
+        domain: DomainKey,
         offset: u32,
         bytes: &mut [u8],
     ) -> Result<(), LocalError> {
@@ -272,7 +277,7 @@ impl Memories {
     pub(crate) fn scatter(
         &self,
         segments: &[Segment],
-        domain: usize,
+        domain: DomainKey,
         offset: u32,
         bytes: &[u8],
     ) -> Result<(), LocalError> {

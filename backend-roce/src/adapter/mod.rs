@@ -7,9 +7,12 @@ mod attempts;
 mod buffers;
 mod completions;
 mod cookies;
+mod deadlines;
 mod endings;
 mod link_events;
+mod link_table;
 mod links;
+mod locals;
 mod management;
 mod memories;
 mod outcomes;
@@ -25,41 +28,44 @@ mod service_points;
 mod slab;
 mod timers;
 
-pub(crate) use completions::CompletionRing;
+pub(crate) use completions::Completions;
 pub(crate) use memories::Memories;
 pub(crate) use private_data::private_size;
-pub(crate) use queue_pair::{
-    Pair, ReceiveEntry, SEGMENTS, Segments, SendEntry, SharedReceives, State, Work,
-};
+pub(crate) use queue_pair::{Pair, SEGMENTS, SendEntry};
 pub(crate) use service_points::port_of;
 pub(crate) use slab::Slab;
 
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::AtomicBool;
 
-use dat_core::backend::ControlEvent;
+use dat_core::backend::{ControlEvent, NotLocal};
 use dat_core::time::Instant;
+use dat_queues::{RingTable, SharedReceives};
 
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
 use crate::port::Outbox;
 use crate::proto::numbers::{NumberKind, NumberSlot, NumberTable};
 use crate::proto::queue_pair::QueuePair;
-use crate::reserve::{reserved, zeros};
+use crate::reserve::{Reserve, Secret, Table, reserved, zeros};
 use buffers::{BufferAddress, SocketBuffer};
 use cookies::Cookies;
-use links::Link;
+use deadlines::{Deadlines, Timer};
+use link_table::LinkTable;
+use locals::Locals;
 use random::Random;
+use refusals::COMMON_SERVICES_MAX;
 use requests::{Arrived, Parked};
 use service_points::Listener;
-use timers::Timer;
 
 /// Bytes of the outbox.
 pub(crate) const OUTBOX: usize = 256 << 10;
+
+/// Most events of a queue pair at a time: an answer, the connection, its end and a watermark.
+const PAIR_EVENTS: usize = 4;
 
 /// Stands in the table of QPNs for a queue pair whose connection has ended.
 const ENDED: usize = usize::MAX;
@@ -68,6 +74,8 @@ pub(crate) struct Adapter {
     pub(crate) options: RoceOptions,
     pub(crate) address: SocketAddr,
     pub(crate) now: Instant,
+    /// Time up to which all packets that had come are taken, for an adapter with a thread.
+    pub(crate) seen_at: Instant,
     random: Random,
     /// GUID of this adapter.
     guid: u64,
@@ -77,19 +85,18 @@ pub(crate) struct Adapter {
     /// Queue pairs by QPN.
     qpns: NumberTable<'static, usize>,
     pub(crate) shared_receives: Slab<SharedReceives>,
-    completion_queues: Vec<Option<CompletionRing>>,
-    pub(crate) completion_queue_count: usize,
+    pub(crate) completion_queues: RingTable<Completions>,
     pub(crate) listeners: Slab<Listener>,
     /// Listeners by service id.
-    services: BTreeMap<u64, usize>,
+    services: Table<u64, usize>,
     /// Peers with services that have answered at port 4791, the newest last.
     common_services: VecDeque<(IpAddr, u64)>,
     /// Connections by communication id.
-    links: NumberTable<'static, Box<Link>>,
+    links: LinkTable,
     /// Communication ids of incoming requests, by GUID and communication id of the peer.
-    incoming: BTreeMap<(u64, u32), u32>,
+    incoming: Table<(u64, u32), u32>,
     /// Communication ids of incoming connections, by GUID and QPN of the peer.
-    peers: BTreeMap<(u64, u32), u32>,
+    peers: Table<(u64, u32), u32>,
     cookies: Cookies,
     /// New requests to connect whose paths are to be looked up.
     unrouted: VecDeque<Arrived>,
@@ -98,7 +105,7 @@ pub(crate) struct Adapter {
     /// Connection requests that the consumer has not answered.
     waiting: usize,
     /// Claimed UDP ports with the number of their users.
-    ports: BTreeMap<u16, usize>,
+    ports: Table<u16, usize>,
     /// Ports without a user, to be given back.
     pub(crate) unused_ports: Vec<u16>,
     /// Peers that have not answered in time, or have asked again, since the port was told; with
@@ -106,20 +113,21 @@ pub(crate) struct Adapter {
     pub(crate) unanswered: Vec<(SocketAddr, usize)>,
     /// Socket buffers that queue pairs share.
     buffers: Slab<SocketBuffer>,
-    buffers_by_address: BTreeMap<BufferAddress, usize>,
+    buffers_by_address: Table<BufferAddress, usize>,
     /// Addresses of peers that do not respond promptly, at any port: set if they are slow and not
     /// just far, and until when they count as such.
-    slow_peers: BTreeMap<IpAddr, (bool, Instant)>,
-    timers: BTreeSet<(Instant, Timer)>,
+    slow_peers: Table<IpAddr, (bool, Instant)>,
+    deadlines: Deadlines,
     ready_pairs: VecDeque<usize>,
     /// Queue pairs whose requests wait for the consumer.
-    gathering: Vec<usize>,
+    gathering: VecDeque<usize>,
     /// Set if there are any; read without the lock.
     pub(crate) gathers: Arc<AtomicBool>,
-    /// Time at which they leave in any case.
-    gathered_at: Option<Instant>,
     ready_links: VecDeque<u32>,
     outbox: Outbox,
+    locals: Locals,
+    /// Why the last attempt found no queues, if it may take no other way (ROCE-252).
+    pub(crate) not_local: Option<NotLocal>,
     control: VecDeque<ControlEvent>,
     /// Set by a control event, until its caller has told the consumer.
     pub(crate) raised: bool,
@@ -139,9 +147,16 @@ impl Adapter {
         let mut random = Random::new(options.secret);
         let connections = options.connections.clamp(64, 1 << 15).next_power_of_two();
         let keys = options.keys.clamp(256, 1 << 24).next_power_of_two();
+        let outbox = Outbox::new(zeros(OUTBOX)?, run_packets);
+        let names = Secret::new(random.secret());
+        let mut deadlines = Deadlines::default();
+        if !(outbox.has_room(OUTBOX) && deadlines.has_room(Timer::Gathered)) {
+            return None;
+        }
         Some(Self {
             address,
             now: Instant::ZERO,
+            seen_at: Instant::ZERO,
             // Locally administered, and marked as ours (ROCE-48).
             guid: links::guid(random.next() as u32),
             domains: Slab::new(),
@@ -149,31 +164,31 @@ impl Adapter {
             pairs: Slab::new(),
             qpns: numbers(NumberKind::Qpn, random.secret(), connections)?,
             shared_receives: Slab::new(),
-            completion_queues: Vec::new(),
-            completion_queue_count: 0,
+            completion_queues: RingTable::default(),
             listeners: Slab::new(),
-            services: BTreeMap::new(),
-            common_services: VecDeque::new(),
-            links: numbers(NumberKind::Word, random.secret(), connections)?,
-            incoming: BTreeMap::new(),
-            peers: BTreeMap::new(),
+            services: Table::with_hasher(names),
+            common_services: reserved(COMMON_SERVICES_MAX)?.into(),
+            links: LinkTable::new(random.secret(), connections)?,
+            incoming: Table::with_hasher(names),
+            peers: Table::with_hasher(names),
             cookies: Cookies::new(random.secret()),
             unrouted: VecDeque::new(),
             parked: VecDeque::new(),
             waiting: 0,
-            ports: BTreeMap::new(),
+            ports: Table::with_hasher(names),
             unused_ports: Vec::new(),
             unanswered: Vec::new(),
             buffers: Slab::new(),
-            buffers_by_address: BTreeMap::new(),
-            slow_peers: BTreeMap::new(),
-            timers: BTreeSet::new(),
+            buffers_by_address: Table::with_hasher(names),
+            slow_peers: Table::with_hasher(names),
+            deadlines,
             ready_pairs: VecDeque::new(),
-            gathering: Vec::new(),
+            gathering: VecDeque::new(),
             gathers: Arc::new(AtomicBool::new(false)),
-            gathered_at: None,
             ready_links: VecDeque::new(),
-            outbox: Outbox::new(zeros(OUTBOX)?, run_packets),
+            outbox,
+            locals: Locals::new(),
+            not_local: None,
             control: VecDeque::new(),
             raised: false,
             counts: AdapterCounts::default(),
@@ -182,13 +197,49 @@ impl Adapter {
         })
     }
 
+    /// Makes room for the events of all objects and one more; false if there is no memory.
+    ///
+    /// So an event always has a place.
+    pub(crate) fn has_room_for_events(&mut self) -> bool {
+        let pairs = self.pairs.len().saturating_mul(PAIR_EVENTS);
+        let queues = self.completion_queues.count() + self.shared_receives.len();
+        let objects = self.waiting.saturating_add(pairs).saturating_add(queues);
+        self.control
+            .has_room_for(objects.saturating_add(PAIR_EVENTS))
+    }
+
+    /// Makes room for one more queue pair and all that it may wait for; false if there is no
+    /// memory.
+    pub(crate) fn reserve_pair(&mut self) -> bool {
+        let pairs = self.pairs.len().saturating_add(1);
+        let has_room = self.pairs.has_room();
+        let key = self.pairs.vacant_key();
+        has_room
+            && self.deadlines.has_room(Timer::Pair(key))
+            && self.deadlines.has_room(Timer::Probe(key))
+            && self.ready_pairs.has_room_for(pairs)
+            && self.gathering.has_room_for(pairs)
+            && self.reserve_buffers()
+            && self.has_room_for_events()
+    }
+
     pub(crate) fn raise(&mut self, event: ControlEvent) {
         self.control.push_back(event);
         self.raised = true;
     }
 
     pub(crate) fn next_event(&mut self) -> Option<ControlEvent> {
-        self.control.pop_front()
+        let event = self.control.pop_front();
+        if self.control.is_empty() {
+            // Begins at the start again: room that is never needed takes no memory.
+            self.control.clear();
+        }
+        if let Some(ControlEvent::Completions { queue }) = event
+            && let Some(queue) = self.completion_queue(queue)
+        {
+            queue.is_told = false;
+        }
+        event
     }
 
     /// Withdraws the events that are of the subject; returns true if there were any.
@@ -236,6 +287,7 @@ impl Adapter {
         open.filter_map(|(_, pair)| {
             let (requester, responder) = pair.transport.as_ref()?.counts();
             Some(ConnectionCounts {
+                is_local: pair.local.is_some(),
                 peer: self.links.get(pair.link?)?.path.wire.destination(),
                 requester,
                 responder,
@@ -245,12 +297,10 @@ impl Adapter {
 
     /// Ends all connections, and drops all regions.
     pub(crate) fn close(&mut self) {
-        let pairs: Vec<usize> = self.pairs.iter().map(|(key, _)| key).collect();
-        for key in pairs {
+        for key in 0..self.pairs.bound() {
             self.destroy_pair(key);
         }
-        let listeners: Vec<usize> = self.listeners.iter().map(|(key, _)| key).collect();
-        for key in listeners {
+        for key in 0..self.listeners.bound() {
             self.stop_listening(key);
         }
         self.refuse_waiting();

@@ -1,11 +1,11 @@
 //! Outcomes of requests and receives: completions, and limits of buffers.
 
-use dat_core::backend::{Completion, ControlEvent};
+use dat_core::backend::{ControlEvent, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
+use dat_queues::Work;
 
-use super::completions::Kind;
 use super::queue_pair::receive_status;
-use super::{Adapter, SendEntry, Work};
+use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
 use crate::proto::responder::ReceiveCompletion;
 
@@ -26,7 +26,7 @@ impl Adapter {
     }
 
     pub(super) fn complete_request(&mut self, key: usize, entry: &SendEntry, status: DtoStatus) {
-        if let Work::Bind(_, window_key) = entry.work
+        if let Work::Bind(_, window_key) = entry.request.work
             && status == DtoStatus::Flushed
         {
             self.memories.cancel_bind(window_key);
@@ -34,13 +34,15 @@ impl Adapter {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        if matches!(entry.work, Work::Probe) {
+        if entry.is_probe {
             pair.probes -= 1;
             return;
         }
-        let completion = pair.completion(entry.token, status, entry.length);
-        let queue = pair.request_queue;
-        self.add_completion(queue, key, completion, None, Kind::Request);
+        let (setup, request) = (pair.setup, &entry.request);
+        self.add_completion(
+            setup.request_queue,
+            setup.request_done(key, request, status),
+        );
     }
 
     pub(super) fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
@@ -49,20 +51,21 @@ impl Adapter {
         };
         let taken = pair.current.take().is_some();
         let status = receive_status(done.status);
-        let completion = Completion {
-            solicited: done.solicited,
-            ..pair.completion(done.token, status, done.length)
-        };
-        let (queue, shared_key) = (pair.receive_queue, pair.shared);
-        if let Some(shared) = shared_key.and_then(|shared| self.shared_receives.get_mut(shared)) {
-            shared.taken -= usize::from(taken);
+        let setup = pair.setup;
+        if taken {
+            self.give_back(setup.shared);
         }
-        let immediate = done.immediate.map(u32::from_ne_bytes);
-        let kind = match shared_key {
-            Some(_) => Kind::SharedReceive,
-            None => Kind::Receive,
-        };
-        self.add_completion(queue, key, completion, immediate, kind);
+        let mut entry = setup.receive_done(key, done.token, status, done.length);
+        entry.completion.solicited = done.solicited;
+        entry.immediate = done.immediate.map(u32::from_ne_bytes);
+        self.add_completion(setup.receive_queue, entry);
+    }
+
+    /// Counts a receive that is complete, if it is of a shared queue.
+    pub(super) fn give_back(&mut self, shared: Option<SharedReceiveQueueKey>) {
+        if let Some(queue) = shared.and_then(|key| self.shared_receives.get_mut(key.0)) {
+            queue.complete();
+        }
     }
 
     /// Acts on the limits of receive buffers that a queue pair exceeds with `held` of them.
@@ -70,11 +73,13 @@ impl Adapter {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        let queue_pair = pair.token;
-        let hard = pair.hard_watermark.is_some_and(|limit| held > limit);
-        if pair.soft_watermark.is_some_and(|limit| held > limit) {
-            pair.soft_watermark = None;
-            self.raise(ControlEvent::SoftHighWatermark { queue_pair });
+        let queue_pair = pair.setup.token;
+        let (soft, hard) = pair.watermarks.exceeded(held);
+        if soft {
+            let event = ControlEvent::SoftHighWatermark { queue_pair };
+            if !self.control.contains(&event) {
+                self.raise(event);
+            }
         }
         if hard {
             self.break_pair(key);
@@ -86,8 +91,7 @@ impl Adapter {
         let Some(shared) = self.shared_receives.get_mut(key) else {
             return;
         };
-        shared.check_limit();
-        if core::mem::take(&mut shared.is_low) {
+        if shared.falls_below_limit() {
             let queue = shared.token;
             self.raise(ControlEvent::SharedReceiveLimit { queue });
         }

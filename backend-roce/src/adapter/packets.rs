@@ -1,9 +1,12 @@
 //! Packets of an adapter, in and out.
 
+use dat_queues::State;
+
+use super::deadlines::Timer;
+use super::locals::Sender;
 use super::queue_pair::{Access, Receives};
-use super::timers::Timer;
-use super::{Adapter, Pair, State};
-use crate::port::{Arrival, Outbox, RUN_PACKETS_MAX};
+use super::{Adapter, Pair};
+use crate::port::{Arrival, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::connection;
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::{OVERHEAD_MAX, Opcode, Packet};
@@ -25,7 +28,7 @@ impl Adapter {
         // answers follow once.
         let mut changed = None;
         for (index, packet) in (0..).zip(arrival.packets(input)) {
-            let key = self.receive_packet(&arrival.flow, index, packet);
+            let key = self.receive_packet(arrival, index, packet);
             if key != changed
                 && let Some(before) = core::mem::replace(&mut changed, key)
             {
@@ -47,40 +50,62 @@ impl Adapter {
         }
     }
 
-    /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
-    fn receive_packet(&mut self, wire: &Flow, index: u16, datagram: &[u8]) -> Option<usize> {
-        self.counts.packets += 1;
-        self.counts.bytes += datagram.len() as u64;
-        let Ok(packet) = Packet::decode(datagram) else {
-            self.counts.dropped += 1;
-            return None;
-        };
-        let bth = packet.header.bth;
-        if bth.destination == connection::MANAGEMENT_QPN {
-            self.management(wire, datagram, &packet);
-            return None;
-        }
-        let key = self.qpns.get(bth.destination).copied();
-        let pair = key.and_then(|key| Some((key, self.pairs.get(key)?)));
-        let Some((key, link, state)) =
-            pair.and_then(|(key, pair)| Some((key, pair.link?, pair.state)))
-        else {
-            self.counts.dropped += 1;
-            return None;
-        };
-        let (view, is_marked, has_moved) = self
-            .links
-            .get(link)
-            .map(|link| (link.view(wire), link.is_marked(), link.has_moved(wire)))?;
-        let valid = match view.verify_segment(index, datagram) {
+    /// Checks the ICRC of a packet on a link; returns true if the peer's address has changed.
+    ///
+    /// Counts a wrong one, and returns `None`.
+    fn verify(&mut self, link: u32, wire: &Flow, index: u16, datagram: &[u8]) -> Option<bool> {
+        let link = self.links.get(link)?;
+        let valid = match link.view(wire).verify_segment(index, datagram) {
             Verdict::Right => true,
-            Verdict::Recovered(identification) => !is_marked || identification < SEGMENT_MAX,
+            Verdict::Recovered(identification) => !link.is_marked() || identification < SEGMENT_MAX,
             Verdict::Wrong => false,
         };
         if !valid {
             self.counts.bad_icrc += 1;
             return None;
         }
+        Some(link.has_moved(wire))
+    }
+
+    fn count_packet(&mut self, arrival: &Arrival, bytes: u64) {
+        self.counts.packets += 1;
+        self.counts.bytes += bytes;
+        if arrival.local.is_some() {
+            self.counts.local.packets += 1;
+            self.counts.local.bytes += bytes;
+        }
+    }
+
+    /// Returns the queue pair with a QPN, its connection and its state, if packets reach it on the
+    /// way of this one (ROCE-231).
+    fn addressed(&self, qpn: u32, arrival: &Arrival) -> Option<(usize, u32, State)> {
+        let key = *self.qpns.get(qpn)?;
+        let pair = self.pairs.get(key)?;
+        let is_reached = pair.local == arrival.local;
+        Some((key, pair.link?, pair.state)).filter(|_| is_reached)
+    }
+
+    /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
+    fn receive_packet(&mut self, arrival: &Arrival, index: u16, datagram: &[u8]) -> Option<usize> {
+        let wire = &arrival.flow;
+        self.count_packet(arrival, datagram.len() as u64);
+        let Ok(packet) = Packet::decode(datagram) else {
+            self.counts.dropped += 1;
+            return None;
+        };
+        let bth = packet.header.bth;
+        if bth.destination == connection::MANAGEMENT_QPN {
+            self.management(arrival, datagram, &packet);
+            return None;
+        }
+        let Some((key, link, state)) = self.addressed(bth.destination, arrival) else {
+            self.counts.dropped += 1;
+            return None;
+        };
+        let has_moved = match arrival.local {
+            None => self.verify(link, wire, index, datagram)?,
+            Some(_) => false,
+        };
         if bth.opcode == Opcode::CongestionNotification {
             self.counts.congestion += 1;
             return None;
@@ -100,7 +125,7 @@ impl Adapter {
         let transport = transport.as_mut()?;
         let mut access = Access {
             memories: &self.memories,
-            domain: pair.domain,
+            domain: pair.setup.domain,
             sends,
             first: pair.first,
         };
@@ -109,11 +134,13 @@ impl Adapter {
         let read = packet.header.extensions.reth.filter(|_| may_repeat);
         let response = read.map(|read| transport.mtu().bytes().min(read.length));
         let before = (has_moved || may_repeat).then(|| transport.progress());
-        let shared_key = pair.shared;
+        let shared_key = pair.setup.shared.map(|key| key.0);
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
         let mut queue = Receives {
             memories: &self.memories,
-            domain: shared.as_ref().map_or(pair.domain, |shared| shared.domain),
+            domain: shared
+                .as_ref()
+                .map_or(pair.setup.domain, |shared| shared.domain),
             own: receives,
             shared,
             current,
@@ -153,7 +180,10 @@ impl Adapter {
             };
             if let Some(pair) = self.pairs.get_mut(key) {
                 pair.is_ready = false;
-                self.transmit_pair(key);
+                match pair.local {
+                    None => self.transmit_pair(key, usize::MAX),
+                    Some(_) => self.set_ready(key),
+                }
             }
         }
         while self.outbox.has_room(PACKET_MAX) {
@@ -166,13 +196,23 @@ impl Adapter {
         self.counts.packets_sent += packets;
         self.counts.bytes_sent += bytes;
         core::mem::swap(&mut self.outbox, out);
-        !(self.ready_pairs.is_empty() && self.ready_links.is_empty())
+        !(self.ready_pairs.is_empty() && self.ready_links.is_empty()) || self.has_local_output()
     }
 
     /// Writes some packets of a queue pair, as far as its peer has room for them.
-    fn transmit_pair(&mut self, key: usize) {
+    ///
+    /// Those of the local way take at most `room` bytes, which its queue has.
+    pub(super) fn transmit_pair(&mut self, key: usize, room: usize) {
         self.limit_room(key);
-        let is_more = self.write_packets(key);
+        let local = self.pairs.get(key).and_then(|pair| pair.local);
+        let is_more = match local {
+            None => self.write_packets(key),
+            Some(local) => {
+                let is_more = self.write_local_packets(key, room);
+                self.push_local(local);
+                is_more
+            }
+        };
         self.after_transport(key);
         if is_more {
             self.set_ready(key);
@@ -214,11 +254,44 @@ impl Adapter {
         true
     }
 
+    /// As `write_packets`, for a turn of at most `room` bytes.
+    fn write_local_packets(&mut self, key: usize, room: usize) -> bool {
+        let link = self.pairs.get(key).and_then(|pair| pair.link);
+        let Some(path) = link.and_then(|link| self.links.get(link).map(|link| link.path)) else {
+            return false;
+        };
+        loop {
+            self.run_binds(key);
+            let outbox = &mut self.locals.outbox;
+            let Some(pair) = self.pairs.get_mut(key) else {
+                return false;
+            };
+            let Some((transport, mut access)) = pair.access(&self.memories) else {
+                return false;
+            };
+            let largest = transport.mtu().bytes() as usize + OVERHEAD_MAX + RECORD_OVERHEAD;
+            let left = room.saturating_sub(outbox.local_bytes());
+            if left < largest || !outbox.has_room(largest) {
+                return true;
+            }
+            // One of the last two packets of a turn asks.
+            if left < 3 * largest {
+                transport.ask();
+            }
+            let now = self.now;
+            let sent = outbox.add(&path, |buffer| transport.transmit(now, &mut access, buffer));
+            if !sent || !transport.has_output() {
+                return false;
+            }
+        }
+    }
+
     /// Returns true if packets are due, or ports are to be given back.
     pub(crate) fn has_output(&self) -> bool {
         let nothing = self.ready_pairs.is_empty()
             && self.ready_links.is_empty()
             && self.outbox.is_empty()
+            && !self.has_local_output()
             && self.unused_ports.is_empty();
         !nothing
     }
@@ -227,8 +300,16 @@ impl Adapter {
         if let Some(pair) = self.pairs.get_mut(key)
             && !pair.is_ready
         {
-            pair.is_ready = true;
-            self.ready_pairs.push_back(key);
+            let local = pair.local;
+            match local.map(|local| self.locals.add(local, Sender::Pair(key))) {
+                None => self.ready_pairs.push_back(key),
+                Some(true) => {}
+                // Its queues have ended: it is about to break.
+                Some(false) => return,
+            }
+            if let Some(pair) = self.pairs.get_mut(key) {
+                pair.is_ready = true;
+            }
         }
     }
 
@@ -240,10 +321,9 @@ impl Adapter {
             return;
         };
         let deadline = pair.transport.as_ref().and_then(QueuePair::deadline);
-        let old = core::mem::replace(&mut pair.timer, deadline);
         let failed = pair.transport.as_ref().is_some_and(QueuePair::is_failed);
         let breaks = failed && pair.is_open();
-        self.set_timer(Timer::Pair(key), old, deadline);
+        self.deadlines.set(Timer::Pair(key), deadline);
         if breaks {
             self.begin_failure(key);
         }

@@ -4,52 +4,63 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use dat_core::flags::DtoStatus;
+use dat_queues::{Owner, Receive, Request, State, Work};
 
-use super::completions::CompletionRing;
-use super::timers::{Timer, after};
-use super::{Adapter, Pair, ReceiveEntry, SendEntry, State, Work};
+use super::deadlines::Timer;
+use super::timers::after;
+use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
 
 /// Longest time that requests wait for a consumer with completions to take.
 const GATHER: Duration = Duration::from_millis(1);
 
 impl Adapter {
-    /// Takes the requests of a send queue; false if its queue pair does not take any.
+    /// Returns the number of receives that are not complete, if their owner exists.
+    pub(crate) fn receives(&self, owner: Owner<usize>) -> Option<usize> {
+        Some(match owner {
+            Owner::Pair(key) => self.pairs.get(key)?.receives_outstanding(),
+            Owner::Shared(key) => self.shared_receives.get(key)?.outstanding(),
+        })
+    }
+
+    /// Takes the requests of a send queue; returns how many are not complete.
+    ///
+    /// `None` if its queue pair does not take any.
     pub(crate) fn post_requests(
         &mut self,
         key: usize,
-        entries: impl Iterator<Item = SendEntry>,
-    ) -> bool {
-        let takes = |pair: &Pair| matches!(pair.state, State::Connected | State::Error);
-        let Some(pair) = self.pairs.get(key).filter(|pair| takes(pair)) else {
-            return false;
-        };
+        posted: impl Iterator<Item = Request>,
+    ) -> Option<usize> {
+        let pair = self.pairs.get(key)?;
+        if !pair.state.takes_requests() {
+            return None;
+        }
         // A consumer that takes completions one by one posts again for each.
         let is_behind = pair
+            .setup
             .request_queue
             .and_then(|number| self.completion_queue(number))
-            .is_some_and(CompletionRing::is_being_taken);
+            .is_some_and(|queue| queue.ring.is_being_taken());
         if let Some(transport) = self.transport(key) {
             transport.expect_more(is_behind);
         }
-        for entry in entries {
-            self.post_request(key, entry);
+        for request in posted {
+            self.post_request(key, request.into());
         }
-        if self.pairs.get(key).map(|pair| pair.state) == Some(State::Error) {
+        let pair = self.pairs.get(key)?;
+        let count = pair.posted();
+        if pair.state == State::Error {
             self.flush_requests(key);
-            return true;
+            return Some(count);
         }
-        if !self
-            .transport(key)
-            .is_some_and(|transport| transport.gathers())
-        {
+        if !pair.transport.as_ref().is_some_and(QueuePair::gathers) {
             self.set_ready(key);
         }
         if is_behind {
             // Even if all requests may leave: some may find no room, and later ones wait then.
             self.add_gathering(key);
         }
-        true
+        Some(count)
     }
 
     fn transport(&mut self, key: usize) -> Option<&mut QueuePair<'static>> {
@@ -61,23 +72,21 @@ impl Adapter {
         if let Some(pair) = self.pairs.get_mut(key)
             && !core::mem::replace(&mut pair.is_gathering, true)
         {
-            self.gathering.push(key);
+            self.gathering.push_back(key);
         }
         self.gathers.store(true, Ordering::Release);
-        if self.gathered_at.is_none() {
+        if !self.deadlines.is_set(Timer::Gathered) {
             let until = after(self.now, GATHER);
-            self.gathered_at = Some(until);
-            self.set_timer(Timer::Gathered, None, Some(until));
+            self.deadlines.set(Timer::Gathered, Some(until));
         }
     }
 
     /// Ends the wait for the consumer, which looks for completions in vain, or has not looked for
     /// long.
     pub(crate) fn release_gathered(&mut self) {
-        let until = self.gathered_at.take();
-        self.set_timer(Timer::Gathered, until, None);
+        self.deadlines.set(Timer::Gathered, None);
         self.gathers.store(false, Ordering::Release);
-        for key in core::mem::take(&mut self.gathering) {
+        while let Some(key) = self.gathering.pop_front() {
             if let Some(pair) = self.pairs.get_mut(key) {
                 pair.is_gathering = false;
             }
@@ -115,20 +124,28 @@ impl Adapter {
         self.complete_request(key, &entry, status);
     }
 
-    /// Takes the receives of a queue pair; false if there is no such queue pair.
+    /// Takes posted receives; returns how many are not complete, if their owner exists.
     pub(crate) fn post_receives(
         &mut self,
-        key: usize,
-        entries: impl Iterator<Item = ReceiveEntry>,
-    ) -> bool {
-        let Some(pair) = self.pairs.get_mut(key) else {
-            return false;
-        };
-        pair.receives.extend(entries);
-        if pair.state == State::Error {
-            self.flush_receives(key);
+        owner: Owner<usize>,
+        posted: impl Iterator<Item = Receive>,
+    ) -> Option<usize> {
+        match owner {
+            Owner::Pair(key) => {
+                let pair = self.pairs.get_mut(key)?;
+                pair.receives.extend(posted);
+                let count = pair.receives_outstanding();
+                if pair.state == State::Error {
+                    self.flush_receives(key);
+                }
+                Some(count)
+            }
+            Owner::Shared(key) => {
+                let queue = self.shared_receives.get_mut(key)?;
+                queue.post(posted);
+                Some(queue.outstanding())
+            }
         }
-        true
     }
 
     /// Carries out the binds whose turn has come.
@@ -140,11 +157,11 @@ impl Adapter {
             let index = position.checked_sub(pair.first).map(|index| index as usize);
             let work = index
                 .and_then(|index| pair.sends.get(index))
-                .map(|entry| entry.work);
+                .map(|entry| entry.request.work);
             let Some(Work::Bind(request, window_key)) = work else {
                 return;
             };
-            let outcome = self.memories.bind(&request, window_key, pair.domain);
+            let outcome = self.memories.bind(&request, window_key, pair.setup.domain);
             if let Some(transport) = &mut pair.transport {
                 transport.finish_local(outcome);
             }

@@ -1,6 +1,6 @@
 //! Private data of connections, with its length and its padding.
 
-use dat_core::backend::PrivateData as CoreData;
+use dat_core::backend::{PRIVATE_DATA_MAX, PrivateData as CoreData};
 
 use crate::proto::connection::{ConnectRequest, PRIVATE_TAIL, PrivateData, REQUEST_PRIVATE};
 
@@ -20,7 +20,7 @@ pub(super) fn pack<const N: usize>(data: &[u8]) -> Option<PrivateData<N>> {
     PrivateData::new(&bytes)
 }
 
-/// Unpacks private data; of other programs, all of the room counts.
+/// Unpacks private data; of other programs, all of the room counts that the core can hold.
 ///
 /// Ends of this project over RDMA devices pack theirs in the same way, and send no mark.
 /// The last byte of another program's data stands for no length above the limit, and for a smaller
@@ -33,7 +33,8 @@ pub(super) fn unpack(room: &[u8]) -> CoreData {
         let (data, padding) = rest.split_at_checked(length)?;
         padding.iter().all(|byte| *byte == 0).then_some(data)
     };
-    CoreData::from_slice(packed().unwrap_or(room)).unwrap_or_default()
+    let whole = room.get(..PRIVATE_DATA_MAX).unwrap_or(room);
+    CoreData::from_slice(packed().unwrap_or(whole)).unwrap_or_default()
 }
 
 /// Packs the private data of a request, with the part that the mark carries.
@@ -83,7 +84,8 @@ mod tests {
                 let mut data = [7; REPLY_PRIVATE];
                 let data = &mut data[..room];
                 data[room - 1] = last;
-                assert_eq!(unpack(data), *data, "{room} bytes, the last is {last}");
+                let kept = &data[..room.min(PRIVATE_DATA_MAX)];
+                assert_eq!(unpack(data), *kept, "{room} bytes, the last is {last}");
             }
         }
     }

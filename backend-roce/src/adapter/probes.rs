@@ -2,8 +2,12 @@
 
 use core::time::Duration;
 
-use super::timers::{Timer, after};
-use super::{Adapter, SendEntry, State};
+use dat_queues::State;
+
+use super::deadlines::Timer;
+use super::timers::after;
+use super::{Adapter, SendEntry};
+use crate::proto::coded_time;
 
 /// Shortest silence after which a peer is probed.
 pub(super) const SHORTEST_KEEP_ALIVE: Duration = Duration::from_millis(100);
@@ -14,16 +18,31 @@ impl Adapter {
     /// Packets do not set the timer, so that it costs them nothing.
     pub(super) fn probe(&mut self, key: usize) {
         let now = self.now;
+        let tries = u64::from(self.options.retries) + 1;
+        let patience = coded_time(self.options.timeout).saturating_mul(tries);
+        let patience = Duration::from_micros(patience);
+        let is_timed = self.options.timeout != 0;
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        pair.probe_at = None;
         let Some(period) = pair.keep_alive.filter(|_| pair.is_open()) else {
             return;
         };
         let mut next = after(pair.heard, period);
         if next <= now {
-            next = after(now, period);
+            next = after(
+                now,
+                match pair.local {
+                    None => period,
+                    Some(_) => period.min(patience),
+                },
+            );
+            // Without a time-out, nobody else finds out that a peer does not answer (ROCE-237).
+            let is_silent = after(pair.heard, period.saturating_add(patience)) <= now;
+            if pair.local.is_some() && is_silent && !pair.sends.is_empty() && is_timed {
+                self.break_pair(key);
+                return;
+            }
             // A request under way finds out by itself.
             if pair.state == State::Connected && pair.sends.is_empty() {
                 pair.probes += 1;
@@ -31,9 +50,6 @@ impl Adapter {
                 self.set_ready(key);
             }
         }
-        if let Some(pair) = self.pairs.get_mut(key) {
-            pair.probe_at = Some(next);
-            self.set_timer(Timer::Probe(key), None, Some(next));
-        }
+        self.deadlines.set(Timer::Probe(key), Some(next));
     }
 }

@@ -4,16 +4,17 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dat_core::attributes::EpAttributes;
-use dat_core::backend::{
-    BindRequest, Completion, QueuePairRequest, RemoteRange, Segment, SendFlags,
-};
+use dat_core::backend::{DomainKey, QueuePairRequest, RemoteRange, Segment, SendFlags};
 use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
-use smallvec::SmallVec;
+use dat_queues::{
+    Change, PairSetup, Receive as PostedReceive, Request as PostedRequest, Segments,
+    SharedReceives, State, Watermarks, Work,
+};
 
 use super::buffers::Share;
 use super::memories::Memories;
+use crate::port::LocalNumber;
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
     RequestMemory, Right,
@@ -25,99 +26,70 @@ use crate::proto::responder::{ReceiveStatus, ResourceSlot};
 /// Most segments of a request.
 pub(crate) const SEGMENTS: usize = 32;
 
-/// Segments of a request, at most [`SEGMENTS`]; few of them need no allocation.
-pub(crate) type Segments = SmallVec<[Segment; 2]>;
-
-/// State of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// New or reset.
-    Unconnected,
-    /// A connection request is pending.
-    Connecting,
-    /// A request was accepted; the peer may not know yet.
-    Accepting,
-    /// Established.
-    Connected,
-    /// The connection ended or failed; all requests are flushed.
-    Error,
+/// Returns the operation of the transport.
+fn operation(work: &Work) -> Operation {
+    let at = |range: RemoteRange| RemoteAddress {
+        key: range.key,
+        address: range.address,
+    };
+    match *work {
+        Work::Send => Operation::Send { immediate: None },
+        Work::Write(range) => Operation::Write {
+            remote: at(range),
+            immediate: None,
+        },
+        Work::WriteImmediate(range, number) => Operation::Write {
+            remote: at(range),
+            immediate: Some(number.to_ne_bytes()),
+        },
+        Work::Read(range) => Operation::Read { remote: at(range) },
+        Work::Atomic(range, change) => Operation::Atomic {
+            remote: at(range),
+            operation: match change {
+                Change::Add(add) => AtomicOperation::FetchAdd(add),
+                Change::Swap { compare, swap } => AtomicOperation::CompareSwap { compare, swap },
+            },
+        },
+        Work::Bind(..) => Operation::Local,
+    }
 }
 
-/// Operation of a posted request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
-    Send,
-    Write(RemoteRange),
-    Read(RemoteRange),
-    WriteImmediate(RemoteRange, u32),
-    Atomic(RemoteRange, AtomicOperation),
-    /// A bind, with the new key of the window.
-    Bind(BindRequest, u32),
-    /// A probe of the peer, which has no completion.
-    Probe,
+/// A request in the transport, or a probe of the peer, which has no completion.
+#[derive(Clone, Debug)]
+pub(crate) struct SendEntry {
+    pub(crate) request: PostedRequest,
+    pub(crate) is_probe: bool,
 }
 
-impl Work {
-    fn operation(self) -> Operation {
-        let at = |range: RemoteRange| RemoteAddress {
-            key: range.key,
-            address: range.address,
-        };
-        match self {
-            Self::Send => Operation::Send { immediate: None },
-            Self::Write(range) => Operation::Write {
-                remote: at(range),
-                immediate: None,
-            },
-            Self::WriteImmediate(range, number) => Operation::Write {
-                remote: at(range),
-                immediate: Some(number.to_ne_bytes()),
-            },
-            Self::Read(range) => Operation::Read { remote: at(range) },
-            Self::Atomic(range, operation) => Operation::Atomic {
-                remote: at(range),
-                operation,
-            },
-            Self::Bind(..) => Operation::Local,
-            // A Write of 0 bytes needs no key (ROCE-111).
-            Self::Probe => Operation::Write {
-                remote: RemoteAddress { key: 0, address: 0 },
-                immediate: None,
-            },
+impl From<PostedRequest> for SendEntry {
+    fn from(request: PostedRequest) -> Self {
+        Self {
+            request,
+            is_probe: false,
         }
     }
 }
 
-/// A posted request.
-#[derive(Clone, Debug)]
-pub(crate) struct SendEntry {
-    pub(crate) token: u64,
-    pub(crate) work: Work,
-    pub(crate) length: u32,
-    pub(crate) flags: SendFlags,
-    pub(crate) segments: Segments,
-}
-
 impl SendEntry {
-    /// Returns a probe of the peer.
+    /// Returns a probe of the peer: a Write of 0 bytes, which needs no key (ROCE-111).
     pub(crate) fn probe() -> Self {
+        let nowhere = RemoteRange { address: 0, key: 0 };
+        let (work, flags) = (Work::Write(nowhere), SendFlags::empty());
         Self {
-            token: 0,
-            work: Work::Probe,
-            length: 0,
-            flags: SendFlags::empty(),
-            segments: Segments::new(),
+            request: PostedRequest::new(0, work, flags, Segments::new()),
+            is_probe: true,
         }
     }
 
     /// Returns the request of the transport; `position` names it.
     pub(crate) fn request(&self, position: u64) -> Request {
+        let request = &self.request;
         Request {
             token: position,
-            operation: self.work.operation(),
-            length: self.length,
-            fence: self.flags.contains(SendFlags::FENCE),
-            solicited: self.flags.contains(SendFlags::SOLICITED),
+            operation: operation(&request.work),
+            length: request.length,
+            fence: request.flags.contains(SendFlags::FENCE),
+            solicited: request.flags.contains(SendFlags::SOLICITED),
         }
     }
 
@@ -126,7 +98,7 @@ impl SendEntry {
         match status {
             Status::Success => DtoStatus::Success,
             Status::Flushed => DtoStatus::Flushed,
-            Status::LocalProtection if matches!(self.work, Work::Bind(..)) => {
+            Status::LocalProtection if matches!(self.request.work, Work::Bind(..)) => {
                 DtoStatus::RmrOperationFailed
             }
             Status::LocalProtection => DtoStatus::LocalProtection,
@@ -149,61 +121,15 @@ pub(crate) fn receive_status(status: ReceiveStatus) -> DtoStatus {
     }
 }
 
-/// A posted receive.
-#[derive(Clone, Debug)]
-pub(crate) struct ReceiveEntry {
-    pub(crate) token: u64,
-    pub(crate) segments: Segments,
-}
-
-impl ReceiveEntry {
-    fn length(&self) -> u32 {
-        let lengths = self.segments.iter().map(|segment| segment.length);
-        lengths.fold(0, u32::saturating_add)
-    }
-}
-
-/// A shared receive queue.
-#[derive(Debug)]
-pub(crate) struct SharedReceives {
-    pub(crate) token: u64,
-    pub(crate) domain: usize,
-    pub(crate) buffers: VecDeque<ReceiveEntry>,
-    /// Buffers that messages under way have taken.
-    pub(crate) taken: usize,
-    /// Limit of an armed queue; 0 if it is not armed.
-    pub(crate) limit: u32,
-    /// Set once fewer buffers than the limit were left.
-    pub(crate) is_low: bool,
-}
-
-impl SharedReceives {
-    pub(crate) fn outstanding(&self) -> usize {
-        self.buffers.len() + self.taken
-    }
-
-    /// Disarms the limit and notes it if fewer buffers are left.
-    pub(crate) fn check_limit(&mut self) {
-        if (self.buffers.len() as u64) < u64::from(self.limit) {
-            self.limit = 0;
-            self.is_low = true;
-        }
-    }
+/// Returns the bytes of a receive.
+fn length(receive: &PostedReceive) -> u32 {
+    let lengths = receive.segments.iter().map(|segment| segment.length);
+    lengths.fold(0, u32::saturating_add)
 }
 
 /// A queue pair.
 pub(crate) struct Pair {
-    pub(crate) token: u64,
-    pub(crate) domain: usize,
-    pub(crate) request_queue: Option<u32>,
-    pub(crate) receive_queue: Option<u32>,
-    pub(crate) shared: Option<usize>,
-    pub(crate) request_depth: usize,
-    pub(crate) receive_depth: usize,
-    /// Reads and Atomics of the peer that are answered at a time.
-    pub(crate) reads_in: u8,
-    /// Reads and Atomics that may be under way.
-    pub(crate) reads_out: u8,
+    pub(crate) setup: PairSetup,
     pub(crate) state: State,
     /// Room for the requests of the next connection.
     request_slots: Vec<RequestSlot>,
@@ -213,6 +139,8 @@ pub(crate) struct Pair {
     pub(crate) transport: Option<QueuePair<'static>>,
     /// Share of the connection's socket buffers.
     pub(crate) share: Option<Share>,
+    /// Pair of local queues of the connection, if its packets use no socket.
+    pub(crate) local: Option<LocalNumber>,
     /// Communication id of the connection.
     pub(crate) link: Option<u32>,
     /// Posted requests that are not complete, and probes.
@@ -223,27 +151,23 @@ pub(crate) struct Pair {
     pub(crate) keep_alive: Option<Duration>,
     /// Time of the last packet of the peer.
     pub(crate) heard: Instant,
-    /// Timer of the next probe.
-    pub(crate) probe_at: Option<Instant>,
     /// Position of the oldest one.
     pub(crate) first: u64,
-    pub(crate) receives: VecDeque<ReceiveEntry>,
+    pub(crate) receives: VecDeque<PostedReceive>,
     /// The receive of the message under way.
-    pub(crate) current: Option<ReceiveEntry>,
-    pub(crate) soft_watermark: Option<u32>,
-    pub(crate) hard_watermark: Option<u32>,
+    pub(crate) current: Option<PostedReceive>,
+    pub(crate) watermarks: Watermarks,
     /// Set while the queue pair waits for its turn to send.
     pub(crate) is_ready: bool,
     /// Set while requests may wait for the consumer (ROCE-185).
     pub(crate) is_gathering: bool,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
-    pub(crate) timer: Option<Instant>,
 }
 
-/// Converts a count that the core has checked.
-fn count(value: i32) -> usize {
-    usize::try_from(value).unwrap_or(0)
+/// Limits a number of Reads to what a message has room for.
+fn reads(count: u32) -> u8 {
+    u8::try_from(count).unwrap_or(u8::MAX)
 }
 
 impl Pair {
@@ -255,46 +179,35 @@ impl Pair {
     /// Makes a queue pair; `None` if there is no memory for its requests and receives.
     pub(crate) fn new(request: &QueuePairRequest) -> Option<Self> {
         let mut pair = Self {
-            token: 0,
-            domain: 0,
-            request_queue: None,
-            receive_queue: None,
-            shared: None,
-            request_depth: 0,
-            receive_depth: 0,
-            reads_in: 0,
-            reads_out: 0,
+            setup: PairSetup::new(request),
             state: State::Unconnected,
             request_slots: Vec::new(),
             resource_slots: Vec::new(),
             transport: None,
             share: None,
+            local: None,
             link: None,
             sends: VecDeque::new(),
             probes: 0,
             keep_alive: None,
             heard: Instant::ZERO,
-            probe_at: None,
             first: 0,
             receives: VecDeque::new(),
             current: None,
-            soft_watermark: None,
-            hard_watermark: None,
+            watermarks: Watermarks::default(),
             is_ready: false,
             is_gathering: false,
             is_failing: false,
-            timer: None,
         };
-        let has_room = pair.reserve(&request.attributes);
-        pair.configure(request);
-        has_room.then_some(pair)
+        let setup = pair.setup;
+        pair.reserve(&setup).then_some(pair)
     }
 
-    /// Makes room for the requests and receives that the attributes allow, and a probe; false if
+    /// Makes room for the requests and receives that the setup allows, and a probe; false if
     /// there is no memory.
-    pub(crate) fn reserve(&mut self, attributes: &EpAttributes) -> bool {
-        let requests = count(attributes.max_request_dtos) + 1;
-        let receives = count(attributes.max_recv_dtos);
+    pub(crate) fn reserve(&mut self, setup: &PairSetup) -> bool {
+        let requests = setup.request_depth + 1;
+        let receives = setup.receive_depth;
         let more = |needed: usize, used: usize| needed.saturating_sub(used);
         let (sends, own) = (&mut self.sends, &mut self.receives);
         sends.try_reserve(more(requests, sends.len())).is_ok()
@@ -303,10 +216,11 @@ impl Pair {
 
     /// Makes room for the state of a connection; false if there is no memory.
     pub(crate) fn reserve_transport(&mut self) -> bool {
+        let reads_in = self.reads().0;
         let (requests, resources) = (&mut self.request_slots, &mut self.resource_slots);
-        let slots = (self.request_depth + 1).next_power_of_two();
+        let slots = (self.setup.request_depth + 1).next_power_of_two();
         requests.try_reserve_exact(slots).is_ok()
-            && resources.try_reserve_exact(self.reads_in.into()).is_ok()
+            && resources.try_reserve_exact(reads_in.into()).is_ok()
     }
 
     /// Takes the room for the state of a connection with `probes` probes at a time.
@@ -315,7 +229,9 @@ impl Pair {
         probes: usize,
         resources: usize,
     ) -> (Vec<RequestSlot>, Vec<ResourceSlot>) {
-        let requests = (self.request_depth + probes).max(1).next_power_of_two();
+        let requests = (self.setup.request_depth + probes)
+            .max(1)
+            .next_power_of_two();
         let mut slots = core::mem::take(&mut self.request_slots);
         slots.resize(requests, RequestSlot::EMPTY);
         let mut answers = core::mem::take(&mut self.resource_slots);
@@ -323,46 +239,14 @@ impl Pair {
         (slots, answers)
     }
 
-    /// Takes the attributes of the request.
-    pub(crate) fn configure(&mut self, request: &QueuePairRequest) {
-        let attributes = &request.attributes;
-        self.token = request.token;
-        self.domain = request.domain.0;
-        self.request_queue = request.request_queue;
-        self.receive_queue = request.receive_queue;
-        self.shared = request.shared_receive_queue.map(|key| key.0);
-        self.request_depth = count(attributes.max_request_dtos);
-        self.receive_depth = count(attributes.max_recv_dtos);
-        self.reads_in = count(attributes.max_rdma_read_in)
-            .try_into()
-            .unwrap_or(u8::MAX);
-        self.reads_out = count(attributes.max_rdma_read_out)
-            .try_into()
-            .unwrap_or(u8::MAX);
+    /// Returns how many Reads and Atomics may be under way: those of the peer, and its own.
+    pub(crate) fn reads(&self) -> (u8, u8) {
+        (reads(self.setup.reads_in), reads(self.setup.reads_out))
     }
 
-    /// Returns the numbers of its completion queues.
-    pub(crate) fn completion_queues(&self) -> impl Iterator<Item = u32> + use<> {
-        let other = self
-            .receive_queue
-            .filter(|_| self.receive_queue != self.request_queue);
-        self.request_queue.into_iter().chain(other)
-    }
-
-    /// Returns the completion of a request or receive.
-    pub(crate) const fn completion(
-        &self,
-        token: u64,
-        status: DtoStatus,
-        length: u32,
-    ) -> Completion {
-        Completion {
-            token,
-            status,
-            length,
-            queue_pair: self.token,
-            solicited: false,
-        }
+    /// Returns the number of receives that are not complete.
+    pub(crate) fn receives_outstanding(&self) -> usize {
+        self.receives.len() + usize::from(self.current.is_some())
     }
 
     /// Returns the transport, with the memory that its halves may access.
@@ -372,7 +256,7 @@ impl Pair {
     ) -> Option<(&'a mut QueuePair<'static>, Access<'a>)> {
         let access = Access {
             memories,
-            domain: self.domain,
+            domain: self.setup.domain,
             sends: &self.sends,
             first: self.first,
         };
@@ -381,17 +265,14 @@ impl Pair {
 
     /// Returns true if the queue pair has a connection or an attempt.
     pub(crate) const fn is_open(&self) -> bool {
-        matches!(
-            self.state,
-            State::Connecting | State::Accepting | State::Connected
-        )
+        self.state.is_open()
     }
 }
 
 /// The memory that the halves of a queue pair may access.
 pub(crate) struct Access<'a> {
     pub(crate) memories: &'a Memories,
-    pub(crate) domain: usize,
+    pub(crate) domain: DomainKey,
     pub(crate) sends: &'a VecDeque<SendEntry>,
     pub(crate) first: u64,
 }
@@ -401,7 +282,7 @@ impl Access<'_> {
         let index = position.checked_sub(self.first).ok_or(LocalError)?;
         let index = usize::try_from(index).map_err(|_| LocalError)?;
         let entry = self.sends.get(index).ok_or(LocalError)?;
-        Ok(&entry.segments)
+        Ok(&entry.request.segments)
     }
 }
 
@@ -458,26 +339,21 @@ impl RemoteMemory for Access<'_> {
 pub(crate) struct Receives<'a> {
     pub(crate) memories: &'a Memories,
     /// Domain of the segments.
-    pub(crate) domain: usize,
-    pub(crate) own: &'a mut VecDeque<ReceiveEntry>,
+    pub(crate) domain: DomainKey,
+    pub(crate) own: &'a mut VecDeque<PostedReceive>,
     pub(crate) shared: Option<&'a mut SharedReceives>,
-    pub(crate) current: &'a mut Option<ReceiveEntry>,
+    pub(crate) current: &'a mut Option<PostedReceive>,
 }
 
 impl ReceiveQueue for Receives<'_> {
     fn take(&mut self) -> Option<Receive> {
         let entry = match &mut self.shared {
             None => self.own.pop_front()?,
-            Some(shared) => {
-                let entry = shared.buffers.pop_front()?;
-                shared.taken += 1;
-                shared.check_limit();
-                entry
-            }
+            Some(shared) => shared.take(0)?,
         };
         let receive = Receive {
             token: entry.token,
-            length: entry.length(),
+            length: length(&entry),
         };
         *self.current = Some(entry);
         Some(receive)

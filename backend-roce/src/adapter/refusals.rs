@@ -19,10 +19,10 @@ pub(super) const SILENT_REPEATS_OF_OURS: u32 = 8;
 const PROOFS_MAX: u8 = 8;
 
 /// Most services that are known to answer at port 4791.
-const COMMON_SERVICES_MAX: usize = 64;
+pub(super) const COMMON_SERVICES_MAX: usize = 64;
 
 /// The refusal of a host on which nobody listens.
-const NOBODY: Reject = Reject {
+pub(super) const NOBODY: Reject = Reject {
     ids: Ids {
         local: 0,
         remote: 0,
@@ -171,7 +171,7 @@ impl Adapter {
     }
 
     /// Begins an attempt again, by its request as it is now.
-    fn request_anew(&mut self, id: u32) {
+    pub(super) fn request_anew(&mut self, id: u32) {
         let transaction = self.random.next();
         let options = self.connection_options();
         if let Some(link) = self.links.get_mut(id) {

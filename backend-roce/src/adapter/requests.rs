@@ -3,8 +3,7 @@
 //! Nothing is kept of a request whose sender has not proven its address, if it can (ROCE-194). The
 //! others have few places (ROCE-196).
 
-use alloc::boxed::Box;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{ControlEvent, RequestKey};
@@ -15,7 +14,8 @@ use super::links::Link;
 use super::private_data::unpack_request;
 use super::service_points::ServicePoint;
 use super::timers::after;
-use crate::port::{Path, Route};
+use crate::options::PathChoice;
+use crate::port::{Arrival, LocalNumber, Path, Route};
 use crate::proto::connection::{
     ConnectRequest, Connection, Information, Mad, Message, Reason, Reject, refuse,
 };
@@ -58,11 +58,13 @@ impl Adapter {
     /// Takes a REQ.
     pub(super) fn request_came(
         &mut self,
-        wire: &Flow,
+        arrival: &Arrival,
         datagram: &[u8],
         mad: &Mad,
         request: &ConnectRequest,
     ) {
+        let (mut wire, local) = (&arrival.flow, arrival.local);
+        let mut request = *request;
         let marked = request.mark.and_then(|mark| {
             let source = SocketAddr::new(request.source, mark.port);
             let destination = SocketAddr::new(request.destination, mark.dialled);
@@ -72,49 +74,44 @@ impl Adapter {
             Some(Flow { scope, ..flow })
         });
         let view = marked.unwrap_or(*wire);
-        if view.verify(datagram) == Verdict::Wrong {
+        if let Some(number) = local {
+            // The pair has no addresses: the mark names those of both ends.
+            request.mtu = self.locals.mtu(number);
+            wire = &view;
+        } else if view.verify(datagram) == Verdict::Wrong {
             self.counts.bad_icrc += 1;
             return;
         }
+        let request = &request;
         let known = self.incoming.get(&(request.guid, request.local_id));
         if let Some(id) = known.copied() {
+            if self
+                .links
+                .get(id)
+                .is_some_and(|link| link.path.local != local)
+            {
+                self.counts.dropped += 1;
+                return;
+            }
             self.request_again(id, wire, mad, request);
             return;
         }
         let mut path = Path {
             wire: wire.reversed(),
             view: view.reversed(),
-            single: marked.is_none(),
+            single: marked.is_none() && local.is_none(),
+            local,
         };
-        if marked.is_none() {
+        if path.single {
             // A kernel sends from any port, and receives at this one only.
             path.wire.destination_port = UDP_PORT;
             path.view.destination_port = UDP_PORT;
         }
+        let is_refused = self.options.path == PathChoice::Local && local.is_none();
         let point = self.service_at(wire.destination().port(), request);
+        let point = point.filter(|_| !is_refused);
         let (peer, source) = (wire.source(), wire.source().ip());
-        let cookie = request
-            .mark
-            .filter(|mark| mark.takes_cookie())
-            .map(|mark| mark.cookie);
-        let proof =
-            cookie.map(|cookie| (self.cookies).holds(cookie, source, request.service, self.now));
-        let stale = self.peers.get(&(request.guid, request.qpn)).copied();
-        let largest = self.options.mtu;
-        let refusal = if proof == Some(false) && point.is_some() {
-            let cookie = self.cookies.cookie(source, request.service, self.now);
-            Some((Reason::COOKIE, Information::Cookie(cookie)))
-        } else if let Some(stale) = stale.filter(|_| proof != Some(false)) {
-            // The peer has begun again: nothing of the earlier connection is there any more.
-            self.end_stale(stale, source);
-            Some((Reason::STALE, Information::None))
-        } else if !request.is_reliable {
-            Some((Reason::INVALID_TRANSPORT, Information::None))
-        } else if request.mtu.is_none_or(|mtu| mtu > largest) {
-            Some((Reason::INVALID_MTU, Information::Mtu(largest.code())))
-        } else {
-            None
-        };
+        let (proof, refusal) = self.refusal(request, source, local, point.is_some());
         let (Some(point), None) = (point, refusal) else {
             let (reason, information) =
                 refusal.unwrap_or((Reason::INVALID_SERVICE, Information::None));
@@ -122,12 +119,7 @@ impl Adapter {
             self.write_mad(&path, &refusal);
             return;
         };
-        // At most those of one arrival. Without memory it is dropped: its peer repeats it.
-        if self.unrouted.try_reserve(1).is_err() {
-            self.counts.dropped += 1;
-            return;
-        }
-        self.unrouted.push_back(Arrived {
+        let arrived = Arrived {
             point,
             peer,
             local: wire.destination(),
@@ -135,7 +127,58 @@ impl Adapter {
             is_proven: proof == Some(true),
             transaction: mad.transaction,
             request: *request,
-        });
+        };
+        if local.is_some() {
+            self.routed(&arrived, None);
+            return;
+        }
+        // At most those of one arrival. Without memory it is dropped: its peer repeats it.
+        if self.unrouted.try_reserve(1).is_err() {
+            self.counts.dropped += 1;
+            return;
+        }
+        self.unrouted.push_back(arrived);
+    }
+
+    /// Returns whether a new request proves the address of its sender, if it can, and the reason to
+    /// refuse it, if there is one.
+    fn refusal(
+        &mut self,
+        request: &ConnectRequest,
+        source: IpAddr,
+        local: Option<LocalNumber>,
+        has_point: bool,
+    ) -> (Option<bool>, Option<(Reason, Information)>) {
+        let cookie = request
+            .mark
+            .filter(|mark| mark.takes_cookie())
+            .map(|mark| mark.cookie);
+        let proof = match local {
+            Some(_) => Some(true),
+            None => {
+                cookie.map(|cookie| (self.cookies).holds(cookie, source, request.service, self.now))
+            }
+        };
+        let stale = self.peers.get(&(request.guid, request.qpn)).copied();
+        let largest = self.options.mtu;
+        let refusal = if proof == Some(false) && has_point {
+            let cookie = self.cookies.cookie(source, request.service, self.now);
+            Some((Reason::COOKIE, Information::Cookie(cookie)))
+        } else if let Some(stale) = stale.filter(|_| proof != Some(false)) {
+            // The peer has begun again: nothing of the earlier connection is there any more.
+            self.end_stale(stale, source, local);
+            Some((Reason::STALE, Information::None))
+        } else if !request.is_reliable {
+            Some((Reason::INVALID_TRANSPORT, Information::None))
+        } else if request
+            .mtu
+            .is_none_or(|mtu| local.is_none() && mtu > largest)
+        {
+            Some((Reason::INVALID_MTU, Information::Mtu(largest.code())))
+        } else {
+            None
+        };
+        (proof, refusal)
     }
 
     /// Returns true if a path is to be looked up.
@@ -252,35 +295,32 @@ impl Adapter {
             message: Message::Request(*request),
         };
         let port = arrived.local.port();
-        let port = self.ports.contains_key(&port).then_some(port);
-        let drawn = self.links.draw_with(|id| {
+        let (port, now) = (self.ports.contains_key(&port).then_some(port), self.now);
+        let has_room = self.reserve_link()
+            && self.has_room_for_events()
+            && self.incoming.try_reserve(1).is_ok()
+            && self.peers.try_reserve(1).is_ok()
+            && path.local.is_none_or(|local| self.locals.join(local));
+        let make = |id| {
             let mut connection = Connection::incoming(options, mad.transaction, request, id);
             if arrived.is_proven {
                 connection.prove();
                 // The peer learns at once that its request has come.
-                let _ = connection.receive(&mad, self.now);
+                let _ = connection.receive(&mad, now);
             }
-            Box::new(Link {
-                connection,
-                path: *path,
-                pair: None,
-                qpn: 0,
-                request: *request,
+            Link {
                 port,
                 place: (!arrived.is_proven).then_some(arrived.point),
                 waits: true,
-                is_answered: false,
-                fallback: None,
-                earlier: None,
-                proofs: 0,
-                is_refused: false,
                 is_passive: true,
-                repeats: 0,
-                is_ready: false,
-                timer: None,
-            })
-        });
+                ..Link::new(id, connection, *path, *request)
+            }
+        };
+        let drawn = has_room.then(|| self.links.draw_with(make)).flatten();
         let Some(id) = drawn else {
+            if let Some(local) = path.local.filter(|_| has_room) {
+                self.locals.leave(local);
+            }
             self.refuse(arrived, (Reason::NO_RESOURCES, Information::None));
             if !arrived.is_proven {
                 self.leave_place(arrived.point);

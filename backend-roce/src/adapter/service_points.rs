@@ -4,6 +4,7 @@ use dat_core::backend::BackendError;
 
 use super::Adapter;
 use crate::proto::connection::{ConnectRequest, service_of};
+use crate::reserve::Reserve;
 
 /// A service point.
 pub(crate) struct Listener {
@@ -77,10 +78,16 @@ impl Adapter {
         if self.services.contains_key(&service) {
             return Err(BackendError::QualifierInUse);
         }
-        if !self.listeners.has_room() {
+        let port = port_of(qualifier);
+        // A port moves from one table to the other.
+        let ports = self.ports.len() + self.unused_ports.len() + 1;
+        let has_room = self.listeners.has_room()
+            && self.services.try_reserve(1).is_ok()
+            && self.ports.try_reserve(1).is_ok()
+            && self.unused_ports.has_room_for(ports);
+        if !has_room {
             return Err(BackendError::Resources);
         }
-        let port = port_of(qualifier);
         let key = self.listeners.insert(Listener {
             token,
             service,
@@ -121,7 +128,7 @@ impl Adapter {
     /// Gives all claimed ports back.
     pub(crate) fn leave_ports(&mut self) {
         let own = self.address.port();
-        let ports = core::mem::take(&mut self.ports).into_keys();
+        let ports = self.ports.drain().map(|(port, _)| port);
         self.unused_ports.extend(ports.filter(|port| *port != own));
     }
 }

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::reserve::Reserve;
+
 /// Marks the end of the list of free slots.
 const NONE: usize = usize::MAX;
 
@@ -41,8 +43,7 @@ impl<T> Slab<T> {
 
     /// Makes room for `count` objects in all; false if there is no memory for them.
     pub(crate) fn has_room_for(&mut self, count: usize) -> bool {
-        let more = count.saturating_sub(self.slots.len());
-        self.slots.try_reserve(more).is_ok()
+        self.slots.has_room_for(count)
     }
 
     /// Returns the index of the next object.
@@ -107,6 +108,11 @@ impl<T> Slab<T> {
             Slot::Used(object) => Some((index, object)),
             Slot::Free(_) => None,
         })
+    }
+
+    /// Returns a bound of the indices of objects.
+    pub(crate) fn bound(&self) -> usize {
+        self.slots.len()
     }
 
     pub(crate) fn clear(&mut self) {

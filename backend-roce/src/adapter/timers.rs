@@ -5,21 +5,9 @@ use core::time::Duration;
 use dat_core::time::Instant;
 
 use super::Adapter;
+use super::deadlines::Timer;
 use super::refusals::{SILENT_REPEATS, SILENT_REPEATS_OF_OURS};
 use crate::proto::connection::State as LinkState;
-
-/// Owner of a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
-    Pair(usize),
-    /// A probe of the peer of a queue pair.
-    Probe(usize),
-    Link(u32),
-    /// Queue pairs that wait for room in a buffer.
-    Patience(usize),
-    /// Requests that wait for the consumer.
-    Gathered,
-}
 
 pub(super) fn after(start: Instant, period: Duration) -> Instant {
     let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
@@ -27,38 +15,29 @@ pub(super) fn after(start: Instant, period: Duration) -> Instant {
 }
 
 impl Adapter {
-    pub(super) fn set_timer(&mut self, timer: Timer, old: Option<Instant>, new: Option<Instant>) {
-        if old == new {
-            return;
-        }
-        if let Some(old) = old {
-            self.timers.remove(&(old, timer));
-        }
-        if let Some(new) = new {
-            self.timers.insert((new, timer));
-        }
-    }
-
     /// Returns when [`expire`](Self::expire) has work to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
+        self.deadlines.first().map(|(at, _)| at)
     }
 
     /// Does what is due by now.
     pub(crate) fn expire(&mut self) {
-        while let Some((at, timer)) = self.timers.first().copied() {
+        while let Some((at, timer)) = self.deadlines.first() {
             if at > self.now {
                 return;
             }
-            self.timers.pop_first();
+            self.deadlines.set(timer, None);
             match timer {
-                Timer::Link(id) => self.expire_link(id),
+                Timer::Link(index) => {
+                    if let Some(id) = self.links.at(index).map(|link| link.id) {
+                        self.expire_link(id);
+                    }
+                }
                 Timer::Probe(key) => self.probe(key),
                 Timer::Patience(number) => self.end_patience(number),
                 Timer::Gathered => self.release_gathered(),
                 Timer::Pair(key) => {
                     if let Some(pair) = self.pairs.get_mut(key) {
-                        pair.timer = None;
                         let link = pair.link;
                         let mut late = None;
                         if let Some(transport) = &mut pair.transport {
@@ -80,10 +59,10 @@ impl Adapter {
 
     pub(super) fn expire_link(&mut self, id: u32) {
         if let Some(link) = self.links.get_mut(id) {
-            link.timer = None;
             let event = link.connection.expire(self.now);
             link.repeats = link.repeats.saturating_add(1);
-            let connects = link.connection.state() == LinkState::RequestSent;
+            let connects =
+                link.connection.state() == LinkState::RequestSent && link.path.local.is_none();
             let silence = match link.proofs {
                 0 => SILENT_REPEATS,
                 _ => SILENT_REPEATS_OF_OURS,

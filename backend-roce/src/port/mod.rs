@@ -1,11 +1,17 @@
 //! Datagrams in and out: what the adapter needs of sockets, of a network card or of a simulation.
 
 #[cfg(feature = "alloc")]
+mod local;
+#[cfg(feature = "alloc")]
 mod outbox;
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
+#[cfg(feature = "alloc")]
+pub(crate) use local::LocalWay;
+#[cfg(feature = "alloc")]
+pub use local::{LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_OVERHEAD};
 #[cfg(feature = "alloc")]
 pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};
 
@@ -23,6 +29,9 @@ pub struct Arrival {
     pub length: usize,
     /// Length of each packet but the last, which may be shorter.
     pub segment: usize,
+    /// The pair of queues that they came through, if no socket.
+    #[cfg(feature = "alloc")]
+    pub local: Option<LocalNumber>,
 }
 
 impl Arrival {
@@ -74,6 +83,8 @@ pub enum Awakening {
         /// Reports may have come.
         reports: bool,
     },
+    /// Packets of local queues may have come, and no datagrams.
+    Local,
     /// None has.
     Nothing,
     /// A signal of the system arrived.
@@ -145,6 +156,12 @@ pub trait Port: Send + Sync {
     /// for it (ROCE-186).
     fn unanswered(&self, peer: SocketAddr, length: usize) {
         let _ = (peer, length);
+    }
+
+    /// Returns the queues to adapters of this host, if there are any.
+    #[cfg(feature = "alloc")]
+    fn local(&self) -> Option<alloc::sync::Arc<dyn LocalQueues>> {
+        None
     }
 
     /// Returns the error number of a send that the system refused since the last call, if any.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::Port;
+use super::{LocalNumber, LocalQueue, Port, RECORD_OVERHEAD};
 use crate::proto::icrc::Flow;
 use crate::proto::packet::{Bth, ICRC_LENGTH};
 
@@ -11,6 +11,9 @@ pub const RUN_PACKETS_MAX: u16 = 64;
 
 /// Longest run in bytes: the payload of the largest datagram.
 pub const RUN_BYTES_MAX: usize = 65_507;
+
+/// Runs that an outbox has room for from the beginning.
+const RUNS: usize = 64;
 
 /// Length of the shortest packet: a BTH and an ICRC.
 const PACKET_MIN: usize = Bth::LENGTH + ICRC_LENGTH;
@@ -27,6 +30,8 @@ pub struct Path {
     /// For kernels, which do not recover the identification of segments: those of a device without
     /// segmentation have none.
     pub single: bool,
+    /// The pair of queues that they go through, if no socket.
+    pub local: Option<LocalNumber>,
 }
 
 impl From<Flow> for Path {
@@ -36,6 +41,7 @@ impl From<Flow> for Path {
             wire: flow,
             view: flow,
             single: false,
+            local: None,
         }
     }
 }
@@ -88,9 +94,12 @@ impl Outbox {
     /// Makes an empty outbox in a buffer, for runs of at most `run_packets` packets.
     #[must_use]
     pub fn new(buffer: Vec<u8>, run_packets: u16) -> Self {
+        let mut runs = Vec::new();
+        // Without memory, the outbox has no room.
+        let _ = runs.try_reserve(RUNS);
         Self {
             buffer,
-            runs: Vec::new(),
+            runs,
             used: 0,
             run_packets: run_packets.min(RUN_PACKETS_MAX),
         }
@@ -118,19 +127,28 @@ impl Outbox {
     /// Returns true if there is room for a packet of `bytes` bytes.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.buffer.len().saturating_sub(self.used) >= bytes
+        self.room() >= bytes
+    }
+
+    fn room(&self) -> usize {
+        // The next packet may begin a run.
+        if self.runs.len() == self.runs.capacity() {
+            return 0;
+        }
+        self.buffer.len().saturating_sub(self.used)
     }
 
     /// Adds a packet that `write` writes and whose length it returns.
     ///
-    /// `write` gets the rest of the buffer. False means that it had nothing to write.
+    /// `write` gets the rest of the buffer, nothing if there is no memory for another run. False
+    /// means that it had nothing to write.
     pub fn add(&mut self, path: &Path, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
-        let rest = self.buffer.get_mut(self.used..).unwrap_or_default();
-        let room = rest.len();
+        let (start, room) = (self.used, self.room());
+        let end = start.saturating_add(room);
+        let rest = self.buffer.get_mut(start..end).unwrap_or_default();
         let Some(length) = write(rest).filter(|length| (PACKET_MIN..=room).contains(length)) else {
             return false;
         };
-        let start = self.used;
         let mut identification = 0;
         let joins = self.runs.last_mut().is_some_and(|run| {
             let joins = run.add(path, length, self.run_packets);
@@ -147,13 +165,44 @@ impl Outbox {
                 packets: 1,
                 ends: false,
             });
+            // For the next run. Without memory, the outbox is full.
+            let _ = self.runs.try_reserve(1);
         }
         self.used = start.saturating_add(length);
         if let Some(packet) = self.buffer.get_mut(start..self.used) {
-            // Long enough, as was checked.
-            let _ = path.view.seal(identification, packet);
+            if path.local.is_none() {
+                // Long enough, as was checked.
+                let _ = path.view.seal(identification, packet);
+            } else if let Some(place) = packet.last_chunk_mut::<ICRC_LENGTH>() {
+                // Memory has no errors that a CRC finds (ROCE-232).
+                *place = [0; ICRC_LENGTH];
+            }
         }
         true
+    }
+
+    /// Returns the room that the packets need in a local queue.
+    #[must_use]
+    pub fn local_bytes(&self) -> usize {
+        self.used + self.runs.len() * RECORD_OVERHEAD
+    }
+
+    /// Puts all packets, which are for one pair, into its queue, and empties the outbox.
+    ///
+    /// The caller has looked for the room.
+    pub fn push(&mut self, queue: &dyn LocalQueue) {
+        for run in self.runs.drain(..) {
+            let end = run.start.saturating_add(run.length);
+            let packets = self.buffer.get(run.start..end).unwrap_or_default();
+            queue.push(packets, run.segment);
+        }
+        self.used = 0;
+    }
+
+    /// Drops all packets.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.used = 0;
     }
 
     /// Sends all packets and empties the outbox.

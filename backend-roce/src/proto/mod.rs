@@ -19,7 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
-mod bytes;
+pub(crate) mod bytes;
 pub mod connection;
 pub mod icrc;
 pub mod memory;

@@ -23,10 +23,12 @@ pub enum PathMtu {
     Bytes2048 = 4,
     /// 4096 bytes.
     Bytes4096 = 5,
+    /// 32,768 bytes, of local queues only: no code on the wire stands for it (ROCE-232).
+    Bytes32768 = 8,
 }
 
 impl PathMtu {
-    /// All path MTUs, the smallest first.
+    /// All path MTUs of the wire, the smallest first.
     pub const ALL: [Self; 5] = [
         Self::Bytes256,
         Self::Bytes512,
@@ -40,7 +42,7 @@ impl PathMtu {
         Self::ALL.into_iter().find(|mtu| mtu.code() == code)
     }
 
-    /// Returns the code on the wire.
+    /// Returns the code on the wire, or that of a local size.
     pub const fn code(self) -> u8 {
         self as u8
     }

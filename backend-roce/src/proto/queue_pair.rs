@@ -77,6 +77,8 @@ pub struct QueuePairOptions {
     pub run: u16,
     /// Code of the time-out of requests.
     pub timeout: u8,
+    /// Set if the way loses no packets.
+    pub is_lossless: bool,
     /// The time that a peer waits where there is no receive.
     pub rnr_timer: RnrTimer,
     /// Set if the peer may read.
@@ -115,6 +117,7 @@ impl<'s> QueuePair<'s> {
             window: options.window,
             run: options.run,
             timeout: options.timeout,
+            is_lossless: options.is_lossless,
             retry_count: agreement.retry_count,
             rnr_retry_count: agreement.rnr_retry_count,
         };
@@ -254,6 +257,11 @@ impl<'s> QueuePair<'s> {
     pub fn end(&mut self) -> Option<ReceiveCompletion> {
         self.requester.end();
         self.responder.end()
+    }
+
+    /// Fails the oldest request, if there is one: the peer has gone.
+    pub fn lose_peer(&mut self) {
+        self.requester.lose_peer();
     }
 
     /// Returns true if the requests that are not sent wait for more; see [`Requester::gathers`].

@@ -1,6 +1,7 @@
 //! Sockets of an adapter, and the thread that serves it.
 
 mod narrow_paths;
+mod neighbours;
 mod options;
 mod poller;
 mod service;
@@ -24,6 +25,7 @@ use nix::sys::socket::sockopt;
 use quinn_udp::Transmit;
 
 use self::narrow_paths::NarrowPaths;
+use self::neighbours::Neighbours;
 use self::options::ipv6_mtu;
 use self::poller::Poller;
 pub(crate) use self::service::Service;
@@ -31,9 +33,10 @@ use self::socket::{Report, Sent, Socket, report};
 use crate::address::{interface_mtu, representative};
 use crate::backend::RoceBackend;
 use crate::forks;
-use crate::options::RoceOptions;
+use crate::options::{PathChoice, RoceOptions};
 use crate::port::{
-    Arrival, Awakening, ClaimError, Port, RUN_PACKETS_MAX, Route, Undelivered, canonical,
+    Arrival, Awakening, ClaimError, LocalQueues, Port, RUN_PACKETS_MAX, Route, Undelivered,
+    canonical,
 };
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
@@ -72,6 +75,8 @@ struct UdpPort {
     /// The socket to read first, times [`STREAK`], plus the datagrams that it gave in a row.
     next: AtomicUsize,
     narrow: NarrowPaths,
+    /// Queues to adapters of this host, if they are wanted.
+    neighbours: Option<Arc<Neighbours>>,
 }
 
 impl UdpPort {
@@ -166,12 +171,23 @@ impl Port for UdpPort {
             _ => ClaimError::Refused,
         })?;
         let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
+        let has_room = sockets.try_reserve(1).is_ok();
+        has_room.then_some(()).ok_or(ClaimError::Refused)?;
         self.register(&socket).map_err(|_| ClaimError::Refused)?;
         sockets.push(socket);
+        drop(sockets);
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.listen(port);
+        }
         Ok(())
     }
 
     fn release(&self, port: u16) {
+        if port != self.bound.port()
+            && let Some(neighbours) = &self.neighbours
+        {
+            neighbours.stop_listening(port);
+        }
         let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
         sockets.retain(|socket| socket.port != port || port == self.bound.port());
     }
@@ -231,6 +247,7 @@ impl Port for UdpPort {
                                 flow,
                                 length: datagram.length,
                                 segment: datagram.segment,
+                                local: None,
                             });
                         }
                     }
@@ -257,6 +274,11 @@ impl Port for UdpPort {
         None
     }
 
+    fn local(&self) -> Option<Arc<dyn LocalQueues>> {
+        let neighbours = Arc::clone(self.neighbours.as_ref()?);
+        Some(neighbours)
+    }
+
     fn unanswered(&self, peer: SocketAddr, length: usize) {
         self.narrow.confirm(self.to_peer(peer).ip(), length);
     }
@@ -277,10 +299,16 @@ impl Port for UdpPort {
         // Rounded down: the caller waits for the rest in another way.
         let pause = pause.map(|pause| Duration::from_millis(pause.as_millis() as u64));
         let wakeup = poller.sleep(pause);
+        if wakeup.setup
+            && let Some(neighbours) = &self.neighbours
+        {
+            neighbours.attend();
+        }
         Some(match wakeup.arrivals {
             true => Awakening::Arrivals {
                 reports: wakeup.reports,
             },
+            false if wakeup.local => Awakening::Local,
             false if wakeup.interrupted => Awakening::Interrupted,
             false => Awakening::Nothing,
         })
@@ -357,9 +385,25 @@ impl RoceBackend {
         .map_err(|error| taken(address, error))?;
         let pollers = match options.polled {
             true => None,
-            false => Some([Arc::new(Poller::new()?), Arc::new(Poller::new()?)]),
+            false => {
+                let has_doorbells = options.path != PathChoice::Packets;
+                let poller = || Poller::new(has_doorbells).map(Arc::new);
+                Some([poller()?, poller()?])
+            }
         };
         let bound = first.io.local_addr()?;
+        let neighbours = match options.path {
+            PathChoice::Packets => None,
+            path @ (PathChoice::Any | PathChoice::Local) => {
+                let mut name = [0; 16];
+                getrandom::fill(&mut name).map_err(io::Error::from)?;
+                let neighbours =
+                    Neighbours::new(name, bound, pollers.clone(), path == PathChoice::Local);
+                let neighbours = neighbours.ok_or(io::ErrorKind::OutOfMemory)?;
+                neighbours.listen(bound.port());
+                Some(Arc::new(neighbours))
+            }
+        };
         let port = UdpPort {
             bound,
             told: if bound.ip().is_unspecified() {
@@ -371,7 +415,8 @@ impl RoceBackend {
             receive_buffer: options.receive_buffer,
             pollers: pollers.clone(),
             next: AtomicUsize::new(0),
-            narrow: NarrowPaths::default(),
+            narrow: NarrowPaths::new().ok_or(io::ErrorKind::OutOfMemory)?,
+            neighbours,
         };
         port.register(&first)?;
         port.sockets

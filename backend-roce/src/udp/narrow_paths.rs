@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::SMALLEST_MTU;
+use crate::reserve::reserved;
 
 /// Time for which packets to a peer may leave in fragments, after one was too long for its path.
 ///
@@ -24,14 +25,13 @@ const NARROW_MAX: usize = 64;
 ///
 /// A packet that the system refuses is too long. The report of a router is a claim only, which
 /// anybody can forge: it counts if packets that are longer are lost then.
-#[derive(Default)]
 pub(super) struct NarrowPaths {
     /// Number of narrow paths, which a send looks at without the lock.
     count: AtomicUsize,
     paths: Mutex<Paths>,
 }
 
-#[derive(Default)]
+/// Each list has room for all its entries.
 struct Paths {
     narrow: Vec<NarrowPath>,
     claimed: Vec<NarrowPath>,
@@ -58,6 +58,17 @@ impl NarrowPath {
 }
 
 impl NarrowPaths {
+    /// Returns an empty table; `None` if there is no memory for it.
+    pub(super) fn new() -> Option<Self> {
+        Some(Self {
+            count: AtomicUsize::new(0),
+            paths: Mutex::new(Paths {
+                narrow: reserved(NARROW_MAX)?,
+                claimed: reserved(NARROW_MAX)?,
+            }),
+        })
+    }
+
     fn paths(&self) -> MutexGuard<'_, Paths> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +143,7 @@ mod tests {
     #[test]
     fn only_packets_as_long_as_a_refused_one_are_refused() {
         let (peer, other) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::BROADCAST.into());
-        let paths = NarrowPaths::default();
+        let paths = NarrowPaths::new().expect("memory");
         assert!(!paths.refuses(peer, 4_000));
         paths.add(peer, 2_000);
         assert!(paths.refuses(peer, 2_000) && paths.refuses(peer, 4_000));
@@ -152,7 +163,7 @@ mod tests {
     #[test]
     fn a_claim_counts_once_packets_are_lost() {
         let (peer, other) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::BROADCAST.into());
-        let paths = NarrowPaths::default();
+        let paths = NarrowPaths::new().expect("memory");
         paths.confirm(peer, 4_000);
         paths.claim(peer, 1_400);
         paths.confirm(other, 4_000);
@@ -182,7 +193,7 @@ mod tests {
     #[test]
     fn a_claim_counts_only_if_a_longer_packet_was_lost() {
         let peer = Ipv4Addr::LOCALHOST.into();
-        let paths = NarrowPaths::default();
+        let paths = NarrowPaths::new().expect("memory");
         paths.claim(peer, 1_400);
         paths.confirm(peer, 1_372);
         assert!(!paths.refuses(peer, 4_000));
@@ -194,7 +205,7 @@ mod tests {
     #[test]
     fn claims_are_few_and_end() {
         let peer = Ipv4Addr::LOCALHOST.into();
-        let paths = NarrowPaths::default();
+        let paths = NarrowPaths::new().expect("memory");
         paths.claim(peer, 1_400);
         for path in &mut paths.paths().claimed {
             path.until = Instant::now();

@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
+use dat_core::event::{OwnSleep, WakeReason};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -11,6 +12,17 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 /// The data of an event of the waker; sockets need no data of their own, since all are read.
 const WAKER: u64 = 1;
 const SOCKET: u64 = 0;
+/// The doorbell of a pair of local queues, or a socket that makes one.
+const BELL: u64 = 2;
+const SETUP: u64 = 3;
+
+/// New data, reported once and to one poller.
+const ARRIVALS: EpollFlags = EpollFlags::EPOLLIN
+    .union(EpollFlags::EPOLLET)
+    .union(EpollFlags::EPOLLEXCLUSIVE);
+
+/// The end of a peer.
+const HUNG_UP: EpollFlags = EpollFlags::EPOLLHUP.union(EpollFlags::EPOLLERR);
 
 /// Sockets that a thread sleeps on.
 ///
@@ -19,6 +31,8 @@ const SOCKET: u64 = 0;
 #[derive(Debug)]
 pub(crate) struct Poller {
     poll: Epoll,
+    /// All but doorbells, whose hang-ups it has.
+    quiet: Option<Epoll>,
     waker: EventFd,
 }
 
@@ -29,20 +43,52 @@ pub(crate) struct Wakeup {
     pub(crate) arrivals: bool,
     /// Reports of datagrams that were not delivered have come.
     pub(crate) reports: bool,
+    /// A doorbell has rung, or a pair of local queues is to be made or has ended.
+    pub(crate) local: bool,
+    /// A pair of local queues is to be made or has ended.
+    pub(crate) setup: bool,
+    /// [`Poller::wake`] was called.
+    pub(crate) woken: bool,
     /// A signal of the system arrived, or the process was stopped.
     pub(crate) interrupted: bool,
 }
 
+impl Wakeup {
+    fn note(&mut self, flags: EpollFlags, data: u64) {
+        match data {
+            SOCKET => {
+                self.arrivals = true;
+                self.reports |= flags.contains(EpollFlags::EPOLLERR);
+            }
+            BELL => {
+                self.local = true;
+                self.setup |= flags.intersects(HUNG_UP);
+            }
+            SETUP => (self.local, self.setup) = (true, true),
+            _ => self.woken = true,
+        }
+    }
+}
+
 impl Poller {
+    /// Makes an empty poller, for doorbells too if there are any.
+    ///
     /// # Errors
     /// No descriptor or no memory is left.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(has_doorbells: bool) -> io::Result<Self> {
         let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let waker = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         // Reported once for each wake-up, so that nobody reads the counter.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
         poll.add(&waker, EpollEvent::new(flags, WAKER))?;
-        Ok(Self { poll, waker })
+        let quiet = match has_doorbells {
+            true => Some(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?),
+            false => None,
+        };
+        if let Some(quiet) = &quiet {
+            quiet.add(&waker, EpollEvent::new(flags, WAKER))?;
+        }
+        Ok(Self { poll, quiet, waker })
     }
 
     /// Adds a socket. New data is reported once, so the socket is to be read until it is empty.
@@ -50,9 +96,45 @@ impl Poller {
     /// # Errors
     /// No memory is left.
     pub(crate) fn add(&self, socket: impl AsFd) -> io::Result<()> {
-        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET | EpollFlags::EPOLLEXCLUSIVE;
-        self.poll.add(socket, EpollEvent::new(flags, SOCKET))?;
+        self.add_both(&socket, SOCKET)
+    }
+
+    /// Adds a socket by which pairs of local queues are made.
+    ///
+    /// # Errors
+    /// No memory is left.
+    pub(crate) fn add_setup(&self, socket: impl AsFd) -> io::Result<()> {
+        self.add_both(&socket, SETUP)
+    }
+
+    fn add_both(&self, socket: &impl AsFd, data: u64) -> io::Result<()> {
+        self.poll.add(socket, EpollEvent::new(ARRIVALS, data))?;
+        if let Some(quiet) = &self.quiet {
+            quiet.add(socket, EpollEvent::new(ARRIVALS, data))?;
+        }
         Ok(())
+    }
+
+    /// Adds the socket of a doorbell, in place of one that made its pair.
+    ///
+    /// # Errors
+    /// No memory is left.
+    pub(crate) fn add_bell(&self, socket: impl AsFd) -> io::Result<()> {
+        // Hang-ups are reported in any case.
+        let ends = EpollFlags::EPOLLET;
+        self.poll.add(&socket, EpollEvent::new(ARRIVALS, BELL))?;
+        if let Some(quiet) = &self.quiet {
+            quiet.add(&socket, EpollEvent::new(ends, BELL))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a socket that made a pair.
+    pub(crate) fn remove(&self, socket: impl AsFd) {
+        let _ = self.poll.delete(&socket);
+        if let Some(quiet) = &self.quiet {
+            let _ = quiet.delete(&socket);
+        }
     }
 
     /// Ends the sleep, or the next one.
@@ -64,23 +146,32 @@ impl Poller {
     /// Sleeps until a socket has something, [`wake`](Self::wake) is called, a signal is handled or
     /// the pause ends, which is rounded up to milliseconds.
     pub(crate) fn sleep(&self, pause: Option<Duration>) -> Wakeup {
+        Self::sleep_on(&self.poll, pause)
+    }
+
+    /// As [`sleep`](Self::sleep), without doorbells.
+    pub(crate) fn sleep_quietly(&self, pause: Option<Duration>) -> Wakeup {
+        Self::sleep_on(self.quiet.as_ref().unwrap_or(&self.poll), pause)
+    }
+
+    fn sleep_on(poll: &Epoll, pause: Option<Duration>) -> Wakeup {
+        let mut wakeup = Wakeup::default();
+        if let Some(own) = OwnSleep::get() {
+            let reason = (own.epoll)(poll.0.as_raw_fd(), pause, &mut |flags, data| {
+                wakeup.note(EpollFlags::from_bits_retain(flags.cast_signed()), data);
+            });
+            wakeup.interrupted = reason == WakeReason::Interrupted;
+            return wakeup;
+        }
         let timeout = pause.map_or(EpollTimeout::NONE, |pause| {
             let micros = pause.as_micros().div_ceil(1000);
             EpollTimeout::try_from(micros).unwrap_or(EpollTimeout::MAX)
         });
         let mut events = [EpollEvent::empty(); 16];
-        let found = self.poll.wait(&mut events, timeout);
-        let mut wakeup = Wakeup {
-            interrupted: found == Err(Errno::EINTR),
-            ..Wakeup::default()
-        };
-        for event in events
-            .iter()
-            .take(found.unwrap_or(0))
-            .filter(|event| event.data() == SOCKET)
-        {
-            wakeup.arrivals = true;
-            wakeup.reports |= event.events().contains(EpollFlags::EPOLLERR);
+        let found = poll.wait(&mut events, timeout);
+        wakeup.interrupted = found == Err(Errno::EINTR);
+        for event in events.iter().take(found.unwrap_or(0)) {
+            wakeup.note(event.events(), event.data());
         }
         wakeup
     }
@@ -90,6 +181,7 @@ impl Poller {
 mod tests {
     use std::net::UdpSocket;
     use std::path::Path;
+    use std::sync::LazyLock;
     use std::sync::mpsc::channel;
     use std::{fs, thread};
 
@@ -113,10 +205,14 @@ mod tests {
 
     #[test]
     fn a_wake_up_before_the_sleep_ends_it() {
-        let poller = Poller::new().unwrap();
+        let poller = Poller::new(false).unwrap();
         poller.wake();
         poller.wake();
-        assert_eq!(poller.sleep(SOON), Wakeup::default());
+        let woken = Wakeup {
+            woken: true,
+            ..Wakeup::default()
+        };
+        assert_eq!(poller.sleep(SOON), woken);
         // Each wake-up counts once.
         assert_eq!(poller.sleep(Some(Duration::ZERO)), Wakeup::default());
     }
@@ -130,11 +226,39 @@ mod tests {
         }
     }
 
-    /// The first poller gets a datagram if it sleeps, and the second one if not.
+    /// The pollers of the threads with sleeps of their own.
+    static POLLERS: LazyLock<[Poller; 2]> =
+        LazyLock::new(|| [Poller::new(false).unwrap(), Poller::new(false).unwrap()]);
+
+    /// A sleep that takes the events of the descriptor.
+    const OWN: OwnSleep = OwnSleep {
+        poll: |_, _| unreachable!("to the system, it would take no event"),
+        epoll: |descriptor, _, each| {
+            let is_of = |poller: &&Poller| poller.poll.0.as_raw_fd() == descriptor;
+            let poller = POLLERS.iter().find(is_of).unwrap();
+            let mut events = [EpollEvent::empty(); 1];
+            poller.poll.wait(&mut events, EpollTimeout::NONE).unwrap();
+            each(events[0].events().bits().cast_unsigned(), events[0].data());
+            WakeReason::Woken
+        },
+        wake_fd: -1,
+        wake: |_| {},
+    };
+
     #[test]
     fn a_datagram_wakes_one_poller() {
+        let pollers = [Poller::new(false).unwrap(), Poller::new(false).unwrap()];
+        wakes_one(&pollers, None);
+    }
+
+    #[test]
+    fn a_datagram_wakes_one_poller_with_a_sleep_of_its_own() {
+        wakes_one(&POLLERS, Some(OWN));
+    }
+
+    /// The first poller gets a datagram if it sleeps, and the second one if not.
+    fn wakes_one(pollers: &[Poller; 2], sleep: Option<OwnSleep>) {
         let (socket, send) = socket();
-        let pollers = [Poller::new().unwrap(), Poller::new().unwrap()];
         pollers
             .iter()
             .for_each(|poller| poller.add(&socket).unwrap());
@@ -146,6 +270,7 @@ mod tests {
                     let (own, is_known) = channel();
                     let woken = woken.clone();
                     scope.spawn(move || {
+                        OwnSleep::set(sleep);
                         own.send(fs::read_link("/proc/thread-self").unwrap())
                             .unwrap();
                         if poller.sleep(SOON).arrivals {
@@ -161,7 +286,7 @@ mod tests {
             });
             assert!(is_woken.try_recv().is_err(), "both in round {round}");
             // Takes the wake-up of the one that did not sleep any more.
-            for poller in &pollers {
+            for poller in pollers {
                 poller.sleep(Some(Duration::ZERO));
             }
         }

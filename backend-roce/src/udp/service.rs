@@ -15,10 +15,13 @@ use nix::unistd::gettid;
 use super::poller::Poller;
 use crate::adapter::Adapter;
 use crate::options::StartThread;
-use crate::shared::Shared;
+use crate::shared::{Lease, Shared};
 
 /// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
 const LINGER: Duration = Duration::from_millis(300);
+
+/// Time after which the thread looks again at queues that the program looks at, too.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
@@ -110,38 +113,61 @@ impl Drop for Service {
     }
 }
 
+fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// Serves an adapter until it is closed and its peers have answered.
 fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
     let mut end = None;
     let mut more = false;
+    let mut activity = 0;
     loop {
+        let lease = shared.lease(&mut activity);
+        let longest = (lease == Lease::Program).then_some(LOOK_AGAIN);
         let pause = {
             let mut sleeps_until = shared.sleeps_until();
             let deadline = shared.enter(|adapter| adapter.deadline());
             *sleeps_until = Some(deadline.unwrap_or(NEVER));
-            deadline.map(|deadline| {
+            let left = deadline.map(|deadline| {
                 let now = ThreadWait::clock().as_micros();
                 Duration::from_micros(deadline.as_micros().saturating_sub(now))
-            })
+            });
+            earlier(left, longest)
         };
         let left = end.map(|end: std::time::Instant| {
             end.saturating_duration_since(std::time::Instant::now())
         });
-        let pause = match (pause, left) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
+        let is_busy = more || lease == Lease::Busy;
+        let pause = match is_busy {
+            true => Some(Duration::ZERO),
+            false => earlier(pause, left),
         };
-        let pause = if more { Some(Duration::ZERO) } else { pause };
         // Interrupted by nothing: signals are blocked.
-        let wakeup = poller.sleep(pause);
+        let wakeup = match lease {
+            Lease::Program => poller.sleep_quietly(pause),
+            Lease::None | Lease::Busy => poller.sleep(pause),
+        };
         *shared.sleeps_until() = None;
-        more = shared.drive(more || wakeup.reports, || false);
+        if wakeup.setup {
+            shared.attend();
+        }
+        // Who wakes the thread may have left datagrams to it.
+        let is_local = (wakeup.local || lease == Lease::Busy) && !wakeup.woken;
+        let sockets = more || wakeup.arrivals || !is_local;
+        more = match sockets {
+            true => shared.drive(more || wakeup.reports, || false),
+            false => shared.drive_local(|| false),
+        };
         if stops.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;
             if over || !shared.enter(|adapter| adapter.is_ending()) {
                 shared.enter(Adapter::leave_ports);
-                shared.flush();
+                shared.send_pending();
                 return;
             }
         }

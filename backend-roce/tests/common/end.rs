@@ -1,16 +1,17 @@
 //! Adapters with sockets on the loop-back interface, each with a connected endpoint.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use backend_roce::{RoceBackend, RoceDriver, RoceOptions, parse_address};
+use backend_roce::{PathChoice, RoceBackend, RoceDriver, RoceOptions, parse_address};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::Backend as _;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{Event, ThreadWait};
 use dat_core::flags::{ConnectFlags, EvdFlags, MemoryPrivileges, PspFlags, QualityOfService};
-use dat_core::id::{EpId, EvdId};
+use dat_core::id::{EpId, EvdId, PspId, PzId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::HostLock;
 use dat_storage::{Limits, OwnedIa};
@@ -24,7 +25,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One end of a connection.
 pub struct End {
-    pub ia: OwnedIa<RoceBackend, HostLock>,
+    pub ia: Arc<OwnedIa<RoceBackend, HostLock>>,
+    pz: PzId,
     pub address: IaAddress,
     pub driver: RoceDriver,
     pub evd: EvdId,
@@ -41,12 +43,23 @@ impl End {
 
     /// As `open`, with options of an address, such as `?mtu=1024`.
     pub fn open_with(number: u8, polled: bool, options_of_address: &str) -> Self {
+        Self::open_on(number, polled, options_of_address, PathChoice::Packets)
+    }
+
+    /// As `open_with`, for connections of another way than packets.
+    pub fn open_on(number: u8, polled: bool, options_of_address: &str, path: PathChoice) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, 48 + number, high, low);
         let mut options = RoceOptions::random().expect("random bytes");
         options.connections = 64;
         options.keys = 256;
         options.polled = polled;
+        options.path = path;
+        if path != PathChoice::Packets {
+            // Those that end keep their places for 17 s. A message waits for a receive for ever.
+            options.connections = 1024;
+            options.not_ready_retries = 7;
+        }
         // 17 s: an end that waits for a processor is no loss.
         options.timeout = 22;
         let address = parse_address(&format!("{ip}{options_of_address}")).expect("an address");
@@ -57,6 +70,21 @@ impl End {
             panic!("no interface adapter");
         };
         let pz = ia.pz_create().expect("a zone");
+        Self::with(Arc::new(ia), pz, address, driver)
+    }
+
+    /// Makes another end of the same adapter.
+    pub fn beside(other: &Self) -> Self {
+        let ia = Arc::clone(&other.ia);
+        Self::with(ia, other.pz, other.address, other.driver.clone())
+    }
+
+    fn with(
+        ia: Arc<OwnedIa<RoceBackend, HostLock>>,
+        pz: PzId,
+        address: IaAddress,
+        driver: RoceDriver,
+    ) -> Self {
         let kinds = EvdFlags::DEFAULT & !EvdFlags::ASYNC;
         let evd = ia.evd_create(4 * DEPTH, None, kinds).expect("a queue");
         let attributes = EpAttributes {
@@ -69,7 +97,7 @@ impl End {
         let ep = ia
             .ep_create(Some(pz), Some(evd), Some(evd), Some(evd), Some(&attributes))
             .expect("an endpoint");
-        let bytes: Vec<AtomicU8> = (0..LENGTH).map(|_| AtomicU8::new(number)).collect();
+        let bytes: Vec<AtomicU8> = (0..LENGTH).map(|_| AtomicU8::new(1)).collect();
         let bytes: &'static [AtomicU8] = bytes.leak();
         let memory = ia
             .lmr_create(&LmrRequest {
@@ -80,6 +108,7 @@ impl End {
             .expect("a region");
         Self {
             ia,
+            pz,
             address,
             driver,
             evd,
@@ -144,20 +173,36 @@ pub fn poll_both(ends: [&End; 2], wanted: usize, mut done: impl FnMut(usize, Eve
 }
 
 pub fn connect(left: &End, right: &End) {
-    let point = right
-        .ia
-        .psp_create(QUALIFIER, right.evd, PspFlags::Consumer);
-    point.expect("a service point");
-    let param = ConnectParam {
-        address: right.address,
-        qualifier: QUALIFIER,
+    connect_at(left, right, QUALIFIER);
+}
+
+pub fn listen(end: &End, qualifier: u64) -> PspId {
+    let point = end.ia.psp_create(qualifier, end.evd, PspFlags::Consumer);
+    point.expect("a service point")
+}
+
+pub fn param(address: SocketAddr, qualifier: u64) -> ConnectParam<'static> {
+    ConnectParam {
+        address: address.into(),
+        qualifier,
         timeout: 60_000_000,
         private_data: b"polled",
         quality: QualityOfService::BEST_EFFORT,
         flags: ConnectFlags::empty(),
-    };
-    let connected = left.ia.ep_connect(left.ep, &param, ThreadWait::clock());
-    connected.expect("an attempt");
+    }
+}
+
+/// Begins an attempt.
+pub fn attempt(left: &End, right: &End, qualifier: u64) -> dat_core::error::Result<()> {
+    let target = right.address.socket_address().expect("an address");
+    let param = param(target, qualifier);
+    left.ia.ep_connect(left.ep, &param, ThreadWait::clock())
+}
+
+/// As `connect`, with another qualifier; returns the service point.
+pub fn connect_at(left: &End, right: &End, qualifier: u64) -> PspId {
+    let point = listen(right, qualifier);
+    attempt(left, right, qualifier).expect("an attempt");
     poll_both([left, right], 2, |_, event| match event {
         Event::ConnectionRequest { cr, .. } => {
             let accepted = right.ia.cr_accept(cr, Some(right.ep), &[]);
@@ -167,4 +212,5 @@ pub fn connect(left: &End, right: &End) {
         Event::Connection { .. } => true,
         other => panic!("{other:?}"),
     });
+    point
 }

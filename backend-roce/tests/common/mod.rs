@@ -7,7 +7,9 @@ pub mod memory;
 pub mod million;
 pub mod network;
 pub mod packets;
+pub mod process;
 pub mod requester;
+pub mod responder;
 
 use backend_roce::proto::icrc::{Addresses, Flow};
 

@@ -85,6 +85,7 @@ impl End {
             run: 1,
             window: options.window,
             timeout: options.timeout,
+            is_lossless: false,
             retry_count: options.retry_count,
             rnr_retry_count: options.rnr_retry_count,
         };

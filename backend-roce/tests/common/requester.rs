@@ -18,6 +18,7 @@ pub const OPTIONS: RequesterOptions = RequesterOptions {
     run: 1,
     window: 16,
     timeout: 8,
+    is_lossless: false,
     retry_count: 2,
     rnr_retry_count: 2,
 };

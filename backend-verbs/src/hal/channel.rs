@@ -26,12 +26,6 @@ unsafe impl Send for CompletionChannel {}
 unsafe impl Sync for CompletionChannel {}
 
 impl CompletionChannel {
-    /// Wraps a channel that the device did not make; it must not be dropped.
-    #[cfg(test)]
-    pub(super) fn borrowed(raw: NonNull<ibv_comp_channel>, context: Arc<Context>) -> Self {
-        Self { raw, context }
-    }
-
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self, BackendError> {
         // SAFETY: the context lives.
         let raw = unsafe { ibv_create_comp_channel(context.raw()) };

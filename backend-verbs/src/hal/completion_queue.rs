@@ -22,8 +22,8 @@ pub(crate) struct CompletionQueue {
     raw: NonNull<ibv_cq>,
     poll: Poll,
     notify: Notify,
-    /// Owner that keeps the device open; `None` for a borrowed queue, which `drop` leaves alive.
-    owner: Option<Arc<CompletionChannel>>,
+    /// Keeps the device open.
+    channel: Arc<CompletionChannel>,
     /// Completions reserved for the queue pairs on it.
     pub(crate) reserved: AtomicU32,
     /// Next completion queue of the same dispatcher.
@@ -211,22 +211,10 @@ impl CompletionQueue {
             raw: NonNull::new(raw).ok_or_else(refusal::last)?,
             poll,
             notify,
-            owner: Some(Arc::clone(channel)),
+            channel: Arc::clone(channel),
             reserved: AtomicU32::new(0),
             next: OnceLock::new(),
         })
-    }
-
-    #[cfg(any(test, feature = "fake"))]
-    pub(super) fn borrowed(raw: NonNull<ibv_cq>, poll: Poll, notify: Notify) -> Self {
-        Self {
-            raw,
-            poll,
-            notify,
-            owner: None,
-            reserved: AtomicU32::new(0),
-            next: OnceLock::new(),
-        }
     }
 
     pub(super) fn raw(&self) -> *mut ibv_cq {
@@ -234,8 +222,8 @@ impl CompletionQueue {
     }
 
     /// Returns the descriptor of its channel.
-    pub(crate) fn fd(&self) -> Option<i32> {
-        self.owner.as_ref().map(|channel| channel.fd())
+    pub(crate) fn fd(&self) -> i32 {
+        self.channel.fd()
     }
 
     /// Polls up to a batch of completions; returns true if there were any.
@@ -286,9 +274,7 @@ fn functions(context: &Context) -> Result<(Poll, Notify), BackendError> {
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        if self.owner.is_some() {
-            // SAFETY: made by `new`; queue pairs on it hold it and are gone.
-            unsafe { ibv_destroy_cq(self.raw()) };
-        }
+        // SAFETY: made by `new`; queue pairs on it hold it and are gone.
+        unsafe { ibv_destroy_cq(self.raw()) };
     }
 }

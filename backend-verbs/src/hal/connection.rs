@@ -102,12 +102,6 @@ pub(crate) struct CmEvent {
 }
 
 impl EventChannel {
-    /// Wraps a channel that the library did not make; it must not be dropped.
-    #[cfg(test)]
-    pub(super) fn borrowed(raw: NonNull<rdma_event_channel>) -> Self {
-        Self { raw }
-    }
-
     pub(crate) fn new() -> Result<Arc<Self>, BackendError> {
         // SAFETY: takes no arguments.
         let raw = unsafe { rdma_create_event_channel() };

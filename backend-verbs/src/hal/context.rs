@@ -205,15 +205,6 @@ impl ListedDevice {
 }
 
 impl Context {
-    /// Wraps a context that another owner opened; it must not be dropped.
-    #[cfg(any(test, feature = "fake"))]
-    pub(super) fn borrowed(raw: NonNull<ibv_context>) -> Self {
-        Self {
-            raw,
-            calls_the_system: false,
-        }
-    }
-
     /// Opens the device with this name.
     pub(crate) fn open(name: &str) -> Result<Self, BackendError> {
         ListedDevice::find(name)?.open()

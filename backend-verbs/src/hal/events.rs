@@ -1,6 +1,5 @@
 //! Asynchronous events of a device.
 
-use core::fmt::Debug;
 use core::mem::MaybeUninit;
 use core::ptr;
 use std::os::fd::RawFd;
@@ -11,17 +10,6 @@ use dat_core::backend::BackendError;
 
 use super::Context;
 use super::sleep::set_nonblocking;
-
-/// Source of the asynchronous events of a device.
-pub(crate) trait AsyncEvents: Debug + Send + Sync {
-    /// Returns a descriptor that is readable while there are events.
-    fn fd(&self) -> RawFd;
-
-    /// Takes the next event, if there is one.
-    ///
-    /// Only one caller at a time.
-    fn next(&self) -> Option<AsyncEvent>;
-}
 
 /// An asynchronous event.
 ///
@@ -44,15 +32,15 @@ pub(crate) enum AsyncEvent {
     Other,
 }
 
-const CQ_ERR: u32 = 0;
-const QP_FATAL: u32 = 1;
+pub(super) const CQ_ERR: u32 = 0;
+pub(super) const QP_FATAL: u32 = 1;
 const QP_REQ_ERR: u32 = 2;
 const QP_ACCESS_ERR: u32 = 3;
 const COMM_EST: u32 = 4;
 const PATH_MIG_ERR: u32 = 7;
-const DEVICE_FATAL: u32 = 8;
+pub(super) const DEVICE_FATAL: u32 = 8;
 const SRQ_ERR: u32 = 14;
-const SRQ_LIMIT_REACHED: u32 = 15;
+pub(super) const SRQ_LIMIT_REACHED: u32 = 15;
 
 impl AsyncEvent {
     /// Splits the object's number; returns the first part, and the event with the second one.
@@ -78,15 +66,17 @@ impl Context {
     pub(crate) fn do_not_block(&self) -> Result<(), BackendError> {
         set_nonblocking(self.fd())
     }
-}
 
-impl AsyncEvents for Context {
-    fn fd(&self) -> RawFd {
+    /// Returns a descriptor that is readable while there are events.
+    pub(crate) fn fd(&self) -> RawFd {
         // SAFETY: the context lives.
         unsafe { (*self.raw()).async_fd }
     }
 
-    fn next(&self) -> Option<AsyncEvent> {
+    /// Takes the next event, if there is one.
+    ///
+    /// Only one caller at a time.
+    pub(crate) fn next(&self) -> Option<AsyncEvent> {
         let mut space = MaybeUninit::<ibv_async_event>::zeroed();
         let event = space.as_mut_ptr();
         // SAFETY: the context lives, and the event has room.

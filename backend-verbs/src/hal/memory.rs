@@ -27,12 +27,6 @@ unsafe impl Send for Domain {}
 unsafe impl Sync for Domain {}
 
 impl Domain {
-    /// Wraps a domain that the device did not make; it must not be dropped.
-    #[cfg(any(test, feature = "fake"))]
-    pub(super) fn borrowed(raw: NonNull<ibv_pd>, context: Arc<Context>) -> Self {
-        Self { raw, context }
-    }
-
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self, BackendError> {
         // SAFETY: the context lives.
         let raw = unsafe { ibv_alloc_pd(context.raw()) };
@@ -144,11 +138,8 @@ static OPENED: [u8; 64] = {
 #[derive(Debug)]
 pub(crate) struct Region {
     raw: NonNull<ibv_mr>,
-    deregister: Deregister,
     domain: Arc<Domain>,
 }
-
-type Deregister = unsafe extern "C" fn(*mut ibv_mr) -> i32;
 
 // SAFETY: libibverbs lets any thread use its objects.
 unsafe impl Send for Region {}
@@ -156,20 +147,6 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Wraps a region that the device did not make, with the function that releases it.
-    #[cfg(any(test, feature = "fake"))]
-    pub(super) fn borrowed(
-        raw: NonNull<ibv_mr>,
-        domain: Arc<Domain>,
-        deregister: Deregister,
-    ) -> Self {
-        Self {
-            raw,
-            deregister,
-            domain,
-        }
-    }
-
     /// Registers memory whose owner promised to keep it until the deregistration.
     pub(crate) fn register(
         domain: &Arc<Domain>,
@@ -190,7 +167,6 @@ impl Region {
         };
         Ok(Self {
             raw,
-            deregister: ibv_dereg_mr,
             domain: Arc::clone(domain),
         })
     }
@@ -221,7 +197,7 @@ impl Region {
     pub(crate) fn release(self) -> Result<(), Self> {
         let region = ManuallyDrop::new(self);
         // SAFETY: made by `register`; neither used nor dropped again unless the device refused.
-        let refused = unsafe { (region.deregister)(region.raw()) };
+        let refused = unsafe { ibv_dereg_mr(region.raw()) };
         if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {
             return Err(ManuallyDrop::into_inner(region));
         }
@@ -234,7 +210,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: made by `register`, and dropped once.
-        let refused = unsafe { (self.deregister)(self.raw()) };
+        let refused = unsafe { ibv_dereg_mr(self.raw()) };
         // The memory is about to be reused. A device that keeps it, and is not gone itself, would
         // write there, and nothing that this process does from here on could be trusted.
         if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {

@@ -9,20 +9,18 @@
 //! Uses only the basic verbs: on 64-bit machines `rdma-sys` 0.3.0 cannot reach the extended ones.
 
 mod address;
+#[cfg(test)]
+pub(crate) mod bed_tests;
 mod cancel;
 mod channel;
 mod completion_queue;
 mod connection;
 mod context;
 mod events;
-#[cfg(test)]
-pub(crate) mod fake;
 mod guarded;
 #[cfg(test)]
-mod layout;
+mod layout_tests;
 mod memory;
-#[cfg(any(test, feature = "fake"))]
-mod pretend;
 mod queue_pair;
 mod random;
 mod receive_list;
@@ -30,8 +28,6 @@ mod refusal;
 mod segments;
 mod send_list;
 mod shared_receive;
-#[cfg(feature = "fake")]
-pub(crate) mod sink;
 mod sleep;
 
 pub(crate) use address::{InterfaceAddress, interface_addresses, interface_name};
@@ -42,7 +38,7 @@ pub(crate) use connection::{
     REPLY_DATA,
 };
 pub(crate) use context::{Context, DeviceLimits, ListedDevice, PortState, Transport, device_names};
-pub(crate) use events::{AsyncEvent, AsyncEvents};
+pub(crate) use events::AsyncEvent;
 pub(crate) use guarded::Guarded;
 pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
 pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};

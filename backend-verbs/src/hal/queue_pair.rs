@@ -83,25 +83,6 @@ pub(crate) enum Step {
 }
 
 impl QueuePair {
-    /// Wraps a queue pair that the device did not make; it must not be dropped.
-    #[cfg(feature = "fake")]
-    pub(super) fn borrowed(
-        raw: NonNull<ibv_qp>,
-        domain: Arc<Domain>,
-        queues: [Arc<CompletionQueue>; 2],
-        inline: u32,
-    ) -> Self {
-        Self {
-            raw,
-            domain,
-            inline,
-            atomics: false,
-            ready_port: None,
-            _queues: queues,
-            _shared: None,
-        }
-    }
-
     /// Creates a queue pair that accepts receives and is not connected.
     pub(crate) fn new(plan: &QueuePairPlan<'_>) -> Result<Self, BackendError> {
         let made = Self::create(plan)?;

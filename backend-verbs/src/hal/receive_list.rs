@@ -107,7 +107,7 @@ pub(crate) struct ReceiveList {
     /// Segments of a slot.
     stride: NonZeroUsize,
     post_to_device: Post,
-    _keeper: Option<Keeper>,
+    _keeper: Keeper,
 }
 
 // SAFETY: the pointers in it lead to its own memory or to the queue that it keeps, which any thread
@@ -170,7 +170,7 @@ impl ReceiveList {
         let target = Target::queue_pair(post, raw);
         Ok(Self::over(
             target,
-            Some(owner),
+            owner,
             slots_of_queue_pair(depth),
             segments,
         ))
@@ -186,25 +186,10 @@ impl ReceiveList {
         let raw = NonNull::new(owner.raw()).ok_or(BackendError::Device)?;
         let target = Target::shared(post.0, raw);
         let room = (depth as usize).clamp(1, ROOM);
-        Ok(Self::over(target, Some(owner), room, segments))
+        Ok(Self::over(target, owner, room, segments))
     }
 
-    #[cfg(test)]
-    pub(super) fn borrowed(
-        post: PostToPair,
-        queue_pair: NonNull<ibv_qp>,
-        depth: u32,
-        segments: u32,
-    ) -> Self {
-        Self::over(
-            Target::queue_pair(post, queue_pair),
-            None,
-            slots_of_queue_pair(depth),
-            segments,
-        )
-    }
-
-    fn over(target: Target, keeper: Option<Keeper>, room: usize, segments: u32) -> Self {
+    fn over(target: Target, keeper: Keeper, room: usize, segments: u32) -> Self {
         // At least one, so that a receive always has a first segment.
         let stride = NonZeroUsize::new(segments as usize).unwrap_or(NonZeroUsize::MIN);
         let words = words_of_slot(stride);
@@ -293,7 +278,7 @@ impl ReceiveList {
 
     /// Posts the committed receives; returns false if there are none, or if one was refused.
     ///
-    /// After false, call `settle`.
+    /// After false, call [`take_refused`](Self::take_refused).
     #[inline]
     pub(crate) fn hand_over(&mut self) -> bool {
         self.newest.is_some_and(|newest| self.post_all(newest))

@@ -58,8 +58,8 @@ pub(crate) struct SendList {
     binds: [NonNull<ibv_send_wr>; 3],
     /// Segments of all slots.
     segments: NonNull<[ibv_sge]>,
-    /// Owner of the queue pair; `None` if another object keeps it.
-    owner: Option<Arc<QueuePair>>,
+    /// Owner of the queue pair.
+    _owner: Arc<QueuePair>,
 }
 
 // SAFETY: the pointers in it lead to its own memory or to the queue pair that it keeps, which any
@@ -115,35 +115,8 @@ impl SendList {
     ) -> Result<Self, BackendError> {
         let context = owner.domain().context();
         let post = cancel::post(context).ok_or(BackendError::NotSupported)?;
-        let bind = cancel::bind(context);
+        let bind = cancel::bind(context).unwrap_or(refuse_bind);
         let queue_pair = NonNull::new(owner.raw()).ok_or(BackendError::Device)?;
-        let mut list = Self::over(post, bind, queue_pair, Some(owner), depth, segments);
-        list.inline_below = below(list.owner.as_ref().map_or(0, |owner| owner.inline()));
-        Ok(list)
-    }
-
-    #[cfg(test)]
-    pub(super) fn borrowed(
-        post: Post,
-        bind: Option<Bind>,
-        queue_pair: NonNull<ibv_qp>,
-        depth: u32,
-        segments: u32,
-        inline: u32,
-    ) -> Self {
-        let mut list = Self::over(post, bind, queue_pair, None, depth, segments);
-        list.inline_below = below(inline);
-        list
-    }
-
-    fn over(
-        post: Post,
-        bind: Option<Bind>,
-        queue_pair: NonNull<ibv_qp>,
-        owner: Option<Arc<QueuePair>>,
-        depth: u32,
-        segments: u32,
-    ) -> Self {
         let room = (depth as usize).clamp(1, ROOM);
         // At least one, so that a request always has a first segment.
         let stride = NonZeroUsize::new(segments as usize).unwrap_or(NonZeroUsize::MIN);
@@ -156,8 +129,7 @@ impl SendList {
             ..blank()
         });
         let first = leak(slots.collect()).cast::<ibv_send_wr>();
-        let bind = bind.unwrap_or(refuse_bind);
-        Self {
+        Ok(Self {
             post,
             queue_pair,
             first,
@@ -166,7 +138,7 @@ impl SendList {
             // SAFETY: there are `room` slots.
             end: unsafe { first.add(room) },
             refused: 0,
-            inline_below: 0,
+            inline_below: below(owner.inline()),
             bad: ptr::null_mut(),
             stride,
             post_to_device: post,
@@ -179,8 +151,8 @@ impl SendList {
             ]
             .map(|opcode| NonNull::from(Box::leak(Box::new(ibv_send_wr { opcode, ..blank() })))),
             segments,
-            owner,
-        }
+            _owner: owner,
+        })
     }
 
     fn room(&self) -> usize {

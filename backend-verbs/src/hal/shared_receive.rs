@@ -24,15 +24,6 @@ unsafe impl Send for SharedReceiveQueue {}
 unsafe impl Sync for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {
-    /// Wraps a queue that the device did not make; it must not be dropped.
-    #[cfg(feature = "fake")]
-    pub(super) fn borrowed(raw: NonNull<ibv_srq>, domain: Arc<Domain>) -> Self {
-        Self {
-            raw,
-            _domain: domain,
-        }
-    }
-
     /// Creates a queue whose events carry `number`.
     pub(crate) fn new(
         domain: &Arc<Domain>,

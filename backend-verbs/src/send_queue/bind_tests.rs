@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use dat_core::backend::{Completion, CompletionQueue as _, RegionKeys, SendFlags, WindowKey};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use verbs_model::Posted;
 
 use super::*;
 use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
 use crate::directory::{Directory, Leaves};
 use crate::hal::Batch;
-use crate::hal::fake::{Device, Posted};
+use crate::hal::bed_tests::BedDevice;
 use crate::signal::Signal;
 use crate::supply::AHEAD;
 
@@ -27,7 +28,7 @@ struct Bench {
     window: WindowKey,
     /// Binds whose completions were not taken.
     under_way: usize,
-    device: Device,
+    device: BedDevice,
 }
 
 impl Bench {
@@ -36,7 +37,7 @@ impl Bench {
     }
 
     fn with(kind: WindowType) -> Self {
-        let device = Device::new();
+        let device = BedDevice::new();
         device.work(None);
         let objects = Arc::<Objects>::default();
         let window = window_of(&objects, &device, kind);
@@ -180,13 +181,13 @@ impl Bench {
     }
 }
 
-fn window_of(objects: &Objects, device: &Device, kind: WindowType) -> WindowKey {
+fn window_of(objects: &Objects, device: &BedDevice, kind: WindowType) -> WindowKey {
     let window = objects.make_window(device.domain(), kind);
     let window = window.expect("it makes windows");
     WindowKey(objects.insert_window(window).expect("room"))
 }
 
-fn queue(device: &Device, objects: &Arc<Objects>, number: u32) -> VerbsSendQueue {
+fn queue(device: &BedDevice, objects: &Arc<Objects>, number: u32) -> VerbsSendQueue {
     VerbsSendQueue {
         list: device.send_list(8, 1),
         number,

@@ -1,33 +1,36 @@
 //! `dat copy`: moves a file through registered memory, by RDMA Writes between two endpoints.
 
-mod link;
-mod plain;
-pub(crate) mod target;
+mod target;
 
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Instant;
 
 use indicatif::{BinaryBytes, ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
-use twox_hash::XxHash3_128;
 
-pub(crate) use self::link::Geometry;
-use self::link::Link;
-use self::plain::Pair;
 use self::target::Target;
 use crate::arguments::CopyArguments;
 use crate::failure::{Failure, Result};
-use crate::host::{self, MOST_MEMORY, Network};
 use crate::interrupt::Signals;
+use crate::memory::{self, MOST_MEMORY};
 use crate::output::{GOOD, Output};
+use crate::remote::commands::with_server;
+use crate::remote::file_store::{FileStore, NoFiles, Single};
+use crate::remote::plain::{Pair, Plain};
+use crate::remote::protocol::{Refusal, is_plain_name};
+use crate::remote::transfer::{Outcome, Sending, Shape, send_file};
 use crate::size::{argument, counted, size};
-use crate::source::{Source, fill};
+use crate::source::Source;
 
 #[derive(Serialize)]
 struct Report {
     ok: bool,
     backend: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
     source: String,
     target: String,
     bytes: u64,
@@ -35,106 +38,188 @@ struct Report {
     segments: u64,
     depth: u16,
     chunk: u64,
-    /// All of it: reading, moving, writing, checking.
+    /// All of it: connecting, reading, moving, writing, checking.
     seconds: f64,
     bytes_per_second: Option<f64>,
-    /// Posting and polling only: the transfer itself.
+    /// From the first write to the last slot that was emptied; on the mock, the writes alone.
     transfer_seconds: f64,
-    /// Rate of the transfer in the pair with the median ratio.
+    /// On the mock, the rate in the pair with the median ratio.
     transfer_bytes_per_second: Option<f64>,
-    /// Rate of the plain copies of the same data in that pair.
-    ///
-    /// Their buffers have the same shape.
+    #[serde(flatten)]
+    plain: Option<PlainReport>,
+    checksum: String,
+}
+
+/// The comparison with plain copies of the same data, in buffers of the same shape.
+#[derive(Serialize)]
+struct PlainReport {
+    /// Rate of the plain copies in the pair with the median ratio.
     plain_bytes_per_second: Option<f64>,
     /// Ratio of the two rates, transfer over plain copies.
     ratio: Option<f64>,
     pairs: usize,
-    checksum: String,
 }
 
-/// Copies a file.
+impl Report {
+    /// Returns the report of a copy that began at `begin`; the caller adds the device.
+    fn new(
+        arguments: &CopyArguments,
+        backend: &'static str,
+        target: String,
+        outcome: Outcome,
+        plain: Option<&Plain>,
+        begin: Instant,
+    ) -> Self {
+        let Outcome {
+            bytes,
+            writes,
+            segments,
+            checksum,
+            moving,
+        } = outcome;
+        let seconds = begin.elapsed().as_secs_f64();
+        let moving = moving.as_secs_f64();
+        let median = plain.and_then(Plain::median);
+        let server = arguments.device.connect.as_ref();
+        Self {
+            ok: true,
+            backend,
+            device: None,
+            server: server.map(|peer| peer.host.clone()),
+            source: arguments.source.display().to_string(),
+            target,
+            bytes,
+            writes,
+            segments,
+            depth: arguments.depth,
+            chunk: arguments.chunk,
+            seconds,
+            bytes_per_second: rate(bytes, seconds),
+            transfer_seconds: moving,
+            transfer_bytes_per_second: match plain {
+                Some(_) => median.map(Pair::transfer_rate),
+                None => rate(bytes, moving),
+            },
+            plain: plain.map(|plain| PlainReport {
+                plain_bytes_per_second: median.map(Pair::plain_rate),
+                ratio: median.map(Pair::ratio),
+                pairs: plain.pairs(),
+            }),
+            checksum: format!("{checksum:032x}"),
+        }
+    }
+}
+
+/// Copies a file over the mock, over a device of this host, or to a server.
 ///
 /// # Errors
 /// - Usage: source and target cannot be used together.
 /// - File: one of them cannot be read or written.
 /// - Memory: the system lacks the memory for the buffers.
-/// - Operation: the transfer failed, or the copy differs from the source when it is read back.
+/// - Operation: no device or server is usable, the server refused the file, the transfer failed, or
+///   the copy differs from the source when it is read back.
 /// - Interrupted: a signal came.
-pub(crate) fn run<N: Network>(
+pub(crate) fn run(
     arguments: &CopyArguments,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
+    let is_mock = !arguments.device.wants_device()?;
     let geometry = geometry(arguments)?;
-    N::admit(arguments.depth, arguments.segments)?;
     let begin = Instant::now();
-    let mut source = Source::open(&arguments.source, "copied")?;
-    let target = Target::choose(&source, &arguments.target)?;
-    let length = source.length();
+    let source = &arguments.source;
+    let mut file = Source::open(source, "copied")?;
+    let server = arguments.device.connect.as_ref();
+    let (target, name, single) = match server {
+        Some(_) => {
+            let name = remote_name(source, &arguments.target)?;
+            (name.clone(), name, None)
+        }
+        None => {
+            let part = Target::choose(&file, &arguments.target)?.begin()?;
+            let target = part.target().name().display().to_string();
+            let single = Single::new(part, !is_mock);
+            (target, "copy".into(), Some(single))
+        }
+    };
+    let length = file.length();
+    let shape = fitted(geometry, length);
+    // The slots at both ends, as many bytes for plain copies, and one buffer to read into.
+    let sides = if is_mock { 4 } else { 2 };
+    memory::room(sides * shape.bytes() + shape.slot() as u64, |room| {
+        smaller(geometry, room / (sides + 1))
+    })?;
+    let mut plain = is_mock.then(|| Plain::new(shape)).transpose()?;
     let progress = progress_bar(length, output);
-    let fit = fitted(geometry, length);
-    // Slots at both ends, and plain buffers of the same total size.
-    host::room(4 * fit.bytes(), |room| smaller(geometry, room / 4))?;
-    let mut link = Link::open(N::at_once(), fit)?;
-    let mut part = target.begin()?;
-    let mut checksum = XxHash3_128::new();
-    let bytes = link.transfer(
-        |buffer| {
-            signals.check()?;
-            let count = source.read(buffer)?;
-            checksum.write(&buffer[..count]);
-            Ok(count)
+    let mut read = |buffer: &mut [u8]| {
+        let count = file.read(buffer)?;
+        progress.inc(count as u64);
+        // The last bytes; the server stores the file only if it is whole.
+        if file.is_read() {
+            file.finish()?;
+        }
+        Ok(count)
+    };
+    let check = || signals.check();
+    // A server in this process needs memory for messages in addition.
+    let memory = shape.bytes() + (4 << 20);
+    let files: &dyn FileStore = single.as_ref().map_or(&NoFiles, |single| single);
+    let sent = with_server(
+        &arguments.device,
+        memory,
+        files,
+        |client, server, device| {
+            let sending = Sending {
+                name: &name,
+                length,
+                shape,
+                plain: plain.as_mut(),
+            };
+            let outcome = send_file(client, server, sending, &mut read, &check)?;
+            Ok((outcome, device.clone()))
         },
-        |bytes| {
-            part.write(bytes)?;
-            progress.inc(bytes.len() as u64);
-            Ok(())
-        },
-    )?;
-    source.finish()?;
-    if bytes > 0 {
-        link.repeat(usize::try_from(bytes).unwrap_or(usize::MAX))?;
-    }
-    let checksum = checksum.finish_128();
-    let read_back = target::read_back(&mut part, signals)?;
-    if read_back != checksum {
-        return Err(Failure::operation(
-            format!(
-                "the copy of {} differs from the original",
-                arguments.source.display()
-            ),
-            format!("its checksum is {read_back:032x}, expected {checksum:032x}"),
-        ));
-    }
-    let path = part.target().name().to_path_buf();
-    part.keep()?;
+    );
+    // The failure of the file at a server in this process says more than its refusal.
+    let (outcome, device) = sent.map_err(|failure| {
+        let own = single.as_ref().and_then(Single::failure);
+        own.unwrap_or(failure)
+    })?;
     progress.finish_and_clear();
-    let seconds = begin.elapsed().as_secs_f64();
-    let median = link.plain().median();
     let report = Report {
-        ok: true,
-        backend: N::NAME,
-        source: arguments.source.display().to_string(),
-        target: path.display().to_string(),
-        bytes,
-        writes: link.writes(),
-        segments: link.segments(),
-        depth: arguments.depth,
-        chunk: arguments.chunk,
-        seconds,
-        bytes_per_second: rate(bytes, seconds),
-        transfer_seconds: link.busy().as_secs_f64(),
-        transfer_bytes_per_second: median.map(Pair::transfer_rate),
-        plain_bytes_per_second: median.map(Pair::plain_rate),
-        ratio: median.map(Pair::ratio),
-        pairs: link.plain().pairs(),
-        checksum: format!("{checksum:032x}"),
+        device: (!is_mock).then_some(device.name),
+        ..Report::new(
+            arguments,
+            device.scheme,
+            target,
+            outcome,
+            plain.as_ref(),
+            begin,
+        )
     };
     print(&report, output);
     Ok(true)
 }
 
-pub(crate) fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
+/// Returns the name of the copy at the server.
+fn remote_name(source: &Path, target: &Path) -> Result<String> {
+    let name = if target == Path::new(".") {
+        source.file_name().map(Path::new).unwrap_or(target)
+    } else {
+        target
+    };
+    name.to_str()
+        .filter(|name| is_plain_name(name))
+        .map(str::to_owned)
+        .ok_or_else(|| {
+            Failure::usage(
+                format!("a server cannot store a file as {}", name.display()),
+                Refusal::BadName.why(),
+                "with --connect, DST must be a name without a directory and without a leading dot, or `.`",
+            )
+        })
+}
+
+fn geometry(arguments: &CopyArguments) -> Result<Shape> {
     let (depth, segments) = (u64::from(arguments.depth), u64::from(arguments.segments));
     let too_much = || {
         Failure::usage(
@@ -155,16 +240,16 @@ pub(crate) fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
         .checked_mul(depth * segments)
         .filter(|total| *total <= MOST_MEMORY)
         .and_then(|_| usize::try_from(arguments.chunk).ok());
-    Ok(Geometry {
-        depth: usize::from(arguments.depth),
+    Ok(Shape {
+        depth: arguments.depth,
         segments: usize::from(arguments.segments),
         chunk: total.ok_or_else(too_much)?,
     })
 }
 
 /// Returns the remedy if all slots may only have `room` bytes in total.
-pub(crate) fn smaller(geometry: Geometry, room: u64) -> String {
-    match room / (geometry.depth * geometry.segments) as u64 {
+fn smaller(shape: Shape, room: u64) -> String {
+    match room / (u64::from(shape.depth) * shape.segments as u64) {
         0 => "free some memory, or use a smaller --depth and --segments".into(),
         chunk => format!(
             "free some memory, or use a smaller --depth, --segments or --chunk; --chunk {} fits",
@@ -176,20 +261,21 @@ pub(crate) fn smaller(geometry: Geometry, room: u64) -> String {
 /// Reduces the slots to those that a file of this length fills.
 ///
 /// A small file then takes little memory, whatever the options.
-pub(crate) fn fitted(geometry: Geometry, length: u64) -> Geometry {
+fn fitted(shape: Shape, length: u64) -> Shape {
     // Minimum, so that short files take one slot.
     const LEAST: usize = 1 << 16;
     let length = usize::try_from(length).unwrap_or(usize::MAX).max(LEAST);
-    let segments = geometry.segments.min(length.div_ceil(geometry.chunk));
-    let chunk = geometry.chunk.min(length);
-    Geometry {
-        depth: geometry.depth.min(length.div_ceil(segments * chunk)),
+    let segments = shape.segments.min(length.div_ceil(shape.chunk));
+    let chunk = shape.chunk.min(length);
+    let slots = u16::try_from(length.div_ceil(segments * chunk)).unwrap_or(u16::MAX);
+    Shape {
+        depth: shape.depth.min(slots),
         segments,
         chunk,
     }
 }
 
-pub(crate) fn progress_bar(length: u64, output: &Output) -> ProgressBar {
+fn progress_bar(length: u64, output: &Output) -> ProgressBar {
     if !output.is_text() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -213,9 +299,16 @@ pub(crate) fn per_second(rate: Option<f64>) -> String {
 }
 
 fn print(report: &Report, output: &mut Output) {
+    let (bytes, over) = match &report.device {
+        Some(device) => (size(report.bytes), format!(" over {device}")),
+        None => (BinaryBytes(report.bytes).to_string(), String::new()),
+    };
+    let at = match &report.server {
+        Some(server) => format!(" at {server}"),
+        None => String::new(),
+    };
     output.line(format_args!(
-        "{GOOD}{} copied{GOOD:#} to {}",
-        BinaryBytes(report.bytes),
+        "{GOOD}{bytes} copied{GOOD:#}{over} to {}{at}",
         report.target
     ));
     output.line(format_args!(
@@ -225,91 +318,50 @@ fn print(report: &Report, output: &mut Output) {
         size(report.chunk),
         report.depth
     ));
+    let compared = match &report.plain {
+        Some(plain) => format!(
+            "plain memory copy {}{}",
+            per_second(plain.plain_bytes_per_second),
+            plain.ratio.map_or(String::new(), |ratio| format!(
+                ", ratio {ratio:.2} (median of {})",
+                counted(plain.pairs as u64, "pair")
+            ))
+        ),
+        None => "with reading and writing the files".into(),
+    };
     output.line(format_args!(
-        "  transfer    {}, plain memory copy {}{}",
-        per_second(report.transfer_bytes_per_second),
-        per_second(report.plain_bytes_per_second),
-        report.ratio.map_or(String::new(), |ratio| format!(
-            ", ratio {ratio:.2} (median of {})",
-            counted(report.pairs as u64, "pair")
-        ))
+        "  transfer    {}, {compared}",
+        per_second(report.transfer_bytes_per_second)
     ));
+    let (including, end) = match &report.plain {
+        Some(_) => ("reading, writing and verification", ""),
+        None => ("connection setup and verification", " at the other end"),
+    };
     output.line(format_args!(
-        "  total       {} in {:.3} s, including reading, writing and verification",
+        "  total       {} in {:.3} s, including {including}",
         per_second(report.bytes_per_second),
         report.seconds
     ));
     output.line(format_args!(
-        "  checksum    {} (XXH3-128, read back)",
+        "  checksum    {} (XXH3-128, read back{end})",
         report.checksum
     ));
     output.document(report);
 }
 
-/// Computes the checksum of all bytes of a reader.
-fn checksum_of(reader: &mut impl Read, path: &Path, signals: &Signals) -> Result<u128> {
-    let mut checksum = XxHash3_128::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        signals.check()?;
-        let count =
-            fill(reader, &mut buffer).map_err(|error| Failure::file("read back", path, &error))?;
-        if count == 0 {
-            return Ok(checksum.finish_128());
-        }
-        checksum.write(&buffer[..count]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backend_mock::{Fabric, FabricOptions, Fault, RemoteError};
-
-    const GEOMETRY: Geometry = Geometry {
-        depth: 3,
-        segments: 2,
-        chunk: 100,
-    };
-
-    fn fabric() -> Fabric {
-        Fabric::new(FabricOptions {
-            poll_steps: true,
-            ..FabricOptions::default()
-        })
-    }
-
-    #[test]
-    fn files_of_every_length_arrive_complete() {
-        for length in [0, 1, 99, 100, 101, 200, 201, 600, 601, 4999, 5000] {
-            let data: Vec<u8> = (0..length)
-                .map(|at: usize| (at * 7 + at / 256) as u8)
-                .collect();
-            let (mut left, mut arrived) = (data.as_slice(), Vec::new());
-            let mut link = Link::open(fabric(), GEOMETRY).unwrap();
-            let moved = link.transfer(
-                |buffer| Ok(fill(&mut left, buffer).unwrap()),
-                |bytes| {
-                    arrived.extend_from_slice(bytes);
-                    Ok(())
-                },
-            );
-            assert_eq!(moved, Ok(length as u64));
-            assert_eq!(arrived, data);
-            assert_eq!(link.writes(), length.div_ceil(200) as u64);
-            assert_eq!(link.segments(), length.div_ceil(100) as u64);
-        }
-    }
 
     #[test]
     fn small_files_take_small_buffers() {
-        let large = Geometry {
+        let large = Shape {
             depth: 1000,
             segments: 4,
             chunk: 1 << 17,
         };
         let shape = |length| {
-            let Geometry {
+            let Shape {
                 depth,
                 segments,
                 chunk,
@@ -323,34 +375,8 @@ mod tests {
         assert_eq!(shape((1 << 19) + 1), (2, 4, 1 << 17));
         assert_eq!(shape(1 << 40), (1000, 4, 1 << 17));
         for chunk in [1, 7] {
-            let fit = fitted(Geometry { chunk, ..large }, 5);
+            let fit = fitted(Shape { chunk, ..large }, 5);
             assert_eq!((fit.segments, fit.chunk), (4, chunk));
         }
-    }
-
-    /// A failed transfer leaves the old target, and no temporary file.
-    #[test]
-    fn a_failed_transfer_leaves_the_target() {
-        let directory = tempfile::tempdir().unwrap();
-        let (source, path) = (directory.path().join("from"), directory.path().join("to"));
-        std::fs::write(&source, vec![1; 5000]).unwrap();
-        std::fs::write(&path, "precious").unwrap();
-        let fabric = fabric();
-        let mut link = Link::open(fabric.clone(), GEOMETRY).unwrap();
-        fabric.inject(Fault::RemoteError {
-            adapter: 0,
-            nth: 6,
-            error: RemoteError::Access,
-        });
-        let mut file = Source::open(&source, "copied").unwrap();
-        let target = Target::choose(&file, &path).unwrap();
-        let mut part = target.begin().unwrap();
-        let result = link.transfer(|buffer| file.read(buffer), |bytes| part.write(bytes));
-        let failure = result.unwrap_err();
-        assert_eq!(failure.kind, crate::failure::FailureKind::Operation);
-        assert_eq!(failure.why, "an operation completed as RemoteAccess");
-        drop(part);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 }

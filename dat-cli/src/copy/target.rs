@@ -1,12 +1,10 @@
 //! The target of a file copy.
 
 use std::fs::Metadata;
-use std::io::Seek;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::checksum_of;
 use crate::failure::{Failure, Result};
-use crate::interrupt::Signals;
 use crate::output_file::{OutputPath, Part};
 use crate::source::Source;
 
@@ -43,29 +41,9 @@ impl Target {
     }
 }
 
-/// Computes the checksum of a written file from its start.
-pub(crate) fn read_back(part: &mut Part, signals: &Signals) -> Result<u128> {
-    let name = part.target().name().to_path_buf();
-    let file = part.file();
-    file.rewind()
-        .map_err(|error| Failure::file("read back", &name, &error))?;
-    checksum_of(file, &name, signals)
-}
-
-#[cfg(unix)]
 fn is_same(source: &Source<'_>, output: &OutputPath) -> bool {
-    use std::os::unix::fs::MetadataExt;
     let from = source.about();
     output
         .replaced()
         .is_some_and(|to| (from.dev(), from.ino()) == (to.dev(), to.ino()))
-}
-
-#[cfg(not(unix))]
-fn is_same(source: &Source<'_>, output: &OutputPath) -> bool {
-    let canonical = std::fs::canonicalize::<&Path>;
-    match (canonical(source.path()), canonical(output.path())) {
-        (Ok(source), Ok(target)) => source == target,
-        _ => false,
-    }
 }

@@ -3,27 +3,43 @@
 //! Every operation has a slot of memory at its source and one at its destination. Each post is
 //! preceded by a new number at the start of the source slot, which must be at the destination when
 //! the operation completes. At the end, the whole of every slot is compared.
+//!
+//! Adapters, connections and memory are those of `dat-host`. Posts and polls are the core's own
+//! calls, because a future for each operation would cost more than the operation.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant;
 
-use backend_mock::{Fabric, NodeOptions};
-use dat_core::attributes::{EpAttributes, SrqAttributes};
-use dat_core::backend::Backend;
+use dat_core::backend::HostBackend;
 use dat_core::endpoint::{BatchOperation, BatchRequest};
-use dat_core::event::Event;
+use dat_core::event::{DtoCompletion, DtoOperation, Event};
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
-use dat_core::id::{EpId, EvdId, RmrId, SrqId};
-use dat_core::memory::LmrTriplet;
-use dat_storage::Limits;
+use dat_core::id::{EpId, RmrId};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::sync::load_bytes;
+use dat_host::Events;
 
-use super::measure::Measured;
+use super::inbox::Inbox;
+use super::peer::{Here, Peer, Server};
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Ground, HostBackend, Memory, Network, Node, Registered, STAMP};
+use crate::remote::connection::{TICK, refused};
+use crate::remote::data::checksum;
+use crate::remote::host_adapter::{Core, dequeue};
+use crate::remote::patience::{Allowance, Patience};
+use crate::remote::protocol::{Message, Refusal};
+use crate::remote::registered::Registered;
 
-const NOTHING: CompletionFlags = CompletionFlags::empty();
-/// Bytes that are generated or compared at a time.
-const BLOCK: usize = 1 << 16;
+pub(super) const DEFAULT: CompletionFlags = CompletionFlags::empty();
+/// One send to a server out of this many completes with an event.
+pub(super) const UNSIGNALLED: usize = 8;
+/// Calls of `take` between two looks whether the server must be told that this client is there.
+///
+/// It cannot see RDMA operations.
+const KEEPALIVE: u64 = 16;
+/// Length in bytes of the number that marks the data of an operation.
+const STAMP: usize = 4;
 
 /// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -39,614 +55,493 @@ pub(crate) struct Shape {
     pub(crate) batch: usize,
 }
 
-/// Memory for the two sides of a load.
+impl Shape {
+    /// Returns the bytes of all slots of one side.
+    pub(super) const fn bytes(self) -> usize {
+        self.size * self.depth
+    }
+}
+
+/// Operations that this end of a connection posts.
 ///
-/// The next load uses it again, because registered memory is never freed.
-#[derive(Clone, Copy)]
-pub(crate) struct Sides {
-    near: Memory,
-    far: Memory,
+/// Each slot has one operation under way at a time.
+pub(crate) struct Load<'a, B: HostBackend> {
+    pub(super) shape: Shape,
+    pub(super) core: &'a Core<B>,
+    /// The endpoints that post; messages take them in turns.
+    pub(super) endpoints: Vec<EpId>,
+    /// Completions at this end.
+    pub(super) events: Events,
+    pub(super) peer: Peer<'a, B>,
+    /// Memory of this end.
+    pub(super) near: Registered,
+    /// Memory of the other end in this process, or of the replies of a server.
+    pub(super) far: Option<Registered>,
+    /// The segments of all slots; `remote` has their remote memory.
+    pub(super) segments: Vec<LmrTriplet>,
+    pub(super) remote: Vec<RmrTriplet>,
+    /// The remote region of each slot and the context of its last bind.
+    pub(super) windows: Vec<(RmrId, u32)>,
+    /// Where messages arrive.
+    pub(super) inbox: Option<Inbox<'a, B>>,
+    /// Slots whose message is under way, oldest first, for each endpoint.
+    pub(super) sent: Vec<VecDeque<usize>>,
+    /// True for a slot of which only one of its send and its receive has completed.
+    pub(super) half_done: Vec<bool>,
+    /// Number of the last operation.
+    pub(super) count: u64,
+    /// The wait since the last completion.
+    pub(super) silent: Option<Patience>,
 }
 
-impl Sides {
-    /// Allocates memory for `depth` slots of at most `size` bytes.
-    pub(crate) fn new(size: usize, depth: usize) -> Self {
-        Self {
-            near: Memory::new(size * depth),
-            far: Memory::new(size * depth),
-        }
-    }
-}
-
-/// A connection at its near end.
-struct Stream {
-    ep: EpId,
-    /// Slots whose message is under way, oldest first.
-    sent: VecDeque<usize>,
-}
-
-/// Operations on a pair of nodes; the near node posts.
-pub(crate) struct Load<G: Ground = Fabric> {
-    shape: Shape,
-    /// RDMA Reads that may be under way on a connection.
-    reads: i32,
-    ground: G,
-    near: Node<G::Backend>,
-    far: Node<G::Backend>,
-    streams: Vec<Stream>,
-    /// The far ends of the streams, in the same order.
-    far_eps: Vec<EpId>,
-    near_memory: Registered,
-    far_memory: Registered,
-    shared: Option<SrqId>,
-    windows: Vec<(RmrId, u32)>,
-    /// The number of the operation in each slot.
-    stamps: Vec<u64>,
-    /// The receive buffer of each slot's last message.
-    buffer_of_slot: Vec<usize>,
-    /// The slot of each receive buffer's last message.
-    slot_in_buffer: Vec<usize>,
-    count: u64,
-    /// 1 per slot while only one of its send and its receive has completed.
-    half_complete: Vec<u8>,
-}
-
-/// Returns the sizes that a side of a load needs.
-pub(crate) fn limits(depth: usize) -> Limits {
-    Limits {
-        local_regions: depth + 2,
-        remote_regions: depth + 2,
-        records: 4 * depth + 4,
-        ..host::LIMITS
-    }
-}
-
-impl<N: Network> Load<N> {
-    /// Opens two nodes, connects them and fills the source with data.
-    pub(crate) fn open(shape: Shape, sides: Sides) -> Result<Self> {
-        let network = N::at_once();
-        let limits = limits(shape.depth);
-        let options = NodeOptions::new("near", 1);
-        let device = network.device(options);
-        let reads = device.ia_attributes().max_rdma_read_per_ep_out;
-        let reads = shape.depth.min(usize::try_from(reads).unwrap_or(0));
-        let near = Node::over(device, options.address, &limits)?;
-        let far = Node::open(&network, NodeOptions::new("far", 2), &limits)?;
-        Self::over(network, (near, far), shape, sides, reads)
-    }
-}
-
-impl<G: Ground> Load<G> {
-    /// Connects two nodes and fills the source with data.
-    ///
-    /// `reads` is the number of RDMA Reads that may be under way at once.
-    pub(crate) fn over(
-        ground: G,
-        (near, far): (Node<G::Backend>, Node<G::Backend>),
-        shape: Shape,
-        sides: Sides,
-        reads: usize,
-    ) -> Result<Self> {
-        let Shape {
-            operation,
-            size,
-            depth,
-            ..
-        } = shape;
-        let register = |node: &Node<G::Backend>, memory: Memory| {
-            let memory = memory.start(size * depth);
-            node.register_in(node.zone, memory, MemoryPrivileges::ALL)
-        };
-        let near_memory = register(&near, sides.near)?;
-        let far_memory = register(&far, sides.far)?;
-        let shared = match operation {
-            Operation::Srq => Some(
-                far.ia
-                    .srq_create(
-                        far.zone,
-                        &SrqAttributes {
-                            max_recv_dtos: count(depth),
-                            max_recv_iov: count(shape.segments),
-                            low_watermark: 0,
-                        },
-                    )
-                    .during("dat_srq_create")?,
-            ),
-            _ => None,
-        };
-        let mut load = Self {
-            shape,
-            reads: count(reads),
-            streams: Vec::new(),
-            far_eps: Vec::new(),
-            near_memory,
-            far_memory,
-            shared,
-            windows: Vec::new(),
-            stamps: vec![0; depth],
-            buffer_of_slot: (0..depth).collect(),
-            slot_in_buffer: (0..depth).collect(),
-            count: 0,
-            half_complete: vec![0; depth],
-            ground,
-            near,
-            far,
-        };
-        load.connect()?;
-        load.fill();
-        Ok(load)
+impl<B: HostBackend> Load<'_, B> {
+    /// Returns the number of operations under way at once.
+    pub(super) const fn depth(&self) -> usize {
+        self.shape.depth
     }
 
-    fn connect(&mut self) -> Result<()> {
-        let Shape {
-            operation,
-            size,
-            depth,
-            segments,
-            ..
-        } = self.shape;
-        let attributes = EpAttributes {
-            max_message_size: size as u64,
-            max_rdma_size: size as u64,
-            max_recv_dtos: count(depth),
-            max_request_dtos: count(depth),
-            max_recv_iov: count(segments),
-            max_request_iov: count(segments),
-            max_rdma_read_iov: count(segments),
-            max_rdma_write_iov: count(segments),
-            max_rdma_read_in: self.reads,
-            max_rdma_read_out: self.reads,
-            ..EpAttributes::DEFAULT
-        };
-        let streams = if operation == Operation::Srq { 2 } else { 1 };
-        for _ in 0..streams {
-            let near = self.near.endpoint(&attributes, None)?;
-            let far = self.far.endpoint(&attributes, self.shared)?;
-            host::connect(&self.ground, (&self.near, near), (&self.far, far))?;
-            self.streams.push(Stream {
-                ep: near,
-                sent: VecDeque::new(),
-            });
-            self.far_eps.push(far);
-        }
-        if matches!(operation, Operation::Send | Operation::Srq) {
-            for buffer in 0..depth {
-                self.post_receive(0, buffer)?;
-            }
-        }
-        if operation == Operation::Bind {
-            for _ in 0..depth {
-                let rmr = self
-                    .near
-                    .ia
-                    .rmr_create(self.near.zone)
-                    .during("dat_rmr_create")?;
-                self.windows.push((rmr, 0));
-            }
-        }
-        Ok(())
+    /// Returns the bytes per operation.
+    pub(super) const fn size(&self) -> usize {
+        self.shape.size
     }
 
-    /// Fills every slot of the source with different data.
-    fn fill(&mut self) {
-        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-        let all = self.shape.size * self.shape.depth;
-        let mut block = vec![0; BLOCK.min(all)];
-        for start in (0..all).step_by(BLOCK) {
-            let length = BLOCK.min(all - start);
-            let block = block.get_mut(..length).unwrap_or_default();
-            for byte in &mut *block {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                *byte = state as u8;
-            }
-            self.source().memory.store(start, block);
-        }
+    /// Returns the number of operations that are posted together.
+    pub(super) const fn batch(&self) -> usize {
+        self.shape.batch
     }
 
-    fn source(&self) -> &Registered {
-        match self.shape.operation {
-            Operation::Read | Operation::Bind => &self.far_memory,
-            _ => &self.near_memory,
-        }
-    }
-
-    fn destination(&self) -> &Registered {
-        match self.shape.operation {
-            Operation::Read | Operation::Bind => &self.near_memory,
-            _ => &self.far_memory,
-        }
+    /// Returns true if the operation itself moves data.
+    pub(super) fn moves_data(&self) -> bool {
+        self.shape.operation != Operation::Bind
     }
 
     /// Gives the next operation of a slot its own number.
-    fn number(&mut self, slot: usize) {
+    #[inline]
+    pub(super) fn prepare(&mut self, slot: usize) {
         self.count += 1;
-        if let Some(stamp) = self.stamps.get_mut(slot) {
-            *stamp = self.count;
+        let source = match self.shape.operation {
+            // The memory of a server keeps its content.
+            Operation::Read | Operation::Bind => self.far.as_ref(),
+            _ => Some(&self.near),
+        };
+        if let Some(source) = source {
+            stamp(source.slot(slot, self.shape.size), self.count);
         }
-        let (start, size) = (slot * self.shape.size, self.shape.size);
-        self.source().memory.stamp(start, start + size, self.count);
     }
 
-    fn segments(&self, memory: &Registered, slot: usize) -> Segments {
-        let mut segments = Segments::default();
-        let start = slot * self.shape.size;
-        let length = self.shape.size / self.shape.segments;
-        for number in 0..self.shape.segments {
-            let from = number * length;
-            let to = if number + 1 == self.shape.segments {
-                self.shape.size
-            } else {
-                from + length
-            };
-            segments.push(memory.segment(start + from, to - from));
+    /// Returns the segments of a slot.
+    #[inline]
+    fn segments(&self, slot: usize) -> &[LmrTriplet] {
+        let first = slot * self.shape.segments;
+        let segments = self.segments.get(first..first + self.shape.segments);
+        segments.unwrap_or_default()
+    }
+
+    /// Returns the flags of the send with this number.
+    ///
+    /// Most completions of sends to a server are suppressed: its echo proves more.
+    fn send_flags(&self, number: u64) -> CompletionFlags {
+        match self.peer {
+            Peer::Server(_) if !number.is_multiple_of(UNSIGNALLED as u64) => {
+                CompletionFlags::SUPPRESS
+            }
+            _ => DEFAULT,
         }
-        segments
     }
 
     /// Posts the operation of a slot.
-    fn post_slot(&mut self, slot: usize) -> Result<()> {
-        let cookie = slot as u64;
-        let size = self.shape.size;
+    #[inline]
+    pub(super) fn post(&mut self, slot: usize) -> Result<()> {
+        let (core, ep, cookie) = (self.core, self.endpoints[0], slot as u64);
+        let local = self.segments(slot);
         match self.shape.operation {
-            Operation::Write => self
-                .near
-                .ia
-                .post_rdma_write(
-                    self.stream(0),
-                    self.segments(&self.near_memory, slot).as_slice(),
-                    cookie,
-                    &self.far_memory.remote(slot * size, size),
-                    NOTHING,
-                )
+            Operation::Write => core
+                .post_rdma_write(ep, local, cookie, &self.remote[slot], DEFAULT)
                 .during("dat_ep_post_rdma_write"),
-            Operation::Read => self
-                .near
-                .ia
-                .post_rdma_read(
-                    self.stream(0),
-                    self.segments(&self.near_memory, slot).as_slice(),
-                    cookie,
-                    &self.far_memory.remote(slot * size, size),
-                    NOTHING,
-                )
+            Operation::Read => core
+                .post_rdma_read(ep, local, cookie, &self.remote[slot], DEFAULT)
                 .during("dat_ep_post_rdma_read"),
             Operation::Send | Operation::Srq => {
-                let number = slot % self.streams.len();
-                let local = self.segments(&self.near_memory, slot);
-                let result = self
-                    .near
-                    .ia
-                    .post_send(self.stream(number), local.as_slice(), cookie, NOTHING)
-                    .during("dat_ep_post_send");
-                if let Some(stream) = self.streams.get_mut(number) {
-                    stream.sent.push_back(slot);
-                }
-                result
+                let stream = slot % self.endpoints.len();
+                let flags = self.send_flags(self.count);
+                core.post_send(self.endpoints[stream], local, cookie, flags)
+                    .during("dat_ep_post_send")?;
+                self.sent[stream].push_back(slot);
+                Ok(())
             }
             Operation::Bind => {
-                let segment = self.near_memory.segment(slot * size, size);
-                let ep = self.stream(0);
-                let Some((rmr, context)) = self.windows.get_mut(slot) else {
-                    return Ok(());
-                };
-                *context = self
-                    .near
-                    .ia
-                    .rmr_bind(
-                        *rmr,
-                        &segment,
-                        MemoryPrivileges::REMOTE_WRITE,
-                        ep,
-                        cookie,
-                        NOTHING,
-                    )
+                let segment = self.near.segment(slot * self.shape.size, self.shape.size);
+                let privileges = MemoryPrivileges::REMOTE_WRITE;
+                let (rmr, context) = &mut self.windows[slot];
+                *context = core
+                    .rmr_bind(*rmr, &segment, privileges, ep, cookie, DEFAULT)
                     .during("dat_rmr_bind")?;
                 Ok(())
             }
         }
     }
 
-    fn stream(&self, number: usize) -> EpId {
-        self.streams
-            .get(number)
-            .map_or(EpId::NULL, |stream| stream.ep)
+    /// Posts the operations of several slots together, on the first endpoint.
+    pub(super) fn post_together(&mut self, slots: &[usize]) -> Result<()> {
+        let first = self.count + 1 - slots.len() as u64;
+        let requests = slots.iter().zip(first..).map(|(&slot, number)| {
+            let (operation, flags) = match self.shape.operation {
+                Operation::Write => (BatchOperation::RdmaWrite(self.remote[slot]), DEFAULT),
+                Operation::Read => (BatchOperation::RdmaRead(self.remote[slot]), DEFAULT),
+                _ => (BatchOperation::Send, self.send_flags(number)),
+            };
+            BatchRequest {
+                operation,
+                segments: self.segments(slot),
+                cookie: slot as u64,
+                flags,
+            }
+        });
+        let requests: Vec<BatchRequest<'_>> = requests.collect();
+        self.core
+            .post_batch(self.endpoints[0], &requests)
+            .map_err(|refused| Failure::operation("a post of a batch failed", refused))?;
+        if self.shape.operation == Operation::Send {
+            self.sent[0].extend(slots);
+        }
+        Ok(())
     }
 
-    fn post_receive(&self, stream: usize, buffer: usize) -> Result<()> {
-        let segments = self.segments(&self.far_memory, buffer);
-        match (self.shared, self.far_eps.get(stream)) {
-            (Some(srq), _) => self
-                .far
-                .ia
-                .srq_post_recv(srq, segments.as_slice(), buffer as u64)
-                .during("dat_srq_post_recv"),
-            (None, Some(ep)) => self
-                .far
-                .ia
-                .post_recv(*ep, segments.as_slice(), buffer as u64, NOTHING)
-                .during("dat_ep_post_recv"),
-            (None, None) => Ok(()),
+    /// Takes a completed operation, if any; with `wait`, it may sleep until one completes.
+    #[inline]
+    pub(super) fn take(&mut self, wait: bool) -> Result<Option<usize>> {
+        match &mut self.peer {
+            Peer::Here(_) => self.take_here(),
+            Peer::Server(server) => {
+                server.taken = server.taken.wrapping_add(1);
+                if server.taken.is_multiple_of(KEEPALIVE) {
+                    server.keep_alive()?;
+                }
+                self.take_from_server(wait)
+            }
         }
     }
 
-    /// Takes a completed operation, if any.
-    fn take_done(&mut self) -> Result<Option<usize>> {
-        match self.shape.operation {
-            Operation::Write | Operation::Read => {
-                let Some((_, slot)) = completion(&self.near, self.near.requests)? else {
-                    return Ok(None);
-                };
-                self.check_stamp(slot, slot)?;
-                Ok(Some(slot))
-            }
-            Operation::Bind => {
-                Ok(completion(&self.near, self.near.requests)?.map(|(_, slot)| slot))
-            }
-            Operation::Send | Operation::Srq => self.take_message(),
-        }
-    }
-
-    /// Takes a message that is received and whose send has completed, if any.
-    fn take_message(&mut self) -> Result<Option<usize>> {
-        if let Some((ep, buffer)) = completion(&self.far, self.far.receives)? {
-            let number = self
-                .far_eps
-                .iter()
-                .position(|far| Some(*far) == ep)
-                .unwrap_or(0);
-            let sent = self
-                .streams
-                .get_mut(number)
-                .and_then(|stream| stream.sent.pop_front());
-            let slot = sent.ok_or_else(|| {
-                Failure::operation("checking failed", "a message arrived that was not sent")
-            })?;
-            self.check_stamp(slot, buffer)?;
-            if let Some(arrived) = self.buffer_of_slot.get_mut(slot) {
-                *arrived = buffer;
-            }
-            if let Some(slot_in_buffer) = self.slot_in_buffer.get_mut(buffer) {
-                *slot_in_buffer = slot;
-            }
-            self.post_receive(number, buffer)?;
-            if let Some(slot) = self.half_done(slot) {
+    #[inline]
+    fn take_from_server(&mut self, wait: bool) -> Result<Option<usize>> {
+        loop {
+            let (core, events) = (self.core, self.events.id());
+            let event = match (dequeue(core, events)?, &mut self.peer) {
+                (None, Peer::Server(server)) if wait => {
+                    server.client.drive.next_event(core, events, TICK)?
+                }
+                (found, _) => found,
+            };
+            let Some(event) = event else {
+                break;
+            };
+            if let Some(slot) = self.completed(&event)? {
                 return Ok(Some(slot));
             }
         }
-        match completion(&self.near, self.near.requests)? {
-            Some((_, slot)) => Ok(self.half_done(slot)),
-            None => Ok(None),
+        if let Peer::Server(server) = &mut self.peer
+            && wait
+        {
+            let begin = || Patience::begin(Instant::now());
+            server.client.tick(self.silent.get_or_insert_with(begin))?;
+            server.keep_alive()?;
+        }
+        Ok(None)
+    }
+
+    /// Looks once at each end, which both belong to this thread.
+    fn take_here(&mut self) -> Result<Option<usize>> {
+        if let Some(slot) = self.take_message()?
+            && let Some(slot) = self.half_done(slot)
+        {
+            return Ok(Some(slot));
+        }
+        if let Some(event) = dequeue(self.core, self.events.id())? {
+            return self.completed(&event);
+        }
+        if let Peer::Here(here) = &mut self.peer {
+            here.look_again(&mut self.silent)?;
+        }
+        Ok(None)
+    }
+
+    /// Takes a message that has arrived at the other end in this process; returns its slot.
+    fn take_message(&mut self) -> Result<Option<usize>> {
+        let (Peer::Here(here), Some(inbox)) = (&mut self.peer, &mut self.inbox) else {
+            return Ok(None);
+        };
+        match inbox {
+            Inbox::Buffers(_) => match dequeue(here.core, here.events.id())? {
+                Some(Event::Dto(done)) if done.status == DtoStatus::Success => {
+                    self.received(&done).map(Some)
+                }
+                Some(event) => Err(failed(&event)),
+                None => Ok(None),
+            },
+            Inbox::Queue(queue) => {
+                let mut next = queue.next(&here.endpoints)?;
+                if next.is_none() {
+                    // The driver hands out all messages that have come.
+                    here.drive.pass();
+                    next = queue.next(&here.endpoints)?;
+                }
+                let Some((stream, message)) = next else {
+                    return Ok(None);
+                };
+                let (found, length) = (first_bytes(&message), message.len());
+                let slot = self.sent[stream].pop_front().ok_or_else(not_sent)?;
+                queue.keep(slot, message);
+                self.check(slot, found, length)?;
+                self.silent = None;
+                Ok(Some(slot))
+            }
+        }
+    }
+
+    /// Checks that a received message is the next expected one; returns its slot.
+    fn received(&mut self, done: &DtoCompletion) -> Result<usize> {
+        let (Some(Inbox::Buffers(buffers)), Some(memory)) = (&mut self.inbox, &self.far) else {
+            return Err(not_sent());
+        };
+        let buffer = done.cookie as usize;
+        let slot = self.sent[0].pop_front().ok_or_else(not_sent)?;
+        let found = stamp_of(memory.slot(buffer, self.shape.size));
+        buffers.keep(slot, buffer);
+        let length = usize::try_from(done.transferred_length).unwrap_or(usize::MAX);
+        self.check(slot, found, length)?;
+        self.silent = None;
+        self.post_receive(buffer)?;
+        Ok(slot)
+    }
+
+    /// Posts the receive of a buffer.
+    pub(super) fn post_receive(&self, buffer: usize) -> Result<()> {
+        let (Some(Inbox::Buffers(buffers)), Some(memory)) = (&self.inbox, &self.far) else {
+            return Ok(());
+        };
+        let size = self.shape.size;
+        let segments = [memory.segment(buffer * size, size)];
+        buffers
+            .core
+            .post_recv(buffers.ep, &segments, buffer as u64, DEFAULT)
+            .during("dat_ep_post_recv")
+    }
+
+    /// Returns the slot whose operation an event ends, if it ends one.
+    #[inline]
+    fn completed(&mut self, event: &Event) -> Result<Option<usize>> {
+        let (status, cookie) = match event {
+            Event::Dto(done) => (done.status, done.cookie),
+            Event::RmrBind(done) => (done.status, done.cookie),
+            _ => return Ok(None),
+        };
+        if status != DtoStatus::Success {
+            return Err(match &mut self.peer {
+                Peer::Server(server) => server.client.failed(status),
+                Peer::Here(_) => failed(event),
+            });
+        }
+        self.silent = None;
+        let slot = cookie as usize;
+        let Event::Dto(done) = event else {
+            return Ok(Some(slot));
+        };
+        match (done.operation, &self.peer) {
+            (DtoOperation::Receive, _) => self.received(done).map(Some),
+            (DtoOperation::Send, Peer::Server(_)) => Ok(None),
+            (DtoOperation::Send, Peer::Here(_)) => Ok(self.half_done(slot)),
+            (_, Peer::Server(_)) => Ok(Some(slot)),
+            (_, Peer::Here(_)) => {
+                let size = self.shape.size;
+                let far = self.far.as_ref().map(|far| far.slot(slot, size));
+                self.check(slot, stamp_of(far.unwrap_or_default()), size)?;
+                Ok(Some(slot))
+            }
         }
     }
 
     /// Returns the slot if both halves of its operation are done.
     fn half_done(&mut self, slot: usize) -> Option<usize> {
-        let half_complete = self.half_complete.get_mut(slot)?;
-        *half_complete = (*half_complete + 1) % 2;
-        (*half_complete == 0).then_some(slot)
+        let half = self.half_done.get_mut(slot)?;
+        *half = !*half;
+        (!*half).then_some(slot)
     }
 
-    fn check_stamp(&self, slot: usize, buffer: usize) -> Result<()> {
-        let length = STAMP.min(self.shape.size);
-        let mut found = [0; STAMP];
-        self.destination().memory.load(
-            buffer * self.shape.size,
-            found.get_mut(..length).unwrap_or_default(),
+    /// Checks the length and the number of data that have arrived from or in a slot.
+    #[inline]
+    fn check(&self, slot: usize, found: [u8; STAMP], length: usize) -> Result<()> {
+        let (size, expected) = (
+            self.shape.size,
+            stamp_of(self.near.slot(slot, self.shape.size)),
         );
-        let stamp = self.stamps.get(slot).copied().unwrap_or(0);
-        let mut expected = [0; STAMP];
-        if let (Some(to), Some(from)) = (
-            expected.get_mut(..length),
-            stamp.to_le_bytes().get(..length),
-        ) {
-            to.copy_from_slice(from);
-        }
-        if found == expected {
+        if (found, length) == (expected, size) {
             return Ok(());
         }
-        Err(Failure::operation(
-            "data did not arrive",
-            format!(
-                "the operation completed, but slot {buffer} contains {found:02x?}, expected {expected:02x?}"
-            ),
-        ))
+        Err(not_arrived(format!(
+            "the operation completed, but {length} bytes of slot {slot} begin with {found:02x?}, \
+            expected {size} bytes and {expected:02x?}"
+        )))
     }
 
-    /// Compares the data of every slot that was used.
-    fn verify_all(&mut self) -> Result<()> {
-        if self.shape.operation == Operation::Bind {
-            return self.verify_windows();
-        }
-        for slot in 0..self.shape.depth {
-            let buffer = self.buffer_of_slot.get(slot).copied().unwrap_or(slot);
-            // A buffer that was reused since no longer holds the data of this slot.
-            if self.slot_in_buffer.get(buffer) == Some(&slot) {
-                self.compare(slot, buffer)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn compare(&self, from: usize, to: usize) -> Result<()> {
+    /// Compares the data of every slot.
+    pub(super) fn verify(&mut self) -> Result<()> {
         let size = self.shape.size;
-        let (mut sent, mut arrived) = (vec![0; BLOCK.min(size)], vec![0; BLOCK.min(size)]);
-        for start in (0..size).step_by(BLOCK) {
-            let length = BLOCK.min(size - start);
-            let sent = sent.get_mut(..length).unwrap_or_default();
-            let arrived = arrived.get_mut(..length).unwrap_or_default();
-            self.source().memory.load(from * size + start, sent);
-            self.destination().memory.load(to * size + start, arrived);
-            if let Some(at) = sent.iter().zip(&*arrived).position(|(a, b)| a != b) {
-                return Err(Failure::operation(
-                    "data did not arrive",
-                    format!(
-                        "slot {to} differs from the sent data at byte {}",
-                        start + at
-                    ),
-                ));
+        match (&mut self.peer, &self.inbox, &self.far) {
+            (_, Some(inbox), far) => {
+                let is_same = |slot: &usize| inbox.has(*slot, self.near.slot(*slot, size), far);
+                let mut slots = 0..self.shape.depth;
+                match slots.find(|slot| !is_same(slot)) {
+                    None => Ok(()),
+                    Some(slot) => Err(not_arrived(format!("the message of slot {slot} differs"))),
+                }
             }
+            (Peer::Here(here), None, Some(far)) => (0..self.shape.depth).try_for_each(|slot| {
+                if let Some((_, context)) = self.windows.get(slot) {
+                    here.write_through(*context, (&self.near, slot * size), far, size)?;
+                }
+                match checksum(self.near.slot(slot, size)) == checksum(far.slot(slot, size)) {
+                    true => Ok(()),
+                    false => Err(not_arrived(format!("slot {slot} differs at the two ends"))),
+                }
+            }),
+            (Peer::Server(server), None, _) => server.compare(&self.near),
+            (Peer::Here(_), None, None) => Ok(()),
         }
-        Ok(())
     }
 
-    /// Writes from the far node through every window that was bound.
-    fn verify_windows(&mut self) -> Result<()> {
-        let size = self.shape.size;
-        let Some(ep) = self.far_eps.first().copied() else {
-            return Ok(());
+    /// Ends the connection.
+    pub(crate) fn close(self) {
+        // Memory that a remote region is bound to would stay.
+        for (rmr, _) in &self.windows {
+            // Fails only if the adapter is closed, which frees it too.
+            let _ = self.core.rmr_free(*rmr);
+        }
+        if let Peer::Server(server) = self.peer {
+            server.client.close();
+        }
+    }
+}
+
+impl Server<'_> {
+    /// Compares the checksums of both sides.
+    fn compare(&mut self, near: &Registered) -> Result<()> {
+        let client = &mut self.client;
+        client.send(&Message::Sum)?;
+        client.allowance = Allowance::for_work(near.window.atomics().len() as u64);
+        let Message::SumIs { checksum: theirs } = client.message()? else {
+            return Err(refused(Refusal::Malformed));
         };
-        for (slot, (_, context)) in self.windows.iter().enumerate() {
-            if self.stamps.get(slot) == Some(&0) {
-                continue;
-            }
-            let remote = self.near_memory.remote_through(*context, slot * size, size);
-            let local = self.segments(&self.far_memory, slot);
-            self.far
-                .ia
-                .post_rdma_write(ep, local.as_slice(), slot as u64, &remote, NOTHING)
-                .during("dat_ep_post_rdma_write")?;
-            match host::wait(&self.ground, &self.far, &[&self.near], self.far.requests)? {
-                Event::Dto(done) if done.status == DtoStatus::Success => {
-                    self.compare(slot, slot)?
-                }
-                event => {
-                    return Err(Failure::operation(
-                        "a bound window did not grant access to its memory",
-                        format!("{event:?}"),
-                    ));
-                }
-            }
+        let ours = checksum(near.window.atomics());
+        match ours == theirs {
+            true => Ok(()),
+            false => Err(not_arrived(format!(
+                "the server's memory has the checksum {theirs:032x}, the local memory {ours:032x}"
+            ))),
         }
-        Ok(())
     }
 }
 
-impl<G: Ground> Measured for Load<G> {
-    fn depth(&self) -> usize {
-        self.shape.depth
-    }
-
-    fn size(&self) -> usize {
-        self.shape.size
-    }
-
-    fn moves_data(&self) -> bool {
-        self.shape.operation != Operation::Bind
-    }
-
-    fn prepare(&mut self, slot: usize) {
-        self.number(slot);
-    }
-
-    fn post(&mut self, slot: usize) -> Result<()> {
-        self.post_slot(slot)
-    }
-
-    fn batch(&self) -> usize {
-        self.shape.batch
-    }
-
-    /// Posts the operations of several slots on the first stream.
-    fn post_together(&mut self, slots: &[usize]) -> Result<()> {
-        let size = self.shape.size;
-        let segment_lists: Vec<Segments> = slots
-            .iter()
-            .map(|&slot| self.segments(&self.near_memory, slot))
-            .collect();
-        let requests: Vec<BatchRequest<'_>> = slots
-            .iter()
-            .zip(&segment_lists)
-            .map(|(&slot, local)| BatchRequest {
-                operation: match self.shape.operation {
-                    Operation::Write => {
-                        BatchOperation::RdmaWrite(self.far_memory.remote(slot * size, size))
-                    }
-                    Operation::Read => {
-                        BatchOperation::RdmaRead(self.far_memory.remote(slot * size, size))
-                    }
-                    _ => BatchOperation::Send,
-                },
-                segments: local.as_slice(),
-                cookie: slot as u64,
-                flags: NOTHING,
-            })
-            .collect();
-        self.near
-            .ia
-            .post_batch(self.stream(0), &requests)
-            .map_err(|refused| Failure::operation("a post of a batch failed", refused))?;
-        if let (Operation::Send, Some(stream)) = (self.shape.operation, self.streams.first_mut()) {
-            stream.sent.extend(slots);
+impl<B: HostBackend> Here<'_, B> {
+    /// Writes from this end into a window that was bound.
+    fn write_through(
+        &mut self,
+        context: u32,
+        (near, at): (&Registered, usize),
+        far: &Registered,
+        size: usize,
+    ) -> Result<()> {
+        let remote = RmrTriplet {
+            context,
+            address: near.segment(at, size).address,
+            length: size as u64,
+        };
+        let (ep, local) = (self.endpoints[0].id(), [far.segment(at, size)]);
+        self.core
+            .post_rdma_write(ep, &local, 0, &remote, DEFAULT)
+            .during("dat_ep_post_rdma_write")?;
+        let events = self.events.id();
+        match self
+            .drive
+            .next_event(self.core, events, Patience::SILENCE)?
+        {
+            Some(Event::Dto(done)) if done.status == DtoStatus::Success => Ok(()),
+            event => Err(Failure::operation(
+                "a bound window did not grant access to its memory",
+                format!("{event:?}"),
+            )),
         }
-        Ok(())
-    }
-
-    /// A poll steps the mock; on a device, one thread polls both ends.
-    fn take(&mut self, _: bool) -> Result<Option<usize>> {
-        let done = self.take_done()?;
-        self.ground.looked(done.is_some())?;
-        Ok(done)
-    }
-
-    fn verify(&mut self) -> Result<()> {
-        self.verify_all()
-    }
-
-    fn gives_up(&self) -> bool {
-        self.ground.gives_up()
     }
 }
 
-/// Converts a count to the interface's type; the counts here are small.
-fn count(number: usize) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
+fn not_arrived(why: String) -> Failure {
+    Failure::operation("data did not arrive", why)
 }
 
-/// Takes a completion, if any; returns the endpoint of a transfer and the cookie.
-fn completion<B: HostBackend>(node: &Node<B>, evd: EvdId) -> Result<Option<(Option<EpId>, usize)>> {
-    match host::dequeue(&node.ia, evd)? {
-        None => Ok(None),
-        Some(Event::Dto(done)) if done.status == DtoStatus::Success => {
-            Ok(Some((Some(done.ep), done.cookie as usize)))
+fn not_sent() -> Failure {
+    not_arrived("a message arrived that was not sent".into())
+}
+
+fn failed(event: &Event) -> Failure {
+    Failure::operation("an operation failed", format!("{event:?}"))
+}
+
+/// Stores the lowest [`STAMP`] bytes of a number at the start of memory, as far as they fit.
+#[inline]
+fn stamp(memory: &[AtomicU8], number: u64) {
+    let bytes = number.to_le_bytes();
+    // With enough room the length is a constant, and the loop is unrolled.
+    if let Some(stamp) = memory.first_chunk::<STAMP>() {
+        for (to, byte) in stamp.iter().zip(bytes) {
+            to.store(byte, Ordering::Relaxed);
         }
-        Some(Event::RmrBind(done)) if done.status == DtoStatus::Success => {
-            Ok(Some((None, done.cookie as usize)))
+    } else {
+        for (to, byte) in memory.iter().zip(bytes) {
+            to.store(byte, Ordering::Relaxed);
         }
-        Some(event) => Err(Failure::operation(
-            "an operation failed",
-            format!("{event:?}"),
-        )),
     }
 }
 
-/// Up to 32 segments, without the heap.
-#[derive(Default)]
-struct Segments {
-    segments: [LmrTriplet; 32],
-    count: usize,
+/// Returns the number at the start of memory, with zeros for what does not fit.
+#[inline]
+fn stamp_of(memory: &[AtomicU8]) -> [u8; STAMP] {
+    let mut stamp = [0; STAMP];
+    load_bytes(memory, &mut stamp);
+    stamp
 }
 
-impl Segments {
-    fn push(&mut self, segment: LmrTriplet) {
-        if let Some(slot) = self.segments.get_mut(self.count) {
-            *slot = segment;
-            self.count += 1;
-        }
+/// Returns the number at the start of a message, with zeros for what does not fit.
+fn first_bytes(bytes: &[u8]) -> [u8; STAMP] {
+    let mut stamp = [0; STAMP];
+    for (to, byte) in stamp.iter_mut().zip(bytes) {
+        *to = *byte;
     }
-
-    fn as_slice(&self) -> &[LmrTriplet] {
-        self.segments.get(..self.count).unwrap_or_default()
-    }
+    stamp
 }
 
 #[cfg(test)]
 mod tests {
+    use dat_devices::{FabricOptions, MockBackend, Network};
+
     use super::*;
     use crate::failure::FailureKind;
+    use crate::remote::host_adapter::{Drive, Waiting};
+    use crate::remote::transport::Carrier;
 
-    fn done(load: &mut Load, slot: usize) {
+    /// Runs `act` with a load between two adapters of the mock.
+    fn with_load(shape: Shape, act: impl FnOnce(&mut Load<'_, MockBackend>)) {
+        let device = Carrier::mock(FabricOptions {
+            poll_steps: true,
+            ..Network::options()
+        });
+        let (other, waiting) = (device.other_end(), Waiting::Poll { looks: 1 });
+        let mut near = Drive::open(&device, waiting).unwrap();
+        let mut far = Drive::open(&other, waiting).unwrap();
+        let mut load = Load::here(&mut near, &mut far, other.addresses[0], 1, shape).unwrap();
+        act(&mut load);
+        load.close();
+    }
+
+    fn done(load: &mut Load<'_, MockBackend>, slot: usize) {
         load.prepare(slot);
         load.post(slot).unwrap();
         let taken = (0..1000).find_map(|_| load.take(false).transpose());
@@ -670,22 +565,19 @@ mod tests {
                     segments,
                     batch: 1,
                 };
-                let sides = Sides::new(shape.size, shape.depth);
-                let mut load = Load::<Fabric>::open(shape, sides).unwrap();
-                done(&mut load, 0);
-                done(&mut load, 1);
-                assert_eq!(load.verify(), Ok(()), "{shape:?}");
-                let buffer = load.buffer_of_slot[1];
-                let offset = (buffer + 1) * size - 1;
-                let mut byte = [0];
-                load.destination().memory.load(offset, &mut byte);
-                load.destination().memory.store(offset, &[byte[0] ^ 1]);
-                let failure = load.verify().unwrap_err();
-                assert_eq!(failure.kind, FailureKind::Operation, "{shape:?}");
-                assert!(
-                    load.check_stamp(1, load.buffer_of_slot[0]).is_err(),
-                    "{shape:?}"
-                );
+                with_load(shape, |load| {
+                    done(load, 0);
+                    done(load, 1);
+                    assert_eq!(load.verify(), Ok(()), "{shape:?}");
+                    let number = stamp_of(load.near.slot(1, size));
+                    assert_eq!(load.check(1, number, size), Ok(()));
+                    assert!(load.check(0, number, size).is_err(), "{shape:?}");
+                    assert!(load.check(1, number, size - 1).is_err(), "{shape:?}");
+                    let last = &load.near.window.atomics()[2 * size - 1];
+                    last.fetch_xor(1, Ordering::Relaxed);
+                    let failure = load.verify().unwrap_err();
+                    assert_eq!(failure.kind, FailureKind::Operation, "{shape:?}");
+                });
             }
         }
     }
@@ -700,13 +592,13 @@ mod tests {
             segments: 1,
             batch: 1,
         };
-        let sides = Sides::new(shape.size, shape.depth);
-        let mut load = Load::<Fabric>::open(shape, sides).unwrap();
-        done(&mut load, 0);
-        let old = load.windows[0].1;
-        assert_eq!(load.verify(), Ok(()));
-        done(&mut load, 0);
-        load.windows[0].1 = old;
-        assert!(load.verify().is_err());
+        with_load(shape, |load| {
+            done(load, 0);
+            let old = load.windows[0].1;
+            assert_eq!(load.verify(), Ok(()));
+            done(load, 0);
+            load.windows[0].1 = old;
+            assert!(load.verify().is_err());
+        });
     }
 }

@@ -2,38 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use dat_core::backend::HostBackend;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::load::Load;
 use crate::failure::{Failure, Result};
-
-/// A load of operations; each slot has one operation under way at a time.
-pub(crate) trait Measured {
-    /// Returns the number of operations under way at once.
-    fn depth(&self) -> usize;
-    /// Returns the bytes per operation.
-    fn size(&self) -> usize;
-    /// Returns true if the operation itself moves data.
-    fn moves_data(&self) -> bool;
-    /// Gives the next operation of a slot its own number.
-    fn prepare(&mut self, slot: usize);
-    /// Posts the operation of a slot.
-    fn post(&mut self, slot: usize) -> Result<()>;
-    /// Returns the number of operations that are posted together.
-    fn batch(&self) -> usize {
-        1
-    }
-    /// Posts the operations of several slots together.
-    fn post_together(&mut self, slots: &[usize]) -> Result<()> {
-        slots.iter().try_for_each(|slot| self.post(*slot))
-    }
-    /// Takes a completed operation, if any; with `wait`, it may sleep until one completes.
-    fn take(&mut self, wait: bool) -> Result<Option<usize>>;
-    /// Compares the data of every slot that was used.
-    fn verify(&mut self) -> Result<()>;
-    /// Returns true if `take` fails by itself when nothing completes for too long.
-    fn gives_up(&self) -> bool;
-}
 
 /// The end of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -108,9 +82,6 @@ impl Point {
         self.sampled.then_some(rounded.max(2))
     }
 }
-
-/// Polling rounds without a completion after which a measurement fails.
-const PATIENCE: u32 = 1_000_000;
 
 /// Returns the cost of reading the clock.
 ///
@@ -228,25 +199,35 @@ impl Watch {
     }
 
     /// Returns the average time of an operation.
-    fn trial(&mut self, load: &mut impl Measured, operations: u64) -> Result<Duration> {
+    fn trial<B: HostBackend>(
+        &mut self,
+        load: &mut Load<'_, B>,
+        operations: u64,
+    ) -> Result<Duration> {
         let begin = Instant::now();
         drive(load, Goal::Operations(operations), self)?;
         Ok(begin.elapsed() / u32::try_from(operations).unwrap_or(u32::MAX))
     }
 }
 
-fn histogram() -> Result<Histogram<u64>> {
+/// Returns an empty histogram of times, with three exact digits.
+pub(crate) fn histogram() -> Result<Histogram<u64>> {
     Histogram::new(3).map_err(|error| Failure::operation("measuring failed", error))
 }
 
-fn record(times: &mut Histogram<u64>, taken: Duration) -> Result<()> {
+/// Records a time.
+pub(crate) fn record(times: &mut Histogram<u64>, taken: Duration) -> Result<()> {
     times
         .record(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX))
         .map_err(|error| Failure::operation("measuring failed", error))
 }
 
 /// Measures until the goal is reached, then checks all data.
-pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Result<Point> {
+pub(crate) fn run<B: HostBackend>(
+    load: &mut Load<'_, B>,
+    goal: Goal,
+    clock: Duration,
+) -> Result<Point> {
     let depth = load.depth() as u64;
     let mut watch = Watch::new(clock)?;
     // Warms up: uses every slot, then goes several times around the device's queues while that is
@@ -287,21 +268,20 @@ pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Resu
 /// Posts and polls until the goal is reached and no operation is under way.
 ///
 /// Returns the number of operations.
-fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64> {
+fn drive<B: HostBackend>(load: &mut Load<'_, B>, goal: Goal, watch: &mut Watch) -> Result<u64> {
     let depth = load.depth();
     let mut free: Vec<usize> = (0..depth).rev().collect();
     let begin = Instant::now();
     let (mut started, mut timed) = (vec![None; depth], 0_usize);
     let batch = load.batch();
-    let mut together = Vec::with_capacity(batch);
     // With a goal of time, `now` advances at timed operations only.
-    let (mut count, mut now, mut idle) = (0, begin, 0_u32);
+    let (mut count, mut now) = (0, begin);
     loop {
         let more = |count, now: Instant| match goal {
             Goal::Operations(operations) => count < operations,
             Goal::Time(time) => now - begin < time,
         };
-        while batch != 1 && more(count, now) {
+        while more(count, now) {
             // All batches have the full size, except perhaps the last.
             let size = match goal {
                 Goal::Operations(operations) => {
@@ -312,35 +292,22 @@ fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64>
             let Some(left) = free.len().checked_sub(size) else {
                 break;
             };
-            together.clear();
-            together.extend(free.drain(left..));
-            together.iter().for_each(|slot| load.prepare(*slot));
+            let slots = &free[left..];
+            slots.iter().for_each(|slot| load.prepare(*slot));
             let before = watch.choice.is_next().then(Instant::now);
-            load.post_together(&together)?;
+            match slots {
+                [slot] => load.post(*slot)?,
+                slots => load.post_together(slots)?,
+            }
             if let Some(before) = before {
                 now = Instant::now();
-                started[together[0]] = Some(before);
+                started[slots[0]] = Some(before);
                 timed += 1;
                 watch.posted(now - before, size)?;
             }
+            free.truncate(left);
             count += size as u64;
         }
-        while batch == 1 && more(count, now) {
-            let Some(slot) = free.pop() else {
-                break;
-            };
-            load.prepare(slot);
-            let before = watch.choice.is_next().then(Instant::now);
-            load.post(slot)?;
-            if let Some(before) = before {
-                now = Instant::now();
-                started[slot] = Some(before);
-                timed += 1;
-                watch.posted(now - before, 1)?;
-            }
-            count += 1;
-        }
-        idle = idle.saturating_add(1);
         let mut wait = true;
         while free.len() < depth
             && let Some(slot) = load.take(wait)?
@@ -354,16 +321,9 @@ fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64>
                 watch.completed(now - start)?;
             }
             free.push(slot);
-            idle = 0;
         }
         if free.len() == depth && !more(count, now) {
             return Ok(count);
-        }
-        if idle > PATIENCE && !load.gives_up() {
-            return Err(Failure::operation(
-                "the measurement stalled",
-                "outstanding operations do not complete",
-            ));
         }
     }
 }

@@ -1,23 +1,35 @@
 //! `dat perf`: measures the cost of operations.
 
+mod inbox;
 mod load;
 pub(crate) mod measure;
+mod peer;
 mod plot;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dat_core::backend::HostBackend;
+use dat_devices::{ByAddress, FabricOptions, Network};
+use dat_host::Adapter;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
-pub(crate) use self::load::limits;
-pub(crate) use self::load::{Load, Shape, Sides};
+pub(crate) use self::load::{Load, Shape};
 pub(crate) use self::measure::Goal;
-use self::measure::{Measured, Point};
+use self::measure::Point;
+use self::peer::not_to_server;
 use crate::arguments::{Operation, PerfArguments};
-use crate::failure::{Failure, Result};
-use crate::host::{self, MOST_MEMORY, Network};
+use crate::failure::{Failure, FailureKind, Result};
+use crate::memory::{self, MOST_MEMORY};
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
+use crate::remote::commands::with_server;
+use crate::remote::counts::{counts, has_counts, say_counts, without_counts};
+use crate::remote::device::{MOCK, scheme_of, with_backend};
+use crate::remote::file_store::NoFiles;
+use crate::remote::host_adapter::{Drive, Waiting};
+use crate::remote::protocol::MOST_DEPTH;
+use crate::remote::transport::{Carrier, choose, first_address};
 use crate::size::{argument, counted, size};
 
 #[derive(Serialize)]
@@ -42,69 +54,122 @@ struct Report<'a> {
 const SAMPLED: &str = "1 of N operations was timed; interruptions of the others count in rate and \
 bandwidth, not in max";
 
-/// Measures on an in-process network and reports.
+/// Measures and reports.
 ///
 /// # Errors
-/// - Usage: the arguments do not fit together, or the buffers are too large.
+/// - Usage: the arguments do not fit together, the buffers are too large, or this build does not
+///   support the device.
 /// - Memory: the system lacks the memory for the buffers.
 /// - File: the plot cannot be written.
-/// - Operation: an operation failed, or data did not arrive.
-pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    N::admit(arguments.depth, arguments.segments)?;
-    refuse_verbose(arguments)?;
-    let mut sides = None;
-    run_on(N::NAME, arguments, output, None, |shape, largest, meter| {
-        let sides = match sides {
-            Some(sides) => sides,
-            None => {
-                room(2, largest, shape.depth)?;
-                *sides.insert(Sides::new(largest, shape.depth))
-            }
-        };
-        meter.measure(&mut Load::<N>::open(shape, sides)?)
+/// - Operation: no device or server is usable, an operation failed, or data did not arrive.
+pub(crate) fn run(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+    let device = &arguments.device;
+    let scheme = match device.wants_device()? {
+        true => scheme_of(device.named.name())?,
+        false => MOCK,
+    };
+    let is_here = scheme == MOCK || matches!(arguments.operation, Operation::Bind | Operation::Srq);
+    let done = with_backend!(scheme, B => match is_here {
+        true => on_both_ends::<B>(arguments, output),
+        false => to_server::<B>(arguments, output),
+    });
+    done.unwrap_or(Ok(false))
+}
+
+/// Measures between two adapters of this process, which one thread polls.
+fn on_both_ends<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+    if arguments.device.connect.is_some() {
+        return Err(not_to_server(
+            arguments.operation,
+            "remove --connect: --device NAME has both ends on that device",
+        ));
+    }
+    if arguments.verbose {
+        return Err(without_counts("--verbose"));
+    }
+    let device = match B::SCHEME {
+        // A poll finds its operation complete.
+        MOCK => Carrier::mock(FabricOptions {
+            poll_steps: true,
+            ..Network::options()
+        }),
+        _ => choose(&arguments.device.named, None)?,
+    };
+    let times = match arguments.operation {
+        // The last message of each slot is kept for the comparison.
+        Operation::Srq => 3,
+        _ => 2,
+    };
+    room(times, largest(arguments)?, arguments.depth)?;
+    let yield_after = arguments.device.waiting.yield_after;
+    let waiting = Waiting::Poll { looks: yield_after };
+    measure_all(B::SCHEME, arguments, output, None, |shape, meter| {
+        let (mut near, mut far) = (
+            Drive::open(&device, waiting)?,
+            Drive::open(&device.other_end(), waiting)?,
+        );
+        let address = first_address(&device.other_end())?;
+        let mut load = Load::<B>::here(&mut near, &mut far, address, yield_after, shape)?;
+        meter.measure(&mut load)?;
+        load.close();
+        Ok(())
     })
 }
 
-/// Reads the named counts of a device.
-pub(crate) type Counters = dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync;
-
-/// Returns the failure of an argument that prints the counts of a device that has none.
-pub(crate) fn without_counters(argument: &str) -> Failure {
-    Failure::usage(
-        format!("{argument} cannot be used here"),
-        "packets are counted only by RDMA in software (`--device roce` or --connect) in write, read and send",
-        format!("remove {argument}"),
-    )
-}
-
-/// Refuses `--verbose` for a measurement without counts.
-///
-/// # Errors
-/// - Usage: the argument is given.
-pub(crate) fn refuse_verbose(arguments: &PerfArguments) -> Result<()> {
-    if arguments.verbose {
-        return Err(without_counters("--verbose"));
+/// Measures between a client and a server.
+fn to_server<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+    if arguments.depth > MOST_DEPTH {
+        return Err(Failure::usage(
+            "--depth is too large for a device",
+            format!("over a device, this program has at most {MOST_DEPTH} operations under way"),
+            format!("use a --depth of at most {MOST_DEPTH}"),
+        ));
     }
-    Ok(())
-}
-
-/// Prints the counts of a device that are not 0.
-pub(crate) fn say_counts(counts: &[(&'static str, u64)], output: &mut Output) {
-    let named: Vec<String> = counts
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{} {count}", name.replace('_', " ")))
-        .collect();
-    output.line(format_args!("{FAINT}{}{FAINT:#}", named.join(", ")));
+    let depth = u64::from(arguments.depth);
+    // Checks the arguments before any memory is allocated.
+    let largest = largest(arguments)?;
+    // For echoes the server needs twice the memory of a side and four buffers more.
+    let memory = largest
+        .saturating_mul(2 * depth + 4)
+        .saturating_add(4 << 20);
+    // A server in this process needs up to six times the memory of a side.
+    let sides = if arguments.device.connect.is_some() {
+        2
+    } else {
+        8
+    };
+    room(sides, largest, arguments.depth)?;
+    with_server(&arguments.device, memory, &NoFiles, |client, server, _| {
+        let watched = arguments.verbose.then(|| client.0.clone());
+        if let Some(adapter) = &watched {
+            has_counts(adapter, "--verbose")?;
+        }
+        let mut is_reached = false;
+        measure_all(B::SCHEME, arguments, output, watched, |shape, meter| {
+            let opened = Load::<B>::to_server(client, server, shape);
+            let mut load = opened.map_err(|failure| match failure.kind {
+                // Another address would begin the measurement anew.
+                FailureKind::Unreached if is_reached => Failure {
+                    kind: FailureKind::Operation,
+                    ..failure
+                },
+                _ => failure,
+            })?;
+            is_reached = true;
+            meter.measure(&mut load)?;
+            load.close();
+            Ok(())
+        })
+    })
 }
 
 /// Checks that `times` the slots of one side can be allocated.
 ///
 /// # Errors
 /// - Memory: the system lacks the memory.
-pub(crate) fn room(times: u64, size: usize, depth: usize) -> Result<()> {
-    let (size, depth) = (size as u64, depth as u64);
-    host::room(times.saturating_mul(size).saturating_mul(depth), |room| {
+fn room(times: u64, size: u64, depth: u16) -> Result<()> {
+    let depth = u64::from(depth);
+    memory::room(times.saturating_mul(size).saturating_mul(depth), |room| {
         format!(
             "free some memory, or use a smaller size or --depth; --size {} fits",
             argument((room / times / depth).max(1))
@@ -127,7 +192,7 @@ impl Meter<'_> {
     ///
     /// # Errors
     /// - Operation: an operation failed, or data did not arrive.
-    pub(crate) fn measure(&mut self, load: &mut impl Measured) -> Result<()> {
+    pub(crate) fn measure<B: HostBackend>(&mut self, load: &mut Load<'_, B>) -> Result<()> {
         let point = measure::run(load, self.goal, self.clock)?;
         // A measurement that fails prints its error only.
         if self.points.is_empty() {
@@ -163,17 +228,17 @@ impl Meter<'_> {
 
 /// Measures each size and reports.
 ///
-/// `measure` opens a load of a shape and measures it; it also gets the largest size. The counts
-/// that `counters` reads are reported at the end.
+/// `measure` opens a load of a shape and measures it. The counts of the adapter
+/// `watched` are reported at the end.
 ///
 /// # Errors
 /// - Those of [`run`], and those of `measure`.
-pub(crate) fn run_on(
+fn measure_all(
     backend: &'static str,
     arguments: &PerfArguments,
     output: &mut Output,
-    counters: Option<&Counters>,
-    mut measure: impl FnMut(Shape, usize, &mut Meter<'_>) -> Result<()>,
+    watched: Option<Adapter>,
+    mut measure: impl FnMut(Shape, &mut Meter<'_>) -> Result<()>,
 ) -> Result<bool> {
     let sizes = sizes(arguments)?;
     let plot = match &arguments.plot {
@@ -193,19 +258,16 @@ pub(crate) fn run_on(
         clock,
         points: Vec::new(),
     };
-    // The largest size was checked against a limit far below `usize::MAX`.
-    let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
-    let depth = usize::from(arguments.depth);
-    let largest = sizes.iter().max().copied().unwrap_or(0);
     for size in sizes {
         let shape = Shape {
             operation,
-            size,
-            depth,
+            // It was checked against a limit far below `usize::MAX`.
+            size: size as usize,
+            depth: usize::from(arguments.depth),
             segments: usize::from(arguments.segments),
             batch: usize::from(arguments.batch),
         };
-        measure(shape, largest, &mut meter)?;
+        measure(shape, &mut meter)?;
     }
     let Meter { output, points, .. } = meter;
     if points.iter().any(|point| point.sampled) {
@@ -231,7 +293,7 @@ pub(crate) fn run_on(
         }
         None => None,
     };
-    let counts = counters.map(|counters| counters());
+    let counts = watched.map(|adapter| counts(&adapter));
     if let Some(counts) = &counts {
         say_counts(counts, output);
     }
@@ -250,11 +312,19 @@ pub(crate) fn run_on(
     Ok(true)
 }
 
+/// Checks the arguments; returns the largest size to measure.
+///
+/// # Errors
+/// - Those of [`sizes`].
+fn largest(arguments: &PerfArguments) -> Result<u64> {
+    Ok(sizes(arguments)?.into_iter().max().unwrap_or(0))
+}
+
 /// Checks the arguments; returns the sizes to measure, ascending in a sweep.
 ///
 /// # Errors
 /// - Usage: the arguments do not fit together, or the buffers are too large.
-pub(crate) fn sizes(arguments: &PerfArguments) -> Result<Vec<u64>> {
+fn sizes(arguments: &PerfArguments) -> Result<Vec<u64>> {
     let sizes: Vec<u64> = match arguments.sweep {
         Some(sweep) => sweep.sizes().collect(),
         None => vec![arguments.size],

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use indicatif::BinaryBytes;
+use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
 use super::measure::Point;
@@ -212,15 +213,20 @@ fn labelled(points: &[Point]) -> Vec<f64> {
 
 fn sweep(area: &Drawing<'_>, points: &[Point]) -> Drawn {
     let (left, right) = area.split_horizontally(600);
-    let sizes = around(points.iter().map(|point| point.size as f64));
-    let sizes = || {
-        sizes
-            .clone()
-            .log_scale()
-            .base(2.0)
-            .with_key_points(labelled(points))
-            .with_light_points(points.iter().map(|point| point.size as f64))
-    };
+    sweep_rates(&left, points)?;
+    sweep_latencies(&right, points)
+}
+
+/// Returns the axis of the sizes.
+fn sizes(points: &[Point]) -> impl Ranged<ValueType = f64> + ValueFormatter<f64> + use<> {
+    around(points.iter().map(|point| point.size as f64))
+        .log_scale()
+        .base(2.0)
+        .with_key_points(labelled(points))
+        .with_light_points(points.iter().map(|point| point.size as f64))
+}
+
+fn sweep_rates(area: &Drawing<'_>, points: &[Point]) -> Drawn {
     let moves_data = points
         .iter()
         .all(|point| point.bandwidth_bytes_per_second.is_some());
@@ -243,11 +249,11 @@ fn sweep(area: &Drawing<'_>, points: &[Point]) -> Drawn {
     let top = rates
         .iter()
         .fold(f64::MIN_POSITIVE, |top, (_, rate)| top.max(*rate));
-    let mut chart = ChartBuilder::on(&left)
+    let mut chart = ChartBuilder::on(area)
         .margin(16)
         .x_label_area_size(56)
         .y_label_area_size(80)
-        .build_cartesian_2d(sizes(), 0.0..top * 1.1)?;
+        .build_cartesian_2d(sizes(points), 0.0..top * 1.1)?;
     chart
         .configure_mesh()
         .label_style(LABEL)
@@ -259,7 +265,10 @@ fn sweep(area: &Drawing<'_>, points: &[Point]) -> Drawn {
         .y_label_formatter(&|rate| number(*rate))
         .draw()?;
     chart.draw_series(LineSeries::new(rates, BLUE_LINE.stroke_width(2)))?;
+    Ok(())
+}
 
+fn sweep_latencies(area: &Drawing<'_>, points: &[Point]) -> Drawn {
     let quantiles: [Quantile; 3] = [
         ("p50", BLUE_LINE, |point| point.latency_ns.p50),
         ("p99", GREEN_LINE, |point| point.latency_ns.p99),
@@ -273,12 +282,12 @@ fn sweep(area: &Drawing<'_>, points: &[Point]) -> Drawn {
     // Leaves room for the legend above the curves.
     latencies.end *= (latencies.end / latencies.start).powf(0.25);
     let latency_ticks = ticks(&latencies);
-    let mut chart = ChartBuilder::on(&right)
+    let mut chart = ChartBuilder::on(area)
         .margin(16)
         .x_label_area_size(56)
         .y_label_area_size(80)
         .build_cartesian_2d(
-            sizes(),
+            sizes(points),
             latencies.log_scale().with_key_points(latency_ticks),
         )?;
     chart

@@ -1,40 +1,30 @@
 //! The commands on devices that reach other processes.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
+use dat_host::Network;
 use serde::Serialize;
 
-use super::both;
 use super::connection::ServerAddress;
-use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
+use super::counts::{counts, has_counts, say_counts};
+use super::file_store::{FileStore, Folder, NoFiles, Quotas};
 use super::host_adapter::{Drive, Driven, Waiting};
-use super::load::RemoteLoad;
-use super::protocol::{MOST_DEPTH, Refusal, Work, is_plain_name};
+use super::protocol::Work;
 use super::server::{Notice, Server, Terms};
 use super::token::{Guard, Token};
-use super::transfer::{Outcome, Shape, send_file};
 use super::transport::{
-    Transport, first_address, is_same_ip, no_device, own_address, reach, resolve, text,
+    Carrier, choose, first_address, is_same_ip, no_device, own_address, reach, resolve, text,
 };
-use crate::arguments::{
-    CopyArguments, DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName,
-    WaitingArguments,
-};
-use crate::copy::target::Target;
-use crate::copy::{fitted, geometry, per_second, progress_bar, rate, smaller};
-use crate::failure::{Failure, FailureKind, Result};
-use crate::host;
+use crate::arguments::{DeviceArguments, ServeArguments, WaitName, WaitingArguments};
+use crate::failure::{Failure, Result};
 use crate::interrupt::Signals;
+use crate::memory;
 use crate::output::{FAINT, GOOD, HEADING, Output};
-use crate::perf::{self, Counters, say_counts, without_counters};
 use crate::size::{argument, counted, size};
-use crate::source::Source;
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
     match arguments.wait {
@@ -45,53 +35,70 @@ fn waiting(arguments: WaitingArguments) -> Waiting {
     }
 }
 
-/// Returns the reader of the counts of a device.
+/// Returns the device for both ends in this process: the named one, or else the mock.
 ///
 /// # Errors
-/// - Usage: the device has none.
-fn counters(drive: &Drive, argument: &str) -> Result<Arc<Counters>> {
-    let counters = drive.counters.clone();
-    counters.ok_or_else(|| without_counters(argument))
+/// - Those of [`choose`].
+pub(crate) fn device_of_both(arguments: &DeviceArguments) -> Result<Carrier> {
+    match arguments.named.name() {
+        Some(_) => choose(&arguments.named, None),
+        None => Ok(Carrier::mock(Network::options())),
+    }
 }
 
 /// Runs `act` as the client of the named server, or of one in this process.
 ///
-/// The server in this process runs on the same device and stores the file in `local`. `act` runs
+/// The server in this process runs on the same device and stores files in `local`. `act` runs
 /// again for each address of the named server, until one is reached.
-fn with_server<T: Transport, R>(
+pub(crate) fn with_server<R>(
     arguments: &DeviceArguments,
     memory: u64,
-    local: Single,
-    mut act: impl FnMut(&mut Driven, ServerAddress<'_>, &str) -> Result<R>,
+    local: &dyn FileStore,
+    mut act: impl FnMut(&mut Driven, ServerAddress<'_>, &Carrier) -> Result<R>,
 ) -> Result<R> {
     let waiting = waiting(arguments.waiting);
     if let Some(peer) = &arguments.connect {
         let token = arguments.token_file.as_deref().map(Token::read);
         let token = token.transpose()?;
         return reach(&resolve(peer)?, |peer| {
-            let device = T::choose(arguments.device.as_deref(), own_address(peer))?;
-            let mut client = Drive::open::<T>(&device, waiting)?;
+            let device = choose(&arguments.named, own_address(peer))?;
+            let mut client = Drive::open(&device, waiting)?;
             let server = ServerAddress {
                 address: IaAddress::from(peer),
                 qualifier: peer.port().into(),
                 token: token.as_ref(),
             };
-            act(&mut client, server, &device.name)
+            act(&mut client, server, &device)
         });
     }
-    let device = T::choose(arguments.device.as_deref(), None)?;
-    let address = first_address::<T>(&device)?;
+    with_own_server(&device_of_both(arguments)?, waiting, memory, local, act)
+}
+
+/// Runs `act` as the client of a server in this process, which stores files in `files`.
+pub(crate) fn with_own_server<R>(
+    device: &Carrier,
+    waiting: Waiting,
+    memory: u64,
+    files: &dyn FileStore,
+    mut act: impl FnMut(&mut Driven, ServerAddress<'_>, &Carrier) -> Result<R>,
+) -> Result<R> {
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-    let opened = Drive::open::<T>(&device, waiting)?;
-    let of_server = opened.0.clone();
-    let mut server = Server::new(opened, memory, Terms::default());
+    let address = first_address(device)?;
+    let server = Drive::open(device, waiting)?;
+    let mut client = Drive::open(&device.other_end(), waiting)?;
+    let of_server = server.0.clone();
+    // The client is this process: it may be silent while it reads a slow source.
+    let terms = Terms {
+        idle: Duration::MAX,
+        ..Terms::default()
+    };
+    let mut server = Server::new(server, memory, terms);
     let qualifier = server.listen(None, None)?;
-    let mut client = Drive::open::<T>(&device.other_end(), waiting)?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let serve = || {
             let ended = || stop.load(Ordering::Acquire);
-            server.run(&local, &ended, &mut |_| {})
+            server.run(files, &ended, &mut |_| {})
         };
         let serving = thread::Builder::new().spawn_scoped(scope, serve);
         let serving = serving.map_err(|error| Failure::system("cannot start a thread", &error))?;
@@ -100,7 +107,7 @@ fn with_server<T: Transport, R>(
             qualifier,
             token: None,
         };
-        let result = act(&mut client, server, &device.name);
+        let result = act(&mut client, server, device);
         stop.store(true, Ordering::Release);
         // The server does not wait for its next look at `stop`.
         of_server.close();
@@ -109,268 +116,6 @@ fn with_server<T: Transport, R>(
             Ok(served) => result.and_then(|result| served.map(|()| result)),
             Err(_) => Err(Failure::operation("serving failed", "its thread panicked")),
         }
-    })
-}
-
-#[derive(Serialize)]
-struct CopyReport {
-    ok: bool,
-    backend: &'static str,
-    device: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server: Option<String>,
-    source: String,
-    target: String,
-    bytes: u64,
-    writes: u64,
-    segments: u64,
-    depth: u16,
-    chunk: u64,
-    /// All of it: connecting, reading, moving, writing, checking.
-    seconds: f64,
-    bytes_per_second: Option<f64>,
-    /// From the first write to the last slot that was emptied.
-    transfer_seconds: f64,
-    transfer_bytes_per_second: Option<f64>,
-    checksum: String,
-}
-
-/// Returns the name of the copy at the server.
-fn remote_name(source: &Path, target: &Path) -> Result<String> {
-    let name = if target == Path::new(".") {
-        source.file_name().map(Path::new).unwrap_or(target)
-    } else {
-        target
-    };
-    name.to_str()
-        .filter(|name| is_plain_name(name))
-        .map(str::to_owned)
-        .ok_or_else(|| {
-            Failure::usage(
-                format!("a server cannot store a file as {}", name.display()),
-                Refusal::BadName.why(),
-                "with --connect, DST must be a name without a directory and without a leading dot, or `.`",
-            )
-        })
-}
-
-/// Copies a file over a device, to a server or on this host.
-///
-/// # Errors
-/// - Usage: source and target cannot be used together.
-/// - File: one of them cannot be read or written.
-/// - Memory: the system lacks the memory for the buffers.
-/// - Operation: no device or server is usable, the transfer failed, or the copy differs.
-/// - Interrupted: a signal came.
-pub(crate) fn copy<T: Transport>(
-    arguments: &CopyArguments,
-    signals: &Signals,
-    output: &mut Output,
-) -> Result<bool> {
-    let geometry = geometry(arguments)?;
-    let begin = Instant::now();
-    let source = &arguments.source;
-    let mut file = Source::open(source, "copied")?;
-    let server = arguments.device.connect.as_ref();
-    let (target, name, files) = match server {
-        Some(_) => {
-            let name = remote_name(source, &arguments.target)?;
-            (name.clone(), name, Single::new(None))
-        }
-        None => {
-            let part = Target::choose(&file, &arguments.target)?.begin()?;
-            let target = part.target().name().display().to_string();
-            (target, "copy".into(), Single::new(Some(part)))
-        }
-    };
-    let length = file.length();
-    let fit = fitted(geometry, length);
-    let shape = Shape {
-        depth: u16::try_from(fit.depth).unwrap_or(MOST_DEPTH),
-        segments: fit.segments,
-        chunk: fit.chunk,
-    };
-    // A server in this process needs memory for messages in addition.
-    let memory = fit.bytes() + (4 << 20);
-    // The slots here and at a server in this process, and one buffer to read into.
-    host::room(2 * fit.bytes() + fit.slot() as u64, |room| {
-        smaller(geometry, room / 3)
-    })?;
-    let progress = progress_bar(length, output);
-    let (outcome, device) = with_server::<T, _>(
-        &arguments.device,
-        memory,
-        files,
-        |client, server, device| {
-            let read = |buffer: &mut [u8]| {
-                let count = file.read(buffer)?;
-                progress.inc(count as u64);
-                // The last bytes; the server stores the file only if it is whole.
-                if file.is_read() {
-                    file.finish()?;
-                }
-                Ok(count)
-            };
-            let check = || signals.check();
-            let outcome = send_file(client, server, &name, length, shape, read, &check)?;
-            Ok((outcome, device.to_owned()))
-        },
-    )?;
-    progress.finish_and_clear();
-    let Outcome {
-        bytes,
-        writes,
-        segments,
-        checksum,
-        moving,
-    } = outcome;
-    let seconds = begin.elapsed().as_secs_f64();
-    let moving = moving.as_secs_f64();
-    let report = CopyReport {
-        ok: true,
-        backend: T::NAME,
-        device,
-        server: server.map(|peer| peer.host.clone()),
-        source: source.display().to_string(),
-        target,
-        bytes,
-        writes,
-        segments,
-        depth: arguments.depth,
-        chunk: arguments.chunk,
-        seconds,
-        bytes_per_second: rate(bytes, seconds),
-        transfer_seconds: moving,
-        transfer_bytes_per_second: rate(bytes, moving),
-        checksum: format!("{checksum:032x}"),
-    };
-    print_copy(&report, output);
-    Ok(true)
-}
-
-fn print_copy(report: &CopyReport, output: &mut Output) {
-    let at = match &report.server {
-        Some(server) => format!(" at {server}"),
-        None => String::new(),
-    };
-    output.line(format_args!(
-        "{GOOD}{} copied{GOOD:#} over {} to {}{at}",
-        size(report.bytes),
-        report.device,
-        report.target
-    ));
-    output.line(format_args!(
-        "  RDMA Writes {}, {} of at most {} each, up to {} outstanding",
-        report.writes,
-        counted(report.segments, "segment"),
-        size(report.chunk),
-        report.depth
-    ));
-    output.line(format_args!(
-        "  transfer    {}, with reading and writing the files",
-        per_second(report.transfer_bytes_per_second)
-    ));
-    output.line(format_args!(
-        "  total       {} in {:.3} s, including connection setup and verification",
-        per_second(report.bytes_per_second),
-        report.seconds
-    ));
-    output.line(format_args!(
-        "  checksum    {} (XXH3-128, read back at the other end)",
-        report.checksum
-    ));
-    output.document(report);
-}
-
-/// Measures on a device.
-///
-/// # Errors
-/// - Those of a measurement on the mock.
-/// - Operation: no device or server is usable, or the server refused the request.
-pub(crate) fn perf<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    if matches!(arguments.operation, Operation::Bind | Operation::Srq) {
-        return perf_both::<T>(arguments, output);
-    }
-    if arguments.depth > MOST_DEPTH {
-        return Err(Failure::usage(
-            "--depth is too large for a device",
-            format!("over a device, this program has at most {MOST_DEPTH} operations under way"),
-            format!("use a --depth of at most {MOST_DEPTH}"),
-        ));
-    }
-    let depth = u64::from(arguments.depth);
-    // Checks the arguments before any memory is allocated.
-    let largest = perf::sizes(arguments)?.into_iter().max().unwrap_or(0);
-    // For echoes the server needs twice the memory of a side and four buffers more.
-    let memory = largest
-        .saturating_mul(2 * depth + 4)
-        .saturating_add(4 << 20);
-    // A server in this process needs up to six times the memory of a side.
-    let sides = if arguments.device.connect.is_some() {
-        2
-    } else {
-        8
-    };
-    perf::room(
-        sides,
-        usize::try_from(largest).unwrap_or(usize::MAX),
-        usize::from(arguments.depth),
-    )?;
-    with_server::<T, _>(
-        &arguments.device,
-        memory,
-        Single::new(None),
-        |client, server, _| {
-            let counters = arguments
-                .verbose
-                .then(|| counters(&client.1, "--verbose"))
-                .transpose()?;
-            let counters = counters.as_deref();
-            let mut is_reached = false;
-            perf::run_on(T::NAME, arguments, output, counters, |shape, _, meter| {
-                let opened = RemoteLoad::<T::Backend>::open(client, server, shape);
-                let mut load = opened.map_err(|failure| match failure.kind {
-                    // Another address would begin the measurement anew.
-                    FailureKind::Unreached if is_reached => Failure {
-                        kind: FailureKind::Operation,
-                        ..failure
-                    },
-                    _ => failure,
-                })?;
-                is_reached = true;
-                meter.measure(&mut load)?;
-                load.close();
-                Ok(())
-            })
-        },
-    )
-}
-
-/// Measures an operation without a server: one thread drives both ends on one device.
-fn perf_both<T: Transport>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    if arguments.device.connect.is_some() {
-        return Err(Failure::usage(
-            format!(
-                "{} cannot be measured against a server",
-                arguments.operation.name()
-            ),
-            "with --connect, only write, read and send can be measured",
-            "remove --connect: --device NAME has both ends on that device",
-        ));
-    }
-    perf::refuse_verbose(arguments)?;
-    let device = T::choose(arguments.device.device.as_deref(), None)?;
-    let yield_after = arguments.device.waiting.yield_after;
-    let mut both = None;
-    perf::run_on(T::NAME, arguments, output, None, |shape, largest, meter| {
-        let sides = match both {
-            Some(sides) => sides,
-            None => {
-                perf::room(2, largest, shape.depth)?;
-                *both.insert(perf::Sides::new(largest, shape.depth))
-            }
-        };
-        meter.measure(&mut both::load::<T>(&device, yield_after, shape, sides)?)
     })
 }
 
@@ -400,58 +145,41 @@ struct ServeReport {
 /// - File: the directory or the token file cannot be used.
 /// - Memory: the system lacks the memory for the clients.
 /// - Operation: no device is usable, or another process listens on the port.
-pub(crate) fn serve<T: Transport>(
+pub(crate) fn serve(
     arguments: &ServeArguments,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let device = T::choose(arguments.device.as_deref(), arguments.listen)?;
+    let device = choose(&arguments.named, arguments.listen)?;
     if let Some(address) = arguments.listen {
         let has = |own| is_same_ip(own, address) || own.ip().is_unspecified();
         if !device.ip_addresses().any(has) {
-            return Err(no_device::<T>(
+            return Err(no_device(
+                device.scheme,
                 format!("cannot listen on {}", text(address)),
                 "the selected device does not have that address",
             ));
         }
     }
-    let files: Box<dyn FileStore> = match &arguments.into {
-        None => Box::new(NoFiles),
-        Some(path) if path.is_dir() => {
-            let quotas = Quotas {
-                host: arguments.client_quota.min(arguments.quota),
-                all: arguments.quota,
-            };
-            let folder = Folder::new(path, arguments.force, quotas);
-            Box::new(folder.map_err(|error| Failure::file("store files in", path, &error))?)
-        }
-        Some(path) => {
-            return Err(Failure::file_because(
-                "store files in",
-                path,
-                "it is not a directory",
-                "create it, or name another directory",
-            ));
-        }
-    };
+    let files = files(arguments)?;
     let token = arguments.token_file.as_deref().map(Token::read);
     let terms = Terms {
         idle: arguments.idle,
         guard: token.transpose()?.map(Guard::new),
         ..Terms::default()
     };
-    host::room(arguments.memory, |room| {
+    memory::room(arguments.memory, |room| {
         format!(
             "free some memory, or use less --memory; --memory {} fits",
             argument(room.max(1))
         )
     })?;
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
-    let opened = Drive::open::<T>(&device, waiting(arguments.waiting))?;
-    let counters = arguments
-        .stats
-        .then(|| counters(&opened.1, "--stats"))
-        .transpose()?;
+    let opened = Drive::open(&device, waiting(arguments.waiting))?;
+    let adapter = opened.0.clone();
+    if arguments.stats {
+        has_counts(&adapter, "--stats")?;
+    }
     let mut server = Server::new(opened, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
     let addresses: Vec<String> = match arguments.listen {
@@ -476,21 +204,10 @@ pub(crate) fn serve<T: Transport>(
     };
     let stop = || signals.check().is_err();
     server.run(files.as_ref(), &stop, &mut |notice| {
-        match &notice {
-            Notice::Accepted(_) => report.clients += 1,
-            Notice::Rejected(_) => report.rejected += 1,
-            Notice::Refused(_) => report.refused += 1,
-            Notice::Stored(_, length) => {
-                report.files += 1;
-                report.bytes += length;
-            }
-            Notice::Gone | Notice::Failed(_) => {}
-        }
+        report.count(&notice);
         say(&notice, output);
-        if notice == Notice::Gone
-            && let Some(counters) = &counters
-        {
-            say_counts(&counters(), output);
+        if notice == Notice::Gone && arguments.stats {
+            say_counts(&counts(&adapter), output);
         }
     })?;
     output.line(format_args!(
@@ -499,13 +216,51 @@ pub(crate) fn serve<T: Transport>(
         counted(report.files, "file"),
         report.rejected
     ));
-    if let Some(counters) = &counters {
-        let counts = counters();
+    if arguments.stats {
+        let counts = counts(&adapter);
         say_counts(&counts, output);
         report.counters = Some(counts.into_iter().collect());
     }
     output.document(&report);
     Ok(true)
+}
+
+/// Opens the store for the files of clients.
+fn files(arguments: &ServeArguments) -> Result<Box<dyn FileStore>> {
+    let Some(path) = &arguments.into else {
+        return Ok(Box::new(NoFiles));
+    };
+    if !path.is_dir() {
+        return Err(Failure::file_because(
+            "store files in",
+            path,
+            "it is not a directory",
+            "create it, or name another directory",
+        ));
+    }
+    let quotas = Quotas {
+        host: arguments.client_quota.min(arguments.quota),
+        all: arguments.quota,
+    };
+    let folder = Folder::new(path, arguments.force, quotas);
+    let folder = folder.map_err(|error| Failure::file("store files in", path, &error))?;
+    Ok(Box::new(folder))
+}
+
+impl ServeReport {
+    /// Counts what a notice tells.
+    fn count(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Accepted(_) => self.clients += 1,
+            Notice::Rejected(_) => self.rejected += 1,
+            Notice::Refused(_) => self.refused += 1,
+            Notice::Stored(_, length) => {
+                self.files += 1;
+                self.bytes += length;
+            }
+            Notice::Gone | Notice::Failed(_) => {}
+        }
+    }
 }
 
 fn say(notice: &Notice, output: &mut Output) {

@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::attributes::{EpAttributes, IaAddress, IaAttributes};
+use dat_core::backend::NotLocal;
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::DtoStatus;
 use dat_host::{
-    Access, Buffer, Endpoint, Error, Events, Memory, Receive, RemoteSlice, Transfer, Zone,
+    Access, Adapter, Buffer, Count, Endpoint, Error, Events, Memory, Receive, RemoteSlice,
+    Transfer, Zone,
 };
 
 use super::host_adapter::Drive;
@@ -52,6 +54,31 @@ pub(crate) enum Completions<'e> {
     All(&'e Events),
 }
 
+/// Returns the attributes of an endpoint with so many receives and requests, and so many segments
+/// of each.
+pub(crate) fn attributes(
+    receives: usize,
+    requests: usize,
+    segments: usize,
+    limits: &IaAttributes,
+) -> EpAttributes {
+    let segments = count(segments);
+    EpAttributes {
+        max_recv_dtos: count(receives),
+        max_request_dtos: count(requests),
+        max_recv_iov: segments,
+        max_request_iov: segments,
+        max_rdma_read_iov: segments,
+        max_rdma_write_iov: segments,
+        ..EpAttributes::default_for(limits)
+    }
+}
+
+/// Converts a count to the interface's type; the counts here are small.
+pub(crate) fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
 pub(crate) fn refused(refusal: Refusal) -> Failure {
     let kind = match refusal {
         Refusal::WrongAddress => FailureKind::Unreached,
@@ -84,6 +111,16 @@ fn rejected(data: &[u8]) -> Failure {
         )
     };
     decode_rejection(data).map_or_else(without_reason, refused)
+}
+
+/// Builds the failure of a connection that may only go through shared memory, and cannot.
+pub(crate) fn not_local(reason: NotLocal) -> Failure {
+    Failure {
+        kind: FailureKind::Unreached,
+        what: "cannot connect through shared memory".into(),
+        why: reason.to_string(),
+        remedy: reason.remedy().into(),
+    }
 }
 
 /// Builds the failure of a connection request that the server did not answer.
@@ -180,14 +217,14 @@ impl<'a> Connection<'a> {
     /// - Those of `check`, which looks for signals.
     /// - Operation: nobody listens at the address, or the server refused the request.
     pub(crate) fn open(
-        drive: &'a mut Drive,
+        (adapter, drive): (&Adapter, &'a mut Drive),
         zone: Zone,
         server: ServerAddress<'_>,
         plan: &Plan<'_>,
         check: &'a dyn Fn() -> Result<()>,
     ) -> Result<Self> {
         let request = &plan.request;
-        let refused_before = drive.refused_without_room();
+        let refused_before = refused_without_room(adapter);
         let (mut outcome, mut receives) = attempt(drive, &zone, server, plan, None, check)?;
         if let (Err(Error::Rejected(data)), Some(token)) = (&outcome, server.token)
             && let Some(challenge) = decode_challenge(data)
@@ -198,13 +235,16 @@ impl<'a> Connection<'a> {
         let endpoint = match outcome {
             Ok(endpoint) => endpoint,
             Err(Error::Rejected(data)) => return Err(rejected(&data)),
-            Err(Error::Connection(_)) if drive.refused_without_room() > refused_before => {
+            Err(Error::Connection(_)) if refused_without_room(adapter) > refused_before => {
                 return Err(cannot_connect(
                     "it has no room for another request now",
                     "run the command again later",
                 ));
             }
-            Err(Error::Connection(kind)) => return Err(not_connected(kind, drive.refused_send())),
+            Err(Error::NotLocal(reason)) => return Err(not_local(reason)),
+            Err(Error::Connection(kind)) => {
+                return Err(not_connected(kind, adapter.refused_send()));
+            }
             Err(error) => Err(error).during("dat_ep_connect")?,
         };
         let (granted, idle) = decode_answer(&endpoint.private_data(), request).map_err(refused)?;
@@ -393,6 +433,13 @@ pub(crate) fn posted<M: Memory>(transfer: Transfer<M>, call: &str) -> Result<Tra
         |failure| failure,
         |_| Failure::operation(call, "the post was refused"),
     ))
+}
+
+/// Returns the number of connections that peers refused because they have no room.
+fn refused_without_room(adapter: &Adapter) -> u64 {
+    let counts = adapter.counts().into_iter();
+    let mut refused = counts.filter(|(count, _)| *count == Count::RefusedWithoutRoom);
+    refused.next().map_or(0, |(_, count)| count)
 }
 
 /// The outcome of a connection request, and the receives of its endpoint.

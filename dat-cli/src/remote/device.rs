@@ -1,102 +1,81 @@
-//! The commands on the kind of device that their arguments name.
+//! The kinds of devices of this build.
 
-use super::commands;
-#[cfg(not(feature = "verbs"))]
-use super::no_verbs as verbs;
-use super::roce::{self, Roce};
-#[cfg(feature = "verbs")]
-use super::verbs::{self, Verbs};
-use crate::arguments::{CopyArguments, PerfArguments, ServeArguments};
-use crate::devices::Device;
-use crate::failure::Result;
-use crate::interrupt::Signals;
-use crate::output::Output;
-use crate::rsm;
-use crate::rsm::arguments::RsmCommand;
+use dat_devices::{ByAddress, DeviceAddress, Listed, OpenErrorKind, is_built_in};
 
-/// Returns true if the device is RoCEv2 in software: by its name, or because there is no other.
-///
-/// Without free descriptors, RDMA devices cannot be seen; their failure names the limit. An RDMA
-/// device that has such a name is `verbs://NAME`.
-#[cfg(feature = "verbs")]
-fn is_roce(name: Option<&str>) -> bool {
-    let without_name = || !verbs::is_there() && crate::limits::descriptors().is_none();
-    name.map_or_else(without_name, roce::is_named)
+use super::transport::{is_usable, no_device};
+use crate::failure::{Failure, FailureKind, Result};
+use crate::limits;
+
+/// The remedy for a build without RDMA devices.
+pub(crate) const BUILD: &str = "on Linux with the headers of rdma-core (Debian: libibverbs-dev librdmacm-dev \
+    libclang-dev pkg-config), build with `cargo run --release --features verbs`";
+
+/// The mock, whose adapters other processes do not reach.
+pub(crate) const MOCK: &str = "mock";
+
+/// Evaluates an expression for the backend of a scheme, whose type gets a name; `None` if this build
+/// has none.
+macro_rules! with_backend {
+    ($scheme:expr, $backend:ident => $result:expr) => {
+        dat_devices::backends! { [$crate::remote::device::by_scheme] {
+            $scheme, $backend => $result
+        } }
+    };
 }
 
-/// Calls a generic function for the kind of device that a name selects.
-macro_rules! on_device {
-    ($name:expr, $($function:ident)::+($($argument:expr),*)) => {{
-        let name: Option<&str> = $name;
-        #[cfg(feature = "verbs")]
-        if is_roce(name) {
-            $($function)::+::<Roce>($($argument),*)
-        } else {
-            $($function)::+::<Verbs>($($argument),*)
+macro_rules! by_scheme {
+    ({ $scheme:expr, $backend:ident => $result:expr } $($name:ident = $type:ty,)*) => {
+        match $scheme {
+            $(<$type as dat_devices::ByAddress>::SCHEME => {
+                type $backend = $type;
+                Some($result)
+            })*
+            _ => None,
         }
-        #[cfg(not(feature = "verbs"))]
-        match name {
-            Some(name) if !roce::is_named(name) => Err(verbs::missing(name)),
-            _ => $($function)::+::<Roce>($($argument),*),
+    };
+}
+
+pub(crate) use {by_scheme, with_backend};
+
+/// Returns the scheme of a device that other processes reach: of its name, or of the first kind with
+/// a usable one.
+///
+/// Without free descriptors, RDMA devices cannot be seen; their failure names the limit.
+///
+/// # Errors
+/// - Usage: this build does not support the device.
+pub(crate) fn scheme_of(name: Option<&str>) -> Result<&'static str> {
+    let is_it = |listed: &Listed| match &listed.found {
+        Ok(found) => found.iter().any(is_usable) || limits::descriptors().is_some(),
+        Err(error) => !matches!(error.kind(), OpenErrorKind::NotBuiltIn { .. }),
+    };
+    let scheme = match name {
+        Some(name) => {
+            let address = DeviceAddress::from_argument(name);
+            with_backend!(address.scheme(), B => B::SCHEME)
         }
-    }};
+        None => {
+            let first = dat_devices::devices().into_iter().find(is_it);
+            first.map(|listed| listed.scheme)
+        }
+    };
+    let scheme = scheme.filter(|scheme| *scheme != MOCK);
+    scheme.ok_or_else(|| missing(name.unwrap_or_default()))
 }
 
-/// Copies a file over a device.
-///
-/// # Errors
-/// - Usage: this build does not support the device.
-/// - Those of [`commands::copy`].
-pub(crate) fn copy(
-    arguments: &CopyArguments,
-    signals: &Signals,
-    output: &mut Output,
-) -> Result<bool> {
-    let name = arguments.device.device.as_deref();
-    on_device!(name, commands::copy(arguments, signals, output))
-}
-
-/// Measures on a device.
-///
-/// # Errors
-/// - Usage: this build does not support the device.
-/// - Those of [`commands::perf`].
-pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    let name = arguments.device.device.as_deref();
-    on_device!(name, commands::perf(arguments, output))
-}
-
-/// Serves until a signal comes.
-///
-/// # Errors
-/// - Usage: this build does not support the device.
-/// - Those of [`commands::serve`].
-pub(crate) fn serve(
-    arguments: &ServeArguments,
-    signals: &Signals,
-    output: &mut Output,
-) -> Result<bool> {
-    let name = arguments.device.as_deref();
-    on_device!(name, commands::serve(arguments, signals, output))
-}
-
-/// Runs a command of remote shared memory over a device.
-///
-/// # Errors
-/// - Usage: this build does not support the device.
-/// - Those of [`rsm::device::run`].
-pub(crate) fn rsm(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
-    on_device!(command.device(), rsm::device::run(command, signals, output))
-}
-
-/// Returns all devices that reach other processes.
-pub(crate) fn devices() -> Vec<Device> {
-    let mut all = roce::devices();
-    all.extend(verbs::devices());
-    all
-}
-
-/// Returns the note that `dat devices` prints in place of RDMA devices.
-pub(crate) fn note() -> Option<String> {
-    verbs::note()
+/// Returns the failure of a device that no backend of this build has.
+fn missing(name: &str) -> Failure {
+    if is_built_in("verbs") {
+        return no_device(
+            "",
+            format!("cannot open the device {name}"),
+            "the device does not exist, or this user has no permission to open it",
+        );
+    }
+    Failure {
+        kind: FailureKind::Usage,
+        what: format!("{name} cannot be used: this build does not support RDMA devices"),
+        why: "it was built without the feature `verbs`".into(),
+        remedy: format!("use roce, which needs no device; for RDMA devices, {BUILD}"),
+    }
 }

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use dat_host::{Buffer, Endpoint, Events, Receive, Transfer};
-use futures::FutureExt;
-use futures::channel::mpsc::UnboundedSender;
-use futures::future::{AbortHandle, BoxFuture, abortable};
+use futures_channel::mpsc::UnboundedSender;
+use futures_util::FutureExt;
+use futures_util::future::{AbortHandle, BoxFuture, abortable};
 
 /// A task of the thread that drives the adapter; it does not block.
 pub(super) type Task = BoxFuture<'static, ()>;

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_core::attributes::IaAddress;
 
 use super::protocol::Refusal;
+use crate::failure::Failure;
 use crate::limits;
 use crate::output_file::{OutputPath, Part};
+use crate::source::fill;
 
 /// Minimum number of bytes that a file counts for.
 ///
@@ -69,15 +71,63 @@ pub(crate) trait FileStore: Sync {
     fn begin(&self, name: &str, length: u64, host: Host) -> Result<Draft, Unstored>;
 }
 
+/// The first failure of a file, for a client in this process.
+type Told = Arc<Mutex<Option<Failure>>>;
+
 /// A file that a client sends; dropping it removes it.
 pub(crate) struct Draft {
-    pub(crate) part: Part,
+    part: Part,
     replace: bool,
     sync: SyncFile,
     reserved: Option<Reserved>,
+    told: Told,
 }
 
 impl Draft {
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Unstored> {
+        let written = self.part.append(bytes);
+        written.map_err(|error| failed(&self.told, self.name(), WRITE, &error))
+    }
+
+    /// Goes back to the start, for [`read`](Self::read).
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn rewind(&mut self) -> Result<(), Unstored> {
+        let rewound = self.part.file().rewind();
+        rewound.map_err(|error| failed(&self.told, self.name(), READ_BACK, &error))
+    }
+
+    /// Reads the next bytes; returns 0 at the end.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Unstored> {
+        let read = fill(self.part.file(), bytes);
+        read.map_err(|error| failed(&self.told, self.name(), READ_BACK, &error))
+    }
+
+    /// Returns the refusal of a file that was not read back as it was sent.
+    pub(crate) fn differs(&self, read_back: u128, checksum: u128) -> Refusal {
+        let failure = Failure::operation(
+            format!(
+                "the copy {} differs from the original",
+                self.name().display()
+            ),
+            format!("its checksum is {read_back:032x}, expected {checksum:032x}"),
+        );
+        tell(&self.told, failure);
+        Refusal::Different
+    }
+
+    fn name(&self) -> &Path {
+        self.part.target().name()
+    }
+
     /// Moves the file to its path and returns when it is on the disk.
     ///
     /// # Errors
@@ -89,7 +139,9 @@ impl Draft {
             replace,
             sync,
             mut reserved,
+            told,
         } = self;
+        let name = part.target().name().to_path_buf();
         // From then on the file takes room, even if its directory cannot be written to the disk.
         let keep = || {
             if let Some(reserved) = &mut reserved {
@@ -97,8 +149,26 @@ impl Draft {
             }
         };
         let stored = part.store(replace, sync.as_ref(), keep);
-        stored.map_err(|error| Unstored::from_error("store the file", &error))
+        stored.map_err(|error| failed(&told, &name, STORE, &error))
     }
+}
+
+/// What the system refused to do with a file: as its owner reads it, and as the server does.
+type Refused = (&'static str, &'static str);
+
+const WRITE: Refused = ("write", "write the file");
+const READ_BACK: Refused = ("read back", "read the file back");
+const STORE: Refused = ("replace", "store the file");
+
+/// Tells an error of the system, and returns it for the client.
+fn failed(told: &Told, name: &Path, refused: Refused, error: &io::Error) -> Unstored {
+    tell(told, Failure::file(refused.0, name, error));
+    Unstored::from_error(refused.1, error)
+}
+
+fn tell(told: &Told, failure: Failure) {
+    let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+    told.get_or_insert(failure);
 }
 
 /// Bytes that clients may store while the server runs.
@@ -249,28 +319,49 @@ impl FileStore for Folder {
             replace: self.replace,
             sync: self.sync.clone(),
             reserved: Some(reserved),
+            told: Told::default(),
         })
     }
 }
 
 /// A file whose destination is chosen already, for the only client of an in-process server.
-pub(crate) struct Single(Mutex<Option<Part>>);
+pub(crate) struct Single {
+    part: Mutex<Option<Part>>,
+    sync: SyncFile,
+    told: Told,
+}
 
 impl Single {
-    pub(crate) fn new(part: Option<Part>) -> Self {
-        Self(Mutex::new(part))
+    /// A file that is brought to the disk if it `is_synced`.
+    pub(crate) fn new(part: Part, is_synced: bool) -> Self {
+        let sync: SyncFile = match is_synced {
+            true => Arc::new(File::sync_all),
+            false => Arc::new(|_| Ok(())),
+        };
+        Self {
+            part: Mutex::new(Some(part)),
+            sync,
+            told: Told::default(),
+        }
+    }
+
+    /// Returns the failure of the file, if it failed.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.take()
     }
 }
 
 impl FileStore for Single {
     fn begin(&self, _: &str, _: u64, _: Host) -> Result<Draft, Unstored> {
-        let mut part = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
         let part = part.take().ok_or(Refusal::Busy)?;
         Ok(Draft {
             part,
             replace: true,
-            sync: Arc::new(File::sync_all),
+            sync: Arc::clone(&self.sync),
             reserved: None,
+            told: Arc::clone(&self.told),
         })
     }
 }

@@ -7,34 +7,27 @@
 //!
 //! Only the code that opens devices depends on the backend, so tests run both ends on the mock.
 
-mod both;
 mod budget;
-mod commands;
-mod connection;
-mod data;
+pub(crate) mod commands;
+pub(crate) mod connection;
+pub(crate) mod counts;
+pub(crate) mod data;
 pub(crate) mod device;
 mod echo;
-mod file_store;
+pub(crate) mod file_store;
 pub(crate) mod host_adapter;
-mod load;
-#[cfg(not(feature = "verbs"))]
-mod no_verbs;
-mod patience;
-mod protocol;
+pub(crate) mod patience;
+pub(crate) mod plain;
+pub(crate) mod protocol;
 pub(crate) mod registered;
-mod roce;
 pub(crate) mod server;
-mod session;
+pub(crate) mod session;
 mod token;
-mod transfer;
+pub(crate) mod transfer;
 pub(crate) mod transport;
-#[cfg(feature = "verbs")]
-mod verbs;
-
-pub(crate) use self::protocol::is_invisible;
 
 /// A client gets at most the memory that the program's buffers may have.
-const _: () = assert!(protocol::MOST_BYTES == crate::host::MOST_MEMORY);
+const _: () = assert!(protocol::MOST_BYTES == crate::memory::MOST_MEMORY);
 
 #[cfg(test)]
 mod tests;

@@ -58,167 +58,116 @@ pub(crate) struct Request {
     pub(crate) size: u32,
 }
 
-/// The reason of a server's refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Refusal {
-    /// The request does not have this program's format.
-    Unknown = 1,
-    /// The peer has another version of the protocol.
-    Version,
-    /// A request or message is invalid.
-    Malformed,
-    /// The request exceeds the memory or slots that this server gives to one client.
-    TooLarge,
-    /// The server has no room for another client now.
-    Busy,
-    /// The server has no directory for files.
-    NoFolder,
-    /// The name is not allowed for a file in the server's directory.
-    BadName,
-    /// The file exists, and the server replaces no files.
-    Exists,
-    /// The server cannot write the file.
-    CannotWrite,
-    /// The stored data differs from the sent data.
-    Different,
-    /// The client was silent for too long.
-    Silent,
-    /// The server does not serve that address.
-    WrongAddress,
-    /// The server's system refuses to register more memory.
-    Unregistered,
-    /// The server requires its token; a challenge follows.
-    NoToken,
-    /// The client has a different token.
-    WrongToken,
-    /// The file is larger than the rest of the server's quota.
-    Quota,
-    /// The server has as many clients as it serves at once.
-    Full,
-    /// The server's file system is full.
-    NoSpace,
-    /// The server's file system or its limits do not allow so long a file.
-    TooLong,
-    /// The server may not write to its directory.
-    NotPermitted,
-    /// The server's directory does not exist any more.
-    NoDirectory,
-    /// The server has no file descriptor left.
-    NoDescriptor,
-    /// The server has no memory, or no thread, left.
-    Overloaded,
+/// Defines the reasons of refusals: the number, the name, the reason and the remedy for people.
+macro_rules! refusals {
+    ($($code:literal $name:ident: $why:literal, $remedy:literal;)*) => {
+        /// The reason of a server's refusal.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Refusal {
+            $($name = $code,)*
+        }
+
+        #[cfg(test)]
+        const REFUSALS: &[Refusal] = &[$(Refusal::$name),*];
+
+        impl Refusal {
+            fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Returns the reason as text for people.
+            pub(crate) const fn why(self) -> &'static str {
+                match self {
+                    $(Self::$name => $why,)*
+                }
+            }
+
+            /// Returns the remedy as text for people.
+            pub(crate) const fn remedy(self) -> &'static str {
+                match self {
+                    $(Self::$name => $remedy,)*
+                }
+            }
+        }
+    };
 }
 
-const REFUSALS: [Refusal; 23] = [
-    Refusal::Unknown,
-    Refusal::Version,
-    Refusal::Malformed,
-    Refusal::TooLarge,
-    Refusal::Busy,
-    Refusal::NoFolder,
-    Refusal::BadName,
-    Refusal::Exists,
-    Refusal::CannotWrite,
-    Refusal::Different,
-    Refusal::Silent,
-    Refusal::WrongAddress,
-    Refusal::Unregistered,
-    Refusal::NoToken,
-    Refusal::WrongToken,
-    Refusal::Quota,
-    Refusal::Full,
-    Refusal::NoSpace,
-    Refusal::TooLong,
-    Refusal::NotPermitted,
-    Refusal::NoDirectory,
-    Refusal::NoDescriptor,
-    Refusal::Overloaded,
-];
-
-impl Refusal {
-    fn from_code(code: u8) -> Option<Self> {
-        REFUSALS.into_iter().find(|refusal| *refusal as u8 == code)
-    }
-
-    /// Returns the reason as text for people.
-    pub(crate) const fn why(self) -> &'static str {
-        match self {
-            Self::Unknown => "the request is not from this program",
-            Self::Version => "the two programs speak different versions of their protocol",
-            Self::Malformed => "a message is invalid",
-            Self::TooLarge => "it does not have that much memory for one client",
-            Self::Busy => "it has no room for another client now",
-            Self::Full => "it serves 16 clients already, the most at one time",
-            Self::NoSpace => "its disk is full",
-            Self::TooLong => "its system does not allow so long a file",
-            Self::NotPermitted => "it may not write to its directory",
-            Self::NoDirectory => "its directory does not exist any more",
-            Self::NoDescriptor => "it has reached its limit of open files",
-            Self::Overloaded => "its system refuses more memory or another thread",
-            Self::NoFolder => "it was started without --into, so it stores no files",
-            Self::BadName => {
-                "the file name is not a plain name, or has characters that are not seen"
-            }
-            Self::Exists => "the file exists there, and the server was started without --force",
-            Self::CannotWrite => "it cannot write the file",
-            Self::Different => "the written file differs from the sent data",
-            Self::Silent => "the client was silent for too long",
-            Self::WrongAddress => "it listens on another address of its device",
-            Self::Unregistered => "it has reached its limit of locked memory",
-            Self::NoToken => "it requires a token",
-            Self::WrongToken => "the token does not match",
-            Self::Quota => "the file exceeds the remaining quota",
-        }
-    }
-
-    /// Returns the remedy as text for people.
-    pub(crate) const fn remedy(self) -> &'static str {
-        match self {
-            Self::Unknown | Self::Version => "use the same version of `dat` on both sides",
-            Self::Malformed => {
-                "use the same version of `dat` on both sides; otherwise please report this"
-            }
-            Self::TooLarge => {
-                "use a smaller size, --depth, --segments or --chunk, or start the server with more --memory"
-            }
-            Self::Busy => "try again later, or start the server with more --memory",
-            Self::Full => "try again later, or start another server on another port",
-            Self::NoSpace => {
-                "free some space on the server, or start it with a directory on another disk"
-            }
-            Self::TooLong => {
-                "raise the limit of file sizes on the server (`ulimit -f`), or use another file system"
-            }
-            Self::NotPermitted => {
-                "check the permissions of the server's directory, and that its file system can be \
-                written"
-            }
-            Self::NoDirectory => "create the server's directory again",
-            Self::NoDescriptor => "raise the limit of open files on the server (`ulimit -n`)",
-            Self::Overloaded => {
-                "free some memory on the server, or raise its limits of memory and of threads"
-            }
-            Self::NoFolder => "start the server with `dat serve --into DIRECTORY`",
-            Self::BadName => {
-                "use a name without a directory, a leading dot, and characters that are not seen"
-            }
-            Self::Exists => "choose another name, or start the server with --force",
-            Self::CannotWrite => "the output of the server has the reason",
-            Self::Different => "run the command again; no file was changed",
-            Self::Silent => "run the command again; no file was changed",
-            Self::Unregistered => {
-                "raise the limit of locked memory on the server (`ulimit -l`), or use a smaller size, \
-                --depth or --chunk"
-            }
-            Self::WrongAddress => "connect to the server's --listen address",
-            Self::NoToken => "pass a copy of the server's token with --token-file",
-            Self::WrongToken => "copy the server's --token-file to this host",
-            Self::Quota => {
-                "copy a smaller file, or start the server with a larger --quota and --client-quota"
-            }
-        }
-    }
+refusals! {
+    1 Unknown:
+        "the request is not from this program",
+        "use the same version of `dat` on both sides";
+    2 Version:
+        "the two programs speak different versions of their protocol",
+        "use the same version of `dat` on both sides";
+    3 Malformed:
+        "a message is invalid",
+        "use the same version of `dat` on both sides; otherwise please report this";
+    4 TooLarge:
+        "it does not have that much memory for one client",
+        "use a smaller size, --depth, --segments or --chunk, or start the server with more \
+         --memory";
+    5 Busy:
+        "it has no room for another client now",
+        "try again later, or start the server with more --memory";
+    6 NoFolder:
+        "it was started without --into, so it stores no files",
+        "start the server with `dat serve --into DIRECTORY`";
+    7 BadName:
+        "the file name is not a plain name, or has characters that are not seen",
+        "use a name without a directory, a leading dot, and characters that are not seen";
+    8 Exists:
+        "the file exists there, and the server was started without --force",
+        "choose another name, or start the server with --force";
+    9 CannotWrite:
+        "it cannot write the file",
+        "the output of the server has the reason";
+    10 Different:
+        "the written file differs from the sent data",
+        "run the command again; no file was changed";
+    11 Silent:
+        "the client was silent for too long",
+        "run the command again; no file was changed";
+    12 WrongAddress:
+        "it listens on another address of its device",
+        "connect to the server's --listen address";
+    13 Unregistered:
+        "it has reached its limit of locked memory",
+        "raise the limit of locked memory on the server (`ulimit -l`), or use a smaller size, \
+         --depth or --chunk";
+    14 NoToken:
+        "it requires a token",
+        "pass a copy of the server's token with --token-file";
+    15 WrongToken:
+        "the token does not match",
+        "copy the server's --token-file to this host";
+    16 Quota:
+        "the file exceeds the remaining quota",
+        "copy a smaller file, or start the server with a larger --quota and --client-quota";
+    17 Full:
+        "it serves 16 clients already, the most at one time",
+        "try again later, or start another server on another port";
+    18 NoSpace:
+        "its disk is full",
+        "free some space on the server, or start it with a directory on another disk";
+    19 TooLong:
+        "its system does not allow so long a file",
+        "raise the limit of file sizes on the server (`ulimit -f`), or use another file system";
+    20 NotPermitted:
+        "it may not write to its directory",
+        "check the permissions of the server's directory, and that its file system can be written";
+    21 NoDirectory:
+        "its directory does not exist any more",
+        "create the server's directory again";
+    22 NoDescriptor:
+        "it has reached its limit of open files",
+        "raise the limit of open files on the server (`ulimit -n`)";
+    23 Overloaded:
+        "its system refuses more memory or another thread",
+        "free some memory on the server, or raise its limits of memory and of threads";
 }
 
 /// The messages on an established connection.
@@ -577,7 +526,7 @@ mod tests {
             },
             Message::SumIs { checksum: 0 },
         ];
-        messages.extend(REFUSALS.map(Message::Refused));
+        messages.extend(REFUSALS.iter().copied().map(Message::Refused));
         messages
     }
 
@@ -611,7 +560,7 @@ mod tests {
             assert!(bytes.len() <= MESSAGE, "{message:?}");
             assert_eq!(Message::decode(&bytes), Some(message));
         }
-        for refusal in REFUSALS {
+        for refusal in REFUSALS.iter().copied() {
             let bytes = encode_rejection(refusal, None);
             assert_eq!(bytes.len(), REJECTION);
             assert_eq!(decode_rejection(&bytes), Some(refusal));

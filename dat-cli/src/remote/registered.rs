@@ -2,11 +2,12 @@
 
 use std::sync::atomic::AtomicU8;
 
+use dat_core::backend::HostBackend;
 use dat_core::flags::LmrFields;
 use dat_core::memory::LmrTriplet;
 use dat_host::{Access, Pages, Zone, ZoneWindow};
 
-use super::host_adapter::{Core, SharedBackend};
+use super::host_adapter::Core;
 use crate::failure::{During, Result};
 
 /// Registered memory whose segments the core posts.
@@ -20,11 +21,7 @@ impl Registered {
     ///
     /// # Errors
     /// - Operation: a call failed.
-    pub(crate) fn new<B: SharedBackend>(
-        core: &Core<B>,
-        zone: &Zone,
-        length: usize,
-    ) -> Result<Self> {
+    pub(crate) fn new<B: HostBackend>(core: &Core<B>, zone: &Zone, length: usize) -> Result<Self> {
         let pages = Pages::anonymous(length).during("allocating the buffers")?;
         let window = zone.window(pages, Access::READ | Access::WRITE);
         let window = window.map_err(dat_host::Error::from);

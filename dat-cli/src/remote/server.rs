@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
 use dat_host::{Adapter, Error, Listener};
-use futures::StreamExt;
-use futures::channel::mpsc::{self, UnboundedSender};
+use futures_channel::mpsc::{self, UnboundedSender};
+use futures_util::StreamExt;
 
 use super::budget::{Budget, Demand};
 use super::connection::TICK;

@@ -1,7 +1,6 @@
 //! One client of a server, from its request to its end, on a thread of its own.
 
 use std::collections::VecDeque;
-use std::io::{Read, Seek};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, Scope};
@@ -13,11 +12,11 @@ use dat_core::memory::RmrTriplet;
 use dat_host::{
     Access, Buffer, Endpoint, Error, Events, Receive, RemoteSlice, Transfer, Zone, ZoneWindow,
 };
-use futures::channel::mpsc::UnboundedSender;
+use futures_channel::mpsc::UnboundedSender;
 use twox_hash::XxHash3_128;
 
 use super::budget::Share;
-use super::connection::TICK;
+use super::connection::{TICK, attributes};
 use super::data::fill_block;
 use super::echo::{Echo, Task};
 use super::file_store::{Draft, Host, Unstored};
@@ -26,8 +25,8 @@ use super::protocol::{
     MESSAGE, Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
 };
 use super::server::{Notice, Shared};
-use crate::host::PAGE;
 use crate::limits;
+use crate::memory::PAGE;
 
 /// Receives beyond the slots: for a name, an end and excess messages of a client.
 const SPARE: usize = 4;
@@ -105,20 +104,13 @@ impl Needs {
 
     /// Returns the attributes of the endpoint.
     fn attributes(&self, request: &Request, limits: &IaAttributes) -> EpAttributes {
-        let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
         let reads = match request.work {
             Work::Read => i32::from(request.depth).min(limits.max_rdma_read_per_ep_in),
             _ => 0,
         };
         EpAttributes {
-            max_recv_dtos: count(self.receives),
-            max_request_dtos: count(self.requests),
-            max_recv_iov: 1,
-            max_request_iov: 1,
-            max_rdma_read_iov: 1,
-            max_rdma_write_iov: 1,
             max_rdma_read_in: reads,
-            ..EpAttributes::default_for(limits)
+            ..attributes(self.receives, self.requests, 1, limits)
         }
     }
 }
@@ -200,7 +192,7 @@ pub(crate) fn serve<'scope>(
 }
 
 /// Returns a remote slice in the form of the protocol.
-pub(super) fn triplet(slice: RemoteSlice) -> RmrTriplet {
+pub(crate) fn triplet(slice: RemoteSlice) -> RmrTriplet {
     RmrTriplet {
         context: slice.context(),
         address: slice.address(),
@@ -388,8 +380,7 @@ impl Session<'_, '_, '_> {
                     let start = usize::from(slot) * self.request.size as usize;
                     self.load(window, start, length as usize, |bytes| {
                         hash.write(bytes);
-                        let written = draft.part.append(bytes);
-                        written.map_err(|error| Unstored::from_error("write the file", &error))
+                        draft.append(bytes)
                     })?;
                     self.send(&Message::Empty { slot })?;
                 }
@@ -404,15 +395,10 @@ impl Session<'_, '_, '_> {
 
     /// Reads the file back, and checks that it has the client's data.
     fn read_back(&mut self, draft: &mut Draft, length: u64, checksum: u128) -> Step {
-        let unreadable = |error| Unstored::from_error("read the file back", &error);
-        let file = draft.part.file();
-        file.rewind().map_err(unreadable)?;
+        draft.rewind()?;
         let (mut read, mut hash) = (0, Box::<XxHash3_128>::default());
         loop {
-            let count = match file.read(&mut self.staging) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                other => other.map_err(unreadable)?,
-            };
+            let count = draft.read(&mut self.staging)?;
             if count == 0 {
                 break;
             }
@@ -420,9 +406,9 @@ impl Session<'_, '_, '_> {
             read += count as u64;
             self.turn()?;
         }
-        match (read, hash.finish_128()) == (length, checksum) {
-            true => Ok(()),
-            false => Err(Refusal::Different.into()),
+        match (read, hash.finish_128()) {
+            (read, found) if (read, found) == (length, checksum) => Ok(()),
+            (_, found) => Err(draft.differs(found, checksum).into()),
         }
     }
 

@@ -7,25 +7,26 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions};
+use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions, RemoteError};
 use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_core::event::ThreadWait;
-use dat_host::{Access, Polled, RemoteSlice};
+use dat_host::{Access, Network, Polled, RemoteSlice};
 use twox_hash::XxHash3_128;
 
+use super::commands::with_own_server;
 use super::connection::{Completions, Connection, Plan, ServerAddress, TICK};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::host_adapter::{Drive, Driven, Waiting};
-use super::load::RemoteLoad;
+use super::plain::Plain;
 use super::protocol::{Message, Refusal, Request, Work, encode_answer};
 use super::server::{MOST_CLIENTS, Notice, Server, Terms};
 use super::session::triplet;
 use super::token::{Guard, Token};
-use super::transfer::{Outcome, Shape, send_file};
+use super::transfer::{Outcome, Sending, Shape, send_file};
+use super::transport::Carrier;
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
 use crate::output_file::OutputPath;
-use crate::perf::{self, Goal, measure};
+use crate::perf::{self, Goal, Load, measure};
 
 mod terms;
 
@@ -42,8 +43,7 @@ const WAITINGS: [Waiting; 2] = [Waiting::Block, Waiting::Poll { looks: 10 }];
 /// Opens the adapter of a client, or of a server.
 fn open(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -> Driven {
     let backend = fabric.node(NodeOptions::new(name, number));
-    let wait = ThreadWait::new();
-    Drive::on(backend, Polled::default(), wait, waiting).unwrap()
+    Drive::on(backend, Polled::default(), waiting).unwrap()
 }
 
 fn server_address() -> ServerAddress<'static> {
@@ -105,19 +105,24 @@ fn serving_on(
     notices.into_inner().unwrap()
 }
 
+fn sending(name: &str, length: u64) -> Sending<'_> {
+    Sending {
+        name,
+        length,
+        shape: SHAPE,
+        plain: None,
+    }
+}
+
 fn copy(adapter: &mut Driven, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
     let mut left = data;
     let read = |buffer: &mut [u8]| Ok(crate::source::fill(&mut left, buffer).unwrap());
     let check = || Ok(());
-    send_file(
-        adapter,
-        server_address(),
-        name,
-        data.len() as u64,
+    let file = Sending {
         shape,
-        read,
-        &check,
-    )
+        ..sending(name, data.len() as u64)
+    };
+    send_file(adapter, server_address(), file, read, &check)
 }
 
 fn some(length: usize) -> Vec<u8> {
@@ -164,13 +169,78 @@ fn a_copy_to_a_chosen_path_stores_one_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("target");
     let part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
-    serving(Waiting::Block, &Single::new(Some(part)), |fabric| {
+    serving(Waiting::Block, &Single::new(part, true), |fabric| {
         let mut client = open(fabric, "client", 2, Waiting::Block);
         copy(&mut client, "copy", &some(5000), SHAPE).unwrap();
         let again = copy(&mut client, "copy", &some(5000), SHAPE).unwrap_err();
         assert_eq!(again.why, Refusal::Busy.why());
     });
     assert_eq!(std::fs::read(path).unwrap(), some(5000));
+}
+
+/// Each slot is compared with a plain copy; a short file takes its first slot again.
+#[test]
+fn plain_copies_are_measured_beside() {
+    for (length, pairs) in [(0, 0), (1, 9), (6001, 9), (50_001, 26)] {
+        let directory = tempfile::tempdir().unwrap();
+        let files = folder(directory.path(), true);
+        serving(Waiting::Block, &files, |fabric| {
+            let mut client = open(fabric, "client", 2, Waiting::Block);
+            let (data, mut plain) = (some(length), Plain::new(SHAPE).unwrap());
+            let mut left = &data[..];
+            let read = |buffer: &mut [u8]| Ok(crate::source::fill(&mut left, buffer).unwrap());
+            let file = Sending {
+                plain: Some(&mut plain),
+                ..sending("file", length as u64)
+            };
+            let outcome = send_file(&mut client, server_address(), file, read, &|| Ok(()));
+            let outcome = outcome.unwrap();
+            assert_eq!(outcome.writes, length.div_ceil(2000) as u64);
+            // A pair with a time of 0 does not count.
+            assert!(plain.pairs() <= pairs, "{length}: {}", plain.pairs());
+            assert_eq!(outcome.moving.is_zero(), length == 0);
+            assert_eq!(std::fs::read(directory.path().join("file")).unwrap(), data);
+        });
+    }
+}
+
+/// A failed transfer leaves the old target, and no temporary file.
+#[test]
+fn a_failed_transfer_leaves_the_target() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("target");
+    std::fs::write(&path, "precious").unwrap();
+    let part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
+    let files = Single::new(part, false);
+    serving(Waiting::Block, &files, |fabric| {
+        let mut client = open(fabric, "client", 2, Waiting::Block);
+        fabric.inject(Fault::RemoteError {
+            adapter: 1,
+            nth: 6,
+            error: RemoteError::Access,
+        });
+        let failure = copy(&mut client, "copy", &some(50_000), SHAPE).unwrap_err();
+        assert_eq!(failure.what, "the connection to the server was lost");
+    });
+    assert_eq!(files.failure(), None);
+    drop(files);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    assert_eq!(names(directory.path()), ["target"]);
+}
+
+/// The owner of a file learns what the system refused, and not only that the server did.
+#[test]
+fn the_failure_of_a_file_is_told_its_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("target");
+    let part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
+    let files = Single::new(part, true);
+    let draft = files.begin("copy", 5, None).unwrap();
+    assert_eq!(files.failure(), None);
+    assert_eq!(draft.differs(1, 2), Refusal::Different);
+    let failure = files.failure().unwrap();
+    assert!(failure.what.contains("target"), "{failure:?}");
+    assert_eq!(files.failure(), None);
 }
 
 #[test]
@@ -225,7 +295,6 @@ fn a_refused_client_does_not_stop_the_server() {
 }
 
 /// The server does not follow a link in its directory.
-#[cfg(unix)]
 #[test]
 fn links_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
@@ -247,7 +316,15 @@ fn links_are_not_followed() {
 }
 
 /// Connects with room for messages, also for those that the work does not need.
-fn connect((adapter, drive): &mut Driven, request: Request) -> Result<Connection<'_>> {
+fn connect(client: &mut Driven, request: Request) -> Result<Connection<'_>> {
+    connect_to(client, server_address(), request)
+}
+
+fn connect_to<'d>(
+    (adapter, drive): &'d mut Driven,
+    server: ServerAddress<'_>,
+    request: Request,
+) -> Result<Connection<'d>> {
     let limits = adapter.query().during("dat_ia_query")?.ia;
     let plan = Plan {
         request,
@@ -260,7 +337,7 @@ fn connect((adapter, drive): &mut Driven, request: Request) -> Result<Connection
         completions: Completions::None,
     };
     let zone = adapter.zone().during("dat_pz_create")?;
-    Connection::open(drive, zone, server_address(), &plan, &|| Ok(()))
+    Connection::open((adapter, drive), zone, server, &plan, &|| Ok(()))
 }
 
 const COPY: Request = Request {
@@ -535,7 +612,7 @@ fn operations_on_a_server_are_measured() {
                         batch,
                     };
                     let mut load =
-                        RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape)
+                        Load::<MockBackend>::to_server(&mut adapter, server_address(), shape)
                             .unwrap();
                     let point =
                         measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
@@ -552,7 +629,7 @@ fn operations_on_a_server_are_measured() {
                     segments: 1,
                     batch: 1,
                 };
-                let load = RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape);
+                let load = Load::<MockBackend>::to_server(&mut adapter, server_address(), shape);
                 assert!(load.is_err());
             }
         });
@@ -618,9 +695,7 @@ fn a_client_that_connects_looks_for_signals() {
         let outcome = send_file(
             &mut client,
             server_address(),
-            "x",
-            1,
-            SHAPE,
+            sending("x", 1),
             |_| unreachable!("nothing is sent"),
             &check,
         );
@@ -661,15 +736,8 @@ fn a_server_that_only_says_that_it_is_there_holds_no_client() {
         };
         let mut client = open(&fabric, "client", 2, Waiting::Block);
         let read = |_: &mut [u8]| Ok(0);
-        let sent = send_file(
-            &mut client,
-            server_address(),
-            "name",
-            5,
-            SHAPE,
-            read,
-            &check,
-        );
+        let file = sending("name", 5);
+        let sent = send_file(&mut client, server_address(), file, read, &check);
         assert_eq!(sent.unwrap_err().what, "interrupted");
         drop(client);
         server.join().unwrap();

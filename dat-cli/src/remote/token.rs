@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use hmac_sha256::HMAC;
 
 use super::protocol::{Challenge, Proof, Refusal, Request};
 use crate::failure::{Failure, Result};
@@ -23,7 +22,7 @@ const UNANSWERED: usize = 64;
 const SHORTEST: usize = 16;
 
 /// A secret of both sides.
-pub(crate) struct Token(Hmac<Sha256>);
+pub(crate) struct Token(HMAC);
 
 impl Token {
     /// Reads a token from a file, without the white space at its end.
@@ -44,20 +43,19 @@ impl Token {
 
     pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
         let long_enough = bytes.len() >= SHORTEST;
-        let keyed = Hmac::new_from_slice(bytes).ok()?;
-        long_enough.then_some(Self(keyed))
+        long_enough.then(|| Self(HMAC::new(bytes)))
     }
 
-    fn mac(&self, challenge: &Challenge, request: &Request) -> Hmac<Sha256> {
-        self.0
-            .clone()
-            .chain_update(challenge)
-            .chain_update(request.encode(None))
+    fn mac(&self, challenge: &Challenge, request: &Request) -> HMAC {
+        let mut mac = self.0.clone();
+        mac.update(challenge);
+        mac.update(request.encode(None));
+        mac
     }
 
     /// Computes the answer to a server's challenge.
     pub(crate) fn prove(&self, challenge: &Challenge, request: &Request) -> Proof {
-        let tag = self.mac(challenge, request).finalize().into_bytes();
+        let tag = self.mac(challenge, request).finalize();
         let mut proof = Proof::default();
         for (to, from) in proof.iter_mut().zip(tag) {
             *to = from;
@@ -68,7 +66,12 @@ impl Token {
     /// Verifies a proof in constant time.
     fn proves(&self, challenge: &Challenge, request: &Request, proof: &Proof) -> bool {
         let mac = self.mac(challenge, request);
-        mac.verify_truncated_left(proof).is_ok()
+        // The proof is the first half of the tag; the other half is the right one.
+        let mut expected = mac.clone().finalize();
+        for (to, from) in expected.iter_mut().zip(proof) {
+            *to = *from;
+        }
+        mac.finalize_verify(&expected)
     }
 }
 
@@ -159,6 +162,18 @@ mod tests {
         assert_eq!(guard.admit(&REQUEST, Some(&proof)), wrong);
         let proof = ours.prove(&first, &REQUEST);
         assert_eq!(guard.admit(&REQUEST, Some(&proof)), Ok(()));
+    }
+
+    /// The tag is that of HMAC-SHA-256 (RFC 4231, test case 7), whichever library computes it.
+    #[test]
+    fn a_tag_is_the_standard_one() {
+        let mut mac = HMAC::new([0xaa; 131]);
+        mac.update("This is a test using a larger than block-size key and a larger than ");
+        mac.update(
+            "block-size data. The key needs to be hashed before being used by the HMAC algorithm.",
+        );
+        let begin = [0x9b, 0x09, 0xff, 0xa7, 0x1b, 0x94, 0x2f, 0xcb];
+        assert!(mac.finalize().starts_with(&begin));
     }
 
     /// The oldest challenge is dropped when the table is full.

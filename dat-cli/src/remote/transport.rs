@@ -1,27 +1,76 @@
 //! Devices that reach other processes.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
-use dat_core::event::Wait;
+use dat_core::backend::HostBackend;
+use dat_devices::{
+    ByAddress, Cause, DeviceAddress, FabricOptions, Found, Network, OpenError, OpenErrorKind,
+    Options, Visitor,
+};
 
-use super::host_adapter::SharedBackend;
+use super::device::{MOCK, scheme_of, with_backend};
+use crate::arguments::{DeviceName, PathName};
 use crate::failure::{Failure, FailureKind, Result};
-use crate::limits;
+use crate::limits::{self, Reached};
 use crate::peer::Peer;
-use crate::perf::Counters;
+
+/// Silence of a peer after which its connection is probed, so that a peer that is gone is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// A device to open.
 #[derive(Clone, Debug)]
 pub(crate) struct Carrier {
+    /// The scheme of its backend.
+    pub(crate) scheme: &'static str,
+    /// The name in reports.
     pub(crate) name: String,
-    /// Addresses of this host that it has.
+    /// The address that opens it.
+    address: DeviceAddress,
+    /// Addresses that it has, of this host.
     pub(crate) addresses: Vec<IaAddress>,
+    /// The network of the mock.
+    network: Option<Network>,
 }
 
 impl Carrier {
+    /// Returns an adapter of a new network of the mock, whose other adapters are other ends.
+    pub(crate) fn mock(options: FabricOptions) -> Self {
+        Self::on_mock(Network::new(options), "end")
+    }
+
+    /// Returns the adapter with a name on a network of the mock.
+    pub(crate) fn on_mock(network: Network, name: &str) -> Self {
+        Self {
+            scheme: MOCK,
+            name: MOCK.into(),
+            address: DeviceAddress::new(MOCK, name),
+            addresses: vec![network.address(name)],
+            network: Some(network),
+        }
+    }
+
+    /// Returns the network of the mock, if the device is on one.
+    pub(crate) const fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+
+    /// Opens the device, and calls `visitor` with its backend.
+    ///
+    /// # Errors
+    /// - Operation: the device cannot be opened.
+    pub(crate) fn open<V: Visitor>(&self, visitor: V) -> Result<V::Output> {
+        let mut options = Options::new();
+        options.keep_alive = Some(KEEP_ALIVE);
+        options.network = self.network.clone();
+        if with_backend!(self.scheme, B => B::PINS_MEMORY) == Some(true) {
+            limits::opens_device();
+        }
+        let opened = dat_devices::open(&self.address, &options, visitor);
+        opened.map_err(|error| not_opened(&self.address, &self.name, &error))
+    }
+
     /// Returns the IP addresses.
     pub(crate) fn ip_addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.addresses.iter().filter_map(|own| own.socket_address())
@@ -36,13 +85,29 @@ impl Carrier {
     ///
     /// A UDP port that the name selects is that of the first end.
     pub(crate) fn other_end(&self) -> Self {
+        if let Some(network) = &self.network {
+            return Self::on_mock(network.clone(), "other end");
+        }
         let other = |own: &IaAddress| match own.socket_address() {
             Some(own) => IaAddress::from(without_port(own)),
             None => *own,
         };
+        let (host, options) = match self.address.device().split_once('?') {
+            Some((host, options)) => (host, options),
+            None => (self.address.device(), ""),
+        };
+        let others = options
+            .split('&')
+            .filter(|option| !option.starts_with("udp="));
+        let others: Vec<&str> = others.filter(|option| !option.is_empty()).collect();
+        let device = match others.is_empty() {
+            true => host.to_owned(),
+            false => format!("{host}?{}", others.join("&")),
+        };
         Self {
-            name: self.name.clone(),
+            address: DeviceAddress::new(self.scheme, &device),
             addresses: self.addresses.iter().map(other).collect(),
+            ..self.clone()
         }
     }
 }
@@ -72,63 +137,172 @@ pub(crate) fn is_same_ip(one: SocketAddr, other: SocketAddr) -> bool {
     one.ip().to_canonical() == other.ip().to_canonical() && interface(one) == interface(other)
 }
 
-/// A kind of devices that reach other processes.
-pub(crate) trait Transport: 'static {
-    /// The backend.
-    type Backend: SharedBackend;
-    /// The wait of a thread for events.
-    type Wait: Wait + Send + 'static;
-
-    /// The name of the backend in reports.
-    const NAME: &'static str;
-    /// The remedy if there is no device.
-    const REMEDY: &'static str;
-
-    /// Returns the named device, else the one with an address, else a usable one.
-    ///
-    /// # Errors
-    /// - Operation: there is no such device.
-    fn choose(name: Option<&str>, address: Option<SocketAddr>) -> Result<Carrier>;
-
-    /// Opens a device.
-    ///
-    /// # Errors
-    /// - Operation: the device cannot be opened.
-    fn open(device: &Carrier) -> Result<(Self::Backend, Self::Wait)>;
-
-    /// Lets the backend of an open device call `event` when it has events.
-    ///
-    /// # Errors
-    /// - Operation: the system lacks resources.
-    fn on_event(
-        device: &Carrier,
-        backend: &Self::Backend,
-        event: impl Fn() + Send + Sync + 'static,
-    ) -> Result<()>;
-
-    /// Returns a reader of refused sends of an open device; `None` if it tells none.
-    fn refused_sends(backend: &Self::Backend) -> Option<Arc<RefusedSends>> {
-        let _ = backend;
-        None
+/// Returns the named device, else the one with an address, else a usable one.
+///
+/// # Errors
+/// - Usage: the name is malformed, or names another way than `--path`, or this build does not
+///   support the device.
+/// - Operation: there is no such device.
+pub(crate) fn choose(named: &DeviceName, address: Option<SocketAddr>) -> Result<Carrier> {
+    let mut chosen = choose_any(named.name(), address)?;
+    let Some(path) = named.path.map(PathName::name) else {
+        return Ok(chosen);
+    };
+    let refused = |why, remedy| Err(Failure::usage("--path cannot be used here", why, remedy));
+    if chosen.scheme != "roce" {
+        return refused("only roce has a choice of ways", "remove --path");
     }
+    if chosen.address.device().contains("path=") {
+        return refused("the address has a path, too", "remove one of them");
+    }
+    chosen.address = chosen.address.with_option("path", path);
+    Ok(chosen)
+}
 
-    /// Returns a reader of the counts of an open device; `None` if it has none.
-    fn counters(backend: &Self::Backend) -> Option<Arc<Counters>> {
-        let _ = backend;
-        None
+/// Returns the named device, else the one with an address, else a usable one; whatever its way.
+fn choose_any(name: Option<&str>, address: Option<SocketAddr>) -> Result<Carrier> {
+    let scheme = scheme_of(name)?;
+    let named = name.map(DeviceAddress::from_argument);
+    if let Some(named) = named.filter(|named| !named.device().is_empty()) {
+        return find(scheme, named);
+    }
+    let what = "no usable RDMA device";
+    let found = devices(scheme);
+    let found = found.map_err(|error| without_device(scheme, what.into(), &error.to_string()))?;
+    if found.iter().any(is_anywhere) {
+        let address = address.unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
+        let own = DeviceAddress::new(scheme, &text(address));
+        return Ok(carrier(scheme, own.to_string(), own, vec![address.into()]));
+    }
+    let has = |device: &&Found| {
+        let mut own = device
+            .addresses
+            .iter()
+            .filter_map(|own| own.socket_address());
+        own.any(|own| address.is_some_and(|address| is_same_ip(own, address)))
+    };
+    let position = found.iter().find(has);
+    let chosen = position.or_else(|| found.iter().find(|device| is_usable(device)));
+    let Some(chosen) = chosen.cloned() else {
+        let why = match found.is_empty() {
+            true => "this host has no RDMA device",
+            false => "no RDMA device is up and has an address",
+        };
+        return Err(without_device(scheme, what.into(), why));
+    };
+    Ok(carrier(
+        scheme,
+        chosen.name,
+        chosen.address,
+        chosen.addresses,
+    ))
+}
+
+/// Returns the device with a name.
+fn find(scheme: &'static str, named: DeviceAddress) -> Result<Carrier> {
+    let what = format!("cannot open the device {named}");
+    if named.device().contains("keep-alive=") {
+        return Err(Failure::usage(
+            what,
+            "this program has its own time of keep-alives, 10 s",
+            "remove keep-alive from the address",
+        ));
+    }
+    let addresses = with_backend!(scheme, B => B::addresses(named.device()));
+    let addresses = addresses.unwrap_or(Ok(Vec::new()));
+    let addresses = addresses.map_err(|error| match error.cause() {
+        Cause::System(_) => Failure {
+            kind: FailureKind::Usage,
+            ..no_device(scheme, what, &error.to_string())
+        },
+        _ => not_opened(&named, named.device(), &error),
+    })?;
+    // A device that stands for all addresses is named by one of them.
+    let name = match devices(scheme).is_ok_and(|found| found.iter().any(is_anywhere)) {
+        true => named.to_string(),
+        false => named.device().to_owned(),
+    };
+    Ok(carrier(scheme, name, named, addresses))
+}
+
+/// Returns the devices of a backend.
+pub(crate) fn devices(scheme: &str) -> std::result::Result<Vec<Found>, OpenError> {
+    with_backend!(scheme, B => B::devices()).unwrap_or(Ok(Vec::new()))
+}
+
+fn carrier(
+    scheme: &'static str,
+    name: String,
+    address: DeviceAddress,
+    addresses: Vec<IaAddress>,
+) -> Carrier {
+    Carrier {
+        scheme,
+        name,
+        address,
+        addresses,
+        network: None,
     }
 }
 
-/// Reader of the error of sends that the system refused since the last call, if any.
-pub(crate) type RefusedSends = dyn Fn() -> Option<io::Error> + Send + Sync;
+/// Returns true for a device that stands for all addresses of this host.
+pub(crate) fn is_anywhere(device: &Found) -> bool {
+    device.address.device().is_empty()
+}
+
+/// A device is usable if its port is up and has an address.
+pub(crate) fn is_usable(device: &Found) -> bool {
+    is_anywhere(device) || device.is_active && !device.addresses.is_empty()
+}
+
+/// Returns the failure of a device that cannot be opened.
+pub(crate) fn not_opened(address: &DeviceAddress, name: &str, error: &OpenError) -> Failure {
+    let what = format!("cannot open the device {name}");
+    let scheme = address.scheme();
+    match (error.cause(), error.kind()) {
+        (Cause::System(_), OpenErrorKind::AddressNotThere) => {
+            no_device(scheme, what, "this host does not have the address")
+        }
+        (Cause::System(error), _) => Failure::system(what, error),
+        (_, OpenErrorKind::Resources) => {
+            without_device(scheme, what, &error.to_string()).because(limits::locked_memory())
+        }
+        _ => without_device(scheme, what, &error.to_string()),
+    }
+}
+
+/// Builds the failure of a missing device, or of the descriptor limit that hides it.
+///
+/// Without free descriptors the libraries find no device at all.
+fn without_device(scheme: &str, what: String, why: &str) -> Failure {
+    let failure = no_device(scheme, what, why);
+    match limits::descriptors() {
+        None => failure,
+        Some(Reached { why, remedy }) => Failure {
+            why,
+            remedy: remedy.into(),
+            ..failure
+        },
+    }
+}
 
 /// Returns the failure of a device.
-pub(crate) fn no_device<T: Transport>(what: String, why: &str) -> Failure {
+pub(crate) fn no_device(scheme: &str, what: String, why: &str) -> Failure {
+    let remedy = match scheme {
+        "roce" => {
+            "name an IP address of this host, such as `roce://127.0.0.1`; `dat devices` lists them"
+        }
+        _ => {
+            "list devices with `dat devices`; without hardware, use `--device roce`, or create a \
+            soft-RoCE device on a network interface (as root): `modprobe rdma_rxe`, then `rdma link \
+            add rxe0 type rxe netdev eth0`; see docs/verbs.md"
+        }
+    };
     Failure {
         kind: FailureKind::Operation,
         what,
         why: why.into(),
-        remedy: T::REMEDY.into(),
+        remedy: remedy.into(),
     }
 }
 
@@ -136,9 +310,10 @@ pub(crate) fn no_device<T: Transport>(what: String, why: &str) -> Failure {
 ///
 /// # Errors
 /// - Operation: it has none.
-pub(crate) fn first_address<T: Transport>(device: &Carrier) -> Result<IaAddress> {
+pub(crate) fn first_address(device: &Carrier) -> Result<IaAddress> {
     let first = device.addresses.first().copied().ok_or_else(|| {
-        no_device::<T>(
+        no_device(
+            device.address.scheme(),
             format!("cannot open the device {}", device.name),
             "its network interface has no address",
         )
@@ -250,6 +425,20 @@ pub(crate) fn own_address(peer: SocketAddr) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A UDP port belongs to one of two ends; the other options to both.
+    #[test]
+    fn the_other_end_has_another_port() {
+        for (device, other) in [
+            ("127.0.0.1?udp=5", "127.0.0.1"),
+            ("127.0.0.1?udp=5&mtu=256", "127.0.0.1?mtu=256"),
+            ("fe80::1%eth0", "fe80::1%eth0"),
+        ] {
+            let address = DeviceAddress::new("roce", device);
+            let carrier = carrier("roce", String::new(), address, Vec::new());
+            assert_eq!(carrier.other_end().address.device(), other);
+        }
+    }
 
     fn peer(host: &str) -> Peer {
         Peer {

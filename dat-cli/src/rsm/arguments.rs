@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use crate::arguments::{
-    WaitingArguments, at_least_one, check_is_outside, local_path, up_to, wanted,
-};
+use crate::arguments::{DeviceName, WaitingArguments, at_least_one, local_path, up_to, wanted};
 use crate::failure::Failure;
-use crate::peer::{Peer, QUALIFIER, parse_device, parse_ip, parse_peer};
+use crate::peer::{Peer, QUALIFIER, parse_ip, parse_peer};
 use crate::size::{counted, parse_duration, parse_offset, parse_size};
 
 /// The default id of a segment.
@@ -62,10 +60,8 @@ pub(crate) struct ExportArguments {
     /// many signals from importers
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) signals: Option<u64>,
-    /// Serve importers on this device: roce, roce://IP, or an RDMA device by its name or as
-    /// verbs://NAME (see `dat devices`)
-    #[arg(long, value_name = "NAME", value_parser = parse_device, help_heading = DEVICES)]
-    pub(crate) device: Option<String>,
+    #[command(flatten, next_help_heading = DEVICES)]
+    pub(crate) named: DeviceName,
     /// Listen on this port of the device, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, requires = "device", value_parser = up_to::<u16, 65535>, allow_negative_numbers = true, help_heading = DEVICES)]
     pub(crate) port: u16,
@@ -81,10 +77,8 @@ pub(crate) struct ExportArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = DEVICES)]
 pub(crate) struct SegmentDevice {
-    /// Use this device: roce, roce://IP, or an RDMA device by its name or as verbs://NAME (see `dat
-    /// devices`); without --connect, both ends use it
-    #[arg(long, value_name = "NAME", value_parser = parse_device)]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: DeviceName,
     /// Import from `dat rsm export --device` in another process or on another host
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
     pub(crate) connect: Option<Peer>,
@@ -96,34 +90,22 @@ pub(crate) struct SegmentDevice {
 const DEVICES: &str = "RDMA devices";
 
 impl RsmCommand {
-    /// Returns the name of the device that the arguments give.
-    pub(crate) fn device(&self) -> Option<&str> {
-        match self {
-            Self::Export(export) => export.device.as_deref(),
-            Self::Put(put) => put.import.device.device.as_deref(),
-            Self::Get(get) => get.import.device.device.as_deref(),
-            Self::Bench(bench) => bench.import.device.device.as_deref(),
-        }
-    }
-
     /// Returns true if the command is for an RDMA device.
     ///
     /// # Errors
-    /// - Usage: `--wait` is given without a device, or the device is the model.
+    /// - Usage: `--wait` is given without a device.
     pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
         let import = match self {
             Self::Export(export) => {
-                check_is_outside(export.device.as_deref(), "rsm")?;
-                return wanted(export.device.is_some(), export.waiting);
+                return wanted(export.named.name().is_some(), export.waiting);
             }
             Self::Put(put) => &put.import,
             Self::Get(get) => &get.import,
             Self::Bench(bench) => &bench.import,
         };
         let device = &import.device;
-        check_is_outside(device.device.as_deref(), "rsm")?;
         wanted(
-            device.device.is_some() || device.connect.is_some(),
+            device.named.name().is_some() || device.connect.is_some(),
             device.waiting,
         )
     }
@@ -250,7 +232,7 @@ impl GetArguments {
             permission: 0o444,
             save: None,
             signals: None,
-            device: device.device.clone(),
+            named: device.named.clone(),
             port: QUALIFIER,
             importer: Vec::new(),
             waiting: device.waiting,

@@ -1,5 +1,6 @@
 //! Measures the cost of vectors and of plain RDMA Writes, in turns.
 
+use dat_core::backend::HostBackend;
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,12 +16,11 @@ use super::failure::DuringRsm;
 use super::importer::{Importer, Shape};
 use super::plain::Plain;
 use crate::copy::per_second;
-use crate::failure::{During, Failure, Result};
-use crate::host::PAGE;
+use crate::failure::{During, Result};
 use crate::interrupt::Signals;
+use crate::memory::PAGE;
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
-use crate::perf::measure::Latency;
-use crate::remote::host_adapter::SharedBackend;
+use crate::perf::measure::{Latency, histogram, record};
 use crate::size::{counted, size};
 
 /// Vectors of each kind that are not measured.
@@ -108,10 +108,9 @@ struct Timer {
 
 impl Timer {
     fn new(name: &'static str) -> Result<Self> {
-        let latencies = Histogram::new(3);
         Ok(Self {
             name,
-            latencies: latencies.map_err(|error| Failure::operation("measuring failed", error))?,
+            latencies: histogram()?,
             spent: Duration::ZERO,
         })
     }
@@ -122,9 +121,7 @@ impl Timer {
             act()?;
             let taken = begin.elapsed();
             self.spent += taken;
-            self.latencies
-                .record(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX))
-                .map_err(|error| Failure::operation("measuring failed", error))?;
+            record(&mut self.latencies, taken)?;
         }
         Ok(())
     }
@@ -177,7 +174,7 @@ impl Vectors {
 /// # Errors
 /// - Operation: a transfer failed.
 /// - Interrupted: a signal came.
-pub(super) fn run<B: SharedBackend>(
+pub(super) fn run<B: HostBackend>(
     arguments: &BenchArguments,
     (backend, device): On,
     signals: &Signals,

@@ -2,70 +2,55 @@
 
 use dat_core::attributes::IaAddress;
 
-use super::arguments::{ExportArguments, ImportArguments, RsmCommand};
-use super::exporter::{Exporter, Listening};
-use super::file::{Fresh, checksum};
-use super::place::{OnDevice, Place, node_at};
-use super::{ExportReport, bench, contents, get, put, report_export, source};
+use super::arguments::{ExportArguments, ImportArguments};
+use super::exporter::Exporter;
+use super::file::{self, checksum};
+use super::place::{Place, node_at};
+use super::{Found, contents, report_export};
 use crate::failure::Result;
 use crate::interrupt::Signals;
 use crate::output::{HEADING, Output};
-use crate::remote::transport::{Transport, reach, resolve};
+use crate::remote::transport::{reach, resolve};
 use crate::size::size;
 
-/// Runs the command that the arguments name, on a device.
-///
-/// # Errors
-/// - Those on the mock.
-/// - Operation: no device is usable, or the exporter is missing, refuses, or ends.
-pub(crate) fn run<T: Transport>(
-    command: &RsmCommand,
-    signals: &Signals,
-    output: &mut Output,
-) -> Result<bool> {
-    match command {
-        RsmCommand::Export(arguments) => export::<T>(arguments, signals, output),
-        RsmCommand::Put(arguments) => {
-            // Refuses a file that cannot be put before it looks for the exporter.
-            source(arguments)?;
-            each::<T>(&arguments.import, |found| {
-                put(|| Ok(found), arguments, signals, output)
-            })
-        }
-        RsmCommand::Get(arguments) => each::<T>(&arguments.import, |found| {
-            get(|| Ok(found), arguments, signals, output)
-        }),
-        RsmCommand::Bench(arguments) => each::<T>(&arguments.import, |found| {
-            bench(|| Ok(found), arguments, signals, output)
-        }),
-    }
-}
-
-/// Runs `act` with the device to use and the exporter that the arguments name.
+/// Runs `act` with the place to use and the exporter that the arguments name.
 ///
 /// It runs for each address of the exporter, until one is reached.
-fn each<T: Transport>(
+///
+/// # Errors
+/// - Those of `act`.
+/// - Operation: no device is usable, or the exporter is missing, refuses, or ends.
+pub(super) fn each(
     arguments: &ImportArguments,
-    mut act: impl FnMut((OnDevice<T>, Option<Listening>)) -> Result<bool>,
+    mut act: impl FnMut(Found) -> Result<bool>,
 ) -> Result<bool> {
-    let name = arguments.device.device.as_deref();
-    let Some(peer) = &arguments.device.connect else {
-        return act((OnDevice::choose(name, None)?, None));
+    let device = &arguments.device;
+    let Some(peer) = &device.connect else {
+        let place = match device.named.name() {
+            Some(_) => Place::choose(&device.named, None)?,
+            None => Place::mock(),
+        };
+        return act((place, None));
     };
     reach(&resolve(peer)?, |peer| {
         let exporter = (IaAddress::from(peer), u64::from(peer.port()));
-        act((OnDevice::choose(name, Some(peer))?, Some(exporter)))
+        act((Place::choose(&device.named, Some(peer))?, Some(exporter)))
     })
 }
 
-fn export<T: Transport>(
+/// Exports a segment on a device until a signal ends it.
+///
+/// # Errors
+/// - Those on the mock.
+/// - Operation: no device is usable.
+pub(super) fn export(
     arguments: &ExportArguments,
     interrupts: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
     let (memory, _) = contents(arguments)?;
-    let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
-    let place = OnDevice::<T>::choose(arguments.device.as_deref(), None)?;
+    let saved = arguments.save.as_deref().map(file::create).transpose()?;
+    let place = Place::choose(&arguments.named, None)?;
     let others: Vec<_> = arguments
         .importer
         .iter()
@@ -92,20 +77,12 @@ fn export<T: Transport>(
     });
     let memory = exporter.end()?;
     let signals = served?;
-    if let Some(save) = save {
-        save.write(&memory)?;
-    }
-    let (backend, device) = place.on();
+    file::save(saved, &memory)?;
     report_export(
-        &ExportReport {
-            ok: true,
-            backend,
-            device,
-            segment: arguments.segment,
-            bytes,
-            signals,
-            checksum: format!("{:032x}", checksum(&memory)),
-        },
+        &place,
+        arguments.segment,
+        (bytes, signals),
+        checksum(&memory),
         output,
     );
     Ok(true)

@@ -34,7 +34,7 @@ impl Exporter {
     /// # Errors
     /// - Operation: the port is taken, or a call failed.
     pub(super) fn publish(
-        place: &impl Place,
+        place: &Place,
         (waiting, qualifier): (WaitingArguments, u64),
         others: &[(NodeId, IaAddress)],
         memory: Pages,
@@ -59,7 +59,7 @@ impl Exporter {
     /// # Errors
     /// - Operation: a call failed, or no port is free.
     pub(super) fn here(
-        place: &impl Place,
+        place: &Place,
         memory: Pages,
         (segment, digits): (SegmentId, u32),
         signals: &Signals,
@@ -146,7 +146,7 @@ const SLEEPING: WaitingArguments = WaitingArguments {
 };
 
 fn open(
-    place: &impl Place,
+    place: &Place,
     (waiting, qualifier): (WaitingArguments, u64),
     importers: &[(NodeId, IaAddress)],
     signals: Option<&Signals>,

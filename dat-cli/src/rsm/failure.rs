@@ -7,6 +7,7 @@ use dat_host::rsm::{RsmError, Unreached};
 
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::limits;
+use crate::remote::connection::not_local;
 
 /// The call that connects to a segment.
 pub(crate) const CONNECT: &str = "rsm_memseg_import_connect";
@@ -22,6 +23,7 @@ impl<T, E: Into<Error>> DuringRsm<T> for std::result::Result<T, E> {
         self.or_else(|error| match error.into() {
             Error::SharedMemory(error) => Err(failure(call, error, error)),
             Error::Vector { error, .. } => Err(failure(call, error.error, error)),
+            Error::NotLocal(reason) => Err(not_local(reason)),
             Error::NodeUnreachable { reason, .. } => Err(unreachable(call, reason)),
             error => Err(error).during(call),
         })

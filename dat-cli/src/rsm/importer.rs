@@ -11,7 +11,7 @@ use super::arguments::{ImportArguments, ModeName};
 use super::failure::{CONNECT, DuringRsm};
 use super::place::EXPORTER;
 use crate::failure::{During, Failure, FailureKind, Result};
-use crate::host::{self, MOST_MEMORY};
+use crate::memory::{self, MOST_MEMORY};
 use crate::size::{argument, counted, size};
 
 /// Vectors between two barriers in explicit mode.
@@ -45,7 +45,7 @@ impl Shape {
                 format!("use --piece {} or less", argument(most)),
             ));
         }
-        host::room(2 * bytes, |room| {
+        memory::room(2 * bytes, |room| {
             let most = (room / 2 / vectors / entries as u64).max(1);
             format!("use --piece {} or less", argument(most))
         })?;

@@ -10,6 +10,7 @@ mod importer;
 mod place;
 mod plain;
 
+use dat_core::backend::HostBackend;
 use dat_host::Pages;
 use dat_host::rsm::{Node, Permission, SegmentId};
 use serde::Serialize;
@@ -19,16 +20,17 @@ use self::arguments::{
 };
 use self::exporter::{Exporter, Listening};
 use self::failure::DuringRsm;
-use self::file::{Fresh, checksum};
+use self::file::checksum;
 use self::importer::{Importer, Moved, Shape};
-use self::place::{EXPORTER, NOWHERE, Name, OnMock, Place, Settings};
+use self::place::{EXPORTER, NOWHERE, Name, Place, Settings};
 use self::plain::{ExporterAddress, Plain};
 use crate::arguments::{WaitName, WaitingArguments};
 use crate::copy::{per_second, rate};
 use crate::failure::{During, Failure, Result};
-use crate::host::PAGE;
 use crate::interrupt::Signals;
+use crate::memory::PAGE;
 use crate::output::{FAINT, GOOD, HEADING, Output};
+use crate::remote::device::with_backend;
 use crate::size::{counted, size};
 use crate::source::Source;
 
@@ -54,7 +56,9 @@ struct Report {
 
 /// The backend, and the name of its device if it has several.
 type On = (&'static str, Option<String>);
-const MOCK: On = ("mock", None);
+
+/// The place of a command, and the exporter that it names.
+type Found = (Place, Option<Listening>);
 
 /// The report of an export.
 #[derive(Serialize)]
@@ -78,13 +82,25 @@ struct ExportReport {
 /// - Operation: a call failed, or bytes did not arrive.
 /// - Interrupted: a signal came.
 pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
-    let find = || Ok((OnMock::new(), None));
+    let has_device = command.wants_device()?;
     let done = match command {
-        _ if command.wants_device()? => crate::remote::device::rsm(command, signals, output),
-        RsmCommand::Export(arguments) => export(&OnMock::new(), arguments, signals, output),
-        RsmCommand::Put(arguments) => put(find, arguments, signals, output),
-        RsmCommand::Get(arguments) => get(find, arguments, signals, output),
-        RsmCommand::Bench(arguments) => bench(find, arguments, signals, output),
+        RsmCommand::Export(arguments) if has_device => device::export(arguments, signals, output),
+        RsmCommand::Export(arguments) => export(&Place::mock(), arguments, signals, output),
+        RsmCommand::Put(arguments) => {
+            // Refuses a file that cannot be put before it looks for the exporter.
+            source(arguments)?;
+            device::each(&arguments.import, |found| {
+                put(found, arguments, signals, output)
+            })
+        }
+        RsmCommand::Get(arguments) => device::each(&arguments.import, |found| {
+            get(found, arguments, signals, output)
+        }),
+        RsmCommand::Bench(arguments) => device::each(&arguments.import, |found| {
+            let scheme = found.0.device.scheme;
+            with_backend!(scheme, B => bench::<B>(found, arguments, signals, output))
+                .unwrap_or(Ok(false))
+        }),
     };
     // If a signal interrupted a call, the signal is the better report.
     done.or_else(|failure| signals.check().and(Err(failure)))
@@ -95,7 +111,7 @@ fn pages(bytes: u64) -> Result<Pages> {
     let rounded = usize::try_from(bytes.max(1))
         .ok()
         .and_then(|bytes| bytes.checked_next_multiple_of(PAGE))
-        .filter(|bytes| *bytes as u64 <= crate::host::MOST_MEMORY);
+        .filter(|bytes| *bytes as u64 <= crate::memory::MOST_MEMORY);
     let rounded = rounded.ok_or_else(|| {
         Failure::usage(
             "the segment is too large",
@@ -103,7 +119,7 @@ fn pages(bytes: u64) -> Result<Pages> {
             "use a smaller file, --size or --offset",
         )
     })?;
-    crate::host::room(rounded as u64, |room| {
+    crate::memory::room(rounded as u64, |room| {
         format!("free some memory, or export less; {} fit", size(room))
     })?;
     Pages::anonymous(rounded).during("allocating the segment")
@@ -136,13 +152,13 @@ fn contents(arguments: &ExportArguments) -> Result<(Pages, u64)> {
 
 /// Exports a segment, imports it at another node in this process, and compares the bytes.
 fn export(
-    place: &OnMock,
+    place: &Place,
     arguments: &ExportArguments,
     interrupts: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
     let (memory, _) = contents(arguments)?;
-    let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
+    let saved = arguments.save.as_deref().map(file::create).transpose()?;
     let expected = checksum(&memory);
     let segment = (arguments.segment, arguments.permission);
     let exporter = Exporter::here(place, memory, segment, interrupts)?;
@@ -166,29 +182,21 @@ fn export(
         Ok((moved, wanted))
     })?;
     let memory = exporter.end()?;
-    if let Some(save) = save {
-        save.write(&memory)?;
-    }
+    file::save(saved, &memory)?;
     compare(moved.checksum, expected)?;
-    let (backend, device) = place.on();
     report_export(
-        &ExportReport {
-            ok: true,
-            backend,
-            device,
-            segment: arguments.segment,
-            bytes: moved.bytes,
-            signals,
-            checksum: format!("{:032x}", moved.checksum),
-        },
+        place,
+        arguments.segment,
+        (moved.bytes, signals),
+        moved.checksum,
         output,
     );
     Ok(true)
 }
 
 /// Runs `act` with a node that has connected to a segment, and closes the node.
-fn import<P: Place, R>(
-    place: &P,
+fn import<R>(
+    place: &Place,
     (exporter, waiting, signals): (Listening, WaitingArguments, &Signals),
     (segment, permission): (SegmentId, Permission),
     shape: Shape,
@@ -217,7 +225,23 @@ fn import<P: Place, R>(
     Ok(done)
 }
 
-fn report_export(report: &ExportReport, output: &mut Output) {
+fn report_export(
+    place: &Place,
+    segment: SegmentId,
+    (bytes, signals): (u64, u64),
+    checksum: u128,
+    output: &mut Output,
+) {
+    let (backend, device) = place.on();
+    let report = ExportReport {
+        ok: true,
+        backend,
+        device,
+        segment,
+        bytes,
+        signals,
+        checksum: format!("{checksum:032x}"),
+    };
     output.line(format_args!(
         "{GOOD}{} exported{GOOD:#} as {:#x} on {}, {}, XXH3 {}",
         size(report.bytes),
@@ -226,7 +250,7 @@ fn report_export(report: &ExportReport, output: &mut Output) {
         counted(report.signals, "signal"),
         report.checksum
     ));
-    output.document(report);
+    output.document(&report);
 }
 
 /// Opens the file to put.
@@ -236,9 +260,9 @@ fn source(arguments: &PutArguments) -> Result<Source<'_>> {
 
 /// Puts a file into a segment, verifies it, and signals if requested.
 ///
-/// `find` returns the place, and the exporter unless it is one in this process.
-fn put<P: Place>(
-    find: impl FnOnce() -> Result<(P, Option<Listening>)>,
+/// Without an exporter it makes one in this process.
+fn put(
+    (place, exporter): Found,
     arguments: &PutArguments,
     signals: &Signals,
     output: &mut Output,
@@ -247,7 +271,6 @@ fn put<P: Place>(
     let mut source = source(arguments)?;
     let segment = arguments.import.segment;
     let length = arguments.offset.saturating_add(source.length());
-    let (place, exporter) = find()?;
     let memory = || pages(length);
     let (listening, here) = listening(&place, exporter, segment, memory, signals)?;
     let importing = (listening, arguments.import.device.waiting, signals);
@@ -297,9 +320,9 @@ fn put<P: Place>(
 
 /// Gets bytes of a segment into a file.
 ///
-/// `find` returns the place, and the exporter unless it is one in this process, which has a file.
-fn get<P: Place>(
-    find: impl FnOnce() -> Result<(P, Option<Listening>)>,
+/// Without an exporter it makes one in this process, which has a file.
+fn get(
+    (place, exporter): Found,
     arguments: &GetArguments,
     signals: &Signals,
     output: &mut Output,
@@ -319,7 +342,6 @@ fn get<P: Place>(
             Ok((memory, exported.permission, expected))
         })
         .transpose()?;
-    let (place, exporter) = find()?;
     let (listening, here, expected) = match (exporter, source) {
         (Some(listening), _) => (listening, None, None),
         (None, Some((memory, permission, expected))) => {
@@ -344,17 +366,17 @@ fn get<P: Place>(
                 arguments.bytes(segment, segment)?
             }
         };
-        let mut file = Fresh::create(&arguments.file)?;
+        let mut file = file::create(&arguments.file)?;
         let begin = std::time::Instant::now();
         let moved = importer.get_all(arguments.offset, length, |bytes| {
             signals.check()?;
-            file.append(bytes)
+            file.write(bytes)
         })?;
         let seconds = begin.elapsed().as_secs_f64();
         if let Some((_, expected)) = expected {
             compare(moved.checksum, expected)?;
         }
-        file.keep()?;
+        file.keep_new()?;
         Ok((moved, seconds))
     })?;
     if let Some(here) = here {
@@ -372,17 +394,16 @@ fn get<P: Place>(
 
 /// Measures vectors and plain writes into a segment.
 ///
-/// `find` returns the place, and the exporter unless it is one in this process.
-fn bench<P: Place>(
-    find: impl FnOnce() -> Result<(P, Option<Listening>)>,
+/// Without an exporter it makes one in this process.
+fn bench<B: HostBackend>(
+    (place, exporter): Found,
     arguments: &BenchArguments,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
     let segment = arguments.import.segment;
-    let (place, exporter) = find()?;
-    let on_mock = place.on() == MOCK;
+    let on_mock = place.device.network().is_some();
     let bytes = if on_mock {
         bench::room(shape)
     } else {
@@ -416,7 +437,7 @@ fn bench<P: Place>(
             segment,
         };
         let (adapter, drive) = place.adapter(Name::Plain, waiting.yield_after)?;
-        let mut plain = Plain::<P::Backend>::connect(&adapter, drive, address, shape)?;
+        let mut plain = Plain::<B>::connect(&adapter, drive, address, shape)?;
         let measured = bench::run(arguments, place.on(), signals, importer, &mut plain);
         let mut report = measured?;
         // Puts without a vector are direct stores there, and not transfers.
@@ -435,8 +456,8 @@ fn bench<P: Place>(
 }
 
 /// Returns the exporter that is named, or a new one in this process, which anybody may write.
-fn listening<P: Place>(
-    place: &P,
+fn listening(
+    place: &Place,
     exporter: Option<Listening>,
     segment: SegmentId,
     memory: impl FnOnce() -> Result<Pages>,

@@ -6,23 +6,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use backend_mock::MockBackend;
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
-use dat_core::event::ThreadWait;
+use dat_core::backend::HostBackend;
+use dat_devices::Visitor;
 use dat_host::rsm::{Credentials, Node, NodeId, Opening};
-use dat_host::{Error, Network, Options, Ringing};
+use dat_host::{Error, Network};
 use twox_hash::XxHash3_128;
 
 use super::On;
 use super::failure::DuringRsm;
-use crate::arguments::{WaitName, WaitingArguments};
-use crate::failure::Result;
-use crate::host;
+use crate::arguments::{DeviceName, WaitName, WaitingArguments};
+use crate::failure::{Result, of_call};
 use crate::interrupt::Signals;
-use crate::remote::host_adapter::{Drive, Driven, SharedBackend, Waiting, yield_after};
+use crate::remote::host_adapter::{Drive, Driven, Waiting, yield_after};
 use crate::remote::server::not_listening;
-use crate::remote::transport::{Carrier, Transport, first_address, is_same_ip, own_address};
+use crate::remote::transport::{
+    Carrier, choose, devices, first_address, is_anywhere, is_same_ip, own_address,
+};
 
 /// The node number of the exporter.
 pub(super) const EXPORTER: NodeId = 1;
@@ -58,39 +59,6 @@ impl Name {
             Self::Plain => 3,
         }
     }
-}
-
-/// A place where nodes can be opened.
-pub(super) trait Place {
-    /// The backend of adapters in this place.
-    type Backend: SharedBackend;
-
-    /// Returns the name of the backend, and that of its device if it has several.
-    fn on(&self) -> On;
-
-    /// Opens a node that listens on `qualifier`; on none if that is [`NOWHERE`].
-    ///
-    /// # Errors
-    /// - Operation: the device cannot be opened, or the qualifier is taken.
-    fn open(&self, name: Name, settings: Settings<'_>) -> Result<Node>;
-
-    /// Opens an adapter without a node; its caller polls.
-    ///
-    /// # Errors
-    /// - Operation: the device cannot be opened.
-    fn adapter(&self, name: Name, looks: u32) -> Result<Driven>;
-
-    /// Returns the address of an exporter in this process.
-    ///
-    /// # Errors
-    /// - Operation: the device has none.
-    fn own_address(&self) -> Result<IaAddress>;
-
-    /// Returns the nodes of this place that may import: their numbers and addresses.
-    fn importers(&self) -> Vec<(NodeId, IaAddress)>;
-
-    /// Returns the number that an exporter at this address knows a node by.
-    fn number(&self, name: Name, exporter: IaAddress) -> NodeId;
 }
 
 /// The settings of a node.
@@ -136,9 +104,17 @@ impl Settings<'_> {
             Error::Refused(error) if error.kind() == ErrorKind::ConnQualInUse => {
                 Err(not_listening(self.qualifier, error))
             }
-            Error::Refused(error) => Err(host::not_opened(error)),
+            Error::Refused(error) => Err(of_call("dat_ia_open", error)),
             error => Err(error).during_rsm("opening the node"),
         })
+    }
+}
+
+impl Visitor for Settings<'_> {
+    type Output = Result<Node>;
+
+    fn visit<B: HostBackend>(self, backend: B, driver: B::Driver) -> Result<Node> {
+        self.opened(self.opening().open_backend(backend, driver))
     }
 }
 
@@ -156,77 +132,110 @@ fn credentials() -> Credentials {
     )
 }
 
-/// A device, which reaches other processes.
-pub(super) struct OnDevice<T> {
+/// The place of the nodes of a command: a device, or a network of the mock.
+pub(super) struct Place {
     pub(super) device: Carrier,
     /// Set if an adapter of this process uses the device.
     is_used: Cell<bool>,
-    pub(super) transport: std::marker::PhantomData<T>,
 }
 
-impl<T: Transport> OnDevice<T> {
-    /// Chooses a device by its name, or by an exporter that it is to reach.
+impl Place {
+    /// Chooses the named device, or one by an exporter that it is to reach.
     ///
     /// # Errors
     /// - Operation: there is no such device.
-    pub(super) fn choose(name: Option<&str>, exporter: Option<SocketAddr>) -> Result<Self> {
-        Ok(Self {
-            device: T::choose(name, exporter.and_then(own_address))?,
+    pub(super) fn choose(named: &DeviceName, exporter: Option<SocketAddr>) -> Result<Self> {
+        Ok(Self::on_device(choose(
+            named,
+            exporter.and_then(own_address),
+        )?))
+    }
+
+    /// Returns a network of the mock, in this process.
+    pub(super) fn mock() -> Self {
+        Self::on_device(Carrier::mock(Network::options()))
+    }
+
+    const fn on_device(device: Carrier) -> Self {
+        Self {
+            device,
             is_used: Cell::new(false),
-            transport: std::marker::PhantomData,
-        })
+        }
     }
-}
 
-impl<T> OnDevice<T> {
+    /// Returns the name of the backend, and that of its device if it has several.
+    pub(super) fn on(&self) -> On {
+        let name = self.device.name.clone();
+        (
+            self.device.scheme,
+            self.device.network().is_none().then_some(name),
+        )
+    }
+
     /// Returns the device to open; only the first adapter has a UDP port of the device's name.
-    fn next(&self) -> Carrier {
-        match self.is_used.replace(true) {
-            true => self.device.other_end(),
-            false => self.device.clone(),
+    fn next(&self, name: Name) -> Carrier {
+        match (self.device.network(), self.is_used.replace(true)) {
+            (Some(network), _) => Carrier::on_mock(network.clone(), name.on_mock()),
+            (None, true) => self.device.other_end(),
+            (None, false) => self.device.clone(),
         }
     }
-}
 
-impl<T: Transport> Place for OnDevice<T> {
-    type Backend = T::Backend;
-
-    fn on(&self) -> On {
-        (T::NAME, Some(self.device.name.clone()))
+    /// Opens a node that listens on `qualifier`; on none if that is [`NOWHERE`].
+    ///
+    /// # Errors
+    /// - Operation: the device cannot be opened, or the qualifier is taken.
+    pub(super) fn open(&self, name: Name, settings: Settings<'_>) -> Result<Node> {
+        self.next(name).open(settings)?
     }
 
-    fn open(&self, _name: Name, settings: Settings<'_>) -> Result<Node> {
-        let (backend, _) = T::open(&self.next())?;
-        let device = Ringing::default();
-        if !settings.polls() {
-            T::on_event(&self.device, &backend, device.ring())?;
+    /// Opens an adapter without a node; its caller polls.
+    ///
+    /// # Errors
+    /// - Operation: the device cannot be opened.
+    pub(super) fn adapter(&self, name: Name, looks: u32) -> Result<Driven> {
+        let looks = match self.device.network() {
+            // Each look that finds nothing lets the network act.
+            Some(_) => 1,
+            None => looks,
+        };
+        Drive::open(&self.next(name), Waiting::Poll { looks })
+    }
+
+    /// Returns the address of an exporter in this process.
+    ///
+    /// # Errors
+    /// - Operation: the device has none.
+    pub(super) fn own_address(&self) -> Result<IaAddress> {
+        match self.device.network() {
+            Some(network) => Ok(network.address(Name::Exporter.on_mock())),
+            None => first_address(&self.device),
         }
-        settings.opened(settings.opening().open_backend(backend, device))
     }
 
-    fn adapter(&self, _name: Name, looks: u32) -> Result<Driven> {
-        Drive::open::<T>(&self.next(), Waiting::Poll { looks })
-    }
-
-    fn own_address(&self) -> Result<IaAddress> {
-        first_address::<T>(&self.device)
-    }
-
-    fn importers(&self) -> Vec<(NodeId, IaAddress)> {
+    /// Returns the nodes of this place that may import: their numbers and addresses.
+    pub(super) fn importers(&self) -> Vec<(NodeId, IaAddress)> {
+        if let Some(network) = self.device.network() {
+            return [Name::Importer, Name::Plain]
+                .map(|name| (name.number(), network.address(name.on_mock())))
+                .into();
+        }
         let all = |own: SocketAddr| match own.ip().is_unspecified() {
             // A device at all addresses of this host.
-            true => backend_roce::addresses()
-                .into_iter()
-                .map(|ip| SocketAddr::new(ip, own.port()))
-                .collect(),
+            true => all_addresses(self.device.scheme, own.port()),
             false => vec![own],
         };
         let own = self.device.ip_addresses().flat_map(all);
         own.map(|own| (node_at(own.ip()), own.into())).collect()
     }
 
+    /// Returns the number that an exporter at this address knows a node by.
+    ///
     /// Connections come from the address of the device, or else from that of the route.
-    fn number(&self, _name: Name, exporter: IaAddress) -> NodeId {
+    pub(super) fn number(&self, name: Name, exporter: IaAddress) -> NodeId {
+        if self.device.network().is_some() {
+            return name.number();
+        }
         let own: Vec<SocketAddr> = self.device.ip_addresses().collect();
         let exporter = exporter.socket_address();
         let route = exporter.map(|exporter| own_address(exporter).unwrap_or(exporter));
@@ -235,6 +244,17 @@ impl<T: Transport> Place for OnDevice<T> {
         let address = route.filter(is_own).or(specific.copied()).or(route);
         address.map_or(EXPORTER + 1, |address| node_at(address.ip()))
     }
+}
+
+/// Returns the addresses of a device that stands for all addresses of this host.
+fn all_addresses(scheme: &str, port: u16) -> Vec<SocketAddr> {
+    let found = devices(scheme).unwrap_or_default();
+    let anywhere = found.iter().filter(|device| is_anywhere(device));
+    let addresses = anywhere.flat_map(|device| &device.addresses);
+    let addresses = addresses.filter_map(|own| own.socket_address());
+    addresses
+        .map(|own| SocketAddr::new(own.ip(), port))
+        .collect()
 }
 
 /// Returns the number of the node of an importer.
@@ -246,57 +266,6 @@ pub(super) fn node_at(address: IpAddr) -> NodeId {
         IpAddr::V6(address) => XxHash3_128::oneshot(&address.octets()) as u32,
     };
     number.max(EXPORTER + 1)
-}
-
-/// A network of the mock, in this process.
-pub(super) struct OnMock(Network);
-
-impl OnMock {
-    pub(super) fn new() -> Self {
-        Self(Network::new(Network::options()))
-    }
-
-    fn address_of(&self, name: Name) -> IaAddress {
-        self.0.address(name.on_mock())
-    }
-}
-
-impl Place for OnMock {
-    type Backend = MockBackend;
-
-    fn on(&self) -> On {
-        ("mock", None)
-    }
-
-    fn open(&self, name: Name, settings: Settings<'_>) -> Result<Node> {
-        let opening = settings.opening().network(&self.0);
-        settings.opened(opening.open(&format!("mock://{}", name.on_mock())))
-    }
-
-    fn adapter(&self, name: Name, _looks: u32) -> Result<Driven> {
-        let options = Options::new().network(&self.0);
-        let opened = options.open_driven(&format!("mock://{}", name.on_mock()));
-        // Each look that finds nothing lets the network act.
-        Drive::over(
-            opened,
-            ThreadWait::until_woken(),
-            Waiting::Poll { looks: 1 },
-        )
-    }
-
-    fn own_address(&self) -> Result<IaAddress> {
-        Ok(self.address_of(Name::Exporter))
-    }
-
-    fn importers(&self) -> Vec<(NodeId, IaAddress)> {
-        [Name::Importer, Name::Plain]
-            .map(|name| (name.number(), self.address_of(name)))
-            .into()
-    }
-
-    fn number(&self, name: Name, _exporter: IaAddress) -> NodeId {
-        name.number()
-    }
 }
 
 #[cfg(test)]

@@ -2,20 +2,23 @@
 //!
 //! The endpoint speaks the control protocol without an engine.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use dat_core::attributes::EpAttributes;
-use dat_core::event::Event;
+use dat_core::backend::HostBackend;
+use dat_core::event::{DtoOperation, Event};
 use dat_core::flags::{CompletionFlags, DtoStatus};
 use dat_core::memory::RmrTriplet;
-use dat_host::{Adapter, Endpoint, Error, Events};
-use dat_rsm::wire::{Body, GREETING_SIZE, Greeting, MESSAGE_SIZE, Message};
+use dat_host::{Adapter, Buffer, Endpoint, Error, Events, Receive, Zone};
+use dat_rsm::wire::{Body, GREETING_SIZE, Greeting, MESSAGE_SIZE, Message, WireError};
 use dat_rsm::{NodeId, Permission, SegmentId};
 
 use super::exporter::Listening;
 use super::importer::Shape;
 use crate::failure::{During, Failure, FailureKind, Result};
-use crate::remote::host_adapter::{Core, Drive, SharedBackend, core};
+use crate::remote::connection::posted;
+use crate::remote::host_adapter::{Core, Drive, core};
 use crate::remote::registered::Registered;
 
 /// Messages that the exporter may send.
@@ -39,12 +42,17 @@ pub(crate) struct ExporterAddress {
 }
 
 /// A connected endpoint with the key of a segment.
-pub(crate) struct Plain<'a, B: SharedBackend> {
+pub(crate) struct Plain<'a, B: HostBackend> {
     core: &'a Core<B>,
     drive: Drive,
+    zone: Zone,
     endpoint: Endpoint,
+    /// Completions of requests.
     events: Events,
-    messages: Registered,
+    /// Posted receives, in the order of the messages.
+    receives: VecDeque<Receive<Buffer>>,
+    /// The bytes that a flush reads.
+    flushed: Registered,
     source: Registered,
     importer: u64,
     segment: RmrTriplet,
@@ -52,7 +60,7 @@ pub(crate) struct Plain<'a, B: SharedBackend> {
     shape: Shape,
 }
 
-impl<'a, B: SharedBackend> Plain<'a, B> {
+impl<'a, B: HostBackend> Plain<'a, B> {
     /// Connects to the exporter of a segment.
     ///
     /// # Errors
@@ -66,15 +74,14 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
         let core = core::<B>(adapter)?;
         let zone = adapter.zone().during("dat_pz_create")?;
         let events = zone.events().during("dat_evd_create")?;
-        // Slot 0 holds sent messages and the bytes that a flush reads.
-        let messages = Registered::new(core, &zone, (CREDITS + 1) * MESSAGE_SIZE)?;
+        let flushed = Registered::new(core, &zone, FLUSH)?;
         let source = Registered::new(core, &zone, shape.vector())?;
-        let own = messages.window.remote();
+        let own = flushed.window.remote();
         let greeting = Greeting {
             node: exporter.node,
             incarnation: INCARNATION,
-            flush_address: own.address(),
-            flush_key: own.context(),
+            read_back_address: own.address(),
+            read_back_key: own.context(),
             credits: CREDITS as u16,
             big_endian: cfg!(target_endian = "big"),
             non_coherent: false,
@@ -88,34 +95,31 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
             max_rdma_size: shape.entry_size.max(FLUSH) as u64,
             ..EpAttributes::DEFAULT
         };
-        let connecting = zone
-            .connect(exporter.listening)
+        let endpoint = zone.endpoint_with_events(Some(attributes), &events);
+        let endpoint = endpoint.during("dat_ep_create")?;
+        // Before the first message, which the exporter answers.
+        let buffers = zone.buffers(CREDITS, MESSAGE_SIZE);
+        let buffers = buffers.during("dat_lmr_create")?.into_iter();
+        let receives = buffers.map(|buffer| endpoint.recv(buffer)).collect();
+        let connecting = zone.connect(exporter.listening);
+        let connecting = connecting
             .private_data(&greeting.encode())
-            .attributes(attributes)
-            .events(&events)
-            .start();
+            .start_on(endpoint);
         let endpoint = wait_for(&mut drive, connecting)?.during("connecting to the exporter")?;
         let mut plain = Self {
             flush: answered(&endpoint.private_data())?,
             core,
             drive,
+            zone,
             endpoint,
             events,
-            messages,
+            receives,
+            flushed,
             source,
             importer: 0,
             segment: RmrTriplet::default(),
             shape,
         };
-        // Before the first message, which the exporter answers.
-        for slot in 1..=CREDITS {
-            let segment = plain.messages.segment(slot * MESSAGE_SIZE, MESSAGE_SIZE);
-            let none = CompletionFlags::empty();
-            plain
-                .core
-                .post_recv(plain.endpoint.id(), &[segment], slot as u64, none)
-                .during("dat_ep_post_recv")?;
-        }
         plain.ask(exporter)?;
         Ok(plain)
     }
@@ -130,20 +134,12 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
             resume: 0,
         })?;
         // An exporter that answers has at most so many messages under way.
-        for _ in 0..2 * CREDITS {
-            let Event::Dto(done) = self.next()? else {
-                continue;
-            };
-            if done.cookie == 0 {
-                continue;
-            }
-            let mut bytes = [0; MESSAGE_SIZE];
-            let slot = usize::try_from(done.cookie).unwrap_or(0);
-            self.messages
-                .window
-                .load(slot * MESSAGE_SIZE, &mut bytes)
-                .during("reading a message")?;
-            match Message::decode(&bytes).map(|message| message.body) {
+        while let Some(next) = self.receives.pop_front() {
+            let received = wait_for(&mut self.drive, next)?;
+            let received = received.map_err(Error::from).during("dat_ep_post_recv")?;
+            let bytes = received.memory.first_chunk();
+            let message = bytes.map_or(Err(WireError::Short), Message::decode);
+            match message.map(|message| message.body) {
                 Ok(Body::Accept {
                     importer,
                     address,
@@ -177,12 +173,9 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
             credits: 0,
             body,
         };
-        let stored = self.messages.window.store(0, &message.encode());
-        stored.during("writing a message")?;
-        let segment = self.messages.segment(0, MESSAGE_SIZE);
-        self.core
-            .post_send(self.endpoint.id(), &[segment], 0, CompletionFlags::empty())
-            .during("dat_ep_post_send")
+        let message = self.zone.copy(&message.encode());
+        let message = message.during("dat_lmr_create")?;
+        posted(self.endpoint.send(message), "dat_ep_post_send").map(drop)
     }
 
     fn next(&mut self) -> Result<Event> {
@@ -220,7 +213,7 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
                 )
                 .during("dat_ep_post_rdma_write")?;
         }
-        let segment = [self.messages.segment(0, FLUSH)];
+        let segment = [self.flushed.segment(0, FLUSH)];
         let none = CompletionFlags::empty();
         self.core
             .post_rdma_read(self.endpoint.id(), &segment, 0, &self.flush, none)
@@ -245,7 +238,7 @@ impl<'a, B: SharedBackend> Plain<'a, B> {
         self.say(Body::Disconnect {
             importer: self.importer,
         })?;
-        while !matches!(self.next()?, Event::Dto(done) if done.cookie == 0) {}
+        while !matches!(self.next()?, Event::Dto(done) if done.operation == DtoOperation::Send) {}
         match wait_for(&mut self.drive, self.endpoint.disconnect())? {
             // The exporter may be first.
             Ok(()) | Err(Error::Connection(_)) => Ok(()),
@@ -276,8 +269,8 @@ fn answered(data: &[u8]) -> Result<RmrTriplet> {
         )
     })?;
     Ok(RmrTriplet {
-        context: answer.flush_key,
-        address: answer.flush_address,
+        context: answer.read_back_key,
+        address: answer.read_back_address,
         length: FLUSH as u64,
     })
 }

@@ -1,292 +1,111 @@
 //! Shared receive queue: one supply of buffers for two endpoints.
 
 use dat_core::attributes::SrqAttributes;
-use dat_core::event::{AsyncEventKind, DtoOperation, REASON_LOW_WATERMARK};
-use dat_core::flags::{CompletionFlags, DtoStatus, HandleKind, MemoryPrivileges, SrqFields};
-use dat_core::id::{EpId, SrqId};
-use dat_core::{ErrorKind, Subtype};
+use dat_core::flags::{MemoryPrivileges, SrqFields};
+use dat_core::id::SrqId;
+use dat_host::{Message, Network, Result};
 
-use super::stage::Stage;
-use super::step::{Chapter, Happening, Outcome, Step};
-use crate::failure::{During, Result};
-use crate::host::{Memory, Network, Registered};
+use super::record::{Outcome, Tour};
+use super::stage::{Ends, Side, Stage, text};
 
-pub(crate) struct Scene<N: Network> {
-    stage: Stage<N>,
-    srq: SrqId,
-    /// A's end of the first connection; `second` is that of the other.
-    first: EpId,
-    second: EpId,
-    /// B's end of the first connection.
-    first_at_b: EpId,
-    messages: Registered,
-    buffers: Registered,
-    unwritable: Registered,
-    elsewhere: Registered,
+/// Adds the buffers that endpoints can take, and the slots in use.
+fn with_counts(outcome: Outcome, side: &Side, srq: SrqId) -> Result<Outcome> {
+    let mask = SrqFields::AVAILABLE | SrqFields::OUTSTANDING;
+    let counts = side.core()?.srq_query(srq, mask)?;
+    let counts = format!("({}, {})", counts.available, counts.outstanding);
+    Ok(outcome.fact("(available, outstanding)", &counts))
 }
 
-const BUFFER: usize = 32;
-const QUEUE: i32 = 10;
-const NOTHING: CompletionFlags = CompletionFlags::empty();
+/// Sends a text on a connection; B keeps the message with its buffer.
+fn send(stage: &Stage, ends: &Ends, message: &str, kept: &mut Vec<Message>) -> Result<Outcome> {
+    let sent = ends.a.send(stage.a.zone.copy(message.as_bytes())?).wait();
+    let outcome = Outcome::of_operation("A: Send", sent)?;
+    let received = ends.b.next_message().wait()?;
+    let event = format!("B: Receive DAT_DTO_SUCCESS, {} bytes", received.len());
+    let outcome = outcome.event(&event).fact("buffer", &text(&received));
+    kept.push(received);
+    Ok(outcome)
+}
 
-fn set<N: Network>() -> Result<Scene<N>> {
-    let mut stage = Stage::open(true)?;
-    let messages = stage.a.register(2 * BUFFER, MemoryPrivileges::LOCAL_READ)?;
-    messages.memory.store(0, b"from the first endpoint");
-    messages.memory.store(BUFFER, b"from the second endpoint");
-    let buffers = stage
-        .b
-        .register(QUEUE as usize * BUFFER, MemoryPrivileges::LOCAL_WRITE)?;
-    let unwritable = stage.b.register(BUFFER, MemoryPrivileges::LOCAL_READ)?;
-    let other_zone = stage.b.ia.pz_create().during("dat_pz_create")?;
-    let elsewhere = stage.b.register_in(
-        other_zone,
-        Memory::new(BUFFER),
-        MemoryPrivileges::LOCAL_WRITE,
-    )?;
-    let srq = stage
-        .b
-        .ia
-        .srq_create(
-            stage.b.zone,
-            &SrqAttributes {
-                max_recv_dtos: QUEUE,
-                max_recv_iov: 1,
-                low_watermark: 0,
-            },
-        )
-        .during("dat_srq_create")?;
-    let mut pair = |name_at_a, name_at_b| -> Result<_> {
-        let a = stage.a.endpoint(&Stage::<N>::attributes(), None)?;
-        let b = stage.b.endpoint(&Stage::<N>::attributes(), Some(srq))?;
-        stage.name(a, name_at_a);
-        stage.name(b, name_at_b);
-        stage.connect(a, b)?;
-        Ok((a, b))
+pub(super) fn play(tour: &mut Tour<'_>) -> Result<()> {
+    tour.chapter(
+        "Shared receive queue",
+        "Two connections to B share one receive queue of three buffers. In Rust: `Zone::shared_receive`, \
+        `Endpoint::next_message`; the refused posts go to a queue of the core.",
+    );
+    let stage = Stage::open(&Network::new(Network::options()))?;
+    let (b, core) = (&stage.b, stage.b.core()?);
+    let queue = b.zone.shared_receive(3, 32)?;
+    let (first, second) = (stage.connect(Some(&queue))?, stage.connect(Some(&queue))?);
+    let mut kept = Vec::new();
+    let outcome = send(&stage, &first, "from the first endpoint", &mut kept)?;
+    tour.step(
+        "B has posted three buffers. A message on the first connection takes one, and arrives at its endpoint.",
+        "dat_srq_post_recv(srq, 1, {32 bytes}, cookie), three times; dat_ep_post_send(first ep, 1, {23 bytes}, cookie, DEFAULT)",
+        "SRQR-05 SRQR-09 SRQR-10 SRQR-11 SRQR-24 SRY-02 DTO-03",
+        "DAT_SUCCESS | event A: Send DAT_DTO_SUCCESS | event B: Receive DAT_DTO_SUCCESS, 23 bytes \
+        | buffer: from the first endpoint | (available, outstanding): (2, 2)",
+        with_counts(outcome, b, queue.id())?,
+    );
+    let outcome = send(&stage, &second, "from the second endpoint", &mut kept)?;
+    tour.step(
+        "The second connection takes its buffer from the same queue.",
+        "dat_ep_post_send(second ep, 1, {24 bytes}, cookie, DEFAULT)",
+        "SRQR-05 SRQR-11",
+        "DAT_SUCCESS | event A: Send DAT_DTO_SUCCESS | event B: Receive DAT_DTO_SUCCESS, 24 bytes \
+        | buffer: from the second endpoint | (available, outstanding): (1, 1)",
+        with_counts(outcome, b, queue.id())?,
+    );
+    let zone = core.pz_create()?;
+    let attributes = SrqAttributes {
+        max_recv_dtos: 2,
+        max_recv_iov: 1,
+        low_watermark: 0,
     };
-    let (first, first_at_b) = pair("A, first endpoint", "B, first endpoint")?;
-    let (second, _) = pair("A, second endpoint", "B, second endpoint")?;
-    Ok(Scene {
-        stage,
-        srq,
-        first,
-        second,
-        first_at_b,
-        messages,
-        buffers,
-        unwritable,
-        elsewhere,
-    })
-}
-
-impl<N: Network> Scene<N> {
-    fn post(&self, number: usize) -> dat_core::Result<()> {
-        let segment = [self.buffers.segment(number * BUFFER, BUFFER)];
-        self.stage
-            .b
-            .ia
-            .srq_post_recv(self.srq, &segment, number as u64)
-    }
-
-    /// Returns the buffers that endpoints can take, and the slots in use.
-    fn counts(&self) -> Result<String> {
-        let mask = SrqFields::AVAILABLE | SrqFields::OUTSTANDING;
-        let counts = self
-            .stage
-            .b
-            .ia
-            .srq_query(self.srq, mask)
-            .during("dat_srq_query")?;
-        Ok(format!("({}, {})", counts.available, counts.outstanding))
-    }
-
-    /// Sends one of A's two messages.
-    fn send(&self, ep: EpId, number: usize, length: usize, cookie: u64) -> dat_core::Result<()> {
-        let segment = [self.messages.segment(number * BUFFER, length)];
-        self.stage.a.ia.post_send(ep, &segment, cookie, NOTHING)
-    }
-
-    fn buffer_text(&self, number: usize) -> String {
-        let mut bytes = [0; BUFFER];
-        self.buffers.memory.load(number * BUFFER, &mut bytes);
-        let text = bytes.into_iter().take_while(|byte| *byte != 0).collect();
-        String::from_utf8(text).unwrap_or_else(|_| "no text".into())
-    }
-}
-
-const COUNTS: &str = "(available, outstanding)";
-
-fn transfer(
-    endpoint: &'static str,
-    operation: DtoOperation,
-    length: u64,
-    cookie: u64,
-) -> Happening {
-    Happening::Transfer {
-        endpoint,
-        operation,
-        status: DtoStatus::Success,
-        length,
-        cookie,
-    }
-}
-
-pub(crate) fn chapter<N: Network>() -> Chapter<Scene<N>> {
-    Chapter {
-        title: "Shared receive queue",
-        introduction: "Two connections to B share one receive queue of ten slots.",
-        scene: set,
-        steps: [messages(), refusals()].into_iter().flatten().collect(),
-    }
-}
-
-fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
-    vec![
-        Step {
-            shows: "B posts three buffers: three available, three slots in use.",
-            call: "dat_srq_post_recv(srq, 1, {32 bytes}, cookie 0), then 1, then 2",
-            expected: Outcome::success().fact(COUNTS, "(3, 3)"),
-            requirements: &["SRQR-05", "SRQR-24", "SRY-02"],
-            run: |scene| {
-                let result = (0..3).try_for_each(|number| scene.post(number));
-                Ok(scene
-                    .stage
-                    .outcome_of(result)?
-                    .fact(COUNTS, scene.counts()?))
-            },
-        },
-        Step {
-            shows: "B sets a low watermark of three: an event is due when fewer are left. Three are left, \
-            so none follows yet.",
-            call: "dat_srq_set_lw(srq, 3)",
-            expected: Outcome::success(),
-            requirements: &["SRL-01", "SRL-02"],
-            run: |scene| {
-                let result = scene.stage.b.ia.srq_set_lw(scene.srq, 3);
-                scene.stage.outcome_of(result)
-            },
-        },
-        Step {
-            shows: "A message on the first connection takes a buffer. Its slot is in use until the event is \
-            dequeued.",
-            call: "dat_ep_post_send(first ep, 1, {23 bytes}, cookie 10, DEFAULT)",
-            expected: Outcome::success().fact(COUNTS, "(2, 3)"),
-            requirements: &["SRQR-05", "SRY-02"],
-            run: |scene| {
-                let result = scene.send(scene.first, 0, 23, 10);
-                scene.stage.go_on();
-                Ok(Outcome::of(result).fact(COUNTS, scene.counts()?))
-            },
-        },
-        Step {
-            shows: "The events: the Send completed, the first buffer holds the message, and the low \
-            watermark was passed. The receive event names the endpoint.",
-            call: "dat_evd_dequeue(...) on every dispatcher",
-            expected: Outcome::success()
-                .event(transfer("A, first endpoint", DtoOperation::Send, 23, 10))
-                .event(transfer("B, first endpoint", DtoOperation::Receive, 23, 0))
-                .event(Happening::Async {
-                    node: "B",
-                    kind: AsyncEventKind::EpBroken,
-                    about: Some(HandleKind::Srq),
-                    reason: REASON_LOW_WATERMARK,
-                })
-                .fact("first buffer", "from the first endpoint")
-                .fact(COUNTS, "(2, 2)"),
-            requirements: &[
-                "SRQR-09", "SRQR-10", "SRQR-11", "DTO-03", "SRL-03", "SRY-02",
-            ],
-            run: |scene| {
-                let outcome = scene.stage.outcome_of(Ok(()))?;
-                Ok(outcome
-                    .fact("first buffer", scene.buffer_text(0))
-                    .fact(COUNTS, scene.counts()?))
-            },
-        },
-        Step {
-            shows: "The second connection takes its buffer from the same queue. The watermark event occurs \
-            once per setting.",
-            call: "dat_ep_post_send(second ep, 1, {24 bytes}, cookie 11, DEFAULT)",
-            expected: Outcome::success()
-                .event(transfer("A, second endpoint", DtoOperation::Send, 24, 11))
-                .event(transfer("B, second endpoint", DtoOperation::Receive, 24, 1))
-                .fact("second buffer", "from the second endpoint")
-                .fact(COUNTS, "(1, 1)"),
-            requirements: &["SRQR-05", "SRQR-11", "SRL-02"],
-            run: |scene| {
-                let result = scene.send(scene.second, 1, 24, 11);
-                let outcome = scene.stage.outcome_of(result)?;
-                Ok(outcome
-                    .fact("second buffer", scene.buffer_text(1))
-                    .fact(COUNTS, scene.counts()?))
-            },
-        },
-    ]
-}
-
-fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
-    vec![
-        Step {
-            shows: "An endpoint with a shared receive queue cannot post its own receive buffers.",
-            call: "dat_ep_post_recv(first ep of B, ...)",
-            expected: Outcome::refused(ErrorKind::InvalidState, Subtype::InvalidStateSrqInUse),
-            requirements: &["EPX-04"],
-            run: |scene| {
-                let segment = [scene.buffers.segment(0, BUFFER)];
-                let ia = &scene.stage.b.ia;
-                let result = ia.post_recv(scene.first_at_b, &segment, 12, NOTHING);
-                scene.stage.outcome_of(result)
-            },
-        },
-        Step {
-            shows: "A buffer must be in the queue's protection zone,",
-            call: "dat_srq_post_recv(srq, 1, {a region in another zone}, ...)",
-            expected: Outcome::refused(ErrorKind::ProtectionViolation, Subtype::ProtectionWrite),
-            requirements: &["SRQR-28"],
-            run: |scene| {
-                let segment = [scene.elsewhere.segment(0, BUFFER)];
-                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &segment, 13);
-                scene.stage.outcome_of(result)
-            },
-        },
-        Step {
-            shows: "in a region with local write privilege,",
-            call: "dat_srq_post_recv(srq, 1, {a region without LOCAL_WRITE}, ...)",
-            expected: Outcome::refused(ErrorKind::PrivilegesViolation, Subtype::PrivilegesWrite),
-            requirements: &["SRQR-29"],
-            run: |scene| {
-                let segment = [scene.unwritable.segment(0, BUFFER)];
-                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &segment, 14);
-                scene.stage.outcome_of(result)
-            },
-        },
-        Step {
-            shows: "and inside that region.",
-            call: "dat_srq_post_recv(srq, 1, {one byte beyond the region}, ...)",
-            expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg3),
-            requirements: &["SRQR-27"],
-            run: |scene| {
-                let segment = [scene.buffers.segment(1, QUEUE as usize * BUFFER)];
-                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &segment, 15);
-                scene.stage.outcome_of(result)
-            },
-        },
-        Step {
-            shows: "Nine more buffers fill the queue; the next one is refused.",
-            call: "dat_srq_post_recv(srq, ...), ten times",
-            expected: Outcome::refused(ErrorKind::InsufficientResources, Subtype::ResourceSrq)
-                .fact(COUNTS, "(10, 10)"),
-            requirements: &["SRQR-26", "SRQR-41"],
-            run: |scene| {
-                for number in 0..9 {
-                    scene.post(number).during("dat_srq_post_recv")?;
-                }
-                let result = scene.post(9);
-                Ok(scene
-                    .stage
-                    .outcome_of(result)?
-                    .fact(COUNTS, scene.counts()?))
-            },
-        },
-    ]
+    let srq = core.srq_create(zone, &attributes)?;
+    let post = |segment| Outcome::of(core.srq_post_recv(srq, &[segment], 0));
+    let (buffer, _) = b.register(zone, MemoryPrivileges::LOCAL_WRITE)?;
+    let (unwritable, _) = b.register(zone, MemoryPrivileges::LOCAL_READ)?;
+    let mut long = buffer;
+    long.length += 1;
+    tour.step(
+        "A buffer must be inside its region,",
+        "dat_srq_post_recv(srq, 1, {33 bytes of a region of 32}, ...)",
+        "SRQR-27",
+        "DAT_INVALID_PARAMETER (DAT_INVALID_ARG3)",
+        post(long),
+    );
+    tour.step(
+        "and in a region with local write privilege.",
+        "dat_srq_post_recv(srq, 1, {32 bytes of a region without LOCAL_WRITE}, ...)",
+        "SRQR-29",
+        "DAT_PRIVILEGES_VIOLATION (DAT_PRIVILEGES_WRITE)",
+        post(unwritable),
+    );
+    let [_, _, third] = [buffer; 3].map(post);
+    tour.step(
+        "Two buffers fill a queue of two slots; the next one is refused.",
+        "dat_srq_post_recv(srq, ...), three times",
+        "SRQR-26 SRQR-41",
+        "DAT_INSUFFICIENT_RESOURCES (DAT_RESOURCE_SRQ) | (available, outstanding): (2, 2)",
+        with_counts(third, b, srq)?,
+    );
+    let sent = first.a.send(stage.a.zone.copy(&[0; 33])?).wait();
+    tour.step(
+        "A message that is longer than a buffer breaks its connection,",
+        "dat_ep_post_send(first ep, 1, {33 bytes}, cookie, DEFAULT)",
+        "SRQR-43 DTO-12",
+        "DAT_SUCCESS | event A: Send DAT_DTO_ERR_REMOTE_RESPONDER | event A: DAT_CONNECTION_EVENT_BROKEN \
+        | event B: DAT_CONNECTION_EVENT_BROKEN",
+        first.ended(Outcome::of_operation("A: Send", sent)?),
+    );
+    tour.step(
+        "but not the other one.",
+        "dat_ep_post_send(second ep, 1, {11 bytes}, cookie, DEFAULT)",
+        "SRQR-40 SRQR-43",
+        "DAT_SUCCESS | event A: Send DAT_DTO_SUCCESS | event B: Receive DAT_DTO_SUCCESS, 11 bytes \
+        | buffer: still there",
+        send(&stage, &second, "still there", &mut kept)?,
+    );
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::{json, refused, text};
+use super::{json, refused, split, text};
 
 /// Another process of the program, which is killed at the end.
 pub(crate) struct Other(Child);
@@ -219,7 +219,7 @@ fn packets_are_counted() {
         assert!(said.contains(word), "{said}");
     }
     refused(
-        &["perf", "write", "-n", "50", "-v"],
+        &split("perf write -n 50 -v"),
         2,
         &["--verbose", "--device roce"],
     );
@@ -318,7 +318,7 @@ fn a_device_has_the_path_mtu_of_its_name() {
     assert!(packet("roce://127.0.0.1?mtu=256") < 300);
     assert!(packet("roce://127.0.0.1") > 1000);
     refused(
-        &["perf", "write", "--device", "roce://127.0.0.1?mtu=1500"],
+        &split("perf write --device roce://127.0.0.1?mtu=1500"),
         2,
         &["256, 512, 1024, 2048 or 4096"],
     );
@@ -335,12 +335,12 @@ fn a_port_in_use_and_a_foreign_address_are_refused() {
         &["another process listens on this port"],
     );
     refused(
-        &["serve", "--device", "roce://192.0.2.1"],
+        &split("serve --device roce://192.0.2.1"),
         1,
         &["this host does not have the address"],
     );
     refused(
-        &["serve", "--device", "roce://nonsense"],
+        &split("serve --device roce://nonsense"),
         2,
         &["neither an IP address nor an interface"],
     );

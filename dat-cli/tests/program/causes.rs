@@ -7,7 +7,10 @@ use std::fs;
 use std::process::{Command, Output};
 use std::thread;
 
-use libc::c_long;
+use libc::{
+    EACCES, EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EDQUOT, EFBIG, EHOSTUNREACH, EIO,
+    EMFILE, ENETDOWN, ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ENOSPC, ENOSYS, EPERM, EROFS, c_long,
+};
 use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::SeccompCmpOp::{Eq, Ge, MaskedEq};
 use seccompiler::{
@@ -47,7 +50,7 @@ fn failing<T: Send>(calls: &[Call], error: i32, act: impl FnOnce() -> T + Send) 
         let thread = scope.spawn(|| {
             if calls.iter().any(|(call, _)| *call == libc::SYS_clone) {
                 // Its flags are in memory, where a filter does not see them.
-                forbid(&[(libc::SYS_clone3, None)], libc::ENOSYS);
+                forbid(&[(libc::SYS_clone3, None)], ENOSYS);
             }
             forbid(calls, error);
             act()
@@ -84,31 +87,25 @@ const LARGE: Argument = (1, Qword, Ge, 16 << 20);
 type Row = (&'static [Call], i32, i32, &'static str, &'static str);
 
 const ROWS_OF_DEVICES: &[Row] = &[
-    (SOCKET, libc::EMFILE, 1, "os error 24", "ulimit -n"),
-    (SOCKET, libc::ENFILE, 1, "os error 23", "fs.file-max"),
-    (SOCKET, libc::ENOMEM, 1, "os error 12", "free some memory"),
-    (SOCKET, libc::ENOBUFS, 1, "os error 105", "free some memory"),
-    (SOCKET, libc::EACCES, 1, "os error 13", "permissions"),
-    (SOCKET, libc::EPERM, 1, "os error 1", "seccomp"),
-    (
-        SOCKET,
-        libc::EAFNOSUPPORT,
-        1,
-        "os error 97",
-        "lacks its family",
-    ),
+    (SOCKET, EMFILE, 1, "os error 24", "ulimit -n"),
+    (SOCKET, ENFILE, 1, "os error 23", "fs.file-max"),
+    (SOCKET, ENOMEM, 1, "os error 12", "free some memory"),
+    (SOCKET, ENOBUFS, 1, "os error 105", "free some memory"),
+    (SOCKET, EACCES, 1, "os error 13", "permissions"),
+    (SOCKET, EPERM, 1, "os error 1", "seccomp"),
+    (SOCKET, EAFNOSUPPORT, 1, "os error 97", "lacks its family"),
     (
         BIND,
-        libc::EADDRNOTAVAIL,
+        EADDRNOTAVAIL,
         1,
         "does not have the address",
         "dat devices",
     ),
-    (BIND, libc::EADDRINUSE, 1, "is taken", "another port"),
-    (BIND, libc::EACCES, 1, "os error 13", "permissions"),
-    (BIND, libc::ENOMEM, 1, "os error 12", "free some memory"),
-    (THREAD, libc::EAGAIN, 1, "os error 11", "ulimit -u"),
-    (MAP, libc::ENOMEM, 1, "os error 12", "free some memory"),
+    (BIND, EADDRINUSE, 1, "is taken", "another port"),
+    (BIND, EACCES, 1, "os error 13", "permissions"),
+    (BIND, ENOMEM, 1, "os error 12", "free some memory"),
+    (THREAD, EAGAIN, 1, "os error 11", "ulimit -u"),
+    (MAP, ENOMEM, 1, "os error 12", "free some memory"),
 ];
 const SOCKET: &[Call] = &[(libc::SYS_socket, Some(DATAGRAMS))];
 const BIND: &[Call] = &[(libc::SYS_bind, None)];
@@ -133,19 +130,13 @@ const SEND: &[Call] = &[
     (libc::SYS_sendmmsg, None),
 ];
 const ROWS_OF_PEERS: &[Row] = &[
-    (CONNECT, libc::ENETUNREACH, 1, "no route", "interface is up"),
-    (CONNECT, libc::ENETDOWN, 1, "no route", "interface is up"),
-    (
-        CONNECT,
-        libc::EHOSTUNREACH,
-        1,
-        "no route",
-        "interface is up",
-    ),
-    (CONNECT, libc::EPERM, 1, "does not permit", "firewalls"),
-    (SEND, libc::EPERM, 1, "os error 1", "firewalls"),
-    (SEND, libc::ENETDOWN, 1, "os error 100", "interface is up"),
-    (SEND, libc::ENOBUFS, 1, "os error 105", "free some memory"),
+    (CONNECT, ENETUNREACH, 1, "no route", "interface is up"),
+    (CONNECT, ENETDOWN, 1, "no route", "interface is up"),
+    (CONNECT, EHOSTUNREACH, 1, "no route", "interface is up"),
+    (CONNECT, EPERM, 1, "does not permit", "firewalls"),
+    (SEND, EPERM, 1, "os error 1", "firewalls"),
+    (SEND, ENETDOWN, 1, "os error 100", "interface is up"),
+    (SEND, ENOBUFS, 1, "os error 105", "free some memory"),
 ];
 
 /// Each error on the way to a server has its number or its cause, and a remedy that fits.
@@ -167,22 +158,22 @@ const CREATE: &[Call] = &[(libc::SYS_openat, Some(NEW_FILES))];
 const WRITE: &[Call] = &[(libc::SYS_write, Some(WRITES))];
 const SYNC: &[Call] = &[(libc::SYS_fsync, None)];
 const ROWS_OF_FILES: &[Row] = &[
-    (CREATE, libc::ENOSPC, 3, "os error 28", "free some space"),
-    (CREATE, libc::EDQUOT, 3, "os error 122", "free some space"),
+    (CREATE, ENOSPC, 3, "os error 28", "free some space"),
+    (CREATE, EDQUOT, 3, "os error 122", "free some space"),
     (
         CREATE,
-        libc::EROFS,
+        EROFS,
         3,
         "os error 30",
         "file system that can be written",
     ),
-    (CREATE, libc::EACCES, 3, "os error 13", "permissions"),
-    (CREATE, libc::EMFILE, 3, "os error 24", "ulimit -n"),
-    (CREATE, libc::EIO, 3, "os error 5", "file system"),
-    (WRITE, libc::ENOSPC, 3, "os error 28", "free some space"),
-    (WRITE, libc::EDQUOT, 3, "os error 122", "free some space"),
-    (WRITE, libc::EFBIG, 3, "os error 27", "ulimit -f"),
-    (WRITE, libc::EIO, 3, "os error 5", "file system"),
+    (CREATE, EACCES, 3, "os error 13", "permissions"),
+    (CREATE, EMFILE, 3, "os error 24", "ulimit -n"),
+    (CREATE, EIO, 3, "os error 5", "file system"),
+    (WRITE, ENOSPC, 3, "os error 28", "free some space"),
+    (WRITE, EDQUOT, 3, "os error 122", "free some space"),
+    (WRITE, EFBIG, 3, "os error 27", "ulimit -f"),
+    (WRITE, EIO, 3, "os error 5", "file system"),
 ];
 
 /// Each error of writing a file has its number and a remedy that fits.
@@ -209,30 +200,30 @@ fn errors_of_a_server_reach_its_client() {
     let rows: &[Row] = &[
         (
             CREATE,
-            libc::EROFS,
+            EROFS,
             30,
             "may not write",
             "permissions of the server",
         ),
-        (CREATE, libc::EMFILE, 24, "limit of open files", "ulimit -n"),
-        (CREATE, libc::ENOSPC, 28, "disk is full", "on the server"),
-        (WRITE, libc::ENOSPC, 28, "disk is full", "on the server"),
-        (WRITE, libc::EFBIG, 27, "so long a file", "ulimit -f"),
+        (CREATE, EMFILE, 24, "limit of open files", "ulimit -n"),
+        (CREATE, ENOSPC, 28, "disk is full", "on the server"),
+        (WRITE, ENOSPC, 28, "disk is full", "on the server"),
+        (WRITE, EFBIG, 27, "so long a file", "ulimit -f"),
         (
             WRITE,
-            libc::EIO,
+            EIO,
             5,
             "cannot write the file",
             "output of the server",
         ),
         (
             SYNC,
-            libc::EIO,
+            EIO,
             5,
             "cannot write the file",
             "output of the server",
         ),
-        (SYNC, libc::ENOSPC, 28, "disk is full", "on the server"),
+        (SYNC, ENOSPC, 28, "disk is full", "on the server"),
     ];
     let address = address(25);
     let device = format!("roce://{address}");

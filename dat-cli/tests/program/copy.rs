@@ -60,16 +60,13 @@ fn copies_are_the_same() {
 
 #[test]
 fn copies_go_into_directories_and_keep_permissions() {
+    use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("run.sh");
     let inside = directory.path().join("inside");
     std::fs::create_dir(&inside).unwrap();
     std::fs::write(&source, "echo").unwrap();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o755)).unwrap();
     json(
         &["copy", source.to_str().unwrap(), inside.to_str().unwrap()],
         0,
@@ -83,7 +80,6 @@ fn copies_go_into_directories_and_keep_permissions() {
 }
 
 /// A replaced file keeps its permissions, except set-user-ID, despite the user's mask.
-#[cfg(unix)]
 #[test]
 fn replaced_files_keep_permissions_and_other_links_their_content() {
     use std::fs::Permissions;
@@ -112,7 +108,6 @@ fn replaced_files_keep_permissions_and_other_links_their_content() {
 }
 
 /// A read-only file is not replaced, unless the user may write every file.
-#[cfg(unix)]
 #[test]
 fn read_only_files_are_not_replaced() {
     use std::os::unix::fs::PermissionsExt;
@@ -139,7 +134,6 @@ fn read_only_files_are_not_replaced() {
 }
 
 /// A signal ends the program by itself, leaves the old target and no temporary file.
-#[cfg(unix)]
 #[test]
 fn interrupted_copies_leave_nothing() {
     use std::os::unix::process::ExitStatusExt;
@@ -310,39 +304,36 @@ fn copies_that_cannot_be_made_change_nothing() {
         2,
         &["too large", "--chunk 256K fits"],
     );
-    #[cfg(unix)]
-    {
-        std::fs::hard_link(&source, path("hard")).unwrap();
-        refused(&["copy", &source, &path("hard")], 2, &["onto itself"]);
-        std::os::unix::fs::symlink(path("nowhere"), path("dangling")).unwrap();
-        refused(
-            &["copy", &source, &path("dangling")],
-            2,
-            &["does not exist", "remove the link"],
+    std::fs::hard_link(&source, path("hard")).unwrap();
+    refused(&["copy", &source, &path("hard")], 2, &["onto itself"]);
+    std::os::unix::fs::symlink(path("nowhere"), path("dangling")).unwrap();
+    refused(
+        &["copy", &source, &path("dangling")],
+        2,
+        &["does not exist", "remove the link"],
+    );
+    assert!(!Path::new(&path("nowhere")).exists());
+    std::fs::remove_file(path("dangling")).unwrap();
+    std::fs::remove_file(path("hard")).unwrap();
+    refused(
+        &["copy", &source, "/dev/null"],
+        2,
+        &["/dev/null", "not a regular file"],
+    );
+    refused(
+        &["copy", "/dev/zero", &missing],
+        2,
+        &["devices, pipes and sockets", "in a regular file first"],
+    );
+    std::os::unix::fs::symlink(path("loop"), path("loop")).unwrap();
+    for (from, to) in [(&source, &path("loop")), (&path("loop"), &missing)] {
+        let remedy = format!(
+            "try: check the target of the symbolic link {}",
+            path("loop")
         );
-        assert!(!Path::new(&path("nowhere")).exists());
-        std::fs::remove_file(path("dangling")).unwrap();
-        std::fs::remove_file(path("hard")).unwrap();
-        refused(
-            &["copy", &source, "/dev/null"],
-            2,
-            &["/dev/null", "not a regular file"],
-        );
-        refused(
-            &["copy", "/dev/zero", &missing],
-            2,
-            &["devices, pipes and sockets", "in a regular file first"],
-        );
-        std::os::unix::fs::symlink(path("loop"), path("loop")).unwrap();
-        for (from, to) in [(&source, &path("loop")), (&path("loop"), &missing)] {
-            let remedy = format!(
-                "try: check the target of the symbolic link {}",
-                path("loop")
-            );
-            refused(&["copy", from, to], 3, &[&remedy]);
-        }
-        std::fs::remove_file(path("loop")).unwrap();
+        refused(&["copy", from, to], 3, &[&remedy]);
     }
+    std::fs::remove_file(path("loop")).unwrap();
     assert_eq!(std::fs::read_to_string(&source).unwrap(), "data");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     let report = json(&["copy", &missing, &source], 3);

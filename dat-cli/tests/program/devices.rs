@@ -1,6 +1,6 @@
 //! Tests of `dat devices`, and of commands on devices.
 
-use super::{dat, json, refused, text};
+use super::{dat, json, refused, split, text};
 
 /// Each device is one line: its name, backend, state and main facts.
 #[test]
@@ -123,78 +123,48 @@ fn unknown_devices_are_refused() {
 
 #[test]
 fn arguments_for_devices_are_checked() {
-    for (arguments, words) in [
+    for (line, words) in [
+        ("perf write --connect host:0", &["65535"][..]),
+        ("perf write --connect ", &["host is missing"]),
+        ("perf write --connect [::1", &["no matching ]"]),
         (
-            &["perf", "write", "--connect", "host:0"][..],
-            &["65535"][..],
-        ),
-        (&["perf", "write", "--connect", ""], &["host is missing"]),
-        (&["perf", "write", "--connect", "[::1"], &["no matching ]"]),
-        (
-            &["perf", "write", "--wait", "poll"],
+            "perf write --wait poll",
             &["--device", "applies to RDMA devices only"],
         ),
         (
-            &["perf", "write", "--size", "1", "--segments", "2"],
+            "perf write --size 1 --segments 2",
             &["1 byte cannot be split into 2 segments"],
         ),
-        (&["perf", "write", "--wait", "dream"], &["block", "poll"]),
-        (&["copy", "a", "b", "--yield-after", "0"], &["from 1 to"]),
-        (&["serve", "--port", "0"], &["from 1 to 65535"]),
-        (&["serve", "--port", "65536"], &["from 1 to 65535"]),
-        (&["serve", "--listen", "everywhere"], &["--listen"]),
-        (&["serve", "--force"], &["--into"]),
-        (&["serve", "--memory", "2G"], &["1 GiB"]),
-        (&["serve", "here"], &["unexpected"]),
+        ("perf write --wait dream", &["block", "poll"]),
+        ("copy a b --yield-after 0", &["from 1 to"]),
+        ("serve --port 0", &["from 1 to 65535"]),
+        ("serve --port 65536", &["from 1 to 65535"]),
+        ("serve --listen everywhere", &["--listen"]),
+        ("serve --force", &["--into"]),
+        ("serve --memory 2G", &["1 GiB"]),
+        ("serve here", &["unexpected"]),
     ] {
-        refused(arguments, 2, words);
+        refused(&split(line), 2, words);
     }
     if cfg!(feature = "verbs") {
-        for (arguments, words) in [
+        for (line, words) in [
             (
-                &["perf", "bind", "--connect", "x", "--device", "y"][..],
+                "perf bind --connect x --device y",
                 &["write, read and send", "--connect"][..],
             ),
+            ("perf srq --connect x", &["write, read and send"]),
+            ("perf write --connect x --depth 1025", &["1024"]),
             (
-                &["perf", "srq", "--connect", "x"],
-                &["write, read and send"],
-            ),
-            (
-                &["perf", "write", "--connect", "x", "--depth", "1025"],
-                &["1024"],
-            ),
-            (
-                &[
-                    "perf",
-                    "send",
-                    "--connect",
-                    "x",
-                    "--size",
-                    "1G",
-                    "--depth",
-                    "2",
-                ],
+                "perf send --connect x --size 1G --depth 2",
                 &["too large", "--size 512M fits"],
             ),
-            (
-                &["copy", "Cargo.toml", "../x", "--connect", "x"],
-                &["plain name"],
-            ),
-            (
-                &["copy", "Cargo.toml", "a/b", "--connect", "x"],
-                &["plain name"],
-            ),
+            ("copy Cargo.toml ../x --connect x", &["plain name"]),
+            ("copy Cargo.toml a/b --connect x", &["plain name"]),
         ] {
-            refused(arguments, 2, words);
+            refused(&split(line), 2, words);
         }
         refused(
-            &[
-                "copy",
-                "Cargo.toml",
-                "x",
-                "--connect",
-                "no.such.host.invalid",
-            ],
+            &split("copy Cargo.toml x --connect no.such.host.invalid"),
             1,
             &["cannot find the host"],
         );

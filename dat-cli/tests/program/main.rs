@@ -2,18 +2,14 @@
 
 #[cfg(target_os = "linux")]
 mod addresses;
-#[cfg(unix)]
 mod between;
 #[cfg(target_os = "linux")]
 mod causes;
 mod copy;
 mod devices;
 mod manual;
-mod model;
-#[cfg(unix)]
 mod names;
 mod perf;
-mod registry;
 mod rsm;
 #[cfg(target_os = "linux")]
 mod sources;
@@ -29,6 +25,11 @@ fn dat(arguments: &[&str]) -> Output {
         .args(arguments)
         .output()
         .unwrap()
+}
+
+/// Splits a command line at its spaces.
+fn split(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
 }
 
 fn text(bytes: &[u8]) -> String {

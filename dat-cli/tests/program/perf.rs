@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{dat, json, refused, text};
+use super::{dat, json, refused, split, text};
 
 #[test]
 fn every_operation_is_measured() {
@@ -69,16 +69,7 @@ fn operations_can_be_posted_together() {
 #[test]
 fn sweeps_segments_and_durations() {
     let report = json(
-        &[
-            "perf",
-            "write",
-            "--sweep",
-            "8..64",
-            "--segments",
-            "3",
-            "--duration",
-            "5ms",
-        ],
+        &split("perf write --sweep 8..64 --segments 3 --duration 5ms"),
         0,
     );
     let sizes: Vec<u64> = report["points"]
@@ -147,7 +138,7 @@ fn the_path_of_a_plot_is_checked_first() {
     draw("plot.png", 2, &["SVG", "plot.svg"]);
     draw("plot", 2, &["SVG", "plot.svg"]);
     refused(
-        &["perf", "send", "--duration", "1h", "--plot", "-"],
+        &split("perf send --duration 1h --plot -"),
         2,
         &["not standard output"],
     );

@@ -27,6 +27,10 @@ fn tour_is_the_default_and_every_step_is_as_specified() {
         assert!(out.contains(words), "no {words}");
     }
     assert!(!out.contains("not as specified"));
+    // A refusal has its code and its cause.
+    for words in ["-> DAT_LENGTH_ERROR", "(the remote range is too short)"] {
+        assert!(out.contains(words), "no {words}");
+    }
     let steps = out.matches("     as specified").count();
     assert!(out.contains(&format!("{steps} steps, every outcome as specified")));
     assert_eq!(
@@ -52,6 +56,9 @@ fn the_tour_is_printed_as_a_document() {
         .flat_map(|chapter| chapter["steps"].as_array().unwrap())
         .collect();
     assert_eq!(report["steps"], steps.len());
+    let first = &steps[0]["actual"];
+    assert_eq!(first["events"][0], "A: RDMA Write DAT_DTO_SUCCESS");
+    assert_eq!(first["facts"][0]["about"], "B reads");
     for step in &steps {
         assert_eq!(step["ok"], true, "{step}");
         assert_eq!(step["expected"], step["actual"]);
@@ -67,7 +74,11 @@ fn the_tour_is_printed_as_a_document() {
     for code in [
         "DAT_SUCCESS",
         "DAT_LENGTH_ERROR",
-        "DAT_INVALID_PARAMETER (DAT_INVALID_ARG6)",
+        "DAT_INVALID_PARAMETER (DAT_INVALID_ARG3)",
+        "DAT_PRIVILEGES_VIOLATION (DAT_PRIVILEGES_WRITE)",
+        "DAT_PROTECTION_VIOLATION (DAT_PROTECTION_READ)",
+        "DAT_INVALID_STATE (DAT_INVALID_STATE_EP_UNCONNECTED)",
+        "DAT_INSUFFICIENT_RESOURCES (DAT_RESOURCE_SRQ)",
         "RSM_SUCCESS",
         "RSMERR_BAD_LENGTH",
         "RSMERR_CONN_ABORTED",

@@ -1,138 +1,81 @@
 //! Tests of invalid arguments and of the help.
 
-use super::{dat, json, refused, text};
+use super::{dat, json, refused, split, text};
 
 #[test]
 fn usage_errors_name_their_cause() {
-    refused(&["dance"], 2, &["dance"]);
-    refused(
-        &["serve", "--idle", "14s"],
-        2,
-        &["--idle", "from 15s to 1day"],
-    );
-    refused(&["serve", "--quota", "much"], 2, &["--quota", "16G"]);
-    refused(
-        &["copy", "a", "b", "--token-file", "c"],
-        2,
-        &["--connect <HOST[:PORT]>"],
-    );
-    // The errors list the commands.
-    refused(&["rsm"], 2, &["error: ", "export, put, get, bench"]);
-    refused(
-        &["zzz"],
-        2,
-        &["tip: use one of: tour, copy, perf, serve, rsm, devices, registry, completions, man"],
-    );
-    refused(
-        &["rsm", "zzz"],
-        2,
-        &["tip: use one of: export, put, get, bench"],
-    );
-    // If one of two arguments is needed, the error names both.
-    refused(&["rsm", "export"], 2, &["<FILE|--size <SIZE>>"]);
-    refused(
-        &["rsm", "get", "FILE"],
-        2,
-        &["--from <FILE>|--connect <HOST[:PORT]>"],
-    );
-    refused(
-        &["rsm", "get", "FILE", "--from", "a", "--connect", "b"],
-        2,
-        &["'--from <FILE>' cannot be used with '--connect <HOST[:PORT]>'"],
-    );
-    refused(&["copy", "only-one"], 2, &["<DST>"]);
-    refused(
-        &["copy", "a", "b", "--depth", "0"],
-        2,
-        &["--depth", "from 1 to 1024"],
-    );
-    refused(
-        &["copy", "a", "b", "--segments", "-1"],
-        2,
-        &["--segments", "from 1 to 32"],
-    );
-    refused(
-        &["copy", "a", "b", "--chunk", "0"],
-        2,
-        &["--chunk", "at least 1", "at most 1 GiB"],
-    );
-    refused(
-        &["perf", "read", "--depth", "many"],
-        2,
-        &["--depth", "from 1 to 4096"],
-    );
-    refused(
-        &["perf", "read", "-n", "0"],
-        2,
-        &["--iterations", "from 1 on"],
-    );
-    refused(
-        &["perf", "read", "--duration", "0s"],
-        2,
-        &["--duration", "at least 1ms"],
-    );
-    refused(
-        &["perf", "read", "--size", "-1"],
-        2,
-        &["--size", "not a size", "64K"],
-    );
-    refused(&["perf", "read", "--force"], 2, &["--plot"]);
-    refused(
-        &["rsm", "put", "FILE", "--permission", "640"],
-        2,
-        &["tip: '--permission' is an option of `dat rsm export`"],
-    );
-    refused(
-        &["devices", "--iterations", "3"],
-        2,
-        &["an option of `dat perf`, `dat rsm bench`"],
-    );
-    // An option that no command has may be meant as a value.
-    refused(&["copy", "a", "--zzz"], 2, &["-- --zzz"]);
-    refused(&["perf", "fly"], 2, &["fly", "write", "srq"]);
-    refused(
-        &["perf", "write", "--sweep", "8..4"],
-        2,
-        &["smaller size first"],
-    );
-    refused(
-        &["perf", "write", "--size", "4", "--sweep", "4..8"],
-        2,
-        &["cannot be used with"],
-    );
-    refused(
-        &["perf", "write", "--depth", "2", "--batch", "3"],
-        2,
-        &["--batch", "--depth"],
-    );
-    refused(
-        &["perf", "bind", "--segments", "2"],
-        2,
-        &["--segments", "bind"],
-    );
-    refused(
-        &["perf", "write", "--size", "1", "--segments", "2"],
-        2,
-        &["2 segments"],
-    );
-    refused(
-        &["perf", "send", "--size", "1G", "--depth", "2"],
-        2,
-        &["too large", "--size 512M fits"],
-    );
-    refused(
-        &["perf", "send", "-n", "3", "--duration", "1s"],
-        2,
-        &["cannot be used with"],
-    );
+    for (line, words) in [
+        ("dance", &["dance"][..]),
+        ("serve --idle 14s", &["--idle", "from 15s to 1day"]),
+        ("serve --quota much", &["--quota", "16G"]),
+        ("copy a b --token-file c", &["--connect <HOST[:PORT]>"]),
+        // The errors list the commands.
+        ("rsm", &["error: ", "export, put, get, bench"]),
+        (
+            "zzz",
+            &["tip: use one of: tour, copy, perf, serve, rsm, devices, completions, man"],
+        ),
+        // The tour has no device.
+        (
+            "tour --device roce",
+            &["'--device' is an option of `dat copy`"],
+        ),
+        // A command that has moved names its program.
+        (
+            "registry --check",
+            &["'registry'", "tip: ", "`dat-registry`"],
+        ),
+        ("rsm zzz", &["tip: use one of: export, put, get, bench"]),
+        // If one of two arguments is needed, the error names both.
+        ("rsm export", &["<FILE|--size <SIZE>>"]),
+        ("rsm get FILE", &["--from <FILE>|--connect <HOST[:PORT]>"]),
+        (
+            "rsm get FILE --from a --connect b",
+            &["'--from <FILE>' cannot be used with '--connect <HOST[:PORT]>'"],
+        ),
+        ("copy only-one", &["<DST>"]),
+        ("copy a b --depth 0", &["--depth", "from 1 to 1024"]),
+        ("copy a b --segments -1", &["--segments", "from 1 to 32"]),
+        (
+            "copy a b --chunk 0",
+            &["--chunk", "at least 1", "at most 1 GiB"],
+        ),
+        ("perf read --depth many", &["--depth", "from 1 to 4096"]),
+        ("perf read -n 0", &["--iterations", "from 1 on"]),
+        ("perf read --duration 0s", &["--duration", "at least 1ms"]),
+        ("perf read --size -1", &["--size", "not a size", "64K"]),
+        ("perf read --force", &["--plot"]),
+        (
+            "rsm put FILE --permission 640",
+            &["tip: '--permission' is an option of `dat rsm export`"],
+        ),
+        (
+            "devices --iterations 3",
+            &["an option of `dat perf`, `dat rsm bench`"],
+        ),
+        // An option that no command has may be meant as a value.
+        ("copy a --zzz", &["-- --zzz"]),
+        ("perf fly", &["fly", "write", "srq"]),
+        ("perf write --sweep 8..4", &["smaller size first"]),
+        ("perf write --size 4 --sweep 4..8", &["cannot be used with"]),
+        ("perf write --depth 2 --batch 3", &["--batch", "--depth"]),
+        ("perf bind --segments 2", &["--segments", "bind"]),
+        ("perf write --size 1 --segments 2", &["2 segments"]),
+        (
+            "perf send --size 1G --depth 2",
+            &["too large", "--size 512M fits"],
+        ),
+        ("perf send -n 3 --duration 1s", &["cannot be used with"]),
+    ] {
+        refused(&split(line), 2, words);
+    }
 }
 
 /// The mock is no device, and a name is not empty.
 #[test]
 fn a_device_has_a_name() {
     for command in [
-        &["tour"][..],
-        &["copy", "a", "b"],
+        &["copy", "a", "b"][..],
         &["perf", "write"],
         &["serve"],
         &["rsm", "export", "--size", "4K"],
@@ -157,6 +100,21 @@ fn arguments_that_a_device_does_not_take_are_told() {
     for command in [&["perf", "write"][..], &["serve"]] {
         refused(&[command, &device].concat(), 2, &["remove keep-alive"]);
     }
+    for command in [
+        &["perf", "write"][..],
+        &["serve"],
+        &["rsm", "export", "--size", "4K"],
+        &["rsm", "bench"],
+    ] {
+        let unknown = [command, &["--path", "any"]].concat();
+        refused(&unknown, 2, &["'any'", "--path", "packets, local"]);
+        let other = ["--device", "roce://::1?path=both"];
+        let known = ["path=WAY", "`packets` (UDP) or `local` (shared memory)"];
+        refused(&[command, &other].concat(), 2, &known);
+        let twice = ["--device", "roce://::1?path=local", "--path", "packets"];
+        let words = ["--path", "the address has a path, too", "remove one"];
+        refused(&[command, &twice].concat(), 2, &words);
+    }
     let deep = ["perf", "write", "--device", "roce", "--depth", "2000"];
     refused(&deep, 2, &["over a device", "--depth of at most 1024"]);
     let output = text(&dat(&deep).stderr);
@@ -171,7 +129,7 @@ fn paths_of_other_hosts_are_refused() {
     for arguments in [
         &["copy", "small", remote][..],
         &["copy", remote, "small"],
-        &["copy", remote, "small", "--device", "model-mlx5"],
+        &["copy", remote, "small", "--device", "roce"],
         &["copy", "small", remote, "--connect", "hostb"],
         &["copy", "a", "b", "--connect", "c", "--token-file", remote],
         &["perf", "write", "--plot", "hostb:x"],
@@ -209,41 +167,37 @@ fn paths_of_other_hosts_are_refused() {
 /// With `--json`, usage errors are documents too.
 #[test]
 fn usage_errors_are_printed_as_documents() {
-    for (arguments, word, try_this) in [
-        (&["perf", "fly"][..], "fly", "use one of: write, read"),
-        (&["cpoy"], "cpoy", "'copy'"),
-        (&["zzz"], "zzz", "use one of: tour, copy"),
-        (&["rsm"], "'dat rsm' requires", "use one of: export, put"),
-        (&["rsm", "zzz"], "zzz", "use one of: export, put"),
-        (&["rsm", "export"], "--size", "add <FILE|--size <SIZE>>"),
-        (&["copy", "only-one"], "<DST>", "add <DST>"),
+    for (line, word, try_this) in [
+        ("perf fly", "fly", "use one of: write, read"),
+        ("cpoy", "cpoy", "'copy'"),
+        ("zzz", "zzz", "use one of: tour, copy"),
+        ("rsm", "'dat rsm' requires", "use one of: export, put"),
+        ("rsm zzz", "zzz", "use one of: export, put"),
+        ("rsm export", "--size", "add <FILE|--size <SIZE>>"),
+        ("copy only-one", "<DST>", "add <DST>"),
+        ("perf write --depth 0", "'0' for '--depth", "from 1 to 4096"),
         (
-            &["perf", "write", "--depth", "0"],
-            "'0' for '--depth",
-            "from 1 to 4096",
-        ),
-        (
-            &["perf", "write", "--size", "-5"],
+            "perf write --size -5",
             "this is not a size",
             "write for example 4096",
         ),
         (
-            &["rsm", "put", "FILE", "--permission", "640"],
+            "rsm put FILE --permission 640",
             "'--permission'",
             "an option of `dat rsm export`",
         ),
         (
-            &["copy", "a", "b", "--sweep", "1..2"],
+            "copy a b --sweep 1..2",
             "'--sweep'",
             "an option of `dat perf`",
         ),
         (
-            &["perf", "write", "--size", "4", "--sweep", "4..8"],
+            "perf write --size 4 --sweep 4..8",
             "cannot be used with",
             "leave out one",
         ),
     ] {
-        let report = json(arguments, 2);
+        let report = json(&split(line), 2);
         assert_eq!(report["ok"], false);
         assert_eq!(report["error"]["kind"], "usage");
         let why = report["error"]["why"].as_str().unwrap();
@@ -267,7 +221,6 @@ fn help_lists_the_exit_codes() {
         "copy",
         "perf",
         "devices",
-        "registry",
         "--json",
         "--quiet",
     ] {

@@ -6,7 +6,7 @@
 use super::{CompletionQueue, DirectAccess, Extensions, ReceiveQueue, SendQueue};
 use crate::attributes::{EpAttributes, IaAddress, IaAttributes, ProviderAttributes};
 use crate::flags::{MemoryPrivileges, QualityOfService};
-use crate::memory::Region;
+use crate::region::Region;
 use crate::time::Instant;
 
 /// Largest private data that the core carries, in bytes; a provider may allow less.
@@ -413,8 +413,8 @@ pub unsafe trait Backend {
     ///
     /// A send queue may read the data of a Send or RDMA Write from `commit` to the return of
     /// `ring`, if its queue pair [may read at post](QueuePairRequest::may_read_at_post). The
-    /// processor checks no key, so the core keeps regions alive across posts: creating or freeing a
-    /// region locks each endpoint that has posted since the last such call, and so waits for the
+    /// processor checks no key, so the core keeps regions alive across posts. Creating or freeing a
+    /// region locks each endpoint that has posted since the last such call. So it waits for the
     /// posts in progress. Other backends do not pay for this.
     const READS_AT_POST: bool = false;
 

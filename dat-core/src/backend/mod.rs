@@ -8,6 +8,10 @@ mod completion;
 mod control;
 mod direct;
 mod extended;
+#[cfg(feature = "std")]
+mod host;
+mod not_local;
+mod refused;
 mod work;
 
 pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
@@ -19,6 +23,11 @@ pub use control::{
 };
 pub use direct::DirectAccess;
 pub use extended::{ExtendedRequest, ExtendedSend, Extensions};
+#[cfg(feature = "std")]
+#[cfg_attr(docsrs, doc(cfg(feature = "std")))]
+pub use host::{Activity, Count, HostBackend, HostDriver};
+pub use not_local::NotLocal;
+pub(crate) use refused::backend_refused;
 pub use work::{
     BINDS_UNDER_WAY, BindRequest, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment,
     SendFlags, SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,

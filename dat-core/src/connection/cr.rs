@@ -1,15 +1,14 @@
 //! Connection requests.
 
 use super::Incoming;
+use crate::adapter::{Control, Ia};
 use crate::attributes::IaAddress;
-use crate::backend::{Backend, PrivateData, RequestKey};
+use crate::backend::{Backend, PrivateData, RequestKey, backend_refused};
 use crate::endpoint::{Call, Trigger, not_ready, permit};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::{Deferred, backend_refused};
+use crate::event::Deferred;
 use crate::flags::{CrFields, EndpointState, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{CrId, EpId};
-use crate::storage::Index;
+use crate::id::{CrId, EpId, Index};
 use crate::sync::RawLock;
 
 /// Slot of one connection request; protected by the control lock.
@@ -74,6 +73,7 @@ const ACCEPT_DATA: Error = Error::invalid_argument(3).about(Parameter::PrivateDa
 /// Error of the private data in `cr_reject`.
 const REJECT_DATA: Error = Error::invalid_argument(2).about(Parameter::PrivateData);
 
+/// # Connection requests
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns the parameters of a connection request.
     ///
@@ -128,6 +128,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// An error changes neither endpoint, request nor peer.
     ///
     /// Spec: CRA-01..05, GEN-10, GEN-06
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// b.ia.psp_create(7, b.evd, PspFlags::Consumer)?;
+    /// # let request = ConnectParam {
+    /// #     address: IaAddress::Node(2),
+    /// #     qualifier: 7,
+    /// #     timeout: TIMEOUT_INFINITE,
+    /// #     private_data: b"hello",
+    /// #     quality: QualityOfService::BEST_EFFORT,
+    /// #     flags: ConnectFlags::empty(),
+    /// # };
+    /// a.ia.ep_connect(a.ep, &request, fabric.now())?;
+    /// fabric.run_until_idle(100);
+    ///
+    /// b.ia.progress(fabric.now());
+    /// let Event::ConnectionRequest { cr, .. } = b.ia.evd_dequeue(b.evd)? else {
+    ///     panic!("no request");
+    /// };
+    /// b.ia.cr_accept(cr, Some(b.ep), b"welcome")?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn cr_accept(&self, cr: CrId, ep: Option<EpId>, private_data: &[u8]) -> Result<()> {
         self.control.with(|control| {
             let slot = control.connection_request(cr)?;
@@ -153,11 +177,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     .accept(request, key, private_data)
                     .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
                 endpoint.step(Trigger::Accept);
-                endpoint.link.remote = remote;
-                endpoint.link.remote_port = remote_port;
-                endpoint.link.local_port = qualifier;
+                endpoint.connection.remote = remote;
+                endpoint.connection.remote_port = remote_port;
+                endpoint.connection.local_port = qualifier;
                 // Destination of a duplicate of this connection.
-                endpoint.link.qualifier = remote_port;
+                endpoint.connection.qualifier = remote_port;
                 Ok(())
             })?;
             control.forget_request(cr);
@@ -268,7 +292,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let tentative = self.with_endpoint(ep, |_, endpoint| {
             if endpoint.step(Trigger::Reject) {
-                endpoint.link.clear();
+                endpoint.connection.clear();
             }
             Ok(endpoint.state == EndpointState::TentativeConnectionPending)
         });

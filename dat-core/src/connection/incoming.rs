@@ -1,5 +1,6 @@
 //! Incoming connection requests, from a peer or by a handoff.
 
+use crate::adapter::{Control, Ia};
 use crate::attributes::IaAddress;
 use crate::backend::{Backend, PrivateData, RequestKey};
 use crate::connection::{CrSlot, RspSlot};
@@ -7,9 +8,8 @@ use crate::endpoint::Trigger;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{Deferred, Event};
 use crate::flags::{HandleKind, PspFlags};
-use crate::ia::{Control, Ia};
-use crate::id::{CrId, EpId, Handle, PspId, RspId, next_generation};
-use crate::storage::{Index, vacant};
+use crate::id::{CrId, EpId, Handle, Index, PspId, RspId, next_generation};
+use crate::storage::vacant;
 use crate::sync::RawLock;
 
 /// A connection request as the backend reports it.
@@ -181,9 +181,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // The endpoint is live: it is reserved for this service point or was just made.
         let _noted = self.with_endpoint(ep, |_, endpoint| {
             endpoint.step(Trigger::Request);
-            endpoint.link.remote = Some(*incoming.remote);
-            endpoint.link.remote_port = incoming.remote_port;
-            endpoint.link.local_port = qualifier;
+            endpoint.connection.remote = Some(*incoming.remote);
+            endpoint.connection.remote_port = incoming.remote_port;
+            endpoint.connection.local_port = qualifier;
             Ok(())
         });
     }

@@ -21,14 +21,16 @@ macro_rules! keyed_by_qualifier {
     };
 }
 
-mod cr;
 mod incoming;
-mod psp;
-mod rsp;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod two_peers;
+
+// Rustdoc lists the calls of `Ia` in the order of these modules.
+mod psp;
+
+mod rsp;
+
+mod cr;
 
 pub use cr::{CrParam, CrSlot};
 pub(crate) use incoming::Incoming;

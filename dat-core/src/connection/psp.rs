@@ -1,12 +1,11 @@
 //! Public service points.
 
-use crate::backend::{Backend, BackendError, ListenerKey};
+use crate::adapter::{Control, Ia};
+use crate::backend::{Backend, BackendError, ListenerKey, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{EvdId, Handle, PspId, next_generation};
-use crate::storage::{Index, KeyLinks, vacant};
+use crate::id::{EvdId, Handle, Index, PspId, next_generation};
+use crate::storage::{KeyLinks, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one public service point; protected by the control lock.
@@ -55,6 +54,7 @@ pub struct PspParam {
 /// Error of the qualifier in the calls that create service points.
 const QUALIFIER: Error = Error::invalid_argument(2).about(Parameter::Qualifier);
 
+/// # Public service points
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Listens on a connection qualifier; each request raises an event on `evd`.
     ///
@@ -72,6 +72,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: PSC-01..05, EVC-05
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let (ia, evd) = (&a.ia, a.evd);
+    /// let psp = ia.psp_create(4711, evd, PspFlags::Consumer)?;
+    /// // One service point listens on a qualifier.
+    /// assert!(ia.psp_create(4711, evd, PspFlags::Consumer).is_err());
+    /// ia.psp_free(psp)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn psp_create(&self, qualifier: u64, evd: EvdId, flags: PspFlags) -> Result<PspId> {
         self.new_public(Some(qualifier), evd, flags)
             .map(|(psp, _)| psp)

@@ -1,12 +1,12 @@
 //! Reserved service points.
 
+use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, ListenerKey};
 use crate::endpoint::{Call, Trigger, permit};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EpCreator, EvdFlags, RspFields, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
-use crate::storage::{Index, KeyLinks, vacant};
+use crate::id::{EpId, EvdId, Handle, Index, RspId, next_generation};
+use crate::storage::{KeyLinks, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one reserved service point; protected by the control lock.
@@ -53,6 +53,7 @@ pub struct RspParam {
     pub ep: Option<EpId>,
 }
 
+/// # Reserved service points
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Listens for one request, which only `ep` can accept.
     ///
@@ -114,7 +115,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if let Some(ep) = ep {
                 // The control lock is held since the endpoint was found UNCONNECTED.
                 let _reserved = self.with_endpoint(ep, |_, endpoint| {
-                    endpoint.link.local_port = qualifier;
+                    endpoint.connection.local_port = qualifier;
                     Ok(endpoint.step(Trigger::Reserve))
                 });
             }
@@ -163,7 +164,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             // A forced close may have destroyed the endpoint already.
             let _freed = self.with_endpoint(ep, |_, endpoint| {
                 if endpoint.step(Trigger::Unreserve) {
-                    endpoint.link.clear();
+                    endpoint.connection.clear();
                 }
                 Ok(())
             });

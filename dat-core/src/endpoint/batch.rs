@@ -5,11 +5,11 @@ use core::fmt;
 use super::post::{NO_REMOTE, Refusal, Request};
 use super::receive::Receive;
 use super::{Endpoint, ReceiveSide};
+use crate::adapter::Ia;
 use crate::backend::{Backend, WorkQueue};
 use crate::error::Error;
 use crate::event::DtoOperation;
 use crate::flags::CompletionFlags;
-use crate::ia::Ia;
 use crate::id::EpId;
 use crate::memory::{LmrTriplet, RmrTriplet};
 use crate::sync::RawLock;
@@ -91,6 +91,7 @@ impl Reached {
     }
 }
 
+/// # Posting several at once
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts requests in order and rings the doorbell once.
     ///

@@ -2,21 +2,20 @@
 //!
 //! Creation and modification share this code. A failed call leaves the endpoint as it was.
 
+use super::endings::{EndpointOf, SlotOf};
 use super::endpoint::{Limit, RECEIVE};
 use super::limits::{count, refused_receive_flags, refused_request_flags, size};
-use super::link::{EndpointOf, SlotOf};
 use super::state::{Call, Legal, legal};
 use super::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
+use crate::adapter::{Control, Ia};
 use crate::attributes::EpAttributes;
-use crate::backend::{Backend, BackendError, QueuePairKey, QueuePairRequest};
+use crate::backend::{Backend, BackendError, QueuePairKey, QueuePairRequest, backend_refused};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::{EvdConfig, backend_refused};
+use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EvdFlags};
-use crate::ia::{Control, Ia};
-use crate::id::{EvdId, PzId};
+use crate::id::{EvdId, Index, PzId};
 use crate::memory::zone_seal;
 use crate::record::{self, Owner, Posting, Report};
-use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// Receive side of an endpoint of backend `B`.

@@ -1,13 +1,13 @@
-//! Connects an endpoint to a peer.
+//! Connects endpoints to peers and ends connections.
 
 use super::limits::check_quality;
-use super::{Call, Trigger, not_ready, permit};
+use super::{Call, Ending, Legal, Trigger, not_ready, permit};
+use crate::adapter::{Control, Ia};
 use crate::attributes::IaAddress;
-use crate::backend::{Backend, ConnectRequest};
+use crate::backend::{Backend, ConnectRequest, DisconnectMode, backend_refused};
 use crate::error::{Cause, Error, ErrorKind, Parameter, Result, Subtype};
-use crate::event::backend_refused;
-use crate::flags::{ConnectFlags, QualityOfService};
-use crate::ia::{Control, Ia};
+use crate::event::{ConnectionEventKind, Deferred};
+use crate::flags::{CloseFlags, ConnectFlags, QualityOfService};
 use crate::id::EpId;
 use crate::sync::RawLock;
 use crate::time::Instant;
@@ -51,6 +51,7 @@ const CONNECT: Invalid = Invalid::at(4, 5, 7);
 const FLAGS: Error = Error::invalid_argument(8).about(Parameter::Flags);
 const DUPLICATE: Invalid = Invalid::at(3, 4, 6);
 
+/// # Connections
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Starts a connection; the endpoint is ACTIVE_CONNECTION_PENDING until the answer arrives.
     ///
@@ -70,6 +71,33 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device refused.
     ///
     /// Spec: EPK-01..05, EPK-12, EPK-14, GEN-09, GEN-10, EPC-09
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # b.ia.psp_create(7, b.evd, PspFlags::Consumer)?;
+    /// # let (ia, ep, evd) = (&a.ia, a.ep, a.evd);
+    /// let request = ConnectParam {
+    ///     address: IaAddress::Node(2),
+    ///     qualifier: 7,
+    ///     timeout: TIMEOUT_INFINITE,
+    ///     private_data: b"hello",
+    ///     quality: QualityOfService::BEST_EFFORT,
+    ///     flags: ConnectFlags::empty(),
+    /// };
+    /// ia.ep_connect(ep, &request, fabric.now())?;
+    /// # let Event::ConnectionRequest { cr, .. } = b.next(fabric)? else { panic!("no request") };
+    /// # b.ia.cr_accept(cr, Some(b.ep), b"")?;
+    /// fabric.run_until_idle(100); // the peer accepts meanwhile
+    ///
+    /// ia.progress(fabric.now());
+    /// let Event::Connection { kind, .. } = ia.evd_dequeue(evd)? else {
+    ///     panic!("no answer");
+    /// };
+    /// assert_eq!(kind, ConnectionEventKind::Established);
+    /// # Ok(()) }) }
+    /// ```
     pub fn ep_connect(&self, ep: EpId, param: &ConnectParam<'_>, now: Instant) -> Result<()> {
         self.control
             .with(|control| self.start_connection(control, ep, param, now, &CONNECT))?;
@@ -100,8 +128,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.with_endpoint(ep, |_, _| Ok(()))?;
             let (address, qualifier) = self.with_endpoint(model, |_, endpoint| {
                 permit(Call::ConnectModel, endpoint.state)?;
-                let peer = endpoint.link.remote.ok_or_else(not_ready)?;
-                Ok((peer, endpoint.link.qualifier))
+                let peer = endpoint.connection.remote.ok_or_else(not_ready)?;
+                Ok((peer, endpoint.connection.qualifier))
             })?;
             let param = ConnectParam {
                 address,
@@ -114,6 +142,67 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.start_connection(control, ep, &param, now, &DUPLICATE)
         })?;
         self.wake_progress();
+        Ok(())
+    }
+
+    /// Ends a connection or aborts a connection attempt.
+    ///
+    /// An abrupt disconnect leaves the endpoint DISCONNECTED on return; outstanding work completes,
+    /// flushed unless it was done. A graceful one leaves a CONNECTED endpoint DISCONNECT_PENDING
+    /// until `progress` finds all requests complete. It aborts an attempt as an abrupt one does and
+    /// changes nothing if the endpoint is DISCONNECT_PENDING. DISCONNECTED is queued on the
+    /// connection dispatcher, after the successful completions that share it.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INVALID_STATE (EP state): the endpoint is UNCONNECTED or RESERVED, or a passive or
+    ///   tentative connection is pending.
+    ///
+    /// Spec: EPD-01..10
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, ep, evd) = (&a.ia, a.ep, a.evd);
+    /// ia.ep_disconnect(ep, CloseFlags::Graceful)?;
+    /// let Event::Connection { kind, .. } = ia.evd_dequeue(evd)? else {
+    ///     panic!("no end");
+    /// };
+    /// assert_eq!(kind, ConnectionEventKind::Disconnected);
+    /// # Ok(()) }) }
+    /// ```
+    pub fn ep_disconnect(&self, ep: EpId, flags: CloseFlags) -> Result<()> {
+        let call = match flags {
+            CloseFlags::Abrupt => Call::DisconnectAbrupt,
+            CloseFlags::Graceful => Call::DisconnectGraceful,
+        };
+        let mut deferred = Deferred::default();
+        let drains = self.control.with(|control| {
+            self.with_endpoint(ep, |slot, endpoint| {
+                match (permit(call, endpoint.state)?, call) {
+                    (Legal::NoOp, _) => Ok(false),
+                    (Legal::Yes, Call::DisconnectGraceful) => {
+                        control.watch.add(slot, ep.slot(), None);
+                        Ok(endpoint.step(Trigger::Drain))
+                    }
+                    _ => {
+                        let ending = Ending {
+                            trigger: Trigger::DisconnectAbruptly,
+                            mode: Some(DisconnectMode::Abrupt),
+                            kind: ConnectionEventKind::Disconnected,
+                        };
+                        self.end_connection(control, endpoint, ending, &mut deferred);
+                        Ok(false)
+                    }
+                }
+            })
+        });
+        self.run_deferred(&mut deferred);
+        if drains? {
+            // Usually no request is outstanding; otherwise, `progress` retries.
+            self.drain(ep);
+        }
         Ok(())
     }
 
@@ -152,15 +241,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .connect(key, &request)
                 .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
             endpoint.step(Trigger::Connect);
-            let link = &mut endpoint.link;
-            link.clear();
-            link.remote = Some(param.address);
-            link.qualifier = param.qualifier;
-            link.remote_port = param.qualifier;
-            link.local_port = local_port;
-            link.deadline = now.after(param.timeout);
-            if link.deadline.is_some() {
-                control.watch.add(slot, ep.slot(), link.deadline);
+            let connection = &mut endpoint.connection;
+            connection.clear();
+            connection.remote = Some(param.address);
+            connection.qualifier = param.qualifier;
+            connection.remote_port = param.qualifier;
+            connection.local_port = local_port;
+            connection.deadline = now.after(param.timeout);
+            if connection.deadline.is_some() {
+                control.watch.add(slot, ep.slot(), connection.deadline);
             }
             Ok(())
         })

@@ -2,16 +2,16 @@
 
 use super::ReceiveSide;
 use super::configure::{Wanted, receive_report, set_limits};
+use super::endings::{EndpointOf, SlotOf};
 use super::limits::check_attributes;
-use super::link::{EndpointOf, SlotOf};
 use super::modify::soft_watermark;
+use crate::adapter::{Control, Ia};
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EndpointState, EvdFlags};
-use crate::ia::{Control, Ia};
-use crate::id::{EpId, EvdId, PzId, SrqId, next_generation};
-use crate::storage::{Index, vacant};
+use crate::id::{EpId, EvdId, Index, PzId, SrqId, next_generation};
+use crate::storage::vacant;
 use crate::sync::RawLock;
 
 /// Error of the attributes in `ep_create`.
@@ -21,6 +21,7 @@ const ATTRIBUTES_WITH_SRQ: Error = Error::invalid_argument(7).about(Parameter::A
 /// Error of the zone in both.
 const ZONE: Error = Error::invalid_argument(2).about(Parameter::Pz);
 
+/// # Endpoints
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates an unconnected endpoint.
     ///
@@ -41,6 +42,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: EPC-01..10, DTO-01, DTO-02, GEN-06, GEN-07
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let (ia, pz, evd) = (&a.ia, a.pz, a.evd);
+    /// // RDMA Reads need room: by default an endpoint has none.
+    /// let reads = EpAttributes {
+    ///     max_rdma_read_in: 1,
+    ///     max_rdma_read_out: 1,
+    ///     ..EpAttributes::DEFAULT
+    /// };
+    /// let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), Some(&reads))?;
+    /// assert_eq!(ia.ep_get_status(ep)?.state, EndpointState::Unconnected);
+    /// # Ok(()) }) }
+    /// ```
     pub fn ep_create(
         &self,
         pz: Option<PzId>,

@@ -7,12 +7,12 @@ use crate::backend::{PrivateData, QueuePairKey};
 use crate::event::DtoOperation;
 use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EndpointState};
-use crate::id::EpId;
+use crate::id::{EpId, Index};
 use crate::memory::RmrTriplet;
 use crate::record::{
     FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Records, Report,
 };
-use crate::storage::{Index, SlotLink, VisitLink};
+use crate::storage::{SlotLink, VisitLink};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
@@ -302,7 +302,7 @@ pub(crate) struct Endpoint<S> {
     /// Queue pair; `None` until the endpoint has a zone.
     pub(crate) queue_pair: Option<QueuePairKey>,
     pub(crate) attributes: EpAttributes,
-    pub(crate) link: Link,
+    pub(crate) connection: ConnectionData,
     pub(crate) soft_high_watermark: i32,
     pub(crate) hard_high_watermark: i32,
     pub(crate) context: u64,
@@ -311,7 +311,7 @@ pub(crate) struct Endpoint<S> {
 
 /// Connection data of an endpoint.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct ConnectionData {
     pub(crate) remote: Option<IaAddress>,
     pub(crate) qualifier: u64,
     pub(crate) remote_port: u64,
@@ -324,7 +324,7 @@ pub(crate) struct Link {
     pub(crate) private_data: PrivateData,
 }
 
-impl Link {
+impl ConnectionData {
     pub(crate) const NONE: Self = Self {
         remote: None,
         qualifier: 0,
@@ -358,7 +358,7 @@ impl<S> Endpoint<S> {
         receive_capacity: 0,
         queue_pair: None,
         attributes: EpAttributes::DEFAULT,
-        link: Link::NONE,
+        connection: ConnectionData::NONE,
         soft_high_watermark: crate::flags::WATERMARK_INFINITE,
         hard_high_watermark: crate::flags::WATERMARK_INFINITE,
         context: 0,

@@ -1,8 +1,7 @@
 //! Posting extended operations, which DAT does not define.
 
-use super::endpoint::Endpoint;
-use super::post::{Refusal, Request, add_segments};
-use super::send_flags;
+use super::post::{Operation, Refusal, Request, range, send_flags};
+use crate::adapter::Ia;
 use crate::backend::{
     Backend, ExtendedRequest, ExtendedSend, Extensions, Rejected, RemoteRange, Segment, SendQueue,
     WorkSlot,
@@ -10,10 +9,9 @@ use crate::backend::{
 use crate::error::{Cause, Error, Parameter, Result};
 use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::CompletionFlags;
-use crate::ia::Ia;
 use crate::id::EpId;
-use crate::memory::{LmrTriplet, LocalAccess, RmrTriplet};
-use crate::record::{Posting, RecordKind, Report};
+use crate::memory::{LmrTriplet, RmrTriplet};
+use crate::record::RecordKind;
 use crate::sync::RawLock;
 
 /// Maximum segments of an extended request.
@@ -46,14 +44,6 @@ pub enum Extended {
 }
 
 impl Extended {
-    const fn kind(self) -> ExtendedOperation {
-        match self {
-            Self::WriteImmediate { .. } => ExtendedOperation::WriteImmediate,
-            Self::FetchAndAdd { .. } => ExtendedOperation::FetchAndAdd,
-            Self::CompareAndSwap { .. } => ExtendedOperation::CompareAndSwap,
-        }
-    }
-
     const fn at(self, remote: RemoteRange) -> ExtendedSend {
         match self {
             Self::WriteImmediate { immediate } => {
@@ -69,25 +59,63 @@ impl Extended {
     }
 }
 
-/// Checked segments for the device.
-struct Gathered {
-    segments: [Segment; MOST_SEGMENTS],
-    count: usize,
-}
+impl Operation for Extended {
+    const RINGS: bool = true;
 
-impl WorkSlot for &mut Gathered {
-    fn segment(&mut self, segment: Segment) {
-        if let Some(slot) = self.segments.get_mut(self.count) {
-            *slot = segment;
-            self.count = self.count.saturating_add(1);
+    fn transfer(self) -> DtoOperation {
+        match self {
+            Self::WriteImmediate { .. } => DtoOperation::RdmaWrite,
+            Self::FetchAndAdd { .. } | Self::CompareAndSwap { .. } => DtoOperation::RdmaRead,
         }
     }
 
-    fn commit(self, _length: u32) -> core::result::Result<(), Rejected> {
-        Ok(())
+    fn kind(self) -> RecordKind {
+        RecordKind::Extended(match self {
+            Self::WriteImmediate { .. } => ExtendedOperation::WriteImmediate,
+            Self::FetchAndAdd { .. } => ExtendedOperation::FetchAndAdd,
+            Self::CompareAndSwap { .. } => ExtendedOperation::CompareAndSwap,
+        })
+    }
+
+    fn reserve<Q: SendQueue>(
+        queue: &mut Q,
+        request: &Request<'_, Self>,
+        token: u64,
+    ) -> Option<impl WorkSlot> {
+        let is_write = request.operation.transfer() == DtoOperation::RdmaWrite;
+        Some(Gathered {
+            queue,
+            request: ExtendedRequest {
+                token,
+                operation: request.operation.at(range(request.remote)),
+                length: 0,
+                flags: send_flags(request.flags, is_write),
+            },
+            segments: heapless::Vec::new(),
+        })
     }
 }
 
+/// A request whose checked segments are gathered, since the device takes it as a whole.
+struct Gathered<'q, Q> {
+    queue: &'q mut Q,
+    request: ExtendedRequest,
+    segments: heapless::Vec<Segment, MOST_SEGMENTS>,
+}
+
+impl<Q: SendQueue> WorkSlot for Gathered<'_, Q> {
+    fn segment(&mut self, segment: Segment) {
+        // The number of segments is checked before.
+        let _ = self.segments.push(segment);
+    }
+
+    fn commit(mut self, length: u32) -> core::result::Result<(), Rejected> {
+        self.request.length = length;
+        self.queue.post_extended(&self.request, &self.segments)
+    }
+}
+
+/// # Operations beyond DAT
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns the extended operations of the device.
     pub fn extensions(&self) -> Extensions {
@@ -118,147 +146,64 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<()> {
-        let range = RemoteRange {
-            address: remote.address,
-            key: remote.context,
-        };
-        let operation = (operation.kind(), operation.at(range));
-        if !self.shared.extensions.contains(operation.1.extension()) {
+        if !self
+            .shared
+            .extensions
+            .contains(operation.at(range(remote)).extension())
+        {
             return Err(Error::not_implemented());
         }
-        let is_write = operation.0 == ExtendedOperation::WriteImmediate;
-        let mut request = Request {
+        let is_write = operation.transfer() == DtoOperation::RdmaWrite;
+        let number = RmrTriplet {
+            length: NUMBER_BYTES,
+            ..*remote
+        };
+        let request = Request {
             ep,
             segments,
             cookie,
-            remote,
+            remote: if is_write { remote } else { &number },
             flags,
-            operation: DtoOperation::RdmaWrite,
+            operation,
         };
-        let number;
-        if !is_write {
-            number = RmrTriplet {
-                length: NUMBER_BYTES,
-                ..*remote
-            };
-            request.operation = DtoOperation::RdmaRead;
-            request.remote = &number;
+        match refused(is_write, segments, remote) {
+            None => self.post_slow(&request),
+            Some(error) => Err(self.explain_unfit(&request, error)),
         }
-        let fits = is_write || is_number(remote);
-        let mut outcome = self.try_extended(&request, operation, fits);
-        if outcome == Err(Refusal::Full) && self.reclaim_requests(ep) {
-            outcome = self.try_extended(&request, operation, fits);
-        }
-        outcome.map_err(|refusal| self.explain_extended(&request, remote, &refusal))
     }
 
-    fn try_extended(
-        &self,
-        request: &Request<'_>,
-        operation: (ExtendedOperation, ExtendedSend),
-        fits: bool,
-    ) -> core::result::Result<(), Refusal> {
-        let slot = self.shared.endpoints.get(request.ep.index());
-        let slot = slot.ok_or(Refusal::Invalid)?;
-        let endpoint: &mut Endpoint<B::SendQueue> = &mut slot.main.lock();
-        self.resume_posts(endpoint);
-        let is_write = request.operation == DtoOperation::RdmaWrite;
-        let limits = &endpoint.limits;
-        let (most, room) = if is_write {
-            let most = limits.write_segments.min(MOST_SEGMENTS);
-            (most, limits.write_size.get())
-        } else {
-            (limits.read_segments.min(1), NUMBER_BYTES)
-        };
-        if endpoint.postable != request.ep
-            || request.flags.intersects(endpoint.refused_flags)
-            || request.segments.len() > most
-            || !fits
-        {
-            return Err(Refusal::Invalid);
-        }
-        let queue = endpoint.send.as_mut().ok_or(Refusal::Invalid)?;
-        let mut gathered = Gathered {
-            segments: [Segment {
-                address: 0,
-                length: 0,
-                key: 0,
-            }; MOST_SEGMENTS],
-            count: 0,
-        };
-        let access = LocalAccess {
-            zone_seal: endpoint.zone_seal,
-            writes: !is_write,
-        };
-        let regions = self.shared.local_regions.made();
-        // Skips empty segments: their contexts are not checked.
-        let segments = request
-            .segments
-            .iter()
-            .filter(|segment| segment.length != 0);
-        // An atomic operation fills 8 bytes; the rest of the segment stays unchanged.
-        let slot = &mut &mut gathered;
-        let total = add_segments(slot, segments, regions, access, Some(room))?;
-        let total = if is_write {
-            let longest = room.min(request.remote.length);
-            Some(total).filter(|total| *total <= longest)
-        } else {
-            Some(NUMBER_BYTES).filter(|bytes| *bytes <= total)
-        };
-        let total = total.ok_or(Refusal::Invalid)?;
-        let length = u32::try_from(total).map_err(|_| Refusal::Invalid)?;
-        let free = endpoint.ring.next(&self.shared.records);
-        let free = free.ok_or(Refusal::Full)?;
-        let kind = RecordKind::Extended(operation.0);
-        let posting = Posting::new(kind, Report::of_request(request.flags));
-        let asked = ExtendedRequest {
-            token: free.post(posting, request.cookie, length),
-            operation: operation.1,
-            length,
-            flags: send_flags(request.flags, is_write),
-        };
-        let segments = gathered.segments.get(..gathered.count).unwrap_or_default();
-        if queue.post_extended(&asked, segments).is_err() {
-            free.rollback();
-            return Err(Refusal::Device);
-        }
-        endpoint.ring.advance();
-        Ok(())
-    }
-
-    /// Returns the error of a refused request.
+    /// Returns the error of a request that failed a check which transfers do not have.
     ///
-    /// `remote` is the consumer's range; for an atomic operation, the request's own range is the
-    /// number.
+    /// The checks of transfers come first.
     #[cold]
-    fn explain_extended(
-        &self,
-        request: &Request<'_>,
-        remote: &RmrTriplet,
-        refusal: &Refusal,
-    ) -> Error {
-        let otherwise = self.explain_request(request, refusal);
-        if otherwise.cause() != Cause::Contended {
-            return otherwise;
-        }
-        // The request passes the checks of transfers, so an extended check failed.
-        if request.operation == DtoOperation::RdmaWrite || request.segments.len() > 1 {
-            Error::invalid_argument(2)
-                .about(Parameter::Segments)
-                .because(Cause::TooManySegments)
-        } else if remote.length < NUMBER_BYTES {
-            Error::length().because(Cause::RemoteTooShort)
-        } else if !is_number(remote) {
-            Error::invalid_argument(5)
-                .about(Parameter::Remote)
-                .because(Cause::Misaligned)
-        } else {
-            otherwise
+    fn explain_unfit(&self, request: &Request<'_, Extended>, error: Error) -> Error {
+        let earlier = self.explain_request(&request.as_transfer(), &Refusal::Invalid);
+        match earlier.cause() {
+            Cause::Contended => error,
+            _ => earlier,
         }
     }
 }
 
-/// Returns true if an atomic operation can use this range: 8 bytes, at a multiple of 8.
-fn is_number(remote: &RmrTriplet) -> bool {
-    remote.length >= NUMBER_BYTES && remote.address.is_multiple_of(NUMBER_BYTES)
+/// Returns the error of a request in the checks that transfers do not have, if any.
+fn refused(is_write: bool, segments: &[LmrTriplet], remote: &RmrTriplet) -> Option<Error> {
+    let most = if is_write { MOST_SEGMENTS } else { 1 };
+    if segments.len() > most {
+        return Some(
+            Error::invalid_argument(2)
+                .about(Parameter::Segments)
+                .because(Cause::TooManySegments),
+        );
+    }
+    if is_write {
+        return None;
+    }
+    if remote.length < NUMBER_BYTES {
+        return Some(Error::length().because(Cause::RemoteTooShort));
+    }
+    (!remote.address.is_multiple_of(NUMBER_BYTES)).then_some(
+        Error::invalid_argument(5)
+            .about(Parameter::Remote)
+            .because(Cause::Misaligned),
+    )
 }

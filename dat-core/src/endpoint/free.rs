@@ -1,15 +1,14 @@
 //! Frees and resets endpoints.
 
-use super::link::SlotOf;
+use super::endings::SlotOf;
 use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
-use crate::backend::{Backend, DisconnectMode};
+use crate::adapter::{Control, Ia};
+use crate::backend::{Backend, DisconnectMode, backend_refused};
 use crate::error::{Result, Subtype};
-use crate::event::{Deferred, EvdSlot, backend_refused};
+use crate::event::{Deferred, EvdSlot};
 use crate::flags::EndpointState;
-use crate::ia::{Control, Ia};
-use crate::id::EpId;
+use crate::id::{EpId, Index};
 use crate::record::{self, Owner, Reach};
-use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// Resources of a freed endpoint, to give back.
@@ -46,6 +45,7 @@ impl Work {
     }
 }
 
+/// # Freeing endpoints
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Frees an endpoint; first ends its connection or connection attempt, without an event.
     ///
@@ -109,7 +109,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
                     self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
                     self.renew_ring(receives, &mut side.ring, &mut side.reach);
-                    endpoint.link.clear();
+                    endpoint.connection.clear();
                     endpoint.step(Trigger::Reset);
                     Ok(())
                 })

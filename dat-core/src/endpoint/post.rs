@@ -10,6 +10,7 @@ use core::iter;
 use super::Endpoint;
 use super::endpoint::RequestLimits;
 use super::refuse::refused_by_device;
+use crate::adapter::Ia;
 use crate::backend::{
     Backend, Rejected, RemoteRange, Segment, SendFlags, SendOperation, SendQueue, SendRequest,
     WorkQueue, WorkSlot,
@@ -17,7 +18,6 @@ use crate::backend::{
 use crate::error::{Result, Subtype};
 use crate::event::DtoOperation::{self, RdmaRead, RdmaWrite, Receive, Send};
 use crate::flags::CompletionFlags;
-use crate::ia::Ia;
 use crate::id::EpId;
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess, RmrTriplet};
 use crate::record::{FreeRecord, Posting, RecordKind, Report};
@@ -32,13 +32,78 @@ pub(super) const NO_REMOTE: RmrTriplet = RmrTriplet {
 
 /// A request as the consumer posts it.
 #[derive(Clone, Copy)]
-pub(crate) struct Request<'a> {
+pub(crate) struct Request<'a, O = DtoOperation> {
     pub(crate) ep: EpId,
     pub(crate) segments: &'a [LmrTriplet],
     pub(crate) cookie: u64,
     pub(crate) remote: &'a RmrTriplet,
     pub(crate) flags: CompletionFlags,
-    pub(crate) operation: DtoOperation,
+    pub(crate) operation: O,
+}
+
+/// An operation of requests: a data transfer, or one that DAT does not define.
+pub(crate) trait Operation: Copy {
+    /// Set if the commit of a request rings the doorbell.
+    const RINGS: bool;
+
+    /// Returns the transfer whose limits and local access the operation has.
+    fn transfer(self) -> DtoOperation;
+
+    /// Returns the kind of its record.
+    fn kind(self) -> RecordKind;
+
+    /// Reserves a slot of the queue for a request; `None` if the queue is full.
+    fn reserve<Q: SendQueue>(
+        queue: &mut Q,
+        request: &Request<'_, Self>,
+        token: u64,
+    ) -> Option<impl WorkSlot>;
+}
+
+impl Operation for DtoOperation {
+    const RINGS: bool = false;
+
+    #[inline(always)]
+    fn transfer(self) -> DtoOperation {
+        self
+    }
+
+    #[inline(always)]
+    fn kind(self) -> RecordKind {
+        RecordKind::Dto(self)
+    }
+
+    #[inline(always)]
+    fn reserve<Q: SendQueue>(
+        queue: &mut Q,
+        request: &Request<'_>,
+        token: u64,
+    ) -> Option<impl WorkSlot> {
+        let asked = SendRequest {
+            token,
+            operation: match request.operation {
+                RdmaWrite => SendOperation::RdmaWrite(range(request.remote)),
+                RdmaRead => SendOperation::RdmaRead(range(request.remote)),
+                Send | Receive => SendOperation::Send,
+            },
+            flags: send_flags(request.flags, request.operation == Send),
+        };
+        queue.reserve(&asked, request.segments.len())
+    }
+}
+
+impl<'a, O: Operation> Request<'a, O> {
+    /// Returns the transfer with the same checks.
+    pub(super) fn as_transfer(&self) -> Request<'a> {
+        Request {
+            ep: self.ep,
+            segments: self.segments,
+            cookie: self.cookie,
+            remote: self.remote,
+            flags: self.flags,
+            operation: self.operation.transfer(),
+        }
+    }
 }
 
 /// Reason for a refused post; `refuse.rs` converts it to an error.
@@ -50,11 +115,14 @@ pub(crate) enum Refusal {
     Full,
     /// The device refused the request.
     Device,
+    /// Binds of the same remote region are outstanding: too many, or on another endpoint.
+    Outstanding,
 }
 
 /// Result of a post, before the conversion to an error.
 pub(super) type Posted = core::result::Result<(), Refusal>;
 
+/// # Posting requests
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Sends the segments as one message.
     ///
@@ -76,6 +144,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   has no request dispatcher, or the device refused.
     ///
     /// Spec: EPS-01..05, DTO-04..07, DTO-10
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, ep, evd, local) = (&a.ia, a.ep, a.evd, a.local(5));
+    /// # b.ia.post_recv(b.ep, &[b.local(64)], 1, CompletionFlags::empty())?;
+    /// ia.post_send(ep, &[local], 42, CompletionFlags::empty())?;
+    /// fabric.run_until_idle(100);
+    /// let Event::Dto(done) = ia.evd_dequeue(evd)? else {
+    ///     panic!("no completion");
+    /// };
+    /// assert_eq!((done.cookie, done.status), (42, DtoStatus::Success));
+    /// # Ok(()) }) }
+    /// ```
     #[inline(never)]
     pub fn post_send(
         &self,
@@ -106,6 +189,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - LENGTH_ERROR: the remote range is shorter than the data.
     ///
     /// Spec: EPW-01..31, EPW-33, EPW-35..43, DTO-04..07, DTO-10
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, ep, evd) = (&a.ia, a.ep, a.evd);
+    /// # let (local, remote) = (a.local(5), b.remote(64));
+    /// # store_bytes(a.bytes, b"hello");
+    /// ia.post_rdma_write(ep, &[local], 42, &remote, CompletionFlags::empty())?;
+    /// fabric.run_until_idle(100);
+    /// let Event::Dto(done) = ia.evd_dequeue(evd)? else {
+    ///     panic!("no completion");
+    /// };
+    /// assert_eq!((done.cookie, done.status), (42, DtoStatus::Success));
+    /// # let mut arrived = [0; 5];
+    /// # load_bytes(b.bytes, &mut arrived);
+    /// # assert_eq!(&arrived, b"hello");
+    ///
+    /// // A segment that leaves its region is refused, and nothing is posted.
+    /// let too_long = LmrTriplet { length: 65, ..local };
+    /// let refused = ia.post_rdma_write(ep, &[too_long], 43, &remote, CompletionFlags::empty());
+    /// assert!(refused.is_err());
+    /// # Ok(()) }) }
+    /// ```
     #[inline(never)]
     pub fn post_rdma_write(
         &self,
@@ -139,6 +246,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - LENGTH_ERROR: the segments are shorter than the remote range.
     ///
     /// Spec: EPB-01..07, DTO-04..07, DTO-10
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, ep, evd) = (&a.ia, a.ep, a.evd);
+    /// # let (local, remote) = (a.local(64), b.remote(5));
+    /// # store_bytes(b.bytes, b"hello");
+    /// ia.post_rdma_read(ep, &[local], 42, &remote, CompletionFlags::empty())?;
+    /// fabric.run_until_idle(100);
+    /// let Event::Dto(done) = ia.evd_dequeue(evd)? else {
+    ///     panic!("no completion");
+    /// };
+    /// assert_eq!((done.status, done.transferred_length), (DtoStatus::Success, remote.length));
+    /// # let mut arrived = [0; 5];
+    /// # load_bytes(a.bytes, &mut arrived);
+    /// # assert_eq!(&arrived, b"hello");
+    /// # Ok(()) }) }
+    /// ```
     #[inline(never)]
     pub fn post_rdma_read(
         &self,
@@ -173,7 +299,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match posted {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Device) => return Err(refused_by_device(Subtype::ResourceTep)),
-                Err(Refusal::Invalid | Refusal::Full) => {}
+                Err(_) => {}
             }
         }
         // The braces copy `request`. Without the copy the compiler keeps it in memory on the common
@@ -184,7 +310,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts a request with empty segments or to a full queue, or returns the error.
     #[cold]
     #[inline(never)]
-    fn post_slow(&self, request: &Request<'_>) -> Result<()> {
+    pub(super) fn post_slow<O: Operation>(&self, request: &Request<'_, O>) -> Result<()> {
         let mut refusal = Refusal::Invalid;
         for has_reclaimed in [false, true] {
             let Some(slot) = self.shared.endpoints.get(request.ep.index()) else {
@@ -198,15 +324,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 break;
             }
         }
-        Err(self.explain_request(request, &refusal))
+        Err(self.explain_request(&request.as_transfer(), &refusal))
     }
 
     /// Commits a request of any operation, with or without empty segments; rings if `rings`.
     #[inline(never)]
-    pub(super) fn enqueue_any(
+    pub(super) fn enqueue_any<O: Operation>(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
-        request: &Request<'_>,
+        request: &Request<'_, O>,
         rings: bool,
     ) -> Posted {
         self.resume_posts(endpoint);
@@ -219,7 +345,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Enters the endpoint in the list of those that may be posting, if it may post requests.
-    pub(super) fn resume_posts(&self, endpoint: &mut Endpoint<B::SendQueue>) {
+    fn resume_posts(&self, endpoint: &mut Endpoint<B::SendQueue>) {
         if !endpoint.is_suspended() {
             return;
         }
@@ -234,19 +360,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Commits a request without empty segments; rings if `rings`.
     #[inline(always)]
-    pub(crate) fn enqueue<'a>(
+    pub(crate) fn enqueue<'a, O: Operation>(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
-        request: Request<'a>,
+        request: Request<'a, O>,
         segments: impl Iterator<Item = &'a LmrTriplet>,
         rings: bool,
     ) -> Posted {
         let count = request.segments.len();
-        let is_read = request.operation == RdmaRead;
+        let transfer = request.operation.transfer();
         if endpoint.postable != request.ep
             || request.flags.intersects(endpoint.refused_flags)
-            || count > endpoint.limits.segments(request.operation)
-            || (is_read && endpoint.reads_nothing())
+            || count > endpoint.limits.segments(transfer)
+            || (transfer == RdmaRead && endpoint.reads_nothing())
         {
             return Err(Refusal::Invalid);
         }
@@ -262,7 +388,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             queue, record, &request, segments, regions, zone_seal, limits,
         )?;
         endpoint.ring.advance();
-        if rings && let Err(refused) = queue.ring() {
+        if rings
+            && !O::RINGS
+            && let Err(refused) = queue.ring()
+        {
             endpoint.ring.rollback(&self.shared.records, refused);
             return Err(Refusal::Device);
         }
@@ -290,29 +419,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 ///
 /// The record is posted just before the commit, so a request that fails a check is never posted.
 #[inline(always)]
-fn fill<'a>(
+fn fill<'a, O: Operation>(
     queue: &mut impl SendQueue,
     record: FreeRecord<'_>,
-    request: &Request<'a>,
+    request: &Request<'a, O>,
     segments: impl Iterator<Item = &'a LmrTriplet>,
     regions: &[LmrSlot],
     zone_seal: u64,
     limits: &RequestLimits,
 ) -> Posted {
-    let is_read = request.operation == RdmaRead;
+    let transfer = request.operation.transfer();
+    let is_read = transfer == RdmaRead;
     let access = LocalAccess {
         zone_seal,
         writes: is_read,
     };
     // A read moves the whole remote range; longer segments stay unchanged after it.
     let room = is_read.then_some(request.remote.length);
-    let kind = RecordKind::Dto(request.operation);
-    let posting = Posting::new(kind, Report::of_request(request.flags));
+    let report = Report::of_request(request.flags);
+    let posting = Posting::new(request.operation.kind(), report);
     let token = record.begin(posting, request.cookie);
-    let slot = queue.reserve(&begin(token, request), request.segments.len());
+    let slot = O::reserve(queue, request, token);
     let mut slot = slot.ok_or(Refusal::Full)?;
     let total = add_segments(&mut slot, segments, regions, access, room)?;
-    let length = limits.extent(request.operation, total, request.remote);
+    let length = limits.extent(transfer, total, request.remote);
     let length = length.ok_or(Refusal::Invalid)?;
     record.publish(token, length);
     slot.commit(length).map_err(|Rejected| {
@@ -352,20 +482,6 @@ pub(super) fn add_segments<'a>(
         total = total.wrapping_add(segment.length);
     }
     Ok(total)
-}
-
-/// Returns a request in the device's terms.
-#[inline(always)]
-fn begin(token: u64, request: &Request<'_>) -> SendRequest {
-    SendRequest {
-        token,
-        operation: match request.operation {
-            RdmaWrite => SendOperation::RdmaWrite(range(request.remote)),
-            RdmaRead => SendOperation::RdmaRead(range(request.remote)),
-            Send | Receive => SendOperation::Send,
-        },
-        flags: send_flags(request.flags, request.operation == Send),
-    }
 }
 
 /// Returns the remote side in the device's terms.

@@ -1,11 +1,11 @@
 //! Queries of endpoints.
 
 use super::{Call, permit};
+use crate::adapter::Ia;
 use crate::attributes::{EpAttributes, IaAddress};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result};
 use crate::flags::{EndpointState, EpFields, VALUE_UNKNOWN, check_fields};
-use crate::ia::Ia;
 use crate::id::{EpId, EvdId, Handle, PzId, SrqId};
 use crate::record::{self, Owner};
 use crate::sync::RawLock;
@@ -64,6 +64,7 @@ pub struct RecvQuery {
     pub span: i32,
 }
 
+/// # State of endpoints
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns the parameters of an endpoint.
     ///
@@ -78,7 +79,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 permit(Call::Inspect, endpoint.state)?;
                 check_fields(fields)?;
                 let (local, remote) = known_addresses(endpoint.state);
-                let link = &endpoint.link;
+                let connection = &endpoint.connection;
                 let zone = endpoint
                     .zone
                     .and_then(|zone| control.protection_zones.get(usize::from(zone)));
@@ -94,9 +95,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     connect_evd: endpoint.connect_evd.map(|evd| self.evd_id_at(evd)),
                     srq: srq.map(|slot| slot.main.with(|queue| queue.id)),
                     local_address: control.backend()?.ia_attributes().ia_address,
-                    local_port: local.then_some(link.local_port),
-                    remote_address: link.remote.filter(|_| remote),
-                    remote_port: remote.then_some(link.remote_port),
+                    local_port: local.then_some(connection.local_port),
+                    remote_address: connection.remote.filter(|_| remote),
+                    remote_port: remote.then_some(connection.remote_port),
                     attributes: endpoint.attributes,
                 })
             })
@@ -180,6 +181,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let span = value(info.span.map(|span| span.max(info.allocated.unwrap_or(0))));
                 Ok(RecvQuery { allocated, span })
             })
+        })
+    }
+
+    /// Copies the private data that came with the connection or with its rejection.
+    ///
+    /// Copies as much as fits into `into` and returns the full length in bytes. The data stays
+    /// until the endpoint is freed or UNCONNECTED again.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    ///
+    /// Spec: EPK-06, GEN-10, EVW-13
+    pub fn ep_private_data(&self, ep: EpId, into: &mut [u8]) -> Result<usize> {
+        self.with_endpoint(ep, |_, endpoint| {
+            let data = &endpoint.connection.private_data;
+            for (to, from) in into.iter_mut().zip(data) {
+                *to = *from;
+            }
+            Ok(data.len())
         })
     }
 }

@@ -8,10 +8,10 @@ use super::endpoint::RECEIVE;
 use super::post::{Posted, Refusal, add_segments};
 use super::refuse::refused_by_device;
 use super::{ReceiveSide, SharedReceives, SrqSlot};
+use crate::adapter::Ia;
 use crate::backend::{Backend, ReceiveQueue, ReceiveRequest, Rejected, WorkQueue, WorkSlot};
 use crate::error::{Result, Subtype};
 use crate::flags::CompletionFlags;
-use crate::ia::Ia;
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess};
 use crate::record::{FreeRecord, Posting, Report};
@@ -29,6 +29,7 @@ pub(crate) struct Receive<'a> {
     pub(crate) flags: CompletionFlags,
 }
 
+/// # Posting receives
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts a buffer for an incoming message.
     ///
@@ -47,6 +48,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   no receive dispatcher, or the device refused.
     ///
     /// Spec: EPV-01..03, EPV-05, EPX-04, DTO-04..07, DTO-10
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, ep, evd, local) = (&a.ia, a.ep, a.evd, a.local(64));
+    /// ia.post_recv(ep, &[local], 7, CompletionFlags::empty())?;
+    /// # b.ia.post_send(b.ep, &[b.local(5)], 1, CompletionFlags::empty())?;
+    /// fabric.run_until_idle(100); // the peer sends 5 bytes meanwhile
+    /// let Event::Dto(received) = ia.evd_dequeue(evd)? else {
+    ///     panic!("no message");
+    /// };
+    /// assert_eq!((received.cookie, received.transferred_length), (7, 5));
+    /// # Ok(()) }) }
+    /// ```
     pub fn post_recv(
         &self,
         ep: EpId,
@@ -71,7 +87,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match posted {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Device) => return Err(refused_by_device(Subtype::ResourceTep)),
-                Err(Refusal::Invalid | Refusal::Full) => {}
+                Err(_) => {}
             }
         }
         self.post_recv_slow(&{ receive })
@@ -155,6 +171,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   refused.
     ///
     /// Spec: SRQR-01..36, SRQR-41, SRQR-42, DTO-07
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let (ia, pz, local) = (&a.ia, a.pz, a.local(64));
+    /// let sizes = SrqAttributes { max_recv_dtos: 8, max_recv_iov: 1, low_watermark: 0 };
+    /// let srq = ia.srq_create(pz, &sizes)?;
+    /// for cookie in 0..8 {
+    ///     ia.srq_post_recv(srq, &[local], cookie)?;
+    /// }
+    /// // The queue is full.
+    /// assert!(ia.srq_post_recv(srq, &[local], 8).is_err());
+    /// # Ok(()) }) }
+    /// ```
     pub fn srq_post_recv(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.shared_receive_queues.get(srq.index())
@@ -171,7 +202,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match posted {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Device) => return Err(refused_by_device(Subtype::ResourceSrq)),
-                Err(Refusal::Invalid | Refusal::Full) => {}
+                Err(_) => {}
             }
         }
         self.srq_post_recv_slow(srq, segments, cookie)

@@ -2,11 +2,11 @@
 
 use super::post::{Refusal, Request};
 use super::receive::Receive;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Parameter, Subtype};
 use crate::event::DtoOperation;
 use crate::flags::{CompletionFlags, EndpointState};
-use crate::ia::Ia;
 use crate::id::SrqId;
 use crate::memory::{LmrTriplet, LocalAccess, explain};
 use crate::sync::RawLock;
@@ -200,6 +200,7 @@ pub(crate) fn out_of_room(refusal: &Refusal, subtype: Subtype) -> Error {
     Error::insufficient_resources(subtype).because(match refusal {
         Refusal::Full => Cause::QueueFull,
         Refusal::Device => Cause::DeviceRefused,
+        Refusal::Outstanding => Cause::BindsOutstanding,
         // The failed check now passes: another context changed the objects meanwhile.
         Refusal::Invalid => Cause::Contended,
     })

@@ -1,17 +1,15 @@
 //! Shared receive queues.
 
+use crate::adapter::{Control, Ia};
 use crate::attributes::{IaAttributes, SrqAttributes};
-use crate::backend::{Backend, BackendError, SharedReceiveQueueKey};
+use crate::backend::{Backend, BackendError, SharedReceiveQueueKey, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::{
-    AsyncEventKind, Deferred, Event, REASON_LOW_WATERMARK, REASON_PRIMARY, backend_refused,
-};
+use crate::event::{AsyncEventKind, Deferred, Event, REASON_LOW_WATERMARK, REASON_PRIMARY};
 use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{Handle, PzId, SrqId};
+use crate::id::{Handle, Index, PzId, SrqId};
 use crate::memory::zone_seal;
 use crate::record::{self, FreeRecord, NO_RECORD, Owner, Reach, Records};
-use crate::storage::{Index, vacant};
+use crate::storage::vacant;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Guard, Mutex, RawLock};
 
@@ -197,6 +195,7 @@ type LockedSrq<'a, B, L> = (
     Guard<'a, L, SharedReceives<<B as Backend>::SharedReceiveQueue>>,
 );
 
+/// # Shared receive queues
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates a shared receive queue for `max_recv_dtos` buffers of up to `max_recv_iov` segments.
     ///

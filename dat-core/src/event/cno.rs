@@ -3,18 +3,18 @@
 use core::task::Waker;
 
 use super::{Deferred, contain_panic};
+use crate::adapter::{Control, Ia};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CnoFields, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{CnoId, EvdId, Handle};
-use crate::storage::{Index, VisitLink, vacant};
+use crate::id::{CnoId, EvdId, Handle, Index};
+use crate::storage::{SlotLink, VisitLink, vacant};
 use crate::sync::{Guard, Mutex, RawLock};
 
 /// Function that the next trigger of a notification object calls, once, without locks (CNC-02).
 ///
 /// A trigger while an agent of the same object runs, on any thread, calls the next agent once the
-/// running one has returned.
+/// running one has returned. So does a trigger in the context of a running agent of the adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyAgent {
     /// Gets `instance_data` and the dispatcher that fired, or `None` if the waiters are released
@@ -41,6 +41,8 @@ pub struct CnoSlot<L> {
     pub(crate) main: Mutex<L, Cno>,
     /// Link in the list of notification objects with a waker.
     pub(crate) waits: VisitLink,
+    /// Link in the list of a frame that calls the agent; changed under the lock of the frames.
+    pub(super) calls: SlotLink,
 }
 
 impl<L: RawLock> CnoSlot<L> {
@@ -52,7 +54,14 @@ impl<L: RawLock> CnoSlot<L> {
     pub const EMPTY: Self = Self {
         main: Mutex::new(Cno::EMPTY),
         waits: VisitLink::NONE,
+        calls: SlotLink::NONE,
     };
+
+    /// Clears the links of an adapter that is gone.
+    pub(crate) fn clear_links(&self) {
+        self.waits.clear();
+        self.calls.clear();
+    }
 
     /// Returns true if the slot holds an object.
     pub(crate) fn is_live(&self) -> bool {
@@ -106,7 +115,9 @@ pub(crate) struct Cno {
     ///
     /// Set only while `due` is. A further trigger replaces the dispatcher, and a further agent
     /// takes the call over.
-    overdue: Option<Option<EvdId>>,
+    is_overdue: bool,
+    /// That dispatcher; null if the waiters are released.
+    overdue: EvdId,
     /// Dispatcher that fired last, while a notification is pending; else null.
     triggered: EvdId,
     /// Number of untaken notifications: at most one per waiter, and one without a waiter.
@@ -130,7 +141,8 @@ impl Cno {
         agent: None,
         is_calling: false,
         due: None,
-        overdue: None,
+        is_overdue: false,
+        overdue: EvdId::NULL,
         triggered: EvdId::NULL,
         pending: 0,
         dispatchers: 0,
@@ -258,7 +270,8 @@ impl Cno {
             return false;
         }
         if self.due.is_some() {
-            self.overdue = Some(evd);
+            self.is_overdue = true;
+            self.overdue = evd.unwrap_or(EvdId::NULL);
         } else {
             self.due = self.agent.take().map(|agent| (agent, evd));
         }
@@ -266,7 +279,7 @@ impl Cno {
     }
 
     /// Claims the next call, unless an agent of this object runs.
-    fn begin_call(&mut self) -> Option<AgentCall> {
+    pub(super) fn begin_call(&mut self) -> Option<AgentCall> {
         if self.is_calling {
             return None;
         }
@@ -275,10 +288,17 @@ impl Cno {
         call
     }
 
+    /// Ends a call; returns true if the next one is due.
+    pub(super) fn end_call(&mut self) -> bool {
+        self.is_calling = false;
+        self.due.is_some()
+    }
+
     /// Removes the next call.
     fn take_call(&mut self) -> Option<AgentCall> {
         let call = self.due.take();
-        if let Some(evd) = self.overdue.take() {
+        if core::mem::take(&mut self.is_overdue) {
+            let evd = (!self.overdue.is_null()).then_some(self.overdue);
             self.due = self.agent.take().map(|agent| (agent, evd));
         }
         call
@@ -297,12 +317,17 @@ impl Cno {
     }
 }
 
+/// # Notification objects
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates a notification object, with an agent for its first notification.
     ///
     /// The agent runs in the context that caused the event, or in that of a running agent of the
-    /// same object. Its calls into the adapter must take no longer than a post or a dequeue. They
-    /// may call agents of other objects before they return, one of each object at a time.
+    /// same object. Its calls into the adapter must take no longer than a post or a dequeue. Agents
+    /// of this adapter that they cause are called after it has returned, in its context. Agents of
+    /// other adapters may be called before, one of each adapter at a time.
+    ///
+    /// Without the feature `std`, contexts are not told apart: while an agent of the adapter runs,
+    /// all agents that become due are called after it, in its context. It must not wait for them.
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (MEMORY): the storage has no free slot.
@@ -352,7 +377,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<Option<ProxyAgent>> {
         self.with_cno(cno, |object| {
             if agent.is_none() {
-                object.overdue = None;
+                object.is_overdue = false;
             }
             Ok(core::mem::replace(&mut object.agent, agent))
         })
@@ -528,28 +553,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         if is_due {
             self.call_agents(cno);
-        }
-    }
-
-    /// Calls the agents of the object at an index, one after another, unless a frame does.
-    ///
-    /// An agent that sets itself again and causes a trigger is called by the loop, so its calls do
-    /// not nest.
-    pub(crate) fn call_agents(&self, cno: Index) {
-        let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
-            return;
-        };
-        while let Some((id, (agent, evd))) = slot
-            .main
-            .with(|object| object.begin_call().map(|call| (object.id, call)))
-        {
-            contain_panic(|| (agent.function)(agent.instance_data, evd));
-            slot.main.with(|object| {
-                // The agent may have freed its object.
-                if object.id == id {
-                    object.is_calling = false;
-                }
-            });
         }
     }
 }

@@ -7,9 +7,9 @@ use core::task::{Context, Poll, Waker};
 
 use super::cno::{WaitTicket, Wakers};
 use super::wait::Wait;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::ia::Ia;
 use crate::id::{CnoId, EvdId};
 use crate::sync::RawLock;
 use crate::time::Instant;
@@ -34,6 +34,7 @@ impl<B: Backend, L: RawLock> fmt::Debug for CnoWait<'_, '_, B, L> {
     }
 }
 
+/// # Waiting for notifications
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Starts a wait for a notification by an enabled dispatcher without a waiter.
     ///

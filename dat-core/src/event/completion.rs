@@ -1,29 +1,28 @@
 //! Conversion of device completions to events: token, record, queue, endpoint.
 
-use super::event::{
-    DtoCompletion, DtoOperation, Event, ExtendedCompletion, ExtendedOperation, RmrBindCompletion,
-};
+use super::event::{DtoCompletion, Event, ExtendedCompletion, RmrBindCompletion};
 use crate::backend::{Backend, Completion};
-use crate::endpoint::EndpointSlot;
 use crate::flags::{DtoStatus, HandleKind};
-use crate::id::{EpId, Handle, RmrId};
+use crate::id::{EpId, Handle, Index, RmrId};
+use crate::operation::{DtoOperation, ExtendedOperation};
 use crate::record::{Finished, Owner, Plain, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
-use crate::storage::Index;
 use crate::sync::RawLock;
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
-    /// Claims the record of a completion; `None` if the token names nothing that is posted.
+    /// Claims the record of a completion that has an event.
     ///
-    /// Such a token is stale, or the device made it up.
+    /// `None` if the completion is suppressed, which frees its record, or if its token names
+    /// nothing that is posted: it is stale, or the device made it up.
     #[inline]
-    fn claim(&self, completion: &Completion, immediate: Option<u32>) -> Option<Claimed<'_, B, L>> {
+    fn claim(&self, completion: &Completion, immediate: Option<u32>) -> Option<Claimed<'_>> {
         let index = completion.token as u32;
         let record = self.records.get(index as usize)?;
         if !record.claim(completion.token) {
             return None;
         }
         let owner = record.owner()?;
+        let mut completion = *completion;
         let endpoint = match owner {
             Owner::Requests(ep) => {
                 if record.kind() == RecordKind::Bind {
@@ -40,24 +39,39 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             Owner::Shared(srq) => {
                 let queue = srq.slot();
                 let consuming_endpoint = Handle::from_raw(completion.queue_pair);
-                match self.endpoints.get(consuming_endpoint.index()) {
-                    Some(endpoint) if endpoint.is_consuming(completion.queue_pair, queue) => {
-                        endpoint
-                    }
-                    _ => {
-                        // The named endpoint is freed or was never on the queue, so no event is
-                        // due.
-                        self.free(record, index, owner);
-                        return None;
-                    }
+                let endpoint = self.endpoints.get(consuming_endpoint.index());
+                let Some(endpoint) =
+                    endpoint.filter(|endpoint| endpoint.is_consuming(completion.queue_pair, queue))
+                else {
+                    // The named endpoint is freed or was never on the queue, so no event is due.
+                    self.free(record, index, owner);
+                    return None;
+                };
+                // A write with an immediate value takes a buffer and leaves no data in it. The
+                // event of a shared buffer cannot carry the value, so it must not look like a
+                // message.
+                if immediate.is_some() && completion.status == DtoStatus::Success {
+                    completion.status = DtoStatus::BadResponse;
+                    completion.length = 0;
                 }
+                endpoint
             }
         };
+        let report = match record.report() {
+            Report::CONSUMING_ENDPOINT => endpoint.shared_receive_report(),
+            report => report,
+        };
+        if completion.status == DtoStatus::Success && report.suppresses() {
+            self.free(record, index, owner);
+            return None;
+        }
         Some(Claimed {
+            completion,
             index,
             record,
             owner,
-            endpoint,
+            report,
+            endpoint: endpoint.handle.load(),
         })
     }
 
@@ -109,44 +123,20 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         self.event_of_slow(completion, immediate)
     }
 
-    /// Corrects a completion: an immediate value in a shared buffer is BadResponse.
-    ///
-    /// A write with an immediate value takes a buffer and leaves no data in it. The event of a
-    /// shared buffer cannot carry the value, so the completion must not look like a message.
-    fn understood(&self, completion: &Completion, immediate: Option<u32>) -> Completion {
-        let record = self.records.get(completion.token as u32 as usize);
-        let shared = || matches!(record.and_then(RecordSlot::owner), Some(Owner::Shared(_)));
-        if immediate.is_some() && completion.status == DtoStatus::Success && shared() {
-            return Completion {
-                status: DtoStatus::BadResponse,
-                length: 0,
-                ..*completion
-            };
-        }
-        *completion
-    }
-
-    /// Returns the event of a failure, a bind or a shared buffer; frees its record.
-    ///
-    /// Suppressed completions, and completions of nothing that was posted, have no event.
+    /// Returns the event of a failure, a bind or a shared buffer, if any; frees its record.
     fn event_of_slow(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
-        let completion = &self.understood(completion, immediate);
         let claimed = self.claim(completion, immediate)?;
         let record = claimed.record;
         let finished = Finished {
             kind: record.kind(),
             cookie: record.cookie(),
-            length: moved(record, completion),
+            length: moved(record, &claimed.completion),
             extra: record.extra(),
-            status: completion.status,
+            status: claimed.completion.status,
             owner: Some(claimed.owner),
         };
-        let silent = record.report().suppresses() && completion.status == DtoStatus::Success;
         self.free(record, claimed.index, claimed.owner);
-        if silent {
-            return None;
-        }
-        Some(self.event(&finished, claimed.endpoint.handle.load()))
+        Some(self.event(&finished, claimed.endpoint))
     }
 
     /// Keeps a completion in its record as an event; `None` if it has no event.
@@ -157,20 +147,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         completion: &Completion,
         immediate: Option<u32>,
     ) -> Option<(u32, bool)> {
-        let completion = &self.understood(completion, immediate);
         let claimed = self.claim(completion, immediate)?;
-        let record = claimed.record;
-        let success = completion.status == DtoStatus::Success;
-        let report = match record.report() {
-            Report::CONSUMING_ENDPOINT => claimed.endpoint.shared_receive_report(),
-            report => report,
-        };
-        if success && report.suppresses() {
-            self.free(record, claimed.index, claimed.owner);
-            return None;
-        }
-        let notifies = !success
-            || match report {
+        let (record, completion) = (claimed.record, &claimed.completion);
+        let notifies = completion.status != DtoStatus::Success
+            || match claimed.report {
                 Report::QUIET => false,
                 Report::SOLICITED => completion.solicited,
                 _ => true,
@@ -250,11 +230,15 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 }
 
-struct Claimed<'s, B: Backend, L> {
+/// A completion with its record, as the consumer shall see it.
+struct Claimed<'s> {
+    completion: Completion,
     index: u32,
     record: &'s RecordSlot,
     owner: Owner,
-    endpoint: &'s EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
+    report: Report,
+    /// Handle of the endpoint.
+    endpoint: u64,
 }
 
 /// Returns the number of bytes moved.

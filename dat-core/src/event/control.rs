@@ -2,12 +2,12 @@
 
 use super::queue::EvdQueue;
 use super::{Deferred, slot};
-use crate::backend::{Backend, BackendError};
+use crate::adapter::{Control, Ia};
+use crate::backend::{Backend, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EvdFields, EvdFlags, EvdState, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{CnoId, EvdId, Handle};
-use crate::storage::{Index, vacant};
+use crate::id::{CnoId, EvdId, Handle, Index};
+use crate::storage::vacant;
 use crate::sync::{Guard, RawLock};
 
 /// Result of an event dispatcher query (EVQ-01).
@@ -29,6 +29,7 @@ pub struct EvdParam {
 /// Error of the flags in `evd_create`.
 const FLAGS: Error = Error::invalid_argument(4).about(Parameter::Flags);
 
+/// # Event dispatchers
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates an event dispatcher for at least `min_qlen` events, enabled and waitable.
     ///
@@ -44,6 +45,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: EVC-01..04
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let ia = &a.ia;
+    /// // One dispatcher for completions of requests, and one for everything else.
+    /// let requests = ia.evd_create(64, None, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
+    /// let others = ia.evd_create(16, None, EvdFlags::DEFAULT)?;
+    /// assert_ne!(requests, others);
+    /// # Ok(()) }) }
+    /// ```
     pub fn evd_create(&self, min_qlen: i32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId> {
         self.make_evd(min_qlen, cno, flags)
     }
@@ -465,44 +478,5 @@ fn checked_length(min_qlen: i32) -> Result<u32> {
         Err(_) => Err(invalid(Cause::NegativeCount)),
         Ok(0) => Err(invalid(Cause::ZeroCount)),
         Ok(length) => Ok(length),
-    }
-}
-
-/// Converts a refusal by the backend to a DAT error; `resource` names the exhausted resource.
-pub(crate) fn backend_refused(error: BackendError, resource: Subtype) -> Error {
-    match error {
-        BackendError::Resources => {
-            Error::insufficient_resources(resource).because(Cause::DeviceRefused)
-        }
-        BackendError::Descriptors => {
-            Error::insufficient_resources(resource).because(Cause::NoDescriptor)
-        }
-        BackendError::Prohibited => {
-            Error::insufficient_resources(resource).because(Cause::Prohibited)
-        }
-        BackendError::NotSupported => Error::model_not_supported().because(Cause::Unsupported),
-        BackendError::QualifierInUse => {
-            Error::new(crate::error::ErrorKind::ConnQualInUse, Subtype::NoSubtype)
-                .because(Cause::QualifierTaken)
-        }
-        BackendError::QualifierUnavailable => Error::new(
-            crate::error::ErrorKind::ConnQualUnavailable,
-            Subtype::NoSubtype,
-        )
-        .because(Cause::DeviceRefused),
-        BackendError::Address => Error::new(
-            crate::error::ErrorKind::InvalidAddress,
-            Subtype::InvalidAddressUnsupported,
-        )
-        .because(Cause::AddressKind),
-        BackendError::Unreachable => Error::new(
-            crate::error::ErrorKind::InvalidAddress,
-            Subtype::InvalidAddressUnreachable,
-        )
-        .because(Cause::NoRoute),
-        BackendError::State => {
-            Error::invalid_state(Subtype::InvalidStateEpNotReady).because(Cause::DeviceRefused)
-        }
-        BackendError::Device => Error::internal(Cause::DeviceGone),
     }
 }

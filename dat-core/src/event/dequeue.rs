@@ -2,13 +2,14 @@
 
 use super::event::Event;
 use super::queue::{EvdQueue, Head};
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Parameter, Result};
 use crate::flags::{DtoStatus, EvdFlags};
-use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::{Guard, RawLock};
 
+/// # Events
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Removes and returns the first event of a dispatcher, without waiting.
     ///
@@ -20,6 +21,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - QUEUE_EMPTY: no event is queued.
     ///
     /// Spec: EVG-01..04, EVW-09
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { connected(|fabric, a, b| {
+    /// # let (ia, ep, evd, local, remote) = (&a.ia, a.ep, a.evd, a.local(5), b.remote(5));
+    /// for cookie in 0..3 {
+    ///     ia.post_rdma_write(ep, &[local], cookie, &remote, CompletionFlags::empty())?;
+    /// }
+    /// fabric.run_until_idle(100);
+    /// let mut done = 0;
+    /// while let Ok(Event::Dto(completion)) = ia.evd_dequeue(evd) {
+    ///     assert_eq!((completion.cookie, completion.status), (done, DtoStatus::Success));
+    ///     done += 1;
+    /// }
+    /// assert_eq!(done, 3);
+    /// # Ok(()) }) }
+    /// ```
     #[inline]
     pub fn evd_dequeue(&self, evd: EvdId) -> Result<Event> {
         let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {

@@ -2,20 +2,7 @@
 
 use crate::flags::DtoStatus;
 use crate::id::{CrId, EpId, Handle, PspId, RmrId};
-
-/// Operation of a completed data transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum DtoOperation {
-    /// A Send.
-    Send,
-    /// An RDMA Write.
-    RdmaWrite,
-    /// An RDMA Read.
-    RdmaRead,
-    /// A Receive, from the endpoint's queue or a shared one.
-    Receive,
-}
+use crate::operation::{DtoOperation, ExtendedOperation};
 
 /// Completion of a data transfer (DTO-03).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,23 +32,6 @@ pub struct RmrBindCompletion {
     pub cookie: u64,
     /// Result of the bind.
     pub status: DtoStatus,
-}
-
-/// Extended operation of a completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum ExtendedOperation {
-    /// An RDMA Write that also delivers an immediate value.
-    WriteImmediate,
-    /// An atomic addition at the peer.
-    FetchAndAdd,
-    /// An atomic compare and swap at the peer.
-    CompareAndSwap,
-    /// A receive that an RDMA Write of the peer completed; its buffer has no data.
-    ReceiveImmediate {
-        /// Immediate value of the write.
-        immediate: u32,
-    },
 }
 
 /// Completion of an extended operation, posted by this side or by the peer.

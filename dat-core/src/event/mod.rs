@@ -1,13 +1,12 @@
 //! Events, event dispatchers and notification objects.
 
-mod cno;
-mod cno_wait;
+mod agent_calls;
 mod completion;
-mod control;
 mod deferred;
-mod dequeue;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod event;
+#[cfg(all(feature = "std", target_os = "linux"))]
+mod own_sleep;
 mod queue;
 mod ring;
 #[cfg(feature = "std")]
@@ -18,19 +17,31 @@ mod stream;
 mod tests;
 #[cfg(feature = "std")]
 mod thread_wait;
+
+// Rustdoc lists the calls of `Ia` in the order of these modules.
+mod control;
+
+mod dequeue;
+
 mod wait;
 
+mod cno;
+
+mod cno_wait;
+
+pub use crate::contain::contain_panic;
+pub use crate::operation::{DtoOperation, ExtendedOperation};
+pub(crate) use agent_calls::DueObjects;
 pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;
 pub use control::EvdParam;
-pub(crate) use control::backend_refused;
-pub use deferred::contain_panic;
 pub(crate) use deferred::{Deferred, Pending};
 pub use event::{
-    AsyncEventKind, ConnectionEventKind, DtoCompletion, DtoOperation, Event, ExtendedCompletion,
-    ExtendedOperation, REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK,
-    RmrBindCompletion,
+    AsyncEventKind, ConnectionEventKind, DtoCompletion, Event, ExtendedCompletion,
+    REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK, RmrBindCompletion,
 };
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub use own_sleep::{OnEvent, OwnSleep};
 pub use queue::EvdSlot;
 pub(crate) use queue::{EvdConfig, Head};
 #[cfg(feature = "std")]

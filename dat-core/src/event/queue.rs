@@ -8,10 +8,10 @@ use super::{Deferred, Pending};
 use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
-use crate::id::EvdId;
+use crate::id::{EvdId, Index};
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
-use crate::storage::{Index, VisitLink};
+use crate::storage::VisitLink;
 use crate::sync::{Mutex, RawLock};
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.

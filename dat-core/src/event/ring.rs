@@ -5,9 +5,9 @@ use super::event::Event;
 use super::queue::EvdQueue;
 use super::slot::{self, EventSlot};
 use crate::backend::CompletionQueue;
-use crate::id::CrId;
+use crate::id::{CrId, Index};
 use crate::shared::Shared;
-use crate::storage::{Index, Runs};
+use crate::storage::Runs;
 use crate::sync::RawLock;
 
 impl<C: CompletionQueue> EvdQueue<C> {

@@ -1,10 +1,15 @@
 //! Sleeps of host threads that signals of the system end.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 #[cfg(not(target_os = "linux"))]
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::Condvar;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+#[cfg(target_os = "linux")]
+use std::{sync::MutexGuard, vec::Vec};
 
+#[cfg(target_os = "linux")]
+use super::own_sleep::OwnSleep;
 use super::wait::WakeReason;
 
 /// Threads that sleep until others wake them, like a condition variable that signals interrupt.
@@ -18,6 +23,9 @@ use super::wait::WakeReason;
 #[derive(Debug, Default)]
 pub struct Sleepers {
     wakes: AtomicU32,
+    /// Threads that sleep in a way of their own, and their number.
+    #[cfg(target_os = "linux")]
+    others: (AtomicU32, Mutex<Vec<OwnSleep>>),
     #[cfg(not(target_os = "linux"))]
     fallback: (Mutex<()>, Condvar),
 }
@@ -36,12 +44,18 @@ impl Sleepers {
 
     /// Wakes all threads.
     pub fn wake_all(&self) {
-        self.wakes.fetch_add(1, Ordering::Release);
+        self.wakes.fetch_add(1, Ordering::SeqCst);
         #[cfg(target_os = "linux")]
         {
             use rustix::thread::futex;
             // Fails for no valid address.
             let _woken = futex::wake(&self.wakes, futex::Flags::PRIVATE, i32::MAX as u32);
+            // A thread is counted before it compares the numbers.
+            if self.others.0.load(Ordering::SeqCst) != 0 {
+                for other in self.others().iter() {
+                    (other.wake)(other.wake_fd);
+                }
+            }
         }
         #[cfg(not(target_os = "linux"))]
         {
@@ -59,6 +73,11 @@ impl Sleepers {
         {
             use rustix::io::Errno;
             use rustix::thread::futex;
+            if let Some(own) = OwnSleep::get()
+                && let Some(reason) = self.sleep_as(own, seen, pause)
+            {
+                return reason;
+            }
             let longest = pause.unwrap_or(LONGEST).min(LONGEST);
             let timeout = futex::Timespec {
                 tv_sec: longest.as_secs().cast_signed(),
@@ -91,6 +110,34 @@ impl Sleepers {
     }
 }
 
+#[cfg(target_os = "linux")]
+impl Sleepers {
+    fn others(&self) -> MutexGuard<'_, Vec<OwnSleep>> {
+        self.others.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As `sleep`, in a way of the thread's own; `None` if there is no memory for it.
+    fn sleep_as(&self, own: OwnSleep, seen: u32, pause: Option<Duration>) -> Option<WakeReason> {
+        {
+            let mut others = self.others();
+            others.try_reserve(1).ok()?;
+            others.push(own);
+            self.others.0.fetch_add(1, Ordering::SeqCst);
+        }
+        let reason = match self.wakes.load(Ordering::SeqCst) == seen {
+            true => (own.poll)(own.wake_fd, pause),
+            false => WakeReason::Woken,
+        };
+        // Nobody makes the descriptor readable afterwards.
+        let mut others = self.others();
+        if let Some(at) = others.iter().position(|other| other.wake_fd == own.wake_fd) {
+            others.swap_remove(at);
+            self.others.0.fetch_sub(1, Ordering::SeqCst);
+        }
+        Some(reason)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
@@ -109,6 +156,51 @@ mod tests {
         let seen = sleepers.wakes();
         let short = Some(Duration::from_millis(1));
         assert_eq!(sleepers.sleep(seen, short), WakeReason::TimedOut);
+    }
+
+    /// A thread that sleeps in a way of its own hears each wake-up, and its interruption counts.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_sleeper_with_a_way_of_its_own_is_woken() {
+        static WOKEN: AtomicBool = AtomicBool::new(false);
+        let own = OwnSleep {
+            poll: |fd, pause| {
+                if pause.is_none() {
+                    return WakeReason::Interrupted;
+                }
+                while !(fd == 7 && WOKEN.swap(false, Ordering::Relaxed)) {
+                    thread::yield_now();
+                }
+                WakeReason::Woken
+            },
+            epoll: |_, _, _| WakeReason::TimedOut,
+            wake_fd: 7,
+            wake: |fd| WOKEN.store(fd == 7, Ordering::Relaxed),
+        };
+        let sleepers = Sleepers::default();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(OwnSleep::set(Some(own)).is_none());
+                let seen = sleepers.wakes();
+                assert_eq!(sleepers.sleep(seen, None), WakeReason::Interrupted);
+                // Either side may be first.
+                assert_eq!(sleepers.sleep(seen, LONG), WakeReason::Woken);
+            });
+            // One wake-up before the thread reads the number would not do.
+            while !sleepers.others().iter().any(|other| other.wake_fd == 7) {
+                thread::yield_now();
+            }
+            while sleepers.others.0.load(Ordering::SeqCst) != 0 {
+                sleepers.wake_all();
+            }
+        });
+        assert!(sleepers.others().is_empty());
+        // Other threads sleep in the usual way.
+        let short = Some(Duration::from_millis(1));
+        assert_eq!(
+            sleepers.sleep(sleepers.wakes(), short),
+            WakeReason::TimedOut
+        );
     }
 
     #[test]

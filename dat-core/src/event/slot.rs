@@ -2,10 +2,10 @@
 
 use super::event::{AsyncEventKind, ConnectionEventKind, Event};
 use crate::flags::EvdFlags;
-use crate::id::{CrId, EpId, Handle, PspId};
+use crate::id::{CrId, EpId, Handle, Index, PspId};
 #[cfg(all(feature = "std", not(loom)))]
 use crate::storage::FreeRun;
-use crate::storage::{Index, RunSlot, Runs};
+use crate::storage::{RunSlot, Runs};
 use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,14 +1,12 @@
 //! Streams that feed event dispatchers, and the events of their completion queues.
 
 use super::Deferred;
-use super::control::backend_refused;
-use super::queue::EvdConfig;
-use crate::backend::Backend;
+use super::queue::{EvdConfig, EvdQueue};
+use crate::adapter::Ia;
+use crate::backend::{Backend, CompletionQueue, backend_refused};
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::flags::EvdFlags;
-use crate::ia::Ia;
-use crate::id::EvdId;
-use crate::storage::Index;
+use crate::id::{EvdId, Index};
 use crate::sync::RawLock;
 
 /// A wait that polls its dispatcher next.
@@ -72,15 +70,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         Error::insufficient_resources(Subtype::ResourceTevd)
                             .because(Cause::AboveLimit),
                     )?;
-                    if capacity > queue.depth {
-                        if let Some(completions) = &mut queue.completions {
-                            backend
-                                .reserve_completions(completions, capacity)
-                                .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
-                        }
-                        queue.depth = capacity;
-                    }
-                    queue.capacity = capacity;
+                    queue.set_capacity(backend, capacity)?;
                     queue.config = Some(config);
                     queue.refresh();
                     queue.endpoint_streams = queue.endpoint_streams.saturating_add(1);
@@ -109,16 +99,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         slot.queue.with(|queue| {
             let capacity = queue.capacity.saturating_sub(old).saturating_add(new);
-            if capacity > queue.depth {
-                if let Some(completions) = &mut queue.completions {
-                    backend
-                        .reserve_completions(completions, capacity)
-                        .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
-                }
-                queue.depth = capacity;
-            }
-            queue.capacity = capacity;
-            Ok(())
+            queue.set_capacity(backend, capacity)
         })
     }
 
@@ -195,5 +176,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if waker.is_none() {
             self.completions_arrived(queue, solicited);
         }
+    }
+}
+
+impl<C: CompletionQueue> EvdQueue<C> {
+    /// Sets how many completions may be outstanding, and makes room for them.
+    fn set_capacity<B>(&mut self, backend: &mut B, capacity: u32) -> Result<()>
+    where
+        B: Backend<CompletionQueue = C>,
+    {
+        if capacity > self.depth {
+            if let Some(completions) = &mut self.completions {
+                backend
+                    .reserve_completions(completions, capacity)
+                    .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
+            }
+            self.depth = capacity;
+        }
+        self.capacity = capacity;
+        Ok(())
     }
 }

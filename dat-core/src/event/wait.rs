@@ -9,9 +9,9 @@ use super::dequeue::failed;
 use super::event::Event;
 use super::queue::{EvdConfig, EvdSlot, Head};
 use super::{Deferred, OwnWait};
+use crate::adapter::{EVENTS_PER_CALL, Ia};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, ErrorKind, Parameter, Result, Subtype};
-use crate::ia::{EVENTS_PER_CALL, Ia};
 use crate::id::EvdId;
 use crate::sync::RawLock;
 use crate::time::{Instant, first};
@@ -96,6 +96,7 @@ impl<B: Backend, L: RawLock> fmt::Debug for EvdWait<'_, '_, B, L> {
     }
 }
 
+/// # Waiting for events
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Starts a wait for at least `threshold` queued events on a dispatcher.
     ///
@@ -133,6 +134,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// `None`, call [`evd_wait`](Self::evd_wait). Does not call `progress`.
     ///
     /// Spec: EVW-01, EVW-05
+    #[doc(hidden)]
     #[inline]
     pub fn evd_wait_now(&self, evd: EvdId, threshold: i32) -> Option<Waited> {
         let slot = self.shared.event_dispatchers.get(evd.index())?;

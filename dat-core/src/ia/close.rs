@@ -1,16 +1,14 @@
-//! Closing an adapter, and clean-up after a leaked one.
+//! Closing an adapter.
 
 use core::fmt;
 
-use super::{Control, Ia, ObjectsLeft};
+use super::ObjectsLeft;
+use crate::adapter::{Control, Ia};
 use crate::backend::Backend;
-use crate::connection::{PspSlot, RspSlot};
-use crate::endpoint::ReceiveSide;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::Deferred;
 use crate::flags::CloseFlags;
-use crate::memory::PzSlot;
-use crate::storage::{Index, RunSlot};
+use crate::id::Index;
 use crate::sync::RawLock;
 
 /// The error of a failed close; returns the adapter unchanged.
@@ -44,6 +42,7 @@ impl<B: Backend, L: RawLock> fmt::Display for CloseError<'_, B, L> {
 
 impl<B: Backend, L: RawLock> core::error::Error for CloseError<'_, B, L> {}
 
+/// # Closing
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Closes the adapter and returns the backend.
     ///
@@ -57,6 +56,22 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// counts by kind. Nothing is destroyed.
     ///
     /// Spec: IAC-01..06, GEN-15
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() -> Result<()> {
+    /// # let fabric = Fabric::new(FabricOptions::default());
+    /// # let mut slots = Slots::new();
+    /// # let backend = fabric.node(NodeOptions::new("nic", 1));
+    /// # let ia = Ia::open(backend, slots.lend(), 8).map_err(|refused| refused.error)?;
+    /// ia.pz_create()?;
+    /// // A graceful close refuses, and says what is left.
+    /// let refused = ia.close(CloseFlags::Graceful).err().expect("a zone is left");
+    /// assert_eq!(refused.left.to_string(), "1 protection zone");
+    /// let _backend = refused.ia.close(CloseFlags::Abrupt).expect("an abrupt close succeeds");
+    /// # Ok(()) }
+    /// ```
     #[expect(
         clippy::result_large_err,
         reason = "returns the adapter by value, since no allocator can box it"
@@ -178,92 +193,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             };
             next = usize::from(index).saturating_add(1);
             self.run_deferred(deferred);
-        }
-    }
-}
-
-impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Clears the objects that a leaked adapter left in the storage.
-    ///
-    /// Generations stay, so handles of that adapter stay stale.
-    pub(super) fn forget_leftovers(&self) {
-        let shared = &self.shared;
-        self.control.with(|control| {
-            for slot in control.protection_zones.made_mut().iter_mut() {
-                *slot = PzSlot {
-                    generation: slot.generation,
-                    ..PzSlot::EMPTY
-                };
-            }
-            for slot in control.public_service_points.made_mut().iter_mut() {
-                *slot = PspSlot {
-                    generation: slot.generation,
-                    ..PspSlot::EMPTY
-                };
-            }
-            for slot in control.reserved_service_points.made_mut().iter_mut() {
-                *slot = RspSlot {
-                    generation: slot.generation,
-                    ..RspSlot::EMPTY
-                };
-            }
-            let requests = control.connection_requests.made_mut().iter_mut();
-            for slot in requests.filter(|slot| !slot.id.is_null()) {
-                slot.clear_slot();
-            }
-        });
-        for slot in shared.local_regions.made() {
-            slot.sharing.clear();
-            slot.forget();
-        }
-        // Skips free slots: they are clean, and most slots are free.
-        for slot in shared.remote_regions.made() {
-            slot.main.with(|region| {
-                if !region.id.is_null() {
-                    let _leftover = region.take();
-                }
-            });
-        }
-        for slot in shared.event_dispatchers.made() {
-            slot.waits.clear();
-            slot.queue.with(|queue| {
-                if !queue.id.is_null() {
-                    queue.clear_slot();
-                }
-            });
-        }
-        for slot in shared.notification_objects.made() {
-            slot.waits.clear();
-            slot.main.with(|object| {
-                if !object.id.is_null() {
-                    object.clear_slot();
-                }
-            });
-        }
-        for slot in shared.endpoints.made() {
-            slot.watch.clear();
-            slot.posting.clear();
-            slot.main.with(|endpoint| {
-                if !endpoint.id.is_null() {
-                    endpoint.clear_slot(endpoint.generation);
-                    slot.receive.with(|side| *side = ReceiveSide::EMPTY);
-                    slot.handle.store(0);
-                }
-            });
-        }
-        for slot in shared.shared_receive_queues.made() {
-            slot.forget();
-        }
-        for slot in shared.events.made() {
-            slot.clear_owner();
-        }
-        for record in shared
-            .records
-            .made()
-            .iter()
-            .filter(|record| !record.is_unowned())
-        {
-            record.clear_owner();
         }
     }
 }

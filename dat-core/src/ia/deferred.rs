@@ -1,11 +1,10 @@
 //! Deferred effects of a call, once its locks are released: wake-ups, agents, overflow reports.
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::{Backend, DeviceFailure};
 use crate::event::{AsyncEventKind, Deferred, Event, Pending, REASON_PRIMARY, contain_panic};
-use crate::id::EvdId;
+use crate::id::{EvdId, Index};
 use crate::logging::notice;
-use crate::storage::Index;
 use crate::sync::RawLock;
 use crate::sync::atomic::Ordering;
 

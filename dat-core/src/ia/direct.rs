@@ -1,6 +1,6 @@
 //! Loads and stores on the memory of peers, for interfaces other than DAT.
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::{Backend, DirectAccess};
 use crate::error::Result;
 use crate::sync::RawLock;
@@ -12,6 +12,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// INVALID_HANDLE (IA): the adapter is being closed.
+    #[doc(hidden)]
     pub fn with_direct_access<R>(
         &self,
         act: impl FnOnce(Option<&mut dyn DirectAccess>) -> R,

@@ -11,7 +11,7 @@
 
 use core::{iter, slice};
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::endpoint::{EndpointSlot, Receive, Refusal, Request, SrqSlot, refused_by_device};
 use crate::error::{Result, Subtype};
@@ -28,6 +28,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES (TEP): the device refused.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn post_at<'a>(
         slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
@@ -63,6 +64,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES (TEP): the device refused.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn post_recv_at<'a>(
         slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
@@ -95,6 +97,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES (SRQ): the device refused.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn srq_post_recv_at<'a>(
         slot: &SrqSlot<B::SharedReceiveQueue, L>,
@@ -119,6 +122,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// `convert` is called under the dispatcher's lock, with what `found` returned. `evd` is not
     /// the null handle, which a free slot would match.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn evd_dequeue_at<'a, C, T>(
         slot: &EvdSlot<B::CompletionQueue, L>,
@@ -150,6 +154,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns the slot of an endpoint, which may hold another one by now.
+    #[doc(hidden)]
     pub fn slot_of_endpoint(
         &self,
         ep: EpId,
@@ -158,11 +163,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns the slot of an event dispatcher, which may hold another one by now.
+    #[doc(hidden)]
     pub fn slot_of_evd(&self, evd: EvdId) -> Option<&EvdSlot<B::CompletionQueue, L>> {
         self.shared.event_dispatchers.get(evd.index())
     }
 
     /// Returns the slot of a shared receive queue, which may hold another one by now.
+    #[doc(hidden)]
     pub fn slot_of_srq(&self, srq: SrqId) -> Option<&SrqSlot<B::SharedReceiveQueue, L>> {
         self.shared.shared_receive_queues.get(srq.index())
     }
@@ -182,11 +189,12 @@ fn answer<L: RawLock, T>(
             Some(Ok(()))
         }
         Err(Refusal::Device) => Some(Err(refused_by_device(device))),
-        Err(Refusal::Invalid | Refusal::Full) => None,
+        Err(_) => None,
     }
 }
 
 /// First event of a dispatcher, which was taken.
+#[doc(hidden)]
 #[derive(Debug)]
 pub enum First<T> {
     /// A successful plain transfer, converted.

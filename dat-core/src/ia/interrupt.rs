@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::backend::Backend;
 use crate::event::contain_panic;
 use crate::sync::RawLock;
@@ -29,6 +29,7 @@ impl InterruptHandle<'_> {
     }
 }
 
+/// # Interrupts
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns the handle for an interrupt handler.
     pub fn interrupt_handle(&self) -> InterruptHandle<'_> {

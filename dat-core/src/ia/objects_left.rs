@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Control, Ia};
+use crate::adapter::{Control, Ia};
 use crate::backend::Backend;
 use crate::flags::HandleKind;
 use crate::sync::RawLock;
@@ -83,13 +83,7 @@ const fn name(kind: HandleKind) -> &'static str {
 }
 
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
-    /// Counts the objects that the consumer has not freed and that prevent a graceful close.
-    ///
-    /// Spec: IAC-03
-    pub fn objects_left(&self) -> ObjectsLeft {
-        self.control.with(|control| self.count_left(control))
-    }
-
+    /// Counts them; the adapter is locked.
     pub(super) fn count_left(&self, control: &Control<'s, B>) -> ObjectsLeft {
         let shared = &self.shared;
         let regions = shared.local_regions.live();

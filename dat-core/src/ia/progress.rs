@@ -1,6 +1,6 @@
 //! Asynchronous work: the backend's control events, deadlines and draining endpoints.
 
-use super::{Control, Ia};
+use crate::adapter::{Control, EVENTS_PER_CALL, Ia};
 use crate::backend::{
     Armed, Backend, CompletionQueue, ConnectFailure, ControlEvent, DisconnectMode, PrivateData,
 };
@@ -10,13 +10,9 @@ use crate::event::{
     AsyncEventKind, ConnectionEventKind, Deferred, Event, OwnWait, REASON_SOFT_HIGH_WATERMARK,
 };
 use crate::flags::EndpointState;
-use crate::id::EpId;
-use crate::storage::Index;
+use crate::id::{EpId, Index};
 use crate::sync::RawLock;
 use crate::time::{Instant, first};
-
-/// Maximum control events per call, which bounds its time.
-pub(crate) const EVENTS_PER_CALL: usize = 64;
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.
 const ARMING_ROUNDS: u32 = 16;
@@ -32,6 +28,7 @@ enum Rest {
     DeviceFailed,
 }
 
+/// # Progress
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Handles events since the last call, and deadlines that passed by `now`.
     ///
@@ -146,7 +143,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             ControlEvent::Answered { queue_pair } => {
                 self.with_token(queue_pair, |_, endpoint| {
                     if endpoint.state == EndpointState::ActiveConnectionPending {
-                        endpoint.link.answered = true;
+                        endpoint.connection.answered = true;
                     }
                 });
             }
@@ -202,11 +199,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if !endpoint.step(Trigger::Establish) {
                 return;
             }
-            endpoint.link.deadline = None;
+            endpoint.connection.deadline = None;
             if active {
-                endpoint.link.private_data.clone_from(private_data);
+                endpoint.connection.private_data.clone_from(private_data);
             }
-            let size = endpoint.link.private_data.len();
+            let size = endpoint.connection.private_data.len();
             self.report_established(endpoint, size, deferred);
         });
     }
@@ -225,7 +222,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 match failure {
                     ConnectFailure::PeerRejected(private_data) => {
                         if endpoint.state == EndpointState::ActiveConnectionPending {
-                            endpoint.link.private_data.clone_from(private_data);
+                            endpoint.connection.private_data.clone_from(private_data);
                         }
                         ConnectionEventKind::PeerRejected
                     }
@@ -303,8 +300,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         {
             let (ep, state, deadline) = slot
                 .main
-                .with(|endpoint| (endpoint.id, endpoint.state, endpoint.link.deadline));
+                .with(|endpoint| (endpoint.id, endpoint.state, endpoint.connection.deadline));
             let done = match (state, deadline) {
+                (EndpointState::DisconnectPending, _) if self.has_requests(ep) => {
+                    // The look that finds the last completion may bring the end of the connection,
+                    // too. Its event comes first: the next call drains the endpoint.
+                    self.poll_requests(ep);
+                    handled = handled.saturating_add(usize::from(!self.has_requests(ep)));
+                    false
+                }
                 (EndpointState::DisconnectPending, _) => self.drain(ep),
                 (EndpointState::ActiveConnectionPending, Some(deadline)) => {
                     now.is_some_and(|now| deadline <= now) && self.give_up(ep, deadline)
@@ -328,10 +332,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut deferred = Deferred::default();
         let ended = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
-                if endpoint.link.deadline != Some(deadline) {
+                if endpoint.connection.deadline != Some(deadline) {
                     return Ok(false);
                 }
-                let kind = if endpoint.link.answered {
+                let kind = if endpoint.connection.answered {
                     ConnectionEventKind::TimedOut
                 } else {
                     ConnectionEventKind::Unreachable
@@ -352,10 +356,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPD-02, EPD-05
     pub(crate) fn drain(&self, ep: EpId) -> bool {
-        let evd = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.request_evd));
-        if let Ok(Some(evd)) = evd {
-            self.poll_and_arm(evd);
-        }
+        self.poll_requests(ep);
         let mut deferred = Deferred::default();
         let ended = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
@@ -372,6 +373,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         self.run_deferred(&mut deferred);
         ended.unwrap_or(false)
+    }
+
+    /// Returns true if requests of an endpoint have no completion yet.
+    fn has_requests(&self, ep: EpId) -> bool {
+        let records = &self.shared.records;
+        let has_any = self.with_endpoint(ep, |_, endpoint| Ok(!endpoint.ring.is_idle(records)));
+        has_any.unwrap_or(false)
+    }
+
+    /// Polls the completions of an endpoint's requests.
+    fn poll_requests(&self, ep: EpId) {
+        let evd = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.request_evd));
+        if let Ok(Some(evd)) = evd {
+            self.poll_and_arm(evd);
+        }
     }
 
     /// Polls the completions of a dispatcher and arms its completion queue.

@@ -6,15 +6,15 @@ mod opening;
 #[cfg(feature = "std")]
 mod threads;
 
-use super::Ia;
+use crate::adapter::Ia;
 use crate::attributes::SrqAttributes;
 use crate::backend::{ControlEvent, PrivateData, RequestKey};
 use crate::error::{Cause, ErrorKind, Subtype};
-use crate::fixture::{Bench, PEER, QUALIFIER, has_records};
 use crate::flags::{CloseFlags, EvdFlags, MemoryPrivileges, PspFlags, PzFields};
 use crate::id::{LmrId, PzId};
 use crate::memory::{LmrMemory, LmrRequest, Region};
 use crate::sync::NoLock;
+use crate::testing::fixture::{Bench, PEER, QUALIFIER, has_records};
 use crate::testing::{Call, TestBackend, TestStorage, open};
 use crate::time::Instant;
 

@@ -5,7 +5,7 @@ use std::format;
 use super::{EpId, EvdId, Handle, INDEX_BITS, LAST_GENERATION, next_generation};
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::flags::HandleKind;
-use crate::storage::Index;
+use crate::id::Index;
 
 /// Bits of the generation and the index together: 0x8AB_CDEF_F00D.
 const SOME: Handle = Handle::new(

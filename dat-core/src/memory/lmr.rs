@@ -5,16 +5,15 @@ use core::ptr;
 use super::lookup::zone_of;
 use super::lookup::zone_part;
 use super::{LmrSlot, Region};
+use crate::adapter::{Control, Ia};
 use crate::attributes::{IaAttributes, ProviderAttributes};
-use crate::backend::{Backend, RegionKeys, Registration};
+use crate::backend::{Backend, RegionKeys, Registration, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{
     LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, MemoryType, MemoryTypes, check_fields,
 };
-use crate::ia::{Control, Ia};
-use crate::id::{Handle, INDEX_BITS, LmrId, PzId, next_generation};
-use crate::storage::{Index, VisitList};
+use crate::id::{Handle, INDEX_BITS, Index, LmrId, PzId, next_generation};
+use crate::storage::VisitList;
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
 
@@ -191,7 +190,7 @@ impl LmrSlot {
     }
 
     /// Returns true if `context` names the region in the slot.
-    pub(super) fn is_named(&self, context: u32) -> bool {
+    pub(crate) fn is_named(&self, context: u32) -> bool {
         // Orders earlier reads of the region's fields before this check.
         fence(Ordering::Acquire);
         context != 0 && self.identity.context() == context
@@ -202,7 +201,7 @@ impl LmrSlot {
     /// While the window is counted, the region cannot be freed, so its fields do not change. Values
     /// read since `context` was last seen in the slot are valid.
     #[inline]
-    pub(super) fn retain_window(&self, context: u32) -> bool {
+    pub(crate) fn retain_window(&self, context: u32) -> bool {
         let is_open = (self.windows.fetch_add(1, Ordering::SeqCst) as i32) >= 0;
         if is_open && self.is_named(context) {
             return true;
@@ -219,7 +218,7 @@ impl LmrSlot {
     }
 
     /// Releases a window.
-    pub(super) fn release_window(&self) {
+    pub(crate) fn release_window(&self) {
         let _changed = self
             .windows
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
@@ -231,7 +230,7 @@ impl LmrSlot {
         LmrId::new(instance, self.generation.load(Ordering::Relaxed), index)
     }
 
-    pub(super) fn region_keys(&self) -> RegionKeys {
+    pub(crate) fn region_keys(&self) -> RegionKeys {
         RegionKeys {
             object: self.object.load(Ordering::Relaxed),
             local: self.local_key.load(Ordering::Relaxed),
@@ -364,6 +363,7 @@ fn context_of(generation: u32, index: Index) -> u32 {
     folded.wrapping_add(1) << INDEX_BITS | index.get()
 }
 
+/// # Local memory regions
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Registers memory, with a zone and privileges.
     ///
@@ -372,8 +372,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// cookie in use takes one more slot of the storage.
     ///
     /// Shared memory is refused (INVALID_STATE) if this adapter can see that the sharers mean
-    /// different memory: a range under one cookie overlaps a range under another, or one cookie is
-    /// used with two lengths. One cookie may have several addresses, because memory can be mapped
+    /// different memory. Then a range under one cookie overlaps a range under another, or one
+    /// cookie has two lengths. One cookie may have several addresses, because memory can be mapped
     /// more than once. All 40 bytes of a cookie count.
     ///
     /// # Errors
@@ -389,6 +389,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: LMC-01..11
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let (ia, pz) = (&a.ia, a.pz);
+    /// static MEMORY: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
+    ///
+    /// let region = ia.lmr_create(&LmrRequest {
+    ///     memory: LmrMemory::Virtual(Region::from_static(&MEMORY)),
+    ///     pz,
+    ///     privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::REMOTE_WRITE,
+    /// })?;
+    /// // This names the first 16 bytes in requests of this side.
+    /// let local = LmrTriplet {
+    ///     context: region.lmr_context,
+    ///     address: region.registered_address,
+    ///     length: 16,
+    /// };
+    /// // A peer gets this instead.
+    /// let remote = RmrTriplet {
+    ///     context: region.rmr_context,
+    ///     address: region.registered_address,
+    ///     length: 16,
+    /// };
+    /// # let _ = (local, remote);
+    /// # Ok(()) }) }
+    /// ```
     pub fn lmr_create(&self, request: &LmrRequest) -> Result<LmrCreated> {
         self.control.with(|control| {
             control.check_open()?;
@@ -575,11 +603,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// lock.
     ///
     /// A post holds its endpoint's lock from its check of the region table until the device has the
-    /// work request, and its endpoint is in the list of those that may be posting. An endpoint that
-    /// this function finds in the list is locked once: a post that took the lock before has ended,
-    /// and one that takes it afterwards sees all earlier writes to the table. So does one whose
-    /// endpoint enters the list later. No post mixes the fields of a region with those of the
-    /// slot's next one, and no post that saw a region alive still reads its memory.
+    /// work request. Its endpoint is in the list of those that may be posting. This function locks
+    /// each endpoint in the list once. A post that took the lock before has ended, and one that
+    /// takes it afterwards sees all earlier writes to the table. So does one whose endpoint enters
+    /// the list later. No post mixes the fields of a region with those of the slot's next one, and
+    /// no post that saw a region alive still reads its memory.
     ///
     /// The cost is that of the endpoints that have posted since the last call.
     fn wait_for_posts(&self) {

@@ -69,13 +69,13 @@ impl LmrSlot {
     /// Returns zone and privileges.
     ///
     /// The caller knows that the region does not change, or checks it afterwards.
-    pub(super) fn protection(&self) -> (u16, MemoryPrivileges) {
+    pub(crate) fn protection(&self) -> (u16, MemoryPrivileges) {
         let meta = self.identity.meta();
         (zone_of(meta), MemoryPrivileges::from_bits_truncate(meta))
     }
 
     /// Returns the cause if a segment reaches outside the region; condition as for `protection`.
-    pub(super) fn outside(&self, segment: &LmrTriplet) -> Option<Cause> {
+    pub(crate) fn outside(&self, segment: &LmrTriplet) -> Option<Cause> {
         if segment.address.checked_add(segment.length).is_none() {
             return Some(Cause::AddressOverflow);
         }
@@ -91,7 +91,7 @@ impl LmrSlot {
     /// The segment must not be empty and must lie in the region that it names. The region must be
     /// in this zone and have the local privileges that the remote ones need.
     #[inline]
-    pub(super) fn admits(
+    pub(crate) fn admits(
         &self,
         segment: &LmrTriplet,
         zone_seal: u64,
@@ -103,6 +103,14 @@ impl LmrSlot {
         self.contains(segment)
             && (!reads || self.identity.seal(false) == expected)
             && (!writes || self.identity.seal(true) == expected)
+            && (reads || writes || self.is_in(zone_seal, segment.context))
+    }
+
+    /// Returns true if the slot holds the region that `context` names, in this zone.
+    #[cold]
+    fn is_in(&self, zone_seal: u64, context: u32) -> bool {
+        let (zone, _) = self.protection();
+        self.is_named(context) && self::zone_seal(zone) == zone_seal
     }
 
     /// Returns true if the segment lies in the range of this slot and is not empty.
@@ -118,7 +126,7 @@ impl LmrSlot {
     }
 
     /// Returns the cause for a context of this slot that names no region.
-    pub(super) fn missing_cause(&self, context: u32) -> Cause {
+    pub(crate) fn missing_cause(&self, context: u32) -> Cause {
         if context == 0 || self.generation.load(Ordering::Relaxed) == 0 {
             Cause::UnknownContext
         } else {
@@ -133,7 +141,7 @@ pub(crate) const fn zone_seal(zone: u16) -> u64 {
 }
 
 /// Returns the zone of a `zone_seal`.
-pub(super) const fn zone_of_seal(seal: u64) -> u16 {
+pub(crate) const fn zone_of_seal(seal: u64) -> u16 {
     (seal >> 32) as u16
 }
 
@@ -178,7 +186,7 @@ impl LocalAccess {
 ///
 /// A context is a generation and an index; it is never 0.
 #[inline]
-pub(super) const fn slot_index(context: u32) -> usize {
+pub(crate) const fn slot_index(context: u32) -> usize {
     (context & LAST_INDEX) as usize
 }
 

@@ -1,23 +1,27 @@
 //! Protection zones, local and remote memory regions.
 
-mod bind;
 mod identity;
-mod lmr;
 mod lookup;
 #[cfg(all(test, loom))]
 mod models;
-mod pz;
-mod region;
-mod rmr;
-mod sync;
 #[cfg(test)]
 pub(crate) mod tests;
 mod triplet;
 
+// Rustdoc lists the calls of `Ia` in the order of these modules.
+mod pz;
+
+mod lmr;
+
+mod sync;
+
+mod rmr;
+
+pub use crate::region::Region;
 pub use lmr::{LmrCreated, LmrMemory, LmrParam, LmrRequest, LmrSource};
 pub use lookup::LmrSlot;
-pub(crate) use lookup::{LocalAccess, explain, zone_seal};
+pub(crate) use lookup::{LocalAccess, explain, slot_index, zone_of_seal, zone_seal};
 pub use pz::{PzParam, PzSlot};
-pub use region::Region;
+pub(crate) use rmr::{Binding, MISSED, NO_BIND, RemoteRegion};
 pub use rmr::{RmrBinding, RmrParam, RmrSlot};
 pub use triplet::{LmrTriplet, RmrTriplet};

@@ -1,12 +1,11 @@
 //! Protection zones.
 
-use crate::backend::{Backend, DomainKey};
+use crate::adapter::{Control, Ia};
+use crate::backend::{Backend, DomainKey, backend_refused};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{PzFields, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{Handle, PzId};
-use crate::storage::{Index, vacant};
+use crate::id::{Handle, Index, PzId};
+use crate::storage::vacant;
 use crate::sync::RawLock;
 
 /// Slot for one protection zone, protected by the control lock.
@@ -39,6 +38,7 @@ pub struct PzParam {
     pub ia: Handle,
 }
 
+/// # Protection zones
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates a protection zone.
     ///
@@ -47,6 +47,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: PZC-01
+    ///
+    /// # Examples
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pair/mod.rs"));
+    /// # fn main() { apart(|fabric, a, b| {
+    /// # let ia = &a.ia;
+    /// let pz = ia.pz_create()?;
+    /// ia.pz_free(pz)?;
+    /// // The handle is stale now, whatever takes its slot.
+    /// assert!(ia.pz_free(pz).is_err());
+    /// # Ok(()) }) }
+    /// ```
     pub fn pz_create(&self) -> Result<PzId> {
         self.control.with(|control| {
             control.check_open()?;

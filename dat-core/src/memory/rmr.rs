@@ -1,23 +1,22 @@
 //! Remote memory regions: creation, queries, freeing.
 
 use super::lookup::zone_of_seal;
-use crate::backend::{BINDS_UNDER_WAY, Backend, WindowKey};
+use crate::adapter::{Control, Ia};
+use crate::backend::{BINDS_UNDER_WAY, Backend, WindowKey, backend_refused};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::backend_refused;
 use crate::flags::{MemoryPrivileges, RmrFields, check_fields};
-use crate::ia::{Control, Ia};
-use crate::id::{Handle, PzId, RmrId};
+use crate::id::{Handle, Index, PzId, RmrId};
 use crate::memory::{LmrTriplet, zone_seal};
-use crate::storage::{Index, vacant};
+use crate::storage::vacant;
 use crate::sync::{Guard, Mutex, RawLock};
 
 /// Sequence number that stands for no bind.
-pub(super) const NO_BIND: u32 = 0;
+pub(crate) const NO_BIND: u32 = 0;
 
 /// Last sequence number of a region whose last bind was flushed or failed.
 ///
 /// Its window may need renewal.
-pub(super) const MISSED: u32 = u32::MAX;
+pub(crate) const MISSED: u32 = u32::MAX;
 
 /// Slot for one remote memory region.
 ///
@@ -49,16 +48,16 @@ pub(crate) struct RemoteRegion {
     pub(crate) id: RmrId,
     pub(crate) generation: u32,
     /// `zone_seal` of its zone.
-    pub(super) zone_seal: u64,
+    pub(crate) zone_seal: u64,
     pub(crate) window: WindowKey,
     /// Result of the last completed bind; length 0 means unbound.
-    pub(super) bound: Binding,
+    pub(crate) bound: Binding,
     /// Accepted binds without a known completion, all of one endpoint.
     ///
     /// Each counts as a window on its region.
-    pub(super) pending: [Binding; BINDS_UNDER_WAY],
+    pub(crate) pending: [Binding; BINDS_UNDER_WAY],
     /// Sequence number of the newest pending bind; otherwise `NO_BIND` or `MISSED`.
-    pub(super) sequence: u32,
+    pub(crate) sequence: u32,
     pub(crate) context: u64,
 }
 
@@ -87,7 +86,7 @@ impl RemoteRegion {
     }
 
     /// Returns the pending binds.
-    pub(super) fn under_way(&self) -> impl Iterator<Item = &Binding> {
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = &Binding> {
         self.pending
             .iter()
             .filter(|binding| binding.sequence != NO_BIND)
@@ -104,19 +103,19 @@ impl RemoteRegion {
 
 /// Segment of a local region in a binding or in a pending bind.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Binding {
+pub(crate) struct Binding {
     /// LMR context, address and length; length 0 means unbound.
-    pub(super) segment: LmrTriplet,
-    pub(super) rmr_context: u32,
+    pub(crate) segment: LmrTriplet,
+    pub(crate) rmr_context: u32,
     /// Sequence number of the bind while it is pending; otherwise `NO_BIND`.
-    pub(super) sequence: u32,
+    pub(crate) sequence: u32,
     /// Index of the endpoint that the bind was posted to.
-    pub(super) endpoint: Index,
-    pub(super) privileges: MemoryPrivileges,
+    pub(crate) endpoint: Index,
+    pub(crate) privileges: MemoryPrivileges,
 }
 
 impl Binding {
-    pub(super) const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         segment: LmrTriplet {
             context: 0,
             address: 0,
@@ -153,6 +152,7 @@ pub struct RmrParam {
     pub binding: Option<RmrBinding>,
 }
 
+/// # Remote memory regions
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates an unbound remote memory region.
     ///

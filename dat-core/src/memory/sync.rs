@@ -2,15 +2,16 @@
 
 use super::LmrTriplet;
 use super::lookup::outside_any;
+use crate::adapter::Ia;
 use crate::backend::{Backend, SyncDirection};
 use crate::error::{Error, Parameter, Result};
-use crate::ia::Ia;
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
 
 /// Error of the segment list in both calls.
 const LIST: Error = Error::invalid_argument(2).about(Parameter::Segments);
 
+/// # Memory of devices that are not coherent
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Makes local stores to the segments visible to RDMA Reads that peers start later.
     ///

@@ -6,12 +6,12 @@ use std::boxed::Box;
 use std::sync::Arc;
 use std::task::Wake;
 
+use crate::adapter::Ia;
 use crate::attributes::EpAttributes;
 use crate::backend::{ControlEvent, PrivateData};
 use crate::endpoint::ConnectParam;
 use crate::event::{Wait, WakeReason};
 use crate::flags::{ConnectFlags, EvdFlags, QualityOfService, TIMEOUT_INFINITE};
-use crate::ia::Ia;
 use crate::id::{EpId, EvdId, PzId};
 use crate::sync::loom_sync::ModelLock;
 use crate::testing::TestBackend;
@@ -76,7 +76,7 @@ impl Bench {
             .ep_create(Some(self.pz), None, Some(evd), None, Some(&attributes))
             .unwrap();
         let peer = ConnectParam {
-            address: crate::fixture::PEER,
+            address: crate::testing::fixture::PEER,
             qualifier: 1,
             timeout: TIMEOUT_INFINITE,
             private_data: &[],

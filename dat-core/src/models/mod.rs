@@ -13,6 +13,7 @@ mod posting;
 mod record;
 mod slot;
 mod slots;
+mod turns;
 
 use std::env;
 use std::format;

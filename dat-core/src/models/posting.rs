@@ -4,7 +4,8 @@ use loom::thread;
 use std::sync::Arc;
 
 use super::prove;
-use crate::storage::{Index, VisitLink, VisitList};
+use crate::id::Index;
+use crate::storage::{VisitLink, VisitList};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::loom_sync::{Accesses, set_under_way};
 

@@ -1,6 +1,6 @@
 //! First-in, first-out list of the free slots of a table that grows.
 
-use super::Index;
+use crate::id::Index;
 use crate::sync::Slots;
 use crate::sync::atomic::{AtomicU32, Ordering};
 

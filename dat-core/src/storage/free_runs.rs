@@ -5,9 +5,9 @@
 //! runs beside it. So a call takes the same time in a table of any length. No slot is lost to
 //! alignment.
 //!
-//! The words of a free run are stored in its slots, which no queue uses: the links of the list in
-//! the first slot, the length in the first and in the last one. A free slot beside a slot in use is
-//! the first or the last slot of its run, so the words of other free slots are never read.
+//! The words of a free run are stored in its slots, which no queue uses. The links of the list are
+//! in the first slot, the length is in the first and in the last one. A free slot beside a slot in
+//! use is the first or the last slot of its run, so the words of other free slots are never read.
 //!
 //! All calls for one table are made under one lock, so relaxed accesses suffice.
 

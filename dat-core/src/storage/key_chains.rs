@@ -1,6 +1,7 @@
 //! Search of a table by a key of its slots, in constant time if the table may be long.
 
-use super::{Index, Table};
+use super::Table;
+use crate::id::Index;
 
 /// Links of a slot in the chains of its table.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Lists of slots of a table, by links in the slots.
 
-use super::Index;
+use crate::id::Index;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Link of a slot in a list, which holds the slot at most once. Changed under a lock.

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use super::Index;
 #[cfg(feature = "std")]
 use super::{FreeLink, free_list::FreeList};
+use crate::id::Index;
 use crate::id::{Handle, LAST_GENERATION};
 use crate::sync::Slots;
 use crate::sync::atomic::{AtomicU32, Ordering};

@@ -188,10 +188,9 @@ unsafe impl RawLock for CriticalSectionLock {
 /// use. Queue pairs and completion queues are still created and changed under the locks of their
 /// endpoint and dispatcher.
 ///
-/// A context that interrupts the holder of `C` and needs `C` too must be able to wait for it:
-/// between threads that preempt each other on one processor, `C` cannot be a spin lock. An
-/// interrupt handler that only notifies or posts needs no `C`. A dequeue needs it when a completion
-/// failed.
+/// A context that interrupts the holder of `C` and needs `C` too must be able to wait for it. Where
+/// threads preempt each other on one processor, `C` cannot be a spin lock. An interrupt handler
+/// that only notifies or posts needs no `C`. A dequeue needs it when a completion failed.
 #[derive(Debug)]
 pub struct SplitLock<D, C>(D, PhantomData<fn() -> C>);
 
@@ -223,9 +222,9 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapter::Ia;
     use crate::attributes::EpAttributes;
     use crate::flags::{CompletionFlags, EvdFlags, MemoryPrivileges};
-    use crate::ia::Ia;
     use crate::memory::{LmrMemory, LmrRequest, Region};
     use crate::testing::TestBackend;
     use crate::time::Instant;

@@ -455,7 +455,7 @@ pub(crate) struct ModelLock(Late<loom::sync::Mutex<()>>);
 
 #[expect(unsafe_code)]
 // SAFETY: loom's mutex is held from `acquire` until the state, which is its guard, is dropped. A
-// run that skips a lock has to fail: one thread of the process runs at a time, and `Guard` reports
+// run that skips a lock has to fail. One thread of the process runs at a time, and `Guard` reports
 // each access to a protected value to loom before it makes it.
 unsafe impl super::RawLock for ModelLock {
     const INIT: Self = Self(Late::new());

@@ -4,6 +4,7 @@
 
 pub(crate) mod atomic;
 mod bytes;
+mod frames;
 #[cfg(all(feature = "fuzz_sched", not(loom)))]
 mod fuzz_sched;
 #[cfg(feature = "std")]
@@ -15,9 +16,11 @@ mod mutex;
 mod registered;
 mod slot_memory;
 mod slots;
+mod turns;
 mod word;
 
 pub use bytes::{copy_from_shared, copy_shared, copy_to_shared, load_bytes, store_bytes};
+pub(crate) use frames::Frames;
 #[cfg(all(feature = "fuzz_sched", not(loom)))]
 pub use fuzz_sched::{Access, on_access};
 #[cfg(feature = "std")]
@@ -34,4 +37,5 @@ pub use slot_memory::SlotMemory;
 #[cfg(feature = "std")]
 pub use slots::Access as MemoryAccess;
 pub use slots::Slots;
+pub use turns::{Turn, Turns};
 pub use word::Word64;

@@ -20,7 +20,7 @@ pub struct Mutex<L, T> {
 
 #[expect(unsafe_code)]
 // SAFETY: the value is accessed only through a guard, and one guard exists at a time (contract of
-// `RawLock`), so sharing the mutex only moves access to the value from thread to thread.
+// `RawLock`). So sharing the mutex only moves access to the value from thread to thread.
 unsafe impl<L: RawLock + Sync, T: Send> Sync for Mutex<L, T> {}
 
 impl<L: RawLock, T> Mutex<L, T> {

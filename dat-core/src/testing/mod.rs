@@ -7,6 +7,7 @@
 mod backend;
 mod command;
 mod device;
+pub(crate) mod fixture;
 mod queues;
 mod wait;
 
@@ -18,7 +19,7 @@ use crate::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use crate::flags::{
     CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
 };
-use crate::sync::{NoLock, RawLock};
+use crate::sync::NoLock;
 
 crate::define_storage! {
     /// Storage for any test of the core.
@@ -38,9 +39,10 @@ crate::define_storage! {
     }
 }
 
+#[cfg(feature = "std")]
 crate::define_storage! {
     /// Storage for tests with threads.
-    pub(crate) struct Slots<L: RawLock> for TestBackend, L {
+    pub(crate) struct Slots<L: crate::sync::RawLock> for TestBackend, L {
         protection_zones: 4,
         local_regions: 4,
         remote_regions: 4,
@@ -61,9 +63,7 @@ pub(crate) const IA_ATTRIBUTES: IaAttributes = IaAttributes {
     adapter_name: "test0",
     vendor_name: "none",
     hardware_version_major: 1,
-    hardware_version_minor: 0,
     firmware_version_major: 1,
-    firmware_version_minor: 0,
     ia_address: IaAddress::Node(1),
     max_eps: 8,
     max_dto_per_ep: 64,
@@ -74,12 +74,10 @@ pub(crate) const IA_ATTRIBUTES: IaAttributes = IaAttributes {
     max_iov_segments_per_dto: 4,
     max_lmrs: 8,
     max_lmr_block_size: 1 << 30,
-    max_lmr_virtual_address: u64::MAX,
     max_pzs: 8,
     max_message_size: 1 << 30,
     max_rdma_size: 1 << 30,
     max_rmrs: 8,
-    max_rmr_target_address: u64::MAX,
     max_srqs: 4,
     max_ep_per_srq: 8,
     max_recv_per_srq: 64,
@@ -87,10 +85,7 @@ pub(crate) const IA_ATTRIBUTES: IaAttributes = IaAttributes {
     max_iov_segments_per_rdma_write: 4,
     max_rdma_read_in: 32,
     max_rdma_read_out: 32,
-    max_rdma_read_per_ep_in_guaranteed: true,
-    max_rdma_read_per_ep_out_guaranteed: true,
-    transport_attributes: &[],
-    vendor_attributes: &[],
+    ..IaAttributes::DEFAULT
 };
 
 /// Attributes of the test provider, which supports everything.
@@ -126,6 +121,6 @@ pub(crate) const PROVIDER_ATTRIBUTES: ProviderAttributes = ProviderAttributes {
 pub(crate) fn open<'s>(
     storage: &'s mut TestStorage,
     device: &TestBackend,
-) -> crate::ia::Ia<'s, TestBackend, NoLock> {
-    crate::ia::Ia::open(device.clone(), storage.lend(), 4).expect("the test adapter opens")
+) -> crate::adapter::Ia<'s, TestBackend, NoLock> {
+    crate::adapter::Ia::open(device.clone(), storage.lend(), 4).expect("the test adapter opens")
 }

@@ -23,7 +23,7 @@ pub extern "C" fn dat_provider_fini(info: In<ProviderInfo>) {
     dat_ffi::v2::unregister(info);
 }
 
-/// Explains why a line of `dat.conf` opens no adapter, for `dat registry --check`.
+/// Explains why a line of `dat.conf` opens no adapter, for `dat-registry --check`.
 ///
 /// Null if it may open one.
 #[expect(unsafe_code, reason = "it is looked up by its name")]

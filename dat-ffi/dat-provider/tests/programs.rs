@@ -126,6 +126,14 @@ fn adapters_are_opened_queried_and_closed() {
     run("open");
 }
 
+/// A post on the mock only wakes threads: it asks the system nothing about pointers or memory.
+///
+/// Spec: EPW-01
+#[test]
+fn a_post_on_the_mock_only_wakes_threads() {
+    run_with_ours(&build("syscalls", &[]), &[]);
+}
+
 /// Spec: EPC-03, EPQ-02, EPM-01, EPS-01, EPV-01, EPW-01, EPW-30, EPW-33, EPB-01, RMB-01, EPD-02,
 /// EPR-01
 #[test]

@@ -23,6 +23,7 @@ DAT_RETURN dat_ia_openv(const char *ia_name, DAT_COUNT async_evd_min_qlen, DAT_E
     DAT_IA_HANDLE *ia_handle, DAT_UINT32 dapl_major, DAT_UINT32 dapl_minor, DAT_BOOLEAN thread_safety);
 #define dat_ia_open(name, qlen, async_evd, ia) \
     dat_ia_openv((name), (qlen), (async_evd), (ia), DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_THREADSAFE)
+/* Generated from dat-ffi/src/list.rs, until the end mark. */
 DAT_RETURN dat_cr_accept(DAT_CR_HANDLE cr_handle, DAT_EP_HANDLE ep_handle, DAT_COUNT private_data_size,
     const void *private_data);
 DAT_RETURN dat_cr_reject(DAT_CR_HANDLE cr_handle);
@@ -38,6 +39,7 @@ DAT_RETURN dat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE mem_type, DAT_RE
 DAT_RETURN dat_rmr_bind(DAT_RMR_HANDLE rmr_handle, const DAT_LMR_TRIPLET *lmr_triplet,
     DAT_MEM_PRIV_FLAGS mem_privileges, DAT_EP_HANDLE ep_handle, DAT_RMR_COOKIE user_cookie,
     DAT_COMPLETION_FLAGS completion_flags, DAT_RMR_CONTEXT *rmr_context);
+/* End of what is generated. */
 
 #ifdef __cplusplus
 }

@@ -8,10 +8,11 @@
 #define DAT_HANDLE_TO_PROVIDER(handle) (*(DAT_PROVIDER **)(handle))
 
 /* The first argument is a handle of the provider, even for an adapter. It is evaluated twice. */
+/* Generated from dat-ffi/src/list.rs, until the end mark. */
 #define DAT_IA_QUERY(ia_handle, async_evd_handle, ia_attr_mask, ia_attributes, provider_attr_mask, \
     provider_attributes) \
-    (DAT_HANDLE_TO_PROVIDER(ia_handle)->ia_query_func((ia_handle), (async_evd_handle), (ia_attr_mask), (ia_attributes), \
-        (provider_attr_mask), (provider_attributes)))
+    (DAT_HANDLE_TO_PROVIDER(ia_handle)->ia_query_func((ia_handle), (async_evd_handle), (ia_attr_mask), \
+        (ia_attributes), (provider_attr_mask), (provider_attributes)))
 #define DAT_SET_CONSUMER_CONTEXT(dat_handle, context) \
     (DAT_HANDLE_TO_PROVIDER(dat_handle)->set_consumer_context_func((dat_handle), (context)))
 #define DAT_GET_CONSUMER_CONTEXT(dat_handle, context) \
@@ -55,19 +56,19 @@
 #define DAT_EVD_FREE(evd_handle) (DAT_HANDLE_TO_PROVIDER(evd_handle)->evd_free_func((evd_handle)))
 #define DAT_EP_CREATE(ia_handle, pz_handle, recv_evd_handle, request_evd_handle, connect_evd_handle, ep_attributes, \
     ep_handle) \
-    (DAT_HANDLE_TO_PROVIDER(ia_handle)->ep_create_func((ia_handle), (pz_handle), (recv_evd_handle), (request_evd_handle), \
-        (connect_evd_handle), (ep_attributes), (ep_handle)))
+    (DAT_HANDLE_TO_PROVIDER(ia_handle)->ep_create_func((ia_handle), (pz_handle), (recv_evd_handle), \
+        (request_evd_handle), (connect_evd_handle), (ep_attributes), (ep_handle)))
 #define DAT_EP_QUERY(ep_handle, ep_param_mask, ep_param) \
     (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_query_func((ep_handle), (ep_param_mask), (ep_param)))
 #define DAT_EP_MODIFY(ep_handle, ep_param_mask, ep_param) \
     (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_modify_func((ep_handle), (ep_param_mask), (ep_param)))
 #define DAT_EP_CONNECT(ep_handle, remote_ia_address, remote_conn_qual, timeout, private_data_size, private_data, \
     quality_of_service, connect_flags) \
-    (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_connect_func((ep_handle), (remote_ia_address), (remote_conn_qual), (timeout), \
-        (private_data_size), (private_data), (quality_of_service), (connect_flags)))
+    (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_connect_func((ep_handle), (remote_ia_address), (remote_conn_qual), \
+        (timeout), (private_data_size), (private_data), (quality_of_service), (connect_flags)))
 #define DAT_EP_DUP_CONNECT(ep_handle, dup_ep_handle, timeout, private_data_size, private_data, quality_of_service) \
-    (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_dup_connect_func((ep_handle), (dup_ep_handle), (timeout), (private_data_size), \
-        (private_data), (quality_of_service)))
+    (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_dup_connect_func((ep_handle), (dup_ep_handle), (timeout), \
+        (private_data_size), (private_data), (quality_of_service)))
 #define DAT_EP_DISCONNECT(ep_handle, close_flags) \
     (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_disconnect_func((ep_handle), (close_flags)))
 #define DAT_EP_POST_SEND(ep_handle, num_segments, local_iov, user_cookie, completion_flags) \
@@ -77,11 +78,11 @@
     (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_post_recv_func((ep_handle), (num_segments), (local_iov), (user_cookie), \
         (completion_flags)))
 #define DAT_EP_POST_RDMA_READ(ep_handle, num_segments, local_iov, user_cookie, remote_buffer, completion_flags) \
-    (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_post_rdma_read_func((ep_handle), (num_segments), (local_iov), (user_cookie), \
-        (remote_buffer), (completion_flags)))
+    (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_post_rdma_read_func((ep_handle), (num_segments), (local_iov), \
+        (user_cookie), (remote_buffer), (completion_flags)))
 #define DAT_EP_POST_RDMA_WRITE(ep_handle, num_segments, local_iov, user_cookie, remote_buffer, completion_flags) \
-    (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_post_rdma_write_func((ep_handle), (num_segments), (local_iov), (user_cookie), \
-        (remote_buffer), (completion_flags)))
+    (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_post_rdma_write_func((ep_handle), (num_segments), (local_iov), \
+        (user_cookie), (remote_buffer), (completion_flags)))
 #define DAT_EP_GET_STATUS(ep_handle, ep_state, recv_idle, request_idle) \
     (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_get_status_func((ep_handle), (ep_state), (recv_idle), (request_idle)))
 #define DAT_EP_FREE(ep_handle) (DAT_HANDLE_TO_PROVIDER(ep_handle)->ep_free_func((ep_handle)))
@@ -175,5 +176,6 @@
     (DAT_HANDLE_TO_PROVIDER(ia_handle)->ia_ha_related_func((ia_handle), (provider), (answer)))
 #define DAT_HANDLE_EXTENDEDOP(handle, operation, arguments) \
     (DAT_HANDLE_TO_PROVIDER(handle)->handle_extendedop_func((handle), (operation), (arguments)))
+/* End of what is generated. */
 
 #endif

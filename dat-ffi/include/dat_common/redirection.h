@@ -6,6 +6,7 @@
 #include <stdarg.h>
 
 /* Types of the functions in a table, by the names of the calls. */
+/* Generated from dat-ffi/src/list.rs, until the end mark. */
 typedef DAT_RETURN (*DAT_IA_QUERY_FUNC)(DAT_IA_HANDLE ia_handle, DAT_EVD_HANDLE *async_evd_handle,
     DAT_IA_ATTR_MASK ia_attr_mask, DAT_IA_ATTR *ia_attributes, DAT_PROVIDER_ATTR_MASK provider_attr_mask,
     DAT_PROVIDER_ATTR *provider_attributes);
@@ -105,9 +106,6 @@ typedef DAT_RETURN (*DAT_SRQ_RESIZE_FUNC)(DAT_SRQ_HANDLE srq_handle, DAT_COUNT s
 typedef DAT_RETURN (*DAT_SRQ_SET_LW_FUNC)(DAT_SRQ_HANDLE srq_handle, DAT_COUNT low_watermark);
 
 #if DAT_COMMON_EDITION >= 20
-typedef DAT_RETURN (*DAT_IA_OPENV_FUNC)(const DAT_NAME_PTR ia_name, DAT_COUNT async_evd_min_qlen,
-    DAT_EVD_HANDLE *async_evd_handle, DAT_IA_HANDLE *ia_handle, DAT_UINT32 dapl_major, DAT_UINT32 dapl_minor,
-    DAT_BOOLEAN thread_safety);
 typedef DAT_RETURN (*DAT_IA_OPEN_FUNC)(const DAT_NAME_PTR ia_name, DAT_COUNT async_evd_min_qlen,
     DAT_EVD_HANDLE *async_evd_handle, DAT_IA_HANDLE *ia_handle);
 typedef DAT_RETURN (*DAT_CR_ACCEPT_FUNC)(DAT_CR_HANDLE cr_handle, DAT_EP_HANDLE ep_handle,
@@ -165,11 +163,18 @@ typedef DAT_RETURN (*DAT_RMR_BIND_FUNC)(DAT_RMR_HANDLE rmr_handle, const DAT_LMR
     DAT_MEM_PRIV_FLAGS mem_privileges, DAT_EP_HANDLE ep_handle, DAT_RMR_COOKIE user_cookie,
     DAT_COMPLETION_FLAGS completion_flags, DAT_RMR_CONTEXT *rmr_context);
 #endif
+/* End of what is generated. */
+#if DAT_COMMON_EDITION >= 20
+typedef DAT_RETURN (*DAT_IA_OPENV_FUNC)(const DAT_NAME_PTR ia_name, DAT_COUNT async_evd_min_qlen,
+    DAT_EVD_HANDLE *async_evd_handle, DAT_IA_HANDLE *ia_handle, DAT_UINT32 dapl_major, DAT_UINT32 dapl_minor,
+    DAT_BOOLEAN thread_safety);
+#endif
 
 /* A provider's handle is the address of an object that begins with the address of the table. */
 typedef struct dat_provider {
     const char *device_name;
     DAT_PVOID extension;
+/* Generated from dat-ffi/src/list.rs, until the end mark. */
     DAT_IA_OPEN_FUNC ia_open_func;
     DAT_IA_QUERY_FUNC ia_query_func;
     DAT_IA_CLOSE_FUNC ia_close_func;
@@ -251,6 +256,7 @@ typedef struct dat_provider {
     DAT_IA_HA_RELATED_FUNC ia_ha_related_func;
     DAT_HANDLE_EXTENDEDOP_FUNC handle_extendedop_func;
 #endif
+/* End of what is generated. */
 } DAT_PROVIDER;
 
 #endif

@@ -4,6 +4,8 @@
 //! calls their names for the linker, with the version `DAT_1.2`, so that a process with both DAT
 //! 1.2 and DAT 2.0 gets the right functions. `docs/c-libraries.md` is for users.
 
+use dat_ffi::export_calls;
+
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the symbol versions are assembler for x86-64");
 
@@ -11,13 +13,4 @@ compile_error!("the symbol versions are assembler for x86-64");
 #[global_allocator]
 static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 
-macro_rules! export {
-    (
-        providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }
-        registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
-    ) => {
-        dat_ffi::export_with_version! { "DAT_1.2", dat_ffi::v1: $($name,)* $($own,)* dat_provider_explain, }
-    };
-}
-
-dat_ffi::calls_of_dat_1_2!(export);
+dat_ffi::calls_of_dat!(export_calls "DAT_1.2", dat_ffi::v1, dat_provider_explain);

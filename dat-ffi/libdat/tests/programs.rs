@@ -17,7 +17,12 @@ const OWN: &str = "tests/programs";
 
 macro_rules! names {
     (
-        providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }
+        calls {
+            $($name:ident($($argument:ident: $type:ty),*) $(/ ($($later:ident: $later_type:ty),*))?
+                $($gone:ident)? $slot:literal = $module:ident::$function:ident;)*
+        }
+        later { $($none:tt)* }
+        table { $($table:tt)* }
         registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
     ) => {
         /// Names of all calls.
@@ -25,7 +30,7 @@ macro_rules! names {
     };
 }
 
-dat_ffi::calls_of_dat_1_2!(names);
+dat_ffi::calls_of_dat!(names);
 
 /// Returns the library that cargo built for these tests.
 fn library() -> PathBuf {

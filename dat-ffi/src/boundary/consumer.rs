@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use libc::{EINVAL, MADV_NOHUGEPAGE, MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 
-use super::Plain;
+use super::{Pages, Plain};
 
 /// Start of memory of the caller, or null; the call says how much there is.
 #[derive(Clone, Copy, Debug)]
@@ -70,15 +70,19 @@ pub(crate) fn access_to(address: usize, length: usize) -> Access {
 ///
 /// Has the system provide the pages, as for a device.
 pub(crate) fn has_access(address: usize, length: usize, needed: Access) -> bool {
-    let advice = match needed {
+    Pages::of(address, length).is_some_and(|pages| pages.allow(needed))
+}
+
+/// Returns the advice that fails if memory does not allow the access.
+pub(super) const fn advice_for(needed: Access) -> i32 {
+    match needed {
         Access::Write => MADV_POPULATE_WRITE,
         Access::Read | Access::None => MADV_POPULATE_READ,
-    };
-    !system_tells() || length == 0 || advise(address, length, advice) == 0
+    }
 }
 
 /// Returns true if the system knows the advice that `access_to` uses.
-fn system_tells() -> bool {
+pub(super) fn system_tells() -> bool {
     const UNKNOWN: u8 = 2;
     static TELLS: AtomicU8 = AtomicU8::new(UNKNOWN);
     match TELLS.load(Ordering::Relaxed) {
@@ -102,11 +106,29 @@ pub(super) fn advise(address: usize, length: usize, advice: i32) -> i32 {
         return EINVAL;
     };
     let first = ptr::without_provenance_mut(address.wrapping_sub(before));
+    #[cfg(test)]
+    count_call();
     // SAFETY: the system checks the range; such advice changes no contents.
     match unsafe { libc::madvise(first, length, advice) } {
         0 => 0,
         _ => last_error(),
     }
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// Number of system calls about memory that this thread has made.
+    static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+pub(super) fn count_call() {
+    CALLS.set(CALLS.get() + 1);
+}
+
+#[cfg(test)]
+pub(super) fn calls() -> u32 {
+    CALLS.get()
 }
 
 /// Has the system provide a table with few used entries by small pages.

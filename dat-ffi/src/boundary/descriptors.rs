@@ -1,13 +1,8 @@
-//! Descriptors that programs poll, and polling.
+//! Descriptors that programs poll.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-
-use libc::{EINTR, POLLIN, nfds_t, pollfd};
-
-use super::consumer::last_error;
 
 /// A descriptor that polls as readable, and as having normal data, while it is raised.
 #[derive(Debug)]
@@ -66,51 +61,13 @@ pub(crate) fn say(text: &str) {
     }
 }
 
-/// Sleeps until a descriptor is ready or `until` has passed; returns the number of ready ones.
-///
-/// `None` waits for ever.
-///
-/// # Errors
-/// The system's error number: EINTR if a signal arrived.
-pub(crate) fn poll(descriptors: &mut [pollfd], until: Option<Instant>) -> Result<usize, i32> {
-    loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        // Rounded up, so that `until` has passed when the time is over. A time that is too long is
-        // waited for in parts.
-        let round = |left: Duration| left.as_micros().div_ceil(1000).min(1 << 30) as i32;
-        let timeout = left.map_or(-1, round);
-        let count = descriptors.len() as nfds_t;
-        // SAFETY: the array has `count` entries, and the system writes nothing else.
-        let ready = unsafe { libc::poll(descriptors.as_mut_ptr(), count, timeout) };
-        match usize::try_from(ready) {
-            Ok(0) if until.is_none_or(|until| Instant::now() < until) => {}
-            Ok(ready) => return Ok(ready),
-            Err(_) => return Err(last_error()),
-        }
-    }
-}
-
-/// Sleeps until a flag is raised; returns false if `until` passes first.
-///
-/// # Errors
-/// EINTR: a signal arrived.
-pub(crate) fn wait_for(descriptor: RawFd, until: Option<Instant>) -> Result<bool, i32> {
-    let mut entry = [pollfd {
-        fd: descriptor,
-        events: POLLIN,
-        revents: 0,
-    }];
-    match poll(&mut entry, until) {
-        Ok(ready) => Ok(ready != 0),
-        Err(EINTR) => Err(EINTR),
-        // The only other error for one descriptor of this library is a lack of memory, which
-        // passes.
-        Err(_) => Ok(true),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use libc::pollfd;
+
+    use super::super::signals::Blocked;
     use super::*;
 
     /// Spec: RSMPF-01, RSMPF-04
@@ -123,7 +80,8 @@ mod tests {
                 events: libc::POLLRDNORM,
                 revents: 0,
             }];
-            poll(&mut entry, Some(Instant::now())).map(|ready| (ready, entry[0].revents))
+            let polled = Blocked::new().poll(&mut entry, Some(Instant::now()));
+            polled.map(|ready| (ready, entry[0].revents))
         };
         assert_eq!(ready(&flag), Ok((0, 0)));
         for _ in 0..3 {

@@ -5,7 +5,7 @@ use dat_core::sync::HostLock;
 use dat_rsm::{ControllerConfig, Options, Rsm, RsmError};
 use dat_storage::{Limits, Reservation};
 
-use crate::adapter::Host;
+use crate::adapter::Openable;
 
 /// Makes an engine on an adapter that is opened for it.
 ///
@@ -15,7 +15,7 @@ use crate::adapter::Host;
 /// - INSUFFICIENT_MEM: there is no address space for the storage.
 /// - CTLR_NOT_PRESENT: the adapter cannot be opened.
 /// - Those of `Rsm::new`.
-pub(crate) fn engine_of<B: Host>(
+pub(crate) fn engine_of<B: Openable>(
     backend: B,
     limits: &Limits,
     async_evd_min_qlen: i32,

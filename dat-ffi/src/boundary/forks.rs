@@ -3,17 +3,17 @@
 //!
 //! Threads of the parent are not in the child. A lock that one of them held stays held there for
 //! ever, and a value that one of them was about to make once is never made. So no value that lasts
-//! as long as the process is under a plain lock or made on first use: it is [`PerProcess`],
+//! as long as the process is under a plain lock or made on first use: it is `PerProcess`,
 //! [`Inherited`], or atomic.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_core::event::ThreadWait;
+use dat_storage::forks::{have_own_values, prepare};
 
-static FORKS: AtomicUsize = AtomicUsize::new(0);
 /// Set if forks are noticed. They are not as long as the system has no memory for the handlers.
 static NOTICED: AtomicBool = AtomicBool::new(false);
 
@@ -30,6 +30,10 @@ extern "C" fn loaded() {
 
 /// Registers handlers for every later fork.
 fn notice() {
+    // Registered first: `forked` finds the number of the child.
+    if prepare().is_err() {
+        return;
+    }
     // SAFETY: `forked` stores to atomics and unlocks a lock that its own thread holds, which is
     // allowed in a child of a process with threads. The other handlers lock and unlock that lock.
     // The library stays loaded.
@@ -47,15 +51,8 @@ extern "C" fn leave_fork() {
 }
 
 extern "C" fn forked() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
     crate::adapter::abandon_all();
     leave();
-}
-
-/// Returns the number of forks between the first process with this library and this one.
-#[inline]
-pub(crate) fn forks() -> usize {
-    FORKS.load(Ordering::Relaxed)
 }
 
 /// Held by the one thread that changes inherited values, or that forks.
@@ -173,28 +170,6 @@ impl Drop for Section {
     }
 }
 
-/// Number of processes in a line of forks that have values of their own.
-const GENERATIONS: usize = 64;
-
-/// A value for each process in a line of forks.
-///
-/// A child does not use the value of its parent, whose locks other threads may have held.
-#[derive(Debug)]
-pub(crate) struct PerProcess<T>([OnceLock<T>; GENERATIONS]);
-
-impl<T: Default> PerProcess<T> {
-    /// Makes the value of no process yet.
-    pub(crate) const fn new() -> Self {
-        Self([const { OnceLock::new() }; GENERATIONS])
-    }
-
-    /// Returns the value of this process. Processes past the last generation share its value.
-    pub(crate) fn this(&self) -> &T {
-        let [others @ .., last] = &self.0;
-        others.get(forks()).unwrap_or(last).get_or_init(T::default)
-    }
-}
-
 /// Returns true if this process and its children have values of their own.
 pub(crate) fn detects_forks() -> bool {
     if !NOTICED.load(Ordering::Relaxed) {
@@ -205,7 +180,7 @@ pub(crate) fn detects_forks() -> bool {
             notice();
         }
     }
-    forks() < GENERATIONS - 1 && NOTICED.load(Ordering::Relaxed)
+    have_own_values() && NOTICED.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

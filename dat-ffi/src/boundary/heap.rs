@@ -10,10 +10,10 @@
 //! The memory that one call takes is bounded. The number of threads that are inside calls when the
 //! system begins to refuse is not. `dat_ia_open` takes most small blocks: three of 4 KiB and seven
 //! of 512 bytes, so that 36 threads may open adapters at a time. Large blocks are for dispatchers
-//! of the mock (40 bytes for each of 4,096 events at most) and for its growing queues, which have
-//! an old and a new block for a moment. There are two pairs of 256 KiB, for the thread of the mock
-//! and one thread that posts. The reserve is zeros in the library's data: a page takes memory when
-//! it is first used, or when the program locks all of its memory (`mlockall`).
+//! of the mock, with 40 bytes for each of 4,096 events at most. Its growing queues have an old and
+//! a new block for a moment. There are two pairs of 256 KiB, for the thread of the mock and one
+//! thread that posts. The reserve is zeros in the library's data: a page takes memory when it is
+//! first used, or when the program locks all of its memory (`mlockall`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -112,6 +112,46 @@ pub(crate) fn system_has_memory() -> bool {
         }
         !probe.is_null()
     }
+}
+
+/// Calls `act` while the heap of the process is exhausted.
+#[cfg(test)]
+pub(crate) fn without_memory<R>(act: impl FnOnce() -> R) -> R {
+    let mut before = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the structure is a variable of the stack.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut before) };
+    let limited = |rlim_cur| {
+        let limit = libc::rlimit { rlim_cur, ..before };
+        // SAFETY: the structure outlives the call.
+        unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }
+    };
+    assert_eq!((read, limited(0)), (0, 0));
+    // Each block has the address of the one before.
+    let mut last = std::ptr::null_mut::<u8>();
+    loop {
+        // SAFETY: the size of the layout is not 0.
+        let block = unsafe { System.alloc(PROBE) };
+        if block.is_null() {
+            break;
+        }
+        // SAFETY: the block has room for an address, and its alignment.
+        unsafe { block.cast::<*mut u8>().write(last) };
+        last = block;
+    }
+    assert!(!system_has_memory());
+    let returned = act();
+    while !last.is_null() {
+        // SAFETY: written above.
+        let before = unsafe { last.cast::<*mut u8>().read() };
+        // SAFETY: allocated above with this layout, and freed once.
+        unsafe { System.dealloc(last, PROBE) };
+        last = before;
+    }
+    assert_eq!(limited(before.rlim_cur), 0);
+    returned
 }
 
 impl Class {

@@ -8,7 +8,6 @@
 //! never followed.
 
 mod address;
-mod arena;
 mod cancel;
 mod consumer;
 mod descriptors;
@@ -23,12 +22,14 @@ mod library;
 mod mappings;
 mod memory;
 mod named;
+mod pages;
 mod place;
 mod pointers;
 mod provider;
 mod rsm_layout;
 #[cfg(test)]
 mod rsm_layout_tests;
+mod signals;
 mod slots;
 mod symbols;
 mod threads;
@@ -51,14 +52,17 @@ pub(crate) use provider::Provider;
 pub use rsm_layout::{AccessEntry, BarrierStorage, ControllerAttributes, IoVector, ScatterGather};
 pub use variable::VariableArguments;
 
+pub(crate) use dat_storage::forks::PerProcess;
+
 pub(crate) use address::SocketAddress;
-pub(crate) use arena::{Arena, Zeroed};
 pub(crate) use cancel::{Uncancelled, guarded, in_steps, uncancelled};
 pub(crate) use consumer::{Access, access_to, has_access, keep_small, page_size};
-pub(crate) use descriptors::{Flag, poll, say, wait_for};
+pub(crate) use descriptors::{Flag, say};
 pub(crate) use engine::engine_of;
 pub(crate) use foreign::{begin, close, end, explanation, first_word, open};
-pub(crate) use forks::{Inherited, InheritedGuard, PerProcess, detects_forks, forks};
+pub(crate) use forks::{Inherited, InheritedGuard, detects_forks};
+#[cfg(test)]
+pub(crate) use heap::without_memory;
 pub(crate) use heap::{has_memory, system_has_memory};
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
@@ -69,10 +73,12 @@ pub(crate) use library::trusted_variable;
 pub(crate) use mappings::allows;
 pub(crate) use memory::region;
 pub(crate) use named::NamedAttributes;
+pub(crate) use pages::{Pages, all_allow};
 pub(crate) use place::{Kept, Numbered, Place, Placed, Shut, ToCell};
 pub(crate) use pointers::Output;
 pub(crate) use provider::{AtomicProvider, Passed};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
+pub(crate) use signals::{Blocked, WakeFd};
 pub(crate) use slots::{Entered, Slot};
 pub(crate) use symbols::Registry;
 pub(crate) use threads::{STACK_FOR_AGENTS, Thread, start_thread, start_thread_with, this_thread};

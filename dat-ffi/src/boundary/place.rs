@@ -10,7 +10,7 @@
 //!    next adapter with them goes on with the same slots. A slot is changed under its lock only.
 //! 2. The low bits of a slot's address say which type the slot has, so one load tells both.
 //! 3. A call locks the slot, and the core compares the object there with the handle. If they are
-//!    the same, the object is live, and it stays so until the call unlocks: only the holder of the
+//!    the same, the object is live, and it stays so until the call unlocks. Only the holder of the
 //!    lock ends an object, and no handle is given twice while a cell has it.
 //! 4. An adapter is dropped after `Ia::shut`, which ends all of its objects. So an adapter with a
 //!    live object stays until the slot is unlocked.
@@ -27,8 +27,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use backend_mock::MockBackend;
-use backend_roce::RoceBackend;
 use dat_core::endpoint::{EndpointSlot, SrqSlot};
 use dat_core::event::{DtoCompletion, DtoOperation, EvdSlot};
 use dat_core::flags::{CloseFlags, CompletionFlags, HandleKind};
@@ -36,13 +34,13 @@ use dat_core::id::{EpId, EvdId, Handle, SrqId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::sync::HostLock;
 use dat_core::{First, Ia, Result};
-use dat_storage::{Limits, OwnedIa};
+use dat_storage::{Limits, OwnedIa, Zeroed};
 
-use super::{Entered, PerProcess, Zeroed};
-use crate::adapter::{Adapter, Host, with_device};
+use super::{Entered, PerProcess};
+use crate::adapter::{Adapter, Openable, with_device};
 use crate::handles::{Cell, Cells};
 
-type Core<B> = Ia<'static, B, HostLock>;
+type StaticIa<B> = Ia<'static, B, HostLock>;
 type EndpointOf<B> = EndpointSlot<
     <B as dat_core::backend::Backend>::SendQueue,
     <B as dat_core::backend::Backend>::ReceiveQueue,
@@ -59,21 +57,26 @@ pub(crate) unsafe trait Numbered {
     const NUMBER: usize;
 }
 
-// SAFETY: the others have 1 and 2.
-unsafe impl Numbered for MockBackend {
-    const NUMBER: usize = 0;
-}
+/// Implements [`Numbered`] for each backend.
+macro_rules! number {
+    ({} $($name:ident = $type:ty,)+) => {
+        /// The number of each backend.
+        #[repr(usize)]
+        enum Number {
+            $($name,)+
+        }
 
-// SAFETY: the others have 0 and 1.
-unsafe impl Numbered for RoceBackend {
-    const NUMBER: usize = 2;
-}
+        $(
+            const _: () = assert!((Number::$name as usize) < ENDPOINT);
 
-#[cfg(feature = "verbs")]
-// SAFETY: the others have 0 and 2.
-unsafe impl Numbered for backend_verbs::VerbsBackend {
-    const NUMBER: usize = 1;
+            // SAFETY: each variant has a value of its own, which is compared above.
+            unsafe impl Numbered for $type {
+                const NUMBER: usize = Number::$name as usize;
+            }
+        )+
+    };
 }
+dat_devices::backends! { [number] {} }
 
 /// The type of a slot, in the low bits of its address: one of these, and the number of the backend.
 const ENDPOINT: usize = 4;
@@ -89,9 +92,9 @@ pub(crate) type Shut<B> = PerProcess<Mutex<Vec<OwnedIa<B, HostLock>>>>;
 ///
 /// Dropping it shuts the adapter and keeps its tables for the next one.
 #[derive(Debug)]
-pub(crate) struct Kept<B: Host>(ManuallyDrop<OwnedIa<B, HostLock>>);
+pub(crate) struct Kept<B: Openable>(ManuallyDrop<OwnedIa<B, HostLock>>);
 
-impl<B: Host> Kept<B> {
+impl<B: Openable> Kept<B> {
     /// Opens an adapter, with the tables of one that is shut if there is one.
     ///
     /// # Errors
@@ -142,13 +145,13 @@ impl<B: Host> Kept<B> {
     }
 }
 
-fn shut<B: Host>() -> std::sync::MutexGuard<'static, Vec<OwnedIa<B, HostLock>>> {
+fn shut<B: Openable>() -> std::sync::MutexGuard<'static, Vec<OwnedIa<B, HostLock>>> {
     let shut = B::shut().this().lock();
     shut.unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<B: Host> Deref for Kept<B> {
-    type Target = Core<B>;
+impl<B: Openable> Deref for Kept<B> {
+    type Target = StaticIa<B>;
 
     #[inline]
     fn deref(&self) -> &Self::Target {
@@ -156,7 +159,7 @@ impl<B: Host> Deref for Kept<B> {
     }
 }
 
-impl<B: Host> Drop for Kept<B> {
+impl<B: Openable> Drop for Kept<B> {
     fn drop(&mut self) {
         // Fails if it was shut before, as a rule.
         let _shut_before = self.0.shut(CloseFlags::Abrupt);
@@ -201,8 +204,7 @@ impl Placed {
     }
 }
 
-// SAFETY: it has atomic integers and pointers, which may all be zero; the size is checked by
-// `Arena`.
+// SAFETY: it has atomic integers and pointers, which may all be zero.
 unsafe impl Zeroed for Cell {}
 
 /// A word that leads to a cell, or to none if it is zero.
@@ -210,7 +212,7 @@ unsafe impl Zeroed for Cell {}
 pub(crate) struct ToCell(AtomicPtr<Cell>);
 
 // SAFETY: it is an address, and null is a value.
-unsafe impl dat_storage::Zeroed for ToCell {}
+unsafe impl Zeroed for ToCell {}
 
 impl ToCell {
     /// Returns the cell.
@@ -261,7 +263,7 @@ impl Place {
     }
 
     /// Returns true if the object has an address, and is of this backend.
-    pub(crate) fn is_of<B: Host>(&self) -> bool {
+    pub(crate) fn is_of<B: Openable>(&self) -> bool {
         let kind = self.slot.load(Ordering::Relaxed).addr() % ALIGNMENT;
         kind >= ENDPOINT && kind % ENDPOINT == B::NUMBER
     }
@@ -288,7 +290,7 @@ impl Place {
     /// The caller has the lock of the object's slot, and the slot holds the object that `find`
     /// returned for this backend. It uses the result only as long as it has the lock.
     #[inline(always)]
-    unsafe fn adapter<'a, B: Host>(&self) -> Option<(&'a Core<B>, &'a Cells)> {
+    unsafe fn adapter<'a, B: Openable>(&self) -> Option<(&'a StaticIa<B>, &'a Cells)> {
         // SAFETY: it is null, or by rule 4, and since the address is that of the object's adapter,
         // as the head of this file shows.
         let adapter: &'a Adapter = unsafe { self.adapter.load(Ordering::Relaxed).as_ref()? };
@@ -299,7 +301,7 @@ impl Place {
     ///
     /// `arguments` is called under the lock, late, since its results fill many registers.
     #[inline(always)]
-    pub(crate) fn post<B: Host>(
+    pub(crate) fn post<B: Openable>(
         &self,
         operation: DtoOperation,
         cookie: u64,
@@ -309,7 +311,7 @@ impl Place {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
         let ep = EpId::from_handle(object);
-        Core::<B>::post_at(slot, ep, operation, cookie, flags, || {
+        StaticIa::<B>::post_at(slot, ep, operation, cookie, flags, || {
             let (segment, remote) = arguments()?;
             // SAFETY: this is called under the lock, while the slot holds the object.
             Some((unsafe { self.adapter::<B>()?.0 }, segment, remote))
@@ -318,7 +320,7 @@ impl Place {
 
     /// Posts a receive with one segment to an endpoint, as `post`.
     #[inline(always)]
-    pub(crate) fn receive<B: Host>(
+    pub(crate) fn receive<B: Openable>(
         &self,
         cookie: u64,
         flags: CompletionFlags,
@@ -326,7 +328,7 @@ impl Place {
     ) -> Option<Result<()>> {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<EndpointOf<B>>(ENDPOINT | B::NUMBER)? };
-        Core::<B>::post_recv_at(slot, EpId::from_handle(object), cookie, flags, || {
+        StaticIa::<B>::post_recv_at(slot, EpId::from_handle(object), cookie, flags, || {
             let segment = argument()?;
             // SAFETY: this is called under a lock without which no endpoint ends, while the slot
             // holds the object.
@@ -336,14 +338,14 @@ impl Place {
 
     /// Posts a buffer of one segment to a shared queue, as `post`.
     #[inline(always)]
-    pub(crate) fn receive_shared<B: Host>(
+    pub(crate) fn receive_shared<B: Openable>(
         &self,
         cookie: u64,
         argument: impl FnOnce() -> Option<LmrTriplet>,
     ) -> Option<Result<()>> {
         // SAFETY: it is the type.
         let (slot, object) = unsafe { self.find::<SrqOf<B>>(SRQ | B::NUMBER)? };
-        Core::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), cookie, || {
+        StaticIa::<B>::srq_post_recv_at(slot, SrqId::from_handle(object), cookie, || {
             let segment = argument()?;
             // SAFETY: this is called under the lock, while the slot holds the object.
             Some((unsafe { self.adapter::<B>()?.0 }, segment))
@@ -355,7 +357,7 @@ impl Place {
     /// `convert` is called under the dispatcher's lock. `None` if the dispatcher may have another
     /// event, or is gone.
     #[inline(always)]
-    pub(crate) fn dequeue<B: Host, T>(
+    pub(crate) fn dequeue<B: Openable, T>(
         &self,
         convert: impl FnOnce(&Cells, &DtoCompletion) -> T,
     ) -> Option<First<T>> {
@@ -364,7 +366,7 @@ impl Place {
         // SAFETY: it is called under the lock, while the slot holds the object.
         let adapter = || unsafe { self.adapter::<B>() };
         let evd = EvdId::from_handle(object);
-        Core::<B>::evd_dequeue_at(slot, evd, adapter, convert)
+        StaticIa::<B>::evd_dequeue_at(slot, evd, adapter, convert)
     }
 }
 
@@ -380,9 +382,9 @@ mod tests {
     use crate::adapter::Registered;
     use crate::boundary::{Event, List, Out, ShortTriplet};
     use crate::calls::{evd, post};
-    use crate::devices::Named;
     use crate::handles::CHandle;
     use crate::v2::V2;
+    use dat_devices::{DeviceAddress, MockBackend};
 
     const ROUNDS: usize = 400;
     /// `DAT_INVALID_HANDLE`, the type of it.
@@ -395,7 +397,7 @@ mod tests {
             is_thread_safe: true,
             provider: 64,
         };
-        Adapter::open(&Named::parse("mock 9", ""), name, registered, false, 8).expect("opens")
+        Adapter::open(&DeviceAddress::new("mock", "9"), name, registered, false, 8).expect("opens")
     }
 
     /// Makes an endpoint and its dispatcher, and returns their handles.
@@ -458,7 +460,7 @@ mod tests {
     /// Rule 3: the adapter of an object that has ended is not asked for, since it may be gone.
     #[test]
     fn the_adapter_of_an_ended_object_is_not_used() {
-        type Mock = Core<MockBackend>;
+        type Mock = StaticIa<MockBackend>;
         let adapter = open(c"ended");
         let (ep, evd) = objects(&adapter);
         let (ep, evd) = (

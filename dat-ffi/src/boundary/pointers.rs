@@ -4,7 +4,9 @@ use std::ffi::{CStr, CString, c_char, c_void};
 
 use dat_core::{Error, Result, Subtype};
 
-use super::{Access, Event, Plain, ScatterGather, TransferData, has_access, page_size};
+use super::{
+    Access, Event, Pages, Plain, ScatterGather, TransferData, all_allow, has_access, page_size,
+};
 use crate::calls::edition::Form;
 use crate::handles::CHandle;
 
@@ -97,9 +99,13 @@ impl<T: Plain> Out<T> {
 
     /// Returns true if the pointer is not null, and there are `count` values with this access.
     pub(crate) fn allows(self, count: usize, needed: Access) -> bool {
-        let length = count.checked_mul(size_of::<T>());
-        let allows = |length| has_access(self.0.addr(), length, needed);
-        !self.0.is_null() && length.is_some_and(allows)
+        let allows = |pages: Pages| pages.allow(needed);
+        !self.0.is_null() && self.pages(count).is_some_and(allows)
+    }
+
+    /// Returns the pages of `count` values; `None` if there cannot be so many.
+    pub(crate) fn pages(self, count: usize) -> Option<Pages> {
+        Pages::of(self.0.addr(), count.checked_mul(size_of::<T>())?)
     }
 
     /// Returns the value that the caller stored, for a pointer used in both directions.
@@ -288,7 +294,13 @@ impl<T: Plain> List<T> {
     /// Returns true if the pointer is not null and, as far as the system tells, `count` values can
     /// be read.
     pub(crate) fn is_readable(self, count: usize) -> bool {
-        Out(self.0.cast_mut()).allows(count, Access::Read)
+        self.is_readable_beside(count, Pages::NONE)
+    }
+
+    /// As `is_readable`; asks the system about pages other than `known` ones only.
+    pub(crate) fn is_readable_beside(self, count: usize, known: Pages) -> bool {
+        let allows = |pages| all_allow(&mut [pages], known, Access::Read);
+        !self.0.is_null() && Out(self.0.cast_mut()).pages(count).is_some_and(allows)
     }
 }
 

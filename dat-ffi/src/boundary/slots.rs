@@ -113,9 +113,9 @@ impl<A> Slot<A> {
         if !adapter.is_null() {
             // SAFETY: the adapter came from the box of `fill`, by `close`, and only one swap gets
             // it. Threads that entered it are counted, and the count was 0 when it was taken. A
-            // thread that is counted later comes after the close in the order of the counts and
-            // finds `open` null: only `fill` changes that, which takes the same lock and fails
-            // while there is a closed adapter.
+            // thread that is counted later comes after the close in the order of the counts, and
+            // finds `open` null. Only `fill` changes that. It takes the same lock, and fails while
+            // there is a closed adapter.
             drop(unsafe { Box::from_raw(adapter) });
         }
     }

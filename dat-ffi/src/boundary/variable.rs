@@ -33,7 +33,7 @@ impl VariableArguments {
         let list = self.0.cast::<Reader>();
         // SAFETY: the C caller promises a list with all arguments of the operation. None of them is
         // a floating-point number or larger than a register. So the layout is that of the
-        // processor's binary interface: the arguments that came in the six general registers are at
+        // processor's binary interface. The arguments that came in the six general registers are at
         // `registers`, and the others follow each other on the stack.
         unsafe {
             let read = (*list).general;

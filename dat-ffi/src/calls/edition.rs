@@ -116,3 +116,31 @@ pub trait Triplet: Plain + Debug {
         }
     }
 }
+
+/// Names the structures of an edition.
+macro_rules! types_of {
+    ($edition:ty: $($(#[$doc:meta])* $name:ident)*) => {
+        $($(#[$doc])* pub type $name = crate::boundary::$name<$edition>;)*
+    };
+    ($edition:ty) => {
+        crate::calls::edition::types_of! { $edition:
+            /// `DAT_EVENT`.
+            Event
+            /// `DAT_IA_ATTR`.
+            IaAttributes
+            /// `DAT_PROVIDER_ATTR`.
+            ProviderAttributes
+            /// `DAT_EP_ATTR`.
+            EpAttributes
+            /// `DAT_EP_PARAM`.
+            EpParam
+            /// `DAT_LMR_PARAM`.
+            LmrParam
+            /// `DAT_RMR_PARAM`.
+            RmrParam
+            /// `DAT_CNO_PARAM`.
+            CnoParam
+        }
+    };
+}
+pub(crate) use types_of;

@@ -8,7 +8,7 @@ use dat_core::{Error, First};
 use super::edition::Edition;
 use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, named_of, sheltered};
-use crate::adapter::{Adapter, Host, with_device};
+use crate::adapter::{Adapter, Openable, with_device};
 use crate::boundary::{self, EvdParam, In, Out, guarded, in_steps, uncancelled};
 use crate::handles::CHandle;
 
@@ -134,7 +134,7 @@ pub(crate) extern "C-unwind" fn post_software_event<E: Edition>(
 /// from OFA's provider: programs that poll, `dtest` among them, compare with the type only.
 ///
 /// Spec: EVG-01..04
-pub(crate) extern "C" fn dequeue<E: Edition, B: Host>(
+pub(crate) extern "C" fn dequeue<E: Edition, B: Openable>(
     evd: CHandle,
     event: Out<boundary::Event<E>>,
 ) -> Code {
@@ -146,7 +146,7 @@ pub(crate) extern "C" fn dequeue<E: Edition, B: Host>(
 
 /// Dequeues a completion at the place of the dispatcher; leaves all else to `dequeue_slow`.
 #[inline(always)]
-fn dequeue_common<E: Edition, B: Host>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
+fn dequeue_common<E: Edition, B: Openable>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
     let taken = match (evd.cell(), event.required(2)) {
         (Some(cell), Ok(output)) => cell.place().dequeue::<B, _>(|cells, completion| {
             event::put_transfer(output, event::transfer_of(cells, completion), evd);

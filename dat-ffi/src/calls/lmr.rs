@@ -7,7 +7,7 @@ use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, sheltered};
-use crate::adapter::{Device, with_device};
+use crate::adapter::with_device;
 use crate::boundary::{Access, LmrParam, Out, RegionDescription, allows, cookie_address, region};
 use crate::handles::CHandle;
 
@@ -80,11 +80,10 @@ pub(crate) fn create<E: Edition>(arguments: Arguments, results: Results) -> Resu
         },
     )?;
     // A device of verbs checks this when it pins the memory, after all other errors.
-    let pinned = match adapter.device {
-        // These copy by instructions of this process.
-        Device::Mock(_) | Device::Roce(_) => checked(),
-        #[cfg(feature = "verbs")]
-        Device::Verbs(_) => Ok(()),
+    let pinned = match with_device!(adapter, opened => opened.pins_memory()) {
+        true => Ok(()),
+        // Other backends copy by instructions of this process.
+        false => checked(),
     };
     if let Err(error) = pinned {
         with_device!(adapter, opened => opened.ia.lmr_free(made.lmr))?;

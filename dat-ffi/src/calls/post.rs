@@ -9,7 +9,7 @@ use dat_core::memory::{LmrTriplet, RmrTriplet};
 
 use super::edition::{Edition, Triplet};
 use super::result::{Code, code, named_of};
-use crate::adapter::{Host, Opened, with_device};
+use crate::adapter::{Adapter, Openable, Opened, with_device};
 use crate::boundary::{In, List, Place, Uncancelled, has_memory};
 use crate::handles::CHandle;
 
@@ -64,7 +64,7 @@ impl<E: Edition> Request<E> {
 
     /// Posts one segment at a place; `None` if nothing was posted.
     #[inline(always)]
-    fn post_at<B: Host>(&self, place: &Place) -> Option<Result<()>> {
+    fn post_at<B: Openable>(&self, place: &Place) -> Option<Result<()>> {
         if B::POSTS_ALLOCATE && !has_memory() {
             return None;
         }
@@ -84,7 +84,7 @@ impl<E: Edition> Request<E> {
 
     /// Posts the request with its converted segments.
     #[inline(always)]
-    fn post<B: Host>(
+    fn post<B: Openable>(
         &self,
         opened: &Opened<B>,
         queue: Handle,
@@ -106,7 +106,7 @@ impl<E: Edition> Request<E> {
 
 /// Posts one segment at the place of the queue; leaves all else to `post_slow`.
 #[inline(always)]
-fn post<E: Edition, B: Host>(request: Request<E>) -> Code {
+fn post<E: Edition, B: Openable>(request: Request<E>) -> Code {
     if request.count == 1
         && let Some(cell) = request.queue.cell()
     {
@@ -142,7 +142,7 @@ fn post_slow<E: Edition>(request: &Request<E>) -> Code {
 }
 
 /// Spec: EPS-01..05
-pub(crate) extern "C" fn send<E: Edition, B: Host>(
+pub(crate) extern "C" fn send<E: Edition, B: Openable>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -160,7 +160,7 @@ pub(crate) extern "C" fn send<E: Edition, B: Host>(
 }
 
 /// Spec: EPV-01..06
-pub(crate) extern "C" fn receive<E: Edition, B: Host>(
+pub(crate) extern "C" fn receive<E: Edition, B: Openable>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -178,7 +178,7 @@ pub(crate) extern "C" fn receive<E: Edition, B: Host>(
 }
 
 /// Spec: EPB-01..07
-pub(crate) extern "C" fn rdma_read<E: Edition, B: Host>(
+pub(crate) extern "C" fn rdma_read<E: Edition, B: Openable>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -197,7 +197,7 @@ pub(crate) extern "C" fn rdma_read<E: Edition, B: Host>(
 }
 
 /// Spec: EPW-01..43
-pub(crate) extern "C" fn rdma_write<E: Edition, B: Host>(
+pub(crate) extern "C" fn rdma_write<E: Edition, B: Openable>(
     ep: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -216,7 +216,7 @@ pub(crate) extern "C" fn rdma_write<E: Edition, B: Host>(
 }
 
 /// Spec: SRQR-01..43
-pub(crate) extern "C" fn receive_shared<E: Edition, B: Host>(
+pub(crate) extern "C" fn receive_shared<E: Edition, B: Openable>(
     srq: CHandle,
     count: i32,
     list: List<E::Triplet>,
@@ -232,8 +232,22 @@ pub(crate) extern "C" fn receive_shared<E: Edition, B: Host>(
     })
 }
 
-/// Argument positions of the number of segments and their list, in synchronising calls.
-const SYNC_SEGMENTS: (u8, u8) = (3, 2);
+#[inline(always)]
+fn synchronize<E: Edition>(
+    ia: CHandle,
+    segments: List<E::Triplet>,
+    count: u64,
+    call: impl FnOnce(&Adapter, &[LmrTriplet]) -> Result<()>,
+) -> Code {
+    /// Argument positions of the number of segments and of their list.
+    const SEGMENTS: (u8, u8) = (3, 2);
+    code::<E>((|| {
+        let adapter = super::result::adapter(ia)?;
+        segments.with_any_number(count, SEGMENTS, Triplet::local, |segments| {
+            call(&adapter, segments)
+        })
+    })())
+}
 
 /// Spec: LSR-01..06
 pub(crate) extern "C" fn synchronize_read<E: Edition>(
@@ -241,15 +255,12 @@ pub(crate) extern "C" fn synchronize_read<E: Edition>(
     segments: List<E::Triplet>,
     count: u64,
 ) -> Code {
-    code::<E>((|| {
-        let adapter = super::result::adapter(ia)?;
-        segments.with_any_number(
-            count,
-            SYNC_SEGMENTS,
-            Triplet::local,
-            |segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_read(segments)),
-        )
-    })())
+    synchronize::<E>(
+        ia,
+        segments,
+        count,
+        |adapter, segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_read(segments)),
+    )
 }
 
 /// Spec: LSW-01..31
@@ -258,13 +269,10 @@ pub(crate) extern "C" fn synchronize_write<E: Edition>(
     segments: List<E::Triplet>,
     count: u64,
 ) -> Code {
-    code::<E>((|| {
-        let adapter = super::result::adapter(ia)?;
-        segments.with_any_number(
-            count,
-            SYNC_SEGMENTS,
-            Triplet::local,
-            |segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_write(segments)),
-        )
-    })())
+    synchronize::<E>(
+        ia,
+        segments,
+        count,
+        |adapter, segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_write(segments)),
+    )
 }

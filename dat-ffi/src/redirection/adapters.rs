@@ -89,7 +89,7 @@ const fn index_of(number: usize) -> (SlotIndex, usize) {
 
 /// An open adapter.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Adapter {
+pub(super) struct ProviderAdapter {
     pub(super) slot: SlotIndex,
     pub(super) provider: Provider,
     /// The provider's own handle of the adapter.
@@ -103,13 +103,13 @@ pub(super) fn provider_at(index: SlotIndex) -> Option<Provider> {
 }
 
 /// Returns the adapter that the consumer knows by this number.
-pub(super) fn find(ia: CHandle) -> Option<Adapter> {
+pub(super) fn find(ia: CHandle) -> Option<ProviderAdapter> {
     let (index, _) = index_of(ia.address());
     let slot = SLOTS.get(usize::from(index.0))?;
     if ia.is_null() || slot.consumer.load(Ordering::Acquire) != ia.address() {
         return None;
     }
-    Some(Adapter {
+    Some(ProviderAdapter {
         slot: index,
         provider: slot.provider.get()?,
         own: CHandle::from_address(slot.own.load(Ordering::Relaxed)),

@@ -1,75 +1,36 @@
 //! The arguments of calls: the handles among them, and their kinds.
 
+use std::cell::Cell;
+
 use dat_core::flags::HandleKind;
 use dat_core::{Error, Result, Subtype};
 
-use super::adapters::{self, Adapter, KNOWN, SlotIndex, provider_at};
+use super::adapters::{self, KNOWN, ProviderAdapter, SlotIndex, provider_at};
+use super::roles::*;
 use crate::boundary::{
-    Agent, CrParam, EpParam, Event, In, Out, Passed, Provider, RegionDescription,
+    Address, Agent, CrParam, EpParam, Event, In, List, Out, Passed, Provider, RegionDescription,
 };
 use crate::handles::CHandle;
 use crate::v2::V2;
 
-/// The role of a handle in a call.
-pub(super) trait Role {
-    /// Kind of the object.
-    const KIND: HandleKind;
-    /// Subtype of the error for a wrong handle.
-    const SUBTYPE: Subtype;
-    /// Subtype of the error for a null handle.
-    const NONE: Subtype = Self::SUBTYPE;
-}
-
-macro_rules! roles {
-    ($($(#[$doc:meta])* $name:ident: $kind:ident, $subtype:ident $(, $none:ident)?;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub enum $name {}
-
-        impl Role for $name {
-            const KIND: HandleKind = HandleKind::$kind;
-            const SUBTYPE: Subtype = Subtype::$subtype;
-            $(const NONE: Subtype = Subtype::$none;)?
-        }
-    )*};
-}
-
-roles! {
-    /// An endpoint.
-    Ep: Ep, InvalidHandleEp;
-    /// An event dispatcher.
-    Evd: Evd, InvalidHandle1, InvalidHandleEvdRequest;
-    /// A dispatcher for connection requests.
-    ArrivalEvd: Evd, InvalidHandleEvdCr;
-    /// A dispatcher for completions of requests.
-    RequestEvd: Evd, InvalidHandleEvdRequest;
-    /// A dispatcher for completions of receives.
-    ReceiveEvd: Evd, InvalidHandleEvdRecv;
-    /// A dispatcher for connection events.
-    ConnectionEvd: Evd, InvalidHandleEvdConn;
-    /// A local region.
-    Lmr: Lmr, InvalidHandleLmr;
-    /// A remote region.
-    Rmr: Rmr, InvalidHandleRmr;
-    /// A protection zone.
-    Pz: Pz, InvalidHandlePz;
-    /// A public service point.
-    Psp: Psp, InvalidHandlePsp;
-    /// A reserved service point.
-    Rsp: Rsp, InvalidHandleRsp;
-    /// A connection request.
-    Cr: Cr, InvalidHandleCr;
-    /// A notification object.
-    Cno: Cno, InvalidHandleCno;
-    /// A shared receive queue.
-    Srq: Srq, InvalidHandleSrq;
-}
-
 /// The provider that a call goes to, and the slot of the adapter.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Callee {
     pub(super) slot: SlotIndex,
     pub(super) provider: Provider,
+    /// The number that was passed last: a mask or a type says which handles the next argument has.
+    last: Cell<u64>,
+}
+
+impl Callee {
+    #[inline]
+    const fn new(slot: SlotIndex, provider: Provider) -> Self {
+        Self {
+            slot,
+            provider,
+            last: Cell::new(0),
+        }
+    }
 }
 
 /// The first argument of a call, which determines the provider.
@@ -81,7 +42,7 @@ pub(super) trait First: Copy {
     fn callee(self) -> Result<(Callee, CHandle)>;
 
     /// Notes that the object is gone.
-    fn gone(self, _callee: Callee) {}
+    fn gone(self, _callee: &Callee) {}
 }
 
 /// The handle of an object.
@@ -103,7 +64,7 @@ impl<R: Role> First for Object<R> {
         let found = KNOWN.find(self.0, R::KIND);
         let callee = found.and_then(|slot| {
             let provider = provider_at(slot)?;
-            Some(Callee { slot, provider })
+            Some(Callee::new(slot, provider))
         });
         match callee {
             Some(callee) => Ok((callee, self.0)),
@@ -111,7 +72,7 @@ impl<R: Role> First for Object<R> {
         }
     }
 
-    fn gone(self, callee: Callee) {
+    fn gone(self, callee: &Callee) {
         KNOWN.remove(self.0, R::KIND, callee.slot);
     }
 }
@@ -135,7 +96,7 @@ impl Ia {
     ///
     /// # Errors
     /// INVALID_HANDLE (IA): no open adapter has this number.
-    pub(super) fn adapter(self) -> Result<Adapter> {
+    pub(super) fn adapter(self) -> Result<ProviderAdapter> {
         adapters::find(self.0).ok_or(Error::invalid_handle(Subtype::InvalidHandleIa))
     }
 
@@ -146,12 +107,12 @@ impl Ia {
 
 impl First for Ia {
     fn callee(self) -> Result<(Callee, CHandle)> {
-        let Adapter {
+        let ProviderAdapter {
             slot,
             provider,
             own,
         } = self.adapter()?;
-        Ok((Callee { slot, provider }, own))
+        Ok((Callee::new(slot, provider), own))
     }
 }
 
@@ -164,7 +125,7 @@ impl First for Any {
     fn callee(self) -> Result<(Callee, CHandle)> {
         let object = KNOWN.find_any(self.0).and_then(|slot| {
             let provider = provider_at(slot)?;
-            Some((Callee { slot, provider }, self.0))
+            Some((Callee::new(slot, provider), self.0))
         });
         let adapter = || Ia(self.0).callee();
         object.map_or_else(adapter, Ok).map_err(|_| {
@@ -184,29 +145,46 @@ pub(super) trait Argument: Copy {
     /// # Errors
     /// INVALID_HANDLE: the argument is or has a handle that the provider has not returned, or that
     /// is gone.
-    fn passed(self, callee: Callee) -> Result<Self::Passed>;
+    fn passed(self, callee: &Callee) -> Result<Self::Passed>;
 
     /// Notes the results of a call that succeeded.
-    fn succeeded(self, _callee: Callee) {}
+    fn succeeded(self, _callee: &Callee) {}
 }
 
-macro_rules! plain_arguments {
+macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl Argument for $type {
             type Passed = Self;
 
             #[inline]
-            fn passed(self, _callee: Callee) -> Result<Self> {
+            fn passed(self, callee: &Callee) -> Result<Self> {
+                callee.last.set(self as u64);
                 Ok(self)
             }
         }
     )*};
 }
 
-plain_arguments! { i32, u32, u64, usize, Agent }
+numbers! { i32, u32, u64 }
+
+/// Arguments that are passed on unchanged.
+macro_rules! unchanged {
+    ($([$($generic:ident)?] $type:ty,)*) => {$(
+        impl$(<$generic>)? Argument for $type {
+            type Passed = Self;
+
+            #[inline]
+            fn passed(self, _callee: &Callee) -> Result<Self> {
+                Ok(self)
+            }
+        }
+    )*};
+}
+
+unchanged! { [] Agent, [] Address, [T] In<T>, [T] Out<T>, [T] List<T>, }
 
 /// Checks that the provider has returned a handle for this role.
-fn check<R: Role>(handle: CHandle, callee: Callee) -> Result<CHandle> {
+fn check<R: Role>(handle: CHandle, callee: &Callee) -> Result<CHandle> {
     let slot = KNOWN.find(handle, R::KIND);
     match slot.and_then(provider_at) {
         Some(provider) if provider == callee.provider => Ok(handle),
@@ -217,7 +195,7 @@ fn check<R: Role>(handle: CHandle, callee: Callee) -> Result<CHandle> {
 impl<R: Role> Argument for Object<R> {
     type Passed = CHandle;
 
-    fn passed(self, callee: Callee) -> Result<CHandle> {
+    fn passed(self, callee: &Callee) -> Result<CHandle> {
         check::<R>(self.0, callee)
     }
 }
@@ -238,7 +216,7 @@ impl<R> Copy for Maybe<R> {}
 impl<R: Role> Argument for Maybe<R> {
     type Passed = CHandle;
 
-    fn passed(self, callee: Callee) -> Result<CHandle> {
+    fn passed(self, callee: &Callee) -> Result<CHandle> {
         match self.0.is_null() {
             true => Ok(self.0),
             false => check::<R>(self.0, callee),
@@ -262,11 +240,11 @@ impl<R> Copy for Made<R> {}
 impl<R: Role> Argument for Made<R> {
     type Passed = Out<CHandle>;
 
-    fn passed(self, _callee: Callee) -> Result<Out<CHandle>> {
+    fn passed(self, _callee: &Callee) -> Result<Out<CHandle>> {
         Ok(self.0)
     }
 
-    fn succeeded(self, callee: Callee) {
+    fn succeeded(self, callee: &Callee) {
         if let Some(made) = self.0.get() {
             // A handle that cannot be noted is refused later.
             let _noted: Result<()> = KNOWN.add(made, R::KIND, callee.slot);
@@ -286,12 +264,12 @@ impl Argument for EventOut {
     type Passed = Out<Event<V2>>;
 
     #[inline]
-    fn passed(self, _callee: Callee) -> Result<Out<Event<V2>>> {
+    fn passed(self, _callee: &Callee) -> Result<Out<Event<V2>>> {
         Ok(self.0)
     }
 
     #[inline]
-    fn succeeded(self, callee: Callee) {
+    fn succeeded(self, callee: &Callee) {
         if self.0.event_number() == Some(ARRIVAL)
             && let Some(event) = self.0.get()
         {
@@ -312,17 +290,15 @@ pub struct RequestOut(Out<CrParam>);
 impl Argument for RequestOut {
     type Passed = Out<CrParam>;
 
-    fn passed(self, _callee: Callee) -> Result<Out<CrParam>> {
+    fn passed(self, _callee: &Callee) -> Result<Out<CrParam>> {
         Ok(self.0)
     }
-}
 
-impl RequestOut {
     /// Notes the endpoint if the mask selects it; the provider has not stored other fields.
-    pub(super) fn note_endpoint(self, mask: u32, callee: Callee) {
+    fn succeeded(self, callee: &Callee) {
         /// `DAT_CR_FIELD_LOCAL_EP_HANDLE`.
-        const ENDPOINT: u32 = 0x10;
-        if mask & ENDPOINT != 0
+        const ENDPOINT: u64 = 0x10;
+        if callee.last.get() & ENDPOINT != 0
             && let Some(param) = self.0.get()
         {
             KNOWN.adopt(param.ep, HandleKind::Ep, callee.slot);
@@ -335,19 +311,23 @@ impl RequestOut {
 #[repr(transparent)]
 pub struct EndpointParam(In<EpParam<V2>>);
 
-impl EndpointParam {
+impl Argument for EndpointParam {
+    type Passed = In<EpParam<V2>>;
+
     /// Checks that the provider has returned the handles that the mask selects.
-    pub(super) fn passed(self, mask: u64, callee: Callee) -> Result<In<EpParam<V2>>> {
+    fn passed(self, callee: &Callee) -> Result<In<EpParam<V2>>> {
+        let mask = callee.last.get();
         let Some(param) = self.0.get() else {
             // The provider returns its error for this.
             return Ok(self.0);
         };
-        let checked = |bit: u64, handle: CHandle, check: fn(CHandle, Callee) -> Result<CHandle>| {
-            if mask & bit == 0 || handle.is_null() {
-                return Ok(());
-            }
-            check(handle, callee).map(drop)
-        };
+        let checked =
+            |bit: u64, handle: CHandle, check: fn(CHandle, &Callee) -> Result<CHandle>| {
+                if mask & bit == 0 || handle.is_null() {
+                    return Ok(());
+                }
+                check(handle, callee).map(drop)
+            };
         checked(0x80, param.pz, check::<Pz>)?;
         checked(0x100, param.recv_evd, check::<ReceiveEvd>)?;
         checked(0x200, param.request_evd, check::<RequestEvd>)?;
@@ -357,16 +337,16 @@ impl EndpointParam {
     }
 }
 
-/// Checks the handle in the description of a region that is made of another one.
-pub(super) fn check_description(
-    memory_type: u32,
-    description: RegionDescription,
-    callee: Callee,
-) -> Result<()> {
-    /// `DAT_MEM_TYPE_LMR`.
-    const REGION: u32 = 1;
-    match memory_type {
-        REGION => check::<Lmr>(description.handle(), callee).map(drop),
-        _ => Ok(()),
+impl Argument for RegionDescription {
+    type Passed = Self;
+
+    /// Checks the handle in the description of a region that is made of another one.
+    fn passed(self, callee: &Callee) -> Result<Self> {
+        /// `DAT_MEM_TYPE_LMR`.
+        const REGION: u64 = 1;
+        if callee.last.get() == REGION {
+            check::<Lmr>(self.handle(), callee)?;
+        }
+        Ok(self)
     }
 }

@@ -67,6 +67,15 @@ const GROWTHS: usize = 20;
 
 /// All handles: a hash table that is searched from the index of the address.
 ///
+/// It is written here because the maps of libraries lack what this one needs:
+/// - Each redirected call searches it, so a search is a few loads. `dashmap` and `scc` take locks
+///   for it: changes of words that threads share. `papaya` and `scc` announce it to a collector,
+///   through a value of the thread, whose list of numbers takes memory.
+/// - A forked child searches it too. What other threads had locked or announced at the fork stays
+///   so in the child; `Inherited` passes its lock on.
+/// - An exhausted heap is an error of the call. `papaya` ends the process if it gets no memory.
+/// - An address may be there twice, with other kinds and adapters.
+///
 /// Searches take no lock; changes do. While entries are moved, a search may miss one, so it is
 /// repeated with the lock.
 ///
@@ -230,24 +239,25 @@ fn start(length: usize, address: u64) -> usize {
     spread as usize & length.wrapping_sub(1)
 }
 
+/// Returns all cells, from the index of the address on.
+#[inline]
+fn cells(table: &[AtomicU64], address: u64) -> impl Iterator<Item = &AtomicU64> {
+    let mask = table.len().wrapping_sub(1);
+    let begin = start(table.len(), address);
+    (0..table.len()).map_while(move |step| table.get(begin.wrapping_add(step) & mask))
+}
+
 /// Returns the words from the index of the address up to the first gap.
 #[inline]
 fn probe(table: &[AtomicU64], address: u64) -> impl Iterator<Item = Word> {
-    let mask = table.len().wrapping_sub(1);
-    let begin = start(table.len(), address);
-    (0..table.len())
-        .map_while(move |step| table.get(begin.wrapping_add(step) & mask))
+    cells(table, address)
         .map(|word| Word(word.load(Ordering::Acquire)))
         .take_while(|word| *word != Word::NONE)
 }
 
 /// Puts a word into the first gap, which exists.
 fn store(table: &[AtomicU64], word: Word) {
-    let mask = table.len().wrapping_sub(1);
-    let begin = start(table.len(), word.address());
-    let gap = (0..table.len())
-        .filter_map(|step| table.get(begin.wrapping_add(step) & mask))
-        .find(|cell| cell.load(Ordering::Relaxed) == 0);
+    let gap = cells(table, word.address()).find(|cell| cell.load(Ordering::Relaxed) == 0);
     if let Some(gap) = gap {
         gap.store(word.0, Ordering::Release);
     }
@@ -256,36 +266,23 @@ fn store(table: &[AtomicU64], word: Word) {
 /// Removes a word, and moves up later words that a gap would hide from searches.
 fn remove(table: &[AtomicU64], word: Word) -> bool {
     let mask = table.len().wrapping_sub(1);
-    let at = |index: usize| table.get(index & mask);
-    let read = |index: usize| at(index).map_or(0, |word| word.load(Ordering::Relaxed));
     let begin = start(table.len(), word.address());
-    let found = (0..table.len())
-        .map(|step| begin.wrapping_add(step))
-        .take_while(|index| read(*index) != 0)
-        .find(|index| read(*index) == word.0);
-    let Some(mut gap) = found else {
+    let mut words = cells(table, word.address())
+        .map(|cell| (cell, Word(cell.load(Ordering::Relaxed))))
+        .enumerate()
+        .take_while(|(_, (_, word))| *word != Word::NONE);
+    let Some((mut free, (mut gap, _))) = words.find(|(_, (_, found))| *found == word) else {
         return false;
     };
-    let hole = gap;
-    for index in (1..table.len()).map(|step| hole.wrapping_add(step)) {
-        let moved = Word(read(index));
-        if moved == Word::NONE {
-            break;
-        }
-        let home = start(table.len(), moved.address());
-        // Its distance from the index of its address, now and in the gap.
-        let now = index.wrapping_sub(home) & mask;
-        let there = gap.wrapping_sub(home) & mask;
-        if there < now {
-            if let Some(cell) = at(gap) {
-                cell.store(moved.0, Ordering::Release);
-            }
-            gap = index;
+    for (step, (cell, moved)) in words {
+        let home = start(table.len(), moved.address()).wrapping_sub(begin);
+        // Its distance from the index of its address, in the gap and now.
+        if free.wrapping_sub(home) & mask < step.wrapping_sub(home) & mask {
+            gap.store(moved.0, Ordering::Release);
+            (free, gap) = (step, cell);
         }
     }
-    if let Some(cell) = at(gap) {
-        cell.store(0, Ordering::Release);
-    }
+    gap.store(0, Ordering::Release);
     true
 }
 

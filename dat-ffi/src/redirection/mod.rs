@@ -17,6 +17,7 @@ mod extension;
 mod known;
 mod open;
 mod providers;
+pub(crate) mod roles;
 
 pub use calls::*;
 pub use extension::dat_extension_op;

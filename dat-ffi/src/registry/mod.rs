@@ -22,6 +22,7 @@ mod tokens;
 mod wanted;
 
 pub use crate::boundary::{Library, Symbol};
+pub use crate::devices::devices;
 pub use configuration::Configuration;
 pub use diagnosis::{Diagnosis, Fault, Whose, diagnose, diagnose_entry, look, open};
 pub use entry::{Entry, Level};

@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dat_core::{Cause, Error, ErrorKind, Result, Subtype};
 
+use dat_devices::DeviceAddress;
+
 use super::{Candidate, Configuration, Entry, Problem, Reason, Wanted};
 use crate::adapter::Registered;
 use crate::boundary::{
@@ -13,7 +15,7 @@ use crate::boundary::{
     end, system_has_memory,
 };
 use crate::calls::result::check_memory;
-use crate::devices::{Named, may_open_nothing};
+use crate::devices::may_open_nothing;
 use crate::diagnostic::report;
 
 /// The differences between the registries.
@@ -33,7 +35,7 @@ pub(crate) struct Rules {
 }
 
 /// A device of this host: registered version and thread safety, name, and the device itself.
-pub(crate) type Discovered = (Registered, CString, Named);
+pub(crate) type Discovered = (Registered, CString, DeviceAddress);
 
 /// The names that are known without any registration.
 struct Read {
@@ -54,7 +56,7 @@ enum Source {
     Entry(Entry),
     /// A discovered device. Nothing states its thread safety: it is thread-safe, and consumers may
     /// ask for either.
-    Device(Named),
+    Device(DeviceAddress),
 }
 
 impl Known {
@@ -130,7 +132,7 @@ pub(crate) enum Found<const N: usize> {
     /// A provider, which stays until it is released.
     Used(Used<N>),
     /// A device of this library.
-    Device(Named, Registered),
+    Device(DeviceAddress, Registered),
 }
 
 /// A provider or device that fits the request of a consumer.
@@ -336,7 +338,7 @@ impl<const N: usize> Providers<N> {
     /// Loads the library of an entry, which registers its provider.
     ///
     /// Returns the device if the library is this one.
-    fn load(&self, entry: &Entry) -> std::result::Result<Option<Named>, Problem> {
+    fn load(&self, entry: &Entry) -> std::result::Result<Option<DeviceAddress>, Problem> {
         let problem = |symbol: Option<&CStr>, reason| Problem {
             library: Some(entry.library.to_string_lossy().into_owned()),
             symbol: symbol.map(|symbol| symbol.to_string_lossy().into_owned()),
@@ -353,7 +355,10 @@ impl<const N: usize> Providers<N> {
             .map_err(|error| problem(None, Reason::Library(error)))?;
         if self.rules.devices.is_some() && Library::of_this_code() == Some(library) {
             let (instance_data, name) = (&entry.instance_data, &entry.name);
-            let device = Named::parse(&instance_data.to_string_lossy(), &name.to_string_lossy());
+            let device = DeviceAddress::from_configuration(
+                &instance_data.to_string_lossy(),
+                &name.to_string_lossy(),
+            );
             return Ok(Some(device));
         }
         let function = library

@@ -9,7 +9,7 @@ use dat_rsm::{ImportId, ImportState, Permission, Result, Rsm, RsmError};
 
 use super::process::{site_of, with_site};
 use super::{Code, check_heap, code, named, required};
-use crate::adapter::Host;
+use crate::adapter::Openable;
 use crate::boundary::{Out, Window, page_size};
 use crate::handles::CHandle;
 
@@ -29,7 +29,7 @@ pub(super) struct Mapped {
 
 impl Mapped {
     /// Moves the window to the segment's current memory. Always returns true.
-    pub(super) fn follow<B: Host>(&mut self, engine: &Rsm<'static, B, HostLock>) -> bool {
+    pub(super) fn follow<B: Openable>(&mut self, engine: &Rsm<'static, B, HostLock>) -> bool {
         let Some(window) = &mut self.window else {
             return true;
         };

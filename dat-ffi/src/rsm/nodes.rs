@@ -58,13 +58,13 @@ impl Default for Nodes {
 
 /// A device of this host.
 #[derive(Clone)]
-struct Device {
+struct HostDevice {
     name: String,
     addresses: Vec<IpAddr>,
     active: bool,
 }
 
-impl Device {
+impl HostDevice {
     /// Returns RoCEv2 in software at an address.
     fn roce(address: IpAddr) -> Self {
         Self {
@@ -142,7 +142,7 @@ impl Nodes {
     }
 
     /// Makes nodes without a file: each RDMA device reaches this node only.
-    fn of_devices(own: u32, devices: &[Device]) -> Self {
+    fn of_devices(own: u32, devices: &[HostDevice]) -> Self {
         let mut controllers = Vec::new();
         for device in devices {
             let Some(address) = device.addresses.first() else {
@@ -172,7 +172,7 @@ impl Nodes {
         file: &Path,
         text: &str,
         own: Option<u32>,
-        devices: &[Device],
+        devices: &[HostDevice],
     ) -> Outcome<Self, Problem> {
         let of_line = |number, reason| Problem::of_line(file, number, reason);
         let lines = numbered(text).map(|(number, line)| match line {
@@ -185,7 +185,7 @@ impl Nodes {
             // All loop-back addresses are this host's, listed or not.
             known
                 .cloned()
-                .or_else(|| address.is_loopback().then(|| Device::roce(address)))
+                .or_else(|| address.is_loopback().then(|| HostDevice::roce(address)))
         };
         let own = match own {
             Some(own) if lines.iter().any(|(_, line)| line.node == own) => own,
@@ -280,38 +280,32 @@ fn lasting(name: &str) -> &'static str {
 }
 
 /// Returns the RDMA devices, then RoCEv2 in software at each address of this host.
-fn devices() -> Result<Vec<Device>> {
-    let mut all = rdma_devices()?;
-    all.extend(backend_roce::addresses().into_iter().map(Device::roce));
+fn devices() -> Result<Vec<HostDevice>> {
+    let found = crate::devices::found().map_err(|_| RsmError::InsufficientResources)?;
+    let mut all = Vec::new();
+    for device in found {
+        let ips = device.addresses.iter();
+        let ips = ips.filter_map(|address| Some(address.socket_address()?.ip()));
+        // A device at all addresses of this host is one for each of them.
+        if device.address.device().is_empty() {
+            all.extend(ips.map(HostDevice::roce));
+        } else {
+            all.push(HostDevice {
+                addresses: ips.collect(),
+                name: device.name,
+                active: device.is_active,
+            });
+        }
+    }
     Ok(all)
-}
-
-#[cfg(feature = "verbs")]
-fn rdma_devices() -> Result<Vec<Device>> {
-    let ip = |address: &IaAddress| Some(address.socket_address()?.ip());
-    let unknown = |_| RsmError::InsufficientResources;
-    let devices = backend_verbs::find_devices().map_err(unknown)?;
-    let devices = devices.into_iter();
-    let known = devices.map(|device| Device {
-        addresses: device.addresses.iter().filter_map(ip).collect(),
-        name: device.name,
-        active: device.active,
-    });
-    Ok(known.collect())
-}
-
-#[cfg(not(feature = "verbs"))]
-#[expect(clippy::unnecessary_wraps, reason = "it fails only with RDMA devices")]
-fn rdma_devices() -> Result<Vec<Device>> {
-    Ok(Vec::new())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn device(name: &str, address: &str) -> Device {
-        Device {
+    fn device(name: &str, address: &str) -> HostDevice {
+        HostDevice {
             name: name.to_owned(),
             addresses: vec![address.parse().expect("an address")],
             active: true,
@@ -366,7 +360,7 @@ mod tests {
         assert_eq!((reached[0].node, reached.len()), (9, 1));
     }
 
-    fn of(text: &str, own: Option<u32>, devices: &[Device]) -> Outcome<Nodes, Problem> {
+    fn of(text: &str, own: Option<u32>, devices: &[HostDevice]) -> Outcome<Nodes, Problem> {
         Nodes::of_file(Path::new("rsm.nodes"), text, own, devices)
     }
 

@@ -11,8 +11,8 @@ use libc::{EINTR, EINVAL, POLLRDNORM, pollfd};
 use super::process::{Opened, Process, with_site};
 use super::signal::{ends, segment, slice, until};
 use super::{Code, check_heap, code, required};
-use crate::adapter::Host;
-use crate::boundary::{Access, Flag, Out, in_steps, poll};
+use crate::adapter::Openable;
+use crate::boundary::{Access, Blocked, Flag, Out, guarded, in_steps};
 use crate::handles::CHandle;
 
 /// Maximum number of descriptors in a call; the system's own limit is lower.
@@ -29,7 +29,7 @@ pub(super) struct Polled {
 impl Polled {
     /// Raises or lowers the descriptor by the segment's state; returns false if the segment is
     /// gone.
-    pub(super) fn follow<B: Host>(&mut self, engine: &Rsm<'static, B, HostLock>) -> bool {
+    pub(super) fn follow<B: Openable>(&mut self, engine: &Rsm<'static, B, HostLock>) -> bool {
         let pending = engine.signal_pending(self.segment);
         self.flag.set(pending == Ok(true));
         pending.is_ok()
@@ -121,22 +121,29 @@ pub extern "C-unwind" fn wait_pollfd(
     ready: Out<i32>,
 ) -> Code {
     let until = until(timeout);
-    in_steps(|| {
-        let slice = slice(until);
-        let returned = code(|| {
-            if !ready.is_null() && !ready.is_writable() {
-                return Err(RsmError::BadAddress);
-            }
-            let outcome = wait(entries, count, slice);
-            let found = outcome.unwrap_or(0);
-            ready.offer(i32::try_from(found).unwrap_or(i32::MAX));
-            outcome.map(drop)
-        });
-        ends(returned, slice, until).then_some(returned)
+    guarded(None, |signals| {
+        in_steps(|| {
+            let slice = slice(until);
+            let returned = code(|| {
+                if !ready.is_null() && !ready.is_writable() {
+                    return Err(RsmError::BadAddress);
+                }
+                let outcome = wait(signals, entries, count, slice);
+                let found = outcome.unwrap_or(0);
+                ready.offer(i32::try_from(found).unwrap_or(i32::MAX));
+                outcome.map(drop)
+            });
+            ends(returned, slice, until).then_some(returned)
+        })
     })
 }
 
-fn wait(entries: Out<pollfd>, count: u64, until: Instant) -> Result<usize> {
+fn wait(
+    signals: &mut Option<Blocked>,
+    entries: Out<pollfd>,
+    count: u64,
+    until: Instant,
+) -> Result<usize> {
     let count = usize::try_from(count.min(MOST + 1)).unwrap_or(usize::MAX);
     if count as u64 > MOST {
         return Err(RsmError::BadArguments);
@@ -147,8 +154,10 @@ fn wait(entries: Out<pollfd>, count: u64, until: Instant) -> Result<usize> {
     let list = entries.list();
     let read = |index| list.nth(index).ok_or(RsmError::BadAddress);
     let mut polled_fds: Vec<pollfd> = (0..count).map(read).collect::<Result<_>>()?;
+    let signals = signals.get_or_insert_with(Blocked::new);
     loop {
-        poll(&mut polled_fds, Some(until)).map_err(|error| match error {
+        let polled = signals.poll(&mut polled_fds, Some(until));
+        polled.map_err(|error| match error {
             EINTR => RsmError::Interrupted,
             EINVAL => RsmError::BadArguments,
             _ => RsmError::InsufficientMemory,

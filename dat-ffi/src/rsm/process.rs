@@ -4,16 +4,18 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 use std::{fs, process};
 
-use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
-use backend_roce::{RoceBackend, RoceOptions};
 use dat_core::attributes::IaAddress;
+use dat_devices::{
+    ByAddress, Cause, DeviceAddress, FabricOptions, Network, OpenError, OpenErrorKind,
+};
 use dat_rsm::{Credentials, Handle, NodeEntry, Options, Result, RsmError, is_same_controller};
+use dat_storage::forks::generation;
 use std::os::unix::fs::MetadataExt;
 
-use super::nodes::{Known, Nodes, ROCE};
+use super::nodes::{Known, Nodes};
 use super::nodes_problem::Problem;
 use super::site::{Shape, Site};
-use crate::boundary::{forks, page_size, start_thread};
+use crate::boundary::{page_size, start_thread};
 use crate::diagnostic::report;
 
 /// Name of this library for the loader.
@@ -27,26 +29,46 @@ const CONNECT_TIMEOUT: u32 = 10_000_000;
 /// Microseconds that importers may take to release a segment.
 const REVOCATION_GRACE: u32 = 1_000_000;
 
-/// An open controller of one of the backends.
-pub(super) enum Opened {
-    Loopback(Box<Site<MockBackend>>),
-    Roce(Box<Site<RoceBackend>>),
-    #[cfg(feature = "verbs")]
-    Verbs(Box<Site<backend_verbs::VerbsBackend>>),
+/// Declares [`Opened`].
+macro_rules! declare {
+    ({} $($name:ident = $type:ty,)+) => {
+        /// An open controller of one of the backends.
+        pub(super) enum Opened {
+            $($name(Box<Site<$type>>),)+
+        }
+    };
 }
+dat_devices::backends! { [declare] {} }
 
 /// Evaluates an expression for the site of a controller with any backend.
 macro_rules! with_site {
     ($opened:expr, $site:ident => $result:expr) => {
-        match $opened {
-            $crate::rsm::process::Opened::Loopback($site) => $result,
-            $crate::rsm::process::Opened::Roce($site) => $result,
-            #[cfg(feature = "verbs")]
-            $crate::rsm::process::Opened::Verbs($site) => $result,
-        }
+        dat_devices::backends! { [$crate::rsm::process::by_site] { $opened, $site => $result } }
     };
 }
 pub(super) use with_site;
+
+macro_rules! by_site {
+    ({ $opened:expr, $site:ident => $result:expr } $($name:ident = $type:ty,)+) => {
+        match $opened {
+            $($crate::rsm::process::Opened::$name($site) => $result,)+
+        }
+    };
+}
+pub(super) use by_site;
+
+/// Opens the device of a name by the backend of its scheme, and evaluates an expression for it.
+macro_rules! by_scheme {
+    ({ $named:expr, $options:expr, $backend:ident => $site:expr } $($name:ident = $type:ty,)+) => {
+        match $named.scheme() {
+            $(<$type as ByAddress>::SCHEME => {
+                let opened = <$type as ByAddress>::open($named.device(), $options);
+                opened.map(|$backend| $site.map(|site| Opened::$name(Box::new(site))))
+            })+
+            _ => return Err(RsmError::ControllerNotPresent),
+        }
+    };
+}
 
 /// A controller of this process, open or not.
 pub(super) struct Controller {
@@ -54,6 +76,8 @@ pub(super) struct Controller {
     pub(super) nodes: Vec<NodeEntry>,
     /// The device; `None` for `loopback`.
     device: Option<Known>,
+    /// The network of `loopback`, whose thread runs as long as the process.
+    network: OnceLock<Network>,
     opened: OnceLock<Opened>,
     turn: Mutex<()>,
 }
@@ -83,107 +107,71 @@ impl Controller {
     }
 
     fn make(&self, node: u32) -> Result<Opened> {
-        match &self.device {
-            None => loopback(self.name, node, &self.nodes),
-            Some(device) => match device.name.strip_prefix(ROCE) {
-                Some(address) => self.roce(device, address, node),
-                None => self.verbs(device, node),
-            },
-        }
-    }
-
-    /// Opens RoCEv2 in software at an address of this host.
-    fn roce(&self, device: &Known, address: &str, node: u32) -> Result<Opened> {
-        let failed = |error: std::io::Error| {
-            report(LIBRARY, format_args!("the device {}: {error}", device.name));
-            match error.kind() {
-                std::io::ErrorKind::AddrNotAvailable => RsmError::ControllerNotPresent,
-                _ => RsmError::InsufficientResources,
+        let mut devices = dat_devices::Options::new();
+        devices.start_thread = Some(start_thread);
+        let (named, shape) = match &self.device {
+            Some(device) => (
+                &DeviceAddress::from_argument(&device.name),
+                self.shape(device.qualifier, false),
+            ),
+            None => {
+                devices.network = Some(match self.network.get() {
+                    Some(network) => network.clone(),
+                    None => {
+                        let network = Network::with_thread(FabricOptions::default(), start_thread);
+                        let network = network.map_err(|_| RsmError::InsufficientResources)?;
+                        self.network.get_or_init(|| network).clone()
+                    }
+                });
+                (
+                    &DeviceAddress::new("mock", LOOPBACK),
+                    self.shape(LOOPBACK_QUALIFIER, true),
+                )
             }
         };
-        let address = backend_roce::parse_address(address).map_err(failed)?;
-        let mut roce = RoceOptions::random().map_err(failed)?;
-        address.apply_to(&mut roce);
-        roce.start_thread = start_thread;
-        let backend = RoceBackend::open(address.socket, roce).map_err(failed)?;
-        let driver = backend.driver();
-        let site = Site::open(backend, driver, options(node), self.shape(device))?;
-        Ok(Opened::Roce(Box::new(site)))
+        let site = dat_devices::backends! { [by_scheme] {
+            named, &devices, backend => Site::open(backend, options(node), shape)
+        } };
+        site.map_err(|error| self.refused(&error))?
     }
 
-    fn shape(&self, device: &Known) -> Shape {
+    fn shape(&self, qualifier: u64, loopback: bool) -> Shape {
         Shape {
             name: self.name,
-            qualifier: device.qualifier,
+            qualifier,
             nodes: self.nodes.clone(),
-            loopback: false,
+            loopback,
         }
     }
 
-    #[cfg(not(feature = "verbs"))]
-    fn verbs(&self, device: &Known, _node: u32) -> Result<Opened> {
-        report(
-            LIBRARY,
-            format_args!(
-                "the device {}: this library has no RDMA devices",
-                device.name
-            ),
-        );
-        Err(RsmError::ControllerNotPresent)
-    }
-
-    #[cfg(feature = "verbs")]
-    fn verbs(&self, device: &Known, node: u32) -> Result<Opened> {
-        use backend_verbs::VerbsBackend;
-        use dat_core::backend::BackendError;
-
-        use crate::devices::verbs_options;
-
-        let gone = |error| {
-            let (code, why) = match error {
-                BackendError::Resources => (
-                    RsmError::InsufficientResources,
-                    "memory or threads are exhausted",
-                ),
-                BackendError::Descriptors => (
-                    RsmError::InsufficientResources,
-                    "no file descriptor is left (RLIMIT_NOFILE)",
-                ),
-                BackendError::Address => (
-                    RsmError::ControllerNotPresent,
-                    "its network interface no longer has an address",
-                ),
-                _ => (
-                    RsmError::ControllerNotPresent,
-                    "it was removed, or this user has no permission to open it",
-                ),
-            };
-            report(LIBRARY, format_args!("the device {}: {why}", device.name));
-            code
+    /// Reports why the device is not opened; returns the error of the call.
+    fn refused(&self, error: &OpenError) -> RsmError {
+        let name = self
+            .device
+            .as_ref()
+            .map_or(self.name, |device| &device.name);
+        let why: &dyn std::fmt::Display = match (error.cause(), error.kind()) {
+            (Cause::Backend(_), OpenErrorKind::Descriptors) => {
+                &"no file descriptor is left (RLIMIT_NOFILE)"
+            }
+            (Cause::Backend(_), OpenErrorKind::AddressNotThere) => {
+                &"its network interface no longer has an address"
+            }
+            (Cause::Backend(_), OpenErrorKind::NoSuchDevice) => {
+                &"it was removed, or this user has no permission to open it"
+            }
+            (_, OpenErrorKind::NotBuiltIn { .. }) => &"this library has no RDMA devices",
+            _ => error,
         };
-        let backend = VerbsBackend::open(&device.name, verbs_options()).map_err(gone)?;
-        let waits = backend.waits();
-        let site = Site::open(backend, waits, options(node), self.shape(device))?;
-        Ok(Opened::Verbs(Box::new(site)))
+        report(LIBRARY, format_args!("the device {name}: {why}"));
+        match error.kind() {
+            OpenErrorKind::NoSuchDevice
+            | OpenErrorKind::AddressNotThere
+            | OpenErrorKind::Permission
+            | OpenErrorKind::NotBuiltIn { .. } => RsmError::ControllerNotPresent,
+            _ => RsmError::InsufficientResources,
+        }
     }
-}
-
-fn loopback(name: &'static str, node: u32, nodes: &[NodeEntry]) -> Result<Opened> {
-    let fabric = Fabric::new(FabricOptions::default());
-    let thread = fabric
-        .drive_with(|drive| start_thread(c"fabric", drive))
-        .map_err(|_| RsmError::InsufficientResources)?;
-    let backend = fabric.node(NodeOptions::new(LOOPBACK, node.into()));
-    let shape = Shape {
-        name,
-        qualifier: LOOPBACK_QUALIFIER,
-        nodes: nodes.to_vec(),
-        loopback: true,
-    };
-    let site = Site::open(backend, fabric, options(node), shape)?;
-    // The fabric's thread runs as long as the process, like the site.
-    std::mem::forget(thread);
-    Ok(Opened::Loopback(Box::new(site)))
 }
 
 /// Returns the options of an engine of this process.
@@ -234,7 +222,7 @@ impl Process {
     /// INSUFFICIENT_RESOURCES: too many forks lie between this process and the first one that used
     /// the library; or there are no descriptors to find the controllers with.
     pub(super) fn this() -> Result<&'static Self> {
-        let process = PROCESSES.get(forks());
+        let process = PROCESSES.get(generation());
         let process = process.ok_or(RsmError::InsufficientResources)?;
         if let Some(known) = process.get() {
             return Ok(known);
@@ -259,7 +247,8 @@ impl Process {
         let itself = NodeEntry {
             node,
             controller: LOOPBACK,
-            address: IaAddress::Node(node.into()),
+            // That of the first name in a network.
+            address: IaAddress::Node(1),
             qualifier: LOOPBACK_QUALIFIER,
         };
         let devices = nodes
@@ -273,6 +262,7 @@ impl Process {
                     name,
                     nodes,
                     device,
+                    network: OnceLock::new(),
                     opened: OnceLock::new(),
                     turn: Mutex::new(()),
                 });
@@ -331,7 +321,7 @@ impl Process {
 /// `otherwise`: no engine of this process returned it.
 pub(super) fn site_of(handle: Handle, otherwise: RsmError) -> Result<&'static Opened> {
     // No handle exists before the first controller was got.
-    let process = PROCESSES.get(forks()).and_then(OnceLock::get);
+    let process = PROCESSES.get(generation()).and_then(OnceLock::get);
     process
         .filter(|_| !handle.is_null())
         .and_then(|process| process.site_of(handle))
@@ -345,6 +335,9 @@ pub(super) fn site_of(handle: Handle, otherwise: RsmError) -> Result<&'static Op
 ///
 /// Spec: RSMGEN-03
 pub(super) fn is_inherited(handle: Handle) -> bool {
-    let former = PROCESSES.iter().take(forks()).filter_map(OnceLock::get);
+    let former = PROCESSES
+        .iter()
+        .take(generation())
+        .filter_map(OnceLock::get);
     !handle.is_null() && former.into_iter().any(|it| it.site_of(handle).is_some())
 }

@@ -10,7 +10,7 @@ use dat_rsm::{Result, RsmError, SegmentHandle, SignalFlags};
 use super::process::{Opened, site_of, with_site};
 use super::site::locked;
 use super::{Code, code, named};
-use crate::boundary::{Flag, guarded, has_memory, in_steps, wait_for};
+use crate::boundary::{Blocked, Flag, guarded, has_memory, in_steps};
 use crate::handles::CHandle;
 
 /// Returns a segment, exported or imported, and its site.
@@ -51,7 +51,7 @@ pub fn signal_post(handle: CHandle, flags: u32) -> Code {
 /// Spec: RSMSG-02, RSMSG-07, RSMSG-08
 pub extern "C-unwind" fn signal_wait(handle: CHandle, timeout: i32) -> Code {
     let until = until(timeout);
-    guarded(None, |watch| {
+    guarded((None, None), |(watch, signals)| {
         in_steps(|| {
             let slice = slice(until);
             let returned = code(|| {
@@ -59,7 +59,7 @@ pub extern "C-unwind" fn signal_wait(handle: CHandle, timeout: i32) -> Code {
                 with_site!(opened, site => {
                     site.hurry();
                     let take = || site.engine.signal_take(segment);
-                    let taken = site.waiters.wait(watch, Some(slice), take);
+                    let taken = site.waiters.wait(watch, signals, Some(slice), take);
                     // The signal that was taken is no longer pending.
                     site.look_at(segment);
                     taken
@@ -126,7 +126,7 @@ impl Waiters {
         })
     }
 
-    /// Sleeps until there is a signal to take; the first sleep fills in `watch`.
+    /// Sleeps until there is a signal to take; the first sleep fills in `watch` and `signals`.
     ///
     /// # Errors
     /// - TIMEOUT: the time is over.
@@ -136,12 +136,14 @@ impl Waiters {
     fn wait<'w>(
         &'w self,
         watch: &mut Option<Watch<'w>>,
+        signals: &mut Option<Blocked>,
         until: Option<Instant>,
         take: impl Fn() -> Result<bool>,
     ) -> Result<()> {
         if take()? {
             return Ok(());
         }
+        let signals = signals.get_or_insert_with(Blocked::new);
         let watch = match watch {
             Some(watch) => watch,
             None => watch.insert(self.watch()?),
@@ -152,7 +154,7 @@ impl Waiters {
             if take()? {
                 return Ok(());
             }
-            match wait_for(watch.descriptor, until) {
+            match signals.wait_for(watch.descriptor, until) {
                 Ok(true) => {}
                 Ok(false) if take()? => return Ok(()),
                 Ok(false) => return Err(RsmError::TimedOut),

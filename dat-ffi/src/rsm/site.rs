@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use dat_core::backend::HostDriver as _;
 use dat_core::event::{Wait, WakeReason};
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_rsm::{
-    ControllerConfig, ControllerId, NodeEntry, Options, Result, Rsm, RsmError, SegmentHandle,
+    ControllerConfig, ControllerId, Deaf, NodeEntry, Options, Result, Rsm, RsmError, SegmentHandle,
 };
 use dat_storage::Limits;
 
 use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
-use crate::adapter::Host;
-use crate::boundary::{engine_of, has_memory, start_thread};
+use crate::adapter::{Openable, WaitOf};
+use crate::boundary::{Blocked, WakeFd, engine_of, has_memory, start_thread, system_has_memory};
 
 /// Connections to nodes that an adapter has endpoints for.
 const LINKS: usize = 64;
@@ -56,16 +57,17 @@ pub(super) struct Shape {
 }
 
 /// An open controller, which stays as long as the process.
-pub(super) struct Site<B: Host> {
+pub(super) struct Site<B: Openable> {
     pub(super) engine: Rsm<'static, B, HostLock>,
     pub(super) name: &'static str,
     /// Connection qualifier for importers.
     pub(super) qualifier: u64,
     /// Number of nodes that it reaches.
     pub(super) nodes: usize,
-    ground: B::Ground,
-    /// Sleepers that no thread uses.
-    idle: Mutex<Vec<B::Wait>>,
+    driver: B::Driver,
+    /// Sleepers that no thread uses, and wake_fds.
+    idle: Mutex<Vec<WaitOf<B>>>,
+    wake_fds: Mutex<Vec<WakeFd>>,
     /// The controller that a thread serves.
     served: Mutex<Option<ControllerId>>,
     /// Polled segments, by the word of the segment's handle.
@@ -75,7 +77,7 @@ pub(super) struct Site<B: Host> {
     pub(super) waiters: Waiters,
 }
 
-impl<B: Host> Site<B> {
+impl<B: Openable> Site<B> {
     /// Returns true if the device checks that registered memory exists.
     #[expect(
         clippy::unused_self,
@@ -89,12 +91,8 @@ impl<B: Host> Site<B> {
     ///
     /// # Errors
     /// CTLR_NOT_PRESENT: the adapter cannot be opened; and those of `Rsm::new`.
-    pub(super) fn open(
-        backend: B,
-        ground: B::Ground,
-        options: Options,
-        shape: Shape,
-    ) -> Result<Self> {
+    pub(super) fn open(backend: B, options: Options, shape: Shape) -> Result<Self> {
+        let driver = backend.driver();
         let nodes = shape.nodes.len();
         let config = |ia| ControllerConfig {
             name: shape.name,
@@ -115,8 +113,9 @@ impl<B: Host> Site<B> {
             name: shape.name,
             qualifier: shape.qualifier,
             nodes,
-            ground,
+            driver,
             idle: Mutex::default(),
+            wake_fds: Mutex::default(),
             served: Mutex::default(),
             polled: Mutex::default(),
             mapped: Mutex::default(),
@@ -128,11 +127,14 @@ impl<B: Host> Site<B> {
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES: the system cannot make one.
-    fn sleeper(&self) -> Result<B::Wait> {
+    fn sleeper(&self) -> Result<WaitOf<B>> {
         let known = locked(&self.idle).pop();
         match known {
             Some(sleeper) => Ok(sleeper),
-            None => B::sleeper(&self.ground).map_err(|_| RsmError::InsufficientResources),
+            None => self
+                .driver
+                .wait()
+                .map_err(|_| RsmError::InsufficientResources),
         }
     }
 
@@ -144,18 +146,38 @@ impl<B: Host> Site<B> {
     /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping<R>(
         &self,
-        sleep: impl FnOnce(&mut Sound<'_, B::Wait>) -> Result<R>,
+        sleep: impl FnOnce(&mut Deaf<'_, WaitOf<B>>) -> Result<R>,
     ) -> Result<R> {
-        self.sleeping_lightly(|wait| sleep(&mut Sound(wait)))
+        self.with_sleeper(|sleeper| sleep(&mut Deaf::new(sleeper)))
     }
 
-    /// Calls `sleep` with a sleeper.
+    /// Calls `sleep` with a sleeper that a signal of the system ends.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping_lightly<R, E: From<RsmError>>(
         &self,
-        sleep: impl FnOnce(&mut B::Wait) -> std::result::Result<R, E>,
+        sleep: impl FnOnce(&mut Light<'_, WaitOf<B>>) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        let wake_fd = locked(&self.wake_fds).pop().or_else(WakeFd::new);
+        let slept = self.with_sleeper(|sleeper| {
+            sleep(&mut Light {
+                sleeper,
+                wake_fd: wake_fd.as_ref(),
+                signals: None,
+            })
+        });
+        let mut wake_fds = locked(&self.wake_fds);
+        // Without memory the descriptor is closed.
+        if wake_fds.try_reserve(1).is_ok() {
+            wake_fds.extend(wake_fd);
+        }
+        slept
+    }
+
+    fn with_sleeper<R, E: From<RsmError>>(
+        &self,
+        sleep: impl FnOnce(&mut WaitOf<B>) -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
         let mut sleeper = self.sleeper()?;
         let result = sleep(&mut sleeper);
@@ -240,7 +262,7 @@ impl<B: Host> Site<B> {
     /// Makes progress up to four times, as long as there is something to handle.
     pub(super) fn hurry(&self) {
         let mut looks = 0..4;
-        while looks.next().is_some() && self.engine.progress(B::now(&self.ground)) != 0 {}
+        while looks.next().is_some() && self.engine.progress(self.driver.now()) != 0 {}
     }
 
     pub(super) fn polled(&self) -> MutexGuard<'_, BTreeMap<u64, Polled>> {
@@ -252,31 +274,115 @@ impl<B: Host> Site<B> {
     }
 }
 
-/// A sleeper that a signal of the system does not end.
-pub(super) struct Sound<'w, W>(&'w mut W);
+/// A sleeper that a signal of the system ends, also one that comes while its thread is awake.
+///
+/// The signals are blocked from the first sleep on. A call that need not sleep pays nothing. If
+/// the process has no descriptor left, or no memory, only a sleep is interrupted.
+pub(super) struct Light<'w, W> {
+    sleeper: &'w mut W,
+    wake_fd: Option<&'w WakeFd>,
+    signals: Option<Blocked>,
+}
 
-impl<W: Wait> Wait for Sound<'_, W> {
+impl<W: Wait> Wait for Light<'_, W> {
     fn now(&mut self) -> Instant {
-        self.0.now()
+        self.sleeper.now()
     }
 
     fn waker(&self) -> Waker {
-        self.0.waker()
+        self.sleeper.waker()
     }
 
     fn begin(&mut self) {
-        self.0.begin();
+        self.sleeper.begin();
     }
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
-        match self.0.wait(until) {
-            WakeReason::Interrupted => WakeReason::Woken,
-            reason => reason,
+        if self.signals.is_none() {
+            // The first use of a thread takes memory, whose lack would end the process.
+            let wake_fd = self.wake_fd.filter(|_| system_has_memory());
+            self.signals = wake_fd.map(Blocked::on);
         }
+        if self.signals.as_mut().is_some_and(Blocked::is_interrupted) {
+            return WakeReason::Interrupted;
+        }
+        if until.is_some_and(|until| until <= self.sleeper.now()) {
+            return WakeReason::TimedOut;
+        }
+        self.sleeper.wait(until)
     }
 }
 
 /// Locks a mutex, also after a panic: no code leaves data half changed under a lock.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+
+    use dat_core::event::OwnSleep;
+
+    use super::*;
+    use crate::boundary::without_memory;
+
+    /// Tells whether its thread has a sleep of its own.
+    struct Sleeper(bool);
+
+    impl Wait for Sleeper {
+        fn now(&mut self) -> Instant {
+            Instant::ZERO
+        }
+
+        fn waker(&self) -> Waker {
+            Waker::noop().clone()
+        }
+
+        fn begin(&mut self) {}
+
+        fn wait(&mut self, _: Option<Instant>) -> WakeReason {
+            self.0 = OwnSleep::get().is_some();
+            WakeReason::Woken
+        }
+    }
+
+    /// Sleeps; returns true if that was the thread's own way.
+    fn sleeps_in_its_own_way(wake_fd: &WakeFd) -> bool {
+        let mut sleeper = Sleeper(false);
+        let mut light = Light {
+            sleeper: &mut sleeper,
+            wake_fd: Some(wake_fd),
+            signals: None,
+        };
+        assert_eq!(light.wait(None), WakeReason::Woken);
+        drop(light);
+        sleeper.0
+    }
+
+    /// The first use of a thread takes memory, whose lack would end the process.
+    #[test]
+    fn a_thread_has_a_sleep_of_its_own_only_if_there_is_memory() {
+        const CHILD: &str = "DAT_FFI_WITHOUT_MEMORY";
+        const NAME: &str =
+            "rsm::site::tests::a_thread_has_a_sleep_of_its_own_only_if_there_is_memory";
+        if env::var_os(CHILD).is_none() {
+            // Other tests of this process need memory.
+            let child = Command::new(env::current_exe().unwrap())
+                .args([NAME, "--exact"])
+                .env(CHILD, "1")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stdout);
+            assert!(
+                child.status.success() && said.contains("1 passed"),
+                "{said}"
+            );
+            return;
+        }
+        let wake_fd = WakeFd::new().unwrap();
+        assert!(!without_memory(|| sleeps_in_its_own_way(&wake_fd)));
+        assert!(sleeps_in_its_own_way(&wake_fd));
+    }
 }

@@ -8,7 +8,7 @@ use dat_rsm::{ImportId, Item, Result, Rsm, RsmError};
 
 use super::process::{site_of, with_site};
 use super::{Code, code, named};
-use crate::adapter::Host;
+use crate::adapter::Openable;
 use crate::boundary::{Access, Consumer, has_access};
 use crate::handles::CHandle;
 
@@ -48,7 +48,7 @@ pub(super) fn refused(
 /// Returns the memory of a single access that lies within the segment, or the error.
 ///
 /// Memory that the processor itself reads or writes must be looked at, with any controller.
-fn buffer<'m, B: Host, W: Wait>(
+fn buffer<'m, B: Openable, W: Wait>(
     (engine, import, wait): (&Engine<B>, ImportId, &mut W),
     offset: u64,
     memory: &'m Consumer,

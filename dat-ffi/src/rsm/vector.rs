@@ -9,9 +9,9 @@ use dat_rsm::{
 };
 
 use super::process::{site_of, with_site};
-use super::transfer::{self, usable};
+use super::transfer;
 use super::{Code, code, named};
-use crate::boundary::{Access, IoVector, Out, ScatterGather, has_access};
+use crate::boundary::{Access, IoVector, Out, Pages, ScatterGather, all_allow};
 use crate::handles::CHandle;
 
 /// `RSM_HANDLE_TYPE`.
@@ -39,64 +39,41 @@ struct Entry<'m> {
 }
 
 impl<'m> Entry<'m> {
-    /// `range_of` returns address and length of the memory of a handle.
+    /// `pages` are those of the memory, if the system is to be asked about them.
     ///
     /// # Errors
     /// - BAD_SGIO: there is no such type.
     /// - BAD_ADDR: the memory does not exist, or does not allow the access.
     /// - BAD_LENGTH: the range does not fit in the address space.
-    fn new(
-        given: &'m IoVector,
-        looked_at: bool,
-        needed: Access,
-        range_of: impl FnOnce(LocalMemoryId) -> Option<(u64, u64)>,
-    ) -> Result<Self> {
+    fn new(given: &'m IoVector, pages: Pages, needed: Access) -> Result<Self> {
         let (offset, length) = (given.local_offset, given.length);
-        let remote_offset = given.remote_offset as u64;
-        match given.kind {
-            HANDLE => {
-                let handle = Handle::from_raw(given.local.address() as u64);
-                let local = LocalMemoryId::from_handle(handle);
-                // No device keeps the memory, which may have been unmapped since. The engine
-                // refuses other handles and ranges in their turn.
-                if looked_at
-                    && let Some((first, available)) = range_of(local)
-                    && offset
-                        .checked_add(length)
-                        .is_some_and(|end| end as u64 <= available)
-                    && !has_access(first as usize + offset, length, needed)
-                {
-                    return Err(RsmError::BadAddress);
-                }
-                Ok(Self {
-                    local: Local::Handle(local),
-                    local_offset: offset as u64,
-                    remote_offset,
-                    length: length as u64,
-                })
+        if given.kind == ADDRESS {
+            let end = given.local.address().checked_add(offset);
+            let fits = end.and_then(|end| end.checked_add(length)).is_some();
+            if given.local.is_null() {
+                return Err(RsmError::BadAddress);
             }
-            ADDRESS => {
-                let end = given.local.address().checked_add(offset);
-                let fits = end.and_then(|end| end.checked_add(length)).is_some();
-                if given.local.is_null() {
-                    return Err(RsmError::BadAddress);
-                }
-                if !fits {
-                    return Err(RsmError::BadLength);
-                }
-                if !usable(looked_at, given.local, (offset, length), needed) {
-                    return Err(RsmError::BadAddress);
-                }
-                let bytes = given.local.bytes(offset, length);
-                Ok(Self {
-                    local: Local::Bytes(bytes.ok_or(RsmError::BadLength)?),
-                    local_offset: 0,
-                    remote_offset,
-                    length: length as u64,
-                })
+            if !fits {
+                return Err(RsmError::BadLength);
             }
-            _ => Err(RsmError::BadScatterGather),
         }
+        if !pages.allow(needed) {
+            return Err(RsmError::BadAddress);
+        }
+        let (local, local_offset) = match given.kind {
+            HANDLE => (Local::Handle(handle_of(given)), offset as u64),
+            ADDRESS => {
+                let bytes = given.local.bytes(offset, length);
+                (Local::Bytes(bytes.ok_or(RsmError::BadLength)?), 0)
+            }
+            _ => return Err(RsmError::BadScatterGather),
+        };
+        Ok(Self {
+            local,
+            local_offset,
+            remote_offset: given.remote_offset as u64,
+            length: length as u64,
+        })
     }
 
     /// Returns an entry that transfers nothing.
@@ -134,6 +111,32 @@ impl<'m> Entry<'m> {
     }
 }
 
+/// Returns the local memory handle of an entry that has one.
+fn handle_of(given: &IoVector) -> LocalMemoryId {
+    LocalMemoryId::from_handle(Handle::from_raw(given.local.address() as u64))
+}
+
+/// Returns the pages of an entry's memory; none if the entry is refused whatever they are.
+///
+/// No device keeps the memory of a handle, which may have been unmapped since. `range_of` returns
+/// its address and length.
+fn pages_of(
+    given: &IoVector,
+    range_of: impl FnOnce(LocalMemoryId) -> Option<(u64, u64)>,
+) -> Option<Pages> {
+    let (offset, length) = (given.local_offset, given.length);
+    let first = match given.kind {
+        HANDLE => {
+            let (first, available) = range_of(handle_of(given))?;
+            let end = offset.checked_add(length)?;
+            (end as u64 <= available).then_some(first as usize)?
+        }
+        ADDRESS if !given.local.is_null() => given.local.address(),
+        _ => return None,
+    };
+    Pages::of(first.checked_add(offset)?, length)
+}
+
 /// Direction of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -162,7 +165,7 @@ fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {
     let io = vector.get().ok_or(RsmError::BadScatterGather)?;
     // A panic leaves this.
     vector.put_residual(io.request_count);
-    let outcome = moved(&io, direction);
+    let outcome = moved(&io, vector.pages(1).unwrap_or(Pages::NONE), direction);
     let residual = match &outcome {
         Ok(()) => 0,
         Err((_, residual)) => *residual,
@@ -173,7 +176,17 @@ fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {
 }
 
 /// Transfers the entries; on failure returns the error and the number of entries left.
-fn moved(io: &ScatterGather, direction: Direction) -> std::result::Result<(), (RsmError, u64)> {
+///
+/// The `known` pages can be read and written.
+#[expect(
+    clippy::too_many_lines,
+    reason = "`with_site` names the type of the engine in this block only"
+)]
+fn moved(
+    io: &ScatterGather,
+    known: Pages,
+    direction: Direction,
+) -> std::result::Result<(), (RsmError, u64)> {
     let count = io.request_count;
     let before = |error| (error, count);
     let import = named(io.remote_handle);
@@ -199,7 +212,7 @@ fn moved(io: &ScatterGather, direction: Direction) -> std::result::Result<(), (R
             .map_err(Outcome::from)
         });
         let length = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count));
-        let Some(length) = length.filter(|length| io.vector.is_readable(*length)) else {
+        let Some(length) = length.filter(|length| io.vector.is_readable_beside(*length, known)) else {
             // Errors of the handle come first; without entries the engine reports no others.
             let refusal = go(&[], VectorFlags::empty()).map_err(|outcome| outcome.error);
             let refusal = refusal.err().unwrap_or(RsmError::BadScatterGather);
@@ -215,9 +228,19 @@ fn moved(io: &ScatterGather, direction: Direction) -> std::result::Result<(), (R
         let mut entries = [Entry::nothing(); MOST];
         let mut good = 0;
         let mut refused = None;
-        for (given, slot) in given.iter().flatten().zip(&mut entries) {
+        // One system call for all entries; if it fails, the first faulty one is looked for.
+        let pages: [Pages; MOST] = array::from_fn(|at| {
+            let given = given.get(at).and_then(Option::as_ref).filter(|_| !site.pins_memory());
             let range_of = |local| engine.local_memory_range(local);
-            match Entry::new(given, !site.pins_memory(), needed, range_of) {
+            given.and_then(|given| pages_of(given, range_of)).unwrap_or(Pages::NONE)
+        });
+        let mut sorted = pages;
+        let asked = match all_allow(&mut sorted, known, needed) {
+            true => [Pages::NONE; MOST],
+            false => pages,
+        };
+        for ((given, pages), slot) in given.iter().flatten().zip(asked).zip(&mut entries) {
+            match Entry::new(given, pages, needed) {
                 Ok(entry) => *slot = entry,
                 Err(error) => {
                     refused = Some(error);

@@ -8,17 +8,26 @@ use crate::calls::result::Code;
 use crate::calls::{evd, post};
 use crate::handles::CHandle;
 
+/// Returns the call of the backend of a handle; the last backend refuses all other handles.
+macro_rules! call {
+    ({ $module:ident $name:ident $handle:ident $arguments:tt } $last:ident = $type:ty,) => {
+        $module::$name::<V1, $type> $arguments
+    };
+    ({ $($given:tt)* } $first:ident = $type:ty, $($others:tt)+) => {
+        call! { @is { $($given)* } $type }
+        call! { { $($given)* } $($others)+ }
+    };
+    (@is { $module:ident $name:ident $handle:ident $arguments:tt } $type:ty) => {
+        if $handle.is_of::<$type>() {
+            return $module::$name::<V1, $type> $arguments;
+        }
+    };
+}
+
 macro_rules! by_backend {
     ($($name:ident($first:ident: CHandle $(, $argument:ident: $type:ty)*) = $module:ident;)*) => {$(
         pub(crate) extern "C" fn $name($first: CHandle $(, $argument: $type)*) -> Code {
-            #[cfg(feature = "verbs")]
-            if $first.is_of::<backend_verbs::VerbsBackend>() {
-                return $module::$name::<V1, backend_verbs::VerbsBackend>($first $(, $argument)*);
-            }
-            if $first.is_of::<backend_roce::RoceBackend>() {
-                return $module::$name::<V1, backend_roce::RoceBackend>($first $(, $argument)*);
-            }
-            $module::$name::<V1, backend_mock::MockBackend>($first $(, $argument)*)
+            dat_devices::backends! { [call] { $module $name $first ($first $(, $argument)*) } }
         }
     )*};
 }

@@ -10,7 +10,6 @@ pub(crate) mod calls;
 mod edition;
 mod foreign;
 mod forms;
-mod list;
 mod registry;
 
 pub use calls::*;
@@ -28,20 +27,5 @@ pub mod types {
 
     /// `DAT_PROVIDER`.
     pub type Guest = crate::boundary::Provider<{ crate::boundary::FUNCTIONS_1_2 }>;
-    /// `DAT_EVENT`.
-    pub type Event = crate::boundary::Event<V1>;
-    /// `DAT_IA_ATTR`.
-    pub type IaAttributes = crate::boundary::IaAttributes<V1>;
-    /// `DAT_PROVIDER_ATTR`.
-    pub type ProviderAttributes = crate::boundary::ProviderAttributes<V1>;
-    /// `DAT_EP_ATTR`.
-    pub type EpAttributes = crate::boundary::EpAttributes<V1>;
-    /// `DAT_EP_PARAM`.
-    pub type EpParam = crate::boundary::EpParam<V1>;
-    /// `DAT_LMR_PARAM`.
-    pub type LmrParam = crate::boundary::LmrParam<V1>;
-    /// `DAT_RMR_PARAM`.
-    pub type RmrParam = crate::boundary::RmrParam<V1>;
-    /// `DAT_CNO_PARAM`.
-    pub type CnoParam = crate::boundary::CnoParam<V1>;
+    crate::calls::edition::types_of!(V1);
 }

@@ -48,8 +48,8 @@ fn found() -> Result<Vec<Discovered>> {
         provider: 0,
     };
     let devices = devices::found()?.into_iter();
-    let registered =
-        devices.filter_map(|(name, device)| Some((registered, CString::new(name).ok()?, device)));
+    let registered = devices
+        .filter_map(|found| Some((registered, CString::new(found.name).ok()?, found.address)));
     Ok(registered.collect())
 }
 
@@ -189,7 +189,7 @@ pub(super) fn remove(provider: Option<Guest>, info: In<ProviderInfo>) -> Code {
     sheltered::<V1>(|| PROVIDERS.remove(provider, info))
 }
 
-/// Explains why a line with this library opens no adapter, for `dat registry --check`.
+/// Explains why a line with this library opens no adapter, for `dat-registry --check`.
 ///
 /// Null if it may open one.
 pub extern "C" fn dat_provider_explain(info: In<ProviderInfo>, instance_data: Text) -> StaticText {

@@ -18,13 +18,13 @@ use crate::calls::{cr, ia, lmr, rmr};
 use crate::handles::CHandle;
 
 /// `dat_ia_open` of a provider that is registered as thread-safe.
-pub(super) extern "C-unwind" fn open_thread_safe(
+pub(super) extern "C-unwind" fn open(
     name: Text,
     async_evd_min_qlen: i32,
     async_evd: Out<CHandle>,
     ia: Out<CHandle>,
 ) -> Code {
-    sheltered::<V2>(|| open(name, async_evd_min_qlen, async_evd, ia, true))
+    sheltered::<V2>(|| open_as(name, async_evd_min_qlen, async_evd, ia, true))
 }
 
 /// `dat_ia_open` of a provider that is registered as not thread-safe.
@@ -36,10 +36,10 @@ pub(super) extern "C-unwind" fn open_for_one_thread(
     async_evd: Out<CHandle>,
     ia: Out<CHandle>,
 ) -> Code {
-    sheltered::<V2>(|| open(name, async_evd_min_qlen, async_evd, ia, false))
+    sheltered::<V2>(|| open_as(name, async_evd_min_qlen, async_evd, ia, false))
 }
 
-fn open(
+fn open_as(
     name: Text,
     async_evd_min_qlen: i32,
     async_evd: Out<CHandle>,

@@ -21,20 +21,5 @@ pub mod types {
     };
     pub use crate::handles::CHandle;
 
-    /// `DAT_EVENT`.
-    pub type Event = crate::boundary::Event<V2>;
-    /// `DAT_IA_ATTR`.
-    pub type IaAttributes = crate::boundary::IaAttributes<V2>;
-    /// `DAT_PROVIDER_ATTR`.
-    pub type ProviderAttributes = crate::boundary::ProviderAttributes<V2>;
-    /// `DAT_EP_ATTR`.
-    pub type EpAttributes = crate::boundary::EpAttributes<V2>;
-    /// `DAT_EP_PARAM`.
-    pub type EpParam = crate::boundary::EpParam<V2>;
-    /// `DAT_LMR_PARAM`.
-    pub type LmrParam = crate::boundary::LmrParam<V2>;
-    /// `DAT_RMR_PARAM`.
-    pub type RmrParam = crate::boundary::RmrParam<V2>;
-    /// `DAT_CNO_PARAM`.
-    pub type CnoParam = crate::boundary::CnoParam<V2>;
+    crate::calls::edition::types_of!(V2);
 }

@@ -2,12 +2,14 @@
 
 use std::ffi::{CStr, CString};
 
+use dat_devices::DeviceAddress;
+
 use super::function_table;
 use crate::adapter::Registered;
 use crate::boundary::{
     FunctionTable, In, Inherited, InheritedGuard, ProviderInfo, Registry, StaticText, Text,
 };
-use crate::devices::{Named, explanation};
+use crate::devices::explanation;
 
 /// A line of `dat.conf` that the registry loaded this provider for.
 #[derive(Clone)]
@@ -15,7 +17,7 @@ pub(super) struct Entry {
     /// Text of any encoding: the registry compares bytes.
     name: CString,
     info: ProviderInfo,
-    pub(super) device: Named,
+    pub(super) device: DeviceAddress,
     table: &'static FunctionTable,
 }
 
@@ -51,7 +53,8 @@ pub fn register(info: In<ProviderInfo>, instance_data: Text) {
         return;
     };
     let words = instance_data.get().unwrap_or_default();
-    let device = Named::parse(&words.to_string_lossy(), &name.to_string_lossy());
+    let device =
+        DeviceAddress::from_configuration(&words.to_string_lossy(), &name.to_string_lossy());
     let mut entries = entries();
     // A line whose last adapter was closed is loaded again. Its table stays, because handles lead
     // to it.

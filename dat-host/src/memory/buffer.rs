@@ -7,9 +7,9 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory, MemoryMut};
+use super::lend::{Lend, Memory, MemoryMut};
 use super::slot::Slot;
-use crate::core::Core;
+use crate::flight::{AdapterState, Lent};
 
 /// Registered memory from the pool of a [`Zone`](crate::Zone); returns to it when dropped.
 ///
@@ -122,8 +122,8 @@ impl Lend for Buffer {
         [self.slot().segment(self.length)]
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.slot().core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.slot().adapter()
     }
 
     fn lend(mut self) -> Lent {

@@ -1,5 +1,6 @@
 //! Copying access to memory that others may access at the same time.
 
+use crate::error::Result;
 use crate::remote::resolve_range;
 
 /// Adds length, loads and stores to a type with the methods `atomics` and `synchronise`.
@@ -61,7 +62,7 @@ pub(crate) use copies;
 ///
 /// # Errors
 /// [`OutOfRange`](crate::Error::OutOfRange): there are fewer bytes.
-pub(crate) fn range_of<T>(bytes: &[T], offset: usize, length: usize) -> crate::Result<&[T]> {
+pub(crate) fn range_of<T>(bytes: &[T], offset: usize, length: usize) -> Result<&[T]> {
     let end = offset.saturating_add(length);
     let (start, length) = resolve_range(offset..end, bytes.len())?;
     Ok(&bytes[start..][..length])

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use dat_core::memory::LmrTriplet;
 use dat_core::{Cause, Error as CoreError, Parameter};
 
-use super::lent::{Lend, Lent, Memory, MemoryMut, Object};
-use crate::core::Core;
-use crate::endpoint::{check_core, total};
+use super::lend::{Lend, Memory, MemoryMut, check_same_adapter, total};
 use crate::error::Failed;
+use crate::flight::{AdapterState, Lent, Object};
 
 /// Several pieces of memory that one operation sends, or fills, in their order.
 ///
@@ -58,7 +57,7 @@ impl<M: Memory> Gather<M> {
         };
         let foreign = parts
             .iter()
-            .find_map(|part| check_core(first.core(), part.core()).err());
+            .find_map(|part| check_same_adapter(first.adapter(), part.adapter()).err());
         match foreign {
             None => Ok(Self { parts }),
             Some(foreign) => Err(Failed::new(foreign, parts)),
@@ -104,9 +103,9 @@ impl<M: Memory> Lend for Gather<M> {
         all
     }
 
-    fn core(&self) -> &Arc<Core> {
+    fn adapter(&self) -> &Arc<AdapterState> {
         match self.parts.first() {
-            Some(first) => first.core(),
+            Some(first) => first.adapter(),
             None => unreachable!("there is at least one piece"),
         }
     }

@@ -2,8 +2,9 @@
 
 mod buffer;
 mod copies;
+mod domain;
 mod gather;
-mod lent;
+mod lend;
 #[cfg(feature = "pages")]
 mod pages;
 mod pinned;
@@ -18,9 +19,10 @@ mod slot;
 
 pub use buffer::Buffer;
 pub(crate) use copies::{copies, range_of};
+pub(crate) use domain::Domain;
 pub use gather::Gather;
-pub(crate) use lent::{Lend, Lent, Object};
-pub use lent::{Memory, MemoryMut};
+pub(crate) use lend::{Lend, check_same_adapter, total};
+pub use lend::{Memory, MemoryMut};
 #[cfg(feature = "pages")]
 pub use pages::{MappedFile, Pages};
 #[cfg(feature = "rsm")]
@@ -29,7 +31,7 @@ pub use pinned::{Foreign, Stable, StableRead};
 pub(crate) use pool::Pool;
 pub use read::ReadRegion;
 pub use region::Region;
-pub(crate) use registered::Registered;
+pub(crate) use registered::{Bindable, Registered};
 pub use shared::SharedRegion;
 pub(crate) use shares::Shares;
 pub use slice::RegionSlice;

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::domain::Domain;
 use super::slot::{Slot, slots};
 use crate::error::Result;
-use crate::interface::Inherited;
-use crate::zone::Domain;
+use crate::flight::Inherited;
 
 /// Size of the smallest slots in bytes; each class has slots of twice the size of the one before.
 const SMALLEST: usize = 64;
@@ -41,7 +41,7 @@ impl Pool {
         let (class, size) = class_of(length).ok_or(dat_core::Error::insufficient_resources(
             dat_core::Subtype::ResourceMemory,
         ))?;
-        if self.domain.core().is_inherited() {
+        if self.domain.adapter().is_inherited() {
             return Err(Inherited::error().into());
         }
         let mut free = self.free[class]
@@ -62,7 +62,7 @@ impl Pool {
     /// Takes a slot back.
     pub(super) fn put(&self, slot: Box<Slot>) {
         if let Some((class, _)) = class_of(slot.capacity())
-            && !self.domain.core().is_inherited()
+            && !self.domain.adapter().is_inherited()
         {
             self.free[class]
                 .lock()

@@ -7,15 +7,13 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory};
+use super::domain::Domain;
+use super::lend::{Lend, Memory};
 use super::pinned::StableRead;
 use super::registered::Registered;
 use super::shares::Shares;
-use crate::core::Core;
 use crate::error::{Failed, Result};
-use crate::read_window::ExposingRead;
-use crate::remote::resolve_range;
-use crate::zone::Domain;
+use crate::flight::{AdapterState, Lent};
 
 /// Registered bytes that nobody writes (LMR), or a part of them.
 ///
@@ -96,14 +94,6 @@ impl<B: StableRead> ReadRegion<B> {
             None => panic!("a remote region is bound to the region by the core's own calls"),
         }
     }
-
-    /// Lets peers read a range; [`to`](ExposingRead::to) an endpoint completes the call.
-    ///
-    /// Expose clones to give several peers access.
-    pub fn expose(self, range: impl RangeBounds<usize>) -> ExposingRead<B> {
-        let range = resolve_range(range, self.len());
-        ExposingRead::new(self, range)
-    }
 }
 
 impl<B: StableRead> Clone for ReadRegion<B> {
@@ -135,8 +125,8 @@ impl<B: StableRead> Lend for ReadRegion<B> {
         [self.0.whole()]
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 
     fn lend(self) -> Lent {

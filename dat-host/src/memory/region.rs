@@ -7,16 +7,15 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory, MemoryMut};
+use super::domain::Domain;
+use super::lend::{Lend, Memory, MemoryMut};
 use super::pinned::Stable;
 use super::registered::Registered;
 use super::shared::SharedRegion;
 use super::slice::RegionSlice;
-use crate::core::Core;
 use crate::error::Failed;
-use crate::remote::{Access, resolve_range};
-use crate::window::Exposing;
-use crate::zone::Domain;
+use crate::flight::{AdapterState, Lent};
+use crate::remote::resolve_range;
 
 /// Registered memory of one owner (LMR): plain bytes until it is exposed or in flight.
 ///
@@ -110,12 +109,6 @@ impl<B: Stable> Region<B> {
     {
         SharedRegion::new(self.registered)
     }
-
-    /// Opens a range of the region to peers; [`to`](Exposing::to) an endpoint completes the call.
-    pub fn expose(self, range: impl RangeBounds<usize>, access: Access) -> Exposing<B> {
-        let range = resolve_range(range, self.len());
-        Exposing::new(self, range, access)
-    }
 }
 
 impl<B: Stable> Deref for Region<B> {
@@ -152,8 +145,8 @@ impl<B: Stable> Lend for Region<B> {
         [self.registered.segment(0, self.registered.memory.len())]
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.registered.domain().core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.registered.domain().adapter()
     }
 
     fn lend(self) -> Lent {

@@ -1,5 +1,6 @@
 //! A value together with the registration of its memory.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use dat_core::ErrorKind;
@@ -8,12 +9,20 @@ use dat_core::flags::MemoryPrivileges;
 use dat_core::id::LmrId;
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet};
 
+use super::domain::Domain;
 use super::pinned::{Pinned, Stable, StableRead};
-use crate::bind::Bindable;
-use crate::core::Core;
 use crate::error::Failed;
+use crate::flight::{AdapterState, Object};
 use crate::remote::Access;
-use crate::zone::Domain;
+
+/// An owner of registered memory that a window may be bound to.
+pub(crate) trait Bindable: Send + 'static {
+    /// Returns the adapter of the memory.
+    fn adapter(&self) -> &Arc<AdapterState>;
+
+    /// Returns the segment of a range, which the caller has checked.
+    fn segment(&self, start: usize, length: usize) -> LmrTriplet;
+}
 
 /// A value and the local region of its memory; both end together.
 ///
@@ -79,7 +88,7 @@ impl<B> Registered<B> {
             pz: domain.id(),
             privileges,
         };
-        match domain.core().interface().lmr_create(&request) {
+        match domain.adapter().interface().lmr_create(&request) {
             Ok(made) => {
                 this.lmr = made.lmr;
                 this.context = made.lmr_context;
@@ -119,7 +128,7 @@ impl<B> Registered<B> {
     #[inline]
     pub(crate) fn synchronise(&self, direction: SyncDirection, start: usize, length: usize) {
         let segment = self.segment(start, length);
-        self.domain.core().synchronise(direction, segment);
+        self.domain.adapter().synchronise(direction, segment);
     }
 
     /// Deregisters the memory; returns the value, or `None` if the memory must stay.
@@ -137,7 +146,7 @@ impl<B> Registered<B> {
             return self.value.take();
         }
         // The value is moved only afterwards, since a move may count as an access.
-        match self.domain.core().interface().lmr_free(lmr) {
+        match self.domain.adapter().interface().lmr_free(lmr) {
             Ok(()) => self.value.take(),
             // The close of the adapter has deregistered it.
             Err(error) if error.kind() == ErrorKind::InvalidHandle => self.value.take(),
@@ -156,9 +165,17 @@ impl<B> Drop for Registered<B> {
     }
 }
 
+impl<B: Send + 'static> Object for Registered<B> {
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn release(self: Box<Self>) {}
+}
+
 impl<B: Send + 'static> Bindable for Box<Registered<B>> {
-    fn core(&self) -> &Arc<Core> {
-        self.domain.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.domain.adapter()
     }
 
     fn segment(&self, start: usize, length: usize) -> LmrTriplet {

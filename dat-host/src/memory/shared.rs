@@ -7,13 +7,13 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory};
+use super::lend::{Lend, Memory};
 use super::pinned::Stable;
 use super::region::Region;
 use super::registered::Registered;
 use super::shares::Shares;
-use crate::core::Core;
 use crate::error::Result;
+use crate::flight::{AdapterState, Lent};
 
 /// A [`Region`] that any number of Sends and RDMA Writes read at the same time, or a part of it.
 ///
@@ -98,8 +98,8 @@ impl<B: Stable + Sync> Lend for SharedRegion<B> {
         [self.0.whole()]
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.0.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.0.adapter()
     }
 
     fn lend(self) -> Lent {

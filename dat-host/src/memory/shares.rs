@@ -7,11 +7,9 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::Lent;
-use super::registered::Registered;
-use crate::bind::Bindable;
-use crate::core::Core;
+use super::registered::{Bindable, Registered};
 use crate::error::Result;
+use crate::flight::{AdapterState, Lent};
 use crate::remote::resolve_range;
 
 /// A share of registered memory, which nobody writes as long as there are shares.
@@ -39,8 +37,8 @@ impl<B> Shares<B> {
         self.registered.id()
     }
 
-    pub(super) fn core(&self) -> &Arc<Core> {
-        self.registered.domain().core()
+    pub(super) fn adapter(&self) -> &Arc<AdapterState> {
+        self.registered.domain().adapter()
     }
 
     /// Returns a part, in bytes from the start of this one.
@@ -106,8 +104,8 @@ impl<B> Clone for Shares<B> {
 }
 
 impl<B: Send + Sync + 'static> Bindable for Shares<B> {
-    fn core(&self) -> &Arc<Core> {
-        self.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.adapter()
     }
 
     fn segment(&self, start: usize, length: usize) -> LmrTriplet {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory, MemoryMut};
+use super::lend::{Lend, Memory, MemoryMut};
 use super::pinned::Stable;
 use super::region::Region;
-use crate::core::Core;
+use crate::flight::{AdapterState, Lent};
 
 /// A part of a [`Region`], as an operation takes it; keeps the whole region.
 pub struct RegionSlice<B: Stable> {
@@ -74,8 +74,8 @@ impl<B: Stable> Lend for RegionSlice<B> {
         }]
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.region.core()
+    fn adapter(&self) -> &Arc<AdapterState> {
+        self.region.adapter()
     }
 
     fn lend(self) -> Lent {

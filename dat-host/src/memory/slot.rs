@@ -1,15 +1,16 @@
 //! Equal parts of one registered block of memory.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use dat_core::memory::LmrTriplet;
 
+use super::domain::Domain;
 use super::pinned::Pinned;
 use super::pool::Pool;
 use super::registered::Registered;
-use crate::core::Core;
 use crate::error::Result;
-use crate::zone::Domain;
+use crate::flight::{AdapterState, Object};
 
 /// One part of a block, with exclusive access to its bytes.
 pub(crate) struct Slot {
@@ -32,7 +33,7 @@ pub(crate) fn slots(
     size: usize,
 ) -> Result<impl Iterator<Item = Box<Slot>> + use<>> {
     let exhausted = dat_core::Error::insufficient_resources(dat_core::Subtype::ResourceMemory);
-    let most = domain.core().interface().limits()?.max_lmr_block_size;
+    let most = domain.adapter().interface().limits()?.max_lmr_block_size;
     let bytes = count
         .checked_mul(size)
         .filter(|&bytes| bytes as u64 <= most)
@@ -65,8 +66,8 @@ impl Slot {
         segment
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        self.block.domain().core()
+    pub(crate) fn adapter(&self) -> &Arc<AdapterState> {
+        self.block.domain().adapter()
     }
 
     /// Returns the first `length` bytes, for their owner.
@@ -84,5 +85,15 @@ impl Slot {
         if let Some(home) = self.home.take() {
             home.put(self);
         }
+    }
+}
+
+impl Object for Slot {
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn release(self: Box<Self>) {
+        self.go_home();
     }
 }

@@ -11,19 +11,22 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use dat_core::event::Wait as _;
 use dat_core::event::contain_panic;
 use dat_rsm::{RsmError, SegmentHandle};
+use dat_storage::forks;
 
 use super::Site;
-use super::engine::{Interrupt, Sleep};
-use crate::core::lock;
-use crate::driver::deadline_after;
-use crate::error::{Error, Result};
+use super::engine::{INHERITED, Interrupt, Sleep};
+use super::entry::FailedVector;
+use crate::drive::deadline_after;
+use crate::error::{Error, Failed, Result};
+use crate::lock::lock;
 
 /// Time that a thread stays without calls before it ends.
 const IDLE: Duration = Duration::from_secs(2);
 
-type Job = Box<dyn FnOnce() + Send>;
+pub(super) type Job = Box<dyn FnOnce() + Send>;
 type Body<T> = Box<dyn FnOnce(&Site, &mut Sleep) -> T + Send>;
 
 /// A call of a node; await it, or call [`wait`](Self::wait).
@@ -35,17 +38,47 @@ pub struct Call<T> {
     site: Arc<Site>,
     body: Body<T>,
     interrupt: Interrupt,
+    /// [`Outcome::lost`].
+    lost: fn() -> Option<T>,
+}
+
+/// The outcome of a call.
+pub(super) trait Outcome: Sized {
+    /// Returns that of a call that a parent of this process makes; `None` if it has memory.
+    fn lost() -> Option<Self>;
+}
+
+impl<T> Outcome for Result<T> {
+    fn lost() -> Option<Self> {
+        Some(Err(INHERITED.into()))
+    }
+}
+
+impl<M> Outcome for Result<M, Failed<M>> {
+    fn lost() -> Option<Self> {
+        None
+    }
+}
+
+impl<E> Outcome for Result<Vec<E>, FailedVector<E>> {
+    fn lost() -> Option<Self> {
+        None
+    }
 }
 
 impl<T> Call<T> {
     pub(super) fn new(
         site: &Arc<Site>,
         body: impl FnOnce(&Site, &mut Sleep) -> T + Send + 'static,
-    ) -> Self {
+    ) -> Self
+    where
+        T: Outcome,
+    {
         Self {
             site: Arc::clone(site),
             body: Box::new(body),
             interrupt: Interrupt::Program,
+            lost: T::lost,
         }
     }
 
@@ -53,7 +86,10 @@ impl<T> Call<T> {
     pub(super) fn freeing(
         site: &Arc<Site>,
         body: impl FnOnce(&Site, &mut Sleep) -> T + Send + 'static,
-    ) -> Self {
+    ) -> Self
+    where
+        T: Outcome,
+    {
         Self {
             interrupt: Interrupt::Never,
             ..Self::new(site, body)
@@ -73,19 +109,28 @@ impl<T> Call<T> {
 impl<T: Send + 'static> Call<T> {
     /// Starts the call at once; the future only waits for its end.
     ///
+    /// In a child of `fork` that comes before the end of the call, the future ends with
+    /// BAD_CTLR_HNDL.
+    ///
     /// # Panics
-    /// The future panics if the system has no thread for the call.
+    /// The future panics if the system has no thread for the call; or in a child of `fork`, if the
+    /// call has memory to return, which only its thread in the parent has.
     pub fn start(self) -> Running<T> {
-        let shared = Arc::new(Shared(Mutex::new(State::Running(None))));
-        let end = Ending(Arc::clone(&shared));
         let Self {
             site,
             body,
             interrupt,
+            lost,
         } = self;
-        let pool = Arc::clone(&site.pool);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::Running(None)),
+            process: forks::generation(),
+            lost,
+        });
+        let end = Ending(Arc::clone(&shared));
+        let made_by = Arc::clone(&site);
         // If there is no thread, the job is dropped, and `end` with it.
-        let _ = pool.submit(Box::new(move || {
+        made_by.submit(Box::new(move || {
             let mut sleep = Sleep::new(&site.sleepers, interrupt);
             let done = catch_unwind(AssertUnwindSafe(|| body(&site, &mut sleep)));
             // Before the future is ready: its program may count on the end of the node.
@@ -119,8 +164,8 @@ pub(super) fn signaled_within(
     timeout: Duration,
     sleep: &mut Sleep,
 ) -> Result<bool> {
-    let deadline = deadline_after(timeout);
-    match site.engine.signal_wait(segment, deadline, sleep) {
+    let deadline = deadline_after(sleep.now(), timeout);
+    match site.engine().signal_wait(segment, deadline, sleep) {
         Ok(()) => Ok(true),
         Err(RsmError::TimedOut) => Ok(false),
         Err(error) => Err(error.into()),
@@ -131,7 +176,32 @@ pub(super) fn signaled_within(
 #[must_use = "the call is made, but nobody learns of its end"]
 pub struct Running<T>(Arc<Shared<T>>);
 
-struct Shared<T>(Mutex<State<T>>);
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    /// [`forks::generation`] of the process that makes the call.
+    process: usize,
+    /// [`Outcome::lost`].
+    lost: fn() -> Option<T>,
+}
+
+impl<T> Shared<T> {
+    /// Takes the outcome of a call that a parent of this process makes.
+    ///
+    /// The lock may be held for ever; then the call was not done.
+    fn take_inherited(&self) -> T {
+        let done = self.state.try_lock().ok().map(|mut state| {
+            let done = matches!(*state, State::Done(_));
+            done.then(|| std::mem::replace(&mut *state, State::Taken))
+        });
+        match done.flatten() {
+            Some(State::Done(Ok(value))) => value,
+            Some(State::Done(Err(panic))) => resume_unwind(panic),
+            _ => {
+                (self.lost)().expect("a parent of this process makes the call, and has its memory")
+            }
+        }
+    }
+}
 
 enum State<T> {
     Running(Option<Waker>),
@@ -144,7 +214,7 @@ struct Ending<T>(Arc<Shared<T>>);
 
 impl<T> Ending<T> {
     fn set(&self, done: Result<T, Box<dyn Any + Send>>) {
-        let before = std::mem::replace(&mut *lock(&self.0.0), State::Done(done));
+        let before = std::mem::replace(&mut *lock(&self.0.state), State::Done(done));
         if let State::Running(Some(waker)) = before {
             contain_panic(|| waker.wake());
         }
@@ -153,7 +223,7 @@ impl<T> Ending<T> {
 
 impl<T> Drop for Ending<T> {
     fn drop(&mut self) {
-        if matches!(&*lock(&self.0.0), State::Running(_)) {
+        if matches!(&*lock(&self.0.state), State::Running(_)) {
             self.set(Err(Box::new("the system has no thread for the call")));
         }
     }
@@ -163,10 +233,13 @@ impl<T> Future for Running<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        if self.0.process != forks::generation() {
+            return Poll::Ready(self.0.take_inherited());
+        }
         // Cloned and dropped without the lock: both run code of the executor.
         let waker = context.waker().clone();
         let displaced = {
-            let mut state = lock(&self.0.0);
+            let mut state = lock(&self.0.state);
             match &mut *state {
                 State::Running(known) => known.replace(waker),
                 _ => {

@@ -15,12 +15,11 @@ use dat_rsm::{
     ExportId, GetEntry, ImportId, LocalAccess, LocalMemoryId, NodeId, Permission, PutEntry, Rsm,
     RsmError, SegmentHandle, SegmentId, SignalFlags, Unreached, VectorError, VectorFlags,
 };
-use dat_storage::Reservation;
+use dat_storage::{Reservation, forks};
 
-use crate::bell::Bell;
-use crate::core::{POLL_MICROS, first};
-use crate::device::Device;
-use crate::wait::thread_waker;
+use crate::drive::thread_waker;
+use crate::flight::{POLL_MICROS, first};
+use crate::wake::{Device, DriverWakers};
 
 type Result<T, E = RsmError> = std::result::Result<T, E>;
 
@@ -29,6 +28,29 @@ pub(super) struct Owned<B: Backend + 'static> {
     /// Dropped first: fields are dropped in this order. No method gives it away.
     pub(super) rsm: Rsm<'static, B, HostLock>,
     pub(super) _reservation: Reservation<B, HostLock>,
+}
+
+/// The engine of a node that a parent of this process opened; refuses every call.
+pub(super) struct Inherited;
+
+/// The error of a node that a parent of this process opened.
+pub(super) const INHERITED: RsmError = RsmError::BadControllerHandle;
+
+/// The result of a call that [`Inherited`] refuses.
+trait Refusal {
+    fn refusal() -> Self;
+}
+
+impl<T> Refusal for Result<T> {
+    fn refusal() -> Self {
+        Err(INHERITED)
+    }
+}
+
+impl<T> Refusal for Option<T> {
+    fn refusal() -> Self {
+        None
+    }
 }
 
 /// Declares [`Engine`], and implements it for the engines of all backends.
@@ -48,6 +70,22 @@ macro_rules! engine {
                 deadline: Option<Instant>,
                 wait: &mut Sleep,
             ) -> Result<()>;
+
+            fn putv(
+                &self,
+                import: ImportId,
+                entries: &[PutEntry<'_>],
+                flags: VectorFlags,
+                wait: &mut Sleep,
+            ) -> Result<(), VectorError>;
+
+            fn getv(
+                &self,
+                import: ImportId,
+                entries: &mut [GetEntry<'_>],
+                flags: VectorFlags,
+                wait: &mut Sleep,
+            ) -> Result<(), VectorError>;
         }
 
         impl<B: Backend + 'static> Engine for Owned<B>
@@ -71,6 +109,67 @@ macro_rules! engine {
                 wait: &mut Sleep,
             ) -> Result<()> {
                 self.rsm.signal_wait(segment, deadline, wait)
+            }
+
+            fn putv(
+                &self,
+                import: ImportId,
+                entries: &[PutEntry<'_>],
+                flags: VectorFlags,
+                wait: &mut Sleep,
+            ) -> Result<(), VectorError> {
+                self.rsm.putv(import, entries, flags, wait)
+            }
+
+            fn getv(
+                &self,
+                import: ImportId,
+                entries: &mut [GetEntry<'_>],
+                flags: VectorFlags,
+                wait: &mut Sleep,
+            ) -> Result<(), VectorError> {
+                self.rsm.getv(import, entries, flags, wait)
+            }
+        }
+
+        impl Engine for Inherited {
+            $(
+                fn $name(&self, $(_: $type),*) -> $result {
+                    Refusal::refusal()
+                }
+            )*
+
+            fn serve(&self, _: ControllerId, _: &mut Sleep) -> Result<()> {
+                Refusal::refusal()
+            }
+
+            fn signal_wait(
+                &self,
+                _: SegmentHandle,
+                _: Option<Instant>,
+                _: &mut Sleep,
+            ) -> Result<()> {
+                Refusal::refusal()
+            }
+
+            fn putv(
+                &self,
+                _: ImportId,
+                entries: &[PutEntry<'_>],
+                _: VectorFlags,
+                _: &mut Sleep,
+            ) -> Result<(), VectorError> {
+                Err(all_left(entries.len()))
+            }
+
+            fn getv(
+                &self,
+                _: ImportId,
+                entries: &mut [GetEntry<'_>],
+                _: VectorFlags,
+                _: &mut Sleep,
+            ) -> Result<(), VectorError> {
+                Err(all_left(entries.len()))
             }
         }
     };
@@ -127,18 +226,6 @@ engine! {
     ) -> Result<()>;
     fn put(import: ImportId, offset: u64, source: &[u8], wait: &mut Sleep) -> Result<()>;
     fn get(import: ImportId, offset: u64, target: &mut [u8], wait: &mut Sleep) -> Result<()>;
-    fn putv(
-        import: ImportId,
-        entries: &[PutEntry<'_>],
-        flags: VectorFlags,
-        wait: &mut Sleep,
-    ) -> Result<(), VectorError>;
-    fn getv(
-        import: ImportId,
-        entries: &mut [GetEntry<'_>],
-        flags: VectorFlags,
-        wait: &mut Sleep,
-    ) -> Result<(), VectorError>;
     fn init_barrier(import: ImportId, scope: BarrierScope) -> Result<BarrierId>;
     fn open_barrier(barrier: BarrierId) -> Result<()>;
     fn order_barrier(barrier: BarrierId, wait: &mut Sleep) -> Result<()>;
@@ -148,20 +235,42 @@ engine! {
     fn signal_take(segment: SegmentHandle) -> Result<bool>;
 }
 
+/// Returns the error of a vector of a node that a parent of this process opened.
+const fn all_left(count: usize) -> VectorError {
+    VectorError {
+        error: INHERITED,
+        residual: count,
+        count,
+    }
+}
+
 /// Microseconds after which a sleeping call asks again if the program interrupts it.
 const TICK: u64 = 200_000;
 
 /// A function that a program lends to a node.
 pub(super) type Hook<R> = Arc<dyn Fn() -> R + Send + Sync>;
 
-/// The device of a node, and the bell that it rings.
+/// The device of a node, and the wakers of those that wait for its events.
 pub(super) struct Sleepers {
     pub(super) device: Box<dyn Device>,
-    pub(super) bell: Bell,
+    pub(super) wakers: DriverWakers,
+    /// True if events of the device wake the calls.
+    pub(super) reports_events: bool,
     /// Called instead of sleeping, if the node polls.
     pub(super) idle: Option<Hook<()>>,
     /// Returns true if the program interrupts its calls.
     pub(super) interrupts: Option<Hook<bool>>,
+    /// [`forks::generation`] of the process that opened the node.
+    pub(super) process: usize,
+}
+
+impl Sleepers {
+    /// Returns true if a parent of this process opened the node.
+    ///
+    /// Its locks may be held for ever, so none is taken.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.process != forks::generation()
+    }
 }
 
 /// The reason that interrupts a sleep.
@@ -189,10 +298,10 @@ impl Sleep {
         }
     }
 
-    /// Lets the bell wake this thread; it must look for events before it sleeps.
+    /// Lets events wake this thread; it must look for events before it sleeps.
     fn enlist(&self) {
         if self.sleepers.idle.is_none() {
-            self.sleepers.bell.add(&self.waker);
+            self.sleepers.wakers.add(&self.waker);
         }
     }
 
@@ -207,7 +316,7 @@ impl Sleep {
         if self.is_interrupted() {
             return WakeReason::Interrupted;
         }
-        let now = ThreadWait::clock();
+        let now = self.sleepers.device.now();
         let activity = self.sleepers.device.act(now);
         if activity.acted {
             return WakeReason::Woken;
@@ -220,7 +329,7 @@ impl Sleep {
             return WakeReason::Woken;
         }
         let asks = self.interrupt == Interrupt::Program && self.sleepers.interrupts.is_some();
-        let poll = match self.sleepers.device.rings() {
+        let poll = match self.sleepers.reports_events {
             true => asks.then(|| now.as_micros().saturating_add(TICK)),
             false => Some(now.as_micros().saturating_add(POLL_MICROS)),
         };
@@ -240,21 +349,30 @@ impl Drop for Sleep {
     ///
     /// A call that has its outcome does not sleep again, and the other calls may all sleep.
     fn drop(&mut self) {
+        if self.sleepers.is_inherited() {
+            return;
+        }
         let Sleepers {
-            device, bell, idle, ..
+            device,
+            wakers,
+            idle,
+            ..
         } = &*self.sleepers;
         if idle.is_none() {
-            bell.remove(&self.waker);
+            wakers.remove(&self.waker);
         }
-        if device.acts_after_posts() && device.act(ThreadWait::clock()).acted {
-            bell.ring();
+        if device.acts_after_posts() && device.act(device.now()).acted {
+            wakers.wake_all();
         }
     }
 }
 
 impl Wait for Sleep {
     fn now(&mut self) -> Instant {
-        ThreadWait::clock()
+        match self.sleepers.is_inherited() {
+            true => ThreadWait::clock(),
+            false => self.sleepers.device.now(),
+        }
     }
 
     fn waker(&self) -> Waker {

@@ -44,7 +44,7 @@ impl<M: Stable> Export<M> {
         let held = Held::new(guard, value, |site, region| {
             let flags = ExportFlags::empty();
             let (address, length) = (region.address(), region.len() as u64);
-            let created = site.engine.export_create(site.controller, region, flags);
+            let created = site.engine().export_create(site.controller, region, flags);
             created.map_err(|error| {
                 site.error_of_memory(error, &[("address", address), ("length", length)])
             })
@@ -75,7 +75,7 @@ impl<M: Stable> Export<M> {
     ///   taken.
     /// - INSUFFICIENT_RESOURCES: no id is left.
     pub fn publish(&self, id: SegmentId, access: &[AccessEntry]) -> Result<SegmentId> {
-        let engine = &self.site().engine;
+        let engine = self.site().engine();
         let published = engine.export_publish(self.id(), id, access);
         published.map_err(|error| {
             let fault = match error {
@@ -93,7 +93,7 @@ impl<M: Stable> Export<M> {
     pub fn unpublish(&self) -> Call<Result<()>> {
         let id = self.id();
         Call::freeing(self.site(), move |site, sleep| {
-            Ok(site.engine.export_unpublish(id, sleep)?)
+            Ok(site.engine().export_unpublish(id, sleep)?)
         })
     }
 
@@ -105,7 +105,7 @@ impl<M: Stable> Export<M> {
         let id = self.id();
         Call::new(self.site(), move |site, sleep| {
             let flags = SignalFlags::empty();
-            Ok(site.engine.signal_post(id.into(), flags, sleep)?)
+            Ok(site.engine().signal_post(id.into(), flags, sleep)?)
         })
     }
 
@@ -119,7 +119,7 @@ impl<M: Stable> Export<M> {
     pub fn signaled(&self) -> Call<Result<()>> {
         let id = self.id();
         Call::new(self.site(), move |site, sleep| {
-            Ok(site.engine.signal_wait(id.into(), None, sleep)?)
+            Ok(site.engine().signal_wait(id.into(), None, sleep)?)
         })
     }
 
@@ -139,7 +139,7 @@ impl<M: Stable> Export<M> {
     /// # Errors
     /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the segment was destroyed.
     pub fn try_signaled(&self) -> Result<bool> {
-        Ok(self.site().engine.signal_take(self.id().into())?)
+        Ok(self.site().engine().signal_take(self.id().into())?)
     }
 
     /// Shows stores of the program to gets that are under way.
@@ -167,7 +167,7 @@ impl<M: Stable> Export<M> {
 
     fn sync(&self, direction: SyncDirection, range: impl RangeBounds<usize>) -> Result<()> {
         let (offset, length) = resolve_range(range, self.len())?;
-        let engine = &self.site().engine;
+        let engine = self.site().engine();
         Ok(engine.export_sync(self.id(), direction, offset as u64, length as u64)?)
     }
 

@@ -20,13 +20,14 @@ pub(super) trait Registration: Copy + Send + 'static {
 
 impl Registration for ExportId {
     fn free(self, site: &Site, sleep: &mut Sleep) -> Result<(), RsmError> {
-        site.engine.export_destroy(self, sleep)
+        site.engine().export_destroy(self, sleep)
     }
 }
 
 impl Registration for LocalMemoryId {
     fn free(self, site: &Site, sleep: &mut Sleep) -> Result<(), RsmError> {
-        site.engine.free_local_memory(site.controller, self, sleep)
+        site.engine()
+            .free_local_memory(site.controller, self, sleep)
     }
 }
 
@@ -103,9 +104,8 @@ impl<M: Stable, I: Registration> Held<M, I> {
 impl<M: Stable, I: Registration> Drop for Held<M, I> {
     fn drop(&mut self) {
         if let Some(used) = self.take() {
-            let pool = Arc::clone(&self.guard.0.pool);
             // Without a thread the memory stays with the node.
-            let _ = pool.submit(Box::new(move || {
+            self.guard.0.submit(Box::new(move || {
                 let mut sleep = Sleep::new(&used.site.sleepers, Interrupt::Never);
                 // The error is that of a node that closes meanwhile.
                 drop(used.free(&mut sleep));

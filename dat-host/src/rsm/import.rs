@@ -39,7 +39,7 @@ impl Import {
         let guard = Arc::clone(guard);
         let site = Arc::clone(&guard.0);
         Call::new(&site, move |site, sleep| {
-            let engine = &site.engine;
+            let engine = site.engine();
             let id = engine
                 .import_connect(site.controller, node, segment, permission, sleep)
                 .map_err(|error| site.error_of(node, error))?;
@@ -71,7 +71,7 @@ impl Import {
     /// # Errors
     /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
     pub fn length(&self) -> Result<u64> {
-        Ok(self.guard.0.engine.import_length(self.id())?)
+        Ok(self.guard.0.engine().import_length(self.id())?)
     }
 
     /// Copies bytes to the segment, from `offset` on.
@@ -89,7 +89,7 @@ impl Import {
     {
         let id = self.id();
         Call::new(&self.guard.0, move |site, sleep| {
-            match site.engine.put(id, offset, memory.as_ref(), sleep) {
+            match site.engine().put(id, offset, memory.as_ref(), sleep) {
                 Ok(()) => Ok(memory),
                 Err(error) => Err(Failed::new(error, memory)),
             }
@@ -106,7 +106,7 @@ impl Import {
     {
         let id = self.id();
         Call::new(&self.guard.0, move |site, sleep| {
-            match site.engine.get(id, offset, memory.as_mut(), sleep) {
+            match site.engine().get(id, offset, memory.as_mut(), sleep) {
                 Ok(()) => Ok(memory),
                 Err(error) => Err(Failed::new(error, memory)),
             }
@@ -132,7 +132,7 @@ impl Import {
         let (id, node) = (self.id(), self.node);
         Call::new(&self.guard.0, move |site, sleep| {
             let puts: Vec<PutEntry<'_>> = entries.iter().map(Put::entry).collect();
-            match site.engine.putv(id, &puts, flags, sleep) {
+            match site.engine().putv(id, &puts, flags, sleep) {
                 Ok(()) => Ok(entries),
                 Err(error) => Err(FailedVector {
                     error,
@@ -157,7 +157,7 @@ impl Import {
         let (id, node) = (self.id(), self.node);
         Call::new(&self.guard.0, move |site, sleep| {
             let mut gets: Vec<GetEntry<'_>> = entries.iter_mut().map(Get::entry).collect();
-            match site.engine.getv(id, &mut gets, flags, sleep) {
+            match site.engine().getv(id, &mut gets, flags, sleep) {
                 Ok(()) => Ok(entries),
                 Err(error) => Err(FailedVector {
                     error,
@@ -184,7 +184,7 @@ impl Import {
     pub fn map(&self, permission: Permission, offset: u64, length: u64) -> Result<()> {
         let site = &self.guard.0;
         let mapped = site
-            .engine
+            .engine()
             .import_map(self.id(), permission, offset, length);
         mapped.map_err(|error| site.error_of_memory(error, &[("offset", offset)]))
     }
@@ -194,7 +194,7 @@ impl Import {
     /// # Errors
     /// [`SharedMemory`](crate::Error::SharedMemory) SEG_NOT_MAPPED: there is none.
     pub fn unmap(&self) -> Result<()> {
-        Ok(self.guard.0.engine.import_unmap(self.id())?)
+        Ok(self.guard.0.engine().import_unmap(self.id())?)
     }
 
     /// Chooses who completes transfers: each call, or barriers.
@@ -202,7 +202,7 @@ impl Import {
     /// # Errors
     /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the node is closed.
     pub fn set_mode(&self, mode: BarrierMode) -> Result<()> {
-        Ok(self.guard.0.engine.set_mode(self.id(), mode)?)
+        Ok(self.guard.0.engine().set_mode(self.id(), mode)?)
     }
 
     /// Makes a closed barrier.
@@ -210,7 +210,7 @@ impl Import {
     /// # Errors
     /// [`SharedMemory`](crate::Error::SharedMemory) INSUFFICIENT_RESOURCES: the table is full.
     pub fn barrier(&self, scope: BarrierScope) -> Result<Barrier> {
-        let id = self.guard.0.engine.init_barrier(self.id(), scope)?;
+        let id = self.guard.0.engine().init_barrier(self.id(), scope)?;
         Ok(Barrier {
             guard: Arc::clone(&self.guard),
             id,
@@ -228,7 +228,7 @@ impl Import {
         let (id, node) = (self.id(), self.node);
         Call::new(&self.guard.0, move |site, sleep| {
             let flags = SignalFlags::empty();
-            let posted = site.engine.signal_post(id.into(), flags, sleep);
+            let posted = site.engine().signal_post(id.into(), flags, sleep);
             posted.map_err(|error| site.error_of(node, error))
         })
     }
@@ -244,7 +244,7 @@ impl Import {
     pub fn signaled(&self) -> Call<Result<()>> {
         let id = self.id();
         Call::new(&self.guard.0, move |site, sleep| {
-            Ok(site.engine.signal_wait(id.into(), None, sleep)?)
+            Ok(site.engine().signal_wait(id.into(), None, sleep)?)
         })
     }
 
@@ -264,7 +264,7 @@ impl Import {
     /// # Errors
     /// Those of [`signaled`](Self::signaled).
     pub fn try_signaled(&self) -> Result<bool> {
-        Ok(self.guard.0.engine.signal_take(self.id().into())?)
+        Ok(self.guard.0.engine().signal_take(self.id().into())?)
     }
 
     /// Ends the mapping, if there is one, and disconnects after the pending transfers.
@@ -285,9 +285,8 @@ impl Drop for Import {
     fn drop(&mut self) {
         if let Some(id) = self.take_id() {
             let site = Arc::clone(&self.guard.0);
-            let pool = Arc::clone(&site.pool);
             // Without a thread the connection stays until the node is closed.
-            let _ = pool.submit(Box::new(move || {
+            self.guard.0.submit(Box::new(move || {
                 let mut sleep = Sleep::new(&site.sleepers, Interrupt::Never);
                 // The error is that of a node that closes meanwhile.
                 let _ = disconnect(&site, id, &mut sleep);
@@ -298,8 +297,8 @@ impl Drop for Import {
 
 /// Disconnects; the engine keeps a connection that has a mapping.
 fn disconnect(site: &Site, id: ImportId, sleep: &mut Sleep) -> Result<(), RsmError> {
-    match site.engine.import_unmap(id) {
-        Ok(()) | Err(RsmError::SegmentNotMapped) => site.engine.import_disconnect(id, sleep),
+    match site.engine().import_unmap(id) {
+        Ok(()) | Err(RsmError::SegmentNotMapped) => site.engine().import_disconnect(id, sleep),
         Err(error) => Err(error),
     }
 }
@@ -324,7 +323,7 @@ impl Barrier {
     /// # Errors
     /// [`SharedMemory`](crate::Error::SharedMemory) BAD_SEG_HNDL: the import is gone.
     pub fn open(&self) -> Result<()> {
-        Ok(self.guard.0.engine.open_barrier(self.id)?)
+        Ok(self.guard.0.engine().open_barrier(self.id)?)
     }
 
     /// Makes the writes of the span so far visible before later transfers start.
@@ -334,7 +333,7 @@ impl Barrier {
     pub fn order(&self) -> Call<Result<()>> {
         let id = self.id;
         Call::new(&self.guard.0, move |site, sleep| {
-            Ok(site.engine.order_barrier(id, sleep)?)
+            Ok(site.engine().order_barrier(id, sleep)?)
         })
     }
 
@@ -349,7 +348,7 @@ impl Barrier {
     pub fn close(&self) -> Call<Result<()>> {
         let id = self.id;
         Call::new(&self.guard.0, move |site, sleep| {
-            Ok(site.engine.close_barrier(id, sleep)?)
+            Ok(site.engine().close_barrier(id, sleep)?)
         })
     }
 }
@@ -357,7 +356,7 @@ impl Barrier {
 impl Drop for Barrier {
     fn drop(&mut self) {
         // Fails only if the node has freed it.
-        let _ = self.guard.0.engine.destroy_barrier(self.id);
+        let _ = self.guard.0.engine().destroy_barrier(self.id);
     }
 }
 

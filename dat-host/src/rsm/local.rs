@@ -43,7 +43,7 @@ impl<M: Stable> LocalMemory<M> {
     pub(super) fn new(guard: &Arc<Guard>, value: M) -> Result<Self, Failed<M>> {
         let held = Held::new(guard, value, |site, region| {
             let access = LocalAccess::ReadWrite;
-            site.engine
+            site.engine()
                 .create_local_memory(site.controller, region, access)
         })?;
         Ok(Self(held))

@@ -56,17 +56,19 @@ mod local;
 
 use std::any::Any;
 use std::fmt;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use dat_core::backend::Backend;
+use dat_core::backend::{Backend, HostBackend, HostDriver};
 use dat_core::flags::{EvdFlags, IaFields, ProviderFields, PspFlags};
 use dat_core::sync::HostLock;
 use dat_core::{Ia, attributes::IaAddress};
+use dat_devices::{Network, Visitor};
 use dat_rsm::{ControllerConfig, ControllerId, NodeEntry, Options, Rsm};
-use dat_storage::Reservation;
+use dat_storage::{Limits, Reservation, forks};
 
 pub use self::call::{Call, Running};
 pub use self::entry::{FailedVector, Get, GetMemory, Moved, Put, PutMemory};
@@ -78,17 +80,14 @@ pub use dat_rsm::{
     SegmentId, Unreached, VectorError, VectorFlags,
 };
 
-use self::call::Pool;
-use self::engine::{Engine, Hook, Interrupt, Owned, Sleep, Sleepers};
-use crate::Limits;
-use crate::adapter::ASYNC_EVENTS;
-use crate::bell::Bell;
-use crate::core::lock;
-use crate::device::Device;
+use self::call::{Job, Pool};
+use self::engine::{Engine, Hook, Inherited, Interrupt, Owned, Sleep, Sleepers};
+use crate::connection::Peer;
 use crate::error::{Error, Failed, Result};
+use crate::lock::lock;
 use crate::memory::Stable;
-use crate::network::Network;
-use crate::peer::{Peer, not_built_in, parse_adapter};
+use crate::open::{ASYNC_EVENTS, schemes};
+use crate::wake::DriverWakers;
 
 /// Name of the controller of each node.
 const CONTROLLER: &str = "dat0";
@@ -190,23 +189,13 @@ impl Opening {
     /// - [`Refused`](Error::Refused) CONN_QUAL_IN_USE: another service listens on the qualifier.
     /// - [`SharedMemory`](Error::SharedMemory): the engine cannot open its controller.
     pub fn open(mut self, address: &str) -> Result<Node> {
-        match parse_adapter(address)? {
-            ("mock", name) => {
-                let network = self.network.take().unwrap_or_else(Network::of_process);
-                let (backend, device) = network.join(name);
-                self.open_on(backend, device, Some(&network))
+        let address = schemes::parse(address)?;
+        match schemes::registered(address.scheme()) {
+            Some(scheme) => scheme.node(address.device(), self),
+            None => {
+                let network = self.network.take();
+                schemes::open(&address, network, |network| Opens(self, network))
             }
-            #[cfg(feature = "roce")]
-            ("roce", name) => {
-                let (backend, device) = crate::roce::open(name)?;
-                self.open_on(backend, device, None)
-            }
-            #[cfg(feature = "verbs")]
-            ("verbs", name) => {
-                let (backend, device) = crate::verbs::open(name)?;
-                self.open_on(backend, device, None)
-            }
-            (scheme, _) => Err(not_built_in(scheme)),
         }
     }
 
@@ -215,28 +204,16 @@ impl Opening {
     ///
     /// # Errors
     /// Those of [`open`](Self::open) after the backend.
-    pub fn open_backend<B>(self, backend: B, device: impl Device) -> Result<Node>
-    where
-        B: Backend<
-                CompletionQueue: Send,
-                SendQueue: Send,
-                ReceiveQueue: Send,
-                SharedReceiveQueue: Send,
-            > + Send
-            + 'static,
-    {
-        self.open_on(backend, device, None)
+    pub fn open_backend<B: HostBackend>(self, backend: B, driver: impl HostDriver) -> Result<Node> {
+        self.open_on(backend, driver, None)
     }
 
-    fn open_on<B: Backend + 'static>(
+    fn open_on<B: HostBackend>(
         self,
         backend: B,
-        device: impl Device,
+        driver: impl HostDriver,
         network: Option<&Network>,
-    ) -> Result<Node>
-    where
-        Owned<B>: Send + Sync,
-    {
+    ) -> Result<Node> {
         let names = network.map(|network| |name: &str| network.address(name));
         let names = names
             .as_ref()
@@ -254,8 +231,8 @@ impl Opening {
             }
             peers.push((*node, peer.resolve(names)?));
         }
-        let bell = Bell::new();
-        device.attach(&bell);
+        let wakers = DriverWakers::new();
+        let reports_events = self.idle.is_none() && driver.wake_on_events(wakers.waker());
         let reservation = Reservation::new(&self.limits)?;
         #[expect(unsafe_code)]
         // SAFETY: only the adapter gets the storage. It is dropped before the reservation: by a
@@ -285,11 +262,12 @@ impl Opening {
             qualifier: self.qualifier,
             nodes,
         };
+        forks::prepare().map_err(Error::System)?;
         let rsm = Rsm::new(self.options, vec![config])?;
         let controller = rsm.get_controller(Some(CONTROLLER))?;
         let site = Arc::new(Site {
             non_coherent: param.provider.lmr_sync_req,
-            engine: Box::new(Owned {
+            own_engine: Box::new(Owned {
                 rsm,
                 _reservation: reservation,
             }),
@@ -297,10 +275,12 @@ impl Opening {
             page: self.options.page_size,
             peers: self.peers,
             sleepers: Arc::new(Sleepers {
-                device: Box::new(device),
-                bell,
+                device: Box::new(driver),
+                wakers,
+                reports_events,
                 idle: self.idle,
                 interrupts: self.interrupts,
+                process: forks::generation(),
             }),
             pool: Arc::default(),
             kept: Mutex::default(),
@@ -319,6 +299,17 @@ impl Opening {
     }
 }
 
+/// Opens a node on the backend of a device.
+struct Opens(Opening, Option<Network>);
+
+impl Visitor for Opens {
+    type Output = Result<Node>;
+
+    fn visit<B: HostBackend>(self, backend: B, driver: B::Driver) -> Result<Node> {
+        self.0.open_on(backend, driver, self.1.as_ref())
+    }
+}
+
 /// Checks that no other service listens on a qualifier, for which the engine has no error.
 fn check_free<B: Backend>(ia: &Ia<'_, B, HostLock>, qualifier: u64) -> dat_core::Result<()> {
     let arrivals = ia.evd_create(1, None, EvdFlags::CR)?;
@@ -333,7 +324,7 @@ fn check_free<B: Backend>(ia: &Ia<'_, B, HostLock>, qualifier: u64) -> dat_core:
 /// Answers peers until the controller is released, which the end of the node does.
 fn serve(site: &Site) {
     let mut sleep = Sleep::new(&site.sleepers, Interrupt::Never);
-    while site.engine.serve(site.controller, &mut sleep).is_err() {}
+    while site.engine().serve(site.controller, &mut sleep).is_err() {}
 }
 
 /// A node of remote shared memory: an engine on an adapter of its own.
@@ -349,12 +340,17 @@ pub(super) struct Guard(Arc<Site>);
 impl Drop for Guard {
     /// Closes the node on a thread of its own, since that waits for the peers.
     fn drop(&mut self) {
-        if self.0.is_closed.load(Ordering::Acquire) {
+        let site = Arc::clone(&self.0);
+        if site.sleepers.is_inherited() {
+            // A child of `fork` leaves the device to its parent.
+            mem::forget(site);
             return;
         }
-        let site = Arc::clone(&self.0);
+        if site.is_closed.load(Ordering::Acquire) {
+            return;
+        }
         // Without a thread the node stays open until the process ends.
-        let _ = self.0.pool.submit(Box::new(move || {
+        self.0.submit(Box::new(move || {
             // Fails only if it is closed already.
             let _ = site.close();
         }));
@@ -364,7 +360,7 @@ impl Drop for Guard {
 /// The engine of a node, which its threads and calls share.
 pub(super) struct Site {
     /// Dropped first: a dropped engine touches no memory.
-    engine: Box<dyn Engine>,
+    own_engine: Box<dyn Engine>,
     controller: ControllerId,
     /// True if the device looks past the caches.
     non_coherent: bool,
@@ -382,13 +378,32 @@ pub(super) struct Site {
 }
 
 impl Site {
+    /// Returns the engine, or in a child of `fork` one that refuses all calls.
+    fn engine(&self) -> &dyn Engine {
+        match self.sleepers.is_inherited() {
+            true => &Inherited,
+            false => &*self.own_engine,
+        }
+    }
+
+    /// Makes a call on a thread of the node; drops it if there is none.
+    ///
+    /// In a child of `fork`, where the call is refused at once, on the current thread.
+    fn submit(&self, job: Job) {
+        if self.sleepers.is_inherited() {
+            job();
+        } else {
+            let _ = self.pool.submit(job);
+        }
+    }
+
     /// Releases the controller: frees all objects, and tells the peers.
     ///
     /// If this call closed the node, its thread has ended: with the last reference to the node, the
     /// adapter and its ports are free.
     fn close(&self) -> Result<(), RsmError> {
         let mut sleep = Sleep::new(&self.sleepers, Interrupt::Never);
-        self.engine
+        self.engine()
             .release_controller(self.controller, &mut sleep)?;
         self.is_closed.store(true, Ordering::Release);
         let service = lock(&self.service).take();
@@ -404,7 +419,10 @@ impl Site {
         if error != RsmError::RemoteNodeUnreachable {
             return error.into();
         }
-        let reason = self.engine.unreached(self.controller, node);
+        if let Some(reason) = self.sleepers.device.not_local() {
+            return Error::NotLocal(reason);
+        }
+        let reason = self.engine().unreached(self.controller, node);
         let peer = self.peers.iter().find(|(known, _)| *known == node);
         Error::NodeUnreachable {
             node,
@@ -432,6 +450,10 @@ impl Site {
 
     /// Keeps memory until the engine is gone.
     fn keep(&self, memory: Box<dyn Any + Send>) {
+        if self.sleepers.is_inherited() {
+            mem::forget(memory);
+            return;
+        }
         lock(&self.kept).push(memory);
     }
 }

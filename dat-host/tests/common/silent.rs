@@ -1,20 +1,24 @@
-//! A device that never rings.
+//! A device that reports no events.
 
 use backend_mock::Fabric;
-use dat_host::{Activity, Bell, Device, Ringing};
+use dat_core::backend::{Activity, BackendError, HostDriver};
+use dat_core::event::ThreadWait;
 
-/// A fabric as a device that asks for no time and has a bell that nothing rings.
-pub struct Silent(Fabric, Ringing);
+/// A fabric as a device that asks for no time, and that its adapter has to poll.
+#[derive(Clone)]
+pub struct Silent(Fabric);
 
 impl Silent {
     pub fn on(fabric: &Fabric) -> Self {
-        Self(fabric.clone(), Ringing::default())
+        Self(fabric.clone())
     }
 }
 
-impl Device for Silent {
-    fn attach(&self, bell: &Bell) {
-        self.1.attach(bell);
+impl HostDriver for Silent {
+    type Wait = ThreadWait;
+
+    fn wait(&self) -> Result<ThreadWait, BackendError> {
+        Err(BackendError::NotSupported)
     }
 
     fn act(&self, now: dat_core::time::Instant) -> Activity {
@@ -22,9 +26,5 @@ impl Device for Silent {
             acted: self.0.run_until(now) != 0,
             next: None,
         }
-    }
-
-    fn rings(&self) -> bool {
-        self.1.rings()
     }
 }

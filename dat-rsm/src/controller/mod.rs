@@ -1,18 +1,17 @@
 //! Controllers: opening, describing and releasing them.
 
-pub(crate) mod port;
 pub(crate) mod topology;
-pub(crate) mod unreached;
+mod unreached;
 
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 
-use crate::controller::port::{Name, PortState};
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
 use crate::export::Change;
 use crate::id::{ControllerId, ExportId, LocalMemoryId};
+use crate::port::{Name, PortState};
 
 /// Capabilities of a controller; a limit of 0 means no limit (`Spec: RSMCT-20, RSMCT-21`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

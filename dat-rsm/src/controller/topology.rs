@@ -8,7 +8,7 @@ use dat_core::sync::RawLock;
 
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
-use crate::options::NodeId;
+use crate::id::NodeId;
 
 /// State of a path (`Spec: RSMTP-03`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,27 +1,22 @@
 //! The engine: controllers, segments and all other objects of one process.
 
-pub(crate) mod handle_map;
-pub(crate) mod progress;
 pub(crate) mod state;
-pub(crate) mod wait;
-pub(crate) mod watch;
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
 
 use dat_core::backend::Backend;
-use dat_core::sync::{Mutex, RawLock};
-use portable_atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
+use dat_core::sync::{Mutex, RawLock, Turns};
+use portable_atomic::{AtomicU16, AtomicU32, Ordering};
 
-use crate::controller::port::{Port, PortState};
-use crate::engine::progress::IDLE;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::export::share::Shares;
 use crate::id::{ControllerId, Handle};
-use crate::link::wire::Body;
 use crate::options::{ControllerConfig, Options};
+use crate::port::{Port, PortState};
+use crate::shares::Shares;
+use crate::wire::Body;
 
 /// Source of instance numbers, which tell the handles of one engine from those of another.
 static INSTANCES: AtomicU16 = AtomicU16::new(0);
@@ -41,8 +36,8 @@ pub struct Rsm<'s, B: Backend, L: RawLock> {
     pub(crate) sleepers: Mutex<L, heapless::Vec<(u32, Waker), SLEEPERS>>,
     pub(crate) options: Options,
     instance: u16,
-    /// Tells if a thread makes progress, and if it must do another round.
-    pub(crate) turn: AtomicU8,
+    /// Turns of the threads that make progress.
+    pub(crate) turns: Turns,
     /// Counts changes that sleeping calls may wait for.
     pub(crate) changes: AtomicU32,
     pub(crate) tickets: AtomicU32,
@@ -93,7 +88,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             sleepers: Mutex::new(heapless::Vec::new()),
             options,
             instance,
-            turn: AtomicU8::new(IDLE),
+            turns: Turns::new(),
             changes: AtomicU32::new(0),
             tickets: AtomicU32::new(0),
             shortcuts: AtomicU32::new(0),

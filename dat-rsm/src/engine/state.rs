@@ -4,22 +4,22 @@ use alloc::vec::Vec;
 
 use dat_core::time::Instant;
 
-use crate::controller::port::PortState;
-use crate::controller::unreached::Unreached;
-use crate::engine::handle_map::{Exhausted, HandleMap};
-use crate::engine::watch::LOOKS;
+use crate::age::LOOKS;
 use crate::error::RsmError;
 use crate::export::Export;
-use crate::export::importer::Importer;
-use crate::export::segment_id::{FIRST_SYSTEM_ID, SegmentId};
-use crate::export::share::Shares;
-use crate::id::{Handle, ImportId, Kind};
+use crate::flight::{Flight, Request};
+use crate::handle_map::{Exhausted, HandleMap};
+use crate::id::{Handle, ImportId, Kind, NodeId};
 use crate::import::Import;
 use crate::import::barrier::Barrier;
+use crate::importer::Importer;
 use crate::link::Link;
 use crate::local::Local;
-use crate::options::{NodeId, Options};
-use crate::transfer::flight::{Flight, Request};
+use crate::options::Options;
+use crate::port::PortState;
+use crate::segment_id::{FIRST_SYSTEM_ID, SegmentId};
+use crate::shares::Shares;
+use crate::unreached::Unreached;
 
 /// Objects of an engine.
 pub(crate) struct State {
@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub(crate) poll_again: bool,
     /// Time of the next deferred work.
     pub(crate) due: Option<Instant>,
+    /// Time of the last deferred work.
+    pub(crate) present_at: Instant,
     /// Time of the next look at what peers owe; `None` if they owe nothing.
     pub(crate) watch_at: Option<Instant>,
 }
@@ -78,6 +80,7 @@ impl State {
             urgent: false,
             poll_again: false,
             due: None,
+            present_at: Instant::ZERO,
             watch_at: None,
         };
         (state.flights.reserve_all() && state.requests.reserve_all()).then_some(state)

@@ -1,10 +1,8 @@
 //! Segments on their exporter's side: creating, rebinding and destroying them.
 
-pub(crate) mod access;
-pub(crate) mod importer;
+pub(crate) mod admit;
+pub(crate) mod maintain;
 mod publish;
-pub mod segment_id;
-pub(crate) mod share;
 
 use alloc::vec::Vec;
 
@@ -15,13 +13,13 @@ use dat_core::flags::MemoryPrivileges;
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
 use dat_core::sync::RawLock;
 
+use crate::access::{AccessEntry, Credentials, Permission};
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::export::access::{AccessEntry, Credentials, Permission};
-use crate::export::segment_id::SegmentId;
 use crate::id::{ControllerId, ExportId};
-use crate::link::wire::Body;
+use crate::segment_id::SegmentId;
+use crate::wire::Body;
 
 bitflags! {
     /// Properties of a segment (`Spec: RSMEX-03`); unknown bits are ignored.
@@ -67,6 +65,12 @@ pub(crate) struct Export {
 }
 
 impl Export {
+    /// Returns true if the segment is published under this number.
+    pub(crate) fn is_published(&self, number: u64) -> bool {
+        let publication = self.publication.as_ref();
+        publication.is_some_and(|publication| publication.number == number)
+    }
+
     pub(crate) fn check_idle(&self) -> Result<()> {
         if self.changing {
             Err(RsmError::InsufficientResources)

@@ -8,14 +8,14 @@ use dat_core::flags::PspFlags;
 use dat_core::id::PspId;
 use dat_core::sync::RawLock;
 
-use crate::controller::port::Port;
+use crate::access::{AccessEntry, AccessFault, fault_of_list};
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::export::access::{AccessEntry, AccessFault, fault_of_list};
-use crate::export::segment_id::{SegmentId, check_application_id, choose_system_id, id_after};
 use crate::export::{Change, Publication, export_at, forget_importers};
 use crate::id::ExportId;
+use crate::port::Port;
+use crate::segment_id::{SegmentId, check_application_id, choose_system_id, id_after};
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Publishes a segment under an id and returns the id.

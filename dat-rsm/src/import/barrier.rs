@@ -149,7 +149,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .ok_or(RsmError::BadSegmentHandle)?;
             verdict(import)
         });
-        // The state of the connection takes precedence over the outcome of the flush.
+        // The state of the connection takes precedence over the outcome of the read-back.
         outcome.and(drained)
     }
 

@@ -8,9 +8,9 @@ use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 use portable_atomic::Ordering;
 
+use crate::access::Permission;
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
-use crate::export::access::Permission;
 use crate::id::ImportId;
 use crate::import::{Attach, BarrierMode, Import, ImportState, import_at};
 
@@ -194,7 +194,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let ready = attached
                 && slot.state == ImportState::Connected
                 && slot.finished == slot.posted
-                && slot.written <= slot.flushed
+                && slot.written <= slot.visible
                 && !slot.closing
                 && (slot.mode == BarrierMode::Explicit || slot.barriers != 0);
             let fine = ready

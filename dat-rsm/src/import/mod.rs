@@ -8,17 +8,16 @@ use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
-use crate::controller::unreached::Unreached;
+use crate::access::Permission;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::export::access::Permission;
-use crate::export::segment_id::SegmentId;
-use crate::id::{ControllerId, Handle, ImportId};
+use crate::id::{ControllerId, Handle, ImportId, NodeId};
 use crate::import::map::Mapping;
-use crate::link::wire::Body;
-use crate::options::NodeId;
-use crate::transfer::synchronise::Reach;
+use crate::reach::Reach;
+use crate::segment_id::SegmentId;
+use crate::unreached::Unreached;
+use crate::wire::Body;
 
 /// Mode of completion of transfers (`Spec: RSMMD-01`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +136,7 @@ pub(crate) struct Import {
     pub(crate) finished: u64,
     /// Number of the last transfer that writes, and of the last known visible.
     pub(crate) written: u64,
-    pub(crate) flushed: u64,
+    pub(crate) visible: u64,
     /// Bytes written since all were known visible, if the exporter is not coherent.
     pub(crate) unseen: Reach,
     pub(crate) acknowledge: Option<Acknowledge>,
@@ -290,7 +289,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 posted: 0,
                 finished: 0,
                 written: 0,
-                flushed: 0,
+                visible: 0,
                 unseen: Reach::default(),
                 acknowledge: None,
                 mapping: None,
@@ -374,7 +373,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .flights
                 .find_from(from, |flight| flight.import == import.handle())
             {
-                state.flights.remove(flight);
+                state.end_flight(flight);
                 from = at;
             }
             if let Attach::Attached(link) = removed.attach {

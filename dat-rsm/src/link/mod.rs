@@ -1,8 +1,7 @@
 //! Links: connections between nodes, shared by all segments.
 
-pub(crate) mod block;
-mod receive;
-pub mod wire;
+pub(crate) mod maintenance;
+pub(crate) mod receive;
 
 use alloc::collections::VecDeque;
 
@@ -12,16 +11,17 @@ use dat_core::id::{EpId, PzId};
 use dat_core::sync::{RawLock, load_bytes, store_bytes};
 use dat_core::time::Instant;
 
-use crate::controller::port::{Port, receives};
+use self::maintenance::{LastQuestions, Maintenance};
+use crate::age::{Watch, looks_for};
+use crate::block::Block;
 use crate::engine::state::State;
-use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
-use crate::id::Handle;
+use crate::flight::{Owner, Request, Step};
+use crate::id::{Handle, NodeId};
 use crate::import::Attach;
-use crate::link::block::Block;
-use crate::link::wire::{Body, Greeting, MESSAGE_SIZE, Message};
-use crate::options::{NodeId, Options};
-use crate::transfer::flight::{Owner, Request, Step};
+use crate::options::Options;
+use crate::port::{Port, receives};
+use crate::wire::{Body, Greeting, MESSAGE_SIZE, Message};
 
 /// Most answers that may wait for credits; a peer that causes more violates the protocol.
 const ANSWERS_LIMIT: usize = 256;
@@ -40,6 +40,8 @@ pub(crate) enum LinkState {
 /// A message that waits for a credit.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
+    /// Number among the queued messages of the link.
+    number: u64,
     body: Body,
     import: Handle,
     /// Flight to notify of the completion; null for none.
@@ -62,8 +64,9 @@ pub(crate) struct Link {
     pub(crate) requests: u32,
     /// Bytes of the pending transfers.
     pub(crate) bytes: u64,
-    /// Number of requests that have ended, and of messages that have left the outbox.
+    /// Number of requests that have ended, of messages queued, and of those sent.
     ended: u64,
+    queued: u64,
     sent: u64,
     /// Watches the requests.
     request_watch: Watch,
@@ -92,6 +95,10 @@ pub(crate) struct Link {
     unposted: usize,
     /// Time limit for an overtaken message or an unposted slot; then the link ends.
     pub(crate) missing_until: Option<Instant>,
+    /// Range of a segment here that is synchronised before the next message is taken.
+    pub(crate) maintenance: Option<Maintenance>,
+    /// Questions among the last messages; `None` until the link ends.
+    pub(crate) last_questions: Option<LastQuestions>,
     /// Free send slots, as bits.
     free: u64,
     outbox: VecDeque<Waiting>,
@@ -121,6 +128,7 @@ impl Link {
             requests: 0,
             bytes: 0,
             ended: 0,
+            queued: 0,
             sent: 0,
             request_watch: Watch::default(),
             last_message: 0,
@@ -136,6 +144,8 @@ impl Link {
             next: 0,
             unposted: slots,
             missing_until: None,
+            maintenance: None,
+            last_questions: None,
             free: u64::MAX >> 64_usize.saturating_sub(slots).min(63),
             outbox: VecDeque::new(),
         })
@@ -224,7 +234,8 @@ impl Link {
 
     /// Returns true if an overtaken message is missing or a receive slot is not posted.
     pub(crate) fn misses(&self) -> bool {
-        self.state != LinkState::Over && (self.arrived != 0 || self.unposted != 0)
+        let waits = self.state == LinkState::Over || self.maintenance.is_some();
+        !waits && (self.arrived != 0 || self.unposted != 0)
     }
 
     /// Counts the credits that a message brings and the one that it used.
@@ -232,6 +243,25 @@ impl Link {
         self.credits = self.credits.saturating_add(u32::from(message.credits));
         if message.body != Body::Credit {
             self.pending_credits = self.pending_credits.saturating_add(1);
+        }
+    }
+
+    /// Counts a message that was posted in a slot with these credits; a queued one is taken.
+    fn count_message(&mut self, slot: u8, credits: u16, is_credit: bool) {
+        self.free &= !(1_u64.checked_shl(u32::from(slot)).unwrap_or(0));
+        self.pending_credits = self.pending_credits.saturating_sub(credits);
+        self.requests = self.requests.saturating_add(1);
+        if is_credit {
+            return;
+        }
+        self.credits = self.credits.saturating_sub(1);
+        self.last_message = self.posted();
+        if let Some(first) = self.outbox.front_mut() {
+            first.times = first.times.saturating_sub(1);
+        }
+        if self.outbox.front().is_some_and(|first| first.times == 0) {
+            self.outbox.pop_front();
+            self.sent = self.sent.wrapping_add(1);
         }
     }
 
@@ -276,12 +306,22 @@ impl Link {
 
     /// Returns the number of messages queued so far.
     pub(crate) fn queued(&self) -> u64 {
-        self.sent.wrapping_add(self.outbox.len() as u64)
+        self.queued
     }
 
-    /// Returns true if so many messages have been sent.
-    pub(crate) fn has_sent(&self, queued: u64) -> bool {
-        self.sent >= queued
+    /// Returns true if all queued messages up to this number have left the outbox.
+    pub(crate) fn has_sent(&self, number: u64) -> bool {
+        let front = self.outbox.front();
+        front.is_none_or(|waiting| waiting.number > number)
+    }
+
+    /// Takes the question of a call out of the outbox; returns false if it is not there.
+    pub(crate) fn take_back(&mut self, call: u64) -> bool {
+        let before = self.outbox.len();
+        self.outbox.retain(
+            |waiting| !matches!(waiting.body, Body::Synchronise { call: asks, .. } if asks == call),
+        );
+        self.outbox.len() != before
     }
 
     /// Returns true if so many requests have ended.
@@ -338,7 +378,13 @@ impl Link {
                 }
             }
             Some(queued) => queued.body = waiting.body,
-            None => self.outbox.push_back(waiting),
+            None => {
+                self.queued = self.queued.wrapping_add(1);
+                self.outbox.push_back(Waiting {
+                    number: self.queued,
+                    ..waiting
+                });
+            }
         }
     }
 
@@ -388,6 +434,7 @@ impl State {
             return;
         };
         slot.gather(Waiting {
+            number: 0,
             body,
             import,
             flight,
@@ -421,6 +468,7 @@ impl State {
             let waiting = match waiting {
                 Some(waiting) => waiting,
                 None if link.returns() >= low(options) => Waiting {
+                    number: 0,
                     body: Body::Credit,
                     import: Handle::NULL,
                     flight: Handle::NULL,
@@ -474,20 +522,7 @@ impl State {
             let Some(link) = self.links.get_mut(handle) else {
                 return;
             };
-            link.free &= !(1_u64.checked_shl(u32::from(slot)).unwrap_or(0));
-            link.pending_credits = link.pending_credits.saturating_sub(credits);
-            link.requests = link.requests.saturating_add(1);
-            if !is_credit {
-                link.credits = link.credits.saturating_sub(1);
-                link.last_message = link.posted();
-                if let Some(first) = link.outbox.front_mut() {
-                    first.times = first.times.saturating_sub(1);
-                }
-                if link.outbox.front().is_some_and(|first| first.times == 0) {
-                    link.outbox.pop_front();
-                    link.sent = link.sent.wrapping_add(1);
-                }
-            }
+            link.count_message(slot, credits, is_credit);
             if let Some(flight) = self.flights.get_mut(waiting.flight) {
                 flight.pending = flight.pending.saturating_add(1);
             }
@@ -507,6 +542,7 @@ impl State {
         }
         link.state = LinkState::Over;
         link.drain_until = now.after(DRAIN);
+        link.maintenance = None;
         let unsaid = core::mem::take(&mut link.outbox);
         let due = link.drain_until;
         for waiting in unsaid {
@@ -590,11 +626,11 @@ impl State {
                     flight.ended(index, last, status);
                 }
             }
-            Owner::Flush { flight, covers } => {
+            Owner::ReadBack { flight, covers } => {
                 if status == DtoStatus::Success
                     && let Some(import) = self.imports.get_mut(request.import)
                 {
-                    import.flushed = import.flushed.max(covers);
+                    import.visible = import.visible.max(covers);
                 }
                 if let Some(flight) = self.flights.get_mut(flight) {
                     flight.stepped(status);

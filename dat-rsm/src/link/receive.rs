@@ -1,23 +1,21 @@
 //! Messages of peers; each may only touch objects that belong to its link.
 
-use dat_core::backend::{Backend, SyncDirection};
+use dat_core::backend::Backend;
 use dat_core::memory::LmrCreated;
 use dat_core::sync::RawLock;
 
+use crate::access::{Credentials, Permission, check_access};
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::export::Export;
-use crate::export::access::{Credentials, Permission, check_access};
-use crate::export::importer::Importer;
 use crate::id::Handle;
 use crate::import::{Acknowledge, Attach, Import, ImportState};
-use crate::link::wire::Body;
-use crate::signal::count_signal;
+use crate::importer::Importer;
+use crate::wire::Body;
 
 /// A request for a connection.
-#[derive(Clone, Copy)]
-struct Wish {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
     import: u64,
     segment: u32,
     permission: u32,
@@ -31,7 +29,6 @@ struct Grant {
     port: usize,
     permission: Permission,
     base: LmrCreated,
-    length: u64,
     binding: u32,
     number: u64,
     key: Option<LmrCreated>,
@@ -43,6 +40,7 @@ struct Grant {
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Handles a message of a link.
+    #[expect(clippy::too_many_lines, reason = "an arm for each message")]
     pub(crate) fn handle_message(&self, index: usize, link: Handle, body: Body) {
         match body {
             Body::Credit => {}
@@ -155,6 +153,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ///
     /// Spec: RSMIM-02, RSMPB-03, RSMIM-03
     fn handle_request(&self, index: usize, link: Handle, wish: Wish) {
+        let waits = self
+            .state
+            .with(|state| self.maintains_first(state, link, wish));
+        if !waits {
+            self.answer_request(index, link, wish);
+        }
+    }
+
+    /// Grants or refuses a connection.
+    pub(crate) fn answer_request(&self, index: usize, link: Handle, wish: Wish) {
         if let Err(error) = self.grant(index, link, wish) {
             let import = wish.import;
             self.state
@@ -166,12 +174,6 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let grant = self
             .state
             .with(|state| find_grant(state, index, link, wish))?;
-        if grant.importer.is_some() {
-            // Writes that were acknowledged on the broken link count, also those that no question
-            // followed.
-            let written = SyncDirection::RdmaWrite;
-            self.synchronise(grant.port, &grant.base, written, (0, grant.length));
-        }
         let class = grant.permission.class();
         let made = match grant.key {
             Some(_) => None,
@@ -183,7 +185,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .exports
                 .get_mut(grant.export)
                 .filter(|export| {
-                    export.binding == grant.binding && is_published(export, grant.number)
+                    export.binding == grant.binding && export.is_published(grant.number)
                 })
                 .ok_or(RsmError::SegmentNotPublished)?;
             let slot = export.keys.get_mut(class).ok_or(RsmError::InternalError)?;
@@ -334,9 +336,17 @@ struct Granted {
     publication: u64,
 }
 
-fn is_published(export: &Export, number: u64) -> bool {
-    let publication = export.publication.as_ref();
-    publication.is_some_and(|publication| publication.number == number)
+impl State {
+    /// Returns the segment of a connection that may resume by this request.
+    pub(crate) fn resumed_by(&self, link: Handle, wish: Wish) -> Option<Handle> {
+        let slot = self.links.get(link)?;
+        // The last messages of a link are handled at once.
+        if slot.last_questions.is_some() {
+            return None;
+        }
+        let grant = find_grant(self, slot.port, link, wish).ok()?;
+        grant.importer.map(|_| grant.export)
+    }
 }
 
 fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<Grant> {
@@ -388,7 +398,6 @@ fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<G
         port: export.port,
         permission,
         base: export.base,
-        length: export.length,
         binding: export.binding,
         number: publication.number,
         key: export.keys.get(permission.class()).copied().flatten(),
@@ -420,4 +429,13 @@ fn importer_at(state: &mut State, link: Handle, handle: Handle) -> Option<&mut I
         .importers
         .get_mut(handle)
         .filter(|importer| importer.link == link)
+}
+
+/// Counts a signal that has arrived, unless it must not add to a pending one.
+///
+/// Spec: RSMSG-02, RSMSG-04
+fn count_signal(signals: &mut u32, no_accumulate: bool) {
+    if !(no_accumulate && *signals != 0) {
+        *signals = signals.saturating_add(1);
+    }
 }

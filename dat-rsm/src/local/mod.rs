@@ -1,7 +1,5 @@
 //! Local memory handles.
 
-pub(crate) mod borrow;
-
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
 use dat_core::flags::MemoryPrivileges;
@@ -9,6 +7,7 @@ use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
 use dat_core::sync::RawLock;
 use dat_core::{Cause, ErrorKind};
 
+use crate::borrow;
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
 use crate::id::{ControllerId, LocalMemoryId};

@@ -8,13 +8,12 @@ use super::entry::{Entries, Gets, Puts};
 use super::pins::Pins;
 use super::vector::{Phase, Vector};
 use super::{Direction, GetEntry, PutEntry, VectorError, VectorFlags};
+use crate::drive::wait::Deaf;
 use crate::engine::Rsm;
-use crate::engine::wait::Deaf;
 use crate::error::RsmError;
-use crate::export::access::Permission;
+use crate::flight::{Flight, WINDOW};
 use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::{BarrierMode, ImportState, import_at};
-use crate::transfer::flight::{Flight, WINDOW};
 
 /// Microseconds that an interrupted call waits for its transfers before it cuts them off.
 ///
@@ -155,11 +154,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             if slot.state == ImportState::Aborted {
                 return Err(RsmError::ConnectionAborted);
             }
-            let right = match options.direction {
-                Direction::Put => Permission::WRITE,
-                Direction::Get => Permission::READ,
-            };
-            if !slot.permission.contains(right) {
+            if !slot.permission.contains(options.direction.needed()) {
                 return Err(RsmError::PermissionDenied);
             }
             let epochs = (generation, slot.key_epoch, slot.failures);
@@ -183,18 +178,18 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             let modes = (explicit, first_phase);
             Ok((controller, port, pz, epochs, modes, (flight, ticket)))
         });
-        let (controller, port, pz, epochs, (explicit, first_phase), (flight, ticket)) = begun
-            .map_err(|error| VectorError {
-                error,
-                residual: count,
-                count,
-            })?;
-        let (generation, key_epoch, failures) = epochs;
-        let port = self.ports.get(port).ok_or(VectorError {
-            error: RsmError::InternalError,
+        let refused = |error| VectorError {
+            error,
             residual: count,
             count,
-        })?;
+        };
+        let (controller, port, pz, epochs, (explicit, first_phase), (flight, ticket)) =
+            begun.map_err(refused)?;
+        let (generation, key_epoch, failures) = epochs;
+        let port = self
+            .ports
+            .get(port)
+            .ok_or(refused(RsmError::InternalError))?;
         Ok(Vector {
             engine: self,
             port,
@@ -232,6 +227,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
     ///
     /// Spec: RSMPV-83
     fn quiesce<W: Wait>(&self, flight: Handle, controller: ControllerId, wait: &mut W) {
+        self.state.with(|state| state.take_question_back(flight));
         let pending = || {
             self.state.with(|state| {
                 let flight = state.flights.get(flight);

@@ -1,4 +1,4 @@
-//! Flushes, and waits until no request is pending.
+//! Read-backs, and waits until no request is pending.
 
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
@@ -7,18 +7,17 @@ use dat_core::memory::RmrTriplet;
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
-use crate::controller::port::Port;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::id::{Handle, ImportId};
+use crate::flight::{Flight, Owner, Request, Step};
+use crate::id::{Handle, ImportId, NodeId};
 use crate::import::{Attach, ImportState};
 use crate::link::LinkState;
-use crate::options::NodeId;
-use crate::transfer::flight::{Flight, Owner, Request, Step};
+use crate::port::Port;
 
-/// Bytes that a flush reads.
-const FLUSH_SIZE: u64 = 8;
+/// Bytes that a read-back reads.
+const READ_BACK_SIZE: u64 = 8;
 
 impl State {
     /// Counts a posted request in its objects.
@@ -35,7 +34,7 @@ impl State {
         if let Some(local) = local.and_then(|local| self.locals.get_mut(local)) {
             local.users = local.users.saturating_add(1);
         }
-        if let Owner::Entry { flight, .. } | Owner::Flush { flight, .. } = request.owner
+        if let Owner::Entry { flight, .. } | Owner::ReadBack { flight, .. } = request.owner
             && let Some(flight) = self.flights.get_mut(flight)
         {
             flight.pending = flight.pending.saturating_add(1);
@@ -57,10 +56,10 @@ impl State {
 
     /// Posts the read that shows that earlier writes are visible, if there is room.
     ///
-    /// The writes may be pending. The flush reads a word of the exporter's node and not of the
+    /// The writes may be pending. The read-back reads a word of the exporter's node and not of the
     /// segment, which the connection may have no right to read. The responder executes a read after
     /// the writes before it, and its answer cannot overtake them between the memory and the link.
-    pub(crate) fn post_flush<B: Backend, L: RawLock>(
+    pub(crate) fn post_read_back<B: Backend, L: RawLock>(
         &mut self,
         port: &Port<'_, B, L>,
         import: ImportId,
@@ -77,12 +76,12 @@ impl State {
             return;
         }
         let request = Request {
-            owner: Owner::Flush { flight, covers },
+            owner: Owner::ReadBack { flight, covers },
             link: link_handle,
             import: import.handle(),
             local: None,
             flight: Handle::NULL,
-            bytes: FLUSH_SIZE,
+            bytes: READ_BACK_SIZE,
         };
         if self.read_word(port, index, request)
             && let Some(flight) = self.flights.get_mut(flight)
@@ -122,7 +121,7 @@ impl State {
                     import: Handle::NULL,
                     local: None,
                     flight: Handle::NULL,
-                    bytes: FLUSH_SIZE,
+                    bytes: READ_BACK_SIZE,
                 };
                 // Without room, the next probe tries again.
                 let _posted = self.read_word(port, index, request);
@@ -148,19 +147,19 @@ impl State {
             .ports
             .get(index)
             .and_then(|port| port.objects.as_ref())
-            .and_then(|objects| objects.flush_target.as_ref());
+            .and_then(|objects| objects.read_back_target.as_ref());
         let (Some(peer), Some(target)) = (link.peer, target) else {
             return false;
         };
         let ep = link.ep;
-        let triplet = target.triplet(0, FLUSH_SIZE as usize);
+        let triplet = target.triplet(0, READ_BACK_SIZE as usize);
         let Some(cookie) = self.requests.insert(request) else {
             return false;
         };
         let remote = RmrTriplet {
-            context: peer.flush_key,
-            address: peer.flush_address,
-            length: FLUSH_SIZE,
+            context: peer.read_back_key,
+            address: peer.read_back_address,
+            length: READ_BACK_SIZE,
         };
         let flags = CompletionFlags::empty();
         let posted = port
@@ -194,7 +193,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .with(|state| self.look_quiet(state, import, posted, flight))
         });
         self.state.with(|state| {
-            state.flights.remove(flight);
+            state.end_flight(flight);
             if let Some(slot) = state.imports.get_mut(import.handle()) {
                 slot.calls = slot.calls.saturating_sub(1);
             }
@@ -218,7 +217,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let Attach::Attached(_) = slot.attach else {
             return None;
         };
-        let (index, unseen) = (slot.port, slot.written > slot.flushed);
+        let (index, unseen) = (slot.port, slot.written > slot.visible);
         match state.flights.get(flight)?.step {
             // A failure is counted in the connection's `error_epoch`.
             Step::Done | Step::Failed(_) => over.then_some(Ok(())),
@@ -227,7 +226,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             // Posted at once after the writes: it completes after them.
             Step::Idle => {
                 let port = self.ports.get(index)?;
-                self.flush(state, port, import, flight);
+                self.read_back(state, port, import, flight);
                 None
             }
         }
@@ -238,27 +237,27 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Spec: RSMPV-83
     pub(crate) fn sever(&self, flight: Handle, now: Instant) {
         loop {
-            let found = self.state.with(|state| {
-                let (_, request) = state.requests.iter().find(|(_, request)| {
-                    matches!(
-                        request.owner,
-                        Owner::Entry { flight: other, .. } | Owner::Flush { flight: other, .. } if other == flight
-                    )
-                })?;
-                let link = request.link;
-                state.end_link(link, now, &self.options);
-                let slot = state.links.get(link)?;
-                Some((link, slot.port, slot.ep))
-            });
+            let found =
+                self.state.with(|state| {
+                    let (_, request) = state.requests.iter().find(|(_, request)| match request
+                        .owner
+                    {
+                        Owner::Entry { flight: other, .. }
+                        | Owner::ReadBack { flight: other, .. } => other == flight,
+                        _ => false,
+                    })?;
+                    let link = request.link;
+                    state.end_link(link, now, &self.options);
+                    let slot = state.links.get(link)?;
+                    Some((link, slot.port, slot.ep))
+                });
             let Some((link, port, ep)) = found else {
                 return;
             };
             if let Some(port) = self.ports.get(port) {
                 let _over = port.ia.ep_disconnect(ep, CloseFlags::Abrupt);
             }
-            self.begin_turn();
-            self.remove_link(link);
-            self.end_turn();
+            self.remove_link_in_turn(link);
         }
     }
 }

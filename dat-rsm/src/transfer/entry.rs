@@ -6,10 +6,10 @@ use core::sync::atomic::AtomicU8;
 use bitflags::bitflags;
 use dat_core::memory::Region;
 
-use crate::controller::unreached::Unreached;
+use crate::borrow;
 use crate::error::RsmError;
 use crate::id::LocalMemoryId;
-use crate::local::borrow;
+use crate::unreached::Unreached;
 
 bitflags! {
     /// Options of a vector; unknown bits are ignored (`Spec: RSMPV-75`).

@@ -4,13 +4,14 @@ mod bulk;
 mod call;
 mod drain;
 mod entry;
-pub(crate) mod flight;
 mod item;
 mod nonblocking;
 mod offer;
 mod pins;
 pub(crate) mod synchronise;
 mod vector;
+
+use crate::access::Permission;
 
 pub use entry::{
     EntryStatus, GetEntry, HandleEntry, PutEntry, Source, Target, VectorError, VectorFlags,
@@ -25,4 +26,14 @@ pub(crate) enum Direction {
     Put,
     /// From the segment to local memory.
     Get,
+}
+
+impl Direction {
+    /// Returns the permission that a transfer needs.
+    const fn needed(self) -> Permission {
+        match self {
+            Self::Put => Permission::WRITE,
+            Self::Get => Permission::READ,
+        }
+    }
 }

@@ -11,9 +11,9 @@ use super::entry::{Entries, EntryArgs, Local};
 use super::vector::Vector;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
+use crate::flight::{Owner, Request, WINDOW};
 use crate::id::{Handle, LocalMemoryId};
 use crate::import::{Attach, Import};
-use crate::transfer::flight::{Owner, Request, WINDOW};
 
 /// Outcome of the attempt to post the next part of a vector.
 pub(super) enum Offer {
@@ -78,23 +78,10 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         if let Err(error) = self.check(state, import, args) {
             return Offer::Refused(error);
         }
-        let Some(flight) = state.flights.get_mut(self.flight) else {
-            return Offer::Aborted;
+        let done = match self.turn(state, args) {
+            Ok(done) => done,
+            Err(offer) => return offer,
         };
-        if flight.failure.is_some() {
-            return Offer::Later;
-        }
-        let done = flight.done as usize;
-        if self.next.saturating_sub(done) >= WINDOW {
-            return Offer::Later;
-        }
-        if args.length == 0 {
-            flight.skip(self.next as u32);
-            return Offer::Nothing;
-        }
-        if !self.has_posted && !(self.engine.has_memory)() {
-            return Offer::Refused(RsmError::InsufficientResources);
-        }
         let Attach::Attached(link_handle) = attach else {
             return Offer::Later;
         };
@@ -111,19 +98,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             .saturating_sub(self.part)
             .min(self.port.max_transfer);
         let last = self.part.saturating_add(bytes) >= args.length;
-        let (context, base, local) = match args.local {
-            Local::Handle(local) => match state.locals.get(local.handle()) {
-                Some(slot) => {
-                    let made = &slot.made;
-                    let base = made.registered_address.wrapping_add(args.local_offset);
-                    (made.lmr_context, base, Some(local))
-                }
-                None => return Offer::Refused(RsmError::BadScatterGather),
-            },
-            Local::Immediate(_) => match self.pins.of(self.next) {
-                Some(made) => (made.lmr_context, made.registered_address, None),
-                None => return Offer::Pin,
-            },
+        let (context, base, local) = match self.local_memory(state, args) {
+            Ok(found) => found,
+            Err(offer) => return offer,
         };
         if self.part == 0 && self.depends(done, segment, base, args) {
             return Offer::Depends;
@@ -166,18 +143,51 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 }
                 Offer::Posted(bytes, triplet.address)
             }
-            Err(error) if error.kind() == ErrorKind::InsufficientResources => {
-                let waits = state
-                    .links
-                    .get(link_handle)
-                    .is_some_and(|link| link.requests != 0);
-                if waits {
-                    Offer::Later
-                } else {
-                    Offer::Refused(RsmError::InsufficientResources)
-                }
+            Err(error) => not_posted(state, link_handle, error),
+        }
+    }
+
+    /// Returns the number of entries that are done, if it is the turn of the next one.
+    ///
+    /// # Errors
+    /// The outcome of an entry that is not posted now.
+    fn turn(&self, state: &mut State, args: &EntryArgs) -> core::result::Result<usize, Offer> {
+        let flight = state.flights.get_mut(self.flight).ok_or(Offer::Aborted)?;
+        let done = flight.done as usize;
+        if flight.failure.is_some() || self.next.saturating_sub(done) >= WINDOW {
+            return Err(Offer::Later);
+        }
+        if args.length == 0 {
+            flight.skip(self.next as u32);
+            return Err(Offer::Nothing);
+        }
+        if !self.has_posted && !(self.engine.has_memory)() {
+            return Err(Offer::Refused(RsmError::InsufficientResources));
+        }
+        Ok(done)
+    }
+
+    /// Returns context and address of an entry's local memory, and its handle if it has one.
+    ///
+    /// # Errors
+    /// The outcome of an entry without registered memory.
+    fn local_memory(
+        &self,
+        state: &State,
+        args: &EntryArgs,
+    ) -> core::result::Result<(u32, u64, Option<LocalMemoryId>), Offer> {
+        match args.local {
+            Local::Handle(local) => {
+                let slot = state.locals.get(local.handle());
+                let refused = Offer::Refused(RsmError::BadScatterGather);
+                let made = &slot.ok_or(refused)?.made;
+                let base = made.registered_address.wrapping_add(args.local_offset);
+                Ok((made.lmr_context, base, Some(local)))
             }
-            Err(error) => Offer::Refused(error.into()),
+            Local::Immediate(_) => {
+                let made = self.pins.of(self.next).ok_or(Offer::Pin)?;
+                Ok((made.lmr_context, made.registered_address, None))
+            }
         }
     }
 
@@ -185,9 +195,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     ///
     /// It waits if it writes bytes that the earlier one reads, reads bytes that the earlier one
     /// writes, or gets to the same bytes. A segment of this process has the same addresses here as
-    /// at its exporter. A flush makes writes to the segment visible to other requests. Writes to
+    /// at its exporter. A read-back makes writes to the segment visible to other requests. Writes to
     /// the same bytes arrive in order; reads arrive in any order. After [`WINDOW`] writes without a
-    /// flush, an entry that reads from the segment waits for one, so the search stays short.
+    /// read-back, an entry that reads from the segment waits for one, so the search stays short.
     ///
     /// Spec: RSMPV-31, RSMPV-32, RSMPV-33, RSMPV-82
     fn depends(&self, done: usize, segment: (u64, u64), base: u64, args: &EntryArgs) -> bool {
@@ -328,5 +338,18 @@ impl Import {
                 .wrapping_add(part),
             length: 0,
         }
+    }
+}
+
+/// Returns the outcome of a refused post; it may succeed once other requests of the link end.
+fn not_posted(state: &State, link: Handle, error: Error) -> Offer {
+    if error.kind() != ErrorKind::InsufficientResources {
+        return Offer::Refused(error.into());
+    }
+    let link = state.links.get(link);
+    if link.is_some_and(|link| link.requests != 0) {
+        Offer::Later
+    } else {
+        Offer::Refused(RsmError::InsufficientResources)
     }
 }

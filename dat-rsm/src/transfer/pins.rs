@@ -5,7 +5,7 @@ use dat_core::backend::Backend;
 use dat_core::memory::LmrCreated;
 use dat_core::sync::RawLock;
 
-use crate::transfer::flight::WINDOW;
+use crate::flight::WINDOW;
 
 /// Registrations of the pending entries; dropping it ends them, however the call ends.
 pub(crate) struct Pins<'r, 's, B: Backend, L: RawLock> {

@@ -2,71 +2,26 @@
 //!
 //! Such an exporter synchronises its segment (`dat_lmr_sync_rdma_*`) when its importers ask. A call
 //! asks before its first transfer, so that the exporter's stores are in memory. After writes it
-//! asks instead of the flush. The exporter answers once both sides see the same bytes.
+//! asks instead of the read-back. The exporter answers once both sides see the same bytes:
+//! [`maintain`](crate::export::maintain) has its side.
 
 use dat_core::backend::{Backend, SyncDirection};
 use dat_core::flags::DtoStatus;
 use dat_core::memory::{LmrCreated, LmrTriplet};
 use dat_core::sync::RawLock;
 
-use crate::controller::port::Port;
+use crate::age::{Watch, looks_for};
 use crate::engine::Rsm;
 use crate::engine::state::State;
-use crate::engine::watch::{Watch, looks_for};
 use crate::error::{Result, RsmError};
-use crate::export::access::Permission;
 use crate::export::export_at;
+use crate::flight::{Question, Step};
 use crate::id::{ExportId, Handle, ImportId};
 use crate::import::Attach;
 use crate::link::Link;
-use crate::link::wire::Body;
-use crate::transfer::flight::Step;
-
-/// The bytes of a segment from the first to the last one that some transfers name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reach {
-    start: u64,
-    end: u64,
-}
-
-impl Reach {
-    /// Adds a range.
-    pub(crate) fn add(&mut self, offset: u64, length: u64) {
-        if length == 0 {
-            return;
-        }
-        let end = offset.saturating_add(length);
-        *self = match self.is_empty() {
-            true => Self { start: offset, end },
-            false => Self {
-                start: self.start.min(offset),
-                end: self.end.max(end),
-            },
-        };
-    }
-
-    pub(crate) fn is_empty(self) -> bool {
-        self.start == self.end
-    }
-
-    fn length(self) -> u64 {
-        self.end.saturating_sub(self.start)
-    }
-}
-
-/// A question to an exporter that is not answered yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Question {
-    pub(crate) link: Handle,
-    import: ImportId,
-    /// Number of the last transfer that the answer shows to be visible, if it was asked after.
-    covers: Option<u64>,
-    /// Number of messages of the link up to this one.
-    queued: u64,
-    /// Number of requests of the link up to this one, once it is posted.
-    posted: Option<u64>,
-    watch: Watch,
-}
+use crate::port::Port;
+use crate::reach::Reach;
+use crate::wire::Body;
 
 impl Question {
     /// Looks at a question; returns true if its answer is owed for too long.
@@ -96,11 +51,30 @@ impl State {
         if let Some(covers) = question.covers
             && let Some(import) = self.imports.get_mut(question.import.handle())
         {
-            import.flushed = import.flushed.max(covers);
-            if import.flushed >= import.written {
+            import.visible = import.visible.max(covers);
+            if import.visible >= import.written {
                 import.unseen = Reach::default();
             }
         }
+    }
+
+    /// Takes a call's question back if it is not sent.
+    ///
+    /// Spec: RSMNC-07
+    pub(crate) fn take_question_back(&mut self, call: Handle) {
+        if let Some(flight) = self.flights.get_mut(call)
+            && let Some(question) = flight.question
+            && let Some(link) = self.links.get_mut(question.link)
+            && link.take_back(call.to_raw())
+        {
+            flight.question = None;
+        }
+    }
+
+    /// Removes the flight of a call that ends.
+    pub(crate) fn end_flight(&mut self, call: Handle) {
+        self.take_question_back(call);
+        self.flights.remove(call);
     }
 
     /// Fails the questions on a link that ends.
@@ -175,43 +149,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Handles an importer's question.
-    ///
-    /// One that may not write does not choose when the exporter sees writes.
-    ///
-    /// Spec: RSMNC-05
-    pub(crate) fn asked(
-        &self,
-        link: Handle,
-        importer: Handle,
-        call: u64,
-        (offset, length): (u64, u64),
-        writes: bool,
-    ) {
-        let found = self.state.with(|state| {
-            let importer = state.importers.get(importer);
-            let importer = importer.filter(|importer| importer.link == link)?;
-            let segment = state.exports.get(importer.export)?;
-            let offset = offset.min(segment.length);
-            let length = length.min(segment.length.saturating_sub(offset));
-            let direction = match writes && importer.permission.contains(Permission::WRITE) {
-                true => SyncDirection::RdmaWrite,
-                false => SyncDirection::RdmaRead,
-            };
-            Some((segment.port, segment.base, (offset, length), direction))
-        });
-        if let Some((port, base, range, direction)) = found {
-            self.synchronise(port, &base, direction, range);
-        }
-        // Also if the segment is gone: a revocation tells that.
-        if call != 0 {
-            self.state
-                .with(|state| self.tell(state, link, Body::Synchronised { call }));
-        }
-    }
-
     /// Shows that the writes of a connection are visible, by a question or by a read.
-    pub(crate) fn flush(
+    pub(crate) fn read_back(
         &self,
         state: &mut State,
         port: &Port<'_, B, L>,
@@ -222,7 +161,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return;
         };
         if !slot.non_coherent {
-            state.post_flush(port, import, flight);
+            state.post_read_back(port, import, flight);
             return;
         }
         let (unseen, covers) = (slot.unseen, slot.posted);
@@ -272,7 +211,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     pub(crate) fn announce(&self, state: &mut State, import: ImportId, link: Handle) {
         if let Some(slot) = state.imports.get(import.handle())
             && slot.non_coherent
-            && slot.written > slot.flushed
+            && slot.written > slot.visible
         {
             let body = question(slot.importer, 0, slot.unseen, true);
             self.tell(state, link, body);

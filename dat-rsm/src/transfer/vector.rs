@@ -9,16 +9,16 @@ use super::entry::{self, Entries};
 use super::offer::Offer;
 use super::pins::Pins;
 use super::{Direction, VectorError, VectorFlags};
-use crate::controller::port::Port;
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{RsmError, of_status};
+use crate::flight::{Flight, Step, WINDOW};
 use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::{Attach, Import};
-use crate::link::wire::Body;
 use crate::local::Local;
-use crate::transfer::flight::{Flight, Step, WINDOW};
-use crate::transfer::synchronise::Reach;
+use crate::port::Port;
+use crate::reach::Reach;
+use crate::wire::Body;
 
 /// Most restarts of a vector after another call's failure, or a rebind.
 const ATTEMPTS: u32 = 8;
@@ -30,7 +30,7 @@ pub(super) enum Phase {
     Asking,
     Moving,
     Failing,
-    Flushing,
+    ReadingBack,
     Closing,
     Signalling,
 }
@@ -77,9 +77,9 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
     /// True once a transfer was posted.
     pub(super) has_posted: bool,
     pub(super) attempts: u32,
-    /// Entries of a put that a flush has shown to be visible.
+    /// Entries of a put that a read-back has shown to be visible.
     pub(super) visible: usize,
-    /// Entries of a put that the last flush covers: those posted before it.
+    /// Entries of a put that the last read-back covers: those posted before it.
     pub(super) covered: usize,
 }
 
@@ -97,8 +97,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     /// Writes count once they are visible.
     pub(super) fn known(&self) -> usize {
         let unseen = !self.explicit && self.direction == Direction::Put;
-        let flushed = self.view().is_some_and(|flight| flight.step == Step::Done);
-        match (unseen, flushed) {
+        let is_read_back = self.view().is_some_and(|flight| flight.step == Step::Done);
+        match (unseen, is_read_back) {
             (true, true) => self.covered.min(self.accepted()),
             (true, false) => self.visible,
             (false, _) => self.accepted(),
@@ -138,7 +138,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 Phase::Asking => self.asking(),
                 Phase::Moving => self.moving(),
                 Phase::Failing => self.failing(),
-                Phase::Flushing => self.flushing(),
+                Phase::ReadingBack => self.reading_back(),
                 Phase::Closing => self.closing(),
                 Phase::Signalling => self.signalling(),
             };
@@ -235,10 +235,10 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                     if writes && flight.step == Step::Idle {
                         // Posted at once after the entries: it completes after them, and the call
                         // waits only once.
-                        self.post_flush();
+                        self.post_read_back();
                     }
                 } else if writes && flight.done as usize > self.visible {
-                    self.phase = Phase::Flushing;
+                    self.phase = Phase::ReadingBack;
                     return None;
                 } else if over {
                     self.phase = Phase::Closing;
@@ -331,7 +331,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             // The exporter has neither reconnected nor been given up.
             return None;
         }
-        // A flush that was posted after a failed entry fails too, and has no status of its own.
+        // A read-back that was posted after a failed entry fails too, and has no status of its own.
         let status = match (flight.failure, flight.step) {
             (Some(failure), _) => failure.status,
             (None, Step::Failed(status)) => status,
@@ -362,11 +362,11 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     /// Waits until all writes are visible, at the end or before a dependent entry.
     ///
     /// Spec: RSMPV-21, RSMPV-30
-    fn flushing(&mut self) -> Option<core::result::Result<(), VectorError>> {
+    fn reading_back(&mut self) -> Option<core::result::Result<(), VectorError>> {
         let flight = self.view()?;
         match flight.step {
             Step::Done => {
-                // Later entries may have been posted after the flush, and need another one.
+                // Later entries may have been posted after the read-back, and need another one.
                 self.visible = self.covered;
                 self.expect_step();
                 self.phase = Phase::Moving;
@@ -374,7 +374,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             Step::Failed(_) => self.phase = Phase::Failing,
             Step::Posted => {}
             Step::Idle => {
-                if !self.post_flush() {
+                if !self.post_read_back() {
                     self.phase = Phase::Failing;
                 }
             }
@@ -382,12 +382,12 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         None
     }
 
-    /// Posts the flush if there is room; returns false if the segment is gone.
-    fn post_flush(&mut self) -> bool {
+    /// Posts the read-back if there is room; returns false if the segment is gone.
+    fn post_read_back(&mut self) -> bool {
         self.covered = self.next;
         self.while_there(|state| {
             self.engine
-                .flush(state, self.port, self.import, self.flight);
+                .read_back(state, self.port, self.import, self.flight);
         })
     }
 
@@ -432,7 +432,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         Some(Ok(()))
     }
 
-    /// Resets the step, so that the next flush or the signal can be posted.
+    /// Resets the step, so that the next read-back or the signal can be posted.
     fn expect_step(&self) {
         self.engine.state.with(|state| {
             if let Some(flight) = state.flights.get_mut(self.flight) {
@@ -532,7 +532,7 @@ impl State {
 impl<B: Backend, L: RawLock, E: Entries> Drop for Vector<'_, '_, B, L, E> {
     fn drop(&mut self) {
         self.engine.state.with(|state| {
-            state.flights.remove(self.flight);
+            state.end_flight(self.flight);
             if !self.waited {
                 return;
             }

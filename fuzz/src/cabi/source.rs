@@ -182,7 +182,7 @@ impl Argument for u32 {
         let number = source.number() as Self;
         match name {
             "timeout" => number.min(PATIENCE),
-            "memory_type" => {
+            "memory_type" | "mem_type" => {
                 source.memory = number;
                 number
             }
@@ -202,7 +202,7 @@ impl Argument for u64 {
         let number = source.number();
         match name {
             // The pointer's memory has this many entries.
-            "count" => number % 64,
+            "count" | "num_segments" => number % 64,
             "length" if source.memory != OF_REGION => number.min(REGISTERED as Self),
             _ => number,
         }
@@ -221,7 +221,7 @@ impl<T> Argument for Out<T> {
         let is_handle = "ia async_evd cno evd ep lmr rmr psp rsp pz srq controller segment import \
                          local topology"
             .split(' ')
-            .any(|handle| handle == name);
+            .any(|handle| Some(handle) == name.strip_suffix("_handle").or(Some(name)));
         if !pointer.is_null() && size_of::<T>() == size_of::<usize>() && is_handle {
             source.handle_pointers.push(pointer.cast());
         }

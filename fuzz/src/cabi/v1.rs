@@ -24,24 +24,29 @@ impl Argument for Option<Guest> {
 
 macro_rules! table {
     (
-        providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }
+        calls {
+            $($name:ident($($argument:ident: $type:ty),*) $(/ ($($later:ident: $later_type:ty),*))?
+                $($gone:ident)? $slot:literal = $ours:path;)*
+        }
+        later { $($none:tt)* }
+        table { $($table:tt)* }
         registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
     ) => {
         /// The calls by name.
         const TABLE: &CallList<u32> = &[
             $((stringify!($name), |source| {
-                $(let $argument = <$type as Argument>::make(source, stringify!($argument));)*
+                $(let $argument = Argument::make(source, stringify!($argument));)*
                 dat_ffi::v1::$name($($argument),*)
             }),)*
             $((stringify!($own), |source| {
-                $(let $own_argument = <$own_type as Argument>::make(source, stringify!($own_argument));)*
+                $(let $own_argument = Argument::make(source, stringify!($own_argument));)*
                 dat_ffi::v1::$own($($own_argument),*)
             }),)*
         ];
     };
 }
 
-dat_ffi::calls_of_dat_1_2!(table);
+dat_ffi::calls_of_dat!(table);
 
 /// Returns the names of the calls, in the order of their numbers in inputs.
 #[must_use]

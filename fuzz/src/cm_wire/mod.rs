@@ -3,12 +3,12 @@
 //! The connection manager uses its own queue pair, the channel. A fabric of model devices has three
 //! adapters. The mmio driver runs the first, the victim, and the second, its friend; their
 //! connections are made over channels. A consumer listens, connects, accepts, rejects, disconnects
-//! and frees on the victim. The third adapter has no driver: the intruder has the other end of one
-//! of the victim's channels, and queue pairs that it connects to any queue pair of the victim whose
-//! number it received. Nothing panics or runs forever. An endpoint is established at most once and
-//! ends once. A post completes once. Private data arrives as it was sent, or not at all. No byte
-//! changes or leaks without a grant. The intruder occupies at most its slots of the victim. The
-//! friend continues and can connect again. Everything can be freed.
+//! and frees on the victim. The third adapter has no driver. There the intruder has the other end
+//! of one of the victim's channels. It connects its queue pairs to any queue pair of the victim
+//! whose number it received. Nothing panics or runs forever. An endpoint is established at most
+//! once and ends once. A post completes once. Private data arrives as it was sent, or not at all.
+//! No byte changes or leaks without a grant. The intruder occupies at most its slots of the victim.
+//! The friend continues and can connect again. Everything can be freed.
 
 mod intruder;
 mod ledger;

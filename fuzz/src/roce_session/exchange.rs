@@ -88,6 +88,7 @@ impl Exchange {
             window: if setup & 0x10 == 0 { WINDOW } else { 2 },
             run: if setup & 0x20 == 0 { 1 } else { RUN },
             timeout: 8,
+            is_lossless: false,
             retry_count: 3,
             rnr_retry_count: 3,
         };
@@ -337,8 +338,8 @@ impl Exchange {
 
     /// Takes completions: each request completes once and in order.
     ///
-    /// Behind the first one without success there is none with it, and only one failed. Those
-    /// before that one had no outcome, and are flushed as those behind it (ROCE-86, ROCE-89).
+    /// After the first one without success none succeeds, and only one fails. Those before the
+    /// failed one had no outcome, and are flushed like those after it (ROCE-86, ROCE-89).
     fn collect(&mut self) {
         while let Some(done) = self.requester.poll() {
             assert_eq!(done.token, self.completed.len() as u64, "{done:?}");

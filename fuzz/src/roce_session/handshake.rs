@@ -245,10 +245,19 @@ impl Handshake {
         let connection = &mut self.sides[side].connection;
         let before = connection.state();
         let ends = connection.disconnect(transaction, broken, now);
-        let live = [State::RequestSent, State::ReplySent, State::Established];
+        let live = [
+            State::RequestSent,
+            State::RequestReceived,
+            State::ReplySent,
+            State::Established,
+        ];
         assert_eq!(ends, live.contains(&before), "{before:?}");
         let after = connection.state();
         assert_eq!(after != before, ends, "{before:?} to {after:?}");
+        if before == State::RequestReceived {
+            // The peer has begun again, and waits for no answer (ROCE-180).
+            assert_eq!(connection.transmit(), None);
+        }
     }
 
     fn transmit(&mut self, side: usize) {

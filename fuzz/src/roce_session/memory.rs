@@ -1,4 +1,4 @@
-//! The memory of both ends of a connection, and the model of what it has to hold.
+//! The memory of both ends of a connection, and a model of its content.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -113,8 +113,8 @@ impl<'s> Intruder<'s> {
         let mut greeting = Greeting {
             node: INTRUDER,
             incarnation: LIFE,
-            flush_address: address(&INTRUDER_PAGES.0[BAIT]),
-            flush_key: self.memory[BAIT].rmr_context,
+            read_back_address: address(&INTRUDER_PAGES.0[BAIT]),
+            read_back_key: self.memory[BAIT].rmr_context,
             credits: RECEIVES as u16,
             big_endian: false,
             non_coherent: false,
@@ -125,8 +125,8 @@ impl<'s> Intruder<'s> {
             3 => greeting.node = 77,
             4 => greeting.credits = 1,
             5 => greeting.credits = u16::MAX,
-            6 => greeting.flush_key = 1,
-            7 => greeting.flush_address = u64::MAX,
+            6 => greeting.read_back_key = 1,
+            7 => greeting.read_back_address = u64::MAX,
             8 => greeting.big_endian = true,
             _ => {}
         }

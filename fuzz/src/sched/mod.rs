@@ -3,9 +3,9 @@
 //! Three threads perform a list of calls each on the same objects: posts, dequeues, waits, frees,
 //! ends of connections. One of them runs at a time; each access to a word or a lock of the core may
 //! end its turn. In every order, no thread waits forever and no call returns an internal error. The
-//! calls must appear to be performed one after the other, as far as that can be seen: a post
-//! completes once; no post names a freed region; events come once, in order, and are found once
-//! queued; a waiter is woken; and at the end everything can be freed.
+//! calls must appear to be performed one after the other. A post completes once, and no post names
+//! a freed region. Events come once, in order, and are found once queued. A waiter is woken. At the
+//! end everything can be freed.
 
 mod history;
 mod play;

@@ -1,14 +1,12 @@
 //! The verbs backend over libraries that complete and report anything.
 //!
-//! The whole backend runs, over libibverbs and librdmacm of our own. The consumer makes legitimate
-//! calls. Between them the device carries out posts, forges completions, answers polls with
-//! nonsense, refuses calls and reports false events; the connection manager does the same. Nothing
-//! panics or hangs. No request names unregistered memory or exceeds its queue. A post completes at
-//! most once, and exactly once if the device did its part or was caught. Everything can be freed,
-//! in an order that the libraries allow, and no object of the libraries is left.
+//! The whole backend runs, over the model of libibverbs and librdmacm. The consumer makes
+//! legitimate calls. Between them the device carries out posts, forges completions, answers polls
+//! with nonsense, refuses calls and reports false events; the connection manager does the same.
+//! Nothing panics or hangs. No request names unregistered memory or exceeds its queue. A post
+//! completes at most once, and exactly once if the device did its part or was caught. Everything
+//! can be freed, in an order that the libraries allow, and no object of the libraries is left.
 
-#[expect(unsafe_code, reason = "it defines functions that C calls")]
-mod library;
 mod script;
 
 use backend_verbs::{VerbsBackend, VerbsOptions, WindowKind};
@@ -19,12 +17,12 @@ use dat_core::id::CrId;
 use dat_core::memory::RmrTriplet;
 use dat_core::time::Instant;
 
-use self::library::{CmEvent, Found, Oddities};
 pub use self::script::{FALSE_ATTRIBUTE, ODD_NUMBERS, Operation, SECOND_WINDOWS, SETUP_SIZE};
 use crate::consumer::connect_to;
 use crate::device::judgement::{Side, Slots, check_guards, fill};
 use crate::device::{PAIRS, SUSPECT};
 use crate::script::{decode, pick};
+use verbs_model::{self as library, CmEvent, Found, Oddities};
 
 /// The most operations of a run.
 const OPERATIONS: usize = 64;
@@ -84,7 +82,7 @@ pub fn run(input: &[u8]) {
 fn play(operations: &[u8], may_lack: bool) {
     let mut options = VerbsOptions::default();
     options.windows = WindowKind::Domain;
-    let backend = VerbsBackend::open("fuzz0", options).expect("a device");
+    let backend = VerbsBackend::open(library::STRICT, options).expect("a device");
     backend.on_event(library::alerted).expect("a call");
     let mut slots = Box::new(Slots::default());
     let ia = match Ia::open(backend, slots.lend(), 8) {

@@ -7,26 +7,27 @@ mod setup;
 
 use std::hint::black_box;
 
-use backend_verbs::sink::{Bind, Receive, Request, Room, Sink};
+use backend_verbs::WindowKind;
 use count::count;
-use dat_bench::{LoopDevice, World};
+use dat_bench::{LoopDevice, VerbsQueues, World};
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::id::{EpId, RmrId};
 use dat_core::memory::LmrTriplet;
 use dat_core::sync::HostLock;
 use dat_core::{Ia, Result};
 use setup::{Segments, completed};
+use verbs_model::{Bind, COUNTED, Counted, Receive, Request, Room};
 
 /// An adapter as in host programs: threads that share it sleep on its locks.
-type Host = World<&'static Sink, HostLock>;
-type Adapter = Ia<'static, LoopDevice<&'static Sink>, HostLock>;
+type Host = World<VerbsQueues, HostLock>;
+type Adapter = Ia<'static, LoopDevice<VerbsQueues>, HostLock>;
 
 fn warm() -> &'static Host {
-    setup::world(Sink::new(false, false), false)
+    setup::world(VerbsQueues::open(COUNTED, WindowKind::Domain), false)
 }
 
 fn shared() -> &'static Host {
-    setup::world(Sink::new(true, false), true)
+    setup::world(VerbsQueues::open(COUNTED, WindowKind::Domain), true)
 }
 
 fn with_segments(count: usize) -> (&'static Host, Segments) {
@@ -34,11 +35,11 @@ fn with_segments(count: usize) -> (&'static Host, Segments) {
 }
 
 /// Returns a world in which a window has been bound.
-fn bound(posted_binds: bool) -> &'static Host {
-    let world: &'static Host = setup::world(Sink::new(false, posted_binds), false);
+fn bound(windows: WindowKind) -> &'static Host {
+    let world: &'static Host = setup::world(VerbsQueues::open(COUNTED, windows), false);
     for _ in 0..2 {
         bind(Adapter::rmr_bind, world).expect("the bind is valid");
-        world.device.complete_all();
+        world.complete_all();
         world.dequeue().expect("the bind completed");
     }
     world
@@ -75,48 +76,49 @@ fn with_idle_bind() -> (&'static Host, Binding) {
     (warm(), |_, _, _, _, _, _, _| Ok(1))
 }
 
-fn requests(segments: u32) -> (&'static Sink, Request) {
-    let sink = Sink::new(false, false);
-    (sink, sink.write_request(segments))
+fn requests(segments: u32) -> (&'static Counted, Request) {
+    let device = Counted::open();
+    (device, device.write_request(segments))
 }
 
-fn rebinds() -> (&'static Sink, Request) {
-    let sink = Sink::new(false, true);
-    (sink, sink.rebind_request())
+fn rebinds() -> (&'static Counted, Request) {
+    let device = Counted::open();
+    (device, device.rebind_request())
 }
 
-fn receives() -> (&'static Sink, Receive) {
-    let sink = Sink::new(true, false);
-    (sink, sink.receive_request(1))
+fn receives() -> (&'static Counted, Receive) {
+    let device = Counted::open();
+    (device, device.receive_request(1))
 }
 
-fn completions(count: u32) -> (&'static Sink, &'static mut Room) {
-    let (sink, mut request) = requests(1);
+fn completions(count: u32) -> (&'static Counted, &'static mut Room) {
+    let (device, mut request) = requests(1);
     for _ in 0..count {
-        assert!(sink.bare_post_send(&mut request) == 0);
+        assert!(device.post_send(&mut request) == 0);
     }
-    sink.complete_all();
-    (sink, Box::leak(Box::new(Room::new())))
+    device.complete_all();
+    (device, Box::leak(Box::new(Room::new())))
 }
 
-fn binds() -> (&'static Sink, &'static mut Bind) {
-    let sink = Sink::new(false, false);
-    (sink, Box::leak(Box::new(sink.bind_request())))
+fn binds() -> (&'static Counted, &'static mut Bind) {
+    let device = Counted::open();
+    (device, Box::leak(Box::new(device.bind_request())))
 }
 
 mod counted {
-    use backend_verbs::sink::{Bind, Receive, Request, Room, Sink};
+    use dat_bench::VerbsQueues;
     use dat_core::Result;
     use dat_core::event::Event;
     use dat_core::id::SrqId;
     use dat_core::sync::HostLock;
+    use verbs_model::{Bind, Counted, Receive, Request, Room};
 
     use super::{Adapter, Binding, Host};
     use crate::setup::{self, Segments, post, post_shared, rdma};
 
-    type PostRdma = setup::PostRdma<&'static Sink, HostLock>;
-    type Post = setup::Post<&'static Sink, HostLock>;
-    type PostShared = setup::PostShared<&'static Sink, HostLock>;
+    type PostRdma = setup::PostRdma<VerbsQueues, HostLock>;
+    type Post = setup::Post<VerbsQueues, HostLock>;
+    type PostShared = setup::PostShared<VerbsQueues, HostLock>;
 
     #[inline(never)]
     pub(super) fn write((world, segments): (&'static Host, Segments)) {
@@ -184,48 +186,48 @@ mod counted {
     // The verbs calls with prepared requests, and the cost of the arguments in their callers.
 
     #[inline(never)]
-    pub(super) fn bare_post_send((sink, mut request): (&'static Sink, Request)) {
-        assert!(sink.bare_post_send(&mut request) == 0);
+    pub(super) fn bare_post_send((device, mut request): (&'static Counted, Request)) {
+        assert!(device.post_send(&mut request) == 0);
     }
 
     #[inline(never)]
-    pub(super) fn bare_caller_send((sink, mut request): (&'static Sink, Request)) {
-        assert!(sink.call_like_post_send(&mut request) == 0);
+    pub(super) fn bare_caller_send((device, mut request): (&'static Counted, Request)) {
+        assert!(device.call_like_post_send(&mut request) == 0);
     }
 
     #[inline(never)]
-    pub(super) fn bare_post_receive((sink, mut receive): (&'static Sink, Receive)) {
-        assert!(sink.bare_post_receive(&mut receive) == 0);
+    pub(super) fn bare_post_receive((device, mut receive): (&'static Counted, Receive)) {
+        assert!(device.post_receive(&mut receive) == 0);
     }
 
     #[inline(never)]
-    pub(super) fn bare_caller_receive((sink, mut receive): (&'static Sink, Receive)) {
-        assert!(sink.call_like_post_receive(&mut receive) == 0);
+    pub(super) fn bare_caller_receive((device, mut receive): (&'static Counted, Receive)) {
+        assert!(device.call_like_post_receive(&mut receive) == 0);
     }
 
     #[inline(never)]
-    pub(super) fn bare_post_shared_receive((sink, mut receive): (&'static Sink, Receive)) {
-        assert!(sink.bare_post_shared_receive(&mut receive) == 0);
+    pub(super) fn bare_post_shared_receive((device, mut receive): (&'static Counted, Receive)) {
+        assert!(device.post_shared_receive(&mut receive) == 0);
     }
 
     #[inline(never)]
-    pub(super) fn bare_caller_shared_receive((sink, mut receive): (&'static Sink, Receive)) {
-        assert!(sink.call_like_post_shared_receive(&mut receive) == 0);
+    pub(super) fn bare_caller_shared_receive((device, mut receive): (&'static Counted, Receive)) {
+        assert!(device.call_like_post_shared_receive(&mut receive) == 0);
     }
 
     #[inline(never)]
-    pub(super) fn bare_poll((sink, room): (&'static Sink, &'static mut Room)) -> i32 {
-        sink.bare_poll(room)
+    pub(super) fn bare_poll((device, room): (&'static Counted, &'static mut Room)) -> i32 {
+        device.poll(room)
     }
 
     #[inline(never)]
-    pub(super) fn bare_bind((sink, bind): (&'static Sink, &'static mut Bind)) {
-        assert!(sink.bare_bind(bind) == 0);
+    pub(super) fn bare_bind((device, bind): (&'static Counted, &'static mut Bind)) {
+        assert!(device.bind(bind) == 0);
     }
 
     #[inline(never)]
-    pub(super) fn bare_caller_bind((sink, bind): (&'static Sink, &'static mut Bind)) {
-        assert!(sink.call_like_bind(bind) == 0);
+    pub(super) fn bare_caller_bind((device, bind): (&'static Counted, &'static mut Bind)) {
+        assert!(device.call_like_bind(bind) == 0);
     }
 }
 
@@ -249,8 +251,16 @@ fn main() {
     let next = completed(warm(), 16, 1);
     count("verbs_dequeue:next", next, counted::dequeue);
     count("verbs_dequeue:empty", warm(), counted::dequeue);
-    count("verbs_bind:called", bound(false), counted::bind);
-    count("verbs_bind:posted", bound(true), counted::bind);
+    count(
+        "verbs_bind:called",
+        bound(WindowKind::Domain),
+        counted::bind,
+    );
+    count(
+        "verbs_bind:posted",
+        bound(WindowKind::QueuePair),
+        counted::bind,
+    );
     let idle = setup::with_idle_rdma(warm());
     count("verbs_caller_rdma", idle, counted::caller_rdma);
     count("verbs_caller", setup::with_idle(warm()), counted::caller);

@@ -21,4 +21,6 @@ pub use ring::{
     COMPLETIONS, CompletionRing, DESCRIPTORS, Describe, Descriptor, Outcome, Ring, RingBackend,
     RingCompletions, RingQueue, RingReceives, RingSends, SEGMENTS, Slot, Wire, Work,
 };
+#[cfg(feature = "verbs")]
+pub use verbs::VerbsQueues;
 pub use world::{World, WorldMemory};

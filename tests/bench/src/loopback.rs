@@ -14,15 +14,15 @@ use dat_core::backend::{
     Segment, SendOperation, SendQueue, SendRequest, SharedReceiveQueueKey, SyncDirection,
     WindowKey, WorkQueue, WorkSlot,
 };
-use dat_core::flags::{
-    CompletionFlags, DtoStatus, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
-};
+use dat_core::flags::{DtoStatus, EpCreator};
 use dat_core::time::Instant;
 
-use crate::ring::{CompletionRing, Outcome, Ring, RingCompletions, RingQueue, SEGMENTS, Slot};
+use crate::ring::{
+    CompletionRing, Outcome, PROVIDER, Ring, RingCompletions, RingQueue, SEGMENTS, Slot,
+};
 
-/// The queues of a device, and the keys of its other objects.
-pub trait Queues: Copy + Send + 'static {
+/// The queues and the other objects of a device; see [`Backend`] for those without a description.
+pub trait Queues: Send + 'static {
     /// The type of its completion queues.
     type CompletionQueue: CompletionQueue + Send;
     /// The type of its send queues.
@@ -31,42 +31,74 @@ pub trait Queues: Copy + Send + 'static {
     type ReceiveQueue: ReceiveQueue + Send;
     /// The type of its shared receive queues.
     type SharedReceiveQueue: ReceiveQueue + Send;
+    /// The device itself, which completes what was posted.
+    type Device: Clone;
 
     /// See [`Backend::READS_AT_POST`].
     const READS_AT_POST: bool = false;
 
-    /// Returns a completion queue.
-    fn completion_queue(self) -> Self::CompletionQueue;
+    /// Returns the device.
+    fn device(&self) -> Self::Device;
 
-    /// Returns the send queue of a queue pair.
-    fn send_queue(self, request: &QueuePairRequest) -> Self::SendQueue;
+    /// Completes all posted requests and receives.
+    fn complete_all(device: &Self::Device);
 
-    /// Returns the receive queue of a queue pair.
-    fn receive_queue(self, request: &QueuePairRequest) -> Self::ReceiveQueue;
+    /// Creates a domain.
+    fn domain(&mut self) -> Result<DomainKey, BackendError> {
+        Ok(DomainKey(0))
+    }
 
-    /// Returns a shared receive queue of `depth` buffers with `segments` segments each.
-    fn shared_receive_queue(self, depth: u32, segments: u32) -> Self::SharedReceiveQueue;
+    /// Creates a completion queue.
+    fn completion_queue(
+        &mut self,
+        number: u32,
+        depth: u32,
+    ) -> Result<Self::CompletionQueue, BackendError>;
 
-    /// Returns the keys of a region, whose local and remote key is `key`.
-    fn region(self, key: u32) -> RegionKeys;
+    /// Creates a queue pair.
+    fn queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError>;
 
-    /// Returns the key of a window.
-    fn window(self) -> WindowKey;
+    /// Creates a shared receive queue of `depth` buffers with `segments` segments each.
+    fn shared_receive_queue(
+        &mut self,
+        token: u64,
+        domain: DomainKey,
+        depth: u32,
+        segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError>;
+
+    /// Registers a region; `number` is that of no other one.
+    fn region(
+        &mut self,
+        number: u32,
+        registration: &Registration,
+    ) -> Result<RegionKeys, BackendError>;
+
+    /// Deregisters a region.
+    fn free_region(&mut self, _region: RegionKeys) {}
+
+    /// Creates a window.
+    fn window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError>;
 
     /// See [`Backend::needs_renewal`].
-    fn needs_renewal(self, _window: WindowKey, _missed: bool) -> bool {
+    fn needs_renewal(&self, _window: WindowKey, _missed: bool) -> bool {
         false
     }
 
     /// Frees a window.
-    fn free_window(self, _window: WindowKey) {}
-
-    /// Completes all posted requests and receives.
-    fn complete_all(self);
+    fn free_window(&mut self, _window: WindowKey) {}
 }
 
 /// Rings of the device, all in use by one queue pair.
-pub struct Rings {
+///
+/// `READS`: see [`Backend::READS_AT_POST`]. The device reads nothing; the core does not know that.
+pub struct Rings<const READS: bool = false>(AllRings);
+
+/// The rings, whose code is the same for both kinds: a program has it once, and not inlined.
+struct AllRings {
     send: Ring,
     receive: Ring,
     completions: Arc<CompletionRing>,
@@ -75,20 +107,27 @@ pub struct Rings {
     shared: AtomicBool,
 }
 
-impl Rings {
+impl<const READS: bool> Rings<READS> {
     /// Returns empty rings.
     pub fn new() -> Self {
-        Self {
+        Self(AllRings {
             send: Ring::new(),
             receive: Ring::new(),
             completions: Arc::new(CompletionRing::new(0)),
             queue_pair: AtomicU64::new(0),
             shared: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Completes all posted requests and receives; each receive has 8 bytes.
+    #[inline(always)]
     pub fn complete_all(&self) {
+        self.0.complete_all();
+    }
+}
+
+impl AllRings {
+    fn complete_all(&self) {
         self.complete(&self.send, None);
         self.complete(&self.receive, Some(8));
     }
@@ -107,7 +146,7 @@ impl Rings {
     }
 }
 
-impl Default for Rings {
+impl<const READS: bool> Default for Rings<READS> {
     fn default() -> Self {
         Self::new()
     }
@@ -159,44 +198,69 @@ impl SendQueue for BindingSends {
     }
 }
 
-impl Queues for &'static Rings {
+impl<const READS: bool> Queues for &'static Rings<READS> {
     type CompletionQueue = RingCompletions;
     type SendQueue = BindingSends;
     type ReceiveQueue = LoopReceives;
     type SharedReceiveQueue = LoopReceives;
+    type Device = Self;
 
-    fn completion_queue(self) -> RingCompletions {
-        RingCompletions::new(&self.completions)
+    const READS_AT_POST: bool = READS;
+
+    fn device(&self) -> Self {
+        self
     }
 
-    fn send_queue(self, request: &QueuePairRequest) -> BindingSends {
-        self.queue_pair.store(request.token, Ordering::Relaxed);
-        BindingSends(RingQueue::new(&self.send))
+    fn complete_all(device: &Self) {
+        Rings::complete_all(device);
     }
 
-    fn receive_queue(self, _request: &QueuePairRequest) -> LoopReceives {
-        RingQueue::new(&self.receive)
+    fn completion_queue(
+        &mut self,
+        _number: u32,
+        _depth: u32,
+    ) -> Result<RingCompletions, BackendError> {
+        Ok(RingCompletions::new(&self.0.completions))
     }
 
-    fn shared_receive_queue(self, _depth: u32, _segments: u32) -> LoopReceives {
-        self.shared.store(true, Ordering::Relaxed);
-        RingQueue::new(&self.receive)
+    fn queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<BindingSends, LoopReceives>, BackendError> {
+        self.0.queue_pair.store(request.token, Ordering::Relaxed);
+        let own = request.shared_receive_queue.is_none();
+        Ok(QueuePair {
+            key: QueuePairKey(0),
+            send: BindingSends(RingQueue::new(&self.0.send)),
+            receive: own.then(|| RingQueue::new(&self.0.receive)),
+        })
     }
 
-    fn region(self, key: u32) -> RegionKeys {
-        RegionKeys {
+    fn shared_receive_queue(
+        &mut self,
+        _token: u64,
+        _domain: DomainKey,
+        _depth: u32,
+        _segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, LoopReceives), BackendError> {
+        self.0.shared.store(true, Ordering::Relaxed);
+        Ok((SharedReceiveQueueKey(0), RingQueue::new(&self.0.receive)))
+    }
+
+    fn region(
+        &mut self,
+        number: u32,
+        _registration: &Registration,
+    ) -> Result<RegionKeys, BackendError> {
+        Ok(RegionKeys {
             object: 0,
-            local: key,
-            remote: key,
-        }
+            local: number,
+            remote: number,
+        })
     }
 
-    fn window(self) -> WindowKey {
-        WindowKey(1)
-    }
-
-    fn complete_all(self) {
-        Rings::complete_all(self);
+    fn window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
+        Ok(WindowKey(1))
     }
 }
 
@@ -237,9 +301,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
             adapter_name: "ring0",
             vendor_name: "ring",
             hardware_version_major: 1,
-            hardware_version_minor: 0,
             firmware_version_major: 1,
-            firmware_version_minor: 0,
             ia_address: IaAddress::Node(0),
             max_eps: 4,
             max_dto_per_ep: 64,
@@ -249,13 +311,10 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
             max_evd_qlen: 256,
             max_iov_segments_per_dto: SEGMENTS as i32,
             max_lmrs: 16,
-            max_lmr_block_size: u64::MAX,
-            max_lmr_virtual_address: u64::MAX,
             max_pzs: 4,
             max_message_size: u64::from(u32::MAX),
             max_rdma_size: u64::from(u32::MAX),
             max_rmrs: 4,
-            max_rmr_target_address: u64::MAX,
             max_srqs: 1,
             max_ep_per_srq: 4,
             max_recv_per_srq: 64,
@@ -263,60 +322,38 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
             max_iov_segments_per_rdma_write: SEGMENTS as i32,
             max_rdma_read_in: 16,
             max_rdma_read_out: 16,
-            max_rdma_read_per_ep_in_guaranteed: true,
-            max_rdma_read_per_ep_out_guaranteed: true,
-            transport_attributes: &[],
-            vendor_attributes: &[],
+            ..IaAttributes::DEFAULT
         }
     }
 
     fn provider_attributes(&self) -> ProviderAttributes {
         ProviderAttributes {
-            provider_name: "ring",
-            provider_version_major: 1,
-            provider_version_minor: 0,
-            dapl_version_major: 1,
-            dapl_version_minor: 2,
-            lmr_mem_types_supported: MemoryTypes::all(),
-            iov_ownership_on_return: IovOwnership::Consumer,
-            qos_supported: QualityOfService::BEST_EFFORT,
-            completion_flags_supported: CompletionFlags::MANDATORY,
-            is_thread_safe: true,
-            max_private_data_size: 64,
-            supports_multipath: false,
             ep_creator: EpCreator::Never,
-            pz_support: PzSupport::Shareable,
-            optimal_buffer_alignment: 64,
-            evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
             srq_supported: true,
-            srq_watermarks_supported: 0,
-            srq_ep_pz_difference_supported: false,
-            srq_info_supported: 0,
-            ep_recv_info_supported: 0,
-            lmr_sync_req: false,
             dto_async_return_guaranteed: false,
-            rdma_write_for_rdma_read_req: false,
-            provider_specific_attributes: &[],
+            ..PROVIDER
         }
     }
 
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
-        Ok(DomainKey(0))
+        self.queues.domain()
     }
 
     fn destroy_domain(&mut self, _domain: DomainKey) {}
 
-    fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
+    fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
         self.regions = self.regions.wrapping_add(1);
-        Ok(self.queues.region(self.regions))
+        self.queues.region(self.regions, registration)
     }
 
-    fn deregister(&mut self, _region: RegionKeys) {}
+    fn deregister(&mut self, region: RegionKeys) {
+        self.queues.free_region(region);
+    }
 
     fn sync(&mut self, _direction: SyncDirection, _address: u64, _length: u64) {}
 
-    fn create_window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
-        Ok(self.queues.window())
+    fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
+        self.queues.window(domain)
     }
 
     fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
@@ -329,10 +366,10 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
 
     fn create_completion_queue(
         &mut self,
-        _number: u32,
-        _depth: u32,
+        number: u32,
+        depth: u32,
     ) -> Result<Q::CompletionQueue, BackendError> {
-        Ok(self.queues.completion_queue())
+        self.queues.completion_queue(number, depth)
     }
 
     fn resize_completion_queue(
@@ -347,13 +384,13 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
 
     fn create_shared_receive_queue(
         &mut self,
-        _token: u64,
-        _domain: DomainKey,
+        token: u64,
+        domain: DomainKey,
         depth: u32,
         segments: u32,
     ) -> Result<(SharedReceiveQueueKey, Q::SharedReceiveQueue), BackendError> {
-        let queue = self.queues.shared_receive_queue(depth, segments);
-        Ok((SharedReceiveQueueKey(0), queue))
+        self.queues
+            .shared_receive_queue(token, domain, depth, segments)
     }
 
     fn create_queue_pair(
@@ -361,14 +398,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
         request: &QueuePairRequest,
     ) -> Result<QueuePair<Q::SendQueue, Q::ReceiveQueue>, BackendError> {
         self.established = Some(request.token);
-        Ok(QueuePair {
-            key: QueuePairKey(0),
-            send: self.queues.send_queue(request),
-            receive: request
-                .shared_receive_queue
-                .is_none()
-                .then(|| self.queues.receive_queue(request)),
-        })
+        self.queues.queue_pair(request)
     }
 
     fn modify_queue_pair(

@@ -61,8 +61,8 @@ impl<Q: Queues, L: RawLock> Default for WorldMemory<Q, L> {
 pub struct World<Q: Queues = &'static Rings, L: RawLock + 'static = SpinLock> {
     /// The adapter.
     pub ia: Ia<'static, LoopDevice<Q>, L>,
-    /// The device's queues.
-    pub device: Q,
+    /// The device.
+    pub device: Q::Device,
     /// The connected endpoint.
     pub ep: EpId,
     /// The shared receive queue of the endpoint, if any.
@@ -86,11 +86,12 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
     ///
     /// # Errors
     /// The error of the call that failed; none fails on a fresh memory.
-    pub fn new(device: Q, memory: &'static mut WorldMemory<Q, L>, shared: bool) -> Result<Self> {
+    pub fn new(queues: Q, memory: &'static mut WorldMemory<Q, L>, shared: bool) -> Result<Self> {
         let Some(storage) = &mut memory.storage else {
             return Err(Error::internal(dat_core::Cause::TableFull));
         };
-        let ia = Ia::open(LoopDevice::new(device), storage.lend(), 8)
+        let device = queues.device();
+        let ia = Ia::open(LoopDevice::new(queues), storage.lend(), 8)
             .map_err(|refused| refused.error)?;
         let pz = ia.pz_create()?;
         let region = Region::from_static(&memory.bytes);
@@ -201,6 +202,11 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
         let flags = CompletionFlags::empty();
         self.ia
             .post_rdma_write(self.ep, segments, 7, &self.remote, flags)
+    }
+
+    /// Completes all posted requests and receives.
+    pub fn complete_all(&self) {
+        Q::complete_all(&self.device);
     }
 
     /// Dequeues an event.

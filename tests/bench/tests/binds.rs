@@ -3,16 +3,27 @@
 
 use std::collections::HashSet;
 
-use backend_verbs::sink::Sink;
-use dat_bench::{World, WorldMemory};
+use backend_verbs::WindowKind;
+use dat_bench::{VerbsQueues, World, WorldMemory};
 use dat_core::error::Subtype;
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges, RmrFields};
 use dat_core::id::RmrId;
 use dat_core::memory::LmrTriplet;
 use dat_core::sync::HostLock;
+use verbs_model::SCRIPTED;
 
-type Host = World<&'static Sink, HostLock>;
+type Host = World<VerbsQueues, HostLock>;
+
+/// Returns a world whose device carries out binds at once, and completes them when it is told.
+fn world(windows: WindowKind) -> Host {
+    let memory = Box::leak(Box::new(WorldMemory::new()));
+    let queues = VerbsQueues::open(SCRIPTED, windows);
+    let world = World::new(queues, memory, false).expect("a fresh world");
+    world.device.work(None);
+    world.device.keep_back();
+    world
+}
 
 fn bind(world: &Host, segment: &LmrTriplet, cookie: u64, flags: CompletionFlags) -> u32 {
     bind_of(world, world.rmr, segment, cookie, flags)
@@ -49,10 +60,8 @@ fn bind_of(
 /// Spec: RMB-01, RMB-10, RMB-21, RMB-42, RMQ-01, DTO-05
 #[test]
 fn a_window_is_bound_again_and_again() {
-    for posted in [false, true] {
-        let memory = Box::leak(Box::new(WorldMemory::new()));
-        let device = Sink::new(false, posted);
-        let world: Host = World::new(device, memory, false).expect("a fresh world");
+    for windows in [WindowKind::Domain, WindowKind::QueuePair] {
+        let world = world(windows);
         let none = CompletionFlags::empty();
         let mut last = 0;
         for turn in 0..200_u64 {
@@ -73,7 +82,7 @@ fn a_window_is_bound_again_and_again() {
                 let refused = more.expect_err("four are under way");
                 assert_eq!(refused.subtype(), Subtype::ResourceMemoryRegion);
             }
-            world.device.complete_all();
+            world.complete_all();
             for number in 0..under_way {
                 let Ok(Event::RmrBind(done)) = world.dequeue() else {
                     panic!("a bind is done");
@@ -83,7 +92,7 @@ fn a_window_is_bound_again_and_again() {
                 assert_eq!(done.status, DtoStatus::Success);
             }
             bind(&world, &world.segments[2], turn, CompletionFlags::SUPPRESS);
-            world.device.complete_all();
+            world.complete_all();
             world.dequeue().expect_err("nobody is told");
         }
         // A bind of zero bytes ends the binding.
@@ -93,7 +102,7 @@ fn a_window_is_bound_again_and_again() {
             .ia
             .rmr_bind(world.rmr, &nothing, privileges, world.ep, 1, none)
             .expect("it may be unbound");
-        world.device.complete_all();
+        world.complete_all();
         world.dequeue().expect("the unbind is done");
         let told = world.ia.rmr_query(world.rmr, RmrFields::all());
         assert_eq!(told.expect("it lives").binding, None);
@@ -109,9 +118,8 @@ fn a_window_is_bound_again_and_again() {
 /// Spec: RMB-10, RMB-21
 #[test]
 fn no_context_opens_a_window_again() {
-    for posted in [false, true] {
-        let memory = Box::leak(Box::new(WorldMemory::new()));
-        let world: Host = World::new(Sink::new(false, posted), memory, false).expect("a world");
+    for windows in [WindowKind::Domain, WindowKind::QueuePair] {
+        let world = world(windows);
         let told = world.ia.rmr_query(world.rmr, RmrFields::all());
         let other = world.ia.rmr_create(told.expect("it lives").pz);
         let other = other.expect("another window");
@@ -124,7 +132,7 @@ fn no_context_opens_a_window_again() {
                 let key = bind_of(&world, rmr, segment, number, CompletionFlags::empty());
                 assert!(had.insert(key), "{key:#x} in turn {turn}");
             }
-            world.device.complete_all();
+            world.complete_all();
             for number in 0..under_way {
                 let Ok(Event::RmrBind(done)) = world.dequeue() else {
                     panic!("a bind is done");

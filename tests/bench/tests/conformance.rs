@@ -66,6 +66,7 @@ dat_tests::conformance_suite!(windowless, RingBed::new());
 
 /// Tests that need memory windows.
 const NEED_WINDOWS: &[&str] = &[
+    "devices_get_binds_as_posted",
     "a_window_keeps_a_context",
     "abrupt_close_ends_windows",
     "graceful_close_needs_every_window_freed",
@@ -109,6 +110,9 @@ const NEED_WINDOWS: &[&str] = &[
 
 /// Tests that need shared receive queues, or their watermarks.
 const NEED_SHARED_QUEUES: &[&str] = &[
+    "devices_get_both_high_watermarks",
+    "devices_get_no_empty_segment",
+    "false_lengths_of_devices_are_bounded",
     "zones_differ_only_if_the_provider_supports_it",
     "shared_buffers_belong_to_the_zone_of_their_queue",
     "bad_attributes_are_refused_on_a_shared_queue",

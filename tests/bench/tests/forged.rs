@@ -4,20 +4,21 @@
 use std::collections::BTreeMap;
 use std::env;
 
-use backend_verbs::sink::Sink;
-use dat_bench::{World, WorldMemory};
+use backend_verbs::WindowKind;
+use dat_bench::{VerbsQueues, World, WorldMemory};
 use dat_core::event::{DtoOperation, Event, ExtendedOperation};
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::sync::HostLock;
+use verbs_model::{Found, SCRIPTED, Script};
 
-type Forged = World<&'static Sink, HostLock>;
+type Forged = World<VerbsQueues, HostLock>;
 
 /// The outstanding requests by cookie: their bytes, and whether fewer may be transferred.
 type Outstanding = BTreeMap<u64, (u64, bool)>;
 
 fn world(shared: bool) -> Forged {
-    let device = Sink::forging(shared);
-    World::new(device, Box::leak(Box::new(WorldMemory::new())), shared).expect("a fresh world")
+    let queues = VerbsQueues::open(SCRIPTED, WindowKind::Domain);
+    World::new(queues, Box::leak(Box::new(WorldMemory::new())), shared).expect("a fresh world")
 }
 
 /// Posts something; has no effect if the queue is full or the state forbids it.
@@ -83,6 +84,15 @@ fn drain(world: &Forged, outstanding: &mut Outstanding) {
     }
 }
 
+/// Returns the tokens of the posts since the last call.
+fn tokens(device: &Script) -> Vec<u64> {
+    let posted = device.take_requests().1.into_iter();
+    posted
+        .chain(device.take_receives().1)
+        .map(|posted| posted.token)
+        .collect()
+}
+
 /// Spec: DTO-11, DTO-12, DTO-13, EVW-09
 #[test]
 fn only_what_was_posted_completes() {
@@ -94,7 +104,9 @@ fn only_what_was_posted_completes() {
     let mut random = fastrand::Rng::with_seed(seed);
     for shared in [false, true] {
         let world = world(shared);
-        let sink = world.device;
+        let device = &world.device;
+        let own = device.pairs()[0];
+        let mut recent = Vec::new();
         let mut outstanding = Outstanding::new();
         let mut all = Vec::new();
         let mut cookie = 0;
@@ -104,10 +116,12 @@ fn only_what_was_posted_completes() {
                 cookie += 1;
                 post(&world, &mut random, cookie, &mut outstanding);
             }
-            let tokens = sink.tokens();
-            all.extend(tokens.iter().take(4));
+            let new = tokens(device);
+            all.extend(&new);
+            recent.extend(new);
+            recent.drain(..recent.len().saturating_sub(256));
             for _ in 0..random.u8(..6) {
-                let known = tokens.get(random.usize(..tokens.len().max(1))).copied();
+                let known = recent.get(random.usize(..recent.len().max(1))).copied();
                 let token = match (random.u8(..8), known) {
                     (0, _) | (_, None) => random.u64(..),
                     (1, Some(known)) => known ^ 1 << random.u8(..64),
@@ -117,8 +131,14 @@ fn only_what_was_posted_completes() {
                 let status = [0, 0, 0, 5, 6, 10, 12, 22, u32::MAX][random.usize(..9)];
                 let opcode = [0, 1, 2, 5, 6, 128, 129, 255, u32::MAX][random.usize(..9)];
                 let length = [0, 1, 4096, 1 << 20, u32::MAX][random.usize(..5)];
-                let pair = [None, None, Some(0), Some(18), Some(u32::MAX)][random.usize(..5)];
-                sink.forge(token, status, opcode, length, pair);
+                let pair = [own, own, 0, own + 1, u32::MAX][random.usize(..5)];
+                device.complete(Found {
+                    token,
+                    status,
+                    opcode,
+                    length,
+                    pair,
+                });
             }
             let before = outstanding.len();
             drain(&world, &mut outstanding);
@@ -128,7 +148,13 @@ fn only_what_was_posted_completes() {
         // The remaining requests complete normally. One dequeue does not skip all completions
         // without an event.
         for token in all {
-            sink.forge(token, 5, 0, 0, None);
+            device.complete(Found {
+                token,
+                status: 5,
+                opcode: 0,
+                length: 0,
+                pair: own,
+            });
             drain(&world, &mut outstanding);
         }
         // A buffer of the shared queue that an unknown queue pair took completes without an event.

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backend_verbs::sink::Sink;
-use dat_bench::{World, WorldMemory};
+use backend_verbs::WindowKind;
+use dat_bench::{VerbsQueues, World, WorldMemory};
 use dat_core::flags::{CompletionFlags, EpFields, MemoryPrivileges};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
 use dat_core::sync::HostLock;
+use verbs_model::{Found, SCRIPTED, Script};
 
 /// The content of memory while it is registered, and while its owner has it.
 const REGISTERED: u8 = 0xA5;
@@ -26,6 +27,20 @@ fn look(data: &[u8]) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Looks at the data of the posted requests, and completes them.
+fn complete_all(device: &Script) {
+    for posted in device.take_requests().1 {
+        look(&posted.data.expect("short requests carry their data"));
+        device.complete(Found {
+            token: posted.token,
+            status: 0,
+            opcode: 0,
+            length: 0,
+            pair: 0,
+        });
+    }
+}
+
 /// No request carries data of a block that is not registered.
 ///
 /// Two blocks are registered in turn, while threads post from the last registered one and from
@@ -36,12 +51,10 @@ fn look(data: &[u8]) {
 fn requests_carry_registered_memory_alone() {
     const ROUNDS: u32 = 10_000;
     static MEMORY: [[AtomicU8; BLOCK]; 2] = [const { [const { AtomicU8::new(OWN) }; BLOCK] }; 2];
-    #[expect(unsafe_code)]
-    // SAFETY: only the core posts to the device, and the core knows that it reads at the post.
-    let device = unsafe { Sink::reading(look) };
+    let queues = VerbsQueues::open(SCRIPTED, WindowKind::Domain);
     let memory = Box::leak(Box::new(WorldMemory::new()));
-    let world: World<&'static Sink, HostLock> =
-        World::new(device, memory, false).expect("a fresh world");
+    let world: World<VerbsQueues, HostLock> =
+        World::new(queues, memory, false).expect("a fresh world");
     let (ia, ep, evd) = (&world.ia, world.ep, world.evd);
     let param = ia.ep_query(ep, EpFields::all()).expect("it lives");
     let pz = param.pz.expect("it has a zone");
@@ -50,7 +63,7 @@ fn requests_carry_registered_memory_alone() {
     thread::scope(|scope| {
         for poster in 0..2_u32 {
             let (newest, over) = (&newest, &over);
-            let device = world.device;
+            let device = &world.device;
             scope.spawn(move || {
                 let mut turn = 0_u32;
                 while !over.load(Ordering::Relaxed) {
@@ -68,7 +81,7 @@ fn requests_carry_registered_memory_alone() {
                         .post_send(ep, &[segment], 1, CompletionFlags::empty())
                         .is_ok()
                     {
-                        device.complete_all();
+                        complete_all(device);
                         while ia.evd_dequeue(evd).is_ok() {}
                     }
                 }

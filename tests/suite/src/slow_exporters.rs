@@ -3,16 +3,16 @@
 //! For devices whose messages wait for a receive for any time, and whose time passes by steps.
 
 use dat_core::time::Instant;
-use dat_rsm::{ImportId, Options, RsmError, SignalFlags, VectorFlags};
+use dat_rsm::{ImportId, ImportState, Options, Permission, RsmError, SignalFlags, VectorFlags};
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::impostor::{Faults, Impostor};
 use crate::fixture::intruder::RECEIVES;
-use crate::fixture::nodes::{Nodes, handle, load, put_handle};
+use crate::fixture::nodes::{Nodes, SEGMENT, handle, load, node_number, put, put_handle};
 
 const NONE: VectorFlags = VectorFlags::empty();
 const SOUND: Faults = Faults {
-    no_flush: false,
+    no_read_back: false,
     deaf: false,
     bites: false,
     not_coherent: false,
@@ -57,6 +57,24 @@ fn post_stuck<T: RsmTestbed>(
             .signal_post(import, SignalFlags::empty(), wait);
         assert_eq!(posted, Err(RsmError::Interrupted));
     }
+}
+
+/// Connects to an impostor and takes all its credits; the connect message took the first one.
+fn without_credits<'n, 'b, T: RsmTestbed>(
+    nodes: &'n Nodes<'b, T>,
+) -> (Impostor<'n, 'b, T>, ImportId) {
+    let (impostor, import) = Impostor::imported(nodes, SOUND);
+    let engine = nodes.engine(0);
+    for _ in 1..RECEIVES {
+        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
+        assert_eq!(posted, Ok(()));
+    }
+    (impostor, import)
+}
+
+/// Lets a 30th of [`PACE`] pass.
+fn pass_some_time<T: RsmTestbed>(bed: &T) {
+    bed.advance(bed.now().after(PACE / 30).expect("a time"));
 }
 
 /// A question lies behind requests that end one by one; its time begins when it arrives.
@@ -123,12 +141,8 @@ pub fn signals_wait_for_credits_that_come_one_by_one<T: RsmTestbed>(bed: &T) {
     /// Signals that wait together.
     const MANY: usize = 6;
     let nodes = alone(bed);
-    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let (impostor, import) = without_credits(&nodes);
     let engine = nodes.engine(0);
-    for _ in 1..RECEIVES {
-        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
-        assert_eq!(posted, Ok(()));
-    }
     let (local, _) = nodes.local(0, 8, 3);
     let entries = [handle(local, 0, 0, 8)];
     let begin = |_| {
@@ -150,7 +164,7 @@ pub fn signals_wait_for_credits_that_come_one_by_one<T: RsmTestbed>(bed: &T) {
             impostor.return_credits(1);
         }
         impostor.serve();
-        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        pass_some_time(bed);
         calls.is_empty().then_some(())
     });
     assert_eq!(impostor.connections(), 1, "the link was cut");
@@ -163,12 +177,8 @@ pub fn an_overtaken_signal_has_its_turn<T: RsmTestbed>(bed: &T) {
     /// Signals that may overtake it.
     const MOST: usize = 40;
     let nodes = alone(bed);
-    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let (impostor, import) = without_credits(&nodes);
     let engine = nodes.engine(0);
-    for _ in 1..RECEIVES {
-        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
-        assert_eq!(posted, Ok(()));
-    }
     let (local, _) = nodes.local(0, 8, 3);
     let entries = [handle(local, 0, 0, 8)];
     let begin = || {
@@ -190,7 +200,7 @@ pub fn an_overtaken_signal_has_its_turn<T: RsmTestbed>(bed: &T) {
             impostor.return_credits(1);
         }
         impostor.serve();
-        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        pass_some_time(bed);
         let outcome = overtaken.poll();
         outcome.map(Some).or((count > MOST).then_some(None))
     });
@@ -203,12 +213,8 @@ pub fn an_overtaken_signal_has_its_turn<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMST-06, RSMPV-74
 pub fn a_call_that_nobody_polls_blames_no_exporter<T: RsmTestbed>(bed: &T) {
     let nodes = alone(bed);
-    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let (impostor, import) = without_credits(&nodes);
     let engine = nodes.engine(0);
-    for _ in 1..RECEIVES {
-        let posted = engine.signal_post(import, SignalFlags::empty(), &mut impostor.wait());
-        assert_eq!(posted, Ok(()));
-    }
     let (local, _) = nodes.local(0, 8, 3);
     let entries = [handle(local, 0, 0, 8)];
     let begun = engine.start_putv(import, &entries, VectorFlags::IMPLICIT_SIGPOST);
@@ -218,13 +224,13 @@ pub fn a_call_that_nobody_polls_blames_no_exporter<T: RsmTestbed>(bed: &T) {
     nodes.until("some time", || {
         assert_eq!(call.poll(), None);
         impostor.serve();
-        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        pass_some_time(bed);
         is_due().then_some(())
     });
     impostor.return_credits(1);
     for _ in 0..3 * 30 {
         impostor.serve();
-        bed.advance(bed.now().after(PACE / 30).expect("a time"));
+        pass_some_time(bed);
         nodes.run_to_idle();
     }
     let outcome = nodes.until("the signal", || {
@@ -233,4 +239,60 @@ pub fn a_call_that_nobody_polls_blames_no_exporter<T: RsmTestbed>(bed: &T) {
     });
     assert_eq!(outcome, Ok(()));
     assert_eq!(impostor.connections(), 1, "the link was cut");
+}
+
+/// Time passes, in which no process runs, between the acceptance of a link and the next steps.
+///
+/// Spec: RSMST-10, RSMIM-04
+pub fn a_freeze_of_both_sides_ends_no_connect<T: RsmTestbed>(bed: &T) {
+    for answers in [true, false] {
+        let nodes = alone(bed);
+        let impostor = Impostor::new(&nodes, SOUND);
+        let mut frozen_at = None;
+        let mut wait = nodes.wait(0).meanwhile(|| {
+            if frozen_at.is_none() || answers {
+                impostor.serve();
+            }
+            if frozen_at.is_none() && impostor.connections() == 1 {
+                bed.advance(bed.now().after(10 * LIMIT).expect("a time"));
+                frozen_at = Some(bed.now());
+            }
+        });
+        let connected = nodes.engine(0).import_connect(
+            nodes.controller(0),
+            node_number(1),
+            SEGMENT,
+            Permission::all(),
+            &mut wait,
+        );
+        drop(wait);
+        let thawed = frozen_at.expect("a freeze").as_micros();
+        if answers {
+            assert!(connected.is_ok(), "{connected:?}");
+        } else {
+            // The limit goes on afterwards.
+            assert_eq!(connected.err(), Some(RsmError::RemoteNodeUnreachable));
+            let passed = bed.now().as_micros() - thawed;
+            assert!(passed <= u64::from(2 * LIMIT), "{passed}");
+        }
+    }
+}
+
+/// As above, after a connection has lost its link.
+///
+/// Spec: RSMST-10, RSMST-06
+pub fn a_freeze_of_both_sides_aborts_no_connection<T: RsmTestbed>(bed: &T) {
+    let nodes = alone(bed);
+    let (impostor, import) = Impostor::imported(&nodes, SOUND);
+    let engine = nodes.engine(0);
+    impostor.hang_up();
+    for _ in 0..200 {
+        bed.step();
+        nodes.progress();
+    }
+    bed.advance(bed.now().after(10 * LIMIT).expect("a time"));
+    nodes.progress();
+    let outcome = engine.putv(import, &[put(&[1], 0)], NONE, &mut impostor.wait());
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
 }

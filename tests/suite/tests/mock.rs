@@ -59,3 +59,13 @@ fn rsm_a_call_that_nobody_polls_blames_no_exporter() {
 fn rsm_an_overtaken_signal_has_its_turn() {
     slow_exporters::an_overtaken_signal_has_its_turn(&patient());
 }
+
+#[test]
+fn rsm_a_freeze_of_both_sides_ends_no_connect() {
+    slow_exporters::a_freeze_of_both_sides_ends_no_connect(&patient());
+}
+
+#[test]
+fn rsm_a_freeze_of_both_sides_aborts_no_connection() {
+    slow_exporters::a_freeze_of_both_sides_aborts_no_connection(&patient());
+}

@@ -6,6 +6,8 @@ use network::RoceBed;
 
 #[path = "roce_bed/adapters.rs"]
 mod adapters;
+#[path = "roce_bed/asking.rs"]
+mod asking;
 mod bed;
 #[path = "roce_bed/connections.rs"]
 mod connections;

@@ -1,4 +1,5 @@
-//! Scenarios whose sides are processes of their own, over sockets of the loop-back interface.
+//! Scenarios whose sides are processes of their own, over sockets of the loop-back interface, and
+//! over queues in memory.
 //!
 //! The text of a scenario has its sides next to each other, as closures of one test. The runner
 //! starts this program once for each side, with the name of the test; there the test carries out

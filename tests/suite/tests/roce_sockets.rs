@@ -1,10 +1,9 @@
-//! The conformance suite on RoCEv2 in software, over sockets of the loop-back interface.
+//! The conformance suite on RoCEv2 in software with threads, over sockets of the loop-back
+//! interface and, with the feature `local-way`, over queues in memory.
 //!
 //! In real time: a thread of each adapter moves its packets. A busy machine can make tests fail
 //! that expect nothing to happen, so the target needs a feature: `cargo test -p dat-tests
 //! --features sockets --test roce_sockets`.
-
-use sockets::SocketBed;
 
 #[path = "roce_bed/crowd.rs"]
 mod crowd;
@@ -12,5 +11,19 @@ mod exceptions;
 #[path = "roce_bed/sockets.rs"]
 mod sockets;
 
-dat_tests::conformance_suite!(base, SocketBed::new());
-dat_tests::conformance_suite!(rsm, SocketBed::new());
+mod packets {
+    use crate::sockets::SocketBed;
+    use backend_roce::PathChoice::Packets;
+
+    dat_tests::conformance_suite!(base, SocketBed::over(Packets));
+    dat_tests::conformance_suite!(rsm, SocketBed::over(Packets));
+}
+
+#[cfg(feature = "local-way")]
+mod local {
+    use crate::sockets::SocketBed;
+    use backend_roce::PathChoice::Local;
+
+    dat_tests::conformance_suite!(base, SocketBed::over(Local));
+    dat_tests::conformance_suite!(rsm, SocketBed::over(Local));
+}

@@ -137,9 +137,9 @@ pub(crate) fn expand<'a>(
 }
 
 /// Formats ids as a list, with a range for consecutive ones among the known.
-pub(crate) fn condense<'a>(
+pub(crate) fn condense<'a, 'k>(
     ids: impl IntoIterator<Item = &'a Id>,
-    known: impl Iterator<Item = &'a Id>,
+    known: impl Iterator<Item = &'k Id>,
 ) -> String {
     let positions: BTreeMap<&Id, usize> = known
         .enumerate()

@@ -14,6 +14,7 @@ use walkdir::WalkDir;
 use xshell::cmd;
 
 use crate::scope::Scope;
+use crate::sections::{self, STATUS};
 use crate::workspace::Workspace;
 use catalogue::Catalogue;
 use matrix::{Backends, Exceptions, Matrix};
@@ -27,31 +28,30 @@ const PAGES: &[&str] = &[
 ];
 const EXCEPTIONS: &str = "docs/spec/exceptions.toml";
 const BACKENDS: &str = "tests/suite/backends.toml";
-const PUBLISHED: &str = "docs/conformance.md";
+/// The matrix, in the folder `target`.
+const PAGE: &str = "conformance.md";
+/// The task that writes the matrix and its counts on the page of counts.
+const TASK: &str = "conformance";
 const SUITE: &str = "dat-tests";
 
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Write the matrix to this file, as Markdown
-    #[arg(long, value_name = "FILE", conflicts_with = "check")]
-    output: Option<PathBuf>,
-    /// Fail if the published matrix, docs/conformance.md, is not up to date
+    /// Fail if the counts in docs/status.md are not up to date, instead of writing them
     #[arg(long)]
     check: bool,
-    /// Take the cells of backends that need system libraries from the published matrix
-    #[arg(long, conflicts_with_all = ["output", "tests"])]
+    /// Take the requirements of backends that need system libraries from docs/status.md
+    #[arg(long, conflicts_with = "tests")]
     published: bool,
-    /// List the tests of each requirement instead of the matrix
-    #[arg(long, conflicts_with_all = ["output", "check"])]
+    /// List the tests of each requirement instead of writing the matrix
+    #[arg(long, conflicts_with = "check")]
     tests: bool,
 }
 
 impl Options {
-    /// Returns options that compare everything with the published matrix.
+    /// Returns options that compare everything with the published counts.
     pub(crate) fn strict() -> Self {
         Self {
-            output: None,
             check: true,
             published: false,
             tests: false,
@@ -67,15 +67,19 @@ impl Options {
     }
 }
 
-/// Prints or writes the matrix; fails if a required test is missing.
+/// Writes the matrix and its counts; fails if a required test is missing.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let catalogue = read_catalogue(workspace)?;
-    let exceptions: Exceptions = read_toml(workspace, EXCEPTIONS)?;
-    let mut backends: Backends = read_toml(workspace, BACKENDS)?;
-    let published = fs::read_to_string(workspace.root().join(PUBLISHED)).unwrap_or_default();
+    let exceptions: Exceptions = workspace.read_toml(EXCEPTIONS)?;
+    let mut backends: Backends = workspace.read_toml(BACKENDS)?;
+    let published = sections::read(workspace, STATUS, TASK)?;
     for backend in &mut backends.backend {
         if options.published && !backend.features.is_empty() {
-            backend.published = Some(matrix::published_ids(&published, &backend.name)?);
+            backend.published = Some(matrix::published_ids(
+                &published,
+                &backend.name,
+                &catalogue,
+            )?);
         } else if let Some(target) = &backend.target {
             backend.listed = listed_tests(workspace, target, &backend.features, options.published)?;
             let unknown = backend.leave_out_exceptions();
@@ -91,12 +95,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let citations = read_citations(workspace)?;
     let matrix = Matrix::new(&catalogue, &backends, &exceptions, &citations);
 
-    let page = matrix.markdown();
-    match &options.output {
-        Some(file) => workspace.shell.write_file(file, &page)?,
-        None if options.tests => print!("{}", matrix.tests()),
-        None if !options.check => print!("{page}"),
-        None => {}
+    if options.tests {
+        print!("{}", matrix.tests());
+    } else {
+        fs::write(workspace.target().join(PAGE), matrix.markdown())?;
     }
     println!("{}", matrix.summary());
     if !matrix.faults.is_empty() {
@@ -105,10 +107,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             matrix.faults.join("\n  ")
         );
     }
-    if options.check && published != page {
-        bail!(
-            "{PUBLISHED} is not up to date; update it with\n  cargo xtask conformance --output {PUBLISHED}"
-        );
+    let counts = matrix.counts();
+    if options.check && published != counts {
+        bail!("{STATUS} is not up to date; update it with\n  cargo xtask {TASK}");
+    }
+    if !options.check && !options.tests {
+        sections::replace(workspace, STATUS, TASK, &counts)?;
     }
     Ok(())
 }
@@ -121,10 +125,6 @@ fn read_catalogue(workspace: &Workspace) -> Result<Catalogue> {
             .context(*page)?;
     }
     catalogue.require_seed()
-}
-
-fn read_toml<T: serde::de::DeserializeOwned>(workspace: &Workspace, file: &str) -> Result<T> {
-    toml::from_str(&workspace.shell.read_file(file)?).context(file.to_owned())
 }
 
 /// Returns the citations in the sources of every member.
@@ -186,4 +186,23 @@ fn listed_tests(
         .filter_map(|line| line.strip_suffix(": test"))
         .map(str::to_owned)
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_list_names_known_requirements() {
+        let workspace = Workspace::load().expect("workspace");
+        let catalogue = read_catalogue(&workspace).expect("catalogue");
+        let backends: Backends = workspace.read_toml(BACKENDS).expect("backends");
+        let published = sections::read(&workspace, STATUS, TASK).expect("counts");
+        let with_features = |backend: &&matrix::Backend| !backend.features.is_empty();
+        for backend in backends.backend.iter().filter(with_features) {
+            let ids = matrix::published_ids(&published, &backend.name, &catalogue);
+            let ids = ids.expect("a list").len();
+            assert!(published.contains(&format!("| {} | {ids} |", backend.name)));
+        }
+    }
 }

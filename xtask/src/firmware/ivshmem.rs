@@ -8,11 +8,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use xshell::cmd;
 
 use super::{Images, TIME};
 use crate::packages;
+use crate::process::Running;
 use crate::scope::Scope;
 use crate::workspace::Workspace;
 
@@ -74,14 +75,13 @@ fn run(images: &Images, program: &Path, image: &Path, end: &str) -> Result<[Stri
             .arg(&socket)
             .arg(end),
     )?;
-    let plain = ["-display", "none", "-monitor", "none", "-no-reboot"];
     let exit = "isa-debug-exit,iobase=0xf4,iosize=4";
     let channel = format!("socket,path={},id=peers", socket.display());
     let memory = "ivshmem-doorbell,chardev=peers,vectors=2";
     let serial_line = format!("file:{}", serial.display());
     let machine = cmd!(
         shell,
-        "timeout {TIME} {EMULATOR} {plain...} -nic none -m 64M -device {exit} -serial {serial_line}
+        "timeout {TIME} {EMULATOR} -display none -monitor none -no-reboot -nic none -m 64M -device {exit} -serial {serial_line}
          -chardev {channel} -device {memory} -kernel {image}"
     );
     let output = machine.quiet().ignore_status().output()?;
@@ -102,9 +102,9 @@ fn run(images: &Images, program: &Path, image: &Path, end: &str) -> Result<[Stri
     Ok([machine, process])
 }
 
-/// A program that has printed its first line and so is ready; killed on drop.
+/// A program that has printed its first line and so is ready.
 struct Process {
-    child: Child,
+    child: Running,
     output: BufReader<ChildStdout>,
     first: String,
 }
@@ -114,7 +114,7 @@ impl Process {
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().context("its output")?;
         let mut process = Self {
-            child,
+            child: Running(child),
             output: BufReader::new(output),
             first: String::new(),
         };
@@ -126,14 +126,6 @@ impl Process {
     fn end(&mut self) -> Result<(ExitStatus, String)> {
         let mut text = std::mem::take(&mut self.first);
         self.output.read_to_string(&mut text)?;
-        Ok((self.child.wait()?, text))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // A failure to kill a process that has ended is harmless.
-        let _ended = self.child.kill();
-        let _ended = self.child.wait();
+        Ok((self.child.0.wait()?, text))
     }
 }

@@ -229,12 +229,10 @@ impl Images {
     /// The clock counts instructions, so that every run is the same.
     fn output(&self, image: &Path) -> Result<Vec<u8>> {
         let shell = &self.shell;
-        let devices = ["-nographic", "-monitor", "none", "-serial", "null"];
-        let semihosting = ["-semihosting-config", "enable=on,target=native"];
-        let clock = ["-icount", "shift=6,sleep=off"];
         let machine = cmd!(
             shell,
-            "timeout {TIME} qemu-system-arm -M {MACHINE} {clock...} {devices...} {semihosting...} -kernel {image}"
+            "timeout {TIME} qemu-system-arm -M {MACHINE} -icount shift=6,sleep=off -nographic -monitor none -serial null
+             -semihosting-config enable=on,target=native -kernel {image}"
         );
         let output = machine.quiet().ignore_status().output()?;
         ensure!(

@@ -21,7 +21,7 @@ pub(super) struct Machine {
     pub(super) triple: &'static str,
     emulator: &'static str,
     /// The machine type of QEMU, and the image's devices besides the adapter.
-    options: &'static [&'static str],
+    options: &'static str,
     /// QEMU's exit status if the image ends with 0.
     success: i32,
 }
@@ -30,33 +30,22 @@ pub(super) struct Machine {
 pub(super) const PC: Machine = Machine {
     triple: "x86_64-unknown-linux-gnu",
     emulator: "qemu-system-x86_64",
-    options: &[
-        "-machine",
-        "pc,memory-backend=memory",
-        "-device",
-        "isa-debug-exit,iobase=0xf4,iosize=4",
-    ],
+    options: "-machine pc,memory-backend=memory -device isa-debug-exit,iobase=0xf4,iosize=4",
     success: 1,
 };
 
 pub(super) const ARM: Machine = Machine {
     triple: "aarch64-unknown-none",
     emulator: "qemu-system-aarch64",
-    options: &[
-        "-machine",
-        "virt,highmem=off,memory-backend=memory",
-        "-cpu",
-        "cortex-a53",
-        "-semihosting-config",
-        "enable=on,target=native",
-    ],
+    options: "-machine virt,highmem=off,memory-backend=memory -cpu cortex-a53 \
+              -semihosting-config enable=on,target=native",
     success: 0,
 };
 
 pub(super) const RISC_V: Machine = Machine {
     triple: "riscv32imac-unknown-none-elf",
     emulator: "qemu-system-riscv32",
-    options: &["-machine", "virt,memory-backend=memory", "-bios", "none"],
+    options: "-machine virt,memory-backend=memory -bios none",
     success: 0,
 };
 
@@ -99,7 +88,8 @@ pub(super) fn check_nested(workspace: &Workspace, images: &Images) -> Result<()>
         return Ok(());
     }
     let image = images.build(triple, "paravirtual")?;
-    let attempt = vm::attempt_on(workspace, "nested", image.clone(), options)?;
+    let options: Vec<&str> = options.split(' ').collect();
+    let attempt = vm::attempt_on(workspace, "nested", image.clone(), &options)?;
     if let Some(complaint) = attempt.complaint {
         bail!("job nested {complaint}");
     }
@@ -157,18 +147,10 @@ pub(super) fn log(images: &Images, machine: &Machine) -> Result<Option<String>> 
     let channel = format!("socket,path={},id=addresses", addresses.display());
     let adapter = "pvrdma,addr=10.1,ibdev=loop0,netdev=none,mad-chardev=addresses";
     let serial_line = format!("file:{}", serial.display());
-    let plain = [
-        "-display",
-        "none",
-        "-monitor",
-        "none",
-        "-no-reboot",
-        "-nic",
-        "none",
-    ];
+    let options = options.split(' ');
     let machine = cmd!(
         shell,
-        "timeout {TIME} {emulator} {plain...} -m 64M -smp {PROCESSORS} -object {memory} {options...}
+        "timeout {TIME} {emulator} -display none -monitor none -no-reboot -nic none -m 64M -smp {PROCESSORS} -object {memory} {options...}
          -serial {serial_line} -chardev {channel} -device vmxnet3,addr=10.0,multifunction=on -device {adapter} -kernel {image}"
     );
     let output = machine

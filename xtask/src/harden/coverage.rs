@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use xshell::cmd;
 
 use crate::tools;
 use crate::workspace::Workspace;
@@ -104,8 +103,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 fn read(workspace: &Workspace) -> Result<Vec<Region>> {
-    let text = fs::read_to_string(workspace.root().join(KEPT)).context(KEPT)?;
-    let kept: Kept = toml::from_str(&text).context(KEPT)?;
+    let kept: Kept = workspace.read_toml(KEPT)?;
     let mut regions = Vec::new();
     for (entry, unrun) in kept.unrun.into_iter().enumerate() {
         let Unrun {
@@ -176,39 +174,17 @@ impl Region {
 ///
 /// Returns the counts by module.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
-    let shell = &workspace.shell;
     check(workspace)?;
-    cmd!(shell, "rustup component add llvm-tools").run()?;
-    let replay = tools::replay(workspace)?;
-    let root = cmd!(shell, "rustc --print sysroot").quiet().read()?;
-    let host = cmd!(shell, "rustc --print host-tuple").quiet().read()?;
-    let programs = Path::new(&root).join("lib/rustlib").join(host).join("bin");
-    let (merge, export) = (programs.join("llvm-profdata"), programs.join("llvm-cov"));
-    let folder = workspace.target().join("tmp");
-    shell.create_dir(&folder)?;
-    let counts = folder.join("coverage.profdata");
-    let (program, single) = (&replay.program, &replay.counts);
-    cmd!(
-        shell,
-        "{merge} merge --sparse --output {counts} {single...}"
-    )
-    .run()?;
     let sources = workspace.root().join(SOURCES);
-    let lines = cmd!(
-        shell,
-        "{export} export --format=lcov --instr-profile {counts} {program} --sources {sources}"
-    )
-    .quiet()
-    .read()?;
-    let files = files(&lines, &sources);
+    let files = files(&tools::replay(workspace)?, &sources);
     if files.is_empty() {
-        bail!("llvm-cov reports no lines of {SOURCES}");
+        bail!("cargo-llvm-cov reports no lines of {SOURCES}");
     }
     let text = |file: &str| fs::read_to_string(sources.join(file)).with_context(|| file.to_owned());
     section(&files, &read(workspace)?, LEAST, text)
 }
 
-/// Reads the line counts of each file from `llvm-cov`.
+/// Reads the line counts of each file from `cargo-llvm-cov`.
 ///
 /// A line of a generic function counts as run if any instance ran it.
 fn files(lcov: &str, sources: &Path) -> BTreeMap<String, Runs> {
@@ -307,16 +283,21 @@ fn section(
     if all.run * 100 < all.count * least {
         writeln!(faults, "less than {least} % of the lines are run")?;
     }
-    let mut section =
-        String::from("| module | lines | run | | have a reason |\n|---|---|---|---|---|\n");
-    for (name, lines) in modules {
-        write!(section, "{}", lines.row(&format!("`{name}`")))?;
-    }
-    section.push_str(&all.row("all"));
+    let section = table(&modules, all);
     if !faults.is_empty() {
         bail!("{KEPT} does not match the lines that the seeds run:\n{faults}{section}");
     }
     Ok(section)
+}
+
+/// Returns a table with a row for each module, and one for all.
+fn table(modules: &BTreeMap<&str, Lines>, all: Lines) -> String {
+    let head = "| module | lines | run | | have a reason |\n|---|---|---|---|---|\n";
+    let rows = modules.iter();
+    let rows: String = rows
+        .map(|(name, lines)| lines.row(&format!("`{name}`")))
+        .collect();
+    format!("{head}{rows}{}", all.row("all"))
 }
 
 #[cfg(test)]

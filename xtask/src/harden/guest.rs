@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::Effort;
 use crate::vm;
 use crate::workspace::Workspace;
 
@@ -16,49 +17,68 @@ const ROUND: u64 = 900;
 pub(crate) struct Counting {
     pub(crate) jobs: &'static [&'static str],
     pub(crate) columns: &'static [&'static str],
+    /// The number of rounds in so many minutes.
+    pace: (u32, u32),
 }
 
-pub(crate) const HOSTILE: Counting = Counting {
-    jobs: &["hostile"],
-    columns: &["target", "attempt", "tried", "refused"],
-};
+const fn counting(
+    jobs: &'static [&'static str],
+    columns: &'static [&'static str],
+    pace: (u32, u32),
+) -> Counting {
+    Counting {
+        jobs,
+        columns,
+        pace,
+    }
+}
 
-pub(crate) const FAULTS: Counting = Counting {
-    jobs: &["faults", "roce_paths"],
-    columns: &["what", "tried", "whole", "reported"],
-};
+const OUTCOMES: &[&str] = &["what", "tried", "whole", "reported"];
+const ATTEMPTS: &[&str] = &["target", "attempt", "tried", "refused"];
+const ENDED: &[&str] = &[
+    "who",
+    "is",
+    "times",
+    "the other side reported it or continued",
+];
+const COMPARED: &[&str] = &[
+    "backend",
+    "lists",
+    "operations",
+    "returns",
+    "events",
+    "memory",
+];
 
-pub(crate) const KILLS: Counting = Counting {
-    jobs: &["kill", "rsm"],
-    columns: &[
-        "who",
-        "is",
-        "times",
-        "the other side reported it or continued",
+pub(crate) const HOSTILE: Counting = counting(&["hostile"], ATTEMPTS, (1, 1));
+pub(crate) const FAULTS: Counting = counting(&["faults", "roce_paths"], OUTCOMES, (1, 1));
+/// A round runs one of each kind and takes some seconds.
+pub(crate) const KILLS: Counting = counting(&["kill", "rsm"], ENDED, (5, 1));
+/// A round takes as long as several rounds of the other jobs.
+pub(crate) const LIMITS: Counting = counting(&["limits"], OUTCOMES, (1, 5));
+/// A round takes one or two minutes.
+pub(crate) const PEERS: Counting = counting(
+    &["roce_dapl", "roce"],
+    &["what", "number", "of these"],
+    (2, 1),
+);
+pub(crate) const DIFFERENTIAL: Counting = counting(&["differential"], COMPARED, (1, 1));
+/// The arguments of this job are no rounds.
+pub(crate) const SOAK: Counting = counting(
+    &["soak"],
+    &[
+        "where",
+        "minutes",
+        "endpoints",
+        "transfers",
+        "windows",
+        "connections",
+        "looks",
+        "KiB in use in the second third",
+        "in the last",
     ],
-};
-
-pub(crate) const LIMITS: Counting = Counting {
-    jobs: &["limits"],
-    columns: FAULTS.columns,
-};
-
-pub(crate) const PEERS: Counting = Counting {
-    jobs: &["roce_dapl", "roce"],
-    columns: &["what", "number", "of these"],
-};
-
-pub(crate) const DIFFERENTIAL: Counting = Counting {
-    jobs: &["differential"],
-    columns: &[
-        "backend",
-        "lists",
-        "operations",
-        "returns",
-        "events",
-        "memory",
-    ],
-};
+    (1, 1),
+);
 
 /// Returns a seed that bash accepts, from the current time.
 pub(crate) fn seed() -> u64 {
@@ -66,38 +86,36 @@ pub(crate) fn seed() -> u64 {
     now.map_or(1, |now| now.as_secs() % 32768)
 }
 
-/// Runs the jobs with `rounds`; returns their counts as a section of the page.
-pub(crate) fn run(
-    workspace: &Workspace,
-    counting: &Counting,
-    rounds: u32,
-    seed: u64,
-) -> Result<String> {
-    let (arguments, seconds) = of_rounds(rounds, seed);
+/// Runs the jobs; returns their counts as a section of the page.
+pub(super) fn run(workspace: &Workspace, counting: &Counting, effort: &Effort) -> Result<String> {
+    let (arguments, seconds) = counting.rounds(effort.minutes, effort.seed);
     run_with(workspace, counting, &arguments, seconds)
 }
 
 /// Runs the jobs like `run`, and puts their counts after `rows`, which need no guest.
 ///
 /// `again` is the command that repeats all of them.
-pub(crate) fn run_behind(
+pub(super) fn run_behind(
     workspace: &Workspace,
     counting: &Counting,
-    rounds: u32,
-    seed: u64,
+    (minutes, seed): (u32, u64),
     mut rows: Vec<Vec<String>>,
     again: &str,
 ) -> Result<String> {
-    let (arguments, seconds) = of_rounds(rounds, seed);
+    let (arguments, seconds) = counting.rounds(minutes, seed);
     let (counted, _in_the_guest) = count(workspace, counting, &arguments, seconds)?;
     rows.extend(counted);
     Ok(section(counting.columns, &rows, again))
 }
 
-/// Returns a job's arguments for `rounds`, and its time limit in seconds.
-fn of_rounds(rounds: u32, seed: u64) -> ([String; 2], u64) {
-    let seconds = ROUND * u64::from(rounds);
-    ([rounds.to_string(), seed.to_string()], seconds)
+impl Counting {
+    /// Returns a job's arguments for the rounds of these minutes, and its time limit in seconds.
+    fn rounds(&self, minutes: u32, seed: u64) -> ([String; 2], u64) {
+        let (rounds, each) = self.pace;
+        let rounds = minutes.saturating_mul(rounds).div_ceil(each);
+        let seconds = ROUND * u64::from(rounds);
+        ([rounds.to_string(), seed.to_string()], seconds)
+    }
 }
 
 /// Runs the jobs with these arguments and a limit of `seconds` each; returns the section.
@@ -177,6 +195,15 @@ pub(crate) fn section(columns: &[&str], rows: &[Vec<String>], again: &str) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rounds_follow_the_pace() {
+        assert_eq!(KILLS.rounds(2, 7).0, ["10", "7"]);
+        assert_eq!(
+            LIMITS.rounds(6, 7),
+            (["2", "7"].map(str::to_owned), 2 * ROUND)
+        );
+    }
 
     #[test]
     fn rows_of_the_same_name_are_added_up() {

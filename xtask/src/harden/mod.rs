@@ -1,29 +1,25 @@
 //! Runs the long forms of the safety checks and writes their counts into the page.
 
-mod bad_network;
-mod connections;
 mod coverage;
 mod dependencies;
-mod differential;
 mod first_failure;
 mod guest;
-mod miri;
 mod models;
 mod mutants;
 mod sanitizers;
 mod soak;
 mod summary;
+mod tests_with_counts;
 mod unsafety;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use std::fs;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
 pub(crate) use self::first_failure::{FirstFailure, first_failure};
 use crate::features;
-use crate::test_programs;
+use crate::sections::{self, STATUS};
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -49,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..32768))]
     seed: Option<u64>,
     /// Run only this proof; may be repeated
-    #[arg(long, value_name = "PROOF")]
+    #[arg(long, value_name = "PROOF", value_parser = names(), hide_possible_values = true)]
     only: Vec<String>,
     /// List the proofs and exit
     #[arg(long)]
@@ -60,8 +56,8 @@ pub(crate) struct Options {
 struct Proof {
     name: &'static str,
     about: &'static str,
-    /// Runs the proof; its text goes into the section of that name.
-    run: fn(&Workspace, &Effort) -> Result<Option<String>>,
+    /// Runs the proof; its text goes into the section of that name, unless there is none.
+    run: fn(&Workspace, &Effort) -> Result<String>,
 }
 
 /// The time limit and the seed of a run.
@@ -83,161 +79,125 @@ const PROOFS: [Proof; 22] = [
     Proof {
         name: "unsafe",
         about: "up-to-date inventory of unsafe code",
-        run: |workspace, _| unsafety::run(workspace).map(Some),
+        run: |workspace, _| unsafety::run(workspace),
     },
     Proof {
         name: "dependencies",
         about: "licences, sources and advisories of dependencies, and notes on direct ones",
-        run: |workspace, _| dependencies::run(workspace).map(Some),
+        run: |workspace, _| dependencies::run(workspace),
     },
     Proof {
         name: "features",
         about: "every combination of features of dat-core, dat-rsm and backend-roce",
-        run: |workspace, _| features::check_combinations(workspace).map(Some),
+        run: |workspace, _| features::check_combinations(workspace),
     },
     Proof {
         name: "host-features",
         about: "every combination of features of dat-host",
-        run: |workspace, _| features::check_host_combinations(workspace).map(Some),
+        run: |workspace, _| features::check_host_combinations(workspace),
     },
     Proof {
         name: "models",
         about: "threads of dat-core in every interleaving; weaker memory orders are detected",
-        run: |workspace, _| models::run(workspace).map(Some),
+        run: |workspace, _| models::run(workspace),
     },
     Proof {
         name: "connections",
         about: "two endpoints over a network with loss and duplication, in every order of steps up to a depth",
-        run: |workspace, _| connections::run(workspace).map(Some),
+        run: |workspace, _| tests_with_counts::connections(workspace),
     },
     Proof {
         name: "bad-network",
         about: "a million operations of RoCEv2 in software over a network that loses, repeats, delays and damages packets",
-        run: |workspace, effort| bad_network::run(workspace, effort.seed).map(Some),
+        run: |workspace, effort| tests_with_counts::bad_network(workspace, effort.seed),
     },
     Proof {
         name: "fuzz",
         about: "fuzzing of random calls and hostile peers",
-        run: |workspace, effort| {
-            tools::fuzz_for(workspace, effort.minutes.saturating_mul(60)).map(Some)
-        },
+        run: |workspace, effort| tools::fuzz_for(workspace, effort.minutes.saturating_mul(60)),
     },
     Proof {
         name: "coverage",
         about: "lines of dat-core that the fuzz seeds cover",
-        run: |workspace, _| coverage::run(workspace).map(Some),
+        run: |workspace, _| coverage::run(workspace),
     },
     Proof {
         name: "sanitizers",
         about: "tests under the address sanitizer and the thread sanitizer",
-        run: |workspace, _| sanitizers::run(workspace).map(Some),
+        run: |workspace, _| sanitizers::run(workspace),
     },
     Proof {
         name: "miri",
         about: "tests of tables that grow in Miri, with strict provenance",
-        run: |workspace, _| miri::run(workspace).map(Some),
+        run: |workspace, _| tests_with_counts::miri(workspace),
     },
     Proof {
         name: "mailbox",
         about: "the suite on device models behind a mailbox",
-        run: |workspace, _| {
-            let scope = ["--package", "dat-tests", "--features", "mailbox"];
-            let shell = &workspace.shell;
-            let output = cmd!(shell, "cargo test --quiet {scope...} --test mmio mailbox").read()?;
-            let passed = test_programs::passed(&output)
-                .with_context(|| format!("no mailbox test ran:\n{output}"))?;
-            println!("{passed} tests");
-            Ok(Some(format!("{passed} tests pass.\n")))
-        },
+        run: |workspace, _| tests_with_counts::mailbox(workspace),
     },
     Proof {
         name: "differential",
         about: "random operations compared between the mock, device models and an RDMA device",
         run: |workspace, effort| {
-            differential::run(workspace, effort.minutes, effort.seed).map(Some)
+            tests_with_counts::differential(workspace, effort.minutes, effort.seed)
         },
     },
     Proof {
         name: "peers",
         about: "programs of others on soft-RoCE meet RoCEv2 in software; every packet is judged",
-        run: |workspace, effort| {
-            // A round takes one or two minutes.
-            let rounds = effort.minutes.saturating_mul(2);
-            guest::run(workspace, &guest::PEERS, rounds, effort.seed).map(Some)
-        },
+        run: |workspace, effort| guest::run(workspace, &guest::PEERS, effort),
     },
     Proof {
         name: "hostile",
         about: "a peer that uses stale, guessed, replayed and foreign keys, and floods",
-        run: |workspace, effort| {
-            guest::run(workspace, &guest::HOSTILE, effort.minutes, effort.seed).map(Some)
-        },
+        run: |workspace, effort| guest::run(workspace, &guest::HOSTILE, effort),
     },
     Proof {
         name: "faults",
         about: "packet loss, links that go down, removal of modules in use",
-        run: |workspace, effort| {
-            guest::run(workspace, &guest::FAULTS, effort.minutes, effort.seed).map(Some)
-        },
+        run: |workspace, effort| guest::run(workspace, &guest::FAULTS, effort),
     },
     Proof {
         name: "kills",
         about: "programs killed or interrupted at random times",
-        run: |workspace, effort| {
-            // A round runs one of each kind and takes some seconds.
-            let rounds = effort.minutes.saturating_mul(5);
-            guest::run(workspace, &guest::KILLS, rounds, effort.seed).map(Some)
-        },
+        run: |workspace, effort| guest::run(workspace, &guest::KILLS, effort),
     },
     Proof {
         name: "limits",
         about: "exhausted limits of locked memory and file descriptors",
-        run: |workspace, effort| {
-            // A round takes as long as several rounds of the other jobs.
-            guest::run(
-                workspace,
-                &guest::LIMITS,
-                effort.minutes.div_ceil(5),
-                effort.seed,
-            )
-            .map(Some)
-        },
+        run: |workspace, effort| guest::run(workspace, &guest::LIMITS, effort),
     },
     Proof {
         name: "soak",
         about: "all operations on the mock, for three times as long; memory, files and objects stay constant",
-        run: |workspace, effort| {
-            soak::on_the_mock(workspace, effort.minutes, effort.seed).map(Some)
-        },
+        run: |workspace, effort| soak::on_the_mock(workspace, effort.minutes, effort.seed),
     },
     Proof {
         name: "soak-guest",
         about: "all operations on a device in a guest; memory and objects stay constant",
-        run: |workspace, effort| soak::in_a_guest(workspace, effort.minutes, effort.seed).map(Some),
+        run: |workspace, effort| soak::in_a_guest(workspace, effort.minutes, effort.seed),
     },
     Proof {
         name: "mutants",
         about: "mutations of dat-core's validation, file by file until the time limit",
-        // Writes each of its rows as soon as it is complete.
-        run: |workspace, effort| mutants::run(workspace, effort).map(|()| None),
+        run: mutants::run,
     },
     Proof {
         name: summary::NAME,
         about: "only the table at the top of the page",
         // `run` writes the summary after every run.
-        run: |_, _| Ok(None),
+        run: |_, _| Ok(String::new()),
     },
 ];
 
+/// Returns the values of `--only`.
+fn names() -> Vec<&'static str> {
+    PROOFS.iter().map(|proof| proof.name).collect()
+}
+
 /// Runs the long forms and writes their counts; fails at the end if one failed.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    if let Some(name) = options
-        .only
-        .iter()
-        .find(|name| PROOFS.iter().all(|proof| proof.name != **name))
-    {
-        bail!("unknown proof `{name}`; run `cargo xtask harden --list` for a list");
-    }
     let mut failed = Vec::new();
     for proof in &PROOFS {
         if !options.only.is_empty() && options.only.iter().all(|name| name != proof.name) {
@@ -280,11 +240,11 @@ fn run_one(workspace: &Workspace, options: &Options, proof: &Proof, begin: Insta
         seed: options.seed.unwrap_or_else(guest::seed),
     };
     match (proof.run)(workspace, &effort) {
-        Ok(Some(section)) => {
+        Ok(section) if section.is_empty() => Ok(()),
+        Ok(section) => {
             let at = throughout(&before, &revision(workspace)?);
             replace(workspace, proof.name, &format!("{section}\n{AT} {at}.\n"))
         }
-        Ok(None) => Ok(()),
         Err(error) => {
             // The cause of the failure is returned, even if the page cannot be written.
             if let Err(other) = note_failure(workspace, proof.name, &before) {
@@ -335,11 +295,11 @@ fn throughout(before: &str, after: &str) -> String {
     }
 }
 
-/// Returns the short id of HEAD, marked if the tree has changes outside the page.
+/// Returns the short id of HEAD, marked if the tree has changes outside the pages of counts.
 fn revision(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
     let head = cmd!(shell, "git rev-parse --short=10 HEAD").quiet();
-    let changed = cmd!(shell, "git status --porcelain -- . :!{PAGE}").quiet();
+    let changed = cmd!(shell, "git status --porcelain -- . :!{PAGE} :!{STATUS}").quiet();
     let changed = if changed.read()?.is_empty() {
         ""
     } else {
@@ -348,56 +308,19 @@ fn revision(workspace: &Workspace) -> Result<String> {
     Ok(format!("{}{changed}", head.read()?))
 }
 
-/// Returns the lines that begin and end a section.
-fn marks(name: &str) -> (String, String) {
-    (
-        format!("<!-- written by `cargo xtask harden --only {name}` -->\n"),
-        format!("<!-- end of {name} -->\n"),
-    )
+/// Returns the task that writes a section of the page.
+fn task(name: &str) -> String {
+    format!("harden --only {name}")
 }
 
 /// Returns the current text of a section.
 fn section(workspace: &Workspace, name: &str) -> Result<String> {
-    let text = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
-    let parts = Parts::of(&text, name).context(PAGE)?;
-    Ok(parts.section.to_owned())
+    sections::read(workspace, PAGE, &task(name))
 }
 
 /// Replaces a section of the assurance page.
 fn replace(workspace: &Workspace, name: &str, section: &str) -> Result<()> {
-    replace_in(workspace, PAGE, name, section)
-}
-
-/// Replaces a section of a page.
-fn replace_in(workspace: &Workspace, page: &str, name: &str, section: &str) -> Result<()> {
-    let path = workspace.root().join(page);
-    let text = fs::read_to_string(&path).with_context(|| page.to_owned())?;
-    let Parts { before, after, .. } = Parts::of(&text, name).with_context(|| page.to_owned())?;
-    let (begin, end) = marks(name);
-    fs::write(path, format!("{before}{begin}{section}{end}{after}"))?;
-    Ok(())
-}
-
-/// A page, split at the lines that begin and end a section.
-struct Parts<'p> {
-    before: &'p str,
-    section: &'p str,
-    after: &'p str,
-}
-
-impl<'p> Parts<'p> {
-    fn of(page: &'p str, name: &str) -> Result<Self> {
-        let (begin, end) = marks(name);
-        let parts = page.split_once(&begin).and_then(|(before, rest)| {
-            let (section, after) = rest.split_once(&end)?;
-            Some(Self {
-                before,
-                section,
-                after,
-            })
-        });
-        parts.with_context(|| format!("there is no section {name}"))
-    }
+    sections::replace(workspace, PAGE, &task(name), section)
 }
 
 #[cfg(test)]
@@ -411,18 +334,5 @@ mod tests {
             assert_eq!(throughout("abc", after), "abc, with changes");
             assert_eq!(throughout("abc, with changes", after), "abc, with changes");
         }
-    }
-
-    #[test]
-    fn a_page_is_split_at_its_marks() {
-        let (begin, end) = marks("a");
-        let page = format!("1\n{begin}2\n{end}3\n");
-        let parts = Parts::of(&page, "a").expect("a section");
-        assert_eq!(
-            (parts.before, parts.section, parts.after),
-            ("1\n", "2\n", "3\n")
-        );
-        assert!(Parts::of(&page, "b").is_err());
-        assert!(Parts::of(&begin, "a").is_err());
     }
 }

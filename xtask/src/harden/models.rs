@@ -9,11 +9,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::thread;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
 use crate::lanes::{in_lanes, processors};
+use crate::process::Running;
 use crate::workspace::Workspace;
 
 /// The accesses whose orders no model needs, with reasons; and steps that models need.
@@ -102,13 +102,6 @@ struct Proof {
     took: Duration,
 }
 
-impl Known {
-    fn read(workspace: &Workspace) -> Result<Self> {
-        let text = fs::read_to_string(workspace.root().join(UNNOTICED)).context(UNNOTICED)?;
-        toml::from_str(&text).context(UNNOTICED)
-    }
-}
-
 impl Proof {
     /// Returns the possible changes that concern accesses.
     fn changes_of_accesses(&self) -> impl Iterator<Item = &String> {
@@ -131,7 +124,7 @@ impl Location {
         let [file, line, _, replacement] = parts[..] else {
             bail!("{change} is not an access");
         };
-        let source = fs::read_to_string(workspace.root().join(file)).context(file.to_owned())?;
+        let source = workspace.read(file)?;
         let at = line.parse::<usize>()?.saturating_sub(1);
         let line_at = |at: usize| source.lines().nth(at).unwrap_or_default().to_owned();
         Ok(Self {
@@ -151,9 +144,10 @@ impl Location {
 
 /// Runs the short form: all models, each of which must notice a change.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    check_queues(workspace)?;
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
-    let known = Known::read(workspace)?;
+    let known: Known = workspace.read_toml(UNNOTICED)?;
     let steps = steps(workspace, &known, &proofs)?;
     for proof in &proofs {
         let (name, ways) = (proof.name.as_str(), proof.ways);
@@ -240,9 +234,10 @@ fn steps<'k>(
 ///
 /// Returns the section of the report.
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
+    check_queues(workspace)?;
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
-    let known = Known::read(workspace)?;
+    let known: Known = workspace.read_toml(UNNOTICED)?;
     let needed = steps(workspace, &known, &proofs)?;
     for (model, change) in &needed {
         if notices(&binary, model, change, LONG)? != Verdict::Fails {
@@ -290,6 +285,17 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
         needed.len(),
     )?;
     Ok(report)
+}
+
+/// Runs the models of queues in shared memory, each of which knows the changes that it must notice.
+fn check_queues(workspace: &Workspace) -> Result<()> {
+    let shell = &workspace.shell;
+    cmd!(
+        shell,
+        "cargo test --quiet --package backend-roce --test queue_models"
+    )
+    .run()?;
+    Ok(())
 }
 
 /// Builds the tests of the core for the model checker.
@@ -380,7 +386,7 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
 /// Runs a model with a change; returns its verdict.
 fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<Verdict> {
     let output = tempfile::NamedTempFile::new().context("a file")?;
-    let mut child = Command::new(binary)
+    let child = Command::new(binary)
         .args(["--exact", model, "--nocapture"])
         .env(CHANGED, change)
         .env_remove(LISTED)
@@ -389,22 +395,14 @@ fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<
         .stderr(output.reopen()?)
         .spawn()
         .with_context(|| format!("{model} cannot be run with {change}"))?;
-    let begin = Instant::now();
-    loop {
-        match child.try_wait()? {
-            Some(status) if status.success() => return Ok(Verdict::Holds),
-            Some(status) if status.code() == Some(FAILED) || status.signal() == Some(ABORTED) => {
-                let text = fs::read(output.path()).context("the output of a model")?;
-                return Ok(verdict(&String::from_utf8_lossy(&text)));
-            }
-            Some(status) => bail!("{model} ends with {status} with {change}"),
-            None if begin.elapsed() < limit => thread::sleep(Duration::from_millis(5)),
-            None => {
-                child.kill()?;
-                child.wait()?;
-                return Ok(Verdict::Open);
-            }
+    match Running(child).end_within(limit)? {
+        Some(status) if status.success() => Ok(Verdict::Holds),
+        Some(status) if status.code() == Some(FAILED) || status.signal() == Some(ABORTED) => {
+            let text = fs::read(output.path()).context("the output of a model")?;
+            Ok(verdict(&String::from_utf8_lossy(&text)))
         }
+        Some(status) => bail!("{model} ends with {status} with {change}"),
+        None => Ok(Verdict::Open),
     }
 }
 

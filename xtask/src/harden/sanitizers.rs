@@ -19,7 +19,7 @@ struct Sanitizer {
     /// Set if the standard library must be instrumented too, and so is built.
     everywhere: bool,
     /// Arguments of cargo for packages that it checks in addition to the common ones.
-    extra_packages: &'static [&'static str],
+    extra_packages: Option<&'static str>,
 }
 
 const ADDRESS: Sanitizer = Sanitizer {
@@ -29,27 +29,23 @@ const ADDRESS: Sanitizer = Sanitizer {
     everywhere: false,
     // Their tests use software devices but load libibverbs, which the thread sanitizer would have
     // to instrument.
-    extra_packages: &[
-        "--package",
-        "backend-verbs",
-        "--features",
-        "backend-verbs/rdma-core",
-        "--package",
-        "dat-ffi",
-    ],
+    extra_packages: Some(
+        "--package backend-verbs --features backend-verbs/rdma-core --package dat-ffi",
+    ),
 };
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
     settings: ("TSAN_OPTIONS", "halt_on_error=1"),
     everywhere: true,
-    extra_packages: &[],
+    extra_packages: None,
 };
 
 /// The packages whose tests run in one process without system devices or libraries.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 10] = [
     "dat-core",
     "dat-host",
     "dat-rsm",
+    "dat-queues",
     "backend-mock",
     "backend-mmio",
     "backend-roce",
@@ -236,7 +232,8 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
     for package in PACKAGES {
         command.args(["--package", package]);
     }
-    command.args(sanitizer.extra_packages);
+    let extra_packages = sanitizer.extra_packages.into_iter();
+    command.args(extra_packages.flat_map(|words| words.split(' ')));
     programs(&mut command, sanitizer)
 }
 

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::guest::{self, Counting};
+use super::guest::{self, SOAK};
 use crate::vm;
 use crate::workspace::Workspace;
 
@@ -46,21 +46,6 @@ const SHORT: (Load, u32, u64) = (
     6,
     7,
 );
-
-const SOAK: Counting = Counting {
-    jobs: &[JOB],
-    columns: &[
-        "where",
-        "minutes",
-        "endpoints",
-        "transfers",
-        "windows",
-        "connections",
-        "looks",
-        "KiB in use in the second third",
-        "in the last",
-    ],
-};
 
 /// Uses the mock for three times `minutes`.
 pub(super) fn on_the_mock(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {

@@ -4,9 +4,9 @@
 
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
-use std::fs;
 
-use super::{AT, FAILED, PAGE, PROOFS, Parts, replace, section};
+use super::{AT, FAILED, PAGE, PROOFS, replace, section, task};
+use crate::sections::Parts;
 use crate::workspace::Workspace;
 
 /// The name of the table's section.
@@ -14,27 +14,23 @@ pub(super) const NAME: &str = "summary";
 
 /// Writes the table from the current page.
 pub(super) fn write(workspace: &Workspace) -> Result<()> {
-    replace(workspace, NAME, &table(&page(workspace)?)?)
+    replace(workspace, NAME, &table(&workspace.read(PAGE)?)?)
 }
 
 /// Refuses a table that differs from the page's sections.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     ensure!(
-        section(workspace, NAME)? == table(&page(workspace)?)?,
+        section(workspace, NAME)? == table(&workspace.read(PAGE)?)?,
         "the table at the top of {PAGE} does not match its sections; run `cargo xtask harden` to update it"
     );
     Ok(())
-}
-
-fn page(workspace: &Workspace) -> Result<String> {
-    fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)
 }
 
 fn table(page: &str) -> Result<String> {
     let mut table =
         String::from("| section | check | `--only` | last success |\n|---|---|---|---|\n");
     for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
-        let parts = Parts::of(page, proof.name).context(PAGE)?;
+        let parts = Parts::of(page, &task(proof.name)).context(PAGE)?;
         let heading = parts.before.lines().rev().find_map(|line| {
             let heading = line.strip_prefix("### ");
             heading.or_else(|| line.strip_prefix("## "))
@@ -72,20 +68,20 @@ fn proved_revision(section: &str) -> String {
     match (revision_after(FAILED), revision_after(AT)) {
         (Some(revision), _) => format!("**failed** at {revision}"),
         (None, Some(revision)) => revision,
-        (None, None) if section.trim().is_empty() => "not run yet".to_owned(),
-        (None, None) => "each row says".to_owned(),
+        (None, None) => "not run yet".to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sections::marks;
 
     /// Returns a page with these rows in one section and nothing in the others.
     fn page(name: &str, rows: &str) -> String {
         let mut page = String::from("# Page\n");
         for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
-            let (begin, end) = super::super::marks(proof.name);
+            let (begin, end) = marks(&task(proof.name));
             let rows = if proof.name == name { rows } else { "" };
             let _ = write!(
                 page,
@@ -117,12 +113,11 @@ mod tests {
         assert!(good.ends_with("| `models` | abc |"), "{good}");
         let bad = row("| a | 1 |\n\nAt revision abc.\nIt failed at revision def.\n");
         assert!(bad.ends_with("| **failed** at def |"), "{bad}");
-        assert!(row("| a | abc |\n").ends_with("| each row says |"));
         assert!(row("").ends_with("| not run yet |"));
         // One row for each proof except the table itself, and the two lines of the head.
         let all = table(&page("models", "")).unwrap();
         assert_eq!(all.lines().count(), PROOFS.len() + 1);
-        let (begin, _) = super::super::marks("models");
+        let (begin, _) = marks(&task("models"));
         let cut = page("models", "").replace(&begin, "");
         assert!(table(&cut).is_err());
     }

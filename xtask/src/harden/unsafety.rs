@@ -11,29 +11,23 @@ use std::fs;
 use std::path::Path;
 use walkdir::WalkDir;
 
+use crate::sections::{self, STATUS};
 use crate::workspace::Workspace;
 
-/// The published inventory.
-const PAGE: &str = "docs/unsafe.md";
+/// The inventory, in the folder `target`.
+const PAGE: &str = "unsafe.md";
+/// The task that writes the inventory and its counts on the page of counts.
+const TASK: &str = "harden --only unsafe";
 /// The file of invariants that make the unsafe code of each path sound.
 const INVARIANTS: &str = "tests/checks/assurance/unsafe.toml";
 
+/// The soundness arguments by file, or by folder of files with one argument.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Invariants {
-    #[serde(rename = "place")]
-    paths: Vec<CodePath>,
-}
-
-/// A file, or a folder of files with one invariant.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CodePath {
-    path: String,
-    invariant: String,
-    /// Set if users do not run the code.
-    #[serde(default)]
-    test: bool,
+    users: BTreeMap<String, String>,
+    /// Those of code that users do not run.
+    tests: BTreeMap<String, String>,
 }
 
 /// The uses of `unsafe` in a file, by kind.
@@ -52,20 +46,22 @@ impl Count {
     }
 }
 
-/// Fails unless the published inventory matches the sources.
+/// Writes the inventory; fails unless the published counts match the sources.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let published = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
-    if published != inventory(workspace)?.page {
-        bail!("{PAGE} is not up to date: write it with `cargo xtask harden --only unsafe`");
+    let Inventory { page, summary } = inventory(workspace)?;
+    fs::write(workspace.target().join(PAGE), page)?;
+    if sections::read(workspace, STATUS, TASK)? != summary {
+        bail!("{STATUS} is not up to date: write it with `cargo xtask {TASK}`");
     }
     Ok(())
 }
 
-/// Writes the inventory; returns the table of counts.
+/// Writes the inventory and its counts; returns where they are.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let Inventory { page, summary } = inventory(workspace)?;
-    fs::write(workspace.root().join(PAGE), page)?;
-    Ok(summary)
+    fs::write(workspace.target().join(PAGE), page)?;
+    sections::replace(workspace, STATUS, TASK, &summary)?;
+    Ok("[status.md](status.md#unsafe-code) has the counts.\n".to_owned())
 }
 
 /// The page, and a table of counts.
@@ -75,55 +71,49 @@ struct Inventory {
 }
 
 fn inventory(workspace: &Workspace) -> Result<Inventory> {
-    let text = fs::read_to_string(workspace.root().join(INVARIANTS)).context(INVARIANTS)?;
-    let invariants: Invariants = toml::from_str(&text).context(INVARIANTS)?;
+    let Invariants { users, tests } = workspace.read_toml(INVARIANTS)?;
     let mut found: BTreeMap<&str, Vec<(String, Count)>> = BTreeMap::new();
     for (file, count) in count_all(workspace.root())? {
         // The longest matching path wins: a file over its folder.
-        let code = invariants
-            .paths
-            .iter()
-            .filter(|code| Path::new(&file).starts_with(&code.path))
-            .max_by_key(|code| code.path.len());
-        let Some(code) = code else {
-            bail!("{file} has unsafe code, and {INVARIANTS} has no soundness argument for it");
-        };
-        found.entry(&code.path).or_default().push((file, count));
+        let paths = users.keys().chain(tests.keys());
+        let path = paths
+            .filter(|path| Path::new(&file).starts_with(path))
+            .max_by_key(|path| path.len());
+        let path = path.with_context(|| {
+            format!("{file} has unsafe code, and {INVARIANTS} has no soundness argument for it")
+        })?;
+        found.entry(path).or_default().push((file, count));
     }
     let mut page = String::from(
-        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test --all`. Every block has a \
-         `// SAFETY:` comment, which a lint checks for code that is compiled for a PC. The column *relies on* has the common argument of a file or folder, from\n\
-         [unsafe.toml](../tests/checks/assurance/unsafe.toml). *Functions* and *traits* state requirements for their callers and implementers, *blocks* and \
-         *implementations* claim to meet them, *attributes* name symbols.\n",
+        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe` and `cargo xtask test --all`. Every block has a `// SAFETY:` comment; \
+         a lint checks this for code that is compiled for a PC. The column *relies on* has the argument of a file or folder, from \
+         [unsafe.toml](../tests/checks/assurance/unsafe.toml). *Functions* and *traits* state requirements for their callers and implementers. \
+         *Blocks* and *implementations* claim to meet them. *Attributes* name symbols.\n",
     );
     let mut summary = String::from("| code | uses of `unsafe` | files |\n|---|---|---|\n");
-    for (title, test) in [
-        ("Code for users", false),
-        ("Tests, models, images and benches", true),
+    for (title, paths) in [
+        ("Code for users", &users),
+        ("Tests, models, images and benches", &tests),
     ] {
         write!(
             page,
             "\n## {title}\n\n| file | blocks | functions | implementations | traits | attributes | relies on |\n|---|---|---|---|---|---|---|\n"
         )?;
         let (mut all, mut in_files) = (0, 0);
-        for code in invariants.paths.iter().filter(|code| code.test == test) {
-            let Some(files) = found.get(code.path.as_str()) else {
-                bail!("{INVARIANTS} names {}, which has no unsafe code", code.path);
+        for (path, invariant) in paths {
+            let Some(files) = found.get(path.as_str()) else {
+                bail!("{INVARIANTS} names {path}, which has no unsafe code");
             };
-            if code.invariant.trim().is_empty() {
-                bail!("{INVARIANTS} has no soundness argument for {}", code.path);
+            if invariant.trim().is_empty() {
+                bail!("{INVARIANTS} has no soundness argument for {path}");
             }
             in_files += files.len();
             for (at, (file, count)) in files.iter().enumerate() {
                 all += count.total();
-                let invariant = if at == 0 {
-                    code.invariant.trim()
-                } else {
-                    "as above"
-                };
+                let reason = if at == 0 { invariant } else { "as above" };
                 writeln!(
                     page,
-                    "| {file} | {} | {} | {} | {} | {} | {invariant} |",
+                    "| {file} | {} | {} | {} | {} | {} | {reason} |",
                     count.blocks,
                     count.functions,
                     count.implementations,

@@ -18,6 +18,8 @@ pub(super) struct Library {
     pub(super) examples: &'static [&'static str],
     /// The pkg-config module; `None` if programs are not linked with the library.
     module: Option<Module>,
+    /// A program of the package.
+    program: Option<&'static str>,
 }
 
 /// A module of pkg-config.
@@ -26,6 +28,9 @@ struct Module {
     /// The version of the interface.
     version: &'static str,
 }
+
+/// The program that prints and checks lines of `dat.conf`.
+const REGISTRY: &str = "dat-registry";
 
 pub(super) const LIBRARIES: [Library; 4] = [
     Library {
@@ -38,6 +43,7 @@ pub(super) const LIBRARIES: [Library; 4] = [
             description: "Direct Access Transport 1.2",
             version: "1.2",
         }),
+        program: None,
     },
     Library {
         name: "dat2",
@@ -49,6 +55,7 @@ pub(super) const LIBRARIES: [Library; 4] = [
             description: "Registry of the Direct Access Transport 2.0",
             version: "2.0",
         }),
+        program: None,
     },
     Library {
         name: "dat_provider",
@@ -57,6 +64,7 @@ pub(super) const LIBRARIES: [Library; 4] = [
         headers: &[],
         examples: &["dat.conf"],
         module: None,
+        program: Some(REGISTRY),
     },
     Library {
         name: "rsm",
@@ -68,6 +76,7 @@ pub(super) const LIBRARIES: [Library; 4] = [
             description: "Remote shared memory",
             version: "2.0",
         }),
+        program: None,
     },
 ];
 
@@ -83,10 +92,13 @@ impl Library {
     pub(super) fn has_page(&self, page: &Path) -> bool {
         let interface = if self.name == "rsm" { "rsm" } else { "dat" };
         let file = page.file_name().and_then(|name| name.to_str());
-        file.is_some_and(|name| name.starts_with(interface))
+        file.is_some_and(|name| match name.starts_with(REGISTRY) {
+            true => self.program == Some(REGISTRY),
+            false => name.starts_with(interface),
+        })
     }
 
-    /// Installs the library with its links and its pkg-config file.
+    /// Installs the library with its links, its pkg-config file and its program.
     ///
     /// The file's name is `loaded_as` with this project's version appended. The name for the loader
     /// is a link to the file; the name for the linker is a link to the name for the loader.
@@ -100,6 +112,10 @@ impl Library {
             link(&folder.join(&linked), self.loaded_as)?;
             let file = folder.join(format!("pkgconfig/{}.pc", self.name));
             write(&file, &module.text(self.name, paths))?;
+        }
+        if let Some(program) = self.program {
+            let file = paths.below_prefix("bin").join(program);
+            copy(&built.join(program), &file, 0o755)?;
         }
         Ok(())
     }

@@ -32,7 +32,8 @@ pub(crate) struct Options {
     /// Cargo features; `verbs` adds RDMA devices, without it only the mock is available
     #[arg(long, value_name = "FEATURES")]
     features: Vec<String>,
-    /// Install only this library and not `dat`; may be repeated [default: all, and `dat`]
+    /// Install only this library, with its program, and not `dat`; may be repeated [default: all,
+    /// and `dat`]
     #[arg(long, value_name = "LIBRARY", value_parser = libraries::names())]
     library: Vec<String>,
     /// Skip this library; may be repeated; `dat2` would replace a packaged libdat2 in loader
@@ -118,7 +119,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             );
         }
         println!(
-            "a packaged libdat2 needs a dat.conf: `dat registry --library {libraries}/libdat_provider.so.2 \
+            "a packaged libdat2 needs a dat.conf: `dat-registry --library {libraries}/libdat_provider.so.2 \
             > FILE`, and DAT_OVERRIDE=FILE in the environment"
         );
     }

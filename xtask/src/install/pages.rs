@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 const OURS: &str = "#include <dat/udat.h>\n#include <dat/dat_registry.h>\n#include <rsmapi.h>\n";
 const LATER: &str = "#include <dat2/udat.h>\n#include <dat2/dat_registry.h>\n";
 
-/// An exported function that no header declares; only `dat registry --check` calls it.
+/// An exported function that no header declares; only `dat-registry --check` calls it.
 const OF_THE_PROGRAM: &str = "dat_provider_explain";
 
 /// Checks the pages below a prefix.
@@ -21,12 +21,11 @@ pub(super) fn check(workspace: &Workspace, prefix: &Path) -> Result<()> {
     let manual = prefix.join("share/man");
     let mut exported = Vec::new();
     for library in &LIBRARIES {
-        let names = exports(workspace, &prefix.join("lib").join(library.loaded_as))?;
-        ensure!(
-            !names.is_empty(),
-            "{} exports no symbols",
-            library.loaded_as
-        );
+        let lines = exports(workspace, &prefix.join("lib").join(library.loaded_as))?;
+        let names = lines
+            .iter()
+            .filter_map(|line| line.split_whitespace().last());
+        let names: Vec<String> = names.map(str::to_owned).collect();
         for name in names.iter().filter(|name| *name != OF_THE_PROGRAM) {
             let page = manual.join(format!("man3/{name}.3"));
             ensure!(
@@ -50,14 +49,19 @@ pub(super) fn check(workspace: &Workspace, prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the functions that a library exports.
-fn exports(workspace: &Workspace, library: &Path) -> Result<Vec<String>> {
+/// Returns a line of `objdump` for each function that a library exports.
+///
+/// # Errors
+/// The library exports none.
+pub(super) fn exports(workspace: &Workspace, library: &Path) -> Result<Vec<String>> {
     let symbols = cmd!(workspace.shell, "objdump --dynamic-syms {library}")
         .quiet()
         .read()?;
     let defined = symbols.lines().filter(|line| line.contains(" .text\t"));
-    let names = defined.filter_map(|line| line.split_whitespace().last());
-    Ok(names.map(str::to_owned).collect())
+    let defined: Vec<String> = defined.map(str::to_owned).collect();
+    let library = library.display();
+    ensure!(!defined.is_empty(), "{library} exports no symbols");
+    Ok(defined)
 }
 
 fn files(manual: &Path) -> Result<Vec<PathBuf>> {

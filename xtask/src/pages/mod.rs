@@ -26,7 +26,7 @@ pub(crate) struct Options {
     output: Option<PathBuf>,
 }
 
-/// Writes all pages, into the folders `man3`, `man5` and `man7`.
+/// Writes all pages, into the folders `man1`, `man3`, `man5` and `man7`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let usual = || workspace.target().join("man");
     let folder = options.output.clone().unwrap_or_else(usual);

@@ -105,64 +105,76 @@ pub(super) fn page(
     roff.text(inline(&page.summary, known));
     let is_code = |block: &Block| matches!(block, Block::Code(_));
     for section in &page.sections {
-        if page.number == 3 && !section.blocks.is_empty() && section.blocks.iter().all(is_code) {
-            continue;
-        }
-        let mut is_behind = section.title.is_empty();
-        match section.title.as_str() {
-            "" => {}
-            "Parameters" => {
-                roff.control("SS", ["Parameters"]);
-            }
-            "Errors" => {
-                roff.control("SH", ["RETURN VALUE"]);
-                introduce_errors(&mut roff, codes);
-            }
-            // Names of types keep their case.
-            title if title.contains('_') => {
-                roff.control("SH", [title]);
-                is_behind = write_structures(&mut roff, section, types);
-            }
-            title => {
-                roff.control("SH", [title.to_uppercase().as_str()]);
-            }
-        }
-        if section.title == "See also" {
-            write_related(&mut roff, page, codes);
-            continue;
-        }
-        for (index, block) in section.blocks.iter().enumerate() {
-            match block {
-                Block::Paragraph(text) => {
-                    // After another block or the structures of the section.
-                    if index != 0 || is_behind {
-                        roff.control("PP", []);
-                    }
-                    roff.text(inline(text, known));
-                }
-                Block::Item(term, text) => {
-                    roff.control("TP", []);
-                    roff.text(match section.title.as_str() {
-                        "Errors" => error_term(codes, term),
-                        "Parameters" => vec![italic(term.trim_matches('`'))],
-                        _ if page.number == 7 => noted(term, types, known),
-                        _ => inline(term, known),
-                    });
-                    roff.text(inline(text, known));
-                }
-                // The synopsis has the declarations.
-                Block::Code(_) if page.number == 3 => {}
-                Block::Code(lines) => {
-                    roff.control("nf", []);
-                    for line in lines {
-                        roff.text([roman(line)]);
-                    }
-                    roff.control("fi", []);
-                }
-            }
+        if page.number != 3 || section.blocks.is_empty() || !section.blocks.iter().all(is_code) {
+            write_section(&mut roff, page, section, codes, types, known);
         }
     }
     roff.render()
+}
+
+fn write_section(
+    roff: &mut Roff,
+    page: &Page,
+    section: &Section,
+    codes: Codes,
+    types: &Types,
+    known: &dyn Fn(&str) -> bool,
+) {
+    let mut is_behind = section.title.is_empty();
+    match section.title.as_str() {
+        "" => {}
+        "Parameters" => {
+            roff.control("SS", ["Parameters"]);
+        }
+        "Errors" => {
+            roff.control("SH", ["RETURN VALUE"]);
+            introduce_errors(roff, codes);
+        }
+        // Names of types keep their case.
+        title if title.contains('_') => {
+            roff.control("SH", [title]);
+            is_behind = write_structures(roff, section, types);
+        }
+        title => {
+            roff.control("SH", [title.to_uppercase().as_str()]);
+        }
+    }
+    if section.title == "See also" {
+        return write_related(roff, page, codes);
+    }
+    for (index, block) in section.blocks.iter().enumerate() {
+        match block {
+            Block::Paragraph(text) => {
+                // After another block or the structures of the section.
+                if index != 0 || is_behind {
+                    roff.control("PP", []);
+                }
+                roff.text(inline(text, known));
+            }
+            Block::Item(term, text) => {
+                roff.control("TP", []);
+                roff.text(match section.title.as_str() {
+                    "Errors" => error_term(codes, term),
+                    "Parameters" => vec![italic(term.trim_matches('`'))],
+                    _ if page.number == 7 => noted(term, types, known),
+                    _ => inline(term, known),
+                });
+                roff.text(inline(text, known));
+            }
+            // The synopsis has the declarations.
+            Block::Code(_) if page.number == 3 => {}
+            Block::Code(lines) => write_lines(roff, lines.iter().map(roman)),
+        }
+    }
+}
+
+/// Writes lines as they are.
+fn write_lines(roff: &mut Roff, lines: impl Iterator<Item = Inline>) {
+    roff.control("nf", []);
+    for line in lines {
+        roff.text([line]);
+    }
+    roff.control("fi", []);
 }
 
 fn write_synopsis(roff: &mut Roff, synopsis: &Synopsis<'_>) {
@@ -229,11 +241,7 @@ fn write_structures(roff: &mut Roff, section: &Section, types: &Types) -> bool {
         if let Some(before) = before {
             roff.text([roman(before)]).control("PP", []);
         }
-        roff.control("nf", []);
-        for line in &lines {
-            roff.text([bold(line)]);
-        }
-        roff.control("fi", []);
+        write_lines(roff, lines.iter().map(bold));
         is_behind = true;
     }
     is_behind

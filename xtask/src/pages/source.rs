@@ -12,7 +12,7 @@ use std::path::Path;
 pub(crate) struct Page {
     /// Its name: a function, a file, or a subject.
     pub(crate) name: String,
-    /// The section of the manual: 3 for functions, 5 for files, 7 for overviews.
+    /// The section of the manual: 1 for programs, 3 for functions, 5 for files, 7 for overviews.
     pub(crate) number: u8,
     /// Further functions that it describes.
     pub(crate) also: Vec<String>,

@@ -47,6 +47,16 @@ fn parameters(declaration: &str) -> Vec<&str> {
     names.collect()
 }
 
+/// Returns the terms of a section, which has items only.
+fn items<'p>(page: &'p Page, title: &str) -> impl Iterator<Item = &'p str> {
+    let blocks = page.section(title).into_iter();
+    let blocks = blocks.flat_map(|section| &section.blocks);
+    blocks.map(|block| match block {
+        Block::Item(term, _) => term.as_str(),
+        _ => panic!("{}: something else than an item", page.name),
+    })
+}
+
 #[test]
 fn every_function_of_the_headers_has_a_page() {
     let manual = manual();
@@ -64,16 +74,8 @@ fn every_function_of_the_headers_has_a_page() {
 fn every_page_describes_the_parameters_of_its_function() {
     let manual = manual();
     for page in manual.pages.values().filter(|page| page.number == 3) {
-        let described = page
-            .section("Parameters")
-            .into_iter()
-            .flat_map(|section| &section.blocks);
-        let described: Vec<&str> = described
-            .map(|block| match block {
-                Block::Item(term, _) => term.trim_matches('`'),
-                _ => panic!("{}: something else than an item", page.name),
-            })
-            .collect();
+        let described = items(page, "Parameters");
+        let described: Vec<&str> = described.map(|term| term.trim_matches('`')).collect();
         let later = declarations_of_2_0(page).map(|lines| lines.join("\n"));
         let declaration = manual
             .declaration(&page.name)
@@ -121,14 +123,7 @@ fn every_error_is_one_of_the_headers() {
         } else {
             Codes::Dat
         };
-        let errors = page
-            .section("Errors")
-            .into_iter()
-            .flat_map(|section| &section.blocks);
-        for block in errors {
-            let Block::Item(term, _) = block else {
-                panic!("{}: something else than an item", page.name);
-            };
+        for term in items(page, "Errors") {
             let (types, subtypes) = codes.constants(term);
             for constant in types.iter().chain(&subtypes) {
                 assert!(is_there(constant), "{}: {constant}", page.name);
@@ -353,16 +348,7 @@ fn every_error_of_the_core_is_on_the_page() {
     );
     let (mut compared, mut missing) = (0, Vec::new());
     for page in manual().pages.values().filter(|page| page.number == 3) {
-        let errors = page
-            .section("Errors")
-            .into_iter()
-            .flat_map(|section| &section.blocks);
-        let documented_here: Vec<&str> = errors
-            .filter_map(|block| match block {
-                Block::Item(term, _) => Some(term.as_str()),
-                _ => None,
-            })
-            .collect();
+        let documented_here: Vec<&str> = items(page, "Errors").collect();
         let shortened = [
             "dat_",
             "dat_ep_",
@@ -403,19 +389,12 @@ fn core_errors() -> BTreeMap<String, Vec<String>> {
     for package in ["dat-core", "dat-rsm"] {
         for entry in walkdir::WalkDir::new(root.join(package).join("src")) {
             let entry = entry.expect("a file");
-            let is_source = entry
-                .path()
-                .extension()
-                .is_some_and(|extension| extension == "rs");
-            let of_backends = ["testing", "tests", "backend"];
-            let is_of_an_interface = entry
-                .path()
-                .components()
-                .all(|part| !of_backends.iter().any(|folder| part.as_os_str() == *folder));
-            if !is_source || !is_of_an_interface {
+            let path = entry.path().to_str().expect("UTF-8");
+            let of_backends = ["/testing/", "/tests/", "/backend/"];
+            if !path.ends_with(".rs") || of_backends.iter().any(|part| path.contains(part)) {
                 continue;
             }
-            let text = fs::read_to_string(entry.path()).expect("a source");
+            let text = fs::read_to_string(path).expect("a source");
             let mut errors: Option<Vec<String>> = None;
             for line in text.lines().map(str::trim) {
                 if let Some(text) = line.strip_prefix("///") {

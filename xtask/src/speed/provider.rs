@@ -30,7 +30,7 @@ const CONNECTIONS: u64 = 500;
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for operation in ["RW", "RR"] {
-        for bytes in [8, 256, 4096, 65536] {
+        for bytes in [8, 4096, 65536] {
             for pipeline in [1, 64] {
                 for mode in ["p", "b"] {
                     rows.push(Row::new(

@@ -25,68 +25,20 @@ const REQUEST: &str = "Client Request: ";
 const MEMORY: [(&str, u64); 2] = [("idle endpoint", 1024), ("region", 132)];
 
 /// The rows, each of which must be measured.
-const ROWS: &[&str] = &[
-    "ia_query",
-    "ep_create",
-    "ep_query",
-    "ep_free",
-    "evd_create",
-    "evd_query",
-    "evd_free",
-    "cno_create",
-    "cno_query",
-    "cno_free",
-    "pz_create",
-    "pz_query",
-    "pz_free",
-    "lmr_create",
-    "lmr_query",
-    "lmr_free",
-    "lmr_create, READS_AT_POST",
-    "lmr_free, READS_AT_POST",
-    "lmr_create after a post, READS_AT_POST",
-    "lmr_free after a post, READS_AT_POST",
-    "rmr_create",
-    "rmr_query",
-    "rmr_free",
-    "srq_create",
-    "srq_query",
-    "srq_free",
-    "ep_create_with_srq",
-    "ep_free with a shared queue",
-    "srq_query with endpoints",
-    "srq_resize to more",
-    "srq_resize to fewer",
-    "psp_create",
-    "psp_query",
-    "psp_free",
-    "rsp_create",
-    "rsp_query",
-    "rsp_free",
-    "ep_connect",
-    "progress with a connection request",
-    "cr_accept",
-    "cr_handoff",
-    "connect and accept, both sides and the mock",
-    "ep_disconnect, graceful",
-    "ep_disconnect, graceful, both sides and the mock",
-    "ep_disconnect, abrupt, both sides and the mock",
-    "ep_reset",
-    "post_rdma_write",
-    "post_recv",
-    "rmr_bind",
-    "message, both sides and the mock",
-    "evd_dequeue",
-    "evd_dequeue, empty",
-    "evd_post_se and evd_dequeue",
-    "evd_wait, pending",
-    "evd_wait, until a message has arrived",
-    "evd_wait_until, an event is ready",
-    "evd_wait_until, expired",
-    "progress, nothing to do",
-    "progress with a message",
-    "close, each object",
-];
+const ROWS: &str = "\
+ia_query|ep_create|ep_query|ep_free|evd_create|evd_query|evd_free|cno_create|cno_query
+cno_free|pz_create|pz_query|pz_free|lmr_create|lmr_query|lmr_free|lmr_create, READS_AT_POST
+lmr_free, READS_AT_POST|lmr_create after a post, READS_AT_POST
+lmr_free after a post, READS_AT_POST|rmr_create|rmr_query|rmr_free|srq_create|srq_query
+srq_free|ep_create_with_srq|ep_free with a shared queue|srq_query with endpoints
+srq_resize to more|srq_resize to fewer|psp_create|psp_query|psp_free|rsp_create|rsp_query
+rsp_free|ep_connect|progress with a connection request|cr_accept|cr_handoff
+connect and accept, both sides and the mock|ep_disconnect, graceful
+ep_disconnect, graceful, both sides and the mock
+ep_disconnect, abrupt, both sides and the mock|ep_reset|post_rdma_write|post_recv|rmr_bind
+message, both sides and the mock|evd_dequeue|evd_dequeue, empty|evd_post_se and evd_dequeue
+evd_wait, pending|evd_wait, until a message has arrived|evd_wait_until, an event is ready
+evd_wait_until, expired|progress, nothing to do|progress with a message|close, each object";
 
 /// The instructions of a call, by row.
 type Counts = BTreeMap<String, f64>;
@@ -105,7 +57,7 @@ struct Measured {
 ///
 /// The dumps stay in the folder `scale` of the build, where `callgrind_annotate` reads them.
 pub(super) fn compare(workspace: &Workspace) -> Result<String> {
-    packages::install_for(&workspace.shell, ["valgrind", "lib/libclang.so"])?;
+    packages::install_for(&workspace.shell, ["valgrind", packages::LIBCLANG])?;
     let program = build(workspace)?;
     let mut measured = Vec::new();
     for number in NUMBERS {
@@ -116,17 +68,28 @@ pub(super) fn compare(workspace: &Workspace) -> Result<String> {
     let [few, many] = measured.as_slice() else {
         bail!("two measurements are compared");
     };
-    let (mut text, mut failures) = table(&few.counts, &many.counts, ROWS);
+    let rows: Vec<&str> = ROWS.split(['\n', '|']).collect();
+    let (calls, mut failures) = table(&few.counts, &many.counts, &rows);
     let (sizes, large) = memory(&many.output)?;
-    let _ = write!(text, "\n{sizes}");
     failures.extend(large);
-    print!("{text}");
+    print!("{calls}\n{sizes}");
     ensure!(
         failures.is_empty(),
         "calls depend on the number of objects, or an object is too large: {}",
         failures.join(", ")
     );
-    Ok(text)
+    Ok(format!("{}\n{sizes}", differing(&calls)))
+}
+
+/// Returns the rows whose ratio is not 1, and the number of the others.
+fn differing(calls: &str) -> String {
+    let (same, rows): (Vec<&str>, Vec<&str>) =
+        calls.lines().partition(|row| row.ends_with("| 1.000 |"));
+    format!(
+        "{}\n\n{} other calls have a ratio of 1.000.\n",
+        rows.join("\n"),
+        same.len()
+    )
 }
 
 /// Builds the benchmark; returns its program.
@@ -135,12 +98,7 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     command.current_dir(workspace.root());
     command.args(["bench", "--no-run", "--package", "dat-bench"]);
     command.args(["--features", BENCHMARK, "--bench", BENCHMARK]);
-    let built = artifacts::of(&mut command, "the benchmark")?;
-    let program = built
-        .into_iter()
-        .filter(|artifact| artifact.target.name == BENCHMARK)
-        .find_map(|artifact| artifact.executable);
-    Ok(program.context("cargo built no benchmark")?.into())
+    artifacts::program(&artifacts::of(&mut command, "the benchmark")?, BENCHMARK)
 }
 
 /// Runs the program under callgrind, and reads its dumps.
@@ -271,6 +229,12 @@ mod tests {
         let (text, failures) = table(&few, &counts(&[("post", 110.0), ("free", 40.0)]), &rows);
         assert!(failures.is_empty(), "{failures:?}");
         assert!(text.contains("| post | 100 | 110 | 1.100 |"), "{text}");
+        let (text, _) = table(&few, &counts(&[("post", 110.0), ("free", 50.0)]), &rows);
+        let text = differing(&text);
+        assert!(
+            text.ends_with("| 1.100 |\n\n1 other calls have a ratio of 1.000.\n"),
+            "{text}"
+        );
         let (_, failures) = table(&few, &counts(&[("post", 110.2), ("free", 50.0)]), &rows);
         assert_eq!(failures, ["post (1.102 of 1.1)"]);
     }

@@ -6,21 +6,19 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use super::Options;
 use crate::packages;
+use crate::process::Running;
 use crate::workspace::Workspace;
-
-/// Interval between checks for the end of the step.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A running step; killed on drop.
 pub(super) struct BackgroundStep {
     name: &'static str,
     begin: Instant,
-    process: Child,
+    process: Running,
     log: PathBuf,
 }
 
@@ -63,7 +61,7 @@ impl BackgroundStep {
         Ok(Self {
             name,
             begin: Instant::now(),
-            process,
+            process: Running(process),
             log,
         })
     }
@@ -73,7 +71,7 @@ impl BackgroundStep {
     /// # Errors
     /// The step has failed.
     pub(super) fn look(&mut self) -> Result<()> {
-        match self.process.try_wait()? {
+        match self.process.0.try_wait()? {
             Some(status) if !status.success() => self.report(),
             _ => Ok(()),
         }
@@ -84,9 +82,7 @@ impl BackgroundStep {
     /// # Errors
     /// The step failed.
     pub(super) fn finish(mut self) -> Result<()> {
-        while self.process.try_wait()?.is_none() {
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        self.process.0.wait()?;
         self.report()
     }
 
@@ -94,20 +90,12 @@ impl BackgroundStep {
         let mut output =
             File::open(&self.log).with_context(|| format!("{}", self.log.display()))?;
         io::copy(&mut output, &mut io::stdout())?;
-        if !self.process.wait()?.success() {
+        if !self.process.0.wait()?.success() {
             bail!("background step `{}` failed", self.name);
         }
         let seconds = self.begin.elapsed().as_secs_f64();
         println!("== {} finished after {seconds:.1} s", self.name);
         Ok(())
-    }
-}
-
-impl Drop for BackgroundStep {
-    fn drop(&mut self) {
-        // A failure to kill a process that has ended is harmless.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -140,9 +128,7 @@ mod tests {
     #[test]
     fn a_failure_is_noticed_while_other_steps_run() {
         let mut step = started("test-early", "read nothing; exit 1");
-        while step.process.try_wait().expect("its state").is_none() {
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        step.process.0.wait().expect("its end");
         assert!(step.look().is_err());
     }
 
@@ -150,7 +136,7 @@ mod tests {
     fn a_running_step_is_no_failure_and_ends_with_its_owner() {
         let mut step = started("test-owner", "exec sleep 1000");
         step.look().expect("it runs");
-        let process = PathBuf::from(format!("/proc/{}", step.process.id()));
+        let process = PathBuf::from(format!("/proc/{}", step.process.0.id()));
         assert!(process.exists());
         drop(step);
         assert!(!process.exists());

@@ -16,8 +16,8 @@ use crate::scope::Scope;
 use crate::turn::{Jobs, TURNS};
 use crate::workspace::Workspace;
 use crate::{
-    bench, conformance, features, firmware, harden, install, lints, packages, panic_free, targets,
-    tools, vm, workflows,
+    bench, conformance, features, firmware, harden, install, lints, packages, panic_free, prose,
+    targets, tools, vm, workflows,
 };
 
 /// Arguments of the task.
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long)]
     list: bool,
     /// Run only this step; may be repeated; with --all, run its complete form
-    #[arg(long, value_name = "STEP")]
+    #[arg(long, value_name = "STEP", value_parser = names(), hide_possible_values = true)]
     only: Vec<String>,
     /// Long checks of --all that take turns, guest jobs among them
     #[arg(long, value_enum, default_value_t)]
@@ -57,7 +57,14 @@ const STEPS: &[Step] = &[
     complete("packages", "system packages", |workspace, _| {
         packages::install_all(&workspace.shell)
     }),
-    short("format", "formatting", |workspace, _| format(workspace)),
+    short(
+        "format",
+        "formatting of sources, and lengths of pages, paragraphs and sentences",
+        |workspace, _| {
+            format(workspace)?;
+            prose::check(workspace)
+        },
+    ),
     both(
         "build",
         "programs, libraries, examples and tests compile; with --all of all packages",
@@ -230,21 +237,22 @@ impl Step {
     }
 }
 
+/// Returns the values of `--only`.
+fn names() -> Vec<&'static str> {
+    STEPS.iter().map(|step| step.name).collect()
+}
+
 /// The steps that the options ask for, each with its form.
-fn chosen(options: &Options) -> Result<Vec<(&'static Step, Run)>> {
-    let is_unknown = |name: &&String| STEPS.iter().all(|step| step.name != **name);
-    if let Some(name) = options.only.iter().find(is_unknown) {
-        bail!("unknown step `{name}`; run `cargo xtask test --all --list` for a list");
-    }
-    let steps = STEPS.iter();
-    Ok(steps
-        .filter_map(|step| Some((step, step.form(options)?)))
-        .collect())
+fn chosen(options: &Options) -> Vec<(&'static Step, Run)> {
+    let forms = STEPS
+        .iter()
+        .filter_map(|step| Some((step, step.form(options)?)));
+    forms.collect()
 }
 
 /// Runs the steps; stops at the first that fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let steps = chosen(options)?;
+    let steps = chosen(options);
     if options.list {
         let mut output = std::io::stdout().lock();
         for (step, _) in steps {
@@ -410,7 +418,7 @@ mod order {
             jobs: Jobs::Turn,
             only: only.iter().map(|name| (*name).to_owned()).collect(),
         };
-        let steps = chosen(&options).expect("known steps");
+        let steps = chosen(&options);
         steps.iter().map(|(step, _)| step.name).collect()
     }
 
@@ -445,21 +453,9 @@ mod order {
                 jobs: Jobs::Turn,
                 only,
             };
-            let (_, run) = chosen(&options).expect("known").remove(0);
+            let (_, run) = chosen(&options).remove(0);
             run as usize
         };
         assert_ne!(form(false), form(true));
-    }
-
-    #[test]
-    fn an_unknown_step_is_refused() {
-        let options = Options {
-            all: true,
-            list: false,
-            jobs: Jobs::Turn,
-            only: vec!["tests".to_owned()],
-        };
-        let refused = chosen(&options).err().expect("refused").to_string();
-        assert!(refused.contains("unknown step `tests`"), "{refused}");
     }
 }

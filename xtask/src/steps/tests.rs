@@ -4,11 +4,11 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Stdio;
-use std::thread;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
 use crate::lanes::{in_lanes, processors};
+use crate::process::Running;
 use crate::scope::Scope;
 use crate::test_programs::{self, TestProgram};
 use crate::workspace::Workspace;
@@ -19,8 +19,6 @@ const OF_DEVICES: [&str; 2] = ["verbs", "verbs_differential"];
 const WITHOUT_CAPABILITIES: [&str; 2] = ["roce_processes", "roce_sockets"];
 /// The time after which a test program counts as hanging; the slowest takes half a minute alone.
 const PATIENCE: Duration = Duration::from_secs(1200);
-/// Interval between checks for the end of a program.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Builds all programs, libraries, examples and tests of a scope.
 pub(super) fn build(workspace: &Workspace, scope: Scope) -> Result<()> {
@@ -55,12 +53,12 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     let is_unprivileged = |test: &TestProgram| WITHOUT_CAPABILITIES.contains(&test.name.as_str());
     let unprivileged = match programs.iter().any(is_unprivileged) {
         true => without_capabilities(workspace),
-        false => &[],
+        false => Vec::new(),
     };
     let lanes = (0..processors()).map(|lane| folder.join(format!("{lane}.log")));
     in_lanes(lanes.collect(), &programs, |log, test| {
         let before = if is_unprivileged(test) {
-            unprivileged
+            &unprivileged[..]
         } else {
             &[]
         };
@@ -85,23 +83,13 @@ fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
     };
     let name = &test.name;
     let (begin, output) = (Instant::now(), File::create(log)?);
-    let mut process = command
+    let process = command
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
         .spawn()
         .with_context(|| format!("cannot run the tests {name}"))?;
-    let status = loop {
-        if let Some(status) = process.try_wait()? {
-            break Some(status);
-        }
-        if begin.elapsed() > PATIENCE {
-            process.kill()?;
-            process.wait()?;
-            break None;
-        }
-        thread::sleep(POLL_INTERVAL);
-    };
+    let status = Running(process).end_within(PATIENCE)?;
     let text = fs::read(log)?;
     let text = String::from_utf8_lossy(&text);
     let seconds = begin.elapsed().as_secs_f64();
@@ -123,23 +111,18 @@ fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
 ///
 /// There are none where this user may not drop them: an ordinary user has none, and in some
 /// containers root may not.
-fn without_capabilities(workspace: &Workspace) -> &'static [&'static str] {
-    const NONE: [&str; 6] = [
-        "setpriv",
-        "--bounding-set",
-        "-all",
-        "--inh-caps",
-        "-all",
-        "--no-new-privs",
-    ];
-    let drops = cmd!(workspace.shell, "env {NONE...} true")
+fn without_capabilities(workspace: &Workspace) -> Vec<&'static str> {
+    const NONE: &str = "setpriv --bounding-set -all --inh-caps -all --no-new-privs";
+    let none = NONE.split(' ');
+    let words = none.clone();
+    let drops = cmd!(workspace.shell, "env {words...} true")
         .quiet()
         .ignore_stderr()
         .run()
         .is_ok();
     if drops {
-        return &NONE;
+        return none.collect();
     }
     println!("  this user may not drop capabilities: the tests run with those that it has");
-    &[]
+    Vec::new()
 }

@@ -27,9 +27,7 @@ pub(super) fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<P
         }
         false => of_tests(workspace)?,
     };
-    let manifest = workspace
-        .member(package)
-        .with_context(|| format!("the workspace has no package {package}"))?;
+    let manifest = workspace.package(package)?;
     let is_it = |artifact: &&Artifact| {
         artifact.target.name == name && artifact.manifest_path == manifest.manifest_path
     };
@@ -97,9 +95,7 @@ pub(super) fn of_tests(workspace: &Workspace) -> Result<&'static [Artifact]> {
 /// Returns the features of a build, qualified with the package's name.
 fn features(workspace: &Workspace, build: &Build) -> Result<Vec<String>> {
     let name = &build.package;
-    let package = workspace
-        .member(name)
-        .with_context(|| format!("the workspace has no package {name}"))?;
+    let package = workspace.package(name)?;
     let known = |feature: &String| match package.features.contains_key(feature) {
         true => Ok(format!("{name}/{feature}")),
         false => bail!("package {name} has no feature {feature}, which this job needs"),

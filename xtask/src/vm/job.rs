@@ -18,7 +18,7 @@ pub(crate) struct Job {
 }
 
 /// The needs of a job, and the limits under which it runs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Needs {
     /// The purpose of the job, in one line.
@@ -173,17 +173,8 @@ impl Job {
             needs: Needs {
                 about: "a command of the user".to_owned(),
                 timeout: 300,
-                icount: false,
-                anywhere: false,
-                peer: false,
-                capture: false,
-                memory: None,
                 programs,
-                libraries: Vec::new(),
-                files: Vec::new(),
-                modules: Vec::new(),
-                build: Vec::new(),
-                compile: Vec::new(),
+                ..Needs::default()
             },
             script: format!("{command}\n"),
         }

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::verdict::End;
+use crate::process::Running;
 
 /// Interval between checks of the guest's requests.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -145,19 +146,8 @@ pub(crate) fn memory(image: u64) -> u64 {
 
 impl Machine {
     fn arguments(&self, record: &Path, cable: Option<&Cable>) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = [
-            "-machine",
-            "pc",
-            "-cpu",
-            "max",
-            "-nodefaults",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-no-reboot",
-        ]
-        .map(OsString::from)
-        .to_vec();
+        let plain = "-machine pc -cpu max -nodefaults -no-user-config -display none -no-reboot";
+        let mut arguments: Vec<OsString> = plain.split(' ').map(OsString::from).collect();
         let mut pair = |key: &str, value: &dyn AsRef<OsStr>| {
             arguments.extend([key.into(), value.as_ref().to_owned()]);
         };
@@ -244,25 +234,6 @@ impl Machine {
     pub(crate) fn start(&self, record: &Path, console: File, cable: Cable) -> Result<Running> {
         let mut command = self.command(record, Some(cable));
         start(command.stdout(console)).map(Running)
-    }
-}
-
-/// A running machine; a drop kills it.
-#[derive(Debug)]
-pub(crate) struct Running(Child);
-
-impl Running {
-    /// Returns true if the machine ended by itself.
-    pub(crate) fn is_off(&mut self) -> Result<bool> {
-        Ok(self.0.try_wait()?.is_some())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // A machine that cannot be killed has ended, and a drop cannot report an error.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -418,7 +389,7 @@ mod tests {
         let mut word = [0; 5];
         other.recv(&mut word).expect("word");
         assert_eq!(&word, b"word\n");
-        assert!(!running.is_off().expect("state"));
+        assert!(!running.is_over().expect("state"));
         drop(running);
         assert!(other.send(&word).is_err());
     }

@@ -25,13 +25,14 @@ use xshell::{Shell, cmd};
 
 use self::build::{built, compiled, named};
 use self::image::Image;
-use self::job::{Job, Target};
+use self::job::{Compile, Job, Target};
 use self::kernel::Kernel;
-use self::machine::{Cable, Machine, Patience, Running};
+use self::machine::{Cable, Machine, Patience};
 pub(crate) use self::turn::NESTED;
 pub(crate) use self::verdict::counted;
 use self::verdict::{End, Verdict};
 use crate::packages;
+use crate::process::Running;
 use crate::workspace::Workspace;
 
 /// Programs of every guest in addition to busybox.
@@ -98,16 +99,15 @@ pub(crate) struct Options {
 
 /// Runs the job of the command line; its exit code becomes that of this program.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
-    let jobs = scripts(workspace).join("jobs");
     if options.list {
-        for name in job::names(&jobs)? {
-            println!("{name:14} {}", Job::load(&jobs, &name)?.needs.about);
+        for name in job::names(&scripts(workspace).join("jobs"))? {
+            println!("{name:14} {}", load(workspace, &name)?.needs.about);
         }
         return Ok(ExitCode::SUCCESS);
     }
     let job = match &options.shell {
         Some(command) => Job::of_command(command, programs_at_hand()),
-        None => Job::load(&jobs, options.job.as_deref().unwrap_or("smoke"))?,
+        None => load(workspace, options.job.as_deref().unwrap_or("smoke"))?,
     };
     if let Some(device) = &options.device {
         return run_here(workspace, &job, device, options);
@@ -160,13 +160,12 @@ fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -
 pub(crate) fn check(workspace: &Workspace, turn: Option<usize>) -> Result<bool> {
     // First, because another step may hold cargo's lock later.
     build::of_tests(workspace)?;
-    let folder = scripts(workspace).join("jobs");
     let mut lines = turn::chosen(turn);
     let count = lines.len();
     lines.retain(|line| *line != NESTED);
     for line in &lines {
         let (name, arguments) = line.split_once(" -- ").unwrap_or((line, ""));
-        let mut job = Job::load(&folder, name)?;
+        let mut job = load(workspace, name)?;
         job.shorten();
         let mut options = Options::default();
         if !arguments.is_empty() {
@@ -184,7 +183,7 @@ pub(crate) fn check(workspace: &Workspace, turn: Option<usize>) -> Result<bool> 
 
 /// Runs the job of this name; returns the console's text.
 pub(crate) fn console(workspace: &Workspace, name: &str, arguments: &[String]) -> Result<String> {
-    let job = Job::load(&scripts(workspace).join("jobs"), name)?;
+    let job = load(workspace, name)?;
     let options = Options {
         arguments: arguments.to_vec(),
         ..Options::default()
@@ -248,7 +247,7 @@ pub(crate) fn attempt_on(
 }
 
 fn attempt_with(workspace: &Workspace, name: &str, options: &Options) -> Result<Attempt> {
-    let job = Job::load(&scripts(workspace).join("jobs"), name)?;
+    let job = load(workspace, name)?;
     let Outcome {
         verdict,
         record,
@@ -274,7 +273,7 @@ pub(crate) fn program_of(
     is_short: bool,
     folder: &Path,
 ) -> Result<PathBuf> {
-    let mut job = Job::load(&scripts(workspace).join("jobs"), name)?;
+    let mut job = load(workspace, name)?;
     if is_short {
         job.shorten();
     }
@@ -301,63 +300,59 @@ struct Outcome {
     captured: Vec<String>,
 }
 
-fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcome> {
-    let icount = options.icount || job.needs.icount;
+/// Builds the machine of a job, with its image in the folder `work`.
+fn machine_of(workspace: &Workspace, job: &Job, options: &Options, work: &Path) -> Result<Machine> {
+    let (shell, needs) = (&workspace.shell, &job.needs);
+    let icount = options.icount || needs.icount;
     let cpus = machine::cpus(options.cpus, icount)?;
-    let peer = options.peer || job.needs.peer;
+    let peer = options.peer || needs.peer;
     if peer && icount {
         bail!(
             "instructions are counted in one guest only, because two guests do not share a clock"
         );
     }
-    let patience = match options.timeout {
-        Some(seconds) => Patience::exactly(seconds),
-        None => Patience::of_job(job.needs.timeout),
-    };
     if env::consts::ARCH != "x86_64" {
         bail!("the guest runs host programs, which is supported on x86-64 only");
     }
-    let shell = &workspace.shell;
     packages::install_for(
         shell,
         ["qemu-system-x86_64", "busybox", PROVIDER]
             .into_iter()
             .chain(PROGRAMS)
-            .chain(job.needs.capture.then_some(capture::DISSECTOR))
-            .chain(job.needs.programs.iter().map(String::as_str)),
+            .chain(needs.capture.then_some(capture::DISSECTOR))
+            .chain(needs.programs.iter().map(String::as_str)),
     )?;
     let kernel = Kernel::get(shell, &workspace.target().join("vm/kernel"))?;
     let mut image = fill(workspace, job, options)?;
     let card = if peer { &CARD[..] } else { &[] };
-    let modules: Vec<&str> = job
-        .needs
-        .modules
-        .iter()
-        .map(String::as_str)
-        .chain(MODULES)
-        .chain(card.iter().copied())
-        .collect();
+    let own = needs.modules.iter().map(String::as_str);
+    let modules: Vec<&str> = own.chain(MODULES).chain(card.iter().copied()).collect();
     add_modules(shell, &mut image, &kernel, &modules)?;
-
-    let logs = workspace.target().join("vm/log");
-    fs::create_dir_all(&logs)?;
-    let work = tempfile::tempdir_in(&logs).context("a folder for the guest's image")?;
-    let archive = work.path().join("image.cpio");
+    let archive = work.join("image.cpio");
     image.write(File::create(&archive)?)?;
-    let machine = Machine {
+    let memory = options.memory.or(needs.memory);
+    Ok(Machine {
         qemu: packages::find("qemu-system-x86_64").context("qemu-system-x86_64")?,
         kernel: kernel.image,
         image: archive,
-        memory: options
-            .memory
-            .or(job.needs.memory)
-            .unwrap_or_else(|| machine::memory(image.size().unwrap_or_default())),
+        memory: memory.unwrap_or_else(|| machine::memory(image.size().unwrap_or_default())),
         cpus,
         icount,
-        patience,
-    };
+        patience: match options.timeout {
+            Some(seconds) => Patience::exactly(seconds),
+            None => Patience::of_job(needs.timeout),
+        },
+    })
+}
+
+fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcome> {
     let log = log_of(workspace, &job.name);
+    let logs = log.parent().context("a log is in a folder")?;
+    fs::create_dir_all(logs)?;
+    let work = tempfile::tempdir_in(logs).context("a folder for the guest's image")?;
+    let machine = machine_of(workspace, job, options, work.path())?;
     let record = work.path().join("record");
+    let peer = options.peer || job.needs.peer;
     println!(
         "job {}: {}; {}{} MiB, {} processors, {} s without progress at most",
         job.name,
@@ -365,7 +360,7 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcom
         if peer { "two guests, each " } else { "" },
         machine.memory,
         machine.cpus,
-        patience.silence
+        machine.patience.silence
     );
     let begin = Instant::now();
     let console = Both {
@@ -452,7 +447,7 @@ impl Peer {
     /// Ends the guest and prints its console's path; returns a verdict if it ended earlier.
     fn verdict(mut self) -> Result<Option<Verdict>> {
         let died = match &mut self.machine {
-            Some(machine) => machine.is_off()?,
+            Some(machine) => machine.is_over()?,
             None => false,
         };
         self.kill();
@@ -499,36 +494,7 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
             image.link(&applet, installed)?;
         }
     }
-    for build in &job.needs.build {
-        let file = built(workspace, job, build)?;
-        let name = match build.target {
-            Target::Program(_) | Target::Test(_) | Target::Example(_) => {
-                OsStr::new(build.target.name())
-            }
-            Target::Library(_) => file.file_name().context("a library has a name")?,
-        };
-        image.program(&file, name)?;
-        if build.sources.is_empty() {
-            continue;
-        }
-        let folder = workspace.target().join("vm/linked");
-        fs::create_dir_all(&folder)?;
-        let linked = named(workspace, &file, &folder)?;
-        let name = linked.file_name().context("a library has a name")?;
-        image.program(&linked, name)?;
-        for source in &build.sources {
-            let program = compiled(workspace, source, &folder, Some(&linked), &build.links)?;
-            let name = program.file_name().context("a program has a name")?;
-            image.program(&program, name)?;
-        }
-    }
-    for program in &job.needs.compile {
-        let folder = workspace.target().join("vm/linked");
-        fs::create_dir_all(&folder)?;
-        let program = compiled(workspace, &program.source, &folder, None, &program.links)?;
-        let name = program.file_name().context("a program has a name")?;
-        image.program(&program, name)?;
-    }
+    add_built(workspace, &mut image, job)?;
     for file in &options.binary {
         let file = std::path::absolute(file)?;
         let name = file.file_name().context("a program has a name")?;
@@ -555,6 +521,34 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
     Ok(image)
 }
 
+/// Adds the programs, tests and libraries of the workspace that the job runs.
+fn add_built(workspace: &Workspace, image: &mut Image<'_>, job: &Job) -> Result<()> {
+    let mut add = |file: &Path, name: Option<&str>| {
+        let own = file.file_name().context("a program has a name")?;
+        image.program(file, name.map_or(own, OsStr::new))
+    };
+    let folder = workspace.target().join("vm/linked");
+    fs::create_dir_all(&folder)?;
+    for build in &job.needs.build {
+        let file = built(workspace, job, build)?;
+        let is_library = matches!(build.target, Target::Library(_));
+        add(&file, (!is_library).then(|| build.target.name()))?;
+        if build.sources.is_empty() {
+            continue;
+        }
+        let linked = named(workspace, &file, &folder)?;
+        add(&linked, None)?;
+        for source in &build.sources {
+            let program = compiled(workspace, source, &folder, Some(&linked), &build.links)?;
+            add(&program, None)?;
+        }
+    }
+    for Compile { source, links } in &job.needs.compile {
+        add(&compiled(workspace, source, &folder, None, links)?, None)?;
+    }
+    Ok(())
+}
+
 /// Adds the kernel modules, and the order in which they are loaded.
 fn add_modules(shell: &Shell, image: &mut Image, kernel: &Kernel, modules: &[&str]) -> Result<()> {
     let mut order = String::new();
@@ -565,6 +559,11 @@ fn add_modules(shell: &Shell, image: &mut Image, kernel: &Kernel, modules: &[&st
         order += "\n";
     }
     image.text("/vm/order", order, false)
+}
+
+/// Reads the job of that name.
+fn load(workspace: &Workspace, name: &str) -> Result<Job> {
+    Job::load(&scripts(workspace).join("jobs"), name)
 }
 
 /// Returns the folder of the guest's scripts.

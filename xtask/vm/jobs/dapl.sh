@@ -6,16 +6,16 @@
 #: libraries = ["libdaplofa.so.2"]
 #: build = [{ package = "dat-provider", features = ["verbs"], release = true, target = { library = "dat_provider" } },
 #:     { package = "libdat2", target = { library = "dat2" } },
-#:     { package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
+#:     { package = "dat-provider", features = ["verbs"], release = true, target = { program = "dat-registry" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["dat-ffi/libdat/tests/programs/pair.c", "dat-ffi/libdat/tests/programs/alone.c"] }]
-# Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm dtestx dtestsrq mixed check ours libdat); all but the first without
-# any, since `ours` has the same cases. Long groups: repeated=200, many=20000 (with --timeout), storm. With `full`, groups have everything that
-# `cargo xtask compatibility` runs, and a line for each run that it reads; `via=` selects the libraries: `packaged` is our provider under Debian's
-# libdat2, `ours` the same under ours, `ofa` is OFA's provider. The programs end with 0 when they failed, so they are judged by what they print.
+# Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm dtestx dtestsrq mixed check ours libdat); without any, all but
+# the first, whose cases `ours` has. Long groups: repeated=200, many=20000 (with --timeout), storm. With `full`, groups have everything that
+# `cargo xtask compatibility` runs, and print a line for each run; `via=` selects the libraries: `packaged` is our provider under Debian's
+# libdat2, `ours` the same under ours, `ofa` is OFA's provider. The programs exit with 0 even after a failure, so their output decides.
 set -uo pipefail
 groups=()
 full=
-# Whose library programs call: the packaged registry, or ours; or OFA's provider with the packaged one.
+# The library that programs call: the packaged registry, or ours; or OFA's provider with the packaged one.
 via=packaged
 for argument; do
     case $argument in
@@ -46,20 +46,19 @@ case $via in
         ;;
 esac
 usual=$device
-initially=$(device_objects)
 host=$RDMA_IPV4
 ulimit -l unlimited
-# The tests listen on ports that the connection manager gives out otherwise.
+# The tests listen on ports that the connection manager otherwise assigns.
 echo "50000 60999" > /proc/sys/net/ipv4/ip_local_port_range
 
 failed=0
-# Whether only failures are told.
+# Set if only failures are printed.
 quiet=
 # outcome NAME WORDS: prints a line for `cargo xtask compatibility`.
 outcome() {
     [ -z "$full" ] || printf 'outcome|%s|%s|%s\n' "$via" "$1" "${2//|/ }"
 }
-# reason CODE BAD: why the run that said /run/said did not pass.
+# reason CODE BAD: why the run with the output /run/said did not pass.
 reason() {
     case $1 in
         *none*) echo "the server does not listen" ;;
@@ -132,23 +131,25 @@ start_server() {
 # Ends the server by request; it prints its verdict on its clients.
 stop_server() {
     timeout -k 5 30 dapltest -T Q -s "$host" -D $device > /run/said 2>&1
-    if ! wait_until 10 not_running "$server"; then
+    if ! wait_until 10 is_over "$server"; then
         echo "the server does not exit"
         tail -n 12 /run/server-said
         failed=$((failed + 1))
         kill -KILL "$server"
     fi
     wait "$server" 2> /dev/null
+    local code=$?
+    if [ "$code" -gt 128 ]; then
+        echo "the server ended by signal $((code - 128))"
+        failed=$((failed + 1))
+    fi
     if grep -qaE 'Error|FAIL|[Ff]ailed' /run/server-said; then
         echo "the server reported failures"
         grep -aE 'Error|FAIL|[Ff]ailed' /run/server-said | head -n 12
         failed=$((failed + 1))
     fi
 }
-not_running() {
-    ! kill -0 "$1" 2> /dev/null
-}
-# served SECONDS NAME GOOD BAD COMMAND...: alone, with the server. One that has met a failure may not be as it was, and another takes its place.
+# served SECONDS NAME GOOD BAD COMMAND...: runs one command with the server. A server that has met a failure is replaced.
 served() {
     local before=$failed
     run_alone "$@"
@@ -159,8 +160,8 @@ served() {
     fi
 }
 
-# Two cases hand the registry the handle of an adapter for another one, which the packaged one follows without asking the provider; one says of itself
-# that it is not supported.
+# Two cases pass the handle of an adapter as that of another object, which the packaged registry dereferences. One reports that it is not
+# supported.
 functional() {
     local group number name code
     for group in hwconn:3 endpoint:2 pz:2 mem:4 connmgt:1 queryinfo:17; do
@@ -182,8 +183,8 @@ functional() {
         done
     done
 }
-# These programs go on until a call fails, so only their end and their complaints are judged. With several adapters two of them give endpoints
-# the dispatcher of another adapter for connections, which is refused here and ignored elsewhere.
+# These programs continue until a call fails, so only their end and their messages decide. With several adapters two of them give endpoints
+# the dispatcher of another adapter, which our provider refuses.
 limit() {
     local name="dapltest -T L -w $2 -m $3 limit_$4" code
     # The texts of the packaged dat_strerror and of ours.
@@ -328,7 +329,7 @@ dtestcm_all() {
     fi
 }
 
-# Writes that carry a number, and atomic operations.
+# Writes with immediate data, and atomic operations.
 run_dtestx() {
     both 60 15828 "dtestx${*:+ $*}" 'immed/atomic test PASSED' 'ERROR|unexpected|not supported' "dtestx -P $device $*" "dtestx -P $device -h $host $*"
 }
@@ -360,7 +361,7 @@ mixed() {
         start_server
         device=${ends#* }
         echo "server $ends client:"
-        # Whose client it is tells the column.
+        # The client's provider selects the column.
         [ "$device" = ofa-rxe ] && via=ofa
         transaction -i 50 -t 1 -w 1 client SR 256 server SR 256
         transaction -P -t 1 -w 1 -i 100 client RW 4096 1 server RW 2048 4 server RR 1024 1 client RR 2048 1 client SR 1024 3 -f server SR 256 3 -f
@@ -414,7 +415,7 @@ counted() {
         echo "$1 fail"
     fi
 }
-# many COUNT: so many objects of every kind.
+# many COUNT: COUNT objects of every kind.
 many() {
     local count=$1 what
     # An open takes 20 ms in a guest without KVM, and the process has mappings for some 8,000.
@@ -448,17 +449,14 @@ storm() {
         if [ "$good" != 12 ]; then
             echo "of 12 clients $good are done, failed:" >> /run/said
         fi
-        if ! wait_until 20 as_it_was; then
+        if ! wait_until 20 no_objects; then
             echo "objects are left, failed: $(device_objects)" >> /run/said
         fi
         verdict "storm $round: 24 processes of dapltest -T T, 8 endpoints each" 0 'Total WQE' 'error|Error|failed'
     done
 }
-as_it_was() {
-    [ "$(device_objects)" = "$initially" ]
-}
 
-# With our registry: the cases that it is there for, some of the others, and with the provider of OFA.
+# With our registry: the cases that crash the packaged one, some of the others, and OFA's provider.
 ours() {
     local own=$via
     via=ours
@@ -479,7 +477,7 @@ ours() {
     via=$own
 }
 
-# `dat registry --check` tells a library that loads from a device that exists, with both registries.
+# `dat-registry --check` tells a library that loads from a device that exists, with both registries.
 check() {
     local folder said expected="good ofa,bad ofa-missing,good dat,bad dat-missing,"
     cat > /run/check.conf << END
@@ -489,16 +487,16 @@ dat u2.0 nonthreadsafe default $library dat.0.1 "$RDMA_DEVICE 1" ""
 dat-missing u2.0 nonthreadsafe default $library dat.0.1 "missing0 1" ""
 END
     for folder in "" /run/ours; do
-        LD_LIBRARY_PATH=$folder timeout -k 5 60 dat registry --check /run/check.conf > /run/said 2>&1
+        LD_LIBRARY_PATH=$folder timeout -k 5 60 dat-registry --check /run/check.conf > /run/said 2>&1
         echo "exit code $?" >> /run/said
         said=$(sed -n 's/^line [0-9]* *\([a-z]*\) *\([^ ]*\) u2.*/\1 \2,/p' /run/said | tr -d '\n')
         [ "$said" = "$expected" ] || echo "wrong: $said" >> /run/said
         grep -q '^exit code 1$' /run/said
-        verdict "dat registry --check${folder:+, our registry}" $? '^line 2: .*: it loads, but its device cannot be opened: dat_ia_open returned DAT_' '^wrong'
+        verdict "dat-registry --check${folder:+, our registry}" $? '^line 2: .*: it loads, but its device cannot be opened: dat_ia_open returned DAT_' '^wrong'
     done
 }
 
-# A program for DAT 1.2 of our own; there is no line for 1.2, so that the device is found.
+# Our own program for DAT 1.2; without a line for 1.2, the library finds the device.
 libdat() {
     both 60 4711 "libdat" 'both have talked' 'returned|does not hold|came instead' "pair $RDMA_DEVICE" "pair $RDMA_DEVICE $host"
     run_alone 60 "libdat, one thread with two adapters" 'both went on' 'returned|does not hold|came instead' alone "$RDMA_DEVICE"

@@ -3,8 +3,8 @@
 #: timeout = 900
 #: anywhere = true
 #: build = [{ package = "dat-tests", features = ["verbs"], release = true, target = { test = "verbs_differential" } }]
-# Arguments: rounds, the seed of the first list, and the lists of a round, which are twenty without it. In what verbs differs is said in tests/suite/src/differential/differences.rs. What is counted goes to
-# `cargo xtask harden`.
+# Arguments: rounds, the seed of the first list, and the lists of a round, 20 by default. tests/suite/src/differential/differences.rs has the differences of
+# verbs. The counts go to `cargo xtask harden`.
 set -euo pipefail
 rounds=${1:-1}
 seed=${2:-1}

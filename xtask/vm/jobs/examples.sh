@@ -17,17 +17,9 @@ set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 rounds=${1:-3}
 ulimit -l unlimited
-before=$(device_objects)
-wait_until 60 peer true
-peer_before=$(peer device_objects)
-no_objects() {
-    [ "$(device_objects)" = "$before" ]
-}
-peer_has_no_objects() {
-    [ "$(peer device_objects)" = "$peer_before" ]
-}
+peer_is_up
 
-# runs COMMAND...: the program ends well, and the device has nothing left of it.
+# runs COMMAND...: the program succeeds, and no object of it stays on the device.
 runs() {
     echo "-- $* ($(now))"
     timeout 120 "$@"
@@ -61,11 +53,11 @@ meets() {
     for ((round = 0; round < rounds; round++)); do
         peer "rping -s -a $3 -C 20 -V > /run/served 2>&1 & echo \$! > /run/rping; wait_until 20 listens 7174"
         timeout 60 rdma_ping ping "$1" "$host:7174" 20
-        peer 'gone() { ! kill -0 $(< /run/rping) 2> /dev/null; }; wait_until 20 gone; cat /run/served'
+        peer 'wait_until 20 is_over $(< /run/rping); cat /run/served'
         timeout 120 rdma_ping serve "$1" > /run/server &
         server=$!
         wait_until 20 grep -q serving /run/server
-        # It prints a text once it has compared it. Its code tells nothing: at its end, one of its threads may read a closed descriptor.
+        # It prints a text once it has compared it. Its exit code is no help: at its end, one of its threads may read a closed descriptor.
         peer "timeout 60 rping -c -a $2 -C 20 -v -V > /run/pinged 2>&1 || true; grep -c '^ping data: rdma-ping-' /run/pinged" > /run/count
         [ "$(< /run/count)" = 20 ]
         wait "$server"

@@ -11,8 +11,12 @@
 # full queues: two rounds of all are 1,000 attempts. `few` is a tenth of a round of `lives`. Soft-RoCE of this kernel has its
 # sockets only in the first network namespace, so the two ends of a network are two guests and not two namespaces.
 #
-# In every case: data arrives intact, or the command exits with 1 and the reason; each post of a program completes once, in order; messages that succeeded at the sender were
-# received by the other end; both hosts have the same objects as before; the next command works. The counts go to `cargo xtask harden`.
+# In every case:
+# - data arrives intact, or the command exits with 1 and the reason;
+# - each post of a program completes once, in order;
+# - messages that completed at the sender were received by the other end;
+# - both hosts have the same objects as before, and the next command works.
+# The counts go to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 mount -t debugfs none /sys/kernel/debug
@@ -28,13 +32,8 @@ cd /run/faults
 head -c 300001 /dev/urandom > file
 head -c 65536 /dev/urandom > small
 truncate -s 48M large
-before=$(device_objects)
-wait_until 60 peer true
-peer_before=$(peer device_objects)
+peer_is_up
 
-# The names of attempts, in the order of their first use.
-names=()
-declare -A tried intact reported
 fail() {
     echo "$1"
     tail -n 20 said || true
@@ -48,7 +47,7 @@ times=10
 lasting="connections of up to two seconds while packets are lost: not ended while they lasted"
 # Soft-RoCE gives up a read if its answers come in an unexpected order. Then it ends the connection, but reports success of the read, and its
 # kernel prints a warning of `rxe_completer`, once until it is reset. No library above it can distinguish such a read from a successful one.
-given_up="reads that the device gives up with a warning of its kernel, and completes as if they were done"
+given_up="reads that the device gives up, and reports as successful"
 warned=0
 # It also does not always complete requests that were posted while its link was down: a graceful end waits for them, and is made abrupt after a while. No other case may need that.
 stuck="graceful ends that the device, whose link was down, does not come to, made abrupt"
@@ -72,31 +71,7 @@ forgive() {
 }
 # The messages of a command whose connection was not established.
 lost="connection to the (server|exporter) was lost|cannot connect to the server|connection was aborted|why: .*(unreachable|cannot be reached|no exporter listens|rejects the connection|does not answer|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
-# judge WHAT CODE WORDS: the command, whose output is in `said`, succeeded, or gives its reason with these words and a remedy. Fails if it did not
-# succeed.
-judge() {
-    [ -v "tried[$1]" ] || names+=("$1")
-    tried[$1]=$((${tried[$1]:-0} + 1))
-    if [ "$2" = 0 ]; then
-        intact[$1]=$((${intact[$1]:-0} + 1))
-        return 0
-    fi
-    if [ "$2" != 1 ] || ! grep -qE "$3" said || ! grep -qE 'try:|"remedy":' said; then
-        fail "$1: exit code $2, and not \"$3\""
-    fi
-    reported[$1]=$((${reported[$1]:-0} + 1))
-    echo "reported: $(grep -E 'why"?:' said)"
-    return 1
-}
-# counted WHAT TRIED WHOLE REPORTED
-counted() {
-    [ -v "tried[$1]" ] || names+=("$1")
-    tried[$1]=$((${tried[$1]:-0} + $2))
-    intact[$1]=$((${intact[$1]:-0} + $3))
-    reported[$1]=$((${reported[$1]:-0} + $4))
-    [ "$2" = $(($3 + $4)) ] || fail "$1: of $2, $3 and $4 are not all"
-}
-# watched WHAT: the program `once` succeeded and printed the outcome of its posts to `said`; `abruptly` is then the number of its graceful ends that did not come.
+# watched WHAT: the program `once` succeeded and printed the outcome of its posts to `said`; `abruptly` is then the number of its graceful ends that did not complete.
 watched() {
     local posted well failed untrue
     read -r posted well failed < <(sed -n 's/^posted \([0-9]*\) well \([0-9]*\) failed \([0-9]*\)$/\1 \2 \3/p' said)
@@ -109,14 +84,14 @@ watched() {
     abruptly=$(sed -n 's/^abruptly \([0-9]*\)$/\1/p' said)
     abruptly=${abruptly:-0}
     if [ "$abruptly" != 0 ]; then
-        [ -n "$was_down" ] || fail "$1: $abruptly graceful ends did not come to their end, though the link was never down"
+        [ -n "$was_down" ] || fail "$1: $abruptly graceful ends did not complete, though the link was never down"
         counted "$stuck" "$abruptly" 0 "$abruptly"
     fi
 }
-# A message that succeeded at the sender was acknowledged by the other host's device, which on soft-RoCE has completed the receive before: `rxe_responder` goes to `acknowledge`
-# from `do_complete`, and acknowledges a repeated request only after both. So no message may be lost between; an end may not flush that receive. More may be
-# received than succeeded: an acknowledgement may be lost, or come after the end.
-arrivals="messages that ended well for who sent them, taken by the other host"
+# A message that succeeded at the sender was acknowledged by the other host's device. On soft-RoCE the device has completed the receive before: `rxe_responder` goes to
+# `acknowledge` from `do_complete`, and acknowledges a repeated request only after both. So no message may be lost between, and an end may not flush that receive.
+# More may be received than succeeded: an acknowledgement may be lost, or come after the end.
+arrivals="messages that completed at the sender and arrived"
 # arrived: checks each connection since the other host serves, which has printed all of them.
 arrived() {
     local name count
@@ -131,7 +106,7 @@ arrived() {
     done < took
     while read -r _ name count; do
         [ -v "all[$name]" ] || fail "connection $name: the other host does not know it"
-        [ "${all[$name]}" -ge "$count" ] || fail "connection $name: $count messages ended well for who sent them, and ${all[$name]} were taken"
+        [ "${all[$name]}" -ge "$count" ] || fail "connection $name: $count messages completed at the sender, and ${all[$name]} arrived"
         counted "$arrivals" "$count" "$count" 0
     done < sent
 }
@@ -144,12 +119,6 @@ attempt() {
         words="memory has the checksum"
     fi
     judge "$1" "$code" "$words"
-}
-no_objects() {
-    [ "$(device_objects)" = "$before" ]
-}
-peer_has_no_objects() {
-    [ "$(peer device_objects)" = "$peer_before" ]
 }
 peer_is_idle() {
     [ "$(peer device_objects)" = "$peer_idle" ]
@@ -191,9 +160,8 @@ peer_rests() {
 }
 peer_ends() {
     local port
-    peer 'cd /run; gone() { ! kill -0 $(< $1) 2> /dev/null; }
-        kill -TERM $(cat ./*.process)
-        for one in *.process; do wait_until 30 gone $one; done; rm ./*.process'
+    peer 'cd /run; kill -TERM $(cat ./*.process)
+        for one in *.process; do wait_until 30 is_over $(< $one); done; rm ./*.process'
     for port in "${ports[@]}"; do
         peer "cat /run/watched.$port" > said
         watched "receives of the other host"
@@ -355,10 +323,7 @@ regain() {
 # On soft-RoCE the kernel's queue pair for connections does not recover if it sent something while the link was down: then no connection is possible.
 device_anew() {
     rdma link delete "$RDMA_DEVICE"
-    rdma link add "$RDMA_DEVICE" type rxe netdev "$RDMA_INTERFACE"
-    wait_until 20 address_index "$RDMA_IPV4" > /dev/null
-    wait_until 20 address_index "$RDMA_IPV6" > /dev/null
-    wait_until 20 test -e /dev/infiniband/uverbs0
+    make_device
 }
 # connected PROCESS: true if it has a connection.
 connected() {
@@ -366,7 +331,7 @@ connected() {
 }
 # connected_or_over PROCESS: true if it has a connection, or had one while a busy machine did not look.
 connected_or_over() {
-    connected "$1" || ! kill -0 "$1" 2> /dev/null
+    connected "$1" || is_over "$1"
 }
 # is_lost PROCESS: true if it has no connection any more.
 is_lost() {
@@ -431,7 +396,7 @@ link() {
         fi
         cp said.command said
         if judge "commands while the link goes down" "$code" "$lost"; then
-            [ "$round" != 0 ] || fail "it ended well, though nothing got through for $down s"
+            [ "$round" != 0 ] || fail "it succeeded, though no packet passed for $down s"
             [ "$2" != copy ] || same large large
         fi
         all_back
@@ -462,10 +427,7 @@ stack_anew() {
         [ -e "/sys/module/${name%.ko}" ] || insmod "$path"
     done < /vm/order
     wait_until 20 test -e /dev/infiniband/rdma_cm
-    rdma link add "$RDMA_DEVICE" type rxe netdev "$RDMA_INTERFACE"
-    wait_until 20 address_index "$RDMA_IPV4" > /dev/null
-    wait_until 20 address_index "$RDMA_IPV6" > /dev/null
-    wait_until 20 test -e /dev/infiniband/uverbs0
+    make_device
 }
 modules() {
     local round code name process seconds
@@ -489,7 +451,7 @@ modules() {
                 counted "modules in use, to be removed" 1 0 1
                 name=
             done
-            ! kill -0 "$process" 2> /dev/null || break
+            ! is_over "$process" || break
             wait "$process" || fail "it was over before that, with $?"
         done
         [ -z "$name" ] || fail "$name is not in use, before or after it was to be removed"
@@ -517,7 +479,7 @@ overrun() {
     read -r refused overruns < <(sed -n 's/^refused \([0-9]*\) overruns \([0-9]*\) places [0-9]*$/\1 \2/p' said) || true
     [ "${overruns:-none}" = 0 ] || fail "of a dispatcher that overran, ${overruns:-nothing} is told"
     # One of each round; `counted` fails if there were fewer.
-    counted "posts that would have no place there" $((rounds * 100)) 0 "$refused"
+    counted "posts without room there" $((rounds * 100)) 0 "$refused"
     all_back
     peer_ends
 }
@@ -531,8 +493,8 @@ for name in "${names[@]}"; do
     case $name in
         *"packets are lost"* | posts*"link goes down" | "$arrivals") [ "${intact[$name]:-0}" -gt 0 ] || fail "$name: of ${tried[$name]} none was whole" ;;
     esac
-    count "$name" "${tried[$name]}" "${intact[$name]:-0}" "${reported[$name]:-0}"
 done
+count_outcomes
 if [ -v "lives_tried" ]; then
     [ "${reported[posts while packets are lost]}" -gt 0 ] || fail "of ${tried[posts while packets are lost]} posts none was reported"
 fi

@@ -15,10 +15,6 @@ echo "seed $seed, $rounds rounds"
 mkdir -p /run/hostile /run/into
 cd /run/hostile
 head -c 300001 /dev/urandom > file
-before=$(device_objects)
-no_objects() {
-    [ "$(device_objects)" = "$before" ]
-}
 # expect PROCESS: it exits with 0 after SIGTERM.
 expect() {
     local code=0

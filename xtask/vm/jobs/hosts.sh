@@ -11,27 +11,11 @@ mkdir -p /run/hosts
 cd /run/hosts
 head -c 4194304 /dev/urandom > file
 head -c 300001 /dev/urandom > other
-before=$(device_objects)
-wait_until 60 peer true
-peer_before=$(peer device_objects)
+peer_is_up
 
-no_objects() {
-    [ "$(device_objects)" = "$before" ]
-}
-peer_has_no_objects() {
-    [ "$(peer device_objects)" = "$peer_before" ]
-}
 # same FILE PATH: true if the file and that of the other host have the same bytes.
 same() {
     [ "$(sha256sum < "$1")" = "$(peer "sha256sum < $2")" ]
-}
-# peer_begins NAME COMMAND: starts the command in the other host; its output and its process are stored there under that name.
-peer_begins() {
-    peer "mkdir -p /run/hosts; cd /run/hosts; $2 > $1 2>&1 & echo \$! > $1.process"
-}
-# peer_ends NAME: ends it with a signal, and checks that it succeeds.
-peer_ends() {
-    peer "cd /run/hosts; gone() { ! kill -0 \$(< $1.process) 2> /dev/null; }; kill -TERM \$(< $1.process); wait_until 20 gone; cat $1"
 }
 
 echo "-- the other host serves ($(now))"
@@ -111,7 +95,7 @@ client() {
     local number=$1 words=$2 output=client.${#clients[@]} attempt process
     shift 2
     connected_or_ended() {
-        connections "$number" || ! kill -0 "$process" 2> /dev/null
+        connections "$number" || is_over "$process"
     }
     for attempt in 1 2 3 4 5; do
         timeout 400 "$@" --quiet > "$output" 2>&1 &

@@ -14,19 +14,12 @@ echo "seed ${2:-$$}, $rounds rounds of each"
 mkdir -p /run/from /run/into
 head -c 67108864 /dev/urandom > /run/from/file
 head -c 65536 /dev/urandom > /run/from/small
-before=$(device_objects)
 
 serve="dat serve"
 serve() {
     $serve --into /run/into --force --quiet 2> /run/served &
     server=$!
     wait_until 60 listens 7471
-}
-quiet_objects() {
-    [ "$(device_objects)" = "$idle" ]
-}
-no_objects() {
-    [ "$(device_objects)" = "$before" ]
 }
 # A client that works for seconds, of one of several kinds. The first runs longer than the time of the kill; a copy may end before.
 client() {
@@ -36,9 +29,6 @@ client() {
         2) exec dat perf read --connect "$RDMA_IPV4" --duration 60s --quiet ;;
         3) exec dat perf send --connect "$RDMA_IPV4" --duration 60s --quiet ;;
     esac
-}
-ended() {
-    ! kill -0 "$process" 2> /dev/null
 }
 in_use() {
     [ "$(device_objects)" != "$idle" ]
@@ -72,10 +62,10 @@ for ((round = 0; round < rounds; round++)); do
         *) false ;;
     esac
     # The server notices, frees everything and serves the next client.
-    wait_until 20 quiet_objects
+    wait_until 20 is_idle
     timeout 30 dat copy /run/from/small small --connect "$RDMA_IPV4" --quiet
     cmp /run/from/small /run/into/small
-    wait_until 20 quiet_objects
+    wait_until 20 is_idle
     if ls /run/into/.dat-part-* > /dev/null 2>&1; then
         echo "a temporary file is left"
         exit 1
@@ -107,7 +97,7 @@ for ((round = 0; round < rounds; round++)); do
     [ "$server_code" = 137 ]
     begin=$(now)
     # A client that hangs is reported as one.
-    wait_until 60 ended
+    wait_until 60 is_over "$process"
     wait "$process" || code=$?
     # A client that had ended before succeeded.
     if [ "$code" = 0 ]; then
@@ -146,9 +136,9 @@ for ((round = 0; round < rounds; round++)); do
     kill -INT "$process"
     wait "$process" || code=$?
     [ "$code" = 130 ]
-    wait_until 20 quiet_objects
+    wait_until 20 is_idle
     timeout 30 dat copy /run/from/small small --connect "$RDMA_IPV4" --quiet
-    wait_until 20 quiet_objects
+    wait_until 20 is_idle
     if ls /run/into/.dat-part-* > /dev/null 2>&1; then
         echo "a temporary file is left"
         exit 1

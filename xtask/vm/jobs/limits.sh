@@ -25,34 +25,11 @@ cd /run/limits
 head -c 300001 /dev/urandom > file
 head -c 65536 /dev/urandom > small
 truncate -s 16M large
-before=$(device_objects)
 
-# The names of attempts, in the order of their first use.
-names=()
-declare -A tried intact reported
 fail() {
     echo "$1"
     tail -n 20 said || true
     exit 1
-}
-# judge WHAT CODE WORDS: the command, whose output is in `said`, succeeded, or gives its reason with these words and a remedy. Fails if it did not
-# succeed.
-judge() {
-    [ -v "tried[$1]" ] || names+=("$1")
-    tried[$1]=$((${tried[$1]:-0} + 1))
-    if [ "$2" = 0 ]; then
-        intact[$1]=$((${intact[$1]:-0} + 1))
-        return 0
-    fi
-    if [ "$2" != 1 ] || ! grep -qE "$3" said || ! grep -qE 'try:|"remedy":' said; then
-        fail "$1: exit code $2, and not \"$3\""
-    fi
-    reported[$1]=$((${reported[$1]:-0} + 1))
-    echo "reported: $(grep -E 'why"?:' said)"
-    return 1
-}
-no_objects() {
-    [ "$(device_objects)" = "$before" ]
 }
 # limit LIMIT VALUE COMMAND...: becomes the command, as a user to whom limits apply; LIMIT is the option of `ulimit`.
 limit() {
@@ -66,7 +43,7 @@ limited() {
 # Only every nth pair of command and limit is tried; every one, except in `commands`.
 every=1
 at=0
-# is_due: true if the next one is to be tried.
+# is_due: true if the next one is tried.
 is_due() {
     at=$((at + 1))
     [ $((at % every)) = 0 ]
@@ -86,9 +63,6 @@ memory() {
     timeout 30 dat rsm get again --connect "$RDMA_IPV4:7472" --quiet
     wait_until 60 no_connections "$server" "$exporter"
     idle=$(objects_at_rest)
-    idle() {
-        [ "$(device_objects)" = "$idle" ]
-    }
     for limit in 0 $((RANDOM % 60 + 8)) $((RANDOM % 1000 + 100)) $((RANDOM % 4000 + 1000)) 1000000; do
         for command in \
             "copy small copied --connect $RDMA_IPV4" "copy small here --device $RDMA_DEVICE" \
@@ -108,7 +82,7 @@ memory() {
                 [ ! -e here ] && [ ! -e back ] || fail "a file is left"
             fi
             rm -f here back
-            wait_until 60 idle || fail "the device has $(device_objects), and before $idle"
+            wait_until 60 is_idle || fail "the device has $(device_objects), and before $idle"
         done
     done
     kill -TERM "$server" "$exporter"
@@ -142,16 +116,13 @@ servers() {
 descriptors() {
     local most code command process
     listens_or_ended() {
-        listens "$1" || ! kill -0 "$process" 2> /dev/null
+        listens "$1" || is_over "$process"
     }
     echo "-- low limit of open files ($(now))"
     dat serve --into /run/into --force --quiet > served 2>&1 &
     server=$!
     wait_until 60 listens 7471
     idle=$(objects_at_rest)
-    idle() {
-        [ "$(device_objects)" = "$idle" ]
-    }
     for ((most = 3; most < 48; most += RANDOM % 5 + 1)); do
         for command in "devices" "copy small copied --connect $RDMA_IPV4" "copy small here --device $RDMA_DEVICE" \
             "perf write --device $RDMA_DEVICE --size 1000 -n 5" "rsm bench --device $RDMA_DEVICE --piece 4K -n 5" \
@@ -178,7 +149,7 @@ descriptors() {
             echo "$most descriptors: $command: $code"
             judge "descriptors of a command" "$code" "why: .*RLIMIT_NOFILE|error while loading shared libraries" || [ "$most" -lt 40 ] || fail "that is enough"
             rm -f here
-            wait_until 60 idle || fail "the device has $(device_objects), and before $idle"
+            wait_until 60 is_idle || fail "the device has $(device_objects), and before $idle"
         done
     done
     kill -TERM "$server"
@@ -189,7 +160,7 @@ descriptors() {
 # The short form of both: some commands must be refused, and some must succeed.
 commands() {
     local what
-    # Nine commands have a limit of memory, and seven one of descriptors: after so many limits each of them was tried.
+    # Nine commands have a limit of memory, and seven one of descriptors: that number of limits tries each of them.
     every=5
     memory
     descriptors
@@ -206,10 +177,7 @@ program() {
     "${@:2}" > said 2>&1 || fail "$what: exit code $?"
     read -r tries refusals < <(sed -n 's/^tried \([0-9]*\) refused \([0-9]*\)$/\1 \2/p' said)
     [ "$refusals" -gt 0 ] || fail "$what: nothing was refused"
-    [ -v "tried[$what]" ] || names+=("$what")
-    tried[$what]=$((${tried[$what]:-0} + tries))
-    intact[$what]=$((${intact[$what]:-0} + tries - refusals))
-    reported[$what]=$((${reported[$what]:-0} + refusals))
+    counted "$what" "$tries" $((tries - refusals)) "$refusals"
     head -n 2 said
     wait_until 60 no_objects || fail "the device has $(device_objects), and before $before"
 }
@@ -248,7 +216,5 @@ for name; do
     done
 done
 wait_until 60 no_objects
-for name in "${names[@]}"; do
-    count "$name" "${tried[$name]}" "${intact[$name]:-0}" "${reported[$name]:-0}"
-done
+count_outcomes
 echo "no objects are left ($(now))"

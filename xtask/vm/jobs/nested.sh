@@ -12,7 +12,7 @@ image=$(command -v "${1:?the image: cargo xtask firmware --nested}")
 shift
 cd /run
 
-# Who gives addresses to adapters: a message of 360 bytes for each; the answer is the same with another kind and no error.
+# The server of addresses: an adapter sends a message of 360 bytes. The answer is the same with another kind and no error.
 port=4791
 answer() {
     wait_until 60 listens $port

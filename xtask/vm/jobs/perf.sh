@@ -21,7 +21,7 @@ for wait in block poll; do
     wait "$server"
 done
 
-# What has no server.
+# The operations without a server.
 for operation in bind srq; do
     echo "-- $operation"
     timeout 60 dat perf "$operation" --device "$RDMA_DEVICE" --sweep 1..64K -n 50 --depth 8

@@ -6,8 +6,8 @@
 #: programs = ["dapltest", "dtest", "dtestcm"]
 #: libraries = ["libdaplofa.so.2"]
 #: build = [{ package = "dat-provider", features = ["verbs"], release = true, target = { library = "dat_provider" } }]
-# The arguments are the number of rounds, and what to measure of transfers, transactions, connections and sharing; all of it without. Lines that begin with
-# `speed` are read by `cargo xtask bench --vm`.
+# Arguments: the number of rounds, and the parts to measure (transfers transactions connections sharing; all by default). `cargo xtask bench --vm`
+# reads the lines that begin with `speed`.
 set -euo pipefail
 rounds=${1:-3}
 shift || true
@@ -15,19 +15,17 @@ wanted=" ${*:-transfers transactions connections sharing} "
 echo "speed version kernel $(uname -r)"
 
 library=$(command -v libdat_provider.so)
-# What xtask/vm/programs/stamps.c makes, if it was taken along.
-stamps=$(command -v stamps.so || true)
 export DAT_OVERRIDE=/run/dat.conf DAPL_DBG_TYPE=0
 cat > "$DAT_OVERRIDE" << END
 dat u2.0 nonthreadsafe default $library dat.0.1 "$RDMA_DEVICE 1" ""
 ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "$RDMA_INTERFACE 0" ""
 END
 ulimit -l unlimited
-# The tests listen on ports that the connection manager gives out otherwise.
+# The tests listen on ports that the connection manager otherwise assigns.
 echo "50000 60999" > /proc/sys/net/ipv4/ip_local_port_range
 
-# run PATTERN COMMAND...: runs the command until its output, which is in /run/client, has the pattern. The programs end with 0 when they failed, and one run
-# in two hundred fails with OFA's provider, which is why there are three of them.
+# run PATTERN COMMAND...: runs the command until its output, which is in /run/client, has the pattern. The programs exit with 0 even after a failure. One run
+# in two hundred fails with OFA's provider, so there are three attempts.
 run() {
     local pattern=$1 try
     shift
@@ -48,7 +46,7 @@ transfer() {
     [ "$bytes" -lt 4096 ] || count=256
     [ "$bytes" != 65536 ] || count=64
     run '^raw:' timeout 60 dapltest -T P -s "$RDMA_IPV4" -D "$device" -i $count -p "$pipeline" -m "$mode" "$operation" "$bytes" 1
-    # It prints decimals without the zeros that they begin with.
+    # It prints decimals without leading zeros.
     awk -F ', *' -v name="$operation-$pipeline-$mode" -v bytes="$bytes" -v device="$device" '
         /^raw:/ { split($7, rate, "."); printf "speed time %s %d %s %.2f\n", name, bytes, device, 1e9 / (rate[1] + rate[2] / 100) }' /run/client
 }
@@ -65,7 +63,7 @@ transaction() {
 transfers() {
     local operation bytes pipeline mode
     for operation in RW RR; do
-        for bytes in 8 256 4096 65536; do
+        for bytes in 8 4096 65536; do
             for pipeline in 1 64; do
                 for mode in p b; do
                     transfer "$1" $operation $bytes $pipeline $mode
@@ -77,7 +75,7 @@ transfers() {
 
 transactions() {
     local mixed="client SR 256 server RW 4096 server SR 256 client SR 256 server RW 4096 server SR 256 client SR 4096 server SR 256"
-    # It takes its time in milliseconds, of which there are to be some hundreds.
+    # It measures in milliseconds; a run should take some hundreds.
     transaction "$1" SR-b 8 16000 -w 1 client SR 8 server SR 8
     transaction "$1" SR-p 8 16000 -P -w 1 client SR 8 server SR 8
     transaction "$1" SR-b 4096 4000 -w 1 client SR 4096 server SR 4096
@@ -88,10 +86,10 @@ transactions() {
     transaction "$1" mixed-p 4096 2000 -P -w 1 $mixed
 }
 
-# timed COMMAND: a command that says what processor time it took as well. Both ends of a connection share the one processor, so that what either end
-# measures by the clock has the work of the other one in it, if that is not asleep.
+# timed COMMAND: runs the command and prints its processor time. Both ends of a connection share one processor, so the clock of either end
+# includes the work of the other.
 timed() {
-    printf "bash -c 'TIMEFORMAT=\"processor %%3U %%3S\"; time env LD_PRELOAD=%s %s'" "$stamps" "$1"
+    printf "bash -c 'TIMEFORMAT=\"processor %%3U %%3S\"; time %s'" "$1"
 }
 
 # connections DEVICE
@@ -106,7 +104,6 @@ connections() {
             $1 " " $2 == "EP create:" || $1 " " $2 == "EP free:" { tell(substr($2, 1, length($2) - 1), $3 * 1e3) }
             $1 == "TOTAL:" { tell("total", $2 * 1e9) }
             $1 == "processor" { tell("work", ($2 + $3) * 1e9) }
-            /^stamps/ { print side, device, $0 }
             $1 == "Connections:" { tell("connect", $2 * 1e3) }' /run/$side
     done
 }
@@ -120,7 +117,7 @@ sharing() {
 for ((round = 0; round < rounds; round++)); do
     for device in ofa dat; do
         if [[ $wanted == *" transfers "* || $wanted == *" transactions "* ]]; then
-            # Not what the last one said.
+            # Removes the output of the last one.
             rm -f /run/dapltest
             timeout 600 dapltest -T S -D $device > /run/dapltest 2>&1 &
             server=$!

@@ -13,23 +13,11 @@ rounds=${1:-1}
 mkdir -p /run/roce /run/into
 cd /run/roce
 head -c 1048577 /dev/urandom > file
-wait_until 60 peer true
-peer_before=$(peer device_objects)
+peer_is_up
 peer 'mkdir -p /run/into'
 rdma link delete "$RDMA_DEVICE"
 rmmod rdma_rxe
 
-peer_has_no_objects() {
-    [ "$(peer device_objects)" = "$peer_before" ]
-}
-# peer_begins NAME COMMAND: starts the command in the other host; its output and its process are stored there under that name.
-peer_begins() {
-    peer "mkdir -p /run/roce; cd /run/roce; $2 > $1 2>&1 & echo \$! > $1.process"
-}
-# peer_ends NAME: ends it with a signal, and checks that it succeeds.
-peer_ends() {
-    peer "cd /run/roce; gone() { ! kill -0 \$(< $1.process) 2> /dev/null; }; kill -TERM \$(< $1.process); wait_until 20 gone; cat $1"
-}
 # measures DEVICE HOST: every operation, small and large; each verifies its data.
 measures() {
     local operation size

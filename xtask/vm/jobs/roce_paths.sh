@@ -51,9 +51,6 @@ is_bound() {
     printf -v digits ':%04X' "$2"
     in_namespace "$1" cat /proc/net/udp /proc/net/udp6 | grep -q "$digits [0-9A-F:]* 07 "
 }
-is_over() {
-    ! kill -0 "$1" 2> /dev/null
-}
 # serve FAMILY [ARGUMENT]...: a server in `b`.
 serve() {
     ip netns exec b dat serve --device "roce://${FAR[$1]}" --into /run/into --force --json "${@:2}" > served 2>&1 &
@@ -89,10 +86,7 @@ works() {
 }
 # reported WHAT CODE WORDS: the command failed with these words and a remedy.
 reported() {
-    if [ "$2" != 1 ] || ! grep -qE "$3" said || ! grep -qE 'try:|"remedy":' said; then
-        fail "$1: exit code $2, and not \"$3\""
-    fi
-    echo "reported: $(grep -E 'why"?:' said)"
+    gives_reason "$@"
     bad "$1"
 }
 # milliseconds COMMAND...: runs it, sets `code` and `took`.
@@ -228,7 +222,7 @@ ports() {
     local family to device
     for family in 4 6; do
         to="[${FAR[$family]}]:7999" device="roce://${NEAR[$family]}"
-        echo "-- nobody serves, IPv$family ($(now))"
+        echo "-- no server, IPv$family ($(now))"
         in_namespace r nft flush ruleset
         timed in_namespace a timeout 60 dat copy file . --device "$device" --connect "$to"
         echo "refused after $took ms"
@@ -237,10 +231,10 @@ ports() {
         # At a published port the translator's own host refuses.
         timed in_namespace a timeout 60 dat copy file . --device "$device" --connect "[${PUBLIC[$family]}]:7999"
         reported "IPv$family, a port that is not published" "$code" "no server listens on that port"
-        # The router says so, once nobody has told it who has the address.
+        # The router reports it when its request for the address has no answer.
         timed in_namespace a timeout 60 dat copy file . --device "$device" --connect "[${NOBODY[$family]}]:7999"
         echo "unreachable after $took ms"
-        reported "IPv$family, an address that nobody has" "$code" "cannot be reached"
+        reported "IPv$family, an unused address" "$code" "cannot be reached"
         [ "$took" -lt 30000 ] || fail "a report of the router took $took ms"
         [ -z "$is_short" ] || [ "$family" = 4 ] || continue
 

@@ -27,7 +27,6 @@ head -c 1000003 /dev/urandom > file
 cp file whole
 truncate -s 1003520 whole
 truncate -s 128M large
-before=$(device_objects)
 idle=$before
 
 export_segment() {
@@ -43,12 +42,6 @@ end_export() {
 }
 import() {
     timeout 30 dat rsm "$@" --quiet
-}
-no_objects() {
-    [ "$(device_objects)" = "$before" ]
-}
-quiet_objects() {
-    [ "$(device_objects)" = "$idle" ]
 }
 # Both sides of a connection, without the kernel's own queue pair.
 connected() {
@@ -192,7 +185,7 @@ for ((round = 0; round < rounds; round++)); do
     import put file --connect "$RDMA_IPV4"
     import get back --connect "$RDMA_IPV4" --length 1000003
     cmp file back
-    wait_until 20 quiet_objects
+    wait_until 20 is_idle
     [ "$code" = 0 ] || went_on[$signal]=$((went_on[$signal] + 1))
     echo "served the next at $(now)"
 done

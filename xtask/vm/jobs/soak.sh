@@ -13,10 +13,6 @@ looks=${3:-9}
 threads=${4:-4}
 endpoints=${5:-64}
 echo "seed $seed, $seconds seconds, $threads threads with $endpoints endpoints each"
-before=$(device_objects)
-no_objects() {
-    [ "$(device_objects)" = "$before" ]
-}
 
 # Without malloc's caches per thread: they fill up over time, and would hide a leak.
 export GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1

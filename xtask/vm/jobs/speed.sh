@@ -21,7 +21,7 @@ for ((round = 0; round < rounds; round++)); do
         count=10000
         [ "$bytes" = 65536 ] && count=400
         # Both sides share one processor here, so a polled ping-pong would only measure the scheduler: these either wait for
-        # events, or one side alone works.
+        # events, or only one side works.
         perftest_time read $bytes $count ib_read_lat
         dat_time read $bytes $count 1 read --depth 1 --wait poll
         perftest_time write $bytes $count ib_write_bw

@@ -281,8 +281,8 @@ static const struct attempt attempts[] = {
     {"beyond the end", IBV_WR_RDMA_READ, AT(readable), AT(readable), GRANTED, 1, DENIED},
     {"across the end", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), GRANTED - 4, 8, DENIED},
     {"across the end", IBV_WR_RDMA_READ, AT(readable), AT(readable), GRANTED - 4, 8, DENIED},
-    {"longer than all of it", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), 0, 2 * PAGE, DENIED},
-    {"longer than all of it", IBV_WR_RDMA_READ, AT(readable), AT(readable), 0, 2 * PAGE, DENIED},
+    {"longer than the window", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), 0, 2 * PAGE, DENIED},
+    {"longer than the window", IBV_WR_RDMA_READ, AT(readable), AT(readable), 0, 2 * PAGE, DENIED},
     {"before the begin", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), -1, 1, DENIED},
     {"before the begin", IBV_WR_RDMA_READ, AT(readable), AT(readable), -8, 16, DENIED},
     {"far away", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), INT64_MIN, 8, DENIED},
@@ -304,7 +304,7 @@ static const struct attempt attempts[] = {
     {"invalidate a window", IBV_WR_SEND_WITH_INV, AT(writable), AT(writable), 0, 8, REFUSED_AT_OWNER},
     {"invalidate another zone's window", IBV_WR_SEND_WITH_INV, AT(other_window), AT(other_window), 0, 8, REFUSED_AT_OWNER},
     {"invalidate another zone's region", IBV_WR_SEND_WITH_INV, AT(other), AT(other), 0, 8, REFUSED_AT_OWNER},
-    {"a message longer than its place", IBV_WR_SEND, AT(writable), AT(writable), 0, PAGE, INVALID},
+    {"a message longer than its buffer", IBV_WR_SEND, AT(writable), AT(writable), 0, PAGE, INVALID},
 };
 
 /* Connects to the owner; if the attempt needs it, at a time when the owner has a window in the other zone. */
@@ -465,7 +465,7 @@ static void attack_serve(unsigned rounds)
         /* The device sends no reads if the peer accepts none, so a read of writable memory cannot be attempted. */
         close_connection(&connection);
         grant = connect_to_serve(&connection, 3);
-        attempt_access("write what may be read", IBV_WR_RDMA_WRITE, grant.context, grant.address, 8, DENIED, &connection);
+        attempt_access("write to readable memory", IBV_WR_RDMA_WRITE, grant.context, grant.address, 8, DENIED, &connection);
         grant = connect_to_serve(&connection, 2);
         attempt_access("beyond the end", IBV_WR_RDMA_WRITE, grant.context, grant.address + grant.length, 1, DENIED, &connection);
         grant = connect_to_serve(&connection, 2);
@@ -495,7 +495,7 @@ static void attack_serve(unsigned rounds)
             attempt_access("a guessed key", IBV_WR_RDMA_WRITE, grant.context ^ (1u << random_number() % 32), grant.address, 8, DENIED, &connection);
         }
         grant = connect_to_serve(&connection, 2);
-        attempt_access("a message longer than its place", IBV_WR_SEND, 0, 0, 2 * PAGE, INVALID, &connection);
+        attempt_access("a message longer than its buffer", IBV_WR_SEND, 0, 0, 2 * PAGE, INVALID, &connection);
         /* Malformed messages are answered, and the connection ends. */
         connect_to_serve(&connection, 2);
         length = random_number() % 257;
@@ -505,7 +505,7 @@ static void attack_serve(unsigned rounds)
         send_invalid(&connection, length);
         done = completion(connection.id->recv_cq);
         /* The connection may end before the answer arrives. */
-        count("a message that means nothing", done.status == IBV_WC_WR_FLUSH_ERR || (done.status == IBV_WC_SUCCESS && connection.memory[0] == REFUSED));
+        count("a malformed message", done.status == IBV_WC_WR_FLUSH_ERR || (done.status == IBV_WC_SUCCESS && connection.memory[0] == REFUSED));
         close_connection(&connection);
     }
 }
@@ -673,18 +673,18 @@ static void send_malformed(unsigned kind, struct connection *connection)
 {
     unsigned char *data;
     unsigned at, length = MESSAGE_BYTES;
-    const char *name = "a message that means nothing";
+    const char *name = "a malformed message";
     connect_session(connection);
     data = new_message(connection, CREDIT);
     switch (kind) {
     case 0:
-        name = "a message of chance";
+        name = "a random message";
         for (at = 0; at < MESSAGE_BYTES; at++)
             data[at] = (unsigned char)random_number();
         data[0] |= 0x80;
         break;
     case 1:
-        name = "a message of chance, with its head in order";
+        name = "a random message with a valid header";
         for (at = 16; at < MESSAGE_BYTES; at++)
             data[at] = (unsigned char)random_number();
         /* The unused bytes of a valid message are zero. */
@@ -700,12 +700,12 @@ static void send_malformed(unsigned kind, struct connection *connection)
         data[5] = 1;
         break;
     case 5:
-        name = "a message of another life";
+        name = "a message of another incarnation";
         data[8] ^= 1;
         break;
     case 6:
     case 7:
-        name = "a message shorter than any, where one in order was before";
+        name = "a message that is too short, after a valid one";
         /* Each receive buffer has had a valid message. */
         for (at = 0; at < 36; at++) {
             (void)new_message(connection, CREDIT);
@@ -717,7 +717,7 @@ static void send_malformed(unsigned kind, struct connection *connection)
         length = kind == 6 ? 0 : 1 + random_number() % (MESSAGE_BYTES - 1);
         break;
     default:
-        name = "a message longer than any";
+        name = "a message that is too long";
         length = MESSAGE_BYTES + 1 + random_number() % 64;
         (void)post(connection, IBV_WR_SEND, 0, 0, length);
         count(name, exporter_disconnects(connection));
@@ -751,7 +751,7 @@ static void send_forged(struct connection *connection)
             const unsigned char *answer = next_message(connection);
             CHECK(answer != NULL && answer[4] == (forged[kind] == ACCEPT ? DISCONNECT : ACKNOWLEDGE));
         }
-        count("a word of somebody else", is_refusal(request_segment(connection, 6, 0, SEGMENT + 1, READ_AND_WRITE)));
+        count("a message with a guessed id", is_refusal(request_segment(connection, 6, 0, SEGMENT + 1, READ_AND_WRITE)));
         if (kind % 3 == 2) {
             /* The exporter has no more receives for answers. */
             close_connection(connection);
@@ -770,7 +770,7 @@ static void attack_export(unsigned rounds)
     for (round = 0; round < rounds; round++) {
         for (at = 0; at < 9; at++) {
             unsigned length = sizeof data;
-            const char *name = "a greeting that lies";
+            const char *name = "a false greeting";
             generation = random_number();
             write_greeting(data);
             switch (at) {
@@ -780,10 +780,10 @@ static void attack_export(unsigned rounds)
             case 3: store_little_endian(data + 24, 0, 4); break;
             case 4: store_little_endian(data + 28, 0, 2); break;
             case 5: data[30] = (unsigned char)(3 + random_number() % 253); break;
-            case 6: data[31] = 1; break;
+            case 6: data[31] = (unsigned char)(2 + random_number() % 254); break;
             case 7: length = random_number() % 29; break;
             default:
-                name = "a greeting of chance";
+                name = "a random greeting";
                 for (length = 4; length < sizeof data; length++)
                     data[length] = (unsigned char)random_number();
             }
@@ -795,15 +795,15 @@ static void attack_export(unsigned rounds)
             send_malformed(at, &connection);
         send_forged(&connection);
         connect_session(&connection);
-        count("a segment that is not there", is_refusal(request_segment(&connection, 1, 0, random_number() | 0x80000000u, READ_AND_WRITE)));
-        count("rights that there are none of", is_refusal(request_segment(&connection, 2, 0, SEGMENT, 0700)));
-        count("rights that there are none of", is_refusal(request_segment(&connection, 3, 0, SEGMENT, random_number() | 0x1000)));
+        count("a missing segment", is_refusal(request_segment(&connection, 1, 0, random_number() | 0x80000000u, READ_AND_WRITE)));
+        count("undefined rights", is_refusal(request_segment(&connection, 2, 0, SEGMENT, 0700)));
+        count("undefined rights", is_refusal(request_segment(&connection, 3, 0, SEGMENT, random_number() | 0x1000)));
         count("a connection that was never granted", is_refusal(request_segment(&connection, 4, 1 + random_number() % 4, SEGMENT, READ_AND_WRITE)));
         close_connection(&connection);
         connect_to_segment(&connection, 0400, &grant);
-        attempt_access("write what may be read", IBV_WR_RDMA_WRITE, grant.context, grant.address, 8, DENIED, &connection);
+        attempt_access("write to readable memory", IBV_WR_RDMA_WRITE, grant.context, grant.address, 8, DENIED, &connection);
         connect_to_segment(&connection, 0200, &grant);
-        attempt_access("read what may be written", IBV_WR_RDMA_READ, grant.context, grant.address, 8, DENIED, &connection);
+        attempt_access("read writable memory", IBV_WR_RDMA_READ, grant.context, grant.address, 8, DENIED, &connection);
         connect_to_segment(&connection, READ_AND_WRITE, &grant);
         attempt_access("across the end", IBV_WR_RDMA_WRITE, grant.context, grant.address + grant.length - 4, 8, DENIED, &connection);
         connect_to_segment(&connection, READ_AND_WRITE, &grant);
@@ -833,14 +833,14 @@ static void garbage(unsigned number)
         code = connect_to_peer(&connection, data, length);
         if (code != 28)
             printf("garbage of %zu bytes: %d\n", length, code);
-        count(length == MOST_PRIVATE ? "as much private data as there can be" : "private data that means nothing", code == 28);
+        count(length == MOST_PRIVATE ? "the most private data" : "random private data", code == 28);
         close_connection(&connection);
         prepare(&connection);
         code = connect_to_peer(&connection, data, MOST_PRIVATE + 1 + random_number() % 190);
         /* This host's kernel refuses it: a request has no room for it. */
         if (code != -EINVAL)
             printf("oversized: %d\n", code);
-        count("more private data than there can be: refused by the sender's own kernel", code == -EINVAL);
+        count("too much private data: refused by the sender's kernel", code == -EINVAL);
         close_connection(&connection);
     }
 }
@@ -870,7 +870,7 @@ static void flood(unsigned number)
         close_connection(&connection);
     }
     /* The outcome of dropped requests is not known. */
-    printf("counted|requests that are given up, which have no outcome|%u|0\n", number);
+    printf("counted|dropped requests, which have no outcome|%u|0\n", number);
     rdma_destroy_event_channel(channel);
 }
 

@@ -9,20 +9,20 @@
  *
  * Prints the number of posted requests, of successful ones, and of flushed or failed ones. Before that it prints the number of rounds whose connection lasted, broke, and was
  * never established. Soft-RoCE may give up a read, report its success and end the connection. Such a read counts as failed, and no later request may succeed; the program prints
- * the number of these reads, and the caller must know that the device is the cause. It also prints the number of connections whose graceful end did not come and that were
+ * the number of these reads, and the caller must know that the device is the cause. It also prints the number of connections whose graceful end did not complete and that were
  * ended abruptly.
  *
  * Each connection has a name that both ends know. For each name the sender prints the number of its successful messages (sent NAME COUNT), and the receiver the number of
- * received ones (took NAME COUNT). The caller compares both, because one end alone cannot notice a message that is lost at the end of a connection.
+ * received ones (took NAME COUNT). The caller compares both, because one end cannot notice a message that is lost at the end of a connection.
  *
  * DTO-01, DTO-05, EPD-02
  */
 #define EDITION_1_2
 #include "../../../dat-ffi/dat-provider/tests/programs/check.h"
+#include "common.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -35,7 +35,6 @@
 #define SILENCE 5000
 /* Milliseconds after an end in which no event may come. */
 #define QUIET_MILLISECONDS 200
-#define LOCAL ((DAT_MEM_PRIV_FLAGS)(DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG))
 
 struct grant {
     uint64_t address;
@@ -51,20 +50,10 @@ static DAT_RMR_CONTEXT remote;
 static unsigned long long posted, well, failed, state;
 static unsigned long long lasted, broken, unconnected, wrong_reads, abrupt_ends;
 static DAT_CONN_QUAL port;
-static volatile int over;
-
-static void end(int number)
-{
-    (void)number;
-    over = 1;
-}
 
 static unsigned random_number(void)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (unsigned)(state >> 20);
+    return next_random(&state);
 }
 
 static unsigned long long milliseconds(void)
@@ -74,53 +63,13 @@ static unsigned long long milliseconds(void)
     return (unsigned long long)now.tv_sec * 1000 + (unsigned long long)now.tv_nsec / 1000000;
 }
 
-/* Returns byte `at` of the message or unit of that number. */
-static unsigned char byte_of(unsigned long long number, unsigned at)
-{
-    return (unsigned char)(number * 31 + at * 7 + (at >> 8));
-}
-
-static void fill(unsigned char *bytes, unsigned length, unsigned long long number)
-{
-    unsigned at;
-    for (at = 0; at < length; at++)
-        bytes[at] = byte_of(number, at);
-}
-
-/* Returns 1 if these are the bytes of that number; otherwise prints the first wrong one. */
-static int is_intact(const unsigned char *bytes, unsigned length, unsigned long long number)
-{
-    unsigned at;
-    for (at = 0; at < length; at++) {
-        if (bytes[at] != byte_of(number, at)) {
-            fprintf(stderr, "byte %u of number %llu is %#x and not %#x\n", at, number, bytes[at], byte_of(number, at));
-            return 0;
-        }
-    }
-    return 1;
-}
-
 static void register_memory(unsigned bytes, DAT_MEM_PRIV_FLAGS privileges)
 {
-    DAT_REGION_DESCRIPTION description;
-    DAT_LMR_HANDLE region;
-    DAT_VLEN size;
-    DAT_VADDR address;
-    CHECK(posix_memalign((void **)&memory, 4096, bytes) == 0);
-    memset(memory, 0, bytes);
-    description.for_va = memory;
-    OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, description, bytes, zone, privileges, DAT_VA_TYPE_VA, &region, &local, &remote, &size,
-                      &address));
-}
-
-static DAT_LMR_TRIPLET segment_of(const unsigned char *begin, DAT_VLEN length)
-{
-    DAT_LMR_TRIPLET segment_of;
-    memset(&segment_of, 0, sizeof segment_of);
-    segment_of.lmr_context = local;
-    segment_of.virtual_address = (DAT_VADDR)(uintptr_t)begin;
-    segment_of.segment_length = length;
-    return segment_of;
+    struct region region;
+    memory = new_memory(bytes);
+    region = registered(ia, zone, memory, bytes, privileges);
+    local = region.local;
+    remote = region.remote;
 }
 
 /* Creates an endpoint with longer queues than the default. */
@@ -183,7 +132,7 @@ static void check_empty(DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event;
     while (dat_evd_dequeue(evd, &event) == DAT_SUCCESS) {
-        fprintf(stderr, "event %#x came behind the end\n", event.event_number);
+        fprintf(stderr, "event %#x came after the end\n", event.event_number);
         exit(1);
     }
 }
@@ -208,7 +157,7 @@ static int take_message(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, const un
     if (!take_completion(event, endpoint, next, end_of_posts))
         return 0;
     CHECK(event->event_data.dto_completion_event_data.transfered_length == 40);
-    if (!is_intact(message, 40, *next - 1))
+    if (!is_intact(message, 40, *next - 1, "a message"))
         exit(1);
     return 1;
 }
@@ -234,7 +183,7 @@ static void serve_connection(DAT_CR_HANDLE request)
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
     endpoint = make_endpoint(receives, connections);
     for (number = 0; number < MESSAGES / 2; number++) {
-        room = segment_of(messages + number * 64, 64);
+        room = segment_of(local, messages + number * 64, 64);
         OK(dat_ep_post_recv(endpoint, 1, &room, cookie(last++), DAT_COMPLETION_DEFAULT_FLAG));
         posted++;
     }
@@ -254,7 +203,7 @@ static void serve_connection(DAT_CR_HANDLE request)
                 continue;
             received++;
             last_message = milliseconds();
-            room = segment_of(message, 64);
+            room = segment_of(local, message, 64);
             if (dat_ep_post_recv(endpoint, 1, &room, cookie(last), DAT_COMPLETION_DEFAULT_FLAG) == DAT_SUCCESS) {
                 last++;
                 posted++;
@@ -331,10 +280,10 @@ static void take_unit(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned l
     if (!take_completion(event, endpoint, next, end_of_posts))
         return;
     if (*is_given_up) {
-        fprintf(stderr, "number %llu completed well behind a read that did not bring what was written\n", *next - 1);
+        fprintf(stderr, "number %llu succeeded after a read that did not return the written bytes\n", *next - 1);
         exit(1);
     }
-    if ((*next - 1) % REQUESTS_PER_UNIT == 1 && !is_intact(memory + (UNITS + unit % UNITS) * UNIT_BYTES, UNIT_BYTES, unit)) {
+    if ((*next - 1) % REQUESTS_PER_UNIT == 1 && !is_intact(memory + (UNITS + unit % UNITS) * UNIT_BYTES, UNIT_BYTES, unit, "read back")) {
         *is_given_up = 1;
         wrong_reads++;
         well--;
@@ -381,19 +330,16 @@ static void run_round(const char *address, unsigned long long duration)
                 break;
             fill(out, UNIT_BYTES, units);
             fill(message, 40, units);
-            memset(&target, 0, sizeof target);
-            target.rmr_context = grant.context;
-            target.target_address = grant.address + slot * UNIT_BYTES;
-            target.segment_length = UNIT_BYTES;
-            segment = segment_of(out, UNIT_BYTES);
+            target = remote_segment(grant.context, grant.address + slot * UNIT_BYTES, UNIT_BYTES);
+            segment = segment_of(local, out, UNIT_BYTES);
             if (dat_ep_post_rdma_write(endpoint, 1, &segment, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
                 break;
             last++, posted++;
-            segment = segment_of(back, UNIT_BYTES);
+            segment = segment_of(local, back, UNIT_BYTES);
             if (dat_ep_post_rdma_read(endpoint, 1, &segment, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
                 break;
             last++, posted++;
-            segment = segment_of(message, 40);
+            segment = segment_of(local, message, 40);
             if (dat_ep_post_send(endpoint, 1, &segment, cookie(last), DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
                 break;
             last++, posted++;
@@ -454,19 +400,15 @@ static void overrun(const char *address, int rounds)
     for (round = 0; round < rounds; round++) {
         unsigned long long last = 0, next = 0;
         DAT_RETURN code;
-        DAT_LMR_TRIPLET segment = segment_of(message, 40);
+        DAT_LMR_TRIPLET segment = segment_of(local, message, 40);
         /* The other host ends a connection without messages after SILENCE. */
         fill(message, 40, round);
         code = dat_ep_post_send(endpoint, 1, &segment, cookie(last), DAT_COMPLETION_DEFAULT_FLAG);
         CHECK(code == DAT_SUCCESS);
         last++, posted++;
-        segment = segment_of(memory, 8);
+        segment = segment_of(local, memory, 8);
         while (code == DAT_SUCCESS) {
-            DAT_RMR_TRIPLET target;
-            memset(&target, 0, sizeof target);
-            target.rmr_context = grant.context;
-            target.target_address = grant.address;
-            target.segment_length = 8;
+            DAT_RMR_TRIPLET target = remote_segment(grant.context, grant.address, 8);
             code = dat_ep_post_rdma_write(endpoint, 1, &segment, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG);
             if (code == DAT_SUCCESS)
                 last++, posted++;
@@ -497,13 +439,10 @@ static void overrun(const char *address, int rounds)
 
 int main(int count, char **arguments)
 {
-    struct sigaction action;
     int round;
     CHECK(count >= 3);
     port = strtoul(arguments[2], NULL, 0);
-    memset(&action, 0, sizeof action);
-    action.sa_handler = end;
-    CHECK(sigaction(SIGTERM, &action, NULL) == 0);
+    end_by_signal();
     state = 0x9E3779B97F4A7C15u;
     OK(dat_ia_open(arguments[1], 8, &async, &ia));
     OK(dat_pz_create(ia, &zone));

@@ -8,24 +8,17 @@
  */
 #define EDITION_1_2
 #include "../../../dat-ffi/dat-provider/tests/programs/check.h"
+#include "common.h"
 #include "offer.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <signal.h>
 
 #define MOST 8
 #define WINDOWS 5
 #define STEPS 8
-#define LOCAL ((DAT_MEM_PRIV_FLAGS)(DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG))
 /* The pages of the regions; a page without remote rights precedes and follows each page that peers may access. */
 enum page { BEFORE, WRITABLE, BETWEEN, READABLE, BEHIND, LEFT, MOVED, LAST, SECRET, OTHERS, OTHER, OTHERS_END, MESSAGES, PAGES = MESSAGES + 2 * MOST };
-
-struct region {
-    DAT_LMR_HANDLE handle;
-    DAT_LMR_CONTEXT local;
-    DAT_RMR_CONTEXT remote;
-};
 
 struct peer {
     DAT_EP_HANDLE endpoint;
@@ -44,42 +37,18 @@ static DAT_PZ_HANDLE zone_of_hostile, zone_of_honest;
 static struct region windows_to[PAGES], secret, other, message_regions[2];
 static struct peer peers[MOST];
 static struct grant window_of_honest;
-static volatile int over;
 static struct {
     unsigned honest, hostile, silent, rejected, full, disconnected, broken, not_completed, received, refused, flushed;
 } counts;
-
-static void end(int number)
-{
-    (void)number;
-    over = 1;
-}
 
 static char *page(int number)
 {
     return memory + (size_t)number * PAGE;
 }
 
-static struct region registered(DAT_PZ_HANDLE zone, int first, DAT_VLEN length, DAT_MEM_PRIV_FLAGS privileges)
-{
-    struct region region;
-    DAT_REGION_DESCRIPTION description;
-    DAT_VLEN size;
-    DAT_VADDR address;
-    description.for_va = page(first);
-    OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, description, length, zone, privileges, DAT_VA_TYPE_VA, &region.handle,
-                      &region.local, &region.remote, &size, &address));
-    return region;
-}
-
 static DAT_LMR_TRIPLET segment(const struct region *region, const char *begin, DAT_VLEN length)
 {
-    DAT_LMR_TRIPLET segment;
-    memset(&segment, 0, sizeof segment);
-    segment.lmr_context = region->local;
-    segment.virtual_address = (DAT_VADDR)(uintptr_t)begin;
-    segment.segment_length = length;
-    return segment;
+    return segment_of(region->local, begin, length);
 }
 
 static struct grant grant_of(DAT_RMR_CONTEXT context, int number, uint32_t length)
@@ -91,7 +60,7 @@ static struct grant grant_of(DAT_RMR_CONTEXT context, int number, uint32_t lengt
     return grant;
 }
 
-static void fill(int number)
+static void fill_page(int number)
 {
     memset(page(number), 0x40 + number, PAGE);
 }
@@ -112,7 +81,7 @@ static void check_other_pages(void)
     int number;
     for (number = BEFORE; number <= OTHERS_END; number++)
         check_unchanged(number, number == WRITABLE || number == OTHER ? GRANTED : 0);
-    fill(WRITABLE);
+    fill_page(WRITABLE);
 }
 
 /* Returns the buffer for the peer's messages, or with `sent` the one for messages to the peer. */
@@ -315,15 +284,15 @@ static void run_owner(void)
     memory = aligned_alloc(PAGE, (size_t)PAGES * PAGE);
     CHECK(memory != NULL);
     for (number = 0; number < PAGES; number++)
-        fill(number);
+        fill_page(number);
     OK(dat_pz_create(ia, &zone_of_hostile));
     OK(dat_pz_create(ia, &zone_of_honest));
     for (number = WRITABLE; number <= MOVED; number++)
-        windows_to[number] = registered(zone_of_hostile, number, GRANTED, LOCAL);
-    secret = registered(zone_of_hostile, SECRET, PAGE, LOCAL);
-    other = registered(zone_of_honest, OTHERS, 3 * PAGE, DAT_MEM_PRIV_ALL_FLAG);
-    message_regions[0] = registered(zone_of_hostile, MESSAGES, 2 * MOST * PAGE, LOCAL);
-    message_regions[1] = registered(zone_of_honest, MESSAGES, 2 * MOST * PAGE, LOCAL);
+        windows_to[number] = registered(ia, zone_of_hostile, page(number), GRANTED, LOCAL);
+    secret = registered(ia, zone_of_hostile, page(SECRET), PAGE, LOCAL);
+    other = registered(ia, zone_of_honest, page(OTHERS), 3 * PAGE, DAT_MEM_PRIV_ALL_FLAG);
+    message_regions[0] = registered(ia, zone_of_hostile, page(MESSAGES), 2 * MOST * PAGE, LOCAL);
+    message_regions[1] = registered(ia, zone_of_honest, page(MESSAGES), 2 * MOST * PAGE, LOCAL);
     OK(dat_psp_create(ia, OWNER_PORT, events, DAT_PSP_CONSUMER_FLAG, &listener));
     while (!over) {
         code = dat_evd_wait(events, SECOND / 5, 1, &event, &more);
@@ -378,7 +347,7 @@ static void run_honest_peer(const char *address)
     memory = aligned_alloc(PAGE, 3 * PAGE);
     CHECK(memory != NULL);
     OK(dat_pz_create(ia, &zone_of_honest));
-    region = registered(zone_of_honest, 0, 3 * PAGE, LOCAL);
+    region = registered(ia, zone_of_honest, page(0), 3 * PAGE, LOCAL);
     memset(&owner, 0, sizeof owner);
     owner.sin_family = AF_INET;
     CHECK(inet_pton(AF_INET, address, &owner.sin_addr) == 1);
@@ -409,10 +378,7 @@ static void run_honest_peer(const char *address)
         }
         expect_completion(1);
         memcpy(&offer, page(2), sizeof offer);
-        memset(&remote, 0, sizeof remote);
-        remote.rmr_context = offer.writable.context;
-        remote.target_address = offer.writable.address;
-        remote.segment_length = GRANTED;
+        remote = remote_segment(offer.writable.context, offer.writable.address, GRANTED);
         for (round = 0; round < 50 && !over; round++, rounds++) {
             memset(page(0), (int)(rounds % 251), PAGE);
             memset(page(1), 255, PAGE);
@@ -437,11 +403,8 @@ static void run_honest_peer(const char *address)
 
 int main(int count, char **arguments)
 {
-    struct sigaction action;
     CHECK(count >= 2);
-    memset(&action, 0, sizeof action);
-    action.sa_handler = end;
-    CHECK(sigaction(SIGTERM, &action, NULL) == 0);
+    end_by_signal();
     OK(dat_ia_open(arguments[1], 8, &async, &ia));
     OK(dat_evd_create(ia, 512, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG,
                       &events));

@@ -21,6 +21,7 @@
  */
 #define EDITION_1_2
 #include "../../../dat-ffi/dat-provider/tests/programs/check.h"
+#include "common.h"
 
 #include <dirent.h>
 #include <malloc.h>
@@ -85,15 +86,12 @@ static DAT_PZ_HANDLE near_zone, far_zone;
 static DAT_SOCK_ADDR *far_address;
 static unsigned threads, endpoints;
 static struct worker workers[MOST_THREADS];
-static volatile int pausing, over;
+static volatile int pausing;
 static pthread_barrier_t all_rest;
 
 static unsigned random_number(struct worker *worker)
 {
-    worker->state ^= worker->state << 13;
-    worker->state ^= worker->state >> 7;
-    worker->state ^= worker->state << 17;
-    return (unsigned)(worker->state >> 20);
+    return next_random(&worker->state);
 }
 
 static double seconds(void)
@@ -103,62 +101,10 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static unsigned char byte_of(unsigned long long number, unsigned at)
-{
-    return (unsigned char)(number * 31 + at * 7 + (at >> 8));
-}
-
-static void fill(unsigned char *bytes, unsigned length, unsigned long long number)
-{
-    unsigned at;
-    for (at = 0; at < length; at++)
-        bytes[at] = byte_of(number, at);
-}
-
 static void check_intact(const unsigned char *bytes, unsigned length, unsigned long long number, const char *subject)
 {
-    unsigned at;
-    for (at = 0; at < length; at++) {
-        if (bytes[at] != byte_of(number, at)) {
-            fprintf(stderr, "%s: byte %u of number %llu is %#x and not %#x\n", subject, at, number, bytes[at], byte_of(number, at));
-            exit(1);
-        }
-    }
-}
-
-static unsigned char *registered(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, size_t bytes, DAT_LMR_CONTEXT *local, DAT_RMR_CONTEXT *remote)
-{
-    DAT_REGION_DESCRIPTION description;
-    DAT_LMR_HANDLE region;
-    DAT_VLEN size;
-    DAT_VADDR address;
-    void *memory = NULL;
-    CHECK(posix_memalign(&memory, 4096, bytes) == 0);
-    memset(memory, 0, bytes);
-    description.for_va = memory;
-    OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, description, bytes, zone, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &region, local, remote, &size,
-                      &address));
-    return memory;
-}
-
-static DAT_LMR_TRIPLET segment_of(DAT_LMR_CONTEXT context, const unsigned char *begin, DAT_VLEN length)
-{
-    DAT_LMR_TRIPLET segment_of;
-    memset(&segment_of, 0, sizeof segment_of);
-    segment_of.lmr_context = context;
-    segment_of.virtual_address = (DAT_VADDR)(uintptr_t)begin;
-    segment_of.segment_length = length;
-    return segment_of;
-}
-
-static DAT_RMR_TRIPLET remote_segment(DAT_RMR_CONTEXT context, const unsigned char *begin, DAT_VLEN length)
-{
-    DAT_RMR_TRIPLET remote_segment;
-    memset(&remote_segment, 0, sizeof remote_segment);
-    remote_segment.rmr_context = context;
-    remote_segment.target_address = (DAT_VADDR)(uintptr_t)begin;
-    remote_segment.segment_length = length;
-    return remote_segment;
+    if (!is_intact(bytes, length, number, subject))
+        exit(1);
 }
 
 static unsigned char *near_slot(struct worker *worker, const struct pair *pair)
@@ -210,7 +156,7 @@ static void transfer(struct worker *worker, struct pair *pair)
     pair->open = 4;
     fill(out, pair->length, pair->number);
     fill(message, MESSAGE_BYTES, pair->number);
-    target = remote_segment(worker->far_remote, far_slot(worker, pair), pair->length);
+    target = remote_segment(worker->far_remote, (DAT_VADDR)(uintptr_t)far_slot(worker, pair), pair->length);
     segment = segment_of(worker->near_local, out, pair->length);
     OK(dat_ep_post_rdma_write(pair->near, 1, &segment, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
     segment = segment_of(worker->near_local, back, pair->length);
@@ -234,7 +180,7 @@ static void write_through(struct worker *worker, struct pair *pair)
 {
     unsigned char *out = near_slot(worker, pair);
     DAT_LMR_TRIPLET segment = segment_of(worker->near_local, out, pair->length);
-    DAT_RMR_TRIPLET target = remote_segment(pair->context, far_slot(worker, pair), pair->length);
+    DAT_RMR_TRIPLET target = remote_segment(pair->context, (DAT_VADDR)(uintptr_t)far_slot(worker, pair), pair->length);
     pair->number = random_number(worker);
     pair->activity = WRITES_THROUGH;
     fill(out, pair->length, pair->number);
@@ -482,7 +428,8 @@ static void *work(void *argument)
 static void open_worker(struct worker *worker, unsigned index, unsigned long long seed)
 {
     const DAT_COUNT room = (DAT_COUNT)(endpoints * 8);
-    DAT_RMR_CONTEXT unused;
+    const size_t bytes = (size_t)endpoints * SLOT;
+    struct region far;
     memset(worker, 0, sizeof *worker);
     worker->index = index;
     worker->state = 0x9E3779B97F4A7C15u ^ (seed * 64 + index + 1) * 0xD1342543DE82EF95u;
@@ -492,10 +439,13 @@ static void open_worker(struct worker *worker, unsigned index, unsigned long lon
     OK(dat_evd_create(far_ia, room, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &worker->far_connections));
     OK(dat_evd_create(far_ia, room, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &worker->arrivals));
     OK(dat_psp_create(far_ia, PORT + index, worker->arrivals, DAT_PSP_CONSUMER_FLAG, &worker->listener));
-    worker->near_memory = registered(near_ia, near_zone, (size_t)endpoints * SLOT, &worker->near_local, &unused);
-    worker->far_memory = registered(far_ia, far_zone, (size_t)endpoints * SLOT, &worker->far_local, &worker->far_remote);
-    CHECK(posix_memalign((void **)&worker->churned_memory, 4096, CHURNED_BYTES) == 0);
-    memset(worker->churned_memory, 0, CHURNED_BYTES);
+    worker->near_memory = new_memory(bytes);
+    worker->near_local = registered(near_ia, near_zone, worker->near_memory, bytes, DAT_MEM_PRIV_ALL_FLAG).local;
+    worker->far_memory = new_memory(bytes);
+    far = registered(far_ia, far_zone, worker->far_memory, bytes, DAT_MEM_PRIV_ALL_FLAG);
+    worker->far_local = far.local;
+    worker->far_remote = far.remote;
+    worker->churned_memory = new_memory(CHURNED_BYTES);
 }
 
 /* Frees all objects of a worker. */

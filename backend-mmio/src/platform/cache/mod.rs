@@ -7,9 +7,9 @@
 //!
 //! No line is invalidated without being cleaned. In a line at either end of the range, that would
 //! discard stores to neighbouring bytes. In a whole line it would discard the consumer's own
-//! stores: the same call is made both before and after a peer's write (LSW-12), and stores made
-//! before the write remain where the peer does not write. After the write, no line holds a store if
-//! the program follows the rules, so cleaning changes nothing.
+//! stores. The same call is made before and after a peer's write (LSW-12), and earlier stores
+//! remain where the peer does not write. After the write, no line holds a store if the program
+//! follows the rules, so cleaning changes nothing.
 //!
 //! A line that a peer writes *and* the processor stores to at the same time keeps only one of the
 //! two. Memory that peers write must begin and end at a line.

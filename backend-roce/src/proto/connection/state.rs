@@ -270,6 +270,8 @@ impl Connection {
 
     /// Ends a connection by a DREQ (ROCE-169), or an attempt by a REJ (ROCE-176).
     ///
+    /// A request that its peer has forgotten ends without a message (ROCE-180).
+    ///
     /// With `broken`, the DREQ says that the connection broke (ROCE-181). Returns false if there is
     /// nothing to end.
     pub fn disconnect(&mut self, transaction: u64, broken: bool, now: Instant) -> bool {
@@ -287,13 +289,17 @@ impl Connection {
             }
             State::RequestSent => self.give_up(Answered::Request),
             State::ReplySent => self.give_up(Answered::Reply),
-            // The peer has begun again, and waits for no answer.
             State::RequestReceived => {
                 self.close();
                 true
             }
             _ => false,
         }
+    }
+
+    /// Ends the connection without a message: nothing reaches the peer any more.
+    pub fn abandon(&mut self) {
+        self.close();
     }
 
     /// Returns the state.

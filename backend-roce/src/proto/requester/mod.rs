@@ -54,6 +54,8 @@ pub struct RequesterOptions {
     pub run: u16,
     /// Code of the time-out; 0 means never (ROCE-81).
     pub timeout: u8,
+    /// Set if the way loses no packets: there is no time-out then (ROCE-237).
+    pub is_lossless: bool,
     /// Time-outs without progress that are accepted (ROCE-82).
     pub retry_count: u8,
     /// RNR NAKs without progress that are accepted; 7 means any number (ROCE-79).
@@ -264,7 +266,7 @@ impl<'s> Requester<'s> {
             unsent < run && self.gathered < FULL
         } else {
             // Without a time-out, a request may have to leave to show that others are lost.
-            let ends = self.options.timeout != 0;
+            let ends = self.options.timeout != 0 || self.options.is_lossless;
             ends && under_way >= BUSY && !self.has_long && unsent < under_way.min(run)
         }
     }
@@ -424,9 +426,17 @@ impl<'s> Requester<'s> {
         self.start_timer(now);
     }
 
+    /// Fails the oldest request, if there is one: the peer has gone (ROCE-216).
+    pub fn lose_peer(&mut self) {
+        if !self.is_idle() {
+            self.fail(self.open, Status::RetryExceeded);
+        }
+    }
+
     /// Restarts the timer, or stops it if nothing is under way.
     fn start_timer(&mut self, now: Instant) {
-        let never = self.options.timeout == 0 || self.unacknowledged == self.sent;
+        let is_off = self.options.timeout == 0 || self.options.is_lossless;
+        let never = is_off || self.unacknowledged == self.sent;
         let deadline = later(now, coded_time(self.options.timeout));
         self.deadline = (!never).then_some(deadline);
     }

@@ -2,13 +2,23 @@
 
 use dat_core::time::Instant;
 
-use super::{Cursor, Held, Operation, Requester, Status};
+use super::{Cursor, Held, Operation, RequestSlot, Requester, Status};
 use crate::proto::memory::{AtomicOperation, RequestMemory};
 use crate::proto::packet::{AtomicEth, Bth, Extensions, Header, Opcode, Position, Reth};
 use crate::proto::{BufferRoom, Psn};
 
 /// Acknowledgements are asked for at least this often in a window (ROCE-64).
 const ASKS: u32 = 4;
+
+/// Content of a packet of a request.
+struct Content {
+    opcode: Opcode,
+    extensions: Extensions,
+    /// Number of PSNs that the packet takes.
+    packets: u32,
+    /// Length of its payload.
+    payload: u32,
+}
 
 impl Requester<'_> {
     /// Writes the next packet into `buffer` and returns its length.
@@ -40,8 +50,65 @@ impl Requester<'_> {
         let left = self.limit.rest(self.under_way());
         let request = slot.request;
         let ends = packet.saturating_add(1) == slot.packets;
+        let content = self.content(&slot, packet, room, left)?;
+        let Content {
+            opcode,
+            extensions,
+            packets,
+            payload,
+        } = content;
+        let next = packet.saturating_add(packets);
+        let wanted = slot.room_between(mtu, packet, next);
+        if wanted.requests > left.requests {
+            self.held = Some(Held::Requests);
+            return None;
+        }
+        let repeats_read = opcode == Opcode::ReadRequest && packet < slot.requested;
+        if wanted.responses > left.responses && !repeats_read {
+            self.held = Some(Held::Responses);
+            return None;
+        }
+        // The next packet may have no room: the acknowledgement makes some.
+        let full = BufferRoom::of_packet(mtu.bytes());
+        let fills = left.requests.saturating_sub(wanted.requests) < full;
+        let acknowledge = self.asks(fills || next == slot.packets);
+        let header = Header {
+            bth: Bth {
+                opcode,
+                solicited: ends && request.solicited && request.operation.may_solicit(),
+                destination: self.options.destination,
+                acknowledge,
+                psn,
+            },
+            extensions,
+        };
+        let draft = header.encode(usize::try_from(payload).ok()?, buffer)?;
+        if !draft.payload.is_empty() {
+            let copied = memory.gather(request.token, mtu.offset(packet), draft.payload);
+            if copied.is_err() {
+                self.fail(position, Status::LocalProtection);
+                return None;
+            }
+        }
+        let length = draft.length;
+        self.advance(now, psn, packets);
+        Some(length)
+    }
+
+    /// Returns the content of packet `packet` of a request; `None` if it cannot be sent now.
+    ///
+    /// `room` is the number of PSNs, and `left` the room at the peer.
+    fn content(
+        &mut self,
+        slot: &RequestSlot,
+        packet: u32,
+        room: u32,
+        left: BufferRoom,
+    ) -> Option<Content> {
+        let request = slot.request;
+        let ends = packet.saturating_add(1) == slot.packets;
+        let mtu = self.options.mtu;
         let mut extensions = Extensions::default();
-        // The number of PSNs that the packet takes, and the length of its payload.
         let (opcode, packets, payload) = match request.operation {
             Operation::Send { immediate } => {
                 extensions.immediate = immediate.filter(|_| ends);
@@ -102,42 +169,12 @@ impl Requester<'_> {
             }
             Operation::Local => return None,
         };
-        let next = packet.saturating_add(packets);
-        let wanted = slot.room_between(mtu, packet, next);
-        if wanted.requests > left.requests {
-            self.held = Some(Held::Requests);
-            return None;
-        }
-        let repeats_read = opcode == Opcode::ReadRequest && packet < slot.requested;
-        if wanted.responses > left.responses && !repeats_read {
-            self.held = Some(Held::Responses);
-            return None;
-        }
-        // The next packet may have no room: the acknowledgement makes some.
-        let full = BufferRoom::of_packet(mtu.bytes());
-        let fills = left.requests.saturating_sub(wanted.requests) < full;
-        let acknowledge = self.asks(fills || next == slot.packets);
-        let header = Header {
-            bth: Bth {
-                opcode,
-                solicited: ends && request.solicited && request.operation.may_solicit(),
-                destination: self.options.destination,
-                acknowledge,
-                psn,
-            },
+        Some(Content {
+            opcode,
             extensions,
-        };
-        let draft = header.encode(usize::try_from(payload).ok()?, buffer)?;
-        if !draft.payload.is_empty() {
-            let copied = memory.gather(request.token, mtu.offset(packet), draft.payload);
-            if copied.is_err() {
-                self.fail(position, Status::LocalProtection);
-                return None;
-            }
-        }
-        let length = draft.length;
-        self.advance(now, psn, packets);
-        Some(length)
+            packets,
+            payload,
+        })
     }
 
     /// Returns how many more PSNs the window allows.

@@ -162,7 +162,7 @@ fn a_client_that_floods_keeps_no_idle_one() {
                     batch: 1,
                 };
                 let mut load =
-                    RemoteLoad::<MockBackend>::open(&mut adapter, server_address(), shape).unwrap();
+                    Load::<MockBackend>::to_server(&mut adapter, server_address(), shape).unwrap();
                 let mut rounds = 0;
                 while !over.load(Ordering::Acquire) {
                     // If time passes while this thread does not run, this client is idle itself.
@@ -312,7 +312,7 @@ fn a_token_lets_clients_in() {
             };
             let number = number.fetch_add(1, Ordering::Relaxed);
             let mut copier = open(fabric, "copier", number, Waiting::Block);
-            send_file(&mut copier, server, name, 5000, SHAPE, fill, &|| Ok(()))
+            send_file(&mut copier, server, sending(name, 5000), fill, &|| Ok(()))
         };
         for (name, token, refusal) in [
             ("none", None, Refusal::NoToken),
@@ -336,7 +336,7 @@ fn a_token_lets_clients_in() {
                 segments: 1,
                 batch: 1,
             };
-            let mut load = RemoteLoad::<MockBackend>::open(&mut adapter, server, shape).unwrap();
+            let mut load = Load::<MockBackend>::to_server(&mut adapter, server, shape).unwrap();
             let point = measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
             assert!(point.verified, "{shape:?}");
             load.close();
@@ -425,7 +425,7 @@ fn a_file_is_stored_after_its_sync() {
             let (outcome, synced) = first.join().unwrap();
             outcome.unwrap();
             // The file, and on systems that can sync directories, its directory.
-            assert_eq!(synced, if cfg!(unix) { 2 } else { 1 });
+            assert_eq!(synced, 2);
         });
     });
     assert_eq!(names(directory.path()), ["file"]);
@@ -505,7 +505,6 @@ fn a_client_that_vanishes_keeps_its_place_until_its_file_is_stored() {
 }
 
 /// A file that stays counts, although its directory could not be written to the disk.
-#[cfg(unix)]
 #[test]
 fn a_file_counts_if_it_stays() {
     let directory = tempfile::tempdir().unwrap();
@@ -644,4 +643,20 @@ fn a_server_that_was_stopped_reads_what_came_meanwhile() {
         let answer = client.message().unwrap();
         assert!(matches!(answer, Message::SumIs { .. }));
     });
+}
+
+/// The client in the process of its server is silent while it reads a slow source.
+#[test]
+fn a_server_of_this_process_waits_for_a_silent_client() {
+    let act = |client: &mut Driven, server: ServerAddress<'_>, _: &Carrier| {
+        let mut client = connect_to(client, server, WRITE)?;
+        let later = Instant::now() + Duration::from_secs(24 * 3600);
+        client.keep_alive(later)?;
+        let spoke = client.last_keep_alive() == later;
+        client.close();
+        Ok(spoke)
+    };
+    let device = Carrier::mock(Network::options());
+    let ended = with_own_server(&device, Waiting::Block, 1 << 20, &NoFiles, act);
+    assert_eq!(ended, Ok(false), "the server has a limit");
 }

@@ -1,9 +1,9 @@
 //! The endpoints that use a shared receive queue: a list by links in their slots.
 
 use super::SrqSlot;
+use crate::adapter::{Control, Ia};
 use crate::backend::Backend;
-use crate::ia::{Control, Ia};
-use crate::storage::Index;
+use crate::id::Index;
 use crate::sync::RawLock;
 use crate::sync::atomic::{AtomicU32, Ordering};
 

@@ -5,9 +5,9 @@ use std::vec::Vec;
 use crate::attributes::{EpAttributes, IaAttributes, SrqAttributes};
 use crate::endpoint::EpParam;
 use crate::error::{Cause, Subtype};
-use crate::fixture::{Bench, SMALL};
 use crate::flags::{EndpointState, EpFields, EvdFlags};
 use crate::id::SrqId;
+use crate::testing::fixture::{Bench, SMALL};
 use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
 /// Attributes that no endpoint can have.

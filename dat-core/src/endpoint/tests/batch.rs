@@ -8,11 +8,11 @@ use crate::backend::BackendError;
 use crate::endpoint::{BatchOperation, BatchReceive, BatchRequest};
 use crate::error::{Cause, ErrorKind};
 use crate::event::Event;
-use crate::fixture::Bench;
 use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use crate::id::EpId;
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::testing::TestStorage;
+use crate::testing::fixture::Bench;
 
 const NONE: CompletionFlags = CompletionFlags::empty();
 const REMOTE: RmrTriplet = RmrTriplet {

@@ -4,9 +4,9 @@ use crate::attributes::{EpAttributes, SrqAttributes};
 use crate::backend::BackendError;
 use crate::endpoint::EpParam;
 use crate::error::{Cause, ErrorKind, Subtype};
-use crate::fixture::{Bench, SMALL, has_records};
 use crate::flags::{CompletionFlags, EpFields, EvdFlags};
 use crate::id::EpId;
+use crate::testing::fixture::{Bench, SMALL, has_records};
 use crate::testing::{Call, TestStorage};
 
 /// Sets one parameter; returns its field.

@@ -9,10 +9,10 @@ use crate::attributes::{IaAttributes, SrqAttributes};
 use crate::backend::{BackendError, ReceiveRequest, Segment, SendRequest};
 use crate::error::{Cause, Result, Subtype};
 use crate::event::Event;
-use crate::fixture::Bench;
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges, SrqFields};
 use crate::id::{EpId, PzId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use crate::testing::fixture::Bench;
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage, Work};
 
 const NONE: CompletionFlags = CompletionFlags::empty();

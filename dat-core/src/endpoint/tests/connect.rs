@@ -6,12 +6,12 @@ use crate::backend::{BackendError, ConnectFailure, ControlEvent, DisconnectMode,
 use crate::endpoint::ConnectParam;
 use crate::error::{ErrorKind, Subtype};
 use crate::event::ConnectionEventKind;
-use crate::fixture::{Bench, PEER, QUALIFIER};
 use crate::flags::{
     CloseFlags, ConnectFlags, DtoStatus, EndpointState, EpFields, QualityOfService,
     TIMEOUT_INFINITE,
 };
 use crate::id::EpId;
+use crate::testing::fixture::{Bench, PEER, QUALIFIER};
 use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 use crate::time::Instant;
 

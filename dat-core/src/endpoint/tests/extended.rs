@@ -10,10 +10,10 @@ use crate::event::{
     AsyncEventKind, ConnectionEventKind, DtoOperation, Event, ExtendedCompletion,
     ExtendedOperation, REASON_PRIMARY,
 };
-use crate::fixture::{Bench, SMALL};
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::id::EpId;
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use crate::testing::fixture::{Bench, SMALL};
 use crate::testing::{TestStorage, WakeCount, Work};
 
 const NONE: CompletionFlags = CompletionFlags::empty();

@@ -7,9 +7,9 @@ use crate::backend::{
 };
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_SOFT_HIGH_WATERMARK};
-use crate::fixture::{Bench, SMALL};
 use crate::flags::{CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 use crate::id::{EpId, EvdId};
+use crate::testing::fixture::{Bench, SMALL};
 use crate::testing::{Call, TestStorage};
 use crate::time::Instant;
 
@@ -586,7 +586,7 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
 #[cfg(feature = "std")]
 #[test]
 fn events_of_a_dying_endpoint_name_it() {
-    use crate::ia::Ia;
+    use crate::adapter::Ia;
     use crate::sync::HostLock;
     use crate::testing::{Slots, TestBackend};
     use std::sync::mpsc;

@@ -4,13 +4,13 @@ use std::vec::Vec;
 
 use crate::endpoint::state::{Call, Legal, Trigger, legal, next};
 use crate::error::{ErrorKind, Result, Subtype};
-use crate::fixture::{Bench, QUALIFIER, SMALL};
 use crate::flags::{
     CloseFlags, CompletionFlags, EndpointState, EpFields, PspFlags, QualityOfService,
     TIMEOUT_INFINITE, WATERMARK_INFINITE,
 };
 use crate::id::{CrId, EpId};
 use crate::testing::TestStorage;
+use crate::testing::fixture::{Bench, QUALIFIER, SMALL};
 use crate::time::Instant;
 
 use EndpointState::{

@@ -5,12 +5,12 @@ use crate::backend::BackendError;
 use crate::endpoint::EpParam;
 use crate::error::{Cause, Error, ErrorKind, Subtype};
 use crate::event::Event;
-use crate::fixture::{Bench, QUALIFIER, SMALL};
 use crate::flags::{
     CompletionFlags, DtoStatus, EndpointState, EpFields, EvdFlags, PzFields, QualityOfService,
     WATERMARK_INFINITE,
 };
 use crate::id::{EpId, EvdId, PzId, SrqId};
+use crate::testing::fixture::{Bench, QUALIFIER, SMALL};
 use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
 pub(super) fn make(bench: &Bench<'_>, attributes: &EpAttributes) -> Result<EpId, Error> {

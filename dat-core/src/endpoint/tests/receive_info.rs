@@ -4,8 +4,8 @@ use crate::attributes::{EpAttributes, ProviderAttributes, SrqAttributes};
 use crate::backend::ReceiveInfo;
 use crate::endpoint::RecvQuery;
 use crate::error::ErrorKind;
-use crate::fixture::{Bench, SMALL};
 use crate::flags::VALUE_UNKNOWN;
+use crate::testing::fixture::{Bench, SMALL};
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
 /// A count that the device cannot tell is unknown; without both counts, the call fails.

@@ -5,12 +5,12 @@ use crate::attributes::{EpAttributes, SrqAttributes};
 use crate::backend::BackendError;
 use crate::error::{Cause, ErrorKind, Result, Subtype};
 use crate::event::Event;
-use crate::fixture::{Bench, SMALL};
 use crate::flags::{
     CompletionFlags, DtoStatus, EpFields, EvdFlags, MemoryPrivileges, QualityOfService,
 };
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use crate::testing::fixture::{Bench, SMALL};
 use crate::testing::{TestStorage, Work};
 
 /// A post that the device refuses has no effect.

@@ -8,10 +8,10 @@ use crate::attributes::{EpAttributes, IaAttributes};
 use crate::backend::{Extensions, Segment, SendFlags, SendOperation};
 use crate::endpoint::{BatchOperation, BatchRequest, Extended};
 use crate::error::{Cause, ErrorKind, Subtype};
-use crate::fixture::{Bench, SMALL};
 use crate::flags::{CompletionFlags, DtoStatus, EpFields, MemoryPrivileges};
 use crate::id::INDEX_BITS;
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use crate::testing::fixture::{Bench, SMALL};
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage, Work};
 
 /// Returns a segment of one byte that any post accepts.

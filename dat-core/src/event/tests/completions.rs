@@ -11,8 +11,7 @@ use crate::backend::{Completion, ControlEvent, PrivateData, SharedReceiveQueueKe
 use crate::error::{ErrorKind, Subtype};
 use crate::event::{DtoOperation, Event};
 use crate::flags::{CompletionFlags, DtoStatus, EvdFlags};
-use crate::id::{PzId, SrqId};
-use crate::storage::Index;
+use crate::id::{Index, PzId, SrqId};
 use crate::testing::{Call, TestBackend, TestStorage, WakeCount, open};
 
 /// Creates a shared queue for `length` buffers of one segment; returns the device's key too.

@@ -105,7 +105,7 @@ fn a_blocking_wait_leaves_the_consumer_its_waker() {
 #[test]
 fn a_deadline_that_comes_up_wakes_the_driver() {
     let mut storage = TestStorage::new();
-    let bench = crate::fixture::Bench::new(&mut storage);
+    let bench = crate::testing::fixture::Bench::new(&mut storage);
     let ia = &bench.ia;
     let ep = bench.endpoint();
     let evd = ia.evd_create(4, None, EvdFlags::SOFTWARE).unwrap();
@@ -205,7 +205,7 @@ fn every_sleeping_thread_is_reached() {
     const ROUNDS: usize = 24;
     let device = TestBackend::default();
     let mut storage = Slots::<HostLock>::new();
-    let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
+    let ia = crate::adapter::Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let places: Vec<_> = (0..THREADS)
         .map(|number| {
             // Every second thread waits on a notification object.
@@ -293,7 +293,7 @@ fn a_thread_on_a_notification_object_wakes_futures() {
 
     let device = TestBackend::default();
     let mut storage = Slots::<HostLock>::new();
-    let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
+    let ia = crate::adapter::Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let (told, own) = (ia.cno_create(None).unwrap(), ia.cno_create(None).unwrap());
     let plain = ia.evd_create(4, None, EvdFlags::CR).unwrap();
     let attached = ia.evd_create(4, Some(told), EvdFlags::CR).unwrap();
@@ -376,7 +376,7 @@ fn a_deadline_is_known_while_another_thread_looks_for_it() {
 
     let device = TestBackend::default();
     let mut storage = Slots::<HostLock>::new();
-    let ia = crate::ia::Ia::open(device, storage.lend(), 1).unwrap();
+    let ia = crate::adapter::Ia::open(device, storage.lend(), 1).unwrap();
     let pz = ia.pz_create().unwrap();
     let attributes = EpAttributes {
         max_request_dtos: 0,

@@ -22,7 +22,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
     const BUFFERS: i32 = 3;
     let device = TestBackend::default();
     let mut storage = Slots::<HostLock>::new();
-    let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
+    let ia = crate::adapter::Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let pz = ia.pz_create().unwrap();
     let size = SrqAttributes {
         max_recv_dtos: BUFFERS,

@@ -1,5 +1,7 @@
 //! Event dispatchers and notification objects on the test device.
 
+#[cfg(feature = "std")]
+mod agents;
 mod completions;
 mod connected;
 mod deferred;
@@ -19,8 +21,8 @@ mod waits;
 mod wake_ups;
 
 use super::{Deferred, Event};
+use crate::adapter::Ia;
 use crate::error::{Error, ErrorKind, Subtype};
-use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::NoLock;
 use crate::testing::TestBackend;

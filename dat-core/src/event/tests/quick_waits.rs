@@ -5,15 +5,15 @@ use std::vec::Vec;
 
 use super::connected::*;
 use super::drain;
+use crate::adapter::EVENTS_PER_CALL;
 use crate::attributes::EpAttributes;
 use crate::backend::ControlEvent;
 use crate::error::ErrorKind;
 use crate::event::{Event, Waited};
-use crate::fixture::Bench;
 use crate::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges};
-use crate::ia::EVENTS_PER_CALL;
 use crate::id::{EpId, Handle};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
+use crate::testing::fixture::Bench;
 use crate::testing::{ScriptedWait, TestStorage, WakeCount};
 use crate::time::Instant;
 

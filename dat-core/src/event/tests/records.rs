@@ -6,12 +6,11 @@ use super::connected::*;
 use crate::attributes::EpAttributes;
 use crate::backend::Completion;
 use crate::event::{DtoCompletion, DtoOperation, Event};
-use crate::fixture::Bench;
 use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
-use crate::id::EpId;
+use crate::id::{EpId, Index};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::record::{self, Owner, Reach};
-use crate::storage::Index;
+use crate::testing::fixture::Bench;
 use crate::testing::{TestBackend, TestStorage, open};
 
 /// Returns a successful completion with a token.

@@ -6,9 +6,8 @@ use crate::attributes::{EpAttributes, SrqAttributes};
 use crate::backend::{Completion, SharedReceiveQueueKey};
 use crate::event::Event;
 use crate::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges};
-use crate::id::{PzId, SrqId};
+use crate::id::{Index, PzId, SrqId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
-use crate::storage::Index;
 use crate::testing::{TestBackend, TestStorage, WakeCount, open};
 
 const SIZE: SrqAttributes = SrqAttributes {

@@ -6,8 +6,7 @@ use crate::attributes::{EpAttributes, SrqAttributes};
 use crate::error::{Cause, ErrorKind, Result, Subtype};
 use crate::event::EvdConfig;
 use crate::flags::EvdFlags;
-use crate::id::EvdId;
-use crate::storage::Index;
+use crate::id::{EvdId, Index};
 use crate::testing::{Call, TestBackend, TestStorage, open};
 
 fn attach(

@@ -261,7 +261,7 @@ fn threads_park_until_another_thread_posts() {
     use crate::sync::HostLock;
     use crate::testing::Slots;
     let mut storage = Slots::<HostLock>::new();
-    let ia = crate::ia::Ia::open(TestBackend::default(), storage.lend(), 1).unwrap();
+    let ia = crate::adapter::Ia::open(TestBackend::default(), storage.lend(), 1).unwrap();
     let evd = ia.evd_create(8, None, EvdFlags::SOFTWARE).unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {

@@ -4,9 +4,9 @@ use std::string::ToString;
 use std::vec::Vec;
 
 use crate::error::{Cause, ErrorKind, Subtype};
-use crate::fixture::{Bench, QUALIFIER};
 use crate::flags::{CloseFlags, EvdFlags, PspFlags};
 use crate::id::Handle;
+use crate::testing::fixture::{Bench, QUALIFIER};
 use crate::testing::{Call, TestBackend, TestStorage, open};
 
 use super::{SHORT, region};

@@ -1,11 +1,10 @@
 //! Consumer contexts of all kinds of objects, and kinds of handles.
 
 use crate::error::{Cause, ErrorKind, Subtype};
-use crate::fixture::{Bench, QUALIFIER};
 use crate::flags::{HandleKind, PspFlags};
-use crate::id::Handle;
-use crate::storage::Index;
+use crate::id::{Handle, Index};
 use crate::testing::TestStorage;
+use crate::testing::fixture::{Bench, QUALIFIER};
 
 use super::{SHORT, region};
 

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use crate::adapter::Ia;
 use crate::error::ErrorKind;
 use crate::flags::CloseFlags;
-use crate::ia::Ia;
 use crate::sync::HostLock;
 use crate::testing::{Slots, TestBackend};
 

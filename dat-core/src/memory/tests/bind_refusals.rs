@@ -3,9 +3,9 @@
 use super::bind::{PEERS, Setting, refused_as, with_setting};
 use super::*;
 use crate::endpoint::EpParam;
-use crate::fixture::Bench;
 use crate::flags::EpFields;
 use crate::id::{INDEX_BITS, RmrId};
+use crate::testing::fixture::Bench;
 
 /// Spec: RMB-07..09, RMB-29, RMB-43, DTO-05
 #[test]

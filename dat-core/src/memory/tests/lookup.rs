@@ -8,11 +8,10 @@ use portable_atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::backend::RegionKeys;
 use crate::flags::LMR_COOKIE_SIZE;
-use crate::id::INDEX_BITS;
+use crate::id::{INDEX_BITS, Index};
 use crate::memory::lmr::{Origin, Registered};
 use crate::memory::lookup::zone_of;
 use crate::memory::{LmrSlot, LocalAccess, explain};
-use crate::storage::Index;
 
 /// Seeds a random test from `DAT_TEST_SEED` or anew, and prints the seed for a repetition.
 pub(super) fn seeded(test: &str) -> fastrand::Rng {

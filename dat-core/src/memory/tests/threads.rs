@@ -22,7 +22,7 @@ pub(super) fn connected(ia: &Ia<'_, TestBackend, HostLock>, device: &TestBackend
         .ep_create(Some(pz), None, Some(evd), None, Some(&attributes))
         .unwrap();
     let peer = ConnectParam {
-        address: crate::fixture::PEER,
+        address: crate::testing::fixture::PEER,
         qualifier: 1,
         timeout: TIMEOUT_INFINITE,
         private_data: &[],

@@ -6,11 +6,11 @@
 //! from outside of the language.
 //!
 //! Faster copies need wider accesses. In Rust these would be undefined even as atomics, since
-//! atomic accesses of different sizes that overlap must not race. An assembly block may do anything
-//! that a sequence of operations of the language may do, as seen from outside: a load and a store
-//! of 16 bytes are 16 relaxed loads and stores of a byte during which no other change was observed.
-//! So the wide accesses are in assembly (`units`). On targets without assembly here, and under
-//! Miri, they are byte atomics in Rust.
+//! atomic accesses of different sizes that overlap must not race. Seen from outside, an assembly
+//! block may do anything that a sequence of operations of the language may do. A load or a store of
+//! 16 bytes is 16 relaxed ones of a byte, between which no other change was observed. So the wide
+//! accesses are in assembly (`units`). On targets without assembly here, and under Miri, they are
+//! byte atomics in Rust.
 //!
 //! Each byte is loaded and stored once. A block copy whose tail overlaps the previous block could
 //! overwrite bytes that a peer or the consumer stored there in between.

@@ -33,6 +33,7 @@ mod cm_wire;
 mod device;
 mod ops;
 mod roce_packet;
+mod roce_queue;
 mod roce_session;
 mod roce_wire;
 mod rsm_ops;
@@ -56,12 +57,13 @@ type Scenario<S, O> = (&'static str, S, Vec<O>);
 type Generator = fn() -> Vec<Seed>;
 
 /// The targets with generated seeds.
-const TARGETS: [(&str, Generator); 14] = [
+const TARGETS: [(&str, Generator); 15] = [
     ("ops", ops::seeds),
     ("rsm_ops", rsm_ops::seeds),
     ("rsm_wire", rsm_wire::seeds),
     ("cm_wire", cm_wire::seeds),
     ("roce_packet", roce_packet::seeds),
+    ("roce_queue", roce_queue::seeds),
     ("roce_session", roce_session::seeds),
     ("roce_wire", roce_wire::seeds),
     ("serve_wire", serve_wire::seeds),

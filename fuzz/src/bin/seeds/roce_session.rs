@@ -113,7 +113,7 @@ pub(super) fn seeds() -> Vec<Seed> {
     const TO_PASSIVE: Operation = simple(4, 1);
     const DISCONNECT: Operation = simple(8, 0);
     const EXPIRE_PASSIVE: Operation = simple(10, 1);
-    let handshakes: [(&str, u8, Vec<Operation>); 5] = [
+    let handshakes: [(&str, u8, Vec<Operation>); 6] = [
         (
             "accepted",
             0,
@@ -138,6 +138,21 @@ pub(super) fn seeds() -> Vec<Seed> {
             "disconnected",
             1,
             vec![DISCONNECT, ACTIVE, TO_PASSIVE, PASSIVE, TO_ACTIVE],
+        ),
+        // A request that the peer has forgotten while the consumer decides.
+        (
+            "forgotten-request",
+            0,
+            vec![
+                ACTIVE,
+                TO_PASSIVE,
+                simple(8, 1),
+                ACCEPT,
+                PASSIVE,
+                EXPIRE,
+                ACTIVE,
+                TO_PASSIVE,
+            ],
         ),
         (
             "foreign-messages",

@@ -1,8 +1,7 @@
 //! Regions of an adapter whose device reads segments at post, beside endpoints that have posted.
 
-use dat_bench::{LoopDevice, Queues, Rings};
+use dat_bench::{LoopDevice, Rings};
 use dat_core::attributes::{EpAttributes, IaAddress};
-use dat_core::backend::{QueuePairRequest, RegionKeys, WindowKey};
 use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{
     CompletionFlags, ConnectFlags, EvdFlags, MemoryPrivileges, QualityOfService, TIMEOUT_INFINITE,
@@ -16,53 +15,13 @@ use dat_storage::{Limits, OwnedIa};
 use crate::count::Counter;
 use crate::world::{BYTES, register};
 
-type Inner = &'static Rings;
-
 /// The queues of the ring device, declared to read segments at post.
-#[derive(Clone, Copy)]
-struct Reading(Inner);
-
-impl Queues for Reading {
-    type CompletionQueue = <Inner as Queues>::CompletionQueue;
-    type SendQueue = <Inner as Queues>::SendQueue;
-    type ReceiveQueue = <Inner as Queues>::ReceiveQueue;
-    type SharedReceiveQueue = <Inner as Queues>::SharedReceiveQueue;
-
-    const READS_AT_POST: bool = true;
-
-    fn completion_queue(self) -> Self::CompletionQueue {
-        self.0.completion_queue()
-    }
-
-    fn send_queue(self, request: &QueuePairRequest) -> Self::SendQueue {
-        self.0.send_queue(request)
-    }
-
-    fn receive_queue(self, request: &QueuePairRequest) -> Self::ReceiveQueue {
-        self.0.receive_queue(request)
-    }
-
-    fn shared_receive_queue(self, depth: u32, segments: u32) -> Self::SharedReceiveQueue {
-        self.0.shared_receive_queue(depth, segments)
-    }
-
-    fn region(self, key: u32) -> RegionKeys {
-        self.0.region(key)
-    }
-
-    fn window(self) -> WindowKey {
-        self.0.window()
-    }
-
-    fn complete_all(self) {
-        self.0.complete_all();
-    }
-}
+type Reading = &'static Rings<true>;
 
 /// An adapter with the handles that its endpoints share.
 struct Posters {
     ia: OwnedIa<LoopDevice<Reading>, HostLock>,
-    rings: Inner,
+    rings: Reading,
     pz: PzId,
     data: EvdId,
     connections: EvdId,
@@ -72,8 +31,8 @@ struct Posters {
 
 impl Posters {
     fn new() -> Self {
-        let rings: Inner = Box::leak(Box::new(Rings::new()));
-        let device = LoopDevice::new(Reading(rings));
+        let rings: Reading = Box::leak(Box::new(Rings::new()));
+        let device = LoopDevice::new(rings);
         let ia = OwnedIa::<_, HostLock>::open(device, &Limits::default(), 8).expect("opens");
         let pz = ia.pz_create().expect("a zone");
         let data = ia.evd_create(8, None, EvdFlags::DTO).expect("a dispatcher");

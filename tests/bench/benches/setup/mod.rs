@@ -22,7 +22,7 @@ pub(crate) fn world<Q: Queues, L: RawLock>(device: Q, shared: bool) -> &'static 
     let world: &'static World<Q, L> = Box::leak(Box::new(world));
     for _ in 0..4 {
         world.write(1).expect("there is room");
-        world.device.complete_all();
+        world.complete_all();
         world.dequeue().expect("the write completed");
     }
     world.dequeue().expect_err("everything was dequeued");
@@ -54,7 +54,7 @@ pub(crate) fn completed<Q: Queues, L: RawLock>(
     for _ in 0..count {
         world.write(1).expect("there is room");
     }
-    world.device.complete_all();
+    world.complete_all();
     for _ in 0..taken {
         world.dequeue().expect("the writes completed");
     }

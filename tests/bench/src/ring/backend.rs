@@ -49,6 +49,35 @@ fn private_data(bytes: &[u8]) -> Result<PrivateData, BackendError> {
     data.ok_or(BackendError::Resources)
 }
 
+/// Attributes of the provider of both devices.
+pub(crate) const PROVIDER: ProviderAttributes = ProviderAttributes {
+    provider_name: "ring",
+    provider_version_major: 1,
+    provider_version_minor: 0,
+    dapl_version_major: 1,
+    dapl_version_minor: 2,
+    lmr_mem_types_supported: MemoryTypes::all(),
+    iov_ownership_on_return: IovOwnership::Consumer,
+    qos_supported: QualityOfService::BEST_EFFORT,
+    completion_flags_supported: CompletionFlags::MANDATORY,
+    is_thread_safe: true,
+    max_private_data_size: PRIVATE_DATA as i32,
+    supports_multipath: false,
+    ep_creator: EpCreator::IfAsked,
+    pz_support: PzSupport::Shareable,
+    optimal_buffer_alignment: 64,
+    evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
+    srq_supported: false,
+    srq_watermarks_supported: 0,
+    srq_ep_pz_difference_supported: false,
+    srq_info_supported: 0,
+    ep_recv_info_supported: 0,
+    lmr_sync_req: false,
+    dto_async_return_guaranteed: true,
+    rdma_write_for_rdma_read_req: false,
+    provider_specific_attributes: &[],
+};
+
 #[expect(unsafe_code)]
 // SAFETY: the device accesses memory only through its table of regions, which checks bounds, domain
 // and privileges, and only while it holds the lock of the network. `deregister` and the drop of the
@@ -64,9 +93,7 @@ unsafe impl Backend for RingBackend {
             adapter_name: "ring",
             vendor_name: "ring",
             hardware_version_major: 1,
-            hardware_version_minor: 0,
             firmware_version_major: 1,
-            firmware_version_minor: 0,
             ia_address: self.device.address(),
             max_eps: 1024,
             max_dto_per_ep: DESCRIPTORS as i32,
@@ -76,55 +103,19 @@ unsafe impl Backend for RingBackend {
             max_evd_qlen: COMPLETIONS as i32,
             max_iov_segments_per_dto: SEGMENTS as i32,
             max_lmrs: 1024,
-            max_lmr_block_size: u64::MAX,
-            max_lmr_virtual_address: u64::MAX,
             max_pzs: 1024,
             max_message_size: LARGEST_TRANSFER,
             max_rdma_size: LARGEST_TRANSFER,
-            max_rmrs: 0,
-            max_rmr_target_address: u64::MAX,
-            max_srqs: 0,
-            max_ep_per_srq: 0,
-            max_recv_per_srq: 0,
             max_iov_segments_per_rdma_read: SEGMENTS as i32,
             max_iov_segments_per_rdma_write: SEGMENTS as i32,
             max_rdma_read_in: 1024,
             max_rdma_read_out: 1024,
-            max_rdma_read_per_ep_in_guaranteed: true,
-            max_rdma_read_per_ep_out_guaranteed: true,
-            transport_attributes: &[],
-            vendor_attributes: &[],
+            ..IaAttributes::DEFAULT
         }
     }
 
     fn provider_attributes(&self) -> ProviderAttributes {
-        ProviderAttributes {
-            provider_name: "ring",
-            provider_version_major: 1,
-            provider_version_minor: 0,
-            dapl_version_major: 1,
-            dapl_version_minor: 2,
-            lmr_mem_types_supported: MemoryTypes::all(),
-            iov_ownership_on_return: IovOwnership::Consumer,
-            qos_supported: QualityOfService::BEST_EFFORT,
-            completion_flags_supported: CompletionFlags::MANDATORY,
-            is_thread_safe: true,
-            max_private_data_size: PRIVATE_DATA as i32,
-            supports_multipath: false,
-            ep_creator: EpCreator::IfAsked,
-            pz_support: PzSupport::Shareable,
-            optimal_buffer_alignment: 64,
-            evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
-            srq_supported: false,
-            srq_watermarks_supported: 0,
-            srq_ep_pz_difference_supported: false,
-            srq_info_supported: 0,
-            ep_recv_info_supported: 0,
-            lmr_sync_req: false,
-            dto_async_return_guaranteed: true,
-            rdma_write_for_rdma_read_req: false,
-            provider_specific_attributes: &[],
-        }
+        PROVIDER
     }
 
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {

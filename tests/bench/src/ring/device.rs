@@ -75,6 +75,12 @@ impl Device {
         })
     }
 
+    /// Returns the wire.
+    #[cfg(feature = "host")]
+    pub(super) fn wire(&self) -> Wire {
+        self.wire.clone()
+    }
+
     /// Returns the address.
     pub(super) fn address(&self) -> IaAddress {
         address_of(self.node)

@@ -84,6 +84,26 @@ pub const DIFFERENCES: &[(&str, Difference, &str)] = &[
         "in which order reads that are under way write the bytes that they share is open: the requester takes the responses as the reads were \
          posted, the mock as the seed of its fabric wills",
     ),
+    (
+        "local",
+        Difference::NothingBreaks,
+        "as on roce: the ends run the same protocol",
+    ),
+    (
+        "local",
+        Difference::EndsAtRest,
+        "an abrupt end flushes requests that the peer carried out, if their acknowledgements are still in a queue",
+    ),
+    (
+        "local",
+        Difference::BuffersAsPosted,
+        "which of the shared buffers a message takes is open (SRC-05): the responder takes the oldest, the mock as the seed of its fabric wills",
+    ),
+    (
+        "local",
+        Difference::ReadsApart,
+        "as on roce: the requester takes the responses as the reads were posted",
+    ),
 ];
 
 /// Returns true if the backend has this difference.

@@ -131,13 +131,20 @@ pub fn agent_is_called_once_per_association<T: Testbed>(bed: &T) {
 
 /// Calls of an agent that causes its own next call do not nest, however many there are.
 ///
-/// Neither do those of two agents that cause each other's calls, in one adapter or in two.
+/// Neither do those of agents that cause each other's calls in one adapter. In two adapters, one
+/// call of each runs at a time.
 ///
 /// Spec: CNC-02
 pub fn agents_that_call_themselves_do_not_nest<T: Testbed>(bed: &T) {
     const CALLS: u64 = 20_000;
     let net = Net::new(bed);
-    for adapters in [vec![0], vec![0, 0], vec![0, 1]] {
+    for (adapters, most) in [
+        (vec![0], 1),
+        (vec![0; 2], 1),
+        (vec![0; 8], 1),
+        (vec![0, 1], 2),
+        (vec![0, 1, 0, 1, 1, 0], 2),
+    ] {
         let ias = [net.adapter(), net.adapter()];
         let objects: Vec<_> = adapters
             .iter()
@@ -150,7 +157,6 @@ pub fn agents_that_call_themselves_do_not_nest<T: Testbed>(bed: &T) {
             })
             .collect();
         let first = (Rc::clone(&objects[0].0), objects[0].2);
-        let most = objects.len() as u64;
         let calls = Rc::new(Cell::new(0));
         let (depth, counted) = (Cell::new(0), Rc::clone(&calls));
         hook(move |number, fired| {
@@ -170,6 +176,71 @@ pub fn agents_that_call_themselves_do_not_nest<T: Testbed>(bed: &T) {
         granted(first.0.evd_post_se(first.1, 1));
         assert_eq!(counted.get(), CALLS);
     }
+    HOOK.set(None);
+}
+
+/// Each agent of a chain of 5,000 objects, or as many as there can be, is called once, in order.
+///
+/// Each one causes the next two calls, of which the second waits already.
+///
+/// Spec: CNC-02
+pub fn agents_of_a_long_chain_do_not_nest<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter_with_objects(5_000);
+    let objects: Rc<Vec<_>> = Rc::new(
+        (0..5_000)
+            .map_while(|number| {
+                let cno = ia.cno_create(hooked(number)).ok()?;
+                let evd = ia.evd_create(1, Some(cno), EvdFlags::SOFTWARE).ok()?;
+                Some((cno, evd))
+            })
+            .collect(),
+    );
+    assert!(objects.len() > 64, "{}", objects.len());
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let (calls, inner) = (Rc::clone(&seen), Rc::clone(&ia));
+    let chain = Rc::clone(&objects);
+    let depth = Cell::new(0);
+    hook(move |number, fired| {
+        assert_eq!(depth.replace(1), 0, "a call of an agent nests");
+        calls.borrow_mut().push((number, fired));
+        for (_, evd) in chain.iter().skip(number as usize + 1).take(2) {
+            // The queue may be full: it has an event that caused the call already.
+            let _posted = inner.evd_post_se(*evd, 1);
+        }
+        depth.set(0);
+    });
+    granted(ia.evd_post_se(objects[0].1, 1));
+    let expected = (0..).zip(objects.iter().map(|(_, evd)| Some(*evd)));
+    assert!(seen.borrow().iter().copied().eq(expected));
+
+    // An object that is freed meanwhile is not called, but its successor in the slot is.
+    let (calls, inner, chain) = (Rc::clone(&seen), Rc::clone(&ia), Rc::clone(&objects));
+    hook(move |number, _| {
+        calls.borrow_mut().push((number, None));
+        if number == 0 {
+            for (cno, evd) in &chain[1..4] {
+                granted(inner.evd_dequeue(*evd));
+                granted(inner.cno_modify_agent(*cno, hooked(9)));
+                granted(inner.evd_post_se(*evd, 1));
+            }
+            let (cno, evd) = chain[2];
+            granted(inner.evd_modify_cno(evd, None));
+            granted(inner.cno_free(cno));
+            let next = granted(inner.cno_create(hooked(8)));
+            granted(inner.evd_modify_cno(evd, Some(next)));
+            granted(inner.evd_dequeue(evd));
+            granted(inner.evd_post_se(evd, 1));
+        }
+    });
+    seen.borrow_mut().clear();
+    let (cno, evd) = objects[0];
+    granted(ia.evd_dequeue(evd));
+    granted(ia.cno_modify_agent(cno, hooked(0)));
+    granted(ia.evd_post_se(evd, 1));
+    let mut numbers: Vec<_> = seen.borrow().iter().map(|(number, _)| *number).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [0, 8, 9, 9]);
     HOOK.set(None);
 }
 

@@ -26,6 +26,7 @@ macro_rules! conformance_suite {
                     query_describes_a_new_notification_object
                     agent_is_called_once_per_association
                     agents_that_call_themselves_do_not_nest
+                    agents_of_a_long_chain_do_not_nest
                     agents_that_are_due_wait_for_the_running_one
                     notification_is_remembered_for_a_later_wait
                     one_notification_releases_one_waiter
@@ -49,6 +50,13 @@ macro_rules! conformance_suite {
                     request_can_be_handed_off
                     read_depths_are_agreed_at_the_connection
                     adapters_connect_to_themselves;
+                device:
+                    devices_get_the_flags_of_each_request
+                    devices_get_no_empty_segment
+                    devices_get_binds_as_posted
+                    false_lengths_of_devices_are_bounded
+                    devices_get_both_high_watermarks
+                    devices_end_connections_as_asked;
                 disconnect:
                     graceful_disconnect_drains_the_requests
                     shared_dispatcher_keeps_the_order_of_the_connection
@@ -194,7 +202,8 @@ macro_rules! conformance_suite {
                     read_checks_its_segments
                     remote_faults_of_a_read_break_the_connection
                     reads_beyond_the_depth_wait_their_turn
-                    read_checks_come_in_the_specified_order;
+                    read_checks_come_in_the_specified_order
+                    reads_without_a_depth_are_refused_in_order;
                 refusals:
                     backend_refuses_as_its_trait_states
                     depths_above_the_device_are_refused
@@ -299,7 +308,8 @@ macro_rules! conformance_suite {
                     sync_makes_stores_readable
                     send_after_a_write_announces_it
                     posted_buffers_need_no_call
-                    shared_buffers_need_no_call;
+                    shared_buffers_need_no_call
+                    devices_synchronise_what_is_named;
             }
         }
     };
@@ -316,6 +326,8 @@ macro_rules! conformance_suite {
         mod extended {
             use super::*;
             $crate::conformance_suite! { @each $bed;
+                device:
+                    devices_get_extended_operations_as_posted;
                 extended:
                     write_with_immediate_completes_a_receive
                     fenced_extended_operations_wait_for_reads
@@ -381,7 +393,7 @@ macro_rules! conformance_suite {
                     a_connection_that_breaks_in_a_span_fails_its_close
                     writes_count_when_they_are_known_to_be_visible
                     a_signal_that_cannot_be_delivered_leaves_nothing_to_do
-                    a_flush_waits_for_a_connection_that_is_over
+                    a_read_back_waits_for_a_connection_that_is_over
                     a_signal_waits_for_data_of_a_connection_that_is_over
                     in_explicit_mode_entries_count_when_they_are_done
                     a_grant_whose_range_wraps_connects_nothing
@@ -395,11 +407,12 @@ macro_rules! conformance_suite {
                     a_peer_that_takes_no_message_holds_no_call
                     an_importer_that_is_stopped_keeps_its_connection
                     calls_to_one_node_leave_room_for_others
-                    links_of_others_hold_no_flush
+                    links_of_others_hold_no_read_back
                     requests_of_strangers_end_no_connection
                     a_connection_waits_for_an_exporter_that_comes_later
                     a_close_without_a_call_slot_keeps_its_span
                     a_lasting_interruption_leaves_the_link_to_others
+                    changes_by_others_do_not_keep_an_interruption_out
                     a_flood_does_not_keep_an_interruption_out;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
@@ -472,7 +485,10 @@ macro_rules! conformance_suite {
                     memory_that_is_taken_back_holds_the_writes
                     an_exporter_looks_for_itself
                     a_reader_does_not_show_the_writes_of_others
-                    a_stopped_exporter_holds_no_call;
+                    a_stopped_exporter_holds_no_call
+                    questions_leave_other_links_their_turn
+                    a_signal_waits_for_the_question_before_it
+                    a_call_takes_its_question_back;
                 rsm_vector:
                     bytes_are_gathered_and_gaps_are_left
                     getv_scatters_what_putv_gathered
@@ -501,7 +517,7 @@ macro_rules! conformance_suite {
                     memory_that_cannot_be_registered_ends_the_vector
                     memory_that_cannot_be_registered_has_no_handle
                     in_explicit_mode_a_failure_does_not_hold_up_immediate_entries
-                    a_close_flushes_writes_of_every_kind
+                    a_close_reads_back_writes_of_every_kind
                     many_connections_come_back_together;
             }
         }

@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod cno;
 pub mod connection;
+pub mod device;
 pub mod disconnect;
 pub mod dto;
 pub mod endpoint;

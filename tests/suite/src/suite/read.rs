@@ -274,3 +274,28 @@ pub fn read_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
         |party, ep, list, remote, flags| party.ia.post_rdma_read(ep, list, 1, remote, flags);
     checks_in_order(bed, post, (6, 2), true, true);
 }
+
+/// An endpoint that posts no Reads says so after the flags and before the segments.
+///
+/// Spec: DTO-07, EPB-07
+pub fn reads_without_a_depth_are_refused_in_order<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::with(|attributes| {
+        attributes.max_rdma_read_out = 0;
+    }));
+    let remote = right.memory.remote(0, 8);
+    let (bad, unknown) = (
+        CompletionFlags::from_bits_retain(1 << 4),
+        RmrTriplet::default(),
+    );
+    let outside = [left.memory.segment(4096, 8)];
+    for (segments, remote, flags, argument) in [
+        (&outside[..], remote, bad, 6),
+        (&outside, remote, DEFAULT, 2),
+        (&[], unknown, DEFAULT, 2),
+    ] {
+        net.no_effect(&[&left, &right], Error::invalid_argument(argument), || {
+            left.ia.post_rdma_read(left.ep, segments, 1, &remote, flags)
+        });
+    }
+}

@@ -487,12 +487,12 @@ pub fn in_explicit_mode_a_failure_does_not_hold_up_immediate_entries<T: FaultyRs
     assert!(failed > 0);
 }
 
-/// A close flushes writes from immediate entries and from handles alike.
+/// A close reads writes back from immediate entries and from handles alike.
 ///
-/// The flush is one more operation that can fail.
+/// The read-back is one more operation that can fail.
 ///
 /// Spec: RSMPV-12, RSMPV-21, RSMPV-40, RSMBR-05
-pub fn a_close_flushes_writes_of_every_kind<T: FaultyRsmTestbed>(bed: &T) {
+pub fn a_close_reads_back_writes_of_every_kind<T: FaultyRsmTestbed>(bed: &T) {
     let mut failed = [0; 2];
     for (kind, failed) in failed.iter_mut().enumerate() {
         for nth in 0..OPERATIONS {
@@ -512,7 +512,7 @@ pub fn a_close_flushes_writes_of_every_kind<T: FaultyRsmTestbed>(bed: &T) {
             *failed += usize::from(engine.close_barrier(barrier, wait).is_err());
         }
     }
-    assert_eq!(failed, [2, 2], "a write and a flush each");
+    assert_eq!(failed, [2, 2], "a write and a read-back each");
 }
 
 /// Spec: RSMBR-06, RSMST-03, RSMIM-03

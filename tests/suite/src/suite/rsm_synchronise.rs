@@ -4,20 +4,30 @@
 
 use core::sync::atomic::AtomicU8;
 
-use dat_core::backend::SyncDirection;
-use dat_core::memory::Region;
-use dat_rsm::wire::Body;
+use dat_core::backend::{PRIVATE_DATA_MAX, SyncDirection};
+use dat_core::flags::{CloseFlags, DtoStatus};
+use dat_core::memory::{Region, RmrTriplet};
+use dat_rsm::wire::{Body, Greeting};
 use dat_rsm::{
     BarrierMode, ExportFlags, ImportId, ImportState, RsmError, SignalFlags, Target, VectorFlags,
 };
 
-use crate::fixture::RsmTestbed;
-use crate::fixture::intruder::{Intruder, connect_request};
+use crate::fixture::impostor::{Faults, Impostor};
+use crate::fixture::intruder::{Intruder, RECEIVES, connect_request};
 use crate::fixture::nodes::{
     Nodes, PAGE, SEGMENT, get_entry, load, pages_of, pattern, put, set_mode, store,
 };
+use crate::fixture::{RsmTestbed, granted};
 
 const NONE: VectorFlags = VectorFlags::empty();
+/// An exporter that asks for questions, and returns a credit with each answer only.
+const NOT_COHERENT: Faults = Faults {
+    no_read_back: false,
+    deaf: false,
+    bites: false,
+    not_coherent: true,
+    misanswers: false,
+};
 
 /// Gets the first page of a segment.
 #[track_caller]
@@ -31,7 +41,7 @@ fn fetch<T: RsmTestbed>(nodes: &Nodes<'_, T>, import: ImportId) -> Vec<u8> {
     bytes
 }
 
-/// Puts bytes in explicit mode, and waits until they are written; nothing flushes them.
+/// Puts bytes in explicit mode, and waits until they are written; nothing reads them back.
 #[track_caller]
 fn put_unseen<T: RsmTestbed>(nodes: &Nodes<'_, T>, import: ImportId, bytes: &[u8], offset: u64) {
     let engine = nodes.engine(0);
@@ -223,4 +233,167 @@ pub fn a_stopped_exporter_holds_no_call<T: RsmTestbed>(bed: &T) {
     }
     let disconnected = engine.import_disconnect(import, &mut nodes.wait(0));
     assert_eq!(disconnected, Ok(()));
+}
+
+/// Pages of a segment that takes several rounds to synchronise.
+const MANY: usize = 256;
+
+/// Makes a peer of the second node that has connected to the segment of [`MANY`] pages.
+///
+/// Returns its handle of the connection, the publication, and the last page.
+fn greedy<'n, 'b, T: RsmTestbed>(
+    nodes: &'n Nodes<'b, T>,
+) -> (Intruder<'n, 'b, T>, u64, u64, RmrTriplet) {
+    let peer = Intruder::greeted(nodes);
+    peer.send_message(connect_request(5, 0o600));
+    let Body::Accept {
+        importer,
+        address,
+        key,
+        publication,
+        ..
+    } = peer.next_message()
+    else {
+        panic!("refused");
+    };
+    let last = RmrTriplet {
+        context: key,
+        address: address + ((MANY - 1) * PAGE) as u64,
+        length: 64,
+    };
+    (peer, importer, publication, last)
+}
+
+/// Returns true if the exporter told this peer that it is not coherent.
+fn is_non_coherent<T: RsmTestbed>(peer: &Intruder<'_, '_, T>) -> bool {
+    let mut bytes = [0; PRIVATE_DATA_MAX];
+    granted(peer.ia.ep_private_data(peer.ep, &mut bytes));
+    Greeting::decode(&bytes).expect("a greeting").non_coherent
+}
+
+fn question(importer: u64, call: u64) -> Body {
+    Body::Synchronise {
+        importer,
+        call,
+        offset: 0,
+        length: u64::MAX,
+        writes: true,
+    }
+}
+
+/// Each message makes the exporter synchronise its whole segment; another link has its turn first.
+///
+/// Spec: RSMNC-06
+pub fn questions_leave_other_links_their_turn<T: RsmTestbed>(bed: &T) {
+    const QUESTIONS: usize = 4;
+    for resumes in [false, true] {
+        let (nodes, (export, import, _)) = Nodes::with_segment(bed, MANY);
+        let (peer, importer, publication, _) = greedy(&nodes);
+        let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
+        nodes.stop(1);
+        for call in 1..=QUESTIONS as u64 {
+            let body = match (resumes, connect_request(5, 0o600)) {
+                (
+                    true,
+                    Body::Connect {
+                        import,
+                        segment,
+                        permission,
+                        user,
+                        group,
+                        ..
+                    },
+                ) => Body::Connect {
+                    import,
+                    segment,
+                    permission,
+                    user,
+                    group,
+                    resume: publication,
+                },
+                _ => question(importer, call),
+            };
+            peer.send_message(body);
+        }
+        let flags = SignalFlags::empty();
+        let posted = engine.signal_post(import, flags, &mut nodes.wait(0));
+        assert_eq!(posted, Ok(()));
+        let (mut rounds, mut answers, mut signalled_in) = (0, 0, None);
+        while answers < QUESTIONS || signalled_in.is_none() {
+            exporter.progress(bed.now());
+            rounds += 1;
+            if signalled_in.is_none() && exporter.signal_take(export) == Ok(true) {
+                signalled_in = Some(rounds);
+            }
+            bed.step();
+            peer.take();
+            answers += core::mem::take(&mut *peer.received_bodies.borrow_mut()).len();
+            assert!(rounds < bed.max_steps());
+        }
+        if is_non_coherent(&peer) {
+            assert_eq!(signalled_in, Some(1), "the signal waited for the questions");
+            assert!(rounds >= QUESTIONS * MANY / 64, "{rounds} for {resumes}");
+        }
+    }
+}
+
+/// A signal behind a question shows the writes, even if the peer is gone by then.
+///
+/// Spec: RSMNC-02, RSMNC-06
+pub fn a_signal_waits_for_the_question_before_it<T: RsmTestbed>(bed: &T) {
+    for leaves in [false, true] {
+        let nodes = Nodes::two(bed);
+        let (export, memory) = nodes.export(1, MANY, SEGMENT);
+        let (peer, importer, _, last) = greedy(&nodes);
+        let exporter = nodes.engine(1);
+        peer.memory.store(2048, &[9; 64]);
+        assert_eq!(peer.access(true, &last), DtoStatus::Success);
+        nodes.stop(1);
+        for call in 1..=3 {
+            peer.send_message(question(importer, call));
+        }
+        peer.send_message(Body::Signal {
+            importer,
+            no_accumulate: false,
+        });
+        nodes.resume(1);
+        if leaves {
+            // In the middle of its first question.
+            exporter.progress(bed.now());
+            granted(peer.ia.ep_disconnect(peer.ep, CloseFlags::Abrupt));
+        }
+        let signalled = exporter.signal_wait(export, None, &mut nodes.wait(1));
+        assert_eq!(signalled, Ok(()));
+        let shown = load(&memory[(MANY - 1) * PAGE..][..64]);
+        assert!(shown == [9; 64], "{leaves}");
+    }
+}
+
+/// A peer that gives no credits does not collect the questions of calls that have ended.
+///
+/// Spec: RSMNC-07
+pub fn a_call_takes_its_question_back<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::alone(bed);
+    let (impostor, import) = Impostor::imported(&nodes, NOT_COHERENT);
+    let engine = nodes.engine(0);
+    let flags = SignalFlags::empty();
+    // The first message asked for the connection. One credit is left.
+    for _ in 2..RECEIVES {
+        let posted = engine.signal_post(import, flags, &mut impostor.wait());
+        assert_eq!(posted, Ok(()));
+    }
+    for _ in 0..6 {
+        let wait = &mut nodes.interrupted_after(0, 0);
+        let outcome = engine.putv(import, &[put(&[1], 0)], NONE, wait);
+        let failure = outcome.expect_err("no answer");
+        assert_eq!(
+            (failure.error, failure.residual),
+            (RsmError::Interrupted, 1)
+        );
+    }
+    impostor.return_credits(RECEIVES as u16);
+    let outcome = engine.putv(import, &[put(&[7], 0)], NONE, &mut impostor.wait());
+    assert_eq!(outcome, Ok(()));
+    // One of the first call, and two of the last one.
+    assert_eq!(impostor.questions.get(), 3);
 }

@@ -377,7 +377,7 @@ pub fn entries_wait_for_those_they_depend_on_and_no_others<T: RsmTestbed>(bed: &
     }
 }
 
-/// An entry waits for a flush before it reads the bytes that earlier entries wrote.
+/// An entry waits for a read-back before it reads the bytes that earlier entries wrote.
 ///
 /// These are all acknowledged, but not known to be visible.
 ///
@@ -402,7 +402,7 @@ pub fn an_entry_reads_what_is_known_to_be_visible<T: RsmTestbed>(bed: &T) {
     nodes.until("all but one", || {
         (call.completed() as u64 == WINDOW).then_some(())
     });
-    // This poll starts the flush.
+    // This poll starts the read-back.
     assert_eq!(call.poll(), None);
     drop(call);
     nodes.run_to_idle();

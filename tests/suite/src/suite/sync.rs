@@ -1,11 +1,12 @@
 //! `dat_lmr_sync_rdma_write` and `dat_lmr_sync_rdma_read`.
 
-use dat_core::backend::Backend;
+use dat_core::backend::{Backend, SyncDirection};
 use dat_core::flags::{CompletionFlags, MemoryPrivileges, ProviderFields};
 use dat_core::memory::LmrTriplet;
 use dat_core::sync::RawLock;
 use dat_core::{Error, Ia, Result};
 
+use crate::fixture::watched::{Call, WatchedBed};
 use crate::fixture::{
     Adapter, Memory, Net, NonCoherentTestbed, Party, PartyOptions, Testbed, equal, granted,
     refused, same_bytes, srq_attributes,
@@ -415,5 +416,35 @@ pub fn shared_buffers_need_no_call<T: NonCoherentTestbed>(bed: &T) {
         net.receive_completion(&right);
         same_bytes("first", (&right.memory, 70), (&left.memory, 0), 33);
         same_bytes("second", (&right.memory, 500), (&left.memory, 33), 87);
+    }
+}
+
+/// Each call names its direction to the device, and its segments, but no empty or refused one.
+///
+/// Spec: LSR-01, LSW-02, LSW-07, LSW-11, LSW-19, LSW-23, LSW-30, GEN-06
+pub fn devices_synchronise_what_is_named<T: NonCoherentTestbed>(bed: &T) {
+    let bed = &WatchedBed::new(bed);
+    let net = Net::new(bed);
+    let ia = net.adapter_over(bed.non_coherent_device());
+    let party: Party<WatchedBed<'_, T>> = Party::new(&ia, &PartyOptions::default());
+    let other = party.more_memory(64, MemoryPrivileges::ALL);
+    let nothing = LmrTriplet {
+        context: u32::MAX,
+        address: u64::MAX,
+        length: 0,
+    };
+    let (first, second) = (party.memory.segment(3, 100), other.segment(0, 64));
+    let beyond = other.segment(0, 65);
+    let directions = [SyncDirection::RdmaWrite, SyncDirection::RdmaRead];
+    for (sync, direction) in both::<WatchedBed<'_, T>>().into_iter().zip(directions) {
+        bed.calls();
+        let list = [nothing, first, party.memory.segment(8, 0), second, nothing];
+        granted(sync(&ia, &list));
+        let expected =
+            [first, second].map(|segment| Call::Sync(direction, segment.address, segment.length));
+        assert_eq!(bed.calls(), expected);
+        granted(sync(&ia, &[nothing]));
+        refused(sync(&ia, &[first, beyond]), Error::invalid_argument(2));
+        assert_eq!(bed.calls(), []);
     }
 }

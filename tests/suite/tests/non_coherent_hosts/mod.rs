@@ -74,7 +74,7 @@ const EXCEPT: [(&str, &[&str]); 5] = [
             "a_connection_that_breaks_in_a_span_fails_its_close",
             "writes_count_when_they_are_known_to_be_visible",
             "a_signal_that_cannot_be_delivered_leaves_nothing_to_do",
-            "a_flush_waits_for_a_connection_that_is_over",
+            "a_read_back_waits_for_a_connection_that_is_over",
             "a_signal_waits_for_data_of_a_connection_that_is_over",
             "in_explicit_mode_entries_count_when_they_are_done",
             "a_peer_that_takes_no_message_holds_no_call",
@@ -92,7 +92,7 @@ const EXCEPT: [(&str, &[&str]); 5] = [
     (
         "counts the operations of a call; questions to the exporter are further ones",
         &[
-            "a_close_flushes_writes_of_every_kind",
+            "a_close_reads_back_writes_of_every_kind",
             "many_connections_come_back_together",
         ],
     ),

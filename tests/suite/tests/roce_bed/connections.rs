@@ -4,7 +4,6 @@ use backend_roce::proto::connection::{
     Answered, Ids, Information, Mad, Message, PrivateData, Reason, Reject, decode_packet,
     encode_packet,
 };
-use backend_roce::proto::icrc::Flow;
 use backend_roce::proto::packet::Packet;
 use backend_roce::proto::{PathMtu, Psn};
 use dat_core::attributes::{EpAttributes, IaAddress};
@@ -18,7 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::crowd;
 use crate::network::RoceBed;
-use crate::node::{Node, check_message, connect, join};
+use crate::node::{Node, accept, check_message, connect, join};
 
 /// A qualifier is a UDP port; those that need a privilege or are too large have another one.
 ///
@@ -408,9 +407,7 @@ fn a_published_port_may_have_another_number() {
             _ => None,
         });
         assert_eq!(listener, 1);
-        right.device.accept(request, right.pair.key, &[]).unwrap();
-        left.established(&bed);
-        right.established(&bed);
+        accept(&bed, &mut left, &mut right, request);
         check_message(&bed, &mut left, &mut right);
         check_message(&bed, &mut right, &mut left);
     }
@@ -755,51 +752,4 @@ fn a_probe_without_an_answer_breaks_the_connection() {
         assert_eq!(is_broken(&mut left, &bed), asked);
         assert_eq!(left.queue.poll(), Ok(None));
     }
-}
-
-/// The passive side follows a peer whose address changes, and no old packet from elsewhere.
-///
-/// Spec: ROCE-48, ROCE-52, ROCE-53
-#[test]
-fn a_peer_whose_address_changes_is_followed() {
-    let bed = RoceBed::new();
-    let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
-    let inside = left.address().socket_address().unwrap();
-    let outside = |port| SocketAddr::new(Ipv4Addr::new(198, 51, 100, 7).into(), port);
-    bed.translate(inside, outside(40_007));
-    join(&bed, &mut left, &mut right, 7174);
-    check_message(&bed, &mut left, &mut right);
-    // The translator has forgotten the connection: what the passive side sends is refused.
-    bed.translate(inside, outside(40_008));
-    // An old packet of the peer, from somebody else.
-    let old = bed.log().into_iter().rfind(|(flow, packet)| {
-        flow.source() == inside && packet.len() > 64 && mad(packet).is_none()
-    });
-    let (mut flow, packet) = old.unwrap();
-    let stranger = SocketAddr::new(Ipv4Addr::new(203, 0, 113, 9).into(), 5);
-    flow = Flow::between(stranger, flow.destination()).unwrap();
-    bed.inject(&flow, &packet);
-    while bed.step() {}
-    let to = |address: SocketAddr| {
-        let log = bed.log();
-        log.iter()
-            .filter(|(flow, _)| flow.destination() == address)
-            .count()
-    };
-    assert_eq!(to(stranger), 0);
-    // The active side was told that it is translated, and probes before long.
-    let before = to(outside(40_008));
-    pass(&bed, 16);
-    assert!(to(outside(40_008)) > before);
-    check_message(&bed, &mut right, &mut left);
-    check_message(&bed, &mut left, &mut right);
-    // A disconnect from yet another address is answered there.
-    bed.translate(inside, outside(40_009));
-    left.device
-        .disconnect(left.pair.key, DisconnectMode::Graceful);
-    right.until(&bed, |event| {
-        matches!(event, ControlEvent::Disconnected { .. }).then_some(())
-    });
-    while bed.step() {}
-    assert!(to(outside(40_009)) > 0);
 }

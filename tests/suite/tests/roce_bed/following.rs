@@ -5,13 +5,28 @@ use std::net::{Ipv4Addr, SocketAddr};
 use backend_roce::proto::Psn;
 use backend_roce::proto::icrc::Flow;
 use backend_roce::proto::packet::{Opcode, Packet};
-use dat_core::backend::RemoteRange;
+use dat_core::backend::{Backend as _, ControlEvent, DisconnectMode, RemoteRange};
 use dat_tests::fixture::Testbed as _;
 
-use crate::connections::mad;
+use crate::connections::{mad, pass};
 use crate::network::RoceBed;
 use crate::node::{Node, check_message, join};
 use crate::windows::post_write;
+
+/// Returns a port of the translator.
+fn outside(port: u16) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::new(198, 51, 100, 7).into(), port)
+}
+
+/// Connects two nodes, the first one behind a translator, at its port 40,007.
+fn translated() -> (RoceBed, Node, Node) {
+    let bed = RoceBed::new();
+    let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+    bed.translate(left.address().socket_address().unwrap(), outside(40_007));
+    join(&bed, &mut left, &mut right, 7174);
+    check_message(&bed, &mut left, &mut right);
+    (bed, left, right)
+}
 
 /// Returns the packet with another PSN.
 fn with_psn(flow: &Flow, packet: &[u8], change: impl Fn(Psn) -> Psn) -> Vec<u8> {
@@ -27,13 +42,8 @@ fn with_psn(flow: &Flow, packet: &[u8], change: impl Fn(Psn) -> Psn) -> Vec<u8> 
 /// Spec: ROCE-52
 #[test]
 fn only_packets_that_tell_something_new_are_followed() {
-    let bed = RoceBed::new();
-    let (mut left, mut right) = (Node::new(&bed), Node::new(&bed));
+    let (bed, mut left, mut right) = translated();
     let inside = left.address().socket_address().unwrap();
-    let outside = |port| SocketAddr::new(Ipv4Addr::new(198, 51, 100, 7).into(), port);
-    bed.translate(inside, outside(40_007));
-    join(&bed, &mut left, &mut right, 7174);
-    check_message(&bed, &mut left, &mut right);
     check_message(&bed, &mut right, &mut left);
     while bed.step() {}
     let last = |wanted: fn(Opcode) -> bool| {
@@ -80,4 +90,46 @@ fn only_packets_that_tell_something_new_are_followed() {
             .collect();
         assert_eq!(!to.is_empty(), is_followed, "port {port}");
     }
+}
+
+/// The passive side follows a peer whose address changes, and no old packet from elsewhere.
+///
+/// Spec: ROCE-48, ROCE-52, ROCE-53
+#[test]
+fn a_peer_whose_address_changes_is_followed() {
+    let (bed, mut left, mut right) = translated();
+    let inside = left.address().socket_address().unwrap();
+    // The translator has forgotten the connection: what the passive side sends is refused.
+    bed.translate(inside, outside(40_008));
+    // An old packet of the peer, from somebody else.
+    let old = bed.log().into_iter().rfind(|(flow, packet)| {
+        flow.source() == inside && packet.len() > 64 && mad(packet).is_none()
+    });
+    let (mut flow, packet) = old.unwrap();
+    let stranger = SocketAddr::new(Ipv4Addr::new(203, 0, 113, 9).into(), 5);
+    flow = Flow::between(stranger, flow.destination()).unwrap();
+    bed.inject(&flow, &packet);
+    while bed.step() {}
+    let to = |address: SocketAddr| {
+        let log = bed.log();
+        log.iter()
+            .filter(|(flow, _)| flow.destination() == address)
+            .count()
+    };
+    assert_eq!(to(stranger), 0);
+    // The active side was told that it is translated, and probes before long.
+    let before = to(outside(40_008));
+    pass(&bed, 16);
+    assert!(to(outside(40_008)) > before);
+    check_message(&bed, &mut right, &mut left);
+    check_message(&bed, &mut left, &mut right);
+    // A disconnect from yet another address is answered there.
+    bed.translate(inside, outside(40_009));
+    left.device
+        .disconnect(left.pair.key, DisconnectMode::Graceful);
+    right.until(&bed, |event| {
+        matches!(event, ControlEvent::Disconnected { .. }).then_some(())
+    });
+    while bed.step() {}
+    assert!(to(outside(40_009)) > 0);
 }

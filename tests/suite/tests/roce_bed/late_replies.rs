@@ -17,6 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use crate::connections::{dialled, ip, mad, pass};
 use crate::network::RoceBed;
 use crate::node::{Node, check_message};
+use crate::stranger::acceptance;
 
 /// The port of the qualifier, and that of other programs.
 const OWN: u16 = 7174;
@@ -186,17 +187,7 @@ fn a_late_acceptance_of_another_program_connects_at_the_common_port() {
         local: peer_id,
         remote: request.local_id,
     };
-    let reply = ConnectReply {
-        ids,
-        qpn: 0x1234,
-        starting_psn: Psn::new(5),
-        responder_resources: 1,
-        initiator_depth: 1,
-        rnr_retry_count: 7,
-        shared_receive_queue: false,
-        guid: 0x5254_00FF_FE12_3456,
-        private_data: PrivateData::NONE,
-    };
+    let reply = acceptance(ids, 0x5254_00FF_FE12_3456);
     let start = bed.log().len();
     for round in 1..=3 {
         answer(transaction, Message::Reply(reply));

@@ -352,6 +352,7 @@ impl Port for SimulatedPort {
             flow: arrived.flow,
             length,
             segment: arrived.segment,
+            local: None,
         })
     }
 

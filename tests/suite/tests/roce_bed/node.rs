@@ -152,6 +152,11 @@ pub(crate) fn join(bed: &RoceBed, left: &mut Node, right: &mut Node, qualifier: 
     left.connect(right.address(), qualifier, b"hello");
     let (request, data) = right.request(bed);
     assert_eq!(data, b"hello");
+    accept(bed, left, right, request);
+}
+
+/// Accepts a request on the pair of the right node; both ends report the connection.
+pub(crate) fn accept(bed: &RoceBed, left: &mut Node, right: &mut Node, request: RequestKey) {
     right.device.accept(request, right.pair.key, &[]).unwrap();
     left.established(bed);
     right.established(bed);

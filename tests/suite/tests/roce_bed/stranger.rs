@@ -1,8 +1,8 @@
 //! A peer that is no adapter: it says what a test tells it to, and hears what is sent to it.
 
 use backend_roce::proto::connection::{
-    Answered, ConnectRequest, Ids, Information, Mad, Mark, Message, PrivateData, Reason, Reject,
-    encode_packet, service_of,
+    Answered, ConnectReply, ConnectRequest, Ids, Information, Mad, Mark, Message, PrivateData,
+    Reason, Reject, encode_packet, service_of,
 };
 use backend_roce::proto::icrc::Flow;
 use backend_roce::proto::{PathMtu, Psn};
@@ -20,6 +20,21 @@ pub(crate) struct Stranger {
     pub(crate) flow: Flow,
     /// Packets in the log that it has heard.
     heard: usize,
+}
+
+/// Returns an acceptance by a queue pair of no adapter.
+pub(crate) fn acceptance(ids: Ids, guid: u64) -> ConnectReply {
+    ConnectReply {
+        ids,
+        qpn: 0x1234,
+        starting_psn: Psn::new(5),
+        responder_resources: 1,
+        initiator_depth: 1,
+        rnr_retry_count: 7,
+        shared_receive_queue: false,
+        guid,
+        private_data: PrivateData::NONE,
+    }
 }
 
 impl Stranger {

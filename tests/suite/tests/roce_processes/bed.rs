@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use backend_roce::{RoceBackend, RoceDriver, RoceOptions, RoceWait};
+use backend_roce::{PathChoice, RoceBackend, RoceDriver, RoceOptions, RoceWait};
 use dat_core::backend::{Backend as _, Extensions};
 use dat_core::event::ThreadWait;
 use dat_core::sync::HostLock;
@@ -22,14 +22,17 @@ const STEPS_TO_REST: usize = 12;
 /// A step never counts as the last one, since nobody here knows what another process is about to
 /// send: an awaited event may take as long as the runner's patience. Only a run to rest ends.
 pub(crate) struct ProcessBed {
+    path: PathChoice,
     /// Steps until the bed counts as idle, during a run to rest.
     steps_to_rest: Cell<Option<usize>>,
     drivers: RefCell<Vec<RoceDriver>>,
 }
 
 impl ProcessBed {
-    pub(crate) fn new() -> Self {
+    /// Makes a bed whose connections take this way.
+    pub(crate) fn over(path: PathChoice) -> Self {
         Self {
+            path,
             steps_to_rest: Cell::new(None),
             drivers: RefCell::default(),
         }
@@ -45,6 +48,7 @@ impl ProcessBed {
         options.retries = 7;
         options.response_timeout = 19;
         options.not_ready_retries = 7;
+        options.path = self.path;
         change(&mut options);
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let backend = RoceBackend::open(address, options).expect("an adapter");

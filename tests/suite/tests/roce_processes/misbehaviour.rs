@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use backend_roce::PathChoice;
 use dat_core::flags::CompletionFlags;
 use dat_tests::fixture::equal;
 
@@ -16,7 +17,9 @@ const SHORT: Duration = Duration::from_secs(10);
 fn fails<N: Fn(&Side), F: Fn(&Side)>(near: N, far: F, groups: usize, named: &[&str]) {
     let sides: [Role<'_>; 2] = [("near", &near), ("far", &far)];
     let scenario = Scenario::new::<N>(&sides).with_patience(SHORT);
-    let failure: Failure = scenario.play(groups).expect_err("a fault");
+    let failure: Failure = scenario
+        .play(PathChoice::Packets, groups)
+        .expect_err("a fault");
     let text = failure.to_string();
     for part in named {
         assert!(

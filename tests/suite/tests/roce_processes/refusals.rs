@@ -20,8 +20,8 @@ const INSIDE: u64 = 100;
 
 /// A request of one process, and the reason why the other one refuses it.
 ///
-/// Its fields are a name, the function with which the target makes the range that it tells, the
-/// change that the initiator makes to the range, and the directions that are refused.
+/// Its fields are a name, and the function with which the target makes the range that it tells.
+/// Then come the change that the initiator makes to the range, and the refused directions.
 type Case = (
     &'static str,
     fn(&Side, &Party, &Memory) -> RmrTriplet,

@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use std::{env, iter, thread};
 
+use backend_roce::PathChoice;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::channel::{Order, ProcessControl, Report, Word, write};
@@ -26,7 +27,8 @@ const SIDES: usize = 3;
 /// A side of a scenario: its name, and what it does.
 pub(crate) type Role<'a> = (&'a str, &'a dyn Fn(&Side));
 
-/// Plays a scenario in two processes, then in four: two pairs at the same time.
+/// Plays a scenario in two processes, then in four: two pairs at the same time. Each takes place
+/// over sockets and over queues in memory.
 ///
 /// # Panics
 /// If a side finds a fault, dies, or hangs.
@@ -35,9 +37,7 @@ pub(crate) fn two_sides<N: Fn(&Side), F: Fn(&Side)>(near: N, far: F) {
     let sides: [Role<'_>; 2] = [("near", &near), ("far", &far)];
     let scenario = Scenario::new::<N>(&sides);
     for groups in [1, 2] {
-        if let Err(failure) = scenario.play(groups) {
-            panic!("{failure}");
-        }
+        scenario.play_both_ways(groups);
     }
 }
 
@@ -52,9 +52,7 @@ pub(crate) fn server_and_two_clients<S: Fn(&Side), C: Fn(&Side)>(server: S, clie
         ("first client", &client),
         ("second client", &client),
     ];
-    if let Err(failure) = Scenario::new::<S>(&sides).play(1) {
-        panic!("{failure}");
-    }
+    Scenario::new::<S>(&sides).play_both_ways(1);
 }
 
 /// A scenario: a test, and the sides that it has.
@@ -102,13 +100,27 @@ impl<'a> Scenario<'a> {
         Self { patience, ..self }
     }
 
+    /// Plays the scenario over sockets, then over queues in memory.
+    #[track_caller]
+    fn play_both_ways(&self, groups: usize) {
+        let paths: &[PathChoice] = match cfg!(feature = "local-way") {
+            true => &[PathChoice::Packets, PathChoice::Local],
+            false => &[PathChoice::Packets],
+        };
+        for &path in paths {
+            if let Err(failure) = self.play(path, groups) {
+                panic!("{path:?}: {failure}");
+            }
+        }
+    }
+
     /// Plays the scenario `groups` times at the same time, with all sides as processes.
     ///
     /// The processes have ended when this returns.
     ///
     /// # Errors
     /// A side found a fault, died, or none took a step for too long.
-    pub(crate) fn play(&self, groups: usize) -> Result<(), Failure> {
+    pub(crate) fn play(&self, path: PathChoice, groups: usize) -> Result<(), Failure> {
         let (sender, reports) = channel();
         let mut processes = Vec::new();
         for group in 0..groups {
@@ -118,7 +130,7 @@ impl<'a> Scenario<'a> {
                     1 => (*role).to_owned(),
                     _ => format!("{role} of group {}", group + 1),
                 };
-                let given = format!("{number},{}", qualifiers.join(","));
+                let given = format!("{path:?},{number},{}", qualifiers.join(","));
                 let index = processes.len();
                 let process = Process::start(self.name, label, &given, index, sender.clone());
                 processes.push(process);

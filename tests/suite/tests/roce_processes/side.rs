@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::{env, panic, process, thread};
 
-use backend_roce::RoceBackend;
+use backend_roce::{PathChoice, RoceBackend};
 use dat_core::Result;
 use dat_core::attributes::IaAddress;
 use dat_core::endpoint::ConnectParam;
@@ -27,7 +27,8 @@ use crate::channel::{Order, ProcessControl, Report, Word, write};
 /// An endpoint of a side, with all objects that it needs.
 pub(crate) type Party = fixture::Party<ProcessBed>;
 
-/// Environment variable with the number of the side and the qualifiers of all sides.
+/// Environment variable with the way of the connections, the number of the side and the qualifiers
+/// of all sides.
 pub(crate) const SIDE: &str = "DAT_TEST_SIDE";
 
 /// Exit code of a side that found a fault.
@@ -63,7 +64,13 @@ impl Side {
     /// Returns the side that this process is to be, if the runner started it.
     pub(crate) fn given() -> Option<Self> {
         let given = env::var(SIDE).ok()?;
-        let mut numbers = given.split(',').map(|number| number.parse());
+        let (path, numbers) = given.split_once(',')?;
+        let path = match path {
+            "Packets" => PathChoice::Packets,
+            "Local" => PathChoice::Local,
+            other => panic!("no way is called {other}"),
+        };
+        let mut numbers = numbers.split(',').map(|number| number.parse());
         let number = numbers.next()?.expect("the number of a side") as usize;
         let qualifiers: Vec<u64> = numbers.map(|number| number.expect("a number")).collect();
         let ours = stdin().as_fd().try_clone_to_owned();
@@ -87,7 +94,7 @@ impl Side {
         }));
         Some(Self {
             number,
-            net: Net::new(Box::leak(Box::new(ProcessBed::new()))),
+            net: Net::new(Box::leak(Box::new(ProcessBed::over(path)))),
             heard: RefCell::new(vec![VecDeque::new(); qualifiers.len()]),
             qualifiers,
             runner,

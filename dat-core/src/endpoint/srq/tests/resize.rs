@@ -1,7 +1,7 @@
 //! Resizing shared receive queues.
 
 use super::*;
-use crate::fixture::has_records;
+use crate::testing::fixture::has_records;
 
 /// Spec: SRZ-01, SRZ-04, DTO-13
 #[test]

@@ -1,0 +1,417 @@
+//! The local way: connections whose packets go through queues in memory (ROCE-230 to ROCE-241).
+//!
+//! Each pair of queues leads to one adapter of this host. A packet is written into the outbox and
+//! copied into the queue in the lock section that made it due: a queue with room takes it at once.
+//! Without room nothing is made, so nothing is lost and nothing waits under the lock. Requests and
+//! responses stay in the transport, and messages in their connection, until
+//! [`LocalEvent::Room`] lets the pair go on. Other pairs and the sockets have lists of their own.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dat_core::backend::NotLocal;
+
+use super::Adapter;
+use super::refusals::NOBODY;
+use crate::options::PathChoice;
+use crate::port::{
+    LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX,
+};
+use crate::proto::PathMtu;
+use crate::proto::connection::{ConnectionEvent, State as LinkState};
+use crate::proto::packet::OVERHEAD_MAX;
+use crate::reserve::{Reserve, zeros};
+
+/// Room for the largest packet.
+pub(super) const LOCAL_PACKET_MAX: usize = PathMtu::Bytes32768.bytes() as usize + OVERHEAD_MAX;
+
+/// Bytes of a queue pair's turn, after which it is the turn of another one.
+const TURN: usize = 2 * LOCAL_PACKET_MAX + 2 * RECORD_OVERHEAD;
+
+/// Bytes that are copied in one lock section, but for the rest of a turn.
+const SECTION: usize = 64 << 10;
+
+/// Room that requests and responses leave for messages and last acknowledgements.
+const RESERVE: usize = 16 << 10;
+
+/// Room for all messages of a connection that are due at a time.
+const MESSAGES: usize = 2 << 10;
+
+/// A pair of queues that is open.
+struct Local {
+    number: LocalNumber,
+    mtu: PathMtu,
+    queue: Arc<dyn LocalQueue>,
+    /// Connections and attempts on this way.
+    users: usize,
+    /// Queue pairs and connections with packets to send; there is room for all users.
+    pairs: VecDeque<usize>,
+    links: VecDeque<u32>,
+    /// Set while it is in the list of those that may send.
+    is_listed: bool,
+    /// Set while requests and responses wait for room.
+    is_full: bool,
+    /// Set while messages do, too.
+    is_stuck: bool,
+}
+
+impl Local {
+    /// Returns true if messages are due that may find room.
+    fn has_messages(&self) -> bool {
+        !(self.links.is_empty() || self.is_stuck)
+    }
+
+    fn has_output(&self) -> bool {
+        self.has_messages() || !(self.pairs.is_empty() || self.is_full)
+    }
+}
+
+/// The pairs of queues of an adapter.
+pub(super) struct Locals {
+    slots: Vec<Option<Local>>,
+    /// Pairs that have something to send, and are not known to be full.
+    listed: VecDeque<u16>,
+    /// The packets of one turn.
+    pub(super) outbox: Outbox,
+}
+
+impl Locals {
+    /// Makes an empty table; it takes memory once there is a pair.
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            listed: VecDeque::new(),
+            outbox: Outbox::new(Vec::new(), RUN_PACKETS_MAX),
+        }
+    }
+
+    fn get(&self, number: LocalNumber) -> Option<&Local> {
+        let local = self.slots.get(usize::from(number.slot))?.as_ref();
+        local.filter(|local| local.number == number)
+    }
+
+    fn get_mut(&mut self, number: LocalNumber) -> Option<&mut Local> {
+        let local = self.slots.get_mut(usize::from(number.slot))?.as_mut();
+        local.filter(|local| local.number == number)
+    }
+
+    /// Returns the size of packets of an open pair.
+    pub(super) fn mtu(&self, number: LocalNumber) -> Option<PathMtu> {
+        self.get(number).map(|local| local.mtu)
+    }
+
+    /// Adds a user; false if the pair has ended, or there is no memory.
+    pub(super) fn join(&mut self, number: LocalNumber) -> bool {
+        let Some(local) = self.get_mut(number) else {
+            return false;
+        };
+        let users = local.users.saturating_add(1);
+        let has_room = local.pairs.has_room_for(users) && local.links.has_room_for(users);
+        local.users += usize::from(has_room);
+        has_room
+    }
+
+    pub(super) fn leave(&mut self, number: LocalNumber) {
+        if let Some(local) = self.get_mut(number) {
+            local.users = local.users.saturating_sub(1);
+        }
+    }
+
+    fn open(&mut self, number: LocalNumber, mtu: PathMtu, queue: Arc<dyn LocalQueue>) -> bool {
+        let slot = usize::from(number.slot);
+        if !self.outbox.has_room(TURN) {
+            let Some(buffer) = zeros(TURN) else {
+                return false;
+            };
+            self.outbox = Outbox::new(buffer, RUN_PACKETS_MAX);
+        }
+        if !(self.slots.has_room_for(slot + 1) && self.listed.has_room_for(slot + 1)) {
+            return false;
+        }
+        while self.slots.len() <= slot {
+            self.slots.push(None);
+        }
+        let Some(place) = self.slots.get_mut(slot) else {
+            return false;
+        };
+        // The list names slots, not pairs.
+        let is_listed = place.take().is_some_and(|before| before.is_listed);
+        *place = Some(Local {
+            number,
+            mtu,
+            queue,
+            users: 0,
+            pairs: VecDeque::new(),
+            links: VecDeque::new(),
+            is_listed,
+            is_full: false,
+            is_stuck: false,
+        });
+        true
+    }
+
+    /// Notes a queue pair or a connection with something to send; false if the pair has ended.
+    pub(super) fn add(&mut self, number: LocalNumber, sender: Sender) -> bool {
+        let Some(local) = self.get_mut(number) else {
+            return false;
+        };
+        match sender {
+            Sender::Pair(key) => local.pairs.push_back(key),
+            Sender::Link(id) => local.links.push_back(id),
+        }
+        self.list(number.slot);
+        true
+    }
+
+    fn list(&mut self, slot: u16) {
+        if let Some(Some(local)) = self.slots.get_mut(usize::from(slot))
+            && local.has_output()
+            && !core::mem::replace(&mut local.is_listed, true)
+        {
+            self.listed.push_back(slot);
+        }
+    }
+
+    /// Takes the pair whose turn it is.
+    fn next(&mut self) -> Option<&mut Local> {
+        let slot = self.listed.pop_front()?;
+        let local = self.slots.get_mut(usize::from(slot))?.as_mut()?;
+        local.is_listed = false;
+        Some(local)
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        !self.listed.is_empty()
+    }
+
+    /// Forgets a queue pair that is no more.
+    pub(super) fn forget(&mut self, key: usize) {
+        for local in self.slots.iter_mut().flatten() {
+            local.pairs.retain(|ready| *ready != key);
+        }
+    }
+
+    /// Copies the packets of the outbox into the queue of a pair; returns their bytes.
+    pub(super) fn push(&mut self, number: LocalNumber) -> (u64, u64) {
+        let totals = self.outbox.totals();
+        match self.slots.get(usize::from(number.slot)) {
+            Some(Some(local)) if local.number == number => self.outbox.push(&*local.queue),
+            _ => self.outbox.clear(),
+        }
+        totals
+    }
+
+    /// Returns the room for messages and last acknowledgements.
+    pub(super) fn room(&self, number: LocalNumber) -> usize {
+        self.get(number).map_or(0, |local| local.queue.room(0))
+    }
+}
+
+/// Something with packets to send.
+#[derive(Clone, Copy)]
+pub(super) enum Sender {
+    Pair(usize),
+    Link(u32),
+}
+
+impl Adapter {
+    /// Returns true if packets of the local way are due and may have room.
+    pub(crate) fn has_local_output(&self) -> bool {
+        self.locals.has_output()
+    }
+
+    /// Sends packets of the local way that are due, as many as one lock section may copy.
+    pub(crate) fn transmit_local(&mut self) {
+        let mut sent = 0;
+        while sent < SECTION
+            && let Some(local) = self.locals.next()
+        {
+            let number = local.number;
+            let is_message = local.has_messages();
+            let least = match is_message {
+                true => MESSAGES,
+                false => RESERVE + local.mtu.bytes() as usize + OVERHEAD_MAX + RECORD_OVERHEAD,
+            };
+            let room = local.queue.room(least);
+            if room < least {
+                local.is_full = true;
+                local.is_stuck |= is_message;
+                self.counts.local.full += 1;
+                continue;
+            }
+            let before = self.counts.local.bytes_sent;
+            if is_message {
+                if let Some(id) = local.links.pop_front() {
+                    self.transmit_link(id);
+                }
+            } else if let Some(key) = local.pairs.pop_front() {
+                self.transmit_local_pair(number, key, room - RESERVE);
+            }
+            sent += (self.counts.local.bytes_sent - before) as usize;
+            self.locals.list(number.slot);
+        }
+    }
+
+    fn transmit_local_pair(&mut self, number: LocalNumber, key: usize, room: usize) {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        pair.is_ready = false;
+        if pair.local != Some(number) {
+            // It has another connection since.
+            self.set_ready(key);
+            return;
+        }
+        self.transmit_pair(key, room.min(TURN));
+    }
+
+    /// Copies the packets of the outbox into a queue, counts them and wakes a peer that sleeps.
+    pub(super) fn push_local(&mut self, number: LocalNumber) {
+        let (packets, bytes) = self.locals.push(number);
+        self.counts.packets_sent += packets;
+        self.counts.bytes_sent += bytes;
+        self.counts.local.packets_sent += packets;
+        self.counts.local.bytes_sent += bytes;
+        if let Some(local) = self.locals.get(number).filter(|_| packets > 0) {
+            let has_rung = local.queue.ring();
+            self.counts.local.doorbells += u64::from(has_rung);
+        }
+    }
+
+    /// Begins an attempt: sends its request, or waits for its pair of queues first (ROCE-230).
+    pub(super) fn begin(&mut self, id: u32, local: LocalWay) {
+        match local {
+            Ok(None) => self.after_link(id),
+            Ok(Some(number)) if self.locals.get(number).is_some() => {
+                self.settle(id, NotLocal::Memory);
+            }
+            // The port tells what becomes of it.
+            Ok(Some(_)) => {}
+            Err(NotLocal::Nobody) => {
+                self.not_local = Some(NotLocal::Nobody);
+                self.find_nobody(id);
+            }
+            Err(reason) => self.give_up(id, reason),
+        }
+    }
+
+    /// Refuses an attempt that takes queues only, where nobody has any (ROCE-251).
+    fn find_nobody(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.fallback = None;
+            link.connection.abandon();
+            self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
+        }
+    }
+
+    /// Sends the request of an attempt that has waited for a pair of queues, on one way or the
+    /// other; `reason` says why there is no pair if there is none.
+    pub(super) fn settle(&mut self, id: u32, reason: NotLocal) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        let Some(number) = link.pending.take() else {
+            return;
+        };
+        let mtu = self.locals.mtu(number);
+        if let Some(mtu) = mtu
+            && self.locals.join(number)
+        {
+            link.be_local(number, mtu);
+        } else if self.options.path == PathChoice::Local {
+            self.give_up(id, reason);
+            return;
+        }
+        self.request_anew(id);
+    }
+
+    /// Ends an attempt that finds no queues and may take no other way (ROCE-251).
+    fn give_up(&mut self, id: u32, reason: NotLocal) {
+        self.not_local = Some(reason);
+        if let Some(link) = self.links.get_mut(id) {
+            link.connection.abandon();
+        }
+        self.link_event(id, Some(ConnectionEvent::Unreachable));
+    }
+
+    /// Takes over what has become of a pair of queues.
+    pub(crate) fn local_event(&mut self, event: LocalEvent) {
+        match event {
+            LocalEvent::Opened { pair, mtu, queue } => {
+                // Without memory, attempts go by packets, and packets of the peer are dropped.
+                let has_opened = self.locals.open(pair, mtu, queue);
+                self.counts.local.pairs += u64::from(has_opened);
+                self.settle_all(pair, pair, NotLocal::Memory);
+            }
+            LocalEvent::Failed(number, reason) => self.settle_all(number, number, reason),
+            LocalEvent::Known { asked, pair } => self.settle_all(asked, pair, NotLocal::Memory),
+            LocalEvent::Room(number) => {
+                if let Some(local) = self.locals.get_mut(number) {
+                    local.queue.withdraw();
+                    (local.is_full, local.is_stuck) = (false, false);
+                }
+                self.locals.list(number.slot);
+            }
+            LocalEvent::Ended(number) => self.end_local(number),
+        }
+    }
+
+    /// Settles the attempts that wait for one pair on another one, or the same.
+    fn settle_all(&mut self, asked: LocalNumber, number: LocalNumber, reason: NotLocal) {
+        for index in 0..self.links.bound() {
+            let link = self.links.at_mut(index);
+            if let Some(link) = link.filter(|link| link.pending == Some(asked)) {
+                link.pending = Some(number);
+                let id = link.id;
+                self.settle(id, reason);
+            }
+        }
+    }
+
+    /// Breaks the connections of a pair whose peer has gone (ROCE-236).
+    fn end_local(&mut self, number: LocalNumber) {
+        let Some(place) = self.locals.slots.get_mut(usize::from(number.slot)) else {
+            return;
+        };
+        let Some(local) = place.take_if(|local| local.number == number) else {
+            return;
+        };
+        self.counts.local.pairs -= 1;
+        if local.is_listed {
+            self.locals.listed.retain(|slot| *slot != number.slot);
+        }
+        for key in local.pairs {
+            if let Some(pair) = self.pairs.get_mut(key) {
+                pair.is_ready = false;
+            }
+        }
+        for id in local.links {
+            if let Some(link) = self.links.get_mut(id) {
+                link.is_ready = false;
+            }
+        }
+        for index in 0..self.links.bound() {
+            let link = self.links.at_mut(index);
+            let Some(link) = link.filter(|link| link.path.local == Some(number)) else {
+                continue;
+            };
+            let (id, state) = (link.id, link.connection.state());
+            let event = match state {
+                LinkState::Established => Some(ConnectionEvent::Disconnected { broken: true }),
+                LinkState::RequestSent | LinkState::RequestReceived | LinkState::ReplySent => {
+                    Some(ConnectionEvent::Unreachable)
+                }
+                _ => None,
+            };
+            link.connection.abandon();
+            let key = link.pair;
+            if let Some(pair) = key.and_then(|key| self.pairs.get_mut(key))
+                && let Some(transport) = &mut pair.transport
+            {
+                transport.lose_peer();
+            }
+            self.link_event(id, event);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Packets between two adapters of one host, through a pair of queues in shared memory.
+//!
+//! The requirements are ROCE-210 to ROCE-223.
+//!
+//! [`Writer`] and [`Reader`] are the ends of a queue. A [`LocalPair`] has a queue for each
+//! direction, in one mapping ([`Memory`]), and a Unix socket as doorbell. The peer is another
+//! process of the same user, and may write anything into the shared memory at any time. So bytes
+//! are copied out before anybody looks at them, and what the peer says is compared with numbers
+//! that it cannot change.
+//!
+//! Nothing here waits, and nothing allocates once a pair is made.
+
+mod bell;
+#[cfg(test)]
+mod hostile;
+mod memory;
+mod pair;
+mod queue;
+mod setup;
+
+pub use bell::Bell;
+pub use memory::{Lane, Memory, MemoryFault, Words};
+pub use pair::{LocalPair, Naming, Role};
+pub use queue::{Corrupt, Label, PAYLOAD_MAX, QUEUE_BYTES, Reader, Record, Writer};
+pub use setup::{DEADLINE, Dial, Dialled, Identity, Listener, Pairs, Refusal};

@@ -1,0 +1,433 @@
+//! A pair of queues between two adapters, and its doorbell.
+
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::bell::Bell;
+use super::memory::{Lane, Memory};
+use super::queue::{Corrupt, Label, Reader, Record, Writer};
+
+/// Doorbells that may lie in the socket before it is read: far fewer than fill it (ROCE-215).
+const RUNG: u32 = 32;
+
+/// The end of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The one that made the memory: it writes the first queue.
+    Dialler,
+    /// The one that mapped it: it writes the second queue.
+    Listener,
+}
+
+/// Names of a pair and of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// Number of the pair at this end: no other pair of the adapter ever has it. Not 0.
+    pub number: u32,
+    /// Number of the pair at the other end.
+    pub peer_number: u32,
+    /// Random name of the other adapter.
+    pub peer_adapter: [u8; 16],
+    /// Address of this end, as the two have agreed on.
+    pub own: SocketAddr,
+    /// Address of the other end.
+    pub peer: SocketAddr,
+}
+
+/// A pair of queues between two adapters of one host.
+///
+/// One thread at a time writes, and one thread at a time reads; the two may be at work at once. Any
+/// thread calls the others.
+#[derive(Debug)]
+pub struct LocalPair {
+    naming: Naming,
+    role: Role,
+    memory: Memory,
+    writer: Writer,
+    reader: Reader,
+    bell: Bell,
+    /// Flags that the peer had taken when the socket was read.
+    drained: AtomicU32,
+    /// Set once the peer has closed its socket.
+    has_hung_up: AtomicBool,
+    /// Set once the peer has written what no honest peer writes.
+    is_corrupt: AtomicBool,
+}
+
+impl LocalPair {
+    /// Makes a pair of memory and a connected socket.
+    pub fn new(naming: Naming, role: Role, memory: Memory, bell: Bell) -> Self {
+        Self {
+            naming,
+            role,
+            memory,
+            writer: Writer::default(),
+            reader: Reader::default(),
+            bell,
+            drained: AtomicU32::new(0),
+            has_hung_up: AtomicBool::new(false),
+            is_corrupt: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the names of the pair and of its ends.
+    pub fn naming(&self) -> &Naming {
+        &self.naming
+    }
+
+    /// Returns the number of the pair at this end.
+    pub fn number(&self) -> u32 {
+        self.naming.number
+    }
+
+    /// Returns the queue that this end writes; `None` in a child of `fork`.
+    fn outgoing(&self) -> Option<Lane<'_>> {
+        self.memory.lane(self.role == Role::Listener)
+    }
+
+    fn incoming(&self) -> Option<Lane<'_>> {
+        self.memory.lane(self.role == Role::Dialler)
+    }
+
+    /// Keeps that the peer is corrupt.
+    fn checked<T>(&self, result: Result<T, Corrupt>) -> Option<T> {
+        if result.is_err() {
+            self.is_corrupt.store(true, Ordering::Release);
+        }
+        result.ok()
+    }
+
+    /// Writes a record of some parts; false if there is no room, or the pair is over.
+    ///
+    /// [`ring`](Self::ring) then tells the peer, once for several records.
+    pub fn write(&self, label: Label, parts: &[&[u8]]) -> bool {
+        if self.is_corrupt.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(lane) = self.outgoing() else {
+            return false;
+        };
+        self.checked(self.writer.try_write(lane, label, parts)) == Some(true)
+    }
+
+    /// Returns the free bytes of the queue to the peer.
+    ///
+    /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
+    /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back.
+    pub fn room(&self, least: usize) -> usize {
+        let is_corrupt = self.is_corrupt.load(Ordering::Relaxed);
+        let Some(lane) = self.outgoing().filter(|_| !is_corrupt) else {
+            return 0;
+        };
+        self.checked(self.writer.room(lane, least)).unwrap_or(0)
+    }
+
+    /// Takes the wish for room back, if there is one.
+    pub fn withdraw(&self) {
+        if let Some(lane) = self.outgoing() {
+            self.writer.withdraw(lane);
+        }
+    }
+
+    /// Returns true if room was asked for and has come.
+    pub fn has_room_come(&self) -> bool {
+        let lane = self.outgoing();
+        lane.is_some_and(|lane| self.writer.has_room_come(lane))
+    }
+
+    /// Asks for a doorbell once there is room for any record; false if there is room for `length`
+    /// bytes already, or the pair is over.
+    ///
+    /// For a thread of the writer whose [`write`](Self::write) has failed, and that nobody would
+    /// let try again otherwise. A writer that polls does not need it.
+    pub fn arm_for_room(&self, length: usize) -> bool {
+        let Some(lane) = self.outgoing() else {
+            return true;
+        };
+        let waits = self.checked(self.writer.arm(lane, length));
+        waits == Some(true) && !self.is_over()
+    }
+
+    /// Wakes the peer if it sleeps, and returns true; called after [`write`](Self::write).
+    pub fn ring(&self) -> bool {
+        let lane = self.outgoing();
+        let wakes = lane.is_some_and(|lane| self.writer.wakes_reader(lane));
+        if wakes {
+            self.send_bell();
+        }
+        wakes
+    }
+
+    /// Copies the next record into `buffer`, of [`PAYLOAD_MAX`](super::PAYLOAD_MAX) bytes; `None`
+    /// if there is none.
+    ///
+    /// Wakes a peer that waits for room, if there is enough.
+    pub fn read(&self, buffer: &mut [u8]) -> Option<Record> {
+        if self.is_corrupt.load(Ordering::Relaxed) {
+            return None;
+        }
+        let lane = self.incoming()?;
+        let record = self.checked(self.reader.read(lane, buffer))?;
+        self.ring_for_room(lane);
+        record
+    }
+
+    fn ring_for_room(&self, lane: Lane<'_>) {
+        if self.reader.wakes_writer(lane) {
+            self.send_bell();
+        }
+    }
+
+    /// Asks for a doorbell for the next record; false if there is something to do already: records,
+    /// room that was asked for, or the end of the pair.
+    ///
+    /// The wish stays in any case, since another thread may sleep on it.
+    pub fn arm(&self) -> bool {
+        let (Some(incoming), Some(outgoing)) = (self.incoming(), self.outgoing()) else {
+            return true;
+        };
+        // What these doorbells told of is seen below.
+        self.drain_if_due();
+        let sleeps = self.reader.arm(incoming);
+        self.ring_for_room(incoming);
+        sleeps && !self.writer.has_room_come(outgoing) && !self.is_over()
+    }
+
+    /// Asks for no doorbell for records; for a thread that looks by itself.
+    pub fn disarm(&self) {
+        if let Some(lane) = self.incoming() {
+            self.reader.disarm(lane);
+        }
+    }
+
+    /// Returns true if there is a record to read.
+    pub fn has_records(&self) -> bool {
+        let is_corrupt = self.is_corrupt.load(Ordering::Relaxed);
+        !is_corrupt
+            && self
+                .incoming()
+                .is_some_and(|lane| !self.reader.is_empty(lane))
+    }
+
+    /// Returns true if the peer uses the pair, too. Takes no doorbell, which another thread may
+    /// sleep on.
+    pub fn is_alive(&self) -> bool {
+        !self.is_corrupt.load(Ordering::Acquire)
+            && !self.has_hung_up.load(Ordering::Acquire)
+            && !self.bell.has_hung_up()
+    }
+
+    /// Returns true once the pair is of no use: the peer is gone and all of its records are read,
+    /// or it is corrupt (ROCE-216).
+    pub fn is_over(&self) -> bool {
+        self.is_corrupt.load(Ordering::Acquire)
+            || self.has_hung_up.load(Ordering::Acquire) && !self.has_records()
+    }
+
+    /// Reads the socket of the doorbell after the poller has reported it.
+    ///
+    /// The caller then looks for records and for room: another thread may have been meant.
+    pub fn attend(&self) {
+        let taken = self.reader.taken().wrapping_add(self.writer.taken());
+        self.drained.store(taken, Ordering::Relaxed);
+        if !self.bell.drain() {
+            self.has_hung_up.store(true, Ordering::Release);
+        }
+    }
+
+    /// Reads the socket once many doorbells may lie in it.
+    fn drain_if_due(&self) {
+        let taken = self.reader.taken().wrapping_add(self.writer.taken());
+        if taken.wrapping_sub(self.drained.load(Ordering::Relaxed)) >= RUNG {
+            self.attend();
+        }
+    }
+
+    fn send_bell(&self) {
+        if !self.bell.ring() {
+            self.has_hung_up.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl AsFd for LocalPair {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+
+    use super::super::{PAYLOAD_MAX, QUEUE_BYTES};
+    use super::*;
+
+    const LABEL: Label = Label {
+        segment: 12,
+        kind: 7,
+        source_port: 4791,
+        destination_port: 5000,
+    };
+
+    /// Makes both ends of a pair in this process.
+    fn both() -> [LocalPair; 2] {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let bells = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let (memory, file) = Memory::create().unwrap();
+        let adopted = Memory::adopt(file).unwrap();
+        let [own, peer] = [1, 2].map(|host| SocketAddr::from(([127, 0, 0, host], 4791)));
+        let naming = Naming {
+            number: 3,
+            peer_number: 4,
+            peer_adapter: [9; 16],
+            own,
+            peer,
+        };
+        let opposite = Naming {
+            number: 4,
+            peer_number: 3,
+            own: peer,
+            peer: own,
+            ..naming
+        };
+        [
+            LocalPair::new(naming, Role::Dialler, memory, Bell::new(bells.0)),
+            LocalPair::new(opposite, Role::Listener, adopted, Bell::new(bells.1)),
+        ]
+    }
+
+    /// Spec: ROCE-210
+    #[test]
+    fn records_arrive_as_they_were_written_in_both_directions() {
+        let pair = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        for [from, to] in [[0, 1], [1, 0]].map(|ends| ends.map(|end: usize| &pair[end])) {
+            assert_eq!(to.read(&mut buffer), None);
+            // Far more than the queue has, so that records go round its end.
+            for round in 0..20 * QUEUE_BYTES / PAYLOAD_MAX {
+                let bytes: vec::Vec<u8> = (0..PAYLOAD_MAX - round).map(|at| at as u8).collect();
+                let (first, rest) = bytes.split_at(round * 100);
+                assert!(from.write(LABEL, &[first, &[], rest]));
+                let record = to.read(&mut buffer).unwrap();
+                assert_eq!(record.label, LABEL);
+                assert_eq!(buffer[..record.length], bytes, "{round}");
+                assert_eq!(to.read(&mut buffer), None);
+            }
+        }
+    }
+
+    /// Spec: ROCE-213, ROCE-214
+    #[test]
+    fn doorbells_come_when_they_were_asked_for() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        let rung = |pair: &LocalPair| {
+            let mut bytes = [0; 8];
+            recv(&pair.bell, &mut bytes, RecvFlags::DONTWAIT).map_or(0, |(_, count)| count)
+        };
+        assert!(from.write(LABEL, &[&[0; 12]]));
+        from.ring();
+        assert_eq!(rung(&to), 0, "nobody sleeps");
+        assert!(!to.arm(), "there is a record");
+        to.disarm();
+        assert!(to.read(&mut buffer).is_some());
+        assert!(to.arm());
+        for _ in 0..3 {
+            assert!(from.write(LABEL, &[&[0; 12]]));
+            from.ring();
+        }
+        assert_eq!(rung(&to), 1, "once");
+        while from.write(LABEL, &[&[0; 5000]]) {}
+        assert!(from.arm_for_room(5000));
+        let mut read = 0;
+        while rung(&from) == 0 {
+            read += to.read(&mut buffer).unwrap().length;
+        }
+        assert!((QUEUE_BYTES / 2 - 10_000..QUEUE_BYTES / 2 + 10_000).contains(&read));
+        assert!(
+            from.write(LABEL, &[&vec![0; PAYLOAD_MAX]]),
+            "any record fits"
+        );
+    }
+
+    /// Spec: ROCE-216
+    #[test]
+    fn a_pair_is_over_once_the_last_record_of_a_dead_peer_is_read() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        assert!(from.write(LABEL, &[&[0; 12]]));
+        drop(from);
+        assert!(!to.is_over());
+        to.attend();
+        assert!(!to.is_over());
+        assert!(to.read(&mut buffer).is_some());
+        assert!(to.is_over());
+        assert!(!to.arm());
+    }
+
+    /// Spec: ROCE-212
+    #[test]
+    fn a_corrupt_peer_ends_its_pair_and_no_other() {
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        let [[from, to], [other_from, other_to]] = [both(), both()];
+        assert!(from.write(LABEL, &[&[0; 12]]));
+        let words = from.outgoing().unwrap().words();
+        words.tail.store(65, Ordering::Release);
+        assert!(!to.is_over());
+        assert_eq!(to.read(&mut buffer), None);
+        assert!(to.is_over());
+        // Whatever the peer says afterwards.
+        words.tail.store(64, Ordering::Release);
+        assert_eq!(to.read(&mut buffer), None);
+        assert!(!to.has_records());
+        assert!(!to.arm());
+        assert!(!to.write(LABEL, &[&[0; 12]]));
+        assert!(!to.arm_for_room(12));
+        assert!(other_from.write(LABEL, &[&[0; 12]]));
+        assert!(other_to.read(&mut buffer).is_some());
+        assert!(!other_to.is_over());
+    }
+
+    /// A peer that rings without end stops nobody, and one that is not asked does not count.
+    ///
+    /// Spec: ROCE-215
+    #[test]
+    fn doorbells_without_end_are_read_in_bounded_steps() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        while rustix::net::send(&from.bell, &[0; 4096], rustix::net::SendFlags::DONTWAIT).is_ok() {}
+        from.ring();
+        to.attend();
+        assert!(!to.is_over());
+        assert!(to.arm());
+        assert!(from.write(LABEL, &[&[0; 12]]));
+        // The socket is full, and the ring lost: the reader has doorbells to find.
+        from.ring();
+        assert!(!from.is_over());
+        assert!(!to.arm());
+        assert!(to.read(&mut buffer).is_some());
+    }
+
+    /// An end that is never asleep does not let doorbells fill its socket.
+    ///
+    /// Spec: ROCE-215
+    #[test]
+    fn an_end_that_is_armed_often_reads_its_doorbells() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        let mut most = 0;
+        for _ in 0..2000 {
+            to.arm();
+            assert!(from.write(LABEL, &[&[0; 12]]));
+            from.ring();
+            assert!(to.read(&mut buffer).is_some());
+            let waiting = rustix::io::ioctl_fionread(&to.bell).unwrap();
+            most = waiting.max(most);
+        }
+        assert!((2..=u64::from(RUNG) + 1).contains(&most), "{most}");
+    }
+}

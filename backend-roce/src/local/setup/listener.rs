@@ -1,0 +1,237 @@
+//! The end of set-ups that takes pairs.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use dat_core::time::Instant;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
+
+use super::super::bell::Bell;
+use super::super::memory::Memory;
+use super::super::pair::{LocalPair, Naming, Role};
+use super::message::{Answer, Hello, Verdict};
+use super::{DEADLINE, Identity, Refusal, failed, names, note, user};
+
+/// Connections whose question has not come yet; a new one takes the place of the oldest
+/// (ROCE-220).
+const HALF_OPEN: usize = 16;
+
+/// Connections that wait in the system.
+const BACKLOG: i32 = 128;
+
+/// Connections that one call takes from one socket.
+const BURST: usize = 64;
+
+/// Microseconds between looks at connections whose question has not come: a dialler sends it right
+/// after it has connected.
+const LOOK: u64 = 1_000;
+
+/// The pairs of an adapter.
+pub trait Pairs {
+    /// Returns true for an adapter that has a pair with this one which is not over.
+    ///
+    /// It looks at the socket of the pair first: the other end may have ended it a moment ago.
+    fn knows(&mut self, adapter: &[u8; 16]) -> bool;
+
+    /// Returns true if there is room for one more pair; otherwise the dialler is refused.
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    /// Adds a pair.
+    fn add(&mut self, pair: LocalPair);
+
+    /// Has the listener look again once this socket has something: its question has not come yet.
+    ///
+    /// Who looks now and then needs nothing here.
+    fn watch(&mut self, _socket: BorrowedFd<'_>) {}
+}
+
+/// A connection whose question has not come yet.
+#[derive(Debug)]
+struct HalfOpen {
+    bell: Bell,
+    /// Address that it came to.
+    at: SocketAddr,
+    deadline: Instant,
+}
+
+/// The Unix sockets of an adapter: one for each UDP port that it has claimed.
+#[derive(Debug)]
+pub struct Listener {
+    sockets: Vec<(SocketAddr, Bell)>,
+    half_open: Vec<HalfOpen>,
+    /// Time of the next look at half-open connections, if there are any.
+    look: Option<Instant>,
+}
+
+impl Listener {
+    /// Makes a listener without sockets; `None` without memory.
+    pub fn new() -> Option<Self> {
+        let mut half_open = Vec::new();
+        half_open.try_reserve_exact(HALF_OPEN).ok()?;
+        Some(Self {
+            sockets: Vec::new(),
+            half_open,
+            look: None,
+        })
+    }
+
+    /// Listens for a UDP port that the adapter has claimed; returns the socket for its pollers.
+    ///
+    /// # Errors
+    /// The reason why peers reach this port through sockets only.
+    pub fn add(&mut self, address: SocketAddr) -> Result<BorrowedFd<'_>, Refusal> {
+        let opened = self.sockets.try_reserve(1).map_err(|_| Refusal::Crowded);
+        let opened = opened.and_then(|()| open(address));
+        let bell = opened.inspect_err(|refusal| note(address, refusal))?;
+        self.sockets.push((address, bell));
+        let (_, bell) = self.sockets.last().ok_or(Refusal::Crowded)?;
+        Ok(bell.as_fd())
+    }
+
+    /// Ends listening for a UDP port. Pairs stay.
+    pub fn remove(&mut self, port: u16) {
+        self.sockets.retain(|(address, _)| address.port() != port);
+        self.half_open.retain(|half| half.at.port() != port);
+    }
+
+    /// Returns the time of the next call of [`accept`](Self::accept) that no socket asks for.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.look
+    }
+
+    /// Takes connections and their questions, and adds pairs.
+    pub fn accept(&mut self, identity: &Identity, now: Instant, pairs: &mut impl Pairs) {
+        let deadline = Instant::from_micros(now.as_micros().saturating_add(DEADLINE));
+        for index in 0..self.sockets.len() {
+            for _ in 0..BURST {
+                let Some((at, listener)) = self.sockets.get(index) else {
+                    break;
+                };
+                let Some(bell) = accept(listener, *at) else {
+                    break;
+                };
+                let half = HalfOpen {
+                    bell,
+                    at: *at,
+                    deadline,
+                };
+                if let Some(half) = half.advance(identity, now, pairs) {
+                    pairs.watch(half.bell.as_fd());
+                    self.keep(half);
+                }
+            }
+        }
+        for _ in 0..self.half_open.len() {
+            let half = self.half_open.remove(0);
+            if let Some(half) = half.advance(identity, now, pairs) {
+                self.half_open.push(half);
+            }
+        }
+        let look = Instant::from_micros(now.as_micros().saturating_add(LOOK));
+        self.look = (!self.half_open.is_empty()).then_some(look);
+    }
+
+    fn keep(&mut self, half: HalfOpen) {
+        if self.half_open.len() == HALF_OPEN {
+            let oldest = self.half_open.remove(0);
+            note(oldest.at, &Refusal::Crowded);
+        }
+        self.half_open.push(half);
+    }
+}
+
+/// Opens the socket of a UDP port.
+fn open(address: SocketAddr) -> Result<Bell, Refusal> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let bell = Bell::new(socket.map_err(failed("socket"))?);
+    let name = names::name(address).map_err(failed("name"))?;
+    bind(&bell, &name).map_err(failed("bind"))?;
+    listen(&bell, BACKLOG).map_err(failed("listen"))?;
+    Ok(bell)
+}
+
+/// Takes a connection of the same user.
+fn accept(listener: &Bell, at: SocketAddr) -> Option<Bell> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    for _ in 0..BURST {
+        let socket: OwnedFd = match accept_with(listener, flags) {
+            Ok(socket) => socket,
+            Err(Errno::INTR | Errno::CONNABORTED) => continue,
+            Err(Errno::AGAIN) => return None,
+            Err(error) => {
+                note(at, &failed("accept")(error));
+                return None;
+            }
+        };
+        let bell = Bell::new(socket);
+        match user::check(&bell) {
+            Ok(()) => return Some(bell),
+            Err(refusal) => note(at, &refusal),
+        }
+    }
+    None
+}
+
+impl HalfOpen {
+    /// Looks for the question and answers it; returns a connection that is to wait on.
+    fn advance(self, identity: &Identity, now: Instant, pairs: &mut impl Pairs) -> Option<Self> {
+        let at = self.at;
+        let refusal = match Hello::receive(self.bell.as_fd()) {
+            Ok(None) if now < self.deadline => return Some(self),
+            Ok(None) => Refusal::Silent,
+            Err(refusal) => refusal,
+            Ok(Some((hello, memory))) => match self.answer(&hello, memory, identity, pairs) {
+                Ok(()) => return None,
+                Err(refusal) => refusal,
+            },
+        };
+        note(at, &refusal);
+        None
+    }
+
+    /// Answers a question, and adds the pair unless the adapters have one.
+    fn answer(
+        self,
+        hello: &Hello,
+        memory: OwnedFd,
+        identity: &Identity,
+        pairs: &mut impl Pairs,
+    ) -> Result<(), Refusal> {
+        let answer = |verdict, number| Answer {
+            verdict,
+            number,
+            adapter: identity.adapter,
+        };
+        if pairs.knows(&hello.adapter) {
+            return answer(Verdict::Known, 0).send(self.bell.as_fd());
+        }
+        let taken = || {
+            if !names::leads_to(self.at, hello.target) {
+                return Err(Refusal::Message("another address"));
+            }
+            if !pairs.has_room() {
+                return Err(Refusal::Crowded);
+            }
+            Ok((Memory::adopt(memory)?, identity.next_number()?))
+        };
+        let (memory, number) = taken().inspect_err(|_| {
+            // The peer would find the end of the connection, too.
+            let _ = answer(Verdict::Refused, 0).send(self.bell.as_fd());
+        })?;
+        answer(Verdict::Taken, number).send(self.bell.as_fd())?;
+        let naming = Naming {
+            number,
+            peer_number: hello.number,
+            peer_adapter: hello.adapter,
+            own: hello.target,
+            peer: hello.own,
+        };
+        pairs.add(LocalPair::new(naming, Role::Listener, memory, self.bell));
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Both ends of a set-up on one thread, and peers that do not keep to it.
+
+mod strangers;
+
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU16, Ordering};
+use std::os::fd::BorrowedFd;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use dat_core::time::Instant;
+
+use super::super::{Label, LocalPair, PAYLOAD_MAX};
+use super::*;
+
+const LABEL: Label = Label {
+    segment: 12,
+    kind: 7,
+    source_port: 4791,
+    destination_port: 5000,
+};
+
+const ZERO: Instant = Instant::ZERO;
+const LATE: Instant = Instant::from_micros(DEADLINE);
+
+/// The pairs of an adapter of a test; it has no room for more if the flag is set.
+///
+/// The last number counts the sockets to watch.
+#[derive(Default)]
+struct Table(Vec<LocalPair>, bool, usize);
+
+impl Pairs for Table {
+    fn knows(&mut self, adapter: &[u8; 16]) -> bool {
+        self.0.iter().for_each(LocalPair::attend);
+        self.0.retain(|pair| !pair.is_over());
+        self.0
+            .iter()
+            .any(|pair| pair.naming().peer_adapter == *adapter)
+    }
+
+    fn has_room(&self) -> bool {
+        !self.1
+    }
+
+    fn add(&mut self, pair: LocalPair) {
+        self.0.push(pair);
+    }
+
+    fn watch(&mut self, _: BorrowedFd<'_>) {
+        self.2 += 1;
+    }
+}
+
+/// An adapter that listens, at an address that no other test has.
+struct Adapter {
+    identity: Identity,
+    address: SocketAddr,
+    listener: Listener,
+    pairs: Table,
+}
+
+/// Returns a UDP port for the names of a test; nothing listens for UDP.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Other processes run tests of this kind, too.
+    let first = 1024 + (std::process::id() % 500) as u16 * 128;
+    first + NEXT.fetch_add(1, Ordering::Relaxed) % 128
+}
+
+impl Adapter {
+    fn at(ip: &str) -> Self {
+        let address = SocketAddr::new(ip.parse().unwrap(), free_port());
+        let mut listener = Listener::new().unwrap();
+        listener.add(address).unwrap();
+        Self {
+            identity: Identity::new(
+                std::process::id()
+                    .to_ne_bytes()
+                    .repeat(4)
+                    .try_into()
+                    .unwrap(),
+            ),
+            address,
+            listener,
+            pairs: Table::default(),
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        self.listener.accept(&self.identity, now, &mut self.pairs);
+    }
+
+    /// Returns the target at another address of this adapter.
+    fn target(&self, ip: &str) -> SocketAddr {
+        SocketAddr::new(ip.parse().unwrap(), self.address.port())
+    }
+}
+
+/// The identity of an adapter that dials.
+fn dialler() -> (Identity, SocketAddr) {
+    (Identity::new([7; 16]), "127.0.0.9:4791".parse().unwrap())
+}
+
+/// Makes a pair with an adapter; returns both ends.
+fn made(adapter: &mut Adapter, target: SocketAddr) -> [LocalPair; 2] {
+    let (identity, own) = dialler();
+    let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
+    assert!(matches!(dial.poll(ZERO), Dialled::Pending));
+    adapter.accept(ZERO);
+    let Dialled::Made(pair) = dial.poll(ZERO) else {
+        panic!("no pair");
+    };
+    [pair, adapter.pairs.0.pop().unwrap()]
+}
+
+/// Sends a record through a pair in both directions.
+fn talk(pair: &[LocalPair; 2]) {
+    let mut buffer = vec![0; PAYLOAD_MAX];
+    for [from, to] in [[0, 1], [1, 0]].map(|ends| ends.map(|end: usize| &pair[end])) {
+        assert!(from.write(LABEL, &[b"Hello, other end"]));
+        assert_eq!(to.read(&mut buffer).unwrap().label, LABEL);
+        assert_eq!(&buffer[..16], b"Hello, other end");
+    }
+}
+
+/// Returns the reason why there is no pair.
+fn refusal(dial: &mut Dial, now: Instant) -> String {
+    match dial.poll(now) {
+        Dialled::Failed(refusal) => std::format!("{refusal}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Spec: ROCE-217, ROCE-219, ROCE-221
+#[test]
+fn two_adapters_make_a_pair_on_one_thread() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    let target = adapter.address;
+    let pair = made(&mut adapter, target);
+    talk(&pair);
+    let [ours, theirs] = pair.each_ref().map(LocalPair::naming);
+    assert_eq!((ours.own, ours.peer), (theirs.peer, theirs.own));
+    assert_eq!(
+        (ours.number, ours.peer_number),
+        (theirs.peer_number, theirs.number)
+    );
+    assert_eq!(ours.peer_adapter, adapter.identity.adapter);
+    // A later pair has other numbers, also after the end of this one.
+    let again = made(&mut adapter, target);
+    assert_ne!(again[1].number(), pair[1].number());
+}
+
+/// Spec: ROCE-217
+#[test]
+fn names_lead_to_the_adapters_that_have_an_address() {
+    let one = Adapter::at("127.0.0.1");
+    let (identity, own) = dialler();
+    let other = Dial::new(&identity, own, one.target("127.0.0.2"), ZERO);
+    assert!(matches!(other, Err(Refusal::Nobody)));
+    for (wildcard, targets) in [
+        ("0.0.0.0", &["127.0.0.1", "127.0.0.2"][..]),
+        ("::", &["127.0.0.3", "::1", "::ffff:127.0.0.4"][..]),
+    ] {
+        let mut adapter = Adapter::at(wildcard);
+        for target in targets {
+            let target = adapter.target(target);
+            talk(&made(&mut adapter, target));
+        }
+        // Another host's, though it has the port of this one.
+        for foreign in ["192.0.2.1", "2001:db8::1"] {
+            let dial = Dial::new(&identity, own, adapter.target(foreign), ZERO);
+            assert!(matches!(dial, Err(Refusal::Elsewhere)), "{foreign}");
+        }
+    }
+}
+
+/// Spec: ROCE-217
+#[test]
+fn each_port_leads_to_the_adapter_until_it_is_released() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    let second = SocketAddr::new(adapter.address.ip(), free_port());
+    adapter.listener.add(second).unwrap();
+    assert!(
+        adapter.listener.add(second).is_err(),
+        "a name has one owner"
+    );
+    talk(&made(&mut adapter, second));
+    adapter.listener.remove(second.port());
+    let (identity, own) = dialler();
+    let dial = Dial::new(&identity, own, second, ZERO);
+    assert!(matches!(dial, Err(Refusal::Nobody)));
+    adapter.listener.add(second).unwrap();
+    talk(&made(&mut adapter, second));
+}
+
+/// Spec: ROCE-221
+#[test]
+fn adapters_with_a_pair_make_no_other_until_it_is_over() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    let target = adapter.address;
+    let [ours, theirs] = made(&mut adapter, target);
+    adapter.pairs.add(theirs);
+    let (identity, own) = dialler();
+    let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
+    adapter.accept(ZERO);
+    let Dialled::Known(known) = dial.poll(ZERO) else {
+        panic!("a second pair");
+    };
+    assert_eq!(known, adapter.identity.adapter);
+    drop(ours);
+    let again = made(&mut adapter, target);
+    talk(&again);
+    assert!(adapter.pairs.0.is_empty());
+}
+
+/// Spec: ROCE-219
+#[test]
+fn an_adapter_without_room_refuses_a_pair() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    adapter.pairs.1 = true;
+    let (identity, own) = dialler();
+    let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
+    adapter.accept(ZERO);
+    assert_eq!(refusal(&mut dial, ZERO), "the peer refused it");
+    adapter.pairs.1 = false;
+    let target = adapter.address;
+    talk(&made(&mut adapter, target));
+}
+
+/// Spec: ROCE-220
+#[test]
+fn silence_ends_a_set_up_at_either_end() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    let (identity, own) = dialler();
+    let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
+    assert!(matches!(dial.poll(ZERO), Dialled::Pending));
+    assert_eq!(refusal(&mut dial, LATE), "the peer was silent for 100 ms");
+    drop(dial);
+    // The listener, which was late, finds the question of a peer that is gone.
+    adapter.accept(ZERO);
+    adapter.pairs.0.iter().for_each(LocalPair::attend);
+    assert!(adapter.pairs.0.iter().all(LocalPair::is_over));
+}

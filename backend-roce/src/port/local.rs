@@ -1,0 +1,108 @@
+//! Queues in memory to adapters of this host, in place of datagrams.
+
+use alloc::sync::Arc;
+use core::net::{IpAddr, SocketAddr};
+
+use dat_core::backend::NotLocal;
+
+use super::Arrival;
+use crate::proto::PathMtu;
+
+/// Number of a pair of queues. A port never uses one again (ROCE-231).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalNumber {
+    /// Place in the tables of the port and of its adapter.
+    pub slot: u16,
+    /// Number of earlier pairs, which tells pairs of one slot apart.
+    pub turn: u32,
+}
+
+/// The way of an attempt: a pair of queues, sockets if `None`, or nowhere with the reason.
+pub(crate) type LocalWay = Result<Option<LocalNumber>, NotLocal>;
+
+/// The queue to the peer of a pair. The adapter writes to it, under its lock.
+pub trait LocalQueue: Send + Sync {
+    /// Returns the room for packets, in bytes.
+    ///
+    /// If it is less than `least`, [`LocalEvent::Room`] follows once it is not.
+    /// The first call of several decides, until [`withdraw`](Self::withdraw).
+    fn room(&self, least: usize) -> usize;
+
+    /// Waits for room no longer.
+    fn withdraw(&self);
+
+    /// Copies `packets` to the queue, of `segment` bytes each but the last, which may be shorter.
+    ///
+    /// Takes their bytes and at most [`RECORD_OVERHEAD`] bytes of the room. Without room, or after
+    /// the end of the pair, drops them.
+    fn push(&self, packets: &[u8], segment: usize);
+
+    /// Wakes the peer if it sleeps; returns true if it did. Follows a push.
+    fn ring(&self) -> bool;
+}
+
+/// Most bytes of the room of a queue that a push takes beside those of the packets.
+pub const RECORD_OVERHEAD: usize = 128;
+
+/// What has become of a pair.
+#[derive(Clone)]
+pub enum LocalEvent {
+    /// Both ends have it. Comes before its packets.
+    Opened {
+        /// The pair.
+        pair: LocalNumber,
+        /// Payload of a full packet, for both ends.
+        mtu: PathMtu,
+        /// The queue to the peer.
+        queue: Arc<dyn LocalQueue>,
+    },
+    /// It could not be made.
+    Failed(LocalNumber, NotLocal),
+    /// It is not made: there is another one with the adapter that was asked.
+    Known {
+        /// The pair that was asked for.
+        asked: LocalNumber,
+        /// The pair that is there.
+        pair: LocalNumber,
+    },
+    /// Its queue has room again.
+    Room(LocalNumber),
+    /// The peer has gone, and its packets are taken.
+    Ended(LocalNumber),
+}
+
+/// Pairs of queues to adapters of this host. All calls return at once.
+pub trait LocalQueues: Send + Sync {
+    /// Returns the pair to the adapter with an address, from an address of this side.
+    ///
+    /// A new one has its [`Opened`](LocalEvent::Opened), [`Known`](LocalEvent::Known) or
+    /// [`Failed`](LocalEvent::Failed) later, but not before [`dialled`](Self::dialled).
+    ///
+    /// # Errors
+    /// There is none to be had, in most cases because no such adapter is on this host.
+    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal>;
+
+    /// Tells that the adapter knows the pair that was dialled.
+    fn dialled(&self, number: LocalNumber);
+
+    /// Returns the next event. One thread at a time calls it and [`receive`](Self::receive).
+    fn event(&self) -> Option<LocalEvent>;
+
+    /// Takes packets of one pair into `buffer`; `None` if there are none.
+    fn receive(&self, buffer: &mut [u8]) -> Option<Arrival>;
+
+    /// Returns true if there are pairs.
+    fn is_used(&self) -> bool;
+
+    /// Returns true if pairs are being made whose progress the system does not report.
+    fn is_setting_up(&self) -> bool;
+
+    /// Accepts new pairs and looks for peers that have gone, by calls of the system.
+    fn attend(&self);
+
+    /// As [`attend`](Self::attend), by one call of the system: the next call does the next part.
+    fn attend_next(&self);
+
+    /// Asks peers to wake this side; returns true if packets or events have come meanwhile.
+    fn arm(&self) -> bool;
+}

@@ -1,0 +1,554 @@
+//! The adapters of this host that are reached through local queues (ROCE-230).
+//!
+//! Each pair of queues has a slot, and a number that no other pair of this adapter ever has. The
+//! adapter hears of a pair before its first packet, and of its end after the last one.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use dat_core::backend::NotLocal;
+use dat_core::event::ThreadWait;
+use dat_core::time::Instant;
+
+use super::poller::Poller;
+use crate::local::{Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs};
+use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
+use crate::proto::PathMtu;
+use crate::proto::icrc::Flow;
+use crate::shared::INPUT;
+
+/// Most pairs of an adapter: half a mebibyte each.
+const PAIRS: usize = 256;
+
+// The longest record fits into the buffer for input.
+const _: () = assert!(INPUT >= PAYLOAD_MAX);
+
+/// Payload of a full packet of local queues.
+const MTU: PathMtu = PathMtu::Bytes32768;
+
+/// Microseconds after which a set-up without another way is given up (ROCE-251): about as long as
+/// sockets wait for an answer.
+const PATIENCE: u64 = 5_000_000;
+
+/// What the kind of a record says: packets.
+const PACKETS: u32 = 1;
+
+/// A pair as its adapter uses it.
+struct Neighbour {
+    number: LocalNumber,
+    pair: LocalPair,
+    /// Addresses of its packets, as they would be on the wire.
+    flow: Flow,
+    /// Set once the adapter has heard of the pair.
+    is_told: AtomicBool,
+    /// Set while the adapter waits for room.
+    waits: AtomicBool,
+    /// Set if any pair may have an event.
+    has_events: Arc<AtomicBool>,
+}
+
+impl LocalQueue for Neighbour {
+    fn room(&self, least: usize) -> usize {
+        let room = self.pair.room(least);
+        if room < least {
+            self.waits.store(true, Ordering::Release);
+            self.has_events.store(true, Ordering::Release);
+        }
+        room
+    }
+
+    fn withdraw(&self) {
+        self.pair.withdraw();
+    }
+
+    fn push(&self, packets: &[u8], segment: usize) {
+        let label = Label {
+            segment,
+            kind: PACKETS,
+            source_port: self.flow.destination_port,
+            destination_port: self.flow.source_port,
+        };
+        let _ = self.pair.write(label, &[packets]);
+    }
+
+    fn ring(&self) -> bool {
+        self.pair.ring()
+    }
+}
+
+/// A place for a pair.
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Free,
+    /// A pair is being made.
+    Taken,
+    Open(Arc<Neighbour>),
+}
+
+/// A pair that this side asks for.
+struct Asked {
+    number: LocalNumber,
+    dial: Dial,
+    /// Set once the adapter knows its number.
+    is_known: bool,
+}
+
+/// What makes pairs.
+struct Setup {
+    listener: Listener,
+    dials: Vec<Asked>,
+    events: VecDeque<LocalEvent>,
+    /// Turn of the next pair.
+    turn: u32,
+    /// Pair whose doorbell is looked at next, if no poller does.
+    next: usize,
+}
+
+/// The pairs of an adapter.
+pub(super) struct Neighbours {
+    identity: Identity,
+    /// Address of the sockets, with the port that connections are made from.
+    bound: SocketAddr,
+    pollers: Option<[Arc<Poller>; 2]>,
+    /// Set if packets cannot go through sockets.
+    is_only_way: bool,
+    slots: RwLock<Vec<Slot>>,
+    /// Locked before the slots, if both are.
+    setup: Mutex<Setup>,
+    /// Number of slots that are not free.
+    used: AtomicUsize,
+    /// Number of set-ups that are to be looked at without a report of the system.
+    pending: AtomicUsize,
+    has_events: Arc<AtomicBool>,
+    /// Slot to read next.
+    next: AtomicUsize,
+}
+
+impl Neighbours {
+    /// Makes an adapter known by a random name; `None` without memory.
+    pub(super) fn new(
+        name: [u8; 16],
+        bound: SocketAddr,
+        pollers: Option<[Arc<Poller>; 2]>,
+        is_only_way: bool,
+    ) -> Option<Self> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(PAIRS).ok()?;
+        let mut dials = Vec::new();
+        dials.try_reserve_exact(PAIRS).ok()?;
+        let mut events = VecDeque::new();
+        // One for each pair, and one for each attempt to make one.
+        events.try_reserve_exact(2 * PAIRS).ok()?;
+        Some(Self {
+            identity: Identity::new(name),
+            bound,
+            pollers,
+            is_only_way,
+            slots: RwLock::new(slots),
+            setup: Mutex::new(Setup {
+                listener: Listener::new()?,
+                dials,
+                events,
+                turn: 0,
+                next: 0,
+            }),
+            used: AtomicUsize::new(0),
+            pending: AtomicUsize::new(0),
+            has_events: Arc::new(AtomicBool::new(false)),
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// Lets the adapter's thread look at set-ups that end without a report of the system.
+    fn wake_service(&self) {
+        if let Some([_, poller]) = &self.pollers {
+            poller.wake();
+        }
+    }
+
+    fn slots(&self) -> RwLockReadGuard<'_, Vec<Slot>> {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn setup(&self) -> MutexGuard<'_, Setup> {
+        self.setup.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets adapters of this host find a UDP port that was claimed.
+    pub(super) fn listen(&self, port: u16) {
+        let mut address = self.bound;
+        address.set_port(port);
+        let mut setup = self.setup();
+        // Without it, they send packets.
+        if let Ok(socket) = setup.listener.add(canonical(address)) {
+            for poller in self.pollers.iter().flatten() {
+                let _ = poller.add_setup(socket);
+            }
+        }
+    }
+
+    pub(super) fn stop_listening(&self, port: u16) {
+        self.setup().listener.remove(port);
+    }
+
+    /// Takes a free slot; `None` if there is none.
+    fn take_slot(&self, setup: &mut Setup) -> Option<LocalNumber> {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let free = slots.iter().position(|slot| matches!(slot, Slot::Free));
+        let index = free.unwrap_or(slots.len());
+        if index == PAIRS {
+            return None;
+        }
+        if index == slots.len() {
+            slots.push(Slot::Taken);
+        } else if let Some(slot) = slots.get_mut(index) {
+            *slot = Slot::Taken;
+        }
+        self.used.fetch_add(1, Ordering::AcqRel);
+        setup.turn = setup.turn.wrapping_add(1);
+        Some(LocalNumber {
+            slot: u16::try_from(index).ok()?,
+            turn: setup.turn,
+        })
+    }
+
+    fn free_slot(&self, number: LocalNumber) {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.get_mut(usize::from(number.slot)) {
+            *slot = Slot::Free;
+            self.used.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn tell(&self, setup: &mut Setup, event: LocalEvent) {
+        setup.events.push_back(event);
+        self.has_events.store(true, Ordering::Release);
+    }
+
+    /// Opens a pair in a slot that was taken.
+    fn open(&self, setup: &mut Setup, number: LocalNumber, pair: LocalPair) {
+        let naming = pair.naming();
+        let (own, peer) = (canonical(naming.own), canonical(naming.peer));
+        let Some(flow) = Flow::between(peer, own) else {
+            self.free_slot(number);
+            self.tell(setup, LocalEvent::Failed(number, NotLocal::Refused));
+            return;
+        };
+        let neighbour = Arc::new(Neighbour {
+            number,
+            pair,
+            flow,
+            is_told: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            has_events: Arc::clone(&self.has_events),
+        });
+        for poller in self.pollers.iter().flatten() {
+            // It may have been added when the pair was being made.
+            poller.remove(neighbour.pair.as_fd());
+            let _ = poller.add_bell(neighbour.pair.as_fd());
+        }
+        {
+            let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(slot) = slots.get_mut(usize::from(number.slot)) {
+                *slot = Slot::Open(Arc::clone(&neighbour));
+            }
+        }
+        let queue = neighbour;
+        self.tell(
+            setup,
+            LocalEvent::Opened {
+                pair: number,
+                mtu: MTU,
+                queue,
+            },
+        );
+        // Who sleeps has asked for the doorbells of the other pairs only.
+        self.pollers
+            .iter()
+            .flatten()
+            .for_each(|poller| poller.wake());
+    }
+
+    /// Returns the open pair with an adapter.
+    fn known(&self, adapter: &[u8; 16]) -> Option<LocalNumber> {
+        self.slots().iter().find_map(|slot| match slot {
+            Slot::Open(neighbour) if neighbour.pair.naming().peer_adapter == *adapter => {
+                neighbour.pair.is_alive().then_some(neighbour.number)
+            }
+            _ => None,
+        })
+    }
+
+    /// Goes on with the pairs that this side asks for.
+    fn poll_dials(&self, setup: &mut Setup) {
+        let now = ThreadWait::clock();
+        let mut index = 0;
+        while let Some(asked) = setup.dials.get_mut(index) {
+            let number = asked.number;
+            let dialled = match asked.is_known {
+                true => asked.dial.poll(now),
+                false => Dialled::Pending,
+            };
+            if matches!(dialled, Dialled::Pending) {
+                index += 1;
+                continue;
+            }
+            // In order: a later one may name the pair of an earlier one.
+            setup.dials.remove(index);
+            let known = match dialled {
+                Dialled::Made(pair) => {
+                    self.open(setup, number, pair);
+                    continue;
+                }
+                Dialled::Known(adapter) => self.known(&adapter).ok_or(NotLocal::Refused),
+                Dialled::Failed(refusal) => Err(NotLocal::from(&refusal)),
+                Dialled::Pending => Err(NotLocal::Silent),
+            };
+            self.free_slot(number);
+            let event = match known {
+                Ok(pair) => LocalEvent::Known {
+                    asked: number,
+                    pair,
+                },
+                Err(reason) => LocalEvent::Failed(number, reason),
+            };
+            self.tell(setup, event);
+        }
+    }
+
+    /// Takes the pairs that peers ask for.
+    fn accept(&self, setup: &mut Setup) {
+        let mut incoming = Incoming {
+            neighbours: self,
+            made: Vec::new(),
+        };
+        let listener = &mut setup.listener;
+        listener.accept(&self.identity, ThreadWait::clock(), &mut incoming);
+        for pair in incoming.made {
+            if let Some(number) = self.take_slot(setup) {
+                self.open(setup, number, pair);
+            }
+        }
+    }
+
+    /// Counts the set-ups that nobody reports.
+    fn count_pending(&self, setup: &Setup) {
+        let half_open = usize::from(setup.listener.deadline().is_some());
+        let pending = setup.dials.len() + half_open;
+        self.pending.store(pending, Ordering::Release);
+    }
+
+    /// Returns the next event of an open pair.
+    fn pair_event(&self) -> Option<LocalEvent> {
+        let mut waits = false;
+        let mut ended = None;
+        for slot in self.slots().iter() {
+            let Slot::Open(neighbour) = slot else {
+                continue;
+            };
+            if neighbour.pair.is_over() {
+                ended = Some(neighbour.number);
+                break;
+            }
+            if neighbour.waits.load(Ordering::Acquire) {
+                if neighbour.pair.has_room_come() {
+                    neighbour.waits.store(false, Ordering::Release);
+                    self.has_events.store(true, Ordering::Release);
+                    return Some(LocalEvent::Room(neighbour.number));
+                }
+                waits = true;
+            }
+        }
+        if waits {
+            self.has_events.store(true, Ordering::Release);
+        }
+        let number = ended?;
+        self.free_slot(number);
+        self.has_events.store(true, Ordering::Release);
+        Some(LocalEvent::Ended(number))
+    }
+}
+
+/// Pairs that peers have asked for.
+struct Incoming<'n> {
+    neighbours: &'n Neighbours,
+    made: Vec<LocalPair>,
+}
+
+impl Pairs for Incoming<'_> {
+    fn knows(&mut self, adapter: &[u8; 16]) -> bool {
+        let is_new = |pair: &LocalPair| pair.naming().peer_adapter == *adapter;
+        self.made.iter().any(is_new) || self.neighbours.known(adapter).is_some()
+    }
+
+    fn has_room(&self) -> bool {
+        self.neighbours.used.load(Ordering::Acquire) + self.made.len() < PAIRS
+    }
+
+    fn add(&mut self, pair: LocalPair) {
+        // Without memory or a slot it is closed again.
+        if self.made.try_reserve(1).is_ok() {
+            self.made.push(pair);
+        }
+    }
+
+    fn watch(&mut self, socket: BorrowedFd<'_>) {
+        for poller in self.neighbours.pollers.iter().flatten() {
+            let _ = poller.add_setup(socket);
+        }
+    }
+}
+
+impl LocalQueues for Neighbours {
+    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal> {
+        let own = SocketAddr::new(source, self.bound.port());
+        let mut setup = self.setup();
+        if setup.dials.len() == PAIRS {
+            return Err(NotLocal::Full);
+        }
+        let now = ThreadWait::clock();
+        let dial = Dial::new(&self.identity, own, peer, now);
+        let mut dial = dial.map_err(|refusal| NotLocal::from(&refusal))?;
+        if self.is_only_way {
+            let deadline = now.as_micros().saturating_add(PATIENCE);
+            dial.set_deadline(Instant::from_micros(deadline));
+        }
+        let number = self.take_slot(&mut setup).ok_or(NotLocal::Full)?;
+        for poller in self.pollers.iter().flatten() {
+            if let Some(socket) = dial.socket() {
+                let _ = poller.add_setup(socket);
+            }
+        }
+        setup.dials.push(Asked {
+            number,
+            dial,
+            is_known: false,
+        });
+        self.count_pending(&setup);
+        Ok(number)
+    }
+
+    fn dialled(&self, number: LocalNumber) {
+        let mut setup = self.setup();
+        let asked = setup.dials.iter_mut().find(|asked| asked.number == number);
+        if let Some(asked) = asked {
+            asked.is_known = true;
+        }
+        // The answer may have come before.
+        self.poll_dials(&mut setup);
+        self.count_pending(&setup);
+        self.wake_service();
+    }
+
+    fn event(&self) -> Option<LocalEvent> {
+        if self.pending.load(Ordering::Acquire) > 0 {
+            let mut setup = self.setup();
+            self.poll_dials(&mut setup);
+            let due = setup.listener.deadline();
+            if due.is_some_and(|due| due <= ThreadWait::clock()) {
+                self.accept(&mut setup);
+            }
+            self.count_pending(&setup);
+        }
+        if !self.has_events.load(Ordering::Acquire)
+            || !self.has_events.swap(false, Ordering::AcqRel)
+        {
+            return None;
+        }
+        let next = self.setup().events.pop_front();
+        if let Some(event) = next {
+            self.has_events.store(true, Ordering::Release);
+            if let LocalEvent::Opened { pair, .. } = &event
+                && let Some(Slot::Open(neighbour)) = self.slots().get(usize::from(pair.slot))
+            {
+                neighbour.is_told.store(true, Ordering::Release);
+            }
+            return Some(event);
+        }
+        self.pair_event()
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
+        let slots = self.slots();
+        let (behind, before) = slots.split_at_checked(self.next.load(Ordering::Relaxed))?;
+        let from = behind.len();
+        for (index, slot) in (from..).zip(before).chain((0..).zip(behind)) {
+            let Slot::Open(neighbour) = slot else {
+                continue;
+            };
+            if !neighbour.is_told.load(Ordering::Acquire) {
+                continue;
+            }
+            if let Some(record) = neighbour.pair.read(buffer) {
+                self.next
+                    .store((index + 1) % slots.len(), Ordering::Relaxed);
+                return Some(Arrival {
+                    flow: neighbour.flow,
+                    length: record.length,
+                    segment: record.label.segment,
+                    local: Some(neighbour.number),
+                });
+            }
+            if neighbour.pair.is_over() {
+                self.has_events.store(true, Ordering::Release);
+            }
+        }
+        None
+    }
+
+    fn is_used(&self) -> bool {
+        self.used.load(Ordering::Acquire) > 0 || self.pending.load(Ordering::Acquire) > 0
+    }
+
+    fn is_setting_up(&self) -> bool {
+        self.pending.load(Ordering::Acquire) > 0
+    }
+
+    fn attend(&self) {
+        let mut setup = self.setup();
+        self.accept(&mut setup);
+        self.count_pending(&setup);
+        drop(setup);
+        if self.is_setting_up() {
+            self.wake_service();
+        }
+        for slot in self.slots().iter() {
+            if let Slot::Open(neighbour) = slot {
+                neighbour.pair.attend();
+            }
+        }
+        self.has_events.store(true, Ordering::Release);
+    }
+
+    fn attend_next(&self) {
+        let mut setup = self.setup();
+        let slots = self.slots();
+        let next = setup.next;
+        setup.next = if next >= slots.len() { 0 } else { next + 1 };
+        match slots.get(next) {
+            Some(Slot::Open(neighbour)) => neighbour.pair.attend(),
+            Some(_) => {}
+            None => {
+                drop(slots);
+                self.accept(&mut setup);
+                self.count_pending(&setup);
+            }
+        }
+    }
+
+    fn arm(&self) -> bool {
+        let mut has_come = !self.setup().events.is_empty();
+        for slot in self.slots().iter() {
+            if let Slot::Open(neighbour) = slot {
+                has_come |= !neighbour.pair.arm();
+            }
+        }
+        has_come
+    }
+}

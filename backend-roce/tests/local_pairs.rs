@@ -1,0 +1,576 @@
+//! Pairs of queues between two processes, one of which is stopped or killed at any step; and what
+//! a thousand pairs leave behind.
+#![cfg(all(feature = "udp", target_os = "linux"))]
+
+#[expect(unreachable_pub, reason = "other test targets have it in a module")]
+#[path = "common/process.rs"]
+mod process;
+
+use std::env;
+use std::fs;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant as Time};
+
+use backend_roce::local::{
+    DEADLINE, Dial, Dialled, Identity, Label, Listener, LocalPair, MemoryFault, PAYLOAD_MAX, Pairs,
+    QUEUE_BYTES, Refusal,
+};
+use dat_core::event::ThreadWait;
+use dat_core::time::Instant;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+/// Set in the other process, to what it does.
+const ROLE: &str = "LOCAL_PAIR_ROLE";
+/// Set there to the address of the adapter that listens.
+const ADDRESS: &str = "LOCAL_PAIR_ADDRESS";
+
+/// Longest time for any step on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A time before which no set-up is given up, however slow the machine is.
+const EARLY: Instant = Instant::ZERO;
+
+const LABEL: Label = Label {
+    segment: 1024,
+    kind: 1,
+    source_port: 4791,
+    destination_port: 4791,
+};
+
+/// Held by each test, since they count what the process has.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Default)]
+struct Table(Vec<LocalPair>);
+
+impl Pairs for Table {
+    fn knows(&mut self, _: &[u8; 16]) -> bool {
+        false
+    }
+
+    fn add(&mut self, pair: LocalPair) {
+        self.0.push(pair);
+    }
+}
+
+/// An adapter that listens.
+struct Adapter {
+    identity: Identity,
+    listener: Listener,
+    pairs: Table,
+}
+
+impl Adapter {
+    fn at(address: SocketAddr) -> Self {
+        let mut listener = Listener::new().unwrap();
+        listener.add(address).unwrap();
+        Self {
+            identity: Identity::new([1; 16]),
+            listener,
+            pairs: Table::default(),
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        self.listener.accept(&self.identity, now, &mut self.pairs);
+    }
+
+    /// Waits for the next pair.
+    fn next(&mut self) -> LocalPair {
+        until(|| {
+            self.accept(EARLY);
+            self.pairs.0.pop()
+        })
+    }
+}
+
+/// Returns an address that no other process of these tests has.
+fn address(number: u8) -> SocketAddr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    SocketAddr::new(Ipv4Addr::new(127, 70 + number, high, low).into(), 4791)
+}
+
+/// Repeats an attempt until it returns something.
+fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let begin = Time::now();
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(begin.elapsed() < PATIENCE, "nothing happens");
+        thread::yield_now();
+    }
+}
+
+fn dial(target: SocketAddr) -> Dial {
+    Dial::new(&Identity::new([2; 16]), address(0), target, EARLY).unwrap()
+}
+
+/// Waits for the answer to a dial.
+fn dialled(dial: &mut Dial) -> LocalPair {
+    until(|| match dial.poll(EARLY) {
+        Dialled::Pending => None,
+        Dialled::Made(pair) => Some(pair),
+        other => panic!("{other:?}"),
+    })
+}
+
+/// Returns the number of files and of mapped memories, which a pair could leave behind.
+fn leftovers() -> [usize; 2] {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let mapped = maps.lines().filter(|line| line.contains("memfd:dat-roce"));
+    [
+        fs::read_dir("/proc/self/fd").unwrap().count(),
+        mapped.count(),
+    ]
+}
+
+/// Writes records without end, of growing numbers; waits for room by asking again.
+fn stream(pair: &LocalPair) {
+    for number in 0_u64.. {
+        let bytes = [number.to_ne_bytes(); 128];
+        while !pair.write(LABEL, &[bytes.as_flattened()]) {
+            if pair.is_over() {
+                return;
+            }
+            pair.attend();
+            thread::yield_now();
+        }
+        pair.ring();
+    }
+}
+
+/// Reads all records of a stream until the pair is over: each is whole, and none is missing.
+fn read_to_the_end(pair: &LocalPair) -> u64 {
+    let mut buffer = vec![0; PAYLOAD_MAX];
+    let mut next = 0_u64;
+    until(|| {
+        while let Some(record) = pair.read(&mut buffer) {
+            let (words, _) = buffer[..record.length].as_chunks::<8>();
+            assert_eq!(words, [next.to_ne_bytes(); 128]);
+            next += 1;
+        }
+        pair.attend();
+        pair.is_over().then_some(())
+    });
+    next
+}
+
+/// Another process of these tests.
+struct Other {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Other {
+    fn start(role: &str, address: SocketAddr) -> Self {
+        Self::run(&mut Self::command(role, address)).expect("a process")
+    }
+
+    fn command(role: &str, address: SocketAddr) -> Command {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
+            .args(["--exact", "other_process", "--nocapture"])
+            .env(ROLE, role)
+            .env(ADDRESS, address.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// Returns `None` if the system does not permit the process.
+    fn run(command: &mut Command) -> Option<Self> {
+        let mut child = match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+            child => child.unwrap(),
+        };
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Some(Self { child, output })
+    }
+
+    /// Waits until the process says that it is there.
+    fn is_ready(&mut self) {
+        let mut line = String::new();
+        while line.trim() != "ready" {
+            line.clear();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "it ended");
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let process = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &process]).status();
+        assert!(sent.unwrap().success());
+        // The signal is on its way: each thread stops at its next interruption.
+        until(|| (name != "STOP" || process::is_stopped(self.child.id())).then_some(()));
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    /// A test that failed leaves no process behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says that this process is there, and does nothing more until it is killed.
+fn wait_for_the_end() -> ! {
+    ready();
+    let _ = std::io::stdin().read_line(&mut String::new());
+    std::process::exit(1)
+}
+
+fn ready() {
+    // The line of the test harness has no end.
+    println!("\nready");
+}
+
+/// The other process; in a usual run it is none.
+#[test]
+fn other_process() {
+    let (Ok(role), Ok(address)) = (env::var(ROLE), env::var(ADDRESS)) else {
+        return;
+    };
+    let address: SocketAddr = address.parse().unwrap();
+    match role.as_str() {
+        "dials" => {
+            let _dial = dial(address);
+            wait_for_the_end()
+        }
+        "dialled" => {
+            let mut dial = dial(address);
+            let _pair = dialled(&mut dial);
+            wait_for_the_end()
+        }
+        "streams" => {
+            let mut dial = dial(address);
+            let pair = dialled(&mut dial);
+            ready();
+            stream(&pair);
+        }
+        "is refused" => {
+            let dial = Dial::new(&Identity::new([2; 16]), address, address, EARLY);
+            assert!(matches!(dial, Err(Refusal::User(0))));
+            // Nor does the listener take a connection.
+            let name = format!("dat-roce/{}/{}", address.ip(), address.port());
+            let name = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+            let mut socket = UnixStream::connect_addr(&name).unwrap();
+            ready();
+            assert!(matches!(socket.read(&mut [0; 64]), Ok(0)), "not closed");
+        }
+        "limited" => {
+            let short = Rlimit {
+                current: Some(4096),
+                maximum: Some(4096),
+            };
+            setrlimit(Resource::Fsize, short).unwrap();
+            let dial = Dial::new(&Identity::new([2; 16]), address, address, EARLY);
+            assert!(matches!(dial, Err(Refusal::Memory(MemoryFault::Limit))));
+        }
+        "listens" => {
+            let _adapter = Adapter::at(address);
+            wait_for_the_end()
+        }
+        "accepted" => {
+            let mut adapter = Adapter::at(address);
+            ready();
+            let _pair = adapter.next();
+            wait_for_the_end()
+        }
+        "reads" => {
+            let mut adapter = Adapter::at(address);
+            ready();
+            let pair = adapter.next();
+            read_to_the_end(&pair);
+        }
+        role => panic!("{role}"),
+    }
+}
+
+/// Spec: ROCE-216, ROCE-220
+#[test]
+fn a_dialler_is_killed_at_any_step() {
+    let _alone = alone();
+    let mut adapter = Adapter::at(address(1));
+    let before = leftovers();
+    for role in ["dials", "dialled", "streams"] {
+        for round in 0..3 {
+            let mut other = Other::start(role, address(1));
+            if role == "dials" {
+                other.is_ready();
+                other.kill();
+                // The question of a dead peer.
+                adapter.accept(EARLY);
+                for pair in adapter.pairs.0.drain(..) {
+                    assert_eq!(read_to_the_end(&pair), 0);
+                }
+            } else {
+                let pair = adapter.next();
+                other.is_ready();
+                let reads = thread::scope(|scope| {
+                    let reads = scope.spawn(|| read_to_the_end(&pair));
+                    // At some time of the stream, whichever.
+                    thread::sleep(Duration::from_millis(round * 5));
+                    other.kill();
+                    reads.join().unwrap()
+                });
+                assert_eq!(pair.read(&mut vec![0; PAYLOAD_MAX]), None);
+                assert!(!pair.write(LABEL, &[&[0; 1024]]) || pair.is_over());
+                println!("{role}: {reads} records");
+            }
+            assert_eq!(leftovers(), before, "{role}");
+        }
+    }
+}
+
+/// Spec: ROCE-216, ROCE-220
+#[test]
+fn a_listener_is_killed_at_any_step() {
+    let _alone = alone();
+    let before = leftovers();
+    for role in ["listens", "accepted", "reads"] {
+        let mut other = Other::start(role, address(2));
+        other.is_ready();
+        let mut dial = dial(address(2));
+        if role == "listens" {
+            assert!(matches!(dial.poll(EARLY), Dialled::Pending));
+            other.kill();
+            assert!(matches!(dial.poll(EARLY), Dialled::Failed(_)));
+        } else {
+            let pair = dialled(&mut dial);
+            thread::scope(|scope| {
+                scope.spawn(|| stream(&pair));
+                thread::sleep(Duration::from_millis(5));
+                other.kill();
+            });
+            assert!(pair.is_over());
+        }
+        drop(dial);
+        assert_eq!(leftovers(), before, "{role}");
+    }
+}
+
+/// A stopped listener costs a dialler 100 ms and no more; a stopped reader breaks nothing.
+///
+/// Spec: ROCE-214, ROCE-220
+#[test]
+fn a_stopped_peer_stops_nobody_else() {
+    let _alone = alone();
+    let before = leftovers();
+    let mut other = Other::start("reads", address(3));
+    other.is_ready();
+    let mut first = dial(address(3));
+    let pair = dialled(&mut first);
+    other.signal("STOP");
+    let mut second = dial(address(3));
+    assert!(matches!(second.poll(EARLY), Dialled::Pending));
+    let late = Instant::from_micros(DEADLINE);
+    assert!(matches!(second.poll(late), Dialled::Failed(_)));
+    let mut written = 0;
+    let write = |number: u64| pair.write(LABEL, &[[number.to_ne_bytes(); 128].as_flattened()]);
+    while write(written) {
+        written += 1;
+    }
+    assert!(
+        (150..QUEUE_BYTES as u64 / 1024).contains(&written),
+        "{written}"
+    );
+    assert!(pair.arm_for_room(1024));
+    assert!(!pair.is_over());
+    other.signal("CONT");
+    until(|| {
+        pair.attend();
+        write(written).then_some(())
+    });
+    drop(pair);
+    // It has read every record, or fails.
+    assert!(other.child.wait().unwrap().success());
+    drop((first, second, other));
+    assert_eq!(leftovers(), before);
+}
+
+/// Spec: ROCE-221, ROCE-223
+#[test]
+fn a_thousand_pairs_leave_nothing_behind() {
+    let _alone = alone();
+    let mut adapter = Adapter::at(address(4));
+    let before = leftovers();
+    let mut buffer = vec![0; PAYLOAD_MAX];
+    for round in 0..1000 {
+        let mut dial = dial(address(4));
+        if round % 4 == 0 {
+            drop(dial);
+            adapter.accept(EARLY);
+            adapter.pairs.0.clear();
+            continue;
+        }
+        adapter.accept(EARLY);
+        let Dialled::Made(ours) = dial.poll(EARLY) else {
+            panic!("no pair");
+        };
+        let theirs = adapter.pairs.0.pop().unwrap();
+        assert!(
+            u64::from(theirs.number()) > round / 2,
+            "no number comes back"
+        );
+        assert_eq!(leftovers(), [before[0] + 2, 2], "for both ends");
+        assert!(ours.write(LABEL, &[&[5; 1024]]));
+        if round % 4 == 1 {
+            drop(ours);
+            theirs.attend();
+            assert!(theirs.read(&mut buffer).is_some());
+            assert!(theirs.is_over());
+        }
+    }
+    assert_eq!(leftovers(), before);
+}
+
+/// Only root can run another user's process; without it, there is nothing to see.
+///
+/// Spec: ROCE-218
+#[test]
+fn another_user_is_refused_at_either_end() {
+    const NOBODY_ELSE: u32 = 54_321;
+    let _alone = alone();
+    let start = |role, address| Other::run(Other::command(role, address).uid(NOBODY_ELSE));
+    let Some(mut listens) = start("listens", address(10)) else {
+        return;
+    };
+    listens.is_ready();
+    let dial = Dial::new(&Identity::new([2; 16]), address(0), address(10), EARLY);
+    assert!(matches!(dial, Err(Refusal::User(NOBODY_ELSE))), "{dial:?}");
+    listens.kill();
+    let mut adapter = Adapter::at(address(9));
+    let mut dials = start("is refused", address(9)).expect("as above");
+    dials.is_ready();
+    adapter.accept(EARLY);
+    assert!(adapter.listener.deadline().is_none());
+    assert!(dials.child.wait().unwrap().success());
+    assert!(adapter.pairs.0.is_empty());
+}
+
+/// The system ends a process that makes a longer file than it may.
+///
+/// Spec: ROCE-211
+#[test]
+fn a_limit_on_files_leaves_the_packets_to_the_sockets() {
+    let _alone = alone();
+    let _adapter = Adapter::at(address(6));
+    let mut other = Other::start("limited", address(6));
+    assert!(other.child.wait().unwrap().success());
+}
+
+/// Keeps what is logged at DEBUG.
+struct Lines(Mutex<Vec<String>>);
+
+impl log::Log for Lines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if record.level() == log::Level::Debug {
+            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.push(record.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Spec: ROCE-220
+#[test]
+fn one_line_tells_why_packets_go_through_sockets() {
+    static LINES: Lines = Lines(Mutex::new(Vec::new()));
+    let _alone = alone();
+    log::set_logger(&LINES).unwrap();
+    log::set_max_level(log::LevelFilter::Debug);
+    let identity = Identity::new([2; 16]);
+    let nobody = address(7);
+    assert!(Dial::new(&identity, nobody, nobody, EARLY).is_err());
+    let mut adapter = Adapter::at(address(8));
+    assert!(adapter.listener.add(address(8)).is_err());
+    let mut silent = dial(address(8));
+    assert!(matches!(
+        silent.poll(Instant::from_micros(DEADLINE)),
+        Dialled::Failed(_)
+    ));
+    let lines = LINES.0.lock().unwrap();
+    let [nobody, taken, silent] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    let told = |line: &str, number, cause: &str| {
+        let begin = format!("packets of {} go through sockets: ", address(number));
+        assert!(line.starts_with(&begin), "{line}");
+        assert!(line[begin.len()..].starts_with(cause), "{line}");
+    };
+    told(nobody, 7, "no adapter listens there");
+    told(taken, 8, "bind: ");
+    told(silent, 8, "the peer was silent for 100 ms");
+}
+
+/// Both ends sleep on their sockets only, and none sleeps on.
+///
+/// Spec: ROCE-213, ROCE-214, ROCE-215
+#[test]
+fn sleepers_are_woken_for_records_and_for_room() {
+    let _alone = alone();
+    let mut adapter = Adapter::at(address(5));
+    let mut dial = dial(address(5));
+    adapter.accept(EARLY);
+    let Dialled::Made(ours) = dial.poll(EARLY) else {
+        panic!("no pair");
+    };
+    let theirs = adapter.pairs.0.pop().unwrap();
+    let count = 20_000_u64;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..count {
+                let bytes = [number.to_ne_bytes(); 128];
+                while !ours.write(LABEL, &[bytes.as_flattened()]) {
+                    if ours.arm_for_room(1024) {
+                        sleep_on(&ours);
+                    }
+                }
+                ours.ring();
+            }
+        });
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        for number in 0..count {
+            while theirs.read(&mut buffer).is_none() {
+                if theirs.arm() {
+                    sleep_on(&theirs);
+                }
+            }
+            assert_eq!(buffer[..8], number.to_ne_bytes());
+        }
+    });
+}
+
+/// Sleeps until the socket of a pair has something, which is a doorbell.
+fn sleep_on(pair: &LocalPair) {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::os::fd::AsFd as _;
+    let mut watched = [PollFd::new(pair.as_fd(), PollFlags::POLLIN)];
+    let begin = ThreadWait::clock();
+    let patience = PollTimeout::try_from(PATIENCE).unwrap();
+    assert_eq!(poll(&mut watched, patience), Ok(1), "since {begin:?}");
+    pair.attend();
+}

@@ -1,0 +1,202 @@
+//! Access to endpoints, and the ends and the events of their connections.
+
+use super::endpoint::ConnectionData;
+use super::{Endpoint, EndpointSlot, Trigger};
+use crate::adapter::{Control, Ia};
+use crate::backend::{Backend, DisconnectMode};
+use crate::error::Result;
+use crate::event::{AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY};
+use crate::id::{EpId, Handle};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Guard, RawLock};
+
+/// Slot of an endpoint on backend `B`.
+pub(crate) type SlotOf<B, L> =
+    EndpointSlot<<B as Backend>::SendQueue, <B as Backend>::ReceiveQueue, L>;
+/// Endpoint of backend `B`.
+pub(crate) type EndpointOf<B> = Endpoint<<B as Backend>::SendQueue>;
+/// Slot of an endpoint, and the endpoint, locked.
+type LockedEndpoint<'a, B, L> = (&'a SlotOf<B, L>, Guard<'a, L, EndpointOf<B>>);
+
+/// The end of a connection or connection attempt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    /// Trigger for the endpoint's state.
+    pub(crate) trigger: Trigger,
+    /// Disconnect mode for the device; `None` if the device reported the end.
+    pub(crate) mode: Option<DisconnectMode>,
+    /// Event for the consumer.
+    pub(crate) kind: ConnectionEventKind,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Runs `f` on a live endpoint under its main lock.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    pub(crate) fn with_endpoint<R>(
+        &self,
+        ep: EpId,
+        f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> Result<R>,
+    ) -> Result<R> {
+        let (slot, mut endpoint) = self.lock_endpoint(ep)?;
+        f(slot, &mut endpoint)
+    }
+
+    /// Locks a live endpoint.
+    fn lock_endpoint(&self, ep: EpId) -> Result<LockedEndpoint<'_, B, L>> {
+        if let Some(slot) = self.shared.endpoints.get(ep.index()) {
+            let endpoint = slot.main.lock();
+            if endpoint.id == ep && !ep.is_null() {
+                return Ok((slot, endpoint));
+            }
+        }
+        Err(ep.refused(self.shared.instance))
+    }
+
+    /// Runs `f` on the endpoint that a backend's token names, if the endpoint is live.
+    pub(crate) fn with_token<R>(
+        &self,
+        token: u64,
+        f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> R,
+    ) -> Option<R> {
+        let ep = EpId::from_handle(Handle::from_raw(token));
+        self.with_endpoint(ep, |slot, endpoint| Ok(f(slot, endpoint)))
+            .ok()
+    }
+
+    /// Ends a connection or attempt; returns false if the state has no transition for it.
+    pub(crate) fn end_connection(
+        &self,
+        control: &mut Control<'_, B>,
+        endpoint: &mut EndpointOf<B>,
+        ending: Ending,
+        deferred: &mut Deferred,
+    ) -> bool {
+        if !endpoint.step(ending.trigger) {
+            return false;
+        }
+        if let (Some(mode), Some(key), Ok(backend)) =
+            (ending.mode, endpoint.queue_pair, control.backend())
+        {
+            backend.disconnect(key, mode);
+        }
+        endpoint.connection.deadline = None;
+        let size = if ending.kind == ConnectionEventKind::PeerRejected {
+            endpoint.connection.private_data.len()
+        } else {
+            0
+        };
+        self.report_connection(endpoint, ending.kind, size, deferred);
+        self.report_shared_end(endpoint, ending.kind, deferred);
+        true
+    }
+
+    /// Queues EP_BROKEN for a connection that ended, if the endpoint uses a shared queue.
+    ///
+    /// Does so only after `report_shared_ends`.
+    fn report_shared_end(
+        &self,
+        endpoint: &EndpointOf<B>,
+        kind: ConnectionEventKind,
+        deferred: &mut Deferred,
+    ) {
+        use ConnectionEventKind::{Broken, Disconnected};
+        let has_ended = endpoint.srq.is_some() && matches!(kind, Broken | Disconnected);
+        if has_ended && self.tells_shared_ends.load(Ordering::Relaxed) {
+            let event = Event::Async {
+                kind: AsyncEventKind::EpBroken,
+                handle: endpoint.id.handle(),
+                reason: REASON_PRIMARY,
+            };
+            self.push_event(self.async_evd, &event, deferred);
+        }
+    }
+
+    /// Makes the core report EP_BROKEN for each ended connection that uses a shared receive queue.
+    ///
+    /// The event, [`AsyncEventKind::EpBroken`], comes in addition to the connection event.
+    /// InfiniBand devices raise it when such an endpoint takes no more buffers, and programs wait
+    /// for it before they free the endpoint.
+    #[doc(hidden)]
+    pub fn report_shared_ends(&self) {
+        self.tells_shared_ends.store(true, Ordering::Relaxed);
+    }
+
+    /// Queues a connection event after the completions that can be polled.
+    ///
+    /// Without a connection dispatcher, no event is queued.
+    pub(crate) fn report_connection(
+        &self,
+        endpoint: &EndpointOf<B>,
+        kind: ConnectionEventKind,
+        private_data_size: usize,
+        deferred: &mut Deferred,
+    ) {
+        let Some(evd) = endpoint.connect_evd else {
+            return;
+        };
+        let event = Event::Connection {
+            kind,
+            ep: endpoint.id,
+            // At most `PRIVATE_DATA_MAX`.
+            private_data_size: private_data_size as u16,
+        };
+        self.push_event_at(evd, &event, deferred);
+    }
+
+    /// Queues ESTABLISHED before the connection's data (order rules of the event design).
+    pub(crate) fn report_established(
+        &self,
+        endpoint: &EndpointOf<B>,
+        private_data_size: usize,
+        deferred: &mut Deferred,
+    ) {
+        let slot = endpoint
+            .connect_evd
+            .and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
+        if let Some(slot) = slot {
+            let event = Event::Connection {
+                kind: ConnectionEventKind::Established,
+                ep: endpoint.id,
+                // At most `PRIVATE_DATA_MAX`.
+                private_data_size: private_data_size as u16,
+            };
+            slot.queue.with(|queue| {
+                let index = endpoint.id.slot();
+                let queued = queue.push_established(&event, index, &self.shared, deferred);
+                queue.note_overflow(queued, deferred);
+            });
+        }
+    }
+
+    /// Breaks the connection of an endpoint whose request or receive failed, once.
+    ///
+    /// Spec: DTO-12, RMB-22
+    pub(crate) fn connection_failed(&self, ep: EpId) {
+        let mut deferred = Deferred::default();
+        self.control.with(|control| {
+            // A freed endpoint has no connection to break.
+            let _broken = self.with_endpoint(ep, |_, endpoint| {
+                Ok(self.end_connection(
+                    control,
+                    endpoint,
+                    Ending {
+                        trigger: Trigger::Break,
+                        mode: Some(DisconnectMode::Broken),
+                        kind: ConnectionEventKind::Broken,
+                    },
+                    &mut deferred,
+                ))
+            });
+        });
+        self.run_deferred(&mut deferred);
+    }
+}
+
+impl ConnectionData {
+    /// Clears the peer and everything else known of a connection.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::NONE;
+    }
+}

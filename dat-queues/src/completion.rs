@@ -1,0 +1,100 @@
+//! Completion queues, as the core holds them.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use dat_core::backend::{Armed, Completion, DeviceFailure, Peek};
+
+use crate::arc::Arc;
+use crate::executor::Executor;
+use crate::ring::CompletionRing;
+
+/// A completion queue.
+#[derive(Debug)]
+pub struct CompletionQueue<X> {
+    executor: X,
+    number: u32,
+    ready: Arc<AtomicUsize>,
+    /// Immediate data of the completion that was polled last.
+    immediate: Option<u32>,
+    /// Token of the success that was peeked last.
+    peeked: Option<u64>,
+}
+
+impl<X: Executor> CompletionQueue<X> {
+    /// Makes the queue of the ring with this number; `ready` is the ring's.
+    pub fn new(executor: X, number: u32, ready: Arc<AtomicUsize>) -> Self {
+        Self {
+            executor,
+            number,
+            ready,
+            immediate: None,
+            peeked: None,
+        }
+    }
+
+    /// Returns the number of the queue.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns true if a poll finds something, perhaps after the executor has advanced.
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) > 0 || {
+            self.executor.advance();
+            self.ready.load(Ordering::Acquire) > 0
+        }
+    }
+}
+
+impl<X: Executor> dat_core::backend::CompletionQueue for CompletionQueue<X> {
+    fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        self.immediate = None;
+        if self.executor.is_gone() {
+            return Err(DeviceFailure::Broken);
+        }
+        if !self.is_ready() {
+            return Ok(None);
+        }
+        let taken = self.executor.with_ring(self.number, CompletionRing::take);
+        let taken = taken.unwrap_or(Ok(None))?;
+        self.immediate = taken.and_then(|entry| entry.immediate);
+        Ok(taken.map(|entry| entry.completion))
+    }
+
+    fn peek(&mut self) -> Peek {
+        if !X::PEEKS || self.executor.is_gone() {
+            return Peek::Other;
+        }
+        if !self.is_ready() {
+            return Peek::Empty;
+        }
+        let head = self.executor.with_ring(self.number, |ring| ring.peek());
+        let head = head.unwrap_or(Peek::Other);
+        self.peeked = match head {
+            Peek::Success { token, .. } => Some(token),
+            Peek::Empty | Peek::Other => None,
+        };
+        head
+    }
+
+    fn skip(&mut self) {
+        if let Some(token) = self.peeked.take() {
+            self.executor
+                .with_ring(self.number, |ring| ring.skip(token));
+        }
+    }
+
+    fn immediate(&mut self) -> Option<u32> {
+        self.immediate
+    }
+
+    fn arm(&mut self, solicited_only: bool) -> Armed {
+        if self.executor.is_gone() {
+            return Armed::Missed;
+        }
+        let armed = self
+            .executor
+            .with_ring(self.number, |ring| ring.arm(solicited_only));
+        armed.unwrap_or(Armed::Missed)
+    }
+}

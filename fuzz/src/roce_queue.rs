@@ -1,0 +1,288 @@
+//! Both ends of a pair of queues in shared memory, and a peer that writes anything into them.
+//!
+//! The product has the reader of one queue and the writer of the other; an honest peer has the
+//! other two ends. Until the peer lies, records arrive in order and as they were written, and who
+//! asked for a doorbell gets it. Once it lies, what is read is within the bounds of a record, and a
+//! queue is at its end after as many records as it has room for.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use backend_roce::local::{Corrupt, Label, Lane, Reader, Record, Words, Writer};
+
+use crate::script::{decode, operations};
+
+/// Bytes of each queue: 16 short records, or one and a half of the longest.
+const LENGTH: usize = 1024;
+/// Most bytes of a record with its header.
+const LONGEST: usize = LENGTH / 2;
+const HEADER: usize = 16;
+/// Bytes of the shortest record: those of a BTH.
+const SHORTEST: usize = 12;
+/// Most operations of an input.
+const MOST: usize = 128;
+
+operations! {
+    /// An operation of an end, or a lie of the peer.
+    enum Operation % 12, 4 bytes {
+        /// The peer writes a record.
+        0 | 10 => Write {
+            /// Its length above the shortest.
+            length,
+            /// The length of its packets above the shortest, modulo.
+            segment,
+        }
+        /// The product reads.
+        1 | 11 => Read
+        /// The product writes a record.
+        2 => Answer {
+            /// As in `Write`.
+            length,
+            /// As in `Write`.
+            segment,
+        }
+        /// The peer reads.
+        3 => Take
+        /// The product asks for a doorbell for a record.
+        4 => Sleep
+        /// The product asks for a doorbell for room.
+        5 => Wait {
+            /// Its length above the shortest.
+            length,
+        }
+        /// The peer asks for a doorbell for a record.
+        6 => PeerSleep
+        /// The peer changes a word.
+        7 => Word {
+            /// Tail, head, and the flags, of either queue.
+            word,
+            /// Lines, or bytes in the upper half, that are added.
+            lines,
+            /// Set to take them away.
+            backwards,
+        }
+        /// The peer changes a byte of a queue.
+        8 => Byte {
+            /// The line, and the queue in the upper half.
+            line,
+            /// The byte in the line.
+            offset,
+            /// Its new value.
+            value,
+        }
+        /// The peer changes a word to anything.
+        9 => Any {
+            /// As in `Word`.
+            word,
+            /// The low byte.
+            low,
+            /// The other bytes.
+            high,
+        }
+    }
+}
+
+/// A queue, and what an honest peer knows of it.
+#[derive(Default)]
+struct Queue {
+    words: Words,
+    bytes: Vec<AtomicU8>,
+    writer: Writer,
+    reader: Reader,
+    /// Records that were written and not yet read.
+    records: VecDeque<(Label, Vec<u8>)>,
+    /// Number of the next record.
+    next: u8,
+    /// Set while the reader sleeps.
+    sleeps: bool,
+    /// Set while the writer sleeps.
+    waits: bool,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let mut queue = Self::default();
+        queue.bytes.resize_with(LENGTH, AtomicU8::default);
+        queue
+    }
+
+    fn lane(&self) -> Lane<'_> {
+        Lane::new(&self.words, &self.bytes).expect("a power of two")
+    }
+
+    /// Writes a record, and rings the reader.
+    fn write(&mut self, is_honest: bool, length: u8, segment: u8) -> Result<(), Corrupt> {
+        let length = SHORTEST + usize::from(length);
+        let label = Label {
+            segment: SHORTEST + usize::from(segment) % (length - SHORTEST + 1),
+            kind: self.next.into(),
+            source_port: 4791,
+            destination_port: u16::from(self.next) << 8,
+        };
+        let bytes = vec![self.next; length];
+        let (first, rest) = bytes.split_at(length / 3);
+        let is_written = self.writer.try_write(self.lane(), label, &[first, rest])?;
+        let wakes = self.writer.wakes_reader(self.lane());
+        if is_honest {
+            let used = |length: usize| (HEADER + length).next_multiple_of(64);
+            let all: usize = self
+                .records
+                .iter()
+                .map(|(_, bytes)| used(bytes.len()))
+                .sum();
+            assert_eq!(is_written, all + used(length) <= LENGTH, "{all} {length}");
+            assert_eq!(wakes, self.sleeps);
+            self.sleeps = false;
+            if is_written {
+                self.waits = false;
+                self.records.push_back((label, bytes));
+            }
+        }
+        self.next = self.next.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Reads a record, and rings the writer; true if there was one.
+    fn read(&mut self, is_honest: bool) -> Result<bool, Corrupt> {
+        let mut buffer = [0xAA; LENGTH];
+        let read = self.reader.read(self.lane(), &mut buffer[..LONGEST])?;
+        let wakes = self.reader.wakes_writer(self.lane());
+        if is_honest {
+            let expected = self.records.pop_front();
+            let read = read.map(|Record { length, label }| (label, buffer[..length].to_vec()));
+            assert_eq!(read, expected);
+            assert!(!wakes || self.waits);
+            self.waits &= !wakes;
+            assert!(
+                !self.waits || !self.records.is_empty(),
+                "a writer sleeps on"
+            );
+        }
+        let Some(Record { length, label }) = read else {
+            return Ok(false);
+        };
+        assert!((SHORTEST..=LONGEST).contains(&length), "{length}");
+        assert!((SHORTEST..=length).contains(&label.segment), "{label:?}");
+        assert!(buffer[length..].iter().all(|byte| *byte == 0xAA));
+        Ok(true)
+    }
+
+    /// Asks for a doorbell for a record.
+    fn sleep(&mut self, is_honest: bool) {
+        let sleeps = self.reader.arm(self.lane());
+        if is_honest {
+            assert_eq!(sleeps, self.records.is_empty());
+            // Who does not sleep has asked nevertheless.
+            self.sleeps = true;
+        }
+    }
+
+    fn wait(&mut self, is_honest: bool, length: u8) -> Result<(), Corrupt> {
+        let length = SHORTEST + usize::from(length);
+        let waits = self.writer.arm(self.lane(), length)?;
+        if is_honest {
+            self.waits = true;
+            if !waits {
+                self.write(true, (length - SHORTEST) as u8, 0)?;
+                assert!(!self.waits, "there was room");
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&self, word: u8, change: impl FnOnce(u32) -> u32) {
+        let words = &self.words;
+        let all = [&words.tail, &words.head, &words.sleeps, &words.waits];
+        let word = all[usize::from(word % 4)];
+        word.store(change(word.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+}
+
+/// Runs an input.
+///
+/// # Panics
+/// If an end breaks a promise.
+pub fn run(input: &[u8]) {
+    // The peer writes the first one.
+    let mut queues = [Queue::new(), Queue::new()];
+    let mut is_honest = true;
+    for operation in decode::<Operation>(input, MOST) {
+        // An end that finds a lie gives the pair up.
+        if step(&mut queues, &mut is_honest, operation).is_err() {
+            assert!(!is_honest, "nobody lied");
+            return;
+        }
+    }
+    let [queue, _] = &mut queues;
+    for _ in 0..=LENGTH / 64 {
+        match queue.read(is_honest) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(Corrupt) => {
+                assert!(!is_honest, "nobody lied");
+                return;
+            }
+        }
+    }
+    panic!("more records than there is room for");
+}
+
+fn step(
+    queues: &mut [Queue; 2],
+    is_honest: &mut bool,
+    operation: Operation,
+) -> Result<(), Corrupt> {
+    let honest = *is_honest;
+    let [incoming, outgoing] = queues;
+    match operation {
+        Operation::Write { length, segment } => {
+            // What the honest half of a liar finds is of no interest.
+            let written = incoming.write(honest, length, segment);
+            written.or_else(|corrupt| if honest { Err(corrupt) } else { Ok(()) })?;
+        }
+        Operation::Read => {
+            incoming.read(honest)?;
+        }
+        Operation::Answer { length, segment } => outgoing.write(honest, length, segment)?,
+        Operation::Take => {
+            if honest {
+                outgoing.read(true)?;
+            }
+        }
+        Operation::Sleep => incoming.sleep(honest),
+        Operation::Wait { length } => outgoing.wait(honest, length)?,
+        Operation::PeerSleep => outgoing.sleep(honest),
+        Operation::Word {
+            word,
+            lines,
+            backwards,
+        } => {
+            *is_honest = false;
+            let bytes = match lines {
+                0..128 => u32::from(lines) * 64,
+                _ => u32::from(lines - 128),
+            };
+            let queue = if word & 4 == 0 { incoming } else { outgoing };
+            queue.change(word, |before| match backwards % 2 {
+                0 => before.wrapping_add(bytes),
+                _ => before.wrapping_sub(bytes),
+            });
+        }
+        Operation::Byte {
+            line,
+            offset,
+            value,
+        } => {
+            *is_honest = false;
+            let queue = if line < 128 { incoming } else { outgoing };
+            let at = (usize::from(line) * 64 + usize::from(offset) % 64) % LENGTH;
+            queue.bytes[at].store(value, Ordering::Relaxed);
+        }
+        Operation::Any { word, low, high } => {
+            *is_honest = false;
+            let queue = if word & 4 == 0 { incoming } else { outgoing };
+            queue.change(word, |_| u32::from_be_bytes([high, high, high, low]));
+        }
+    }
+    Ok(())
+}
