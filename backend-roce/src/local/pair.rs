@@ -139,8 +139,8 @@ impl LocalPair {
     /// Asks for a doorbell once there is room for any record; false if there is room for `length`
     /// bytes already, or the pair is over.
     ///
-    /// For a thread of the writer whose [`write`](Self::write) has failed, and that nobody would
-    /// let try again otherwise. A writer that polls does not need it.
+    /// A thread of the writer calls it after a failed [`write`](Self::write), if nothing else
+    /// makes it try again. A writer that polls does not need it.
     pub fn arm_for_room(&self, length: usize) -> bool {
         let Some(lane) = self.outgoing() else {
             return true;

@@ -44,10 +44,10 @@ pub trait LocalQueue: Send + Sync {
 /// Most bytes of the room of a queue that a push takes beside those of the packets.
 pub const RECORD_OVERHEAD: usize = 128;
 
-/// What has become of a pair.
+/// A change of a pair.
 #[derive(Clone)]
 pub enum LocalEvent {
-    /// Both ends have it. Comes before its packets.
+    /// Both ends have the pair. The event comes before its packets.
     Opened {
         /// The pair.
         pair: LocalNumber,
@@ -56,16 +56,16 @@ pub enum LocalEvent {
         /// The queue to the peer.
         queue: Arc<dyn LocalQueue>,
     },
-    /// It could not be made.
+    /// The pair could not be made.
     Failed(LocalNumber, NotLocal),
-    /// It is not made: there is another one with the adapter that was asked.
+    /// The pair is not made: there is another one with the adapter that was asked.
     Known {
         /// The pair that was asked for.
         asked: LocalNumber,
         /// The pair that is there.
         pair: LocalNumber,
     },
-    /// Its queue has room again.
+    /// The queue of the pair has room again.
     Room(LocalNumber),
     /// The peer has gone, and its packets are taken.
     Ended(LocalNumber),

@@ -35,7 +35,7 @@ const MTU: PathMtu = PathMtu::Bytes32768;
 /// sockets wait for an answer.
 const PATIENCE: u64 = 5_000_000;
 
-/// What the kind of a record says: packets.
+/// Kind of the records that have packets.
 const PACKETS: u32 = 1;
 
 /// A pair as its adapter uses it.
@@ -99,7 +99,7 @@ struct Asked {
     is_known: bool,
 }
 
-/// What makes pairs.
+/// The state by which an adapter makes pairs.
 struct Setup {
     listener: Listener,
     dials: Vec<Asked>,
@@ -337,7 +337,7 @@ impl Neighbours {
         }
     }
 
-    /// Counts the set-ups that nobody reports.
+    /// Counts the set-ups that the system does not report.
     fn count_pending(&self, setup: &Setup) {
         let half_open = usize::from(setup.listener.deadline().is_some());
         let pending = setup.dials.len() + half_open;
