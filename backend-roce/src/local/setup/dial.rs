@@ -135,7 +135,10 @@ impl Dial {
 
     /// Returns true if a pair with this adapter may come of the set-up: the memory is sent.
     pub fn makes(&self, adapter: &[u8; 16]) -> bool {
-        let is_with = self.peer_adapter.as_ref().is_none_or(|with| with == adapter);
+        let is_with = self
+            .peer_adapter
+            .as_ref()
+            .is_none_or(|with| with == adapter);
         is_with && matches!(self.state, State::Offered(..))
     }
 
