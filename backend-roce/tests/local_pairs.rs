@@ -1,5 +1,5 @@
-//! Pairs of queues between two processes, one of which is stopped or killed at any step; and what
-//! a thousand pairs leave behind.
+//! Pairs of queues between two processes, one of which is stopped or killed at any step; and
+//! descriptors and memory after a thousand pairs.
 #![cfg(all(feature = "udp", target_os = "linux"))]
 
 #[allow(
@@ -32,7 +32,7 @@ use dat_core::time::Instant;
 use process::{Held, Other, ready, report_skip, wait_for_the_end};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
-/// Set in the other process, to what it does.
+/// Variable of the other process that names its part.
 const ROLE: &str = "LOCAL_PAIR_ROLE";
 /// Set there to the address of the adapter that listens.
 const ADDRESS: &str = "LOCAL_PAIR_ADDRESS";
@@ -50,7 +50,7 @@ const LABEL: Label = Label {
     destination_port: 4791,
 };
 
-/// Held by each test, since they count what the process has.
+/// Held by each test, since they count descriptors and mappings of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {

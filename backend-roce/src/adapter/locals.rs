@@ -332,7 +332,7 @@ impl Adapter {
         self.link_event(id, Some(ConnectionEvent::Unreachable));
     }
 
-    /// Takes over what has become of a pair of queues.
+    /// Takes over a change of a pair of queues.
     pub(crate) fn local_event(&mut self, event: LocalEvent) {
         match event {
             LocalEvent::Opened { pair, mtu, queue } => {

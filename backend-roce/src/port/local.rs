@@ -44,10 +44,10 @@ pub trait LocalQueue: Send + Sync {
 /// Most bytes of the room of a queue that a push takes beside those of the packets.
 pub const RECORD_OVERHEAD: usize = 128;
 
-/// What has become of a pair.
+/// A change of a pair.
 #[derive(Clone)]
 pub enum LocalEvent {
-    /// Both ends have it. Comes before its packets.
+    /// Both ends have the pair. The event comes before its packets.
     Opened {
         /// The pair.
         pair: LocalNumber,
@@ -65,7 +65,7 @@ pub enum LocalEvent {
         /// The pair.
         pair: LocalNumber,
     },
-    /// Its queue has room again.
+    /// The queue of the pair has room again.
     Room(LocalNumber),
     /// The peer has gone, and its packets are taken.
     Ended(LocalNumber),

@@ -47,7 +47,7 @@ const LOOK: u64 = DEADLINE / 2;
 /// Slot in the numbers of set-ups, which have no place in the tables.
 const NO_SLOT: u16 = u16::MAX;
 
-/// What the kind of a record says: packets.
+/// Kind of the records that have packets.
 const PACKETS: u32 = 1;
 
 /// A pair as its adapter uses it.
@@ -118,7 +118,7 @@ impl Asked {
     }
 }
 
-/// What makes pairs.
+/// The state by which an adapter makes pairs.
 struct Setup {
     listener: Listener,
     dials: Vec<Asked>,
@@ -369,7 +369,7 @@ impl Neighbours {
         }
     }
 
-    /// Counts the set-ups that nobody reports.
+    /// Counts the set-ups that the system does not report.
     fn count_pending(&self, setup: &Setup) {
         let half_open = usize::from(setup.listener.deadline().is_some());
         let pending = setup.dials.len() + half_open;

@@ -30,7 +30,7 @@ const LOOK: u64 = 1_000;
 pub trait Pairs {
     /// Returns true for an adapter that has a pair with this one which is not over.
     ///
-    /// It looks at the socket of the pair first: the other end may have ended it a moment ago.
+    /// Looks at the socket of the pair first: the other end may have ended it a moment ago.
     fn knows(&mut self, adapter: &[u8; 16]) -> bool;
 
     /// Returns true if there is room for one more pair; otherwise the dialler is refused.
@@ -43,7 +43,7 @@ pub trait Pairs {
 
     /// Has the listener look again once this socket has something: its question has not come yet.
     ///
-    /// Who looks now and then needs nothing here.
+    /// An adapter that looks regularly needs nothing here.
     fn watch(&mut self, _socket: BorrowedFd<'_>) {}
 }
 

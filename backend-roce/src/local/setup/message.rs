@@ -28,7 +28,7 @@ const ANSWER: usize = 36;
 /// Files that are taken off a socket at once; one is right.
 const FILES: usize = 4;
 
-/// What a dialler says of itself.
+/// The question of a dialler: its name and addresses, and the number of the pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) number: u32,
@@ -37,14 +37,14 @@ pub(super) struct Hello {
     pub(super) target: SocketAddr,
 }
 
-/// What a listener says of a pair.
+/// A listener's decision on a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It has mapped the memory.
+    /// The listener has mapped the memory.
     Taken,
     /// The adapters have a pair already.
     Known,
-    /// It takes no pair.
+    /// The listener takes no pair.
     Refused,
     /// It takes a pair once the question brings its memory.
     Wanted,
