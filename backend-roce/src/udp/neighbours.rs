@@ -206,6 +206,20 @@ impl Neighbours {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the address of a peer; one that is link-local has the interface of this adapter if
+    /// it names none.
+    fn with_interface(&self, peer: SocketAddr) -> SocketAddr {
+        match (peer, self.bound) {
+            (SocketAddr::V6(mut peer), SocketAddr::V6(own))
+                if peer.scope_id() == 0 && peer.ip().is_unicast_link_local() =>
+            {
+                peer.set_scope_id(own.scope_id());
+                peer.into()
+            }
+            _ => peer,
+        }
+    }
+
     /// Lets adapters of this host find a UDP port that was claimed.
     pub(super) fn listen(&self, port: u16) {
         let mut address = self.bound;
@@ -437,6 +451,7 @@ impl Pairs for Incoming<'_> {
 impl LocalQueues for Neighbours {
     fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal> {
         let own = SocketAddr::new(source, self.bound.port());
+        let peer = self.with_interface(peer);
         let mut setup = self.setup();
         let mut asked = setup.dials.iter_mut();
         if let Some(asked) = asked.find(|asked| asked.dial.ends() == (own, peer)) {
