@@ -22,6 +22,7 @@ use crate::local::{
 use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
+use crate::reserve::has_memory_for;
 use crate::shared::INPUT;
 
 /// Most pairs of an adapter: half a mebibyte each.
@@ -209,6 +210,20 @@ impl Neighbours {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the address of a peer; one that is link-local has the interface of this adapter if
+    /// it names none.
+    fn with_interface(&self, peer: SocketAddr) -> SocketAddr {
+        match (peer, self.bound) {
+            (SocketAddr::V6(mut peer), SocketAddr::V6(own))
+                if peer.scope_id() == 0 && peer.ip().is_unicast_link_local() =>
+            {
+                peer.set_scope_id(own.scope_id());
+                peer.into()
+            }
+            _ => peer,
+        }
+    }
+
     /// Lets adapters of this host find a UDP port that was claimed.
     pub(super) fn listen(&self, port: u16) {
         let mut address = self.bound;
@@ -261,6 +276,9 @@ impl Neighbours {
             return Err(NotLocal::Full);
         }
         let slot = u16::try_from(index).map_err(|_| NotLocal::Full)?;
+        if !has_memory_for::<Neighbour>() {
+            return Err(NotLocal::Memory);
+        }
         let number = Self::number(setup, slot);
         let neighbour = Arc::new(Neighbour {
             number,
@@ -445,6 +463,7 @@ impl Pairs for Incoming<'_> {
 impl LocalQueues for Neighbours {
     fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal> {
         let own = SocketAddr::new(source, self.bound.port());
+        let peer = self.with_interface(peer);
         let mut setup = self.setup();
         let mut asked = setup.dials.iter_mut();
         if let Some(asked) = asked.find(|asked| asked.dial.ends() == (own, peer)) {

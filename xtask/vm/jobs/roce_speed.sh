@@ -55,7 +55,7 @@ both() {
 for ((round = 0; round < rounds; round++)); do
     both polled
     both threads
-    for device in "$RDMA_DEVICE" "roce://$RDMA_IPV4"; do
+    for device in "$RDMA_DEVICE" "roce://$RDMA_IPV4?path=packets"; do
         served "$device"
     done
 done
