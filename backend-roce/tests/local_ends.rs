@@ -62,6 +62,14 @@ fn peer(right: &End) -> Other {
     other
 }
 
+/// Waits for the connection that an end has begun.
+fn is_established(end: &End) {
+    let event = next(end);
+    let is_established =
+        matches!(event, Event::Connection { kind, .. } if kind == ConnectionEventKind::Established);
+    assert!(is_established, "{event:?} {:?}", end.driver.not_local());
+}
+
 /// The part of a peer that connects once; in a usual run there is none.
 #[test]
 fn peer_process() {
@@ -74,8 +82,7 @@ fn peer_process() {
     let param = param(target, QUALIFIER);
     let connected = left.ia.ep_connect(left.ep, &param, ThreadWait::clock());
     connected.expect("an attempt");
-    let event = next(&left);
-    assert!(matches!(event, Event::Connection { .. }), "{event:?}");
+    is_established(&left);
     ready();
     wait_for_the_end();
 }
@@ -416,8 +423,7 @@ fn restless_process() {
         let param = param(target, QUALIFIER);
         let connected = end.ia.ep_connect(end.ep, &param, ThreadWait::clock());
         connected.expect("an attempt");
-        let event = next(&end);
-        assert!(matches!(event, Event::Connection { .. }), "{event:?}");
+        is_established(&end);
         let sent = end.ia.post_send(end.ep, &end.local(0, 100), 3, NONE);
         sent.expect("a post");
         assert!(is_success(&next(&end)));

@@ -99,8 +99,8 @@ fn attempts_that_are_begun_at_once_have_queues() {
         for (end, qualifier) in near.iter().zip(qualifiers.into_iter().cycle()) {
             attempt(end, &right, qualifier).expect("an attempt");
         }
-        // As long as a set-up may take.
-        thread::sleep(Duration::from_millis(150));
+        // Longer than a dialler waits.
+        thread::sleep(Duration::from_millis(1100));
         let until = Instant::now() + PATIENCE;
         let mut made = 0;
         while made < near.len() {
