@@ -236,8 +236,9 @@ fn the_end_behind_a_full_queue_is_orderly() {
 fn all_addresses_of_an_adapter_lead_to_one_pair() {
     let left = local_end(109, true);
     let right = End::open_at(Ipv4Addr::UNSPECIFIED, true, "", PathChoice::Local);
-    // Other programs may have ports of the host: those of these numbers are likely free.
-    let qualifiers = [23_451, 23_452];
+    // Ports of all addresses, of which no other process of these tests has one.
+    let first = 22_000 + u64::from(std::process::id() % 1000) * 2;
+    let qualifiers = [first, first + 1];
     let points = qualifiers.map(|qualifier| listen(&right, qualifier));
     for host in 1..4 {
         for qualifier in qualifiers {
