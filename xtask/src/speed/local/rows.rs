@@ -31,7 +31,7 @@ pub(super) const LONG: [(&str, &str); 6] = [
     ("PINGPONG", "fi_pingpong -p shm -e rdm -I 500000 -S 8"),
     (
         "EXPORT",
-        "DAT rsm export --importer 127.0.0.1 --port PORT --size 1M --path",
+        "DAT rsm export --device roce --importer 127.0.0.1 --port PORT --size 1M --path",
     ),
     (
         "BENCH",
