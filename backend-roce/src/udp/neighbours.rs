@@ -22,6 +22,7 @@ use crate::local::{
 use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
+use crate::reserve::has_memory_for;
 use crate::shared::INPUT;
 
 /// Most pairs of an adapter: half a mebibyte each.
@@ -275,6 +276,9 @@ impl Neighbours {
             return Err(NotLocal::Full);
         }
         let slot = u16::try_from(index).map_err(|_| NotLocal::Full)?;
+        if !has_memory_for::<Neighbour>() {
+            return Err(NotLocal::Memory);
+        }
         let number = Self::number(setup, slot);
         let neighbour = Arc::new(Neighbour {
             number,
