@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{LocalNumber, LocalQueue, Port, RECORD_OVERHEAD};
 use crate::proto::icrc::Flow;
-use crate::proto::packet::{Bth, ICRC_LENGTH};
+use crate::proto::packet::{Bth, ICRC_LENGTH, length_behind_headers};
 
 /// Most packets of a run: what the segmentation of a socket takes.
 pub const RUN_PACKETS_MAX: u16 = 64;
@@ -197,6 +197,15 @@ impl Outbox {
             queue.push(packets, run.segment);
         }
         self.used = 0;
+    }
+
+    /// As [`push`](Self::push), for one packet whose payload of `payload` bytes was placed there.
+    pub fn push_split(&mut self, queue: &dyn LocalQueue, payload: usize) {
+        let headers = self.used.checked_sub(length_behind_headers(payload));
+        if let Some(headers) = headers.and_then(|length| self.buffer.get(..length)) {
+            queue.push_split(headers, payload);
+        }
+        self.clear();
     }
 
     /// Drops all packets.
