@@ -427,6 +427,13 @@ impl Shared {
         });
     }
 
+    /// Gives back what a closed adapter has of the system, whoever still holds it.
+    pub(crate) fn end(&self) {
+        self.enter(Adapter::leave_ports);
+        self.send_pending();
+        self.close_queues();
+    }
+
     /// Ends all sleeps.
     pub(crate) fn wake_sleepers(&self) {
         if !self.is_forked() {

@@ -255,7 +255,10 @@ impl Writer {
         Ok(true)
     }
 
-    /// Returns the free bytes; if they are fewer than `least`, asks for a doorbell.
+    /// Returns the free bytes.
+    ///
+    /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
+    /// half of it is free (ROCE-214). The wish stays until [`withdraw`](Self::withdraw).
     ///
     /// # Errors
     /// The reader's position cannot be true.
@@ -279,18 +282,6 @@ impl Writer {
             }
         }
         Ok(free())
-    }
-
-    /// Asks for a doorbell once half of the queue is free, which is room for any record; false if
-    /// there is room for `length` bytes already (ROCE-214).
-    ///
-    /// # Errors
-    /// The reader's position cannot be true.
-    pub fn arm(&self, lane: Lane<'_>, length: usize) -> Result<bool, Corrupt> {
-        let need = footprint(length.min(PAYLOAD_MAX) as u32);
-        self.room.ask(&lane.words().waits);
-        fence();
-        Ok(!self.find_room(lane, need)?)
     }
 
     /// Takes the wish for room back, if there is one.

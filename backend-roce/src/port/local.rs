@@ -69,13 +69,13 @@ pub enum LocalEvent {
         /// The queue to the peer.
         queue: Arc<dyn LocalQueue>,
     },
-    /// The pair could not be made.
+    /// A set-up has found no pair.
     Failed(LocalNumber, NotLocal),
-    /// The pair is not made: there is another one with the adapter that was asked.
+    /// A set-up has found a pair, which is open.
     Known {
-        /// The pair that was asked for.
+        /// The set-up.
         asked: LocalNumber,
-        /// The pair that is there.
+        /// The pair.
         pair: LocalNumber,
     },
     /// The queue of the pair has room again.
@@ -86,16 +86,17 @@ pub enum LocalEvent {
 
 /// Pairs of queues to adapters of this host. All calls return at once.
 pub trait LocalQueues: Send + Sync {
-    /// Returns the pair to the adapter with an address, from an address of this side.
+    /// Begins the set-up of a pair to the adapter with an address, from an address of this side.
     ///
-    /// A new one has its [`Opened`](LocalEvent::Opened), [`Known`](LocalEvent::Known) or
-    /// [`Failed`](LocalEvent::Failed) later, but not before [`dialled`](Self::dialled).
+    /// Returns the number of the set-up, or of one that is on its way to that address. Its
+    /// [`Known`](LocalEvent::Known) or [`Failed`](LocalEvent::Failed) comes later, but not before
+    /// [`dialled`](Self::dialled) was called as often.
     ///
     /// # Errors
     /// There is none to be had, in most cases because no such adapter is on this host.
     fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal>;
 
-    /// Tells that the adapter knows the pair that was dialled.
+    /// Tells that the adapter knows the set-up.
     fn dialled(&self, number: LocalNumber);
 
     /// Returns the next event. One thread at a time calls it and [`receive`](Self::receive).
@@ -120,6 +121,9 @@ pub trait LocalQueues: Send + Sync {
 
     /// As [`attend`](Self::attend), by one call of the system: the next call does the next part.
     fn attend_next(&self);
+
+    /// Ends all pairs and set-ups, without events. Peers read what was written.
+    fn close(&self);
 
     /// Asks peers to wake this side; returns true if packets or events have come meanwhile.
     fn arm(&self) -> bool;

@@ -29,6 +29,9 @@ use queue::{FIRST, Label, Reader, SPLIT, Writer};
 /// Bytes of the queue: four records, or two split ones.
 const LENGTH: usize = 256;
 
+/// Bytes of a line.
+const LINE: usize = 64;
+
 /// Most bytes of a record.
 const LONGEST: usize = FIRST + PAYLOAD;
 
@@ -60,9 +63,12 @@ impl Bench {
     /// Writes a record that holds a number; sleeps while there is no room.
     fn write(&self, number: u8) {
         let lane = self.memory.lane();
+        // A record takes as many.
+        let need = LINE * (1 + usize::from(self.is_split));
         while !self.try_write(number) {
-            if self.writer.arm(lane, LONGEST).unwrap() {
+            if self.writer.room(lane, need).unwrap() < need {
                 self.room.wait();
+                self.writer.withdraw(lane);
             }
         }
         if self.writer.wakes_reader(lane) {

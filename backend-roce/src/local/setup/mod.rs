@@ -34,15 +34,18 @@ pub const DEADLINE: u64 = 100_000;
 pub struct Identity {
     /// Random name of the adapter.
     pub adapter: [u8; 16],
+    /// Set if the adapter has all addresses of this host.
+    pub has_all: bool,
     /// Number of the last pair.
     last: AtomicU32,
 }
 
 impl Identity {
-    /// Makes the identity of an adapter from random bytes.
+    /// Makes the identity of an adapter at one address from random bytes.
     pub const fn new(adapter: [u8; 16]) -> Self {
         Self {
             adapter,
+            has_all: false,
             last: AtomicU32::new(0),
         }
     }
