@@ -288,6 +288,23 @@ pub(crate) struct Access<'a> {
 /// Shortest payload that goes into a queue without a copy in between.
 const SPLIT_MIN: usize = 1024;
 
+/// Loads a part of a payload, into `bytes` or the queue that it goes to.
+fn load(
+    span: RegisteredSpan<'_>,
+    queue: Option<&dyn LocalQueue>,
+    at: usize,
+    bytes: &mut [u8],
+) -> bool {
+    match (queue, bytes.get_mut(at..)) {
+        (Some(queue), _) => queue.place(at, span),
+        (None, Some(bytes)) => {
+            span.read(bytes);
+            true
+        }
+        (None, None) => false,
+    }
+}
+
 /// Stores a part of a payload: out of `bytes`, or of the queue that it stays in.
 fn store(
     span: RegisteredSpan<'_>,
@@ -305,25 +322,10 @@ fn store(
     }
 }
 
-impl Access<'_> {
-    /// Loads a part of a payload of `bytes`, into them or the queue that it goes to.
-    fn load(&self, span: RegisteredSpan<'_>, at: usize, bytes: &mut [u8]) -> bool {
-        let queue = self.queue.filter(|_| bytes.len() >= SPLIT_MIN);
-        match (queue, bytes.get_mut(at..)) {
-            (Some(queue), _) => queue.place(at, span),
-            (None, Some(bytes)) => {
-                span.read(bytes);
-                true
-            }
-            (None, None) => false,
-        }
-    }
-
-    /// Notes that a payload is loaded.
-    fn note_loaded(&mut self, bytes: &[u8]) {
-        if self.queue.is_some() && bytes.len() >= SPLIT_MIN {
-            self.placed = bytes.len();
-        }
+impl<'a> Access<'a> {
+    /// Returns the queue that a payload of `length` bytes goes to, if any.
+    fn destination(&self, length: usize) -> Option<&'a dyn LocalQueue> {
+        self.queue.filter(|_| length >= SPLIT_MIN)
     }
 
     fn segments(&self, position: u64) -> Result<&[Segment], LocalError> {
@@ -336,13 +338,16 @@ impl Access<'_> {
 
 impl RequestMemory for Access<'_> {
     fn gather(&mut self, token: u64, offset: u32, bytes: &mut [u8]) -> Result<(), LocalError> {
+        let queue = self.destination(bytes.len());
         let range = (offset, bytes.len());
         let needed = MemoryPrivileges::LOCAL_READ;
-        let each = |at, span: RegisteredSpan<'_>| self.load(span, at, bytes);
+        let each = |at, span: RegisteredSpan<'_>| load(span, queue, at, bytes);
         let segments = self.segments(token)?;
         self.memories
             .each_part(segments, self.domain, range, needed, each)?;
-        self.note_loaded(bytes);
+        if queue.is_some() {
+            self.placed = bytes.len();
+        }
         Ok(())
     }
 
@@ -366,10 +371,13 @@ impl RemoteMemory for Access<'_> {
     fn read(&mut self, at: RemoteAddress, bytes: &mut [u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
         let span = self.memories.remote(at, length, Right::Read, self.domain)?;
-        if !self.load(span, 0, bytes) {
+        let queue = self.destination(bytes.len());
+        if !load(span, queue, 0, bytes) {
             return Err(AccessError);
         }
-        self.note_loaded(bytes);
+        if queue.is_some() {
+            self.placed = bytes.len();
+        }
         Ok(())
     }
 

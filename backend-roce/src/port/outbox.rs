@@ -60,12 +60,21 @@ struct Run {
 }
 
 impl Run {
+    /// Returns true if packets of a path may follow: those of a pair of queues, whatever their
+    /// addresses.
+    fn joins(&self, path: &Path) -> bool {
+        match path.local {
+            Some(_) => self.path.local == path.local,
+            None => self.path == *path,
+        }
+    }
+
     /// Adds a packet; false if it begins another run.
     fn add(&mut self, path: &Path, length: usize, most: u16) -> bool {
         let total = self.length.saturating_add(length);
         let fits = !self.ends
             && !path.single
-            && self.path == *path
+            && self.joins(path)
             && length <= self.segment
             && self.packets < most
             && total <= RUN_BYTES_MAX;
