@@ -228,7 +228,9 @@ fn the_end_behind_a_full_queue_is_orderly() {
 #[test]
 fn all_addresses_of_an_adapter_lead_to_one_pair() {
     let left = local_end(109, true);
-    let right = End::open_at(Ipv4Addr::UNSPECIFIED, true, "", PathChoice::Local);
+    let right = End::open_at(Ipv4Addr::UNSPECIFIED, "", |options| {
+        (options.polled, options.path) = (true, PathChoice::Local);
+    });
     // Other programs may have ports of the host: those of these numbers are likely free.
     let qualifiers = [23_451, 23_452];
     let points = qualifiers.map(|qualifier| listen(&right, qualifier));
