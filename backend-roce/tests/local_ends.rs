@@ -235,7 +235,9 @@ fn the_end_behind_a_full_queue_is_orderly() {
 #[test]
 fn all_addresses_of_an_adapter_lead_to_one_pair() {
     let left = local_end(109, true);
-    let right = End::open_at(Ipv4Addr::UNSPECIFIED, true, "", PathChoice::Local);
+    let right = End::open_at(Ipv4Addr::UNSPECIFIED, "", |options| {
+        (options.polled, options.path) = (true, PathChoice::Local);
+    });
     // Ports of all addresses, of which no other process of these tests has one.
     let first = 22_000 + u64::from(std::process::id() % 1000) * 2;
     let qualifiers = [first, first + 1];
