@@ -10,55 +10,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use backend_roce::PathChoice;
-use common::end::{DEPTH, End, PATIENCE, SLOT, connect, poll_both};
+use common::end::{DEPTH, End, PATIENCE, SLOT, connect, exchange, is_success, poll_both};
 use dat_core::backend::NotLocal;
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait};
-use dat_core::flags::{CloseFlags, CompletionFlags, DtoStatus};
-
-fn is_success(event: &Event) -> bool {
-    matches!(event, Event::Dto(done) if done.status == DtoStatus::Success)
-}
+use dat_core::flags::{CloseFlags, CompletionFlags};
 
 fn local_end(number: u8, polled: bool) -> End {
     End::open_on(number, polled, "", PathChoice::Local)
-}
-
-/// Moves data both ways: writes and reads, short and long, and messages.
-fn exchange(left: &End, right: &End) {
-    let none = CompletionFlags::empty();
-    for (near, far) in [(left, right), (right, left)] {
-        for (value, length) in [(11, 8), (12, 1000), (13, SLOT)] {
-            near.fill(value);
-            far.fill(0);
-            for slot in 0..DEPTH as usize {
-                let (local, remote) = (near.local(slot, length), far.remote(slot, length));
-                let posted = near
-                    .ia
-                    .post_rdma_write(near.ep, &local, slot as u64, &remote, none);
-                posted.expect("a post");
-            }
-            poll_both([near, far], DEPTH as usize, |_, event| is_success(&event));
-            assert!(far.holds(DEPTH as usize, length, value), "{length}");
-        }
-        // One message of several packets.
-        near.fill(15);
-        let whole = SLOT * DEPTH as usize;
-        let (local, remote) = (near.local(0, whole), far.remote(0, whole));
-        let posted = near.ia.post_rdma_write(near.ep, &local, 1, &remote, none);
-        posted.expect("a post");
-        poll_both([near, far], 1, |_, event| is_success(&event));
-        assert!(far.holds(DEPTH as usize, SLOT, 15));
-        far.fill(14);
-        let posted = near.ia.post_rdma_read(near.ep, &local, 1, &remote, none);
-        posted.expect("a post");
-        poll_both([near, far], 1, |_, event| is_success(&event));
-        assert!(near.holds(DEPTH as usize, SLOT, 14));
-        let received = far.ia.post_recv(far.ep, &far.local(1, SLOT), 2, none);
-        received.expect("a receive");
-        let sent = near.ia.post_send(near.ep, &near.local(0, 500), 3, none);
-        sent.expect("a post");
-        poll_both([near, far], 2, |_, event| is_success(&event));
-    }
 }
 
 /// Returns true if all packets of an end went through queues, and none was sent twice.

@@ -10,7 +10,10 @@ use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::Backend as _;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{Event, ThreadWait};
-use dat_core::flags::{ConnectFlags, EvdFlags, MemoryPrivileges, PspFlags, QualityOfService};
+use dat_core::flags::{
+    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags,
+    QualityOfService,
+};
 use dat_core::id::{EpId, EvdId, PspId, PzId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::HostLock;
@@ -213,4 +216,54 @@ pub fn connect_at(left: &End, right: &End, qualifier: u64) -> PspId {
         other => panic!("{other:?}"),
     });
     point
+}
+
+pub fn is_success(event: &Event) -> bool {
+    matches!(event, Event::Dto(done) if done.status == DtoStatus::Success)
+}
+
+/// Moves data both ways: writes and reads, short and long, and messages. Writes end in order.
+pub fn exchange(left: &End, right: &End) {
+    let none = CompletionFlags::empty();
+    for (near, far) in [(left, right), (right, left)] {
+        for (value, length) in [(11, 8), (12, 1000), (13, SLOT)] {
+            near.fill(value);
+            far.fill(0);
+            for slot in 0..DEPTH as usize {
+                let (local, remote) = (near.local(slot, length), far.remote(slot, length));
+                let posted = near
+                    .ia
+                    .post_rdma_write(near.ep, &local, slot as u64, &remote, none);
+                posted.expect("a post");
+            }
+            let mut next = 0;
+            poll_both([near, far], DEPTH as usize, |_, event| {
+                let Event::Dto(done) = event else {
+                    panic!("{event:?}")
+                };
+                assert_eq!((done.status, done.cookie), (DtoStatus::Success, next));
+                next += 1;
+                true
+            });
+            assert!(far.holds(DEPTH as usize, length, value), "{length}");
+        }
+        // A write and a read of several packets.
+        near.fill(15);
+        let whole = SLOT * DEPTH as usize;
+        let (local, remote) = (near.local(0, whole), far.remote(0, whole));
+        let posted = near.ia.post_rdma_write(near.ep, &local, 1, &remote, none);
+        posted.expect("a post");
+        poll_both([near, far], 1, |_, event| is_success(&event));
+        assert!(far.holds(DEPTH as usize, SLOT, 15));
+        far.fill(14);
+        let posted = near.ia.post_rdma_read(near.ep, &local, 1, &remote, none);
+        posted.expect("a post");
+        poll_both([near, far], 1, |_, event| is_success(&event));
+        assert!(near.holds(DEPTH as usize, SLOT, 14));
+        let received = far.ia.post_recv(far.ep, &far.local(1, SLOT), 2, none);
+        received.expect("a receive");
+        let sent = near.ia.post_send(near.ep, &near.local(0, 500), 3, none);
+        sent.expect("a post");
+        poll_both([near, far], 2, |_, event| is_success(&event));
+    }
 }

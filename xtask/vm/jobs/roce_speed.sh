@@ -4,7 +4,8 @@
 #: icount = true
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "backend-roce", features = ["udp"], release = true, target = { example = "write_rate" } }]
-# Arguments: the rounds, 3 without any, and the sizes, 8 4096 65536 without any. One nanosecond is one instruction, of the kernel or of a program. Both ends share one processor.
+# Arguments: the rounds, 3 without any, and the sizes, 8 4096 65536 without any. One nanosecond is
+# one instruction, of the kernel or of a program. Both ends share one processor.
 set -euo pipefail
 rounds=${1:-3}
 sizes=${*:2}

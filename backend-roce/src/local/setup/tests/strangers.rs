@@ -113,7 +113,6 @@ fn other_questions_than_a_diallers_are_refused() {
     }
     is_refused(&mut adapter, "short", &hello[..hello.len() - 1], &[file]);
     is_refused(&mut adapter, "one byte", &[0], &[file]);
-    is_refused(&mut adapter, "no file", &hello, &[]);
     is_refused(&mut adapter, "two files", &hello, &[file, file]);
     is_refused(&mut adapter, "eight files", &hello, &[file; 8]);
 }
