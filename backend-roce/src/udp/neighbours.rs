@@ -37,6 +37,10 @@ const MTU: PathMtu = PathMtu::Bytes32768;
 /// sockets wait for an answer.
 const PATIENCE: u64 = 5_000_000;
 
+/// Microseconds after which an adapter without a thread gives one up (ROCE-220): its thread may
+/// have to serve the peer, too.
+const POLLED: u64 = 1_000_000;
+
 /// Microseconds between two looks at a set-up that count against the peer (ROCE-220).
 const LOOK: u64 = DEADLINE / 2;
 
@@ -108,9 +112,7 @@ impl Asked {
             return Dialled::Known(adapter);
         }
         let unseen = now.as_micros().saturating_sub(self.seen.as_micros());
-        let later = self.dial.deadline().as_micros();
-        let later = later.saturating_add(unseen.saturating_sub(LOOK));
-        self.dial.set_deadline(Instant::from_micros(later));
+        self.dial.postpone(unseen.saturating_sub(LOOK));
         self.seen = now;
         self.dial.poll(now)
     }
@@ -467,10 +469,12 @@ impl LocalQueues for Neighbours {
         };
         let dial = dial(&self.identity, own, peer, now);
         let mut dial = dial.map_err(|refusal| NotLocal::from(&refusal))?;
-        if self.is_only_way {
-            let deadline = now.as_micros().saturating_add(PATIENCE);
-            dial.set_deadline(Instant::from_micros(deadline));
-        }
+        let patience = match self.is_only_way {
+            true => PATIENCE,
+            false if self.pollers.is_none() => POLLED,
+            false => DEADLINE,
+        };
+        dial.set_patience(patience, now);
         for poller in self.pollers.iter().flatten() {
             if let Some(socket) = dial.socket() {
                 let _ = poller.add_setup(socket);

@@ -59,6 +59,8 @@ pub struct Dial {
     way: Way,
     /// Adapter of the peer, once it is known.
     peer_adapter: Option<[u8; 16]>,
+    /// Microseconds that each answer may take.
+    patience: u64,
     deadline: Instant,
     state: State,
 }
@@ -117,15 +119,22 @@ impl Dial {
                 hello,
                 way,
                 peer_adapter: None,
+                patience: DEADLINE,
                 deadline: Instant::from_micros(now.as_micros().saturating_add(DEADLINE)),
             })
         };
         begin().inspect_err(|refusal| note(target, refusal))
     }
 
-    /// Gives the set-up up at another time.
-    pub fn set_deadline(&mut self, deadline: Instant) {
-        self.deadline = deadline;
+    /// Waits for each answer of the peer for another time than [`DEADLINE`], in microseconds.
+    pub fn set_patience(&mut self, patience: u64, now: Instant) {
+        self.patience = patience;
+        self.deadline = Instant::from_micros(now.as_micros().saturating_add(patience));
+    }
+
+    /// Waits longer, by some microseconds.
+    pub fn postpone(&mut self, by: u64) {
+        self.deadline = Instant::from_micros(self.deadline.as_micros().saturating_add(by));
     }
 
     /// Returns the addresses of both ends: this one's, and the one that the pair leads to.
@@ -150,17 +159,6 @@ impl Dial {
             }
             State::Over => None,
         }
-    }
-
-    /// Returns true if the socket does not tell when there is more to do: the listener has had no
-    /// room for the connection yet.
-    pub fn is_connecting(&self) -> bool {
-        matches!(self.state, State::Connecting(_))
-    }
-
-    /// Returns the time at which the set-up is given up.
-    pub fn deadline(&self) -> Instant {
-        self.deadline
     }
 
     /// Goes on with the set-up; after another outcome than `Pending` there is nothing to do.
@@ -201,8 +199,7 @@ impl Dial {
             Verdict::Wanted => {
                 self.peer_adapter = Some(answer.adapter);
                 self.state = offered(bell, &self.hello)?;
-                let deadline = Instant::from_micros(now.as_micros().saturating_add(DEADLINE));
-                self.deadline = self.deadline.max(deadline);
+                self.set_patience(self.patience, now);
                 Ok(Dialled::Pending)
             }
             Verdict::Known => Ok(Dialled::Known(answer.adapter)),

@@ -92,7 +92,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::Nobody => f.write_str("no adapter listens there"),
             Self::Elsewhere => f.write_str("it is of another host"),
-            Self::Silent => f.write_str("the peer was silent for 100 ms"),
+            Self::Silent => f.write_str("the peer was silent"),
             Self::Closed => f.write_str("the peer closed its socket"),
             Self::User(user) => write!(f, "the peer has user {user}, or one that is unknown here"),
             Self::Message(what) => write!(f, "the message of the peer has {what}"),
