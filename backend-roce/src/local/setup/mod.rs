@@ -26,7 +26,7 @@ pub use listener::{Listener, Pairs};
 
 use super::memory::MemoryFault;
 
-/// Microseconds after which an end gives the set-up of a pair up (ROCE-220).
+/// Microseconds after which a dialler gives the set-up of a pair up (ROCE-220).
 pub const DEADLINE: u64 = 100_000;
 
 /// The name of an adapter for its peers, and the numbers of its pairs.
