@@ -49,9 +49,10 @@ impl ByAddress for RoceBackend {
                 .map(|ip| IaAddress::from(std::net::SocketAddr::new(ip, 0)))
                 .collect(),
             is_active: true,
-            description: "RDMA over UDP or shared memory between any two processes, without a device; \
+            description:
+                "RDMA over UDP or shared memory between any two processes, without a device; \
                 `roce://ADDRESS` selects an address"
-                .into(),
+                    .into(),
         }])
     }
 

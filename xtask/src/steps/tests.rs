@@ -15,8 +15,10 @@ use crate::workspace::Workspace;
 
 /// Test programs that need an RDMA device; guests run them.
 const OF_DEVICES: [&str; 2] = ["verbs", "verbs_differential"];
-/// Test programs that run without capabilities, as those of ordinary users do.
+/// Test programs in real time: they run without capabilities, as those of ordinary users do, and
+/// most of their threads sleep.
 const WITHOUT_CAPABILITIES: [&str; 2] = ["roce_processes", "roce_sockets"];
+const THREADS: &str = "4";
 /// The command that starts them so.
 const UNPRIVILEGED: &str = "setpriv --bounding-set -all --inh-caps -all --no-new-privs";
 /// Its options for the user of processes without rights.
@@ -61,11 +63,7 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     };
     let lanes = (0..processors()).map(|lane| folder.join(format!("{lane}.log")));
     in_lanes(lanes.collect(), &programs, |log, test| {
-        let before = if is_unprivileged(test) {
-            &unprivileged[..]
-        } else {
-            &[]
-        };
+        let before = is_unprivileged(test).then_some(&unprivileged[..]);
         run_program(test, before, log)
     })?;
     let scope = scope.arguments();
@@ -75,9 +73,9 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
 
 /// Runs a test program and prints its output at its end, so that outputs do not mix.
 ///
-/// `before` are the words that precede its command.
-fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
-    let mut command = match before.split_first() {
+/// `before` are the words that precede the command of a program in real time.
+fn run_program(test: &TestProgram, before: Option<&[&str]>, log: &Path) -> Result<()> {
+    let mut command = match before.and_then(<[_]>::split_first) {
         None => test.command(),
         Some((first, words)) => {
             let mut command = test.command_of(first);
@@ -85,6 +83,9 @@ fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
             command
         }
     };
+    if before.is_some() {
+        command.env("RUST_TEST_THREADS", THREADS);
+    }
     let name = &test.name;
     let (begin, output) = (Instant::now(), File::create(log)?);
     let process = command
