@@ -173,6 +173,23 @@ fn keep_alive_finds_a_peer_that_does_not_answer() {
     assert_eq!(right.driver.counts().requester.retransmits, 0);
 }
 
+/// Time in which both ends were stopped is no silence of the peer.
+///
+/// Spec: ROCE-53, ROCE-237
+#[test]
+fn a_stop_of_both_ends_is_no_silence() {
+    let left = local_end(133, true);
+    let right = End::open_on(134, true, "?keep-alive=1", PathChoice::Local);
+    connect(&left, &right);
+    let received = left.ia.post_recv(left.ep, &left.local(1, SLOT), 2, NONE);
+    received.expect("a receive");
+    let sent = right.ia.post_send(right.ep, &right.local(1, 8), 4, NONE);
+    sent.expect("a post");
+    // This end is the first one to look.
+    assert_eq!(right.look_at(later(ThreadWait::clock(), 3600)), None);
+    poll_both([&left, &right], 2, |_, event| is_success(&event));
+}
+
 /// Without keep-alive, nothing ends the connection to a peer that does nothing.
 ///
 /// Spec: ROCE-237
