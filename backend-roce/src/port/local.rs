@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use dat_core::backend::NotLocal;
+use dat_core::sync::RegisteredSpan;
 
 use super::Arrival;
 use crate::proto::PathMtu;
@@ -37,8 +38,20 @@ pub trait LocalQueue: Send + Sync {
     /// the end of the pair, drops them.
     fn push(&self, packets: &[u8], segment: usize);
 
-    /// Wakes the peer if it sleeps; returns true if it did. Follows a push.
-    fn ring(&self) -> bool;
+    /// Copies a part of a payload to where [`push_split`](Self::push_split) leaves it; false without
+    /// room.
+    fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool;
+
+    /// As [`push`](Self::push), for a packet of which `payload` bytes were placed and the `headers`
+    /// take at most [`OVERHEAD_MAX`](crate::proto::packet::OVERHEAD_MAX) bytes.
+    fn push_split(&self, headers: &[u8], payload: usize);
+
+    /// Copies a part of the payload of a [split](Arrival::is_split) arrival; false if it does not
+    /// have these bytes.
+    fn take(&self, offset: usize, into: RegisteredSpan<'_>) -> bool;
+
+    /// Wakes the peer if it sleeps. Follows a push.
+    fn ring(&self);
 }
 
 /// Most bytes of the room of a queue that a push takes beside those of the packets.
@@ -90,7 +103,12 @@ pub trait LocalQueues: Send + Sync {
     fn event(&self) -> Option<LocalEvent>;
 
     /// Takes packets of one pair into `buffer`; `None` if there are none.
+    ///
+    /// A [split](Arrival::is_split) one is to be [released](Self::release).
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival>;
+
+    /// Gives the room of a payload back that was received from a pair.
+    fn release(&self, number: LocalNumber);
 
     /// Returns true if there are pairs.
     fn is_used(&self) -> bool;
@@ -106,6 +124,9 @@ pub trait LocalQueues: Send + Sync {
 
     /// Ends all pairs and set-ups, without events. Peers read what was written.
     fn close(&self);
+
+    /// Returns the number of doorbells that were rung.
+    fn doorbells(&self) -> u64;
 
     /// Asks peers to wake this side; returns true if packets or events have come meanwhile.
     fn arm(&self) -> bool;

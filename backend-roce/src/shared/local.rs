@@ -8,6 +8,7 @@ use dat_core::backend::{BackendError, NotLocal};
 use super::Watch;
 use super::{Bursts, Driven, LATE_YIELDS, Shared, lock};
 use crate::adapter::{Adapter, port_of};
+use crate::counts::AdapterCounts;
 use crate::options::PathChoice;
 use crate::port::{LocalNumber, LocalQueues, LocalWay};
 
@@ -161,6 +162,15 @@ impl Shared {
         }
     }
 
+    /// Returns the counts of the adapter.
+    pub(crate) fn counts(&self) -> AdapterCounts {
+        let mut counts = self.enter(|adapter| adapter.counts());
+        if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
+            counts.local.doorbells = queues.doorbells();
+        }
+        counts
+    }
+
     /// Ends the pairs of local queues, at the end of the adapter; peers read what was written.
     ///
     /// Those who hold the adapter hold no pair (ROCE-224).
@@ -191,6 +201,9 @@ impl Shared {
         let (mut bytes, mut stop) = (0, LOCAL_BURST);
         while let Some(arrival) = queues.receive(input) {
             self.enter_and_send(|adapter| adapter.receive(&arrival, input));
+            if let Some(number) = arrival.local.filter(|_| arrival.is_split) {
+                queues.release(number);
+            }
             taken = Bursts::All;
             bytes += arrival.length + EMPTY_PACKET;
             if bytes >= stop {

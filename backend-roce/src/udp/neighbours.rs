@@ -7,21 +7,25 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use dat_core::backend::NotLocal;
 use dat_core::event::ThreadWait;
+use dat_core::sync::RegisteredSpan;
 use dat_core::time::Instant;
 
 use super::poller::Poller;
 use crate::local::{
-    DEADLINE, Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
+    DEADLINE, Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, PATIENCE, PAYLOAD_MAX,
+    Pairs, Record, SPLIT,
 };
 use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
+use crate::proto::packet::length_behind_headers;
+use crate::reserve::has_memory_for;
 use crate::shared::INPUT;
 
 /// Most pairs of an adapter: half a mebibyte each.
@@ -32,14 +36,6 @@ const _: () = assert!(INPUT >= PAYLOAD_MAX);
 
 /// Payload of a full packet of local queues.
 const MTU: PathMtu = PathMtu::Bytes32768;
-
-/// Microseconds after which a set-up without another way is given up (ROCE-251): about as long as
-/// sockets wait for an answer.
-const PATIENCE: u64 = 5_000_000;
-
-/// Microseconds after which an adapter without a thread gives one up (ROCE-220): its thread may
-/// have to serve the peer, too.
-const POLLED: u64 = 1_000_000;
 
 /// Microseconds between two looks at a set-up that count against the peer (ROCE-220).
 const LOOK: u64 = DEADLINE / 2;
@@ -64,6 +60,33 @@ struct Neighbour {
     has_events: Arc<AtomicBool>,
 }
 
+impl Neighbour {
+    fn label(&self, kind: u32, segment: usize) -> Label {
+        Label {
+            segment,
+            kind,
+            source_port: self.flow.destination_port,
+            destination_port: self.flow.source_port,
+        }
+    }
+
+    fn arrival(&self, record: &Record) -> Arrival {
+        let is_split = record.label.kind == SPLIT;
+        let (mut length, mut segment) = (record.length, record.label.segment);
+        if is_split {
+            length = segment + length_behind_headers(length.saturating_sub(FIRST));
+            segment = length;
+        }
+        Arrival {
+            flow: self.flow,
+            length,
+            segment,
+            local: Some(self.number),
+            is_split,
+        }
+    }
+}
+
 impl LocalQueue for Neighbour {
     fn room(&self, least: usize) -> usize {
         let room = self.pair.room(least);
@@ -79,17 +102,25 @@ impl LocalQueue for Neighbour {
     }
 
     fn push(&self, packets: &[u8], segment: usize) {
-        let label = Label {
-            segment,
-            kind: PACKETS,
-            source_port: self.flow.destination_port,
-            destination_port: self.flow.source_port,
-        };
-        let _ = self.pair.write(label, &[packets]);
+        let label = self.label(PACKETS, segment);
+        let _ = self.pair.write(label, packets);
     }
 
-    fn ring(&self) -> bool {
-        self.pair.ring()
+    fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool {
+        self.pair.place(offset, from)
+    }
+
+    fn push_split(&self, headers: &[u8], payload: usize) {
+        let label = self.label(SPLIT, headers.len());
+        let _ = self.pair.write_split(label, headers, payload);
+    }
+
+    fn take(&self, offset: usize, into: RegisteredSpan<'_>) -> bool {
+        self.pair.take(offset, into)
+    }
+
+    fn ring(&self) {
+        self.pair.ring();
     }
 }
 
@@ -146,6 +177,8 @@ pub(super) struct Neighbours {
     /// Number of set-ups that are to be looked at without a report of the system.
     pending: AtomicUsize,
     has_events: Arc<AtomicBool>,
+    /// Doorbells of pairs that have ended.
+    rung: AtomicU64,
     /// Slot to read next.
     next: AtomicUsize,
 }
@@ -183,6 +216,7 @@ impl Neighbours {
             used: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
             has_events: Arc::new(AtomicBool::new(false)),
+            rung: AtomicU64::new(0),
             next: AtomicUsize::new(0),
         })
     }
@@ -246,12 +280,13 @@ impl Neighbours {
         }
     }
 
-    fn free_slot(&self, number: LocalNumber) {
-        let mut slots = self.slots_mut();
-        let slot = slots.get_mut(usize::from(number.slot));
-        if slot.is_some_and(|slot| slot.take().is_some()) {
-            self.used.fetch_sub(1, Ordering::AcqRel);
-        }
+    /// Takes a pair out of its slot.
+    fn take(&self, slot: &mut Option<Arc<Neighbour>>) -> Option<Arc<Neighbour>> {
+        let neighbour = slot.take()?;
+        self.rung
+            .fetch_add(neighbour.pair.rung(), Ordering::Relaxed);
+        self.used.fetch_sub(1, Ordering::AcqRel);
+        Some(neighbour)
     }
 
     fn tell(&self, setup: &mut Setup, event: LocalEvent) {
@@ -271,6 +306,9 @@ impl Neighbours {
             return Err(NotLocal::Full);
         }
         let slot = u16::try_from(index).map_err(|_| NotLocal::Full)?;
+        if !has_memory_for::<Neighbour>() {
+            return Err(NotLocal::Memory);
+        }
         let number = Self::number(setup, slot);
         let neighbour = Arc::new(Neighbour {
             number,
@@ -300,7 +338,7 @@ impl Neighbours {
                 queue,
             },
         );
-        // Who sleeps has asked for the doorbells of the other pairs only.
+        // A sleeping thread has asked for the doorbells of the other pairs only.
         self.pollers
             .iter()
             .flatten()
@@ -412,7 +450,11 @@ impl Neighbours {
             self.has_events.store(true, Ordering::Release);
         }
         let number = ended?;
-        self.free_slot(number);
+        let ended = self
+            .slots_mut()
+            .get_mut(usize::from(number.slot))
+            .map(|slot| self.take(slot));
+        drop(ended);
         self.has_events.store(true, Ordering::Release);
         Some(LocalEvent::Ended(number))
     }
@@ -469,12 +511,9 @@ impl LocalQueues for Neighbours {
         };
         let dial = dial(&self.identity, own, peer, now);
         let mut dial = dial.map_err(|refusal| NotLocal::from(&refusal))?;
-        let patience = match self.is_only_way {
-            true => PATIENCE,
-            false if self.pollers.is_none() => POLLED,
-            false => DEADLINE,
-        };
-        dial.set_patience(patience, now);
+        if self.is_only_way {
+            dial.set_patience(PATIENCE, now);
+        }
         for poller in self.pollers.iter().flatten() {
             if let Some(socket) = dial.socket() {
                 let _ = poller.add_setup(socket);
@@ -546,18 +585,19 @@ impl LocalQueues for Neighbours {
             if let Some(record) = neighbour.pair.read(buffer) {
                 self.next
                     .store((index + 1) % slots.len(), Ordering::Relaxed);
-                return Some(Arrival {
-                    flow: neighbour.flow,
-                    length: record.length,
-                    segment: record.label.segment,
-                    local: Some(neighbour.number),
-                });
+                return Some(neighbour.arrival(&record));
             }
             if neighbour.pair.is_over() {
                 self.has_events.store(true, Ordering::Release);
             }
         }
         None
+    }
+
+    fn release(&self, number: LocalNumber) {
+        if let Some(Some(neighbour)) = self.slots().get(usize::from(number.slot)) {
+            neighbour.pair.release();
+        }
     }
 
     fn is_used(&self) -> bool {
@@ -613,10 +653,18 @@ impl LocalQueues for Neighbours {
         setup.events.clear();
         self.count_pending(&setup);
         for slot in self.slots_mut().iter_mut() {
-            if let Some(neighbour) = slot.take() {
+            if let Some(neighbour) = self.take(slot) {
                 neighbour.pair.close();
             }
         }
-        self.used.store(0, Ordering::Release);
+    }
+
+    fn doorbells(&self) -> u64 {
+        let slots = self.slots();
+        let open = slots
+            .iter()
+            .flatten()
+            .map(|neighbour| neighbour.pair.rung());
+        open.sum::<u64>() + self.rung.load(Ordering::Relaxed)
     }
 }

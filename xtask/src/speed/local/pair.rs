@@ -24,7 +24,7 @@ const LIMIT: u32 = 120;
 
 static PORT: AtomicU16 = AtomicU16::new(13_600);
 
-/// What the names in command lines stand for.
+/// The program and the folder that names in command lines stand for.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
     pub(super) program: &'a Path,
