@@ -12,14 +12,10 @@ use super::super::bell::Bell;
 use super::super::memory::Memory;
 use super::super::pair::{LocalPair, Naming, Role};
 use super::message::{Answer, Hello, Verdict};
-use super::{DEADLINE, Identity, Refusal, failed, names, note, user};
+use super::{Identity, PATIENCE, Refusal, failed, names, note, user};
 
 /// Connections whose memory has not come yet; a new one takes the place of the oldest (ROCE-220).
 const HALF_OPEN: usize = 16;
-
-/// Microseconds after which a connection is given up whose memory has not come: its process may
-/// have to wait for a processor, and holds up nobody.
-pub(super) const PATIENCE: u64 = 5_000_000;
 
 /// Connections that wait in the system.
 const BACKLOG: i32 = 128;
@@ -67,7 +63,7 @@ struct HalfOpen {
 pub struct Listener {
     sockets: Vec<(SocketAddr, Bell)>,
     half_open: Vec<HalfOpen>,
-    /// Time of the next look at half-open connections, if there are new ones.
+    /// Time of the next look at half-open connections, if there are any.
     look: Option<Instant>,
 }
 
@@ -144,8 +140,7 @@ impl Listener {
             }
         }
         let look = Instant::from_micros(now.as_micros().saturating_add(LOOK));
-        let has_new = self.half_open.iter().any(|half| half.is_new(now));
-        self.look = has_new.then_some(look);
+        self.look = (!self.half_open.is_empty()).then_some(look);
     }
 
     fn keep(&mut self, half: HalfOpen) {
@@ -191,12 +186,6 @@ fn accept(listener: &Bell, at: SocketAddr) -> Option<Bell> {
 }
 
 impl HalfOpen {
-    /// Returns true while the memory is about to come; later, the socket alone reports it.
-    fn is_new(&self, now: Instant) -> bool {
-        let left = self.deadline.as_micros().saturating_sub(now.as_micros());
-        left > PATIENCE - DEADLINE
-    }
-
     /// Looks for the question and answers it; returns a connection that is to wait on.
     fn advance(
         self,
