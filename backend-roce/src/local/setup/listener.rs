@@ -17,9 +17,6 @@ use super::{Identity, PATIENCE, Refusal, failed, names, note, user};
 /// Connections whose memory has not come yet; a new one takes the place of the oldest (ROCE-220).
 const HALF_OPEN: usize = 16;
 
-/// Microseconds after which the socket alone reports what comes from a new connection.
-const NEW: u64 = 100_000;
-
 /// Connections that wait in the system.
 const BACKLOG: i32 = 128;
 
@@ -66,7 +63,7 @@ struct HalfOpen {
 pub struct Listener {
     sockets: Vec<(SocketAddr, Bell)>,
     half_open: Vec<HalfOpen>,
-    /// Time of the next look at half-open connections, if there are new ones.
+    /// Time of the next look at half-open connections, if there are any.
     look: Option<Instant>,
 }
 
@@ -143,8 +140,7 @@ impl Listener {
             }
         }
         let look = Instant::from_micros(now.as_micros().saturating_add(LOOK));
-        let has_new = self.half_open.iter().any(|half| half.is_new(now));
-        self.look = has_new.then_some(look);
+        self.look = (!self.half_open.is_empty()).then_some(look);
     }
 
     fn keep(&mut self, half: HalfOpen) {
@@ -190,12 +186,6 @@ fn accept(listener: &Bell, at: SocketAddr) -> Option<Bell> {
 }
 
 impl HalfOpen {
-    /// Returns true while the memory is about to come; later, the socket alone reports it.
-    fn is_new(&self, now: Instant) -> bool {
-        let left = self.deadline.as_micros().saturating_sub(now.as_micros());
-        left > PATIENCE - NEW
-    }
-
     /// Looks for the question and answers it; returns a connection that is to wait on.
     fn advance(
         self,
