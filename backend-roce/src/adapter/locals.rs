@@ -267,7 +267,11 @@ impl Adapter {
             } else if let Some(key) = local.pairs.pop_front() {
                 self.transmit_local_pair(number, key, room - RESERVE);
             }
-            sent += (self.counts.local.bytes_sent - before) as usize;
+            let bytes = (self.counts.local.bytes_sent - before) as usize;
+            sent += bytes;
+            if let Some(local) = self.locals.get(number).filter(|_| bytes > 0) {
+                local.queue.ring();
+            }
             self.locals.list(number.slot);
         }
     }
@@ -285,7 +289,7 @@ impl Adapter {
         self.transmit_pair(key, room.min(TURN));
     }
 
-    /// Copies the packets of the outbox into a queue, counts them and wakes a peer that sleeps.
+    /// Copies the packets of the outbox into a queue, and counts them.
     ///
     /// Of a packet, `placed` bytes are there already.
     pub(super) fn push_local(&mut self, number: LocalNumber, placed: usize) {
@@ -294,9 +298,6 @@ impl Adapter {
         self.counts.bytes_sent += bytes;
         self.counts.local.packets_sent += packets;
         self.counts.local.bytes_sent += bytes;
-        if let Some(local) = self.locals.get(number).filter(|_| packets > 0) {
-            local.queue.ring();
-        }
     }
 
     /// Begins an attempt: sends its request, or waits for its pair of queues first (ROCE-230).
