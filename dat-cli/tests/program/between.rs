@@ -325,8 +325,6 @@ fn a_device_has_the_path_mtu_of_its_name() {
 }
 
 /// Two processes of one user share memory, unless one of them is told to send packets.
-///
-/// Spec: ROCE-250
 #[test]
 fn the_path_between_two_processes_is_chosen() {
     let by = |path: &'static str| match path {
