@@ -241,6 +241,36 @@ fn a_message_without_a_receive_stops_no_other_connection() {
     poll_both([&near, &far], 2, |_, event| is_success(&event));
 }
 
+/// A full pair of queues keeps no endpoint that is reset from its next connection.
+///
+/// Spec: ROCE-234
+#[test]
+fn a_full_pair_keeps_no_endpoint_from_its_next_connection() {
+    let (left, full, next) = (
+        local_end(141, true),
+        local_end(142, true),
+        local_end(143, true),
+    );
+    connect(&left, &full);
+    // Nobody reads these.
+    let (memory, target) = (left.local(0, SLOT), full.remote(0, SLOT));
+    for number in 0..DEPTH as u64 {
+        let none = CompletionFlags::empty();
+        let posted = left
+            .ia
+            .post_rdma_write(left.ep, &memory, number, &target, none);
+        posted.expect("a post");
+    }
+    assert!(left.driver.counts().local.full > 0);
+    let close = left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt);
+    close.expect("a disconnect");
+    assert_eq!(end_of(&left), ConnectionEventKind::Disconnected);
+    while left.look().is_some() {}
+    left.ia.ep_reset(left.ep).expect("a reset");
+    connect(&left, &next);
+    exchange(&left, &next);
+}
+
 /// Datagrams to connections of queues are dropped.
 ///
 /// Spec: ROCE-231

@@ -601,7 +601,10 @@ impl LocalQueues for Neighbours {
     }
 
     fn is_used(&self) -> bool {
-        self.used.load(Ordering::Acquire) > 0 || self.pending.load(Ordering::Acquire) > 0
+        self.used.load(Ordering::Acquire) > 0
+            || self.pending.load(Ordering::Acquire) > 0
+            // The outcome of the only set-up.
+            || self.has_events.load(Ordering::Acquire)
     }
 
     fn is_setting_up(&self) -> bool {

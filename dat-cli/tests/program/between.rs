@@ -233,11 +233,13 @@ fn packets_are_counted() {
 #[test]
 fn a_server_at_all_addresses_is_reached_at_each() {
     let port = (20_000 + std::process::id() % 9_000).to_string();
-    let _server = Other::start(&["serve", "--device", "roce://0.0.0.0", "--port", &port]);
-    for address in [address(5), address(6)] {
-        let peer = format!("{address}:{port}");
-        let report = json(&["perf", "read", "-n", "10", "--connect", &peer], 0);
-        assert_eq!(report["points"][0]["verified"], true, "{report}");
+    for by in [["--device", "roce://0.0.0.0"], ["--listen", "0.0.0.0"]] {
+        let _server = Other::start(&[&["serve", "--port", &port][..], &by].concat());
+        for address in [address(5), address(6)] {
+            let peer = format!("{address}:{port}");
+            let report = json(&["perf", "read", "-n", "10", "--connect", &peer], 0);
+            assert_eq!(report["points"][0]["verified"], true, "{report}");
+        }
     }
 }
 
