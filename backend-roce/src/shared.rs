@@ -1,39 +1,52 @@
 //! The lock of an adapter, and the way of its packets.
 
+#[cfg_attr(
+    not(feature = "udp"),
+    expect(dead_code, reason = "for the thread of an adapter")
+)]
+mod lease;
+mod local;
+#[cfg(all(test, feature = "udp"))]
+mod tests;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use dat_core::backend::{BackendError, ControlEvent, NotLocal};
+use dat_core::backend::{BackendError, ControlEvent};
 use dat_core::event::{Sleepers, WakeReason, contain_panic};
 use dat_core::sync::Turns;
 use dat_core::time::Instant;
 
-use crate::adapter::{Adapter, OUTBOX, port_of};
+use crate::adapter::{Adapter, OUTBOX};
 use crate::options::{PathChoice, RoceOptions};
-use crate::port::{
-    Arrival, Awakening, ClaimError, LocalNumber, LocalQueues, LocalWay, Outbox, Port, Route,
-};
+use crate::port::{Arrival, Awakening, ClaimError, LocalQueues, Outbox, Port, Route};
 use crate::proto::icrc::Flow;
 use crate::reserve::zeros;
+
+use lease::Lease;
+#[cfg(feature = "udp")]
+pub(crate) use lease::Watch;
+#[cfg(feature = "udp")]
+pub(crate) use local::Attention;
+
+/// Atomics, which the model of the lease has its own of.
+mod atomic {
+    pub(super) use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    pub(super) fn fence() {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
 
 /// Longest datagrams that the port gives at once.
 pub(crate) const INPUT: usize = (1 << 16) + 128;
 
 /// Turns in which a caller sends packets, each of at most an outbox.
 const ROUNDS: usize = 16;
-
-/// Bytes of local packets that are taken before timers and sockets are looked at.
-const LOCAL_BYTES: usize = 256 << 10;
-
-/// Bytes of local packets between two looks at whether the caller has what it waits for.
-const LOCAL_BURST: usize = 64 << 10;
-
-/// Bytes that an empty packet of a local queue counts for.
-const EMPTY_PACKET: usize = 1 << 10;
 
 /// Polls of an adapter without a thread, one of which looks at its sockets while there are local
 /// queues.
@@ -56,16 +69,17 @@ pub(crate) enum Bursts {
     Some,
 }
 
-/// Who takes packets of local queues while the thread of the adapter sleeps.
-#[cfg(feature = "udp")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lease {
-    /// The program, which polls or sleeps on the port now and then: the thread looks again soon.
-    Program,
-    /// The thread itself, which doorbells wake.
-    None,
-    /// The thread, at once: some have come.
-    Busy,
+/// The outcome of a look at local queues and sockets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Driven {
+    /// More is to be done at once.
+    pub(crate) more: bool,
+    /// There were packets in local queues.
+    #[cfg_attr(
+        not(feature = "udp"),
+        expect(dead_code, reason = "for the thread of an adapter")
+    )]
+    pub(crate) found: bool,
 }
 
 /// Time without a look at the port after which a poll looks itself.
@@ -130,13 +144,10 @@ pub(crate) struct Shared {
     port: Box<dyn Port>,
     /// Queues to adapters of this host.
     local: Option<Arc<dyn LocalQueues>>,
-    /// Polls and sleeps of the program: while they go on, the thread of the adapter asks for no
-    /// doorbell.
-    activity: AtomicUsize,
-    /// Set while the thread of the adapter relies on the program.
-    is_leased: AtomicBool,
-    /// Set by a sleeper of the program that does not look at local queues.
-    ends_lease: AtomicBool,
+    /// The ways that connections may go.
+    path: PathChoice,
+    /// The lease of these queues to the program.
+    lease: Lease,
     /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
     stand_in: OnceLock<Mutex<Adapter>>,
     /// Set if requests of the adapter wait until the consumer has taken its completions.
@@ -177,11 +188,10 @@ impl Shared {
         let output = Outbox::new(zeros(OUTBOX)?, port.run_packets());
         Some(Self {
             gathers: Arc::clone(&adapter.gathers),
+            path: adapter.options.path,
             adapter: Mutex::new(adapter),
             local: port.local(),
-            activity: AtomicUsize::new(0),
-            is_leased: AtomicBool::new(false),
-            ends_lease: AtomicBool::new(false),
+            lease: Lease::default(),
             port,
             stand_in: OnceLock::new(),
             generation,
@@ -302,7 +312,7 @@ impl Shared {
 
     /// Runs `act` on the locked adapter, without the time and without control events.
     ///
-    /// For what neither sends nor raises anything; never in a child of `fork`.
+    /// `act` neither sends nor raises anything. Never in a child of `fork`.
     pub(crate) fn enter_briefly<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
         act(&mut lock(&self.adapter))
     }
@@ -349,12 +359,13 @@ impl Shared {
             && let Ok(_receives) = self.receives.try_lock()
         {
             let slept = self.sleep_on_port(&mut is_over, &left);
-            self.leave_queues(slept.is_none());
+            self.leave_queues();
             if let Some(slept) = slept {
                 return slept;
             }
         }
         loop {
+            self.before_wait();
             let mut events = lock(&self.events);
             if is_over(&events) {
                 return WakeReason::Woken;
@@ -397,7 +408,7 @@ impl Shared {
             events.sleeps_on_port = true;
             let before = events.count;
             drop(events);
-            self.note_activity();
+            self.lease.note_look();
             // Who is about to sleep asks for doorbells, and looks once more.
             let awakening = match self.arm() {
                 true => Some(Awakening::Local),
@@ -409,7 +420,7 @@ impl Shared {
                 || lock(&self.events).count != before || left().is_some_and(|left| left.is_zero());
             match awakening? {
                 Awakening::Arrivals { reports } => {
-                    if self.drive(reports, stops) {
+                    if self.drive(reports, stops).more {
                         // The thread of the adapter does the rest.
                         self.wake_service();
                     }
@@ -421,66 +432,6 @@ impl Shared {
                 Awakening::Interrupted => return Some(WakeReason::Interrupted),
                 Awakening::Nothing => {}
             }
-        }
-    }
-
-    /// Returns true if pairs of local queues are being made.
-    pub(crate) fn is_setting_up(&self) -> bool {
-        let local = self.local.as_ref().filter(|_| !self.is_forked());
-        local.is_some_and(|local| local.is_setting_up())
-    }
-
-    /// Makes and ends pairs of local queues, by calls of the system.
-    pub(crate) fn attend(&self) {
-        if let Some(local) = self.local.as_ref().filter(|_| !self.is_forked()) {
-            local.attend();
-        }
-    }
-
-    /// Asks for doorbells of local queues; returns true if packets have come.
-    fn arm(&self) -> bool {
-        let queues = self.local.as_ref().filter(|queues| queues.is_used());
-        queues.is_some_and(|queues| queues.arm())
-    }
-
-    /// Leaves the local queues to the thread of the adapter, after a sleep on the port.
-    ///
-    /// With a lease, the program is expected to come back; otherwise, or if it `sleeps` elsewhere,
-    /// it does not, and the thread is to be woken by doorbells.
-    fn leave_queues(&self, sleeps: bool) {
-        if !self.local.as_ref().is_some_and(|queues| queues.is_used()) {
-            return;
-        }
-        self.note_activity();
-        fence(Ordering::SeqCst);
-        let is_leased = self.is_leased.load(Ordering::SeqCst);
-        if is_leased && sleeps {
-            self.ends_lease.store(true, Ordering::SeqCst);
-            self.wake_service();
-        } else if !is_leased && self.arm() {
-            self.wake_service();
-        }
-    }
-
-    /// Decides how the thread of the adapter sleeps, and prepares it. `seen` is its own.
-    #[cfg(feature = "udp")]
-    pub(crate) fn lease(&self, seen: &mut usize) -> Lease {
-        let Some(queues) = self.local.as_ref().filter(|queues| queues.is_used()) else {
-            return Lease::None;
-        };
-        self.is_leased.store(false, Ordering::SeqCst);
-        let ends = self.ends_lease.swap(false, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let activity = self.activity.load(Ordering::SeqCst);
-        let is_active = core::mem::replace(seen, activity) != activity && !ends;
-        if is_active || queues.is_setting_up() {
-            self.is_leased.store(true, Ordering::SeqCst);
-            return Lease::Program;
-        }
-        if queues.arm() {
-            Lease::Busy
-        } else {
-            Lease::None
         }
     }
 
@@ -498,6 +449,13 @@ impl Shared {
             events.is_closing = true;
             events.count += 1;
         });
+    }
+
+    /// Gives back what a closed adapter has of the system, whoever still holds it.
+    pub(crate) fn end(&self) {
+        self.enter(Adapter::leave_ports);
+        self.send_pending();
+        self.close_queues();
     }
 
     /// Ends all sleeps.
@@ -579,77 +537,6 @@ impl Shared {
         }
     }
 
-    /// Returns the pair of local queues to a peer; `None` if packets go through sockets.
-    ///
-    /// # Errors
-    /// - `Unreachable`: the adapter has no other way, and the peer is on another host.
-    pub(crate) fn dial(
-        &self,
-        source: IpAddr,
-        mut peer: SocketAddr,
-        qualifier: u64,
-    ) -> Result<LocalWay, BackendError> {
-        let choice = self.enter_briefly(|adapter| adapter.options.path);
-        if choice == PathChoice::Packets {
-            return Ok(Ok(None));
-        }
-        peer.set_port(port_of(qualifier));
-        let queues = self.local.as_ref().ok_or(NotLocal::System);
-        match queues.and_then(|queues| queues.dial(source, peer)) {
-            Ok(number) => Ok(Ok(Some(number))),
-            Err(_) if choice == PathChoice::Any => Ok(Ok(None)),
-            Err(NotLocal::OtherHost) => {
-                self.enter_briefly(|adapter| adapter.not_local = Some(NotLocal::OtherHost));
-                Err(BackendError::Unreachable)
-            }
-            Err(reason) => Ok(Err(reason)),
-        }
-    }
-
-    /// Takes over what has become of a pair, now that the adapter knows its number.
-    pub(crate) fn dialled(&self, number: LocalNumber) {
-        if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
-            queues.dialled(number);
-            match self.try_input() {
-                Some(mut input) => {
-                    self.take_local(&mut input, || false);
-                }
-                None => self.wake_service(),
-            }
-        }
-    }
-
-    /// Takes packets of local queues, about [`LOCAL_BYTES`] of them at most, and what has become of
-    /// the queues.
-    ///
-    /// Ends after a part of that for which `stops` returns true.
-    fn take_local(&self, input: &mut [u8], stops: impl Fn() -> bool) -> Bursts {
-        let Some(queues) = self.local.as_ref().filter(|queues| queues.is_used()) else {
-            return Bursts::None;
-        };
-        while let Some(event) = queues.event() {
-            self.enter_and_send(|adapter| adapter.local_event(event));
-        }
-        let mut taken = Bursts::None;
-        let (mut bytes, mut stop) = (0, LOCAL_BURST);
-        while let Some(arrival) = queues.receive(input) {
-            self.enter_and_send(|adapter| adapter.receive(&arrival, input));
-            taken = Bursts::All;
-            bytes += arrival.length + EMPTY_PACKET;
-            if bytes >= stop {
-                stop += LOCAL_BURST;
-                if bytes >= LOCAL_BYTES || stops() {
-                    taken = Bursts::Some;
-                    break;
-                }
-            }
-        }
-        while let Some(event) = queues.event() {
-            self.enter_and_send(|adapter| adapter.local_event(event));
-        }
-        taken
-    }
-
     /// Takes the datagrams that have come, at most `bursts` times `burst`, and sends the answers.
     ///
     /// Ends after a burst for which `stops` returns true.
@@ -711,7 +598,7 @@ impl Shared {
         if is_threaded && queues.is_none() {
             return;
         }
-        let polls = self.note_activity();
+        let polls = self.lease.note_look();
         let looks_at_sockets =
             !is_threaded && (queues.is_none() || polls.is_multiple_of(SOCKET_POLLS));
         let came = self.try_input().is_some_and(|mut input| {
@@ -725,32 +612,6 @@ impl Shared {
         if !came && self.enter_briefly(|adapter| adapter.has_output()) {
             self.send_pending();
         }
-    }
-
-    /// Takes the packets of local queues that have come, before a connection ends.
-    ///
-    /// The thread of the adapter may be about to take them over.
-    pub(crate) fn catch_up(&self) {
-        if !self.local.as_ref().is_some_and(|queues| queues.is_used()) || self.is_forked() {
-            return;
-        }
-        for _ in 0..LATE_YIELDS {
-            if let Some(mut input) = self.try_input() {
-                self.take_local(&mut input, || false);
-                return;
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    /// Notes that the program looks for packets; returns how often it did so before.
-    ///
-    /// It may miss one of two at a time.
-    fn note_activity(&self) -> usize {
-        let before = self.activity.load(Ordering::Relaxed);
-        self.activity
-            .store(before.wrapping_add(1), Ordering::Relaxed);
-        before
     }
 
     /// Looks up the paths of new requests to connect, without the adapter's lock.
@@ -789,10 +650,10 @@ impl Shared {
     /// Takes the packets that have come, does what is due and sends packets.
     ///
     /// Takes the reports of datagrams that were not delivered if `reports` is set. Takes no more
-    /// packets once `stops` returns true. Returns true if more is to be done at once.
-    pub(crate) fn drive(&self, reports: bool, stops: impl Fn() -> bool) -> bool {
+    /// packets once `stops` returns true.
+    pub(crate) fn drive(&self, reports: bool, stops: impl Fn() -> bool) -> Driven {
         if self.is_forked() {
-            return false;
+            return Driven::default();
         }
         let began = self.clock.map(|clock| clock());
         // Another thread may have looked for the last time before this one was woken.
@@ -800,16 +661,10 @@ impl Shared {
         let local = self.take_local(&mut input, &stops);
         let bursts = self.take_packets(&mut input, (BURSTS, BURST), stops);
         drop(input);
-        self.finish(bursts, reports, began) || local == Bursts::Some
-    }
-
-    /// As [`drive`](Self::drive), without a look at the sockets.
-    pub(crate) fn drive_local(&self, stops: impl Fn() -> bool) -> bool {
-        if self.is_forked() {
-            return false;
+        Driven {
+            more: self.finish(bursts, reports, began) || local == Bursts::Some,
+            found: local != Bursts::None,
         }
-        let local = self.take_local(&mut lock(&self.input), stops);
-        self.finish(Bursts::None, false, None) || local == Bursts::Some
     }
 
     /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
@@ -831,8 +686,8 @@ impl Shared {
 
     /// Takes the next event; `now` is the time of an adapter without a thread.
     ///
-    /// After a stop of the process, nobody may have looked at the port of an adapter with a thread.
-    /// What came meanwhile counts before its caller judges deadlines (ROCE-200).
+    /// After a stop of the process, the port of an adapter with a thread may have packets that no
+    /// thread has taken. They count before the caller judges deadlines (ROCE-200).
     pub(crate) fn next_event(&self, now: Instant) -> Option<ControlEvent> {
         let (event, unseen) = self.enter(|adapter| {
             let seen_at = adapter.seen_at.as_micros();
@@ -847,7 +702,7 @@ impl Shared {
         } else if unseen >= LATE {
             if self.waits_for_input() {
                 for _ in 0..LATE_BURSTS {
-                    if !self.drive(true, || false) {
+                    if !self.drive(true, || false).more {
                         break;
                     }
                 }
@@ -896,117 +751,5 @@ impl Shared {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
-    }
-}
-
-#[cfg(all(test, feature = "udp"))]
-mod tests {
-    use alloc::sync::{Arc, Weak};
-    use core::sync::atomic::AtomicUsize;
-    use core::time::Duration;
-    use std::thread;
-
-    use dat_core::event::ThreadWait;
-
-    use super::*;
-
-    /// A port at which datagrams never end.
-    #[derive(Default)]
-    struct EndlessPort {
-        /// Datagrams that were taken.
-        taken: Arc<AtomicUsize>,
-        /// Adapter that has an event with each datagram.
-        adapter: Arc<OnceLock<Weak<Shared>>>,
-    }
-
-    impl Port for EndlessPort {
-        fn address(&self) -> SocketAddr {
-            SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4791)
-        }
-
-        fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
-            Err(BackendError::Unreachable)
-        }
-
-        fn claim(&self, _: u16) -> Result<(), ClaimError> {
-            Err(ClaimError::Refused)
-        }
-
-        fn release(&self, _: u16) {}
-
-        fn send(&self, _: &Flow, _: &[u8], _: usize) {}
-
-        fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
-            self.taken.fetch_add(1, Ordering::Relaxed);
-            if let Some(shared) = self.adapter.get().and_then(Weak::upgrade) {
-                shared.wake(|events| events.count += 1);
-            }
-            Some(Arrival {
-                flow: Flow::between(self.address(), self.address())?,
-                length: 4,
-                segment: 4,
-                local: None,
-            })
-        }
-
-        /// Datagrams come at the end of the pause.
-        fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
-            thread::sleep(pause.unwrap_or_default());
-            Some(Awakening::Arrivals { reports: false })
-        }
-    }
-
-    /// A late look at the port waits a little for another one, and gives up if that goes on.
-    ///
-    /// Spec: ROCE-200
-    #[test]
-    fn a_late_look_does_not_wait_for_another_one_without_end() {
-        const PATIENCE: Duration = Duration::from_secs(60);
-        let port = EndlessPort::default();
-        let taken = Arc::clone(&port.taken);
-        let adapter = Adapter::new(RoceOptions::new([0; 16]), port.address(), 1).unwrap();
-        let clock: fn() -> Instant = || Instant::from_micros(10 * LATE);
-        let shared = Shared::new(adapter, Box::new(port), Some(clock), None).unwrap();
-        let look = || {
-            shared.enter(|adapter| adapter.seen_at = Instant::ZERO);
-            shared.next_event(Instant::ZERO)
-        };
-        thread::scope(|scope| {
-            let (ended, ends) = std::sync::mpsc::channel();
-            let other = lock(&shared.input);
-            scope.spawn(move || ended.send(look().is_none()));
-            let ended = ends.recv_timeout(PATIENCE);
-            drop(other);
-            assert_eq!(ended, Ok(true));
-        });
-        assert_eq!(taken.load(Ordering::Relaxed), 0);
-        assert!(look().is_none());
-        let whole = LATE_BURSTS * BURSTS * BURST;
-        assert_eq!(taken.load(Ordering::Relaxed), whole);
-    }
-
-    /// Sleeps at an endless port; returns the reason of the end, and the datagrams taken.
-    fn sleep_at_endless_port(has_events: bool, pause: Option<Duration>) -> (WakeReason, usize) {
-        let port = EndlessPort::default();
-        let (taken, adapter) = (Arc::clone(&port.taken), Arc::clone(&port.adapter));
-        let options = RoceOptions::new([0; 16]);
-        let shared = Adapter::new(options, port.address(), 1).unwrap();
-        let clock: fn() -> Instant = ThreadWait::clock;
-        let shared = Arc::new(Shared::new(shared, Box::new(port), Some(clock), None).unwrap());
-        if has_events {
-            let _ = adapter.set(Arc::downgrade(&shared));
-        }
-        let reason = shared.sleep(&mut 0, pause, || false);
-        (reason, taken.load(Ordering::Relaxed))
-    }
-
-    /// A thread that waits serves others until its wait ends, and no longer.
-    #[test]
-    fn a_wait_ends_beside_endless_datagrams() {
-        let pause = Some(Duration::from_millis(2));
-        let ended = sleep_at_endless_port(false, pause);
-        assert_eq!(ended, (WakeReason::TimedOut, BURST));
-        let ended = sleep_at_endless_port(true, None);
-        assert_eq!(ended, (WakeReason::Woken, BURST));
     }
 }

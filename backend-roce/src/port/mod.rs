@@ -8,7 +8,7 @@ mod outbox;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-#[cfg(feature = "alloc")]
+#[cfg(feature = "std")]
 pub(crate) use local::LocalWay;
 #[cfg(feature = "alloc")]
 pub use local::{LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_OVERHEAD};
@@ -32,6 +32,10 @@ pub struct Arrival {
     /// The pair of queues that they came through, if no socket.
     #[cfg(feature = "alloc")]
     pub local: Option<LocalNumber>,
+    /// Set for one packet whose payload is still in the queue of its pair: `buffer` has the
+    /// headers, and anything in place of the payload.
+    #[cfg(feature = "alloc")]
+    pub is_split: bool,
 }
 
 impl Arrival {
