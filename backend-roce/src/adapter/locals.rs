@@ -314,10 +314,7 @@ impl Adapter {
             Ok(None) => self.after_link(id),
             // The port tells what becomes of it.
             Ok(Some(_)) => {}
-            Err(NotLocal::Nobody) => {
-                self.not_local = Some(NotLocal::Nobody);
-                self.find_nobody(id);
-            }
+            Err(NotLocal::Nobody) => self.find_nobody(id),
             Err(reason) => self.give_up(id, reason),
         }
     }
@@ -329,6 +326,7 @@ impl Adapter {
             link.connection.abandon();
             self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
         }
+        self.not_local = Some(NotLocal::Nobody);
     }
 
     /// Sends the request of an attempt that has waited for a pair of queues, on one way or the
@@ -354,11 +352,11 @@ impl Adapter {
 
     /// Ends an attempt that finds no queues and may take no other way (ROCE-251).
     fn give_up(&mut self, id: u32, reason: NotLocal) {
-        self.not_local = Some(reason);
         if let Some(link) = self.links.get_mut(id) {
             link.connection.abandon();
         }
         self.link_event(id, Some(ConnectionEvent::Unreachable));
+        self.not_local = Some(reason);
     }
 
     /// Takes over a change of a pair of queues.

@@ -255,15 +255,23 @@ impl Neighbours {
     }
 
     /// Lets adapters of this host find a UDP port that was claimed.
-    pub(super) fn listen(&self, port: u16) {
+    ///
+    /// # Errors
+    /// The reason why they do not, if packets cannot go through sockets.
+    pub(super) fn listen(&self, port: u16) -> Result<(), NotLocal> {
         let mut address = self.bound;
         address.set_port(port);
         let mut setup = self.setup();
-        // Without it, they send packets.
-        if let Ok(socket) = setup.listener.add(canonical(address)) {
-            for poller in self.pollers.iter().flatten() {
-                let _ = poller.add_setup(socket);
+        match setup.listener.add(canonical(address)) {
+            Ok(socket) => {
+                for poller in self.pollers.iter().flatten() {
+                    let _ = poller.add_setup(socket);
+                }
+                Ok(())
             }
+            Err(refusal) if self.is_only_way => Err(NotLocal::from(&refusal)),
+            // They send packets.
+            Err(_) => Ok(()),
         }
     }
 
