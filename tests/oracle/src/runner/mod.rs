@@ -9,6 +9,7 @@ mod endpoint;
 mod event;
 mod extended;
 mod failed_allocation;
+mod growing;
 mod interleavings;
 mod ledger;
 mod memory;
