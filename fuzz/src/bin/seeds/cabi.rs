@@ -16,6 +16,8 @@ const FIRST: u8 = 128;
 const TO_ITSELF: [u8; 3] = [1, 0, 1];
 /// A list of segments: a block that is not null, and six words.
 const SEGMENT_OF_ZEROS: [u8; 7] = [0; 7];
+/// The first words of the attributes of a shared queue: eight buffers of one segment.
+const EIGHT_OF_ONE_SEGMENT: [u8; 9] = [232, 8, 0, 0, 0, 1, 0, 0, 0];
 /// Rights and numbers that take more than a byte.
 const READ_AND_WRITE: [u8; 3] = [192, 1, 0x80];
 const PAGE: [u8; 3] = [192, 0x10, 0];
@@ -144,8 +146,8 @@ pub(crate) fn seeds_of_2_0() -> Vec<Seed> {
             dat_ep_post_send(FIRST + 7, 1, SEGMENT_OF_ZEROS, 7),
             dat_ep_post_rdma_write(FIRST + 7, 1, SEGMENT_OF_ZEROS, 7, NULL, 8, 8),
             dat_ep_post_rdma_read(FIRST + 7, 1, SEGMENT_OF_ZEROS, 7, NULL, 8, 8),
-            dat_srq_create(FIRST, FIRST + 4, 1, 8, 2),
-            dat_srq_post_recv(FIRST + 11, 1, SEGMENT_OF_ZEROS, 7),
+            dat_srq_create(FIRST, FIRST + 4, NULL, EIGHT_OF_ONE_SEGMENT),
+            dat_srq_post_recv(FIRST + 13, 1, SEGMENT_OF_ZEROS, 7),
             dat_ep_post_send(FIRST + 7, 0, 0xFF, 7, 0), dat_ep_post_recv(FIRST + 8, 0, 0xFF, 7, 0),
             dat_evd_dequeue(FIRST + 6), dat_evd_dequeue(FIRST + 6), dat_evd_dequeue(FIRST + 6),
             dat_evd_dequeue(FIRST + 6), dat_ep_free(FIRST + 7), dat_evd_free(FIRST + 6);

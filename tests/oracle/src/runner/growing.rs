@@ -14,6 +14,7 @@ use dat_core::{Counts, FreeLink, Ia, ObjectsLeft, RecordSlot, Runs, Storage, Tab
 use super::cramped::{
     Adapter, CheckResult, Failure, Lock, exhausted, require, require_refused, shared, why,
 };
+use super::defaults;
 use super::failed_allocation::{DISPATCHERS, ENDPOINTS, EVENTS, POSTS};
 use super::interleavings::pages;
 use super::{Outcome, Runner};
@@ -63,6 +64,8 @@ impl Runner {
     pub(super) fn growing(&mut self) -> Outcome {
         let found = counts().and_then(|()| turns()).map_err(Failure::into_text);
         self.expect(found.is_ok(), "counts of slots, and turns", found)?;
+        let found = defaults::check().map_err(Failure::into_text);
+        self.expect(found.is_ok(), "defaults of backends and drivers", found)?;
         with_growing(|storage| {
             let fabric = Fabric::new(FabricOptions::default());
             let node = fabric.node(NodeOptions::new("growing", 1));

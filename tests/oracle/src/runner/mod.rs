@@ -5,6 +5,7 @@ mod agent;
 mod batch;
 mod connection;
 mod cramped;
+mod defaults;
 mod endpoint;
 mod event;
 mod extended;
