@@ -5,8 +5,8 @@ use std::task::Waker;
 
 use dat_bench::{RingReceives, Wire};
 use dat_core::backend::{
-    Activity, Backend, BackendError, DomainKey, HostDriver, NotLocal, QueuePairKey, ReceiveInfo,
-    RequestKey, SharedReceiveQueueKey, WindowKey,
+    Activity, Backend, BackendError, Count, DomainKey, HostDriver, NotLocal, QueuePairKey,
+    ReceiveInfo, RequestKey, SharedReceiveQueueKey, WindowKey,
 };
 use dat_core::event::ThreadWait;
 
@@ -64,6 +64,7 @@ fn driver() -> CheckResult {
     let mut counts = 0;
     Bare.counts(&mut |_, _| counts += 1);
     require(counts == 0)?;
+    require(Count::Posts.to_string() == "posts")?;
     require(Bare.refused_send().is_none())?;
     require(Bare.not_local().is_none())?;
     let reasons = [

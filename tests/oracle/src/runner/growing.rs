@@ -1,5 +1,6 @@
 //! Adapter in storage that grows: what it refuses, finds and has left.
 
+use std::collections::HashSet;
 use std::iter;
 use std::mem::MaybeUninit;
 
@@ -8,7 +9,7 @@ use dat_core::error::{Cause, ErrorKind};
 use dat_core::flags::{CloseFlags, EvdFlags, HandleKind, MemoryPrivileges, PspFlags};
 use dat_core::id::EvdId;
 use dat_core::memory::{LmrMemory, LmrRequest, Region};
-use dat_core::sync::{Slots, Turns};
+use dat_core::sync::{HostLock, Mutex, Slots, Turns};
 use dat_core::{Counts, FreeLink, Ia, ObjectsLeft, RecordSlot, Runs, Storage, Table};
 
 use super::cramped::{
@@ -67,6 +68,12 @@ impl Runner {
         let found = defaults::check().map_err(Failure::into_text);
         self.expect(found.is_ok(), "defaults of backends and drivers", found)?;
         with_growing(|storage| {
+            let texts = format!("{:?}", storage.endpoints);
+            self.expect(
+                texts.contains("most: 4"),
+                "a table of four endpoints",
+                texts,
+            )?;
             let fabric = Fabric::new(FabricOptions::default());
             let node = fabric.node(NodeOptions::new("growing", 1));
             let ia = match Ia::open(node, storage, 2) {
@@ -122,6 +129,7 @@ fn leave_objects(ia: &Adapter<'_>) -> CheckResult {
     for _ in 0..2 {
         ia.ep_create(Some(pz), None, None, Some(evd), None)?;
     }
+    ia.rsp_create(2, None, evd)?;
     ia.srq_create(pz, &shared(2))?;
     ia.rmr_create(pz)?;
     let memory = LmrMemory::Virtual(Region::from_static(pages()[0]));
@@ -131,8 +139,10 @@ fn leave_objects(ia: &Adapter<'_>) -> CheckResult {
         pz,
         privileges,
     })?;
-    let no_evd = ia.evd_free(EvdId::NULL);
-    require_refused(ErrorKind::InvalidHandle, no_evd)
+    require_refused(ErrorKind::InvalidHandle, ia.evd_free(EvdId::NULL))?;
+    // A call has the same error each time.
+    let errors = (0..2).filter_map(|_| ia.evd_create(0, None, EvdFlags::CR).err());
+    require(errors.collect::<HashSet<_>>().len() == 1)
 }
 
 /// Checks the counts and the text of these objects.
@@ -140,12 +150,13 @@ fn names_objects(left: ObjectsLeft) -> CheckResult {
     for (kind, count) in [
         (HandleKind::Ep, 2),
         (HandleKind::Psp, 1),
-        (HandleKind::Rsp, 0),
+        (HandleKind::Rsp, 1),
+        (HandleKind::Cr, 0),
         (HandleKind::Ia, 0),
     ] {
         require(left.count(kind) == count)?;
     }
-    let text = "1 public service point, 2 endpoints, 1 shared receive queue, 1 remote memory \
+    let text = "1 public service point, 1 reserved service point, 2 endpoints, 1 shared receive queue, 1 remote memory \
         region, 1 local memory region, 1 event dispatcher, 1 notification object, 1 protection \
         zone";
     require(left.to_string() == text)
@@ -193,7 +204,8 @@ fn counts() -> CheckResult {
     Ok(())
 }
 
-/// Checks turns of one thread: a turn that is asked for while it is taken has another look.
+/// Checks turns of one thread: a turn that is asked for while it is taken has another look. A lock
+/// that is held refuses.
 fn turns() -> CheckResult {
     let turns = Turns::default();
     let turn = turns.wait();
@@ -208,5 +220,8 @@ fn turns() -> CheckResult {
     require(turns.take().is_none())?;
     require(turn.leave())?;
     drop(turns.wait());
-    require(turns.take().is_some_and(|turn| !turn.leave()))
+    require(turns.take().is_some_and(|turn| !turn.leave()))?;
+    let lock = Mutex::<HostLock, _>::new(1);
+    require(lock.with(|_| lock.try_with(|_| ())).is_none())?;
+    require(lock.try_with(|value| *value) == Some(1))
 }
