@@ -1,14 +1,16 @@
-//! Packets of a connection of queues that come through another pair, with the same bytes.
+//! Packets of a connection of queues that come through another pair, or as datagrams, with the same
+//! bytes.
 #![cfg(all(feature = "udp", target_os = "linux"))]
 
 mod common;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Instant as Time;
 
 use backend_roce::local::{
     Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs, SPLIT,
 };
+use backend_roce::proto::icrc::Flow;
 use backend_roce::proto::packet::{Bth, ICRC_LENGTH};
 use common::end::{End, PATIENCE, QUALIFIER, end_of, is_success, listen, local_end, next, param};
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait};
@@ -118,10 +120,30 @@ impl Between {
         self.give(record, &self.other);
     }
 
+    /// Gives a packet to the second end by UDP, with the ICRC that its connection asks for: nothing
+    /// comes of it.
+    fn send(&self, Taken(label, bytes): &Taken) {
+        assert_eq!(label.segment, bytes.len(), "one packet");
+        let ends = self.far.naming();
+        let flow = Flow::between(ends.own, ends.peer).expect("one family");
+        let mut packet = bytes.clone();
+        flow.seal(0, &mut packet).expect("a packet");
+        self.drops(|| {
+            let socket = UdpSocket::bind((ends.own.ip(), 0)).expect("a socket");
+            socket.send_to(&packet, ends.peer).expect("a datagram");
+        });
+    }
+
     /// Gives a record to the second end: nothing comes of it.
     fn give(&self, record: &Taken, pair: &LocalPair) {
+        self.drops(|| record.put(pair));
+        assert!(Taken::from(pair).is_none(), "an answer");
+    }
+
+    /// Gives the second end a packet that it drops.
+    fn drops(&self, give: impl FnOnce()) {
         let before = self.right.driver.counts();
-        record.put(pair);
+        give();
         until(|| {
             assert_eq!(self.right.look(), None);
             let counts = self.right.driver.counts();
@@ -129,19 +151,19 @@ impl Between {
         });
         let after = self.right.driver.counts();
         assert_eq!(after.dropped, before.dropped + 1);
+        assert_eq!(after.bad_icrc, before.bad_icrc);
         assert_eq!(after.responder, before.responder);
         assert_eq!(after.requester, before.requester);
         assert_eq!(after.packets_sent, before.packets_sent);
-        assert!(Taken::from(pair).is_none(), "an answer");
     }
 }
 
 /// Packets of a connection reach it through its own pair only, also word for word: messages of
-/// connection management, requests and acknowledgements.
+/// connection management, requests and acknowledgements. By UDP, too, they are dropped.
 ///
 /// Spec: ROCE-212, ROCE-231
 #[test]
-fn packets_of_one_pair_do_not_reach_connections_of_another() {
+fn packets_of_one_pair_reach_its_connections_on_no_other_way() {
     let (left, right) = (local_end(1, true), local_end(2, true));
     listen(&right, QUALIFIER);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -190,6 +212,7 @@ fn packets_of_one_pair_do_not_reach_connections_of_another() {
     );
     let ready = between.next();
     between.inject(&ready);
+    between.send(&ready);
     ready.put(&between.far);
     assert!(
         matches!(next(right), Event::Connection { kind, .. } if kind == ConnectionEventKind::Established)
@@ -203,6 +226,7 @@ fn packets_of_one_pair_do_not_reach_connections_of_another() {
     let write = between.next();
     let split = write.split(Bth::LENGTH + 16);
     between.inject(&write);
+    between.send(&write);
     between.inject(&split);
     assert!(right.holds(1, 100, 1), "nothing is written");
     // It does what the whole one would do.
@@ -228,6 +252,7 @@ fn packets_of_one_pair_do_not_reach_connections_of_another() {
     });
     let acknowledgement = between.next();
     between.inject(&acknowledgement);
+    between.send(&acknowledgement);
     acknowledgement.put(&between.far);
     assert!(is_success(&next(right)));
 
@@ -239,6 +264,7 @@ fn packets_of_one_pair_do_not_reach_connections_of_another() {
         Taken::from(&between.near)
     });
     between.inject(&end);
+    between.send(&end);
     end.put(&between.far);
     assert_eq!(end_of(right), ConnectionEventKind::Disconnected);
 }
