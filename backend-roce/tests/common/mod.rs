@@ -1,6 +1,8 @@
 //! Helpers of the tests.
 #![allow(dead_code, unreachable_pub, reason = "each test target uses some")]
 
+#[cfg(all(feature = "udp", target_os = "linux"))]
+pub mod between;
 #[cfg(feature = "udp")]
 pub mod end;
 pub mod memory;
