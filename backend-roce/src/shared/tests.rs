@@ -1,4 +1,6 @@
-//! Tests of sleeps and late looks at a port where datagrams never end.
+//! Tests of sleeps and late looks at a port where datagrams never end, and of the lease.
+
+mod local;
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::AtomicUsize;

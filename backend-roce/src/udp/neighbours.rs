@@ -3,6 +3,9 @@
 //! Each pair of queues has a slot, and a number that no other pair of this adapter ever has. The
 //! adapter hears of a pair before its first packet, and of its end after the last one.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
