@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use backend_roce::local::{
-    Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
+    Dial, Dialled, Identity, Known, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
 };
 use backend_roce::{RoceBackend, RoceOptions};
 use dat_core::attributes::EpAttributes;
@@ -266,7 +266,7 @@ fn end_parent(polled: bool) {
 struct Table(Vec<LocalPair>);
 
 impl Pairs for Table {
-    fn knows(&mut self, _: &[u8; 16]) -> bool {
+    fn knows(&mut self, _: &Known) -> bool {
         false
     }
 

@@ -24,8 +24,8 @@ use std::thread;
 use std::time::{Duration, Instant as Time};
 
 use backend_roce::local::{
-    DEADLINE, Dial, Dialled, Identity, Label, Listener, LocalPair, MemoryFault, PAYLOAD_MAX, Pairs,
-    QUEUE_BYTES, Refusal,
+    DEADLINE, Dial, Dialled, Identity, Known, Label, Listener, LocalPair, MemoryFault, PAYLOAD_MAX,
+    Pairs, QUEUE_BYTES, Refusal,
 };
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
@@ -61,7 +61,7 @@ fn alone() -> MutexGuard<'static, ()> {
 struct Table(Vec<LocalPair>);
 
 impl Pairs for Table {
-    fn knows(&mut self, _: &[u8; 16]) -> bool {
+    fn knows(&mut self, _: &Known) -> bool {
         false
     }
 
@@ -184,6 +184,14 @@ fn start(role: &str, address: SocketAddr) -> Other {
     Other::start(&mut command(role, address)).expect("a process")
 }
 
+/// Returns the adapter of another process as this one knows it.
+fn known(name: u8, other: &Other) -> Known {
+    Known {
+        name: [name; 16],
+        process: other.child.id().cast_signed(),
+    }
+}
+
 /// Says that this process is there, and does nothing more until it is killed.
 fn stay() -> ! {
     ready();
@@ -253,7 +261,7 @@ fn other_process() {
     }
 }
 
-/// Spec: ROCE-216, ROCE-220
+/// Spec: ROCE-216, ROCE-220, ROCE-221
 #[test]
 fn a_dialler_is_killed_at_any_step() {
     let _alone = alone();
@@ -273,6 +281,7 @@ fn a_dialler_is_killed_at_any_step() {
             } else {
                 let pair = adapter.next();
                 other.is_ready();
+                assert_eq!(pair.naming().peer_adapter, known(2, &other));
                 let count = AtomicU64::new(0);
                 let reads = thread::scope(|scope| {
                     let reads = scope.spawn(|| read_to_the_end(&pair, &count));
@@ -291,7 +300,7 @@ fn a_dialler_is_killed_at_any_step() {
     }
 }
 
-/// Spec: ROCE-216, ROCE-220
+/// Spec: ROCE-216, ROCE-220, ROCE-221
 #[test]
 fn a_listener_is_killed_at_any_step() {
     let _alone = alone();
@@ -306,6 +315,7 @@ fn a_listener_is_killed_at_any_step() {
             assert!(matches!(dial.poll(EARLY), Dialled::Failed(_)));
         } else {
             let pair = dialled(&mut dial);
+            assert_eq!(pair.naming().peer_adapter, known(1, &other));
             let count = AtomicU64::new(0);
             thread::scope(|scope| {
                 scope.spawn(|| stream(&pair, &count));

@@ -22,6 +22,15 @@ pub enum Role {
     Listener,
 }
 
+/// An adapter, as it is known to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its random name, as it says.
+    pub name: [u8; 16],
+    /// Its process, as the system says; 0 for all that this namespace does not have.
+    pub process: i32,
+}
+
 /// Names of a pair and of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Naming {
@@ -29,8 +38,8 @@ pub struct Naming {
     pub number: u32,
     /// Number of the pair at the other end.
     pub peer_number: u32,
-    /// Random name of the other adapter.
-    pub peer_adapter: [u8; 16],
+    /// The other adapter.
+    pub peer_adapter: Known,
     /// Address of this end, as the two have agreed on.
     pub own: SocketAddr,
     /// Address of the other end.
@@ -317,7 +326,10 @@ mod tests {
         let naming = Naming {
             number: 3,
             peer_number: 4,
-            peer_adapter: [9; 16],
+            peer_adapter: Known {
+                name: [9; 16],
+                process: 1,
+            },
             own,
             peer,
         };

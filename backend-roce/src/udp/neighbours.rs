@@ -21,8 +21,8 @@ use dat_core::time::Instant;
 
 use super::poller::Poller;
 use crate::local::{
-    DEADLINE, Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, PATIENCE, PAYLOAD_MAX,
-    Pairs, Record, SPLIT,
+    DEADLINE, Dial, Dialled, FIRST, Identity, Known, Label, Listener, LocalPair, PATIENCE,
+    PAYLOAD_MAX, Pairs, Record, SPLIT,
 };
 use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
 use crate::proto::PathMtu;
@@ -136,7 +136,7 @@ struct Asked {
     /// Time of the last look.
     seen: Instant,
     /// Adapter that was asked, once it has said that another set-up makes the pair.
-    told: Option<[u8; 16]>,
+    told: Option<Known>,
 }
 
 impl Asked {
@@ -350,7 +350,7 @@ impl Neighbours {
     }
 
     /// Returns the open pair with an adapter.
-    fn known(&self, adapter: &[u8; 16]) -> Option<LocalNumber> {
+    fn known(&self, adapter: &Known) -> Option<LocalNumber> {
         let slots = self.slots();
         let mut with = slots.iter().flatten().filter(|neighbour| {
             let pair = &neighbour.pair;
@@ -398,7 +398,7 @@ impl Neighbours {
         &self,
         setup: &mut Setup,
         index: usize,
-        adapter: [u8; 16],
+        adapter: Known,
     ) -> Option<Result<LocalNumber, NotLocal>> {
         if let Some(number) = self.known(&adapter) {
             return Some(Ok(number));
@@ -470,7 +470,7 @@ struct Incoming<'n> {
 }
 
 impl Pairs for Incoming<'_> {
-    fn knows(&mut self, adapter: &[u8; 16]) -> bool {
+    fn knows(&mut self, adapter: &Known) -> bool {
         let is_new = |pair: &LocalPair| pair.naming().peer_adapter == *adapter;
         self.made.iter().any(is_new) || self.neighbours.known(adapter).is_some()
     }

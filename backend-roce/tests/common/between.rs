@@ -9,8 +9,8 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
 use std::time::Instant as Time;
 
 use backend_roce::local::{
-    Bell, Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, Memory, Naming, PAYLOAD_MAX,
-    Pairs, QUEUE_BYTES, Role, SPLIT,
+    Bell, Dial, Dialled, FIRST, Identity, Known, Label, Listener, LocalPair, Memory, Naming,
+    PAYLOAD_MAX, Pairs, QUEUE_BYTES, Role, SPLIT,
 };
 use backend_roce::proto::packet::ICRC_LENGTH;
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait};
@@ -37,7 +37,7 @@ pub fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
 pub struct Table(pub Vec<LocalPair>);
 
 impl Pairs for Table {
-    fn knows(&mut self, _: &[u8; 16]) -> bool {
+    fn knows(&mut self, _: &Known) -> bool {
         false
     }
 
@@ -104,7 +104,10 @@ fn open_pair_with(right: &End, name: u8, own: SocketAddr) -> (LocalPair, OwnedFd
     let naming = Naming {
         number: 1,
         peer_number: 1,
-        peer_adapter: [0; 16],
+        peer_adapter: Known {
+            name: [0; 16],
+            process: 0,
+        },
         own,
         peer: target,
     };

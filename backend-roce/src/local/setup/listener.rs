@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, lis
 
 use super::super::bell::Bell;
 use super::super::memory::Memory;
-use super::super::pair::{LocalPair, Naming, Role};
+use super::super::pair::{Known, LocalPair, Naming, Role};
 use super::message::{Answer, Hello, Verdict};
 use super::{Identity, PATIENCE, Refusal, failed, names, note, user};
 
@@ -31,7 +31,7 @@ pub trait Pairs {
     /// Returns true for an adapter that has a pair with this one which is not over.
     ///
     /// Looks at the socket of the pair first: the other end may have ended it a moment ago.
-    fn knows(&mut self, adapter: &[u8; 16]) -> bool;
+    fn knows(&mut self, adapter: &Known) -> bool;
 
     /// Returns true if there is room for one more pair; otherwise the dialler is refused.
     fn has_room(&self) -> bool {
@@ -51,10 +51,12 @@ pub trait Pairs {
 #[derive(Debug)]
 struct HalfOpen {
     bell: Bell,
+    /// Process that has connected.
+    process: i32,
     /// Address that it came to.
     at: SocketAddr,
     /// Adapter that has asked, and is to send the memory.
-    asker: Option<[u8; 16]>,
+    asker: Option<Known>,
     deadline: Instant,
 }
 
@@ -118,11 +120,12 @@ impl Listener {
                 let Some((at, listener)) = self.sockets.get(index) else {
                     break;
                 };
-                let Some(bell) = accept(listener, *at) else {
+                let Some((bell, process)) = accept(listener, *at) else {
                     break;
                 };
                 let half = HalfOpen {
                     bell,
+                    process,
                     at: *at,
                     asker: None,
                     deadline,
@@ -163,8 +166,8 @@ fn open(address: SocketAddr) -> Result<Bell, Refusal> {
     Ok(bell)
 }
 
-/// Takes a connection of the same user.
-fn accept(listener: &Bell, at: SocketAddr) -> Option<Bell> {
+/// Takes a connection of a process of the same user.
+fn accept(listener: &Bell, at: SocketAddr) -> Option<(Bell, i32)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     for _ in 0..BURST {
         let socket: OwnedFd = match accept_with(listener, flags) {
@@ -178,7 +181,7 @@ fn accept(listener: &Bell, at: SocketAddr) -> Option<Bell> {
         };
         let bell = Bell::new(socket);
         match user::check(&bell) {
-            Ok(()) => return Some(bell),
+            Ok(process) => return Some((bell, process)),
             Err(refusal) => note(at, &refusal),
         }
     }
@@ -215,12 +218,13 @@ impl HalfOpen {
         pairs: &mut impl Pairs,
         others: &[Self],
     ) -> Result<Verdict, Refusal> {
-        let has_asked = |half: &Self| half.asker == Some(hello.adapter);
+        let adapter = hello.of(self.process);
+        let has_asked = |half: &Self| half.asker == Some(adapter);
         if self.asker.is_some() && !(has_memory && has_asked(self)) {
             return Err(Refusal::Message("another question"));
         }
         // Another connection that waits for the memory makes the pair.
-        if pairs.knows(&hello.adapter) || !has_memory && others.iter().any(has_asked) {
+        if pairs.knows(&adapter) || !has_memory && others.iter().any(has_asked) {
             return Ok(Verdict::Known);
         }
         if !names::leads_to(self.at, hello.target) {
@@ -266,14 +270,14 @@ impl HalfOpen {
             let naming = Naming {
                 number,
                 peer_number: hello.number,
-                peer_adapter: hello.adapter,
+                peer_adapter: hello.of(self.process),
                 own: hello.target,
                 peer: hello.own,
             };
             pairs.add(LocalPair::new(naming, Role::Listener, memory, self.bell));
             return Ok(None);
         }
-        self.asker = Some(hello.adapter);
+        self.asker = Some(hello.of(self.process));
         self.deadline = Instant::from_micros(now.as_micros().saturating_add(PATIENCE));
         Ok((verdict == Verdict::Wanted).then_some(self))
     }

@@ -18,6 +18,37 @@ fn neighbours(name: u8) -> Neighbours {
     Neighbours::new([name; 16], address(), None, false).unwrap()
 }
 
+/// Makes a pair with the adapter that listens at an address; returns its number.
+fn pair(one: &Neighbours, other: &Neighbours) -> LocalNumber {
+    other.listen(other.bound.port());
+    let number = one.dial(one.bound.ip(), other.bound).unwrap();
+    one.dialled(number);
+    other.attend();
+    one.poll_dials(&mut one.setup(), None);
+    let mut events = core::iter::from_fn(|| one.event());
+    let known = events.find_map(|event| match event {
+        LocalEvent::Known { asked, pair } if asked == number => Some(pair),
+        _ => None,
+    });
+    known.unwrap()
+}
+
+/// An answer that the adapters know each other leads to the pair with the process that gave it.
+///
+/// Spec: ROCE-221
+#[test]
+fn a_pair_is_known_by_the_process_of_the_peer() {
+    let [one, other] = [1, 2].map(neighbours);
+    let number = pair(&one, &other);
+    let mut known = Known {
+        name: other.identity.adapter,
+        process: std::process::id().cast_signed(),
+    };
+    assert_eq!(one.known(&known), Some(number));
+    known.process = 1;
+    assert_eq!(one.known(&known), None);
+}
+
 /// The outcome of an adapter's first set-up is an event, though there is nothing else by then.
 ///
 /// Spec: ROCE-230

@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 use dat_core::time::Instant;
 
-use super::super::{Label, LocalPair, PAYLOAD_MAX};
+use super::super::{Known, Label, LocalPair, PAYLOAD_MAX};
 use super::*;
 
 const LABEL: Label = Label {
@@ -31,7 +31,7 @@ const LATE: Instant = Instant::from_micros(DEADLINE);
 struct Table(Vec<LocalPair>, bool, usize);
 
 impl Pairs for Table {
-    fn knows(&mut self, adapter: &[u8; 16]) -> bool {
+    fn knows(&mut self, adapter: &Known) -> bool {
         self.0.iter().for_each(LocalPair::attend);
         self.0.retain(|pair| !pair.is_over());
         self.0
@@ -87,6 +87,11 @@ impl Adapter {
         }
     }
 
+    /// Returns the adapter as others of this process know it.
+    fn known(&self) -> Known {
+        known(&self.identity)
+    }
+
     fn accept(&mut self, now: Instant) {
         self.listener.accept(&self.identity, now, &mut self.pairs);
     }
@@ -94,6 +99,14 @@ impl Adapter {
     /// Returns the target at another address of this adapter.
     fn target(&self, ip: &str) -> SocketAddr {
         SocketAddr::new(ip.parse().unwrap(), self.address.port())
+    }
+}
+
+/// Returns an adapter of this process as others know it.
+fn known(identity: &Identity) -> Known {
+    Known {
+        name: identity.adapter,
+        process: std::process::id().cast_signed(),
     }
 }
 
@@ -145,7 +158,7 @@ fn two_adapters_make_a_pair_on_one_thread() {
         (ours.number, ours.peer_number),
         (theirs.peer_number, theirs.number)
     );
-    assert_eq!(ours.peer_adapter, adapter.identity.adapter);
+    assert_eq!(ours.peer_adapter, adapter.known());
     // A later pair has other numbers, also after the end of this one.
     let again = made(&mut adapter, target);
     assert_ne!(again[1].number(), pair[1].number());
@@ -204,10 +217,10 @@ fn adapters_with_a_pair_make_no_other_until_it_is_over() {
     let (identity, own) = dialler();
     let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
     adapter.accept(ZERO);
-    let Dialled::Known(known) = dial.poll(ZERO) else {
+    let Dialled::Known(other) = dial.poll(ZERO) else {
         panic!("a second pair");
     };
-    assert_eq!(known, adapter.identity.adapter);
+    assert_eq!(other, adapter.known());
     drop(ours);
     let again = made(&mut adapter, target);
     talk(&again);
@@ -249,7 +262,7 @@ fn silence_ends_a_set_up_at_either_end() {
 #[test]
 fn the_memory_of_a_dialler_that_asks_first_comes_once_it_is_wanted() {
     let mut adapter = Adapter::at("127.0.0.1");
-    let name = adapter.identity.adapter;
+    let name = adapter.known();
     let (identity, own) = dialler();
     let target = adapter.address;
     let ask = || Dial::ask(&identity, own, target, ZERO).unwrap();
@@ -262,7 +275,7 @@ fn the_memory_of_a_dialler_that_asks_first_comes_once_it_is_wanted() {
     assert!(matches!(second.poll(at(6)), Dialled::Known(known) if known == name));
     assert!(matches!(first.poll(at(6)), Dialled::Pending));
     assert!(first.makes(&name));
-    assert!(!first.makes(&identity.adapter));
+    assert!(!first.makes(&known(&identity)));
     // Each message has its own time.
     assert!(matches!(first.poll(at(15)), Dialled::Pending));
     adapter.accept(at(14));
