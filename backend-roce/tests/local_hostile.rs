@@ -301,6 +301,72 @@ fn split_records_of_any_form_change_nothing_that_is_not_granted() {
     assert!(broken > 0);
 }
 
+/// A connection that fails beside a queue that nobody reads is broken at once.
+///
+/// Spec: ROCE-234
+#[test]
+fn a_failure_beside_a_full_queue_is_told() {
+    let bench = Bench::new(26);
+    let Between {
+        left, right, far, ..
+    } = &bench.between;
+    let forged = bench.write();
+    for cookie in 0..40 {
+        let (local, remote) = (right.local(0, SLOT), left.remote(0, SLOT));
+        let posted = right
+            .ia
+            .post_rdma_write(right.ep, &local, cookie, &remote, NONE);
+        posted.expect("a post");
+    }
+    assert!(right.driver.counts().local.full > 0);
+    // Its key is another one.
+    let mut forged = forged;
+    forged.1[Bth::LENGTH + 8] ^= 1;
+    assert!(far.write(forged.0, &forged.1));
+    let mut flushed = 0;
+    until(|| match right.look() {
+        Some(Event::Dto(_)) => {
+            flushed += 1;
+            None
+        }
+        Some(Event::Connection { kind, .. }) => Some(assert_eq!(kind, ConnectionEventKind::Broken)),
+        _ => None,
+    });
+    until(|| {
+        flushed += usize::from(right.look().is_some());
+        (flushed == 40).then_some(())
+    });
+}
+
+/// A peer that reads nothing, and asks for connections that are refused, takes no place for ever.
+///
+/// Spec: ROCE-233
+#[test]
+fn refusals_that_nobody_reads_leave_no_connection() {
+    /// Places in a request of its communication id, its transaction and its QPN.
+    const BODY: usize = Bth::LENGTH + 8 + 24;
+    let between = Between::new(29);
+    let Between { right, far, .. } = &between;
+    let request = between.next();
+    let begin = dat_core::event::ThreadWait::clock().as_micros();
+    // More than the queue has room for, and connections that there can be at a time.
+    for number in 0..2_000_u32 {
+        let mut other = request.clone();
+        other.1[BODY..BODY + 4].copy_from_slice(&(number + 1).to_be_bytes());
+        other.1[BODY + 32..BODY + 35].copy_from_slice(&(number + 2).to_be_bytes()[1..]);
+        other.1[BODY - 16..BODY - 12].copy_from_slice(&number.to_be_bytes());
+        other.put(far);
+        let now = dat_core::time::Instant::from_micros(begin + u64::from(number) * 1_000_000);
+        let cr = until(|| match right.look_at(now) {
+            Some(Event::ConnectionRequest { cr, .. }) => Some(cr),
+            None => None,
+            other => panic!("{other:?}"),
+        });
+        right.ia.cr_reject(cr, &[]).expect("a refusal");
+    }
+    assert!(right.driver.counts().local.full > 0);
+}
+
 /// Bytes that change while they are copied arrive somehow, and nowhere else; a queue that changes
 /// beside them ends its pair.
 ///

@@ -142,7 +142,8 @@ impl LocalPair {
     /// Returns the free bytes of the queue to the peer.
     ///
     /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
-    /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back.
+    /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back. 0 asks for
+    /// nothing, and looks anew.
     pub fn room(&self, least: usize) -> usize {
         let Some(lane) = self.usable() else {
             return 0;
@@ -411,6 +412,20 @@ mod tests {
             );
             assert_eq!(from.room(QUEUE_BYTES), QUEUE_BYTES);
         }
+    }
+
+    /// Messages find the room that has come, though nobody waits for it.
+    ///
+    /// Spec: ROCE-233
+    #[test]
+    fn a_look_for_any_room_is_a_new_one() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        while from.write(LABEL, &[3; 5000]) {}
+        assert!(from.room(0) < 5056);
+        while to.read(&mut buffer).is_some() {}
+        assert_eq!(from.room(0), QUEUE_BYTES);
+        assert!(!from.has_room_come(), "nothing was asked for");
     }
 
     /// Spec: ROCE-212, ROCE-233

@@ -258,7 +258,8 @@ impl Writer {
     /// Returns the free bytes.
     ///
     /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
-    /// half of it is free (ROCE-214). The wish stays until [`withdraw`](Self::withdraw).
+    /// half of it is free (ROCE-214). The wish stays until [`withdraw`](Self::withdraw). 0 asks for
+    /// nothing, and looks at the reader's position anew.
     ///
     /// # Errors
     /// The reader's position cannot be true.
@@ -268,7 +269,7 @@ impl Writer {
             let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
             lane.length().saturating_sub(used) as usize
         };
-        if free() < least {
+        if free() < least || least == 0 {
             self.find_room(lane, 0)?;
             if free() < least {
                 // An earlier wish may be for more.

@@ -27,7 +27,8 @@ pub trait LocalQueue: Send + Sync {
     /// Returns the room for packets, in bytes.
     ///
     /// If it is less than `least`, [`LocalEvent::Room`] follows once it is not.
-    /// The first call of several decides, until [`withdraw`](Self::withdraw).
+    /// The first call of several decides, until [`withdraw`](Self::withdraw). 0 asks for no event,
+    /// and looks anew.
     fn room(&self, least: usize) -> usize;
 
     /// Waits for room no longer.
