@@ -23,7 +23,7 @@ use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX};
 use crate::options::{PathChoice, RoceOptions};
-use crate::port::{Arrival, Awakening, ClaimError, LocalQueues, Outbox, Port, Route};
+use crate::port::{Arrival, Awakening, ClaimError, Gone, LocalQueues, Outbox, Port, Route};
 use crate::proto::icrc::Flow;
 use crate::reserve::zeros;
 
@@ -675,7 +675,7 @@ impl Shared {
         }
         let bursts = match self.try_input() {
             Some(mut input) => {
-                self.attend();
+                self.attend(Gone::Any);
                 self.take_local(&mut input, || false);
                 self.take_packets(&mut input, (BURSTS, BURST), || false)
             }

@@ -10,6 +10,14 @@
 )]
 #[path = "common/process.rs"]
 mod process;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::allow_attributes,
+    reason = "other test targets have it in a module"
+)]
+#[path = "common/table.rs"]
+mod table;
 
 use std::env;
 use std::io::Read as _;
@@ -25,12 +33,13 @@ use std::time::{Duration, Instant as Time};
 
 use backend_roce::local::{
     DEADLINE, Dial, Dialled, Identity, Known, Label, Listener, LocalPair, MemoryFault, PAYLOAD_MAX,
-    Pairs, QUEUE_BYTES, Refusal,
+    QUEUE_BYTES, Refusal,
 };
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
 use process::{Held, Other, ready, report_skip, wait_for_the_end};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use table::Table;
 
 /// Variable of the other process that names its part.
 const ROLE: &str = "LOCAL_PAIR_ROLE";
@@ -55,19 +64,6 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[derive(Default)]
-struct Table(Vec<LocalPair>);
-
-impl Pairs for Table {
-    fn knows(&mut self, _: &Known) -> bool {
-        false
-    }
-
-    fn add(&mut self, pair: LocalPair) {
-        self.0.push(pair);
-    }
 }
 
 /// An adapter that listens.

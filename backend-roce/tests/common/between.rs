@@ -10,7 +10,7 @@ use std::time::Instant as Time;
 
 use backend_roce::local::{
     Bell, Dial, Dialled, FIRST, Identity, Known, Label, Listener, LocalPair, Memory, Naming,
-    PAYLOAD_MAX, Pairs, QUEUE_BYTES, Role, SPLIT,
+    PAYLOAD_MAX, QUEUE_BYTES, Role, SPLIT,
 };
 use backend_roce::proto::packet::ICRC_LENGTH;
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait};
@@ -19,6 +19,7 @@ use rustix::cmsg_space;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
 use super::end::{End, PATIENCE, QUALIFIER, is_success, listen, local_end, next, param};
+use super::table::Table;
 
 /// Repeats an attempt until it returns something.
 pub fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
@@ -29,20 +30,6 @@ pub fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
         }
         assert!(begin.elapsed() < PATIENCE, "nothing happens");
         std::thread::yield_now();
-    }
-}
-
-/// The pairs of an adapter of a test.
-#[derive(Default)]
-pub struct Table(pub Vec<LocalPair>);
-
-impl Pairs for Table {
-    fn knows(&mut self, _: &Known) -> bool {
-        false
-    }
-
-    fn add(&mut self, pair: LocalPair) {
-        self.0.push(pair);
     }
 }
 

@@ -13,6 +13,8 @@ pub mod packets;
 pub mod process;
 pub mod requester;
 pub mod responder;
+#[cfg(all(feature = "udp", target_os = "linux"))]
+pub mod table;
 
 use backend_roce::proto::icrc::{Addresses, Flow};
 

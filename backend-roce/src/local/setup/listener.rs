@@ -23,9 +23,6 @@ const BACKLOG: i32 = 128;
 /// Connections that one call takes from one socket.
 const BURST: usize = 64;
 
-/// Microseconds between looks at connections whose memory has not come: a dialler sends it soon.
-const LOOK: u64 = 1_000;
-
 /// The pairs of an adapter.
 pub trait Pairs {
     /// Returns true for an adapter that has a pair with this one which is not over.
@@ -38,13 +35,16 @@ pub trait Pairs {
         true
     }
 
-    /// Adds a pair.
-    fn add(&mut self, pair: LocalPair);
+    /// Adds a pair before its dialler hears of it; returns its socket, or `None` without room.
+    fn add(&mut self, pair: LocalPair) -> Option<BorrowedFd<'_>>;
 
     /// Has the listener look again once this socket has something: its question has not come yet.
+    /// False if that is not possible.
     ///
     /// An adapter that looks regularly needs nothing here.
-    fn watch(&mut self, _socket: BorrowedFd<'_>) {}
+    fn watch(&mut self, _socket: BorrowedFd<'_>) -> bool {
+        true
+    }
 }
 
 /// A connection whose memory has not come yet.
@@ -65,8 +65,6 @@ struct HalfOpen {
 pub struct Listener {
     sockets: Vec<(SocketAddr, Bell)>,
     half_open: Vec<HalfOpen>,
-    /// Time of the next look at half-open connections, if there are any.
-    look: Option<Instant>,
 }
 
 impl Listener {
@@ -77,7 +75,6 @@ impl Listener {
         Some(Self {
             sockets: Vec::new(),
             half_open,
-            look: None,
         })
     }
 
@@ -104,12 +101,12 @@ impl Listener {
     pub fn close(&mut self) {
         self.sockets.clear();
         self.half_open.clear();
-        self.look = None;
     }
 
-    /// Returns the time of the next call of [`accept`](Self::accept) that no socket asks for.
+    /// Returns the time of the next call of [`accept`](Self::accept) that no socket asks for: a
+    /// connection is then given up.
     pub fn deadline(&self) -> Option<Instant> {
-        self.look
+        self.half_open.iter().map(|half| half.deadline).min()
     }
 
     /// Takes connections and their questions, and adds pairs.
@@ -131,8 +128,10 @@ impl Listener {
                     deadline,
                 };
                 if let Some(half) = half.advance(identity, now, pairs, &self.half_open) {
-                    pairs.watch(half.bell.as_fd());
-                    self.keep(half);
+                    match pairs.watch(half.bell.as_fd()) {
+                        true => self.keep(half),
+                        false => note(half.at, &Refusal::Crowded),
+                    }
                 }
             }
         }
@@ -142,8 +141,6 @@ impl Listener {
                 self.half_open.push(half);
             }
         }
-        let look = Instant::from_micros(now.as_micros().saturating_add(LOOK));
-        self.look = (!self.half_open.is_empty()).then_some(look);
     }
 
     fn keep(&mut self, half: HalfOpen) {
@@ -247,13 +244,13 @@ impl HalfOpen {
         now: Instant,
         pairs: &mut impl Pairs,
     ) -> Result<Option<Self>, Refusal> {
-        let send = |verdict, number| {
+        let send = |socket: BorrowedFd<'_>, verdict, number| {
             let answer = Answer {
                 verdict,
                 number,
                 adapter: identity.adapter,
             };
-            answer.send(self.bell.as_fd())
+            answer.send(socket)
         };
         let taken = verdict.and_then(|verdict| {
             let memory = memory.filter(|_| verdict == Verdict::Taken);
@@ -263,9 +260,8 @@ impl HalfOpen {
         });
         let (verdict, adopted) = taken.inspect_err(|_| {
             // The peer would find the end of the connection, too.
-            let _ = send(Verdict::Refused, 0);
+            let _ = send(self.bell.as_fd(), Verdict::Refused, 0);
         })?;
-        send(verdict, adopted.as_ref().map_or(0, |(_, number)| *number))?;
         if let Some((memory, number)) = adopted {
             let naming = Naming {
                 number,
@@ -274,9 +270,13 @@ impl HalfOpen {
                 own: hello.target,
                 peer: hello.own,
             };
-            pairs.add(LocalPair::new(naming, Role::Listener, memory, self.bell));
+            let pair = LocalPair::new(naming, Role::Listener, memory, self.bell);
+            // Without room, the peer finds the end of its socket.
+            let socket = pairs.add(pair).ok_or(Refusal::Crowded)?;
+            send(socket, verdict, number)?;
             return Ok(None);
         }
+        send(self.bell.as_fd(), verdict, 0)?;
         self.asker = Some(hello.of(self.process));
         self.deadline = Instant::from_micros(now.as_micros().saturating_add(PATIENCE));
         Ok((verdict == Verdict::Wanted).then_some(self))

@@ -7,7 +7,7 @@ use dat_core::backend::NotLocal;
 use dat_core::sync::RegisteredSpan;
 
 use super::*;
-use crate::port::{LocalEvent, LocalNumber, LocalQueue};
+use crate::port::{Gone, LocalEvent, LocalNumber, LocalQueue};
 use crate::proto::connection::{Ids, Mad, Message, encode_packet};
 use crate::proto::{PathMtu, Psn};
 
@@ -63,11 +63,11 @@ impl LocalQueues for Queues {
         true
     }
 
-    fn is_setting_up(&self) -> bool {
-        false
+    fn next_look(&self) -> Option<Instant> {
+        None
     }
 
-    fn attend(&self) {}
+    fn attend(&self, _: Gone) {}
 
     fn attend_next(&self) {}
 

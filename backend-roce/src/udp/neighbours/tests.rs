@@ -3,7 +3,12 @@
 use core::net::Ipv4Addr;
 use core::sync::atomic::AtomicU8;
 
+use std::fs::File;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::UnixStream;
+
 use super::*;
+use crate::local::{Bell, Memory, Naming, Role};
 
 /// Returns an address that no other test has.
 fn address() -> SocketAddr {
@@ -18,13 +23,71 @@ fn neighbours(name: u8) -> Neighbours {
     Neighbours::new([name; 16], address(), None, false).unwrap()
 }
 
+/// Makes the pairs of an adapter that the system reports to.
+fn reported() -> Neighbours {
+    let pollers = [(); 2].map(|()| Arc::new(Poller::new().unwrap()));
+    Neighbours::new([3; 16], address(), Some(pollers), false).unwrap()
+}
+
+/// A pair whose doorbell the system does not report would be a silent one: there is none.
+///
+/// Spec: ROCE-215, ROCE-220
+#[test]
+fn a_pair_without_reports_is_not_opened() {
+    let one = reported();
+    let (memory, _) = Memory::create().unwrap();
+    let naming = Naming {
+        number: 1,
+        peer_number: 1,
+        peer_adapter: Known {
+            name: [4; 16],
+            process: 1,
+        },
+        own: one.bound,
+        peer: one.bound,
+    };
+    // No poller takes a file.
+    let file = File::open("/proc/self/exe").unwrap();
+    let pair = LocalPair::new(naming, Role::Listener, memory, Bell::new(file.into()));
+    let opened = one.open(&mut one.setup().news, pair);
+    assert_eq!(opened.err(), Some(NotLocal::Memory));
+    assert!(!one.is_used() && one.event().is_none());
+    assert!(!one.watch_setup(File::open("/proc/self/exe").unwrap().as_fd()));
+}
+
+/// The system reports what comes on a connection that has asked nothing yet. So nobody looks at it
+/// before it is given up.
+///
+/// Spec: ROCE-220
+#[test]
+fn a_silent_connection_costs_no_looks() {
+    let [watched, polled] = [reported(), neighbours(5)];
+    for one in [&watched, &polled] {
+        one.listen(one.bound.port());
+        let _stranger = stranger(one.bound);
+        let begin = ThreadWait::clock().as_micros();
+        one.attend(Gone::None);
+        let look = one.next_look().unwrap().as_micros();
+        assert_eq!(look >= begin + PATIENCE, one.pollers.is_some());
+        one.close();
+        assert_eq!(one.next_look(), None);
+    }
+}
+
+/// Connects to the adapter at an address, and says nothing.
+fn stranger(address: SocketAddr) -> UnixStream {
+    let name = std::format!("dat-roce/{}/{}", address.ip(), address.port());
+    let name = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+    UnixStream::connect_addr(&name).unwrap()
+}
+
 /// Makes a pair with the adapter that listens at an address; returns its number.
 fn pair(one: &Neighbours, other: &Neighbours) -> LocalNumber {
     other.listen(other.bound.port());
     let number = one.dial(one.bound.ip(), other.bound).unwrap();
     one.dialled(number);
-    other.attend();
-    one.poll_dials(&mut one.setup(), None);
+    other.attend(Gone::Any);
+    one.attend(Gone::None);
     let mut events = core::iter::from_fn(|| one.event());
     let known = events.find_map(|event| match event {
         LocalEvent::Known { asked, pair } if asked == number => Some(pair),
@@ -62,7 +125,7 @@ fn the_outcome_of_the_first_set_up_is_told() {
     // The peer is gone before the adapter knows of the set-up.
     drop(listener);
     one.dialled(number);
-    assert!(!one.is_setting_up());
+    assert_eq!(one.next_look(), None);
     assert!(one.is_used(), "there is an event");
     let event = one.event();
     assert!(matches!(event, Some(LocalEvent::Failed(failed, _)) if failed == number));

@@ -4,7 +4,7 @@ mod strangers;
 
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU16, Ordering};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::string::String;
 use std::vec;
 use std::vec::Vec;
@@ -24,11 +24,22 @@ const LABEL: Label = Label {
 const ZERO: Instant = Instant::ZERO;
 const LATE: Instant = Instant::from_micros(DEADLINE);
 
-/// The pairs of an adapter of a test; it has no room for more if the flag is set.
+/// The pairs of an adapter of a test, which has room for more as the field says.
 ///
 /// The last number counts the sockets to watch.
 #[derive(Default)]
-struct Table(Vec<LocalPair>, bool, usize);
+struct Table(Vec<LocalPair>, Room, usize);
+
+/// The room of an adapter for a pair.
+#[derive(Default, PartialEq, Eq)]
+enum Room {
+    #[default]
+    Much,
+    /// There is none.
+    None,
+    /// There is none any more once the pair is made.
+    Lost,
+}
 
 impl Pairs for Table {
     fn knows(&mut self, adapter: &Known) -> bool {
@@ -40,15 +51,20 @@ impl Pairs for Table {
     }
 
     fn has_room(&self) -> bool {
-        !self.1
+        self.1 != Room::None
     }
 
-    fn add(&mut self, pair: LocalPair) {
+    fn add(&mut self, pair: LocalPair) -> Option<BorrowedFd<'_>> {
+        if self.1 == Room::Lost {
+            return None;
+        }
         self.0.push(pair);
+        self.0.last().map(LocalPair::as_fd)
     }
 
-    fn watch(&mut self, _: BorrowedFd<'_>) {
+    fn watch(&mut self, _: BorrowedFd<'_>) -> bool {
         self.2 += 1;
+        self.1 != Room::Lost
     }
 }
 
@@ -213,7 +229,7 @@ fn adapters_with_a_pair_make_no_other_until_it_is_over() {
     let mut adapter = Adapter::at("127.0.0.1");
     let target = adapter.address;
     let [ours, theirs] = made(&mut adapter, target);
-    adapter.pairs.add(theirs);
+    adapter.pairs.0.push(theirs);
     let (identity, own) = dialler();
     let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
     adapter.accept(ZERO);
@@ -231,12 +247,17 @@ fn adapters_with_a_pair_make_no_other_until_it_is_over() {
 #[test]
 fn an_adapter_without_room_refuses_a_pair() {
     let mut adapter = Adapter::at("127.0.0.1");
-    adapter.pairs.1 = true;
+    adapter.pairs.1 = Room::None;
     let (identity, own) = dialler();
     let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
     adapter.accept(ZERO);
     assert_eq!(refusal(&mut dial, ZERO), "the peer refused it");
-    adapter.pairs.1 = false;
+    // Nor does it say that it has taken one that it cannot keep.
+    adapter.pairs.1 = Room::Lost;
+    let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
+    adapter.accept(ZERO);
+    assert_eq!(refusal(&mut dial, ZERO), "the peer closed its socket");
+    adapter.pairs.1 = Room::Much;
     let target = adapter.address;
     talk(&made(&mut adapter, target));
 }

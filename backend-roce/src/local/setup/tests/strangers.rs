@@ -177,7 +177,7 @@ fn the_name_of_an_adapter_is_of_its_process() {
         peer: own,
     };
     let pair = LocalPair::new(naming, Role::Listener, memory, Bell::new(ours));
-    adapter.pairs.add(pair);
+    adapter.pairs.0.push(pair);
     let target = adapter.address;
     talk(&made(&mut adapter, target));
     assert_eq!(adapter.pairs.0.len(), 1, "beside that one");
@@ -263,6 +263,11 @@ fn a_connection_is_watched_until_its_question_comes() {
     let _stranger = stranger(&adapter);
     adapter.accept(ZERO);
     assert_eq!(adapter.pairs.2, 1);
+    // One that cannot be watched is closed.
+    adapter.pairs.1 = Room::Lost;
+    let stranger = stranger(&adapter);
+    adapter.accept(ZERO);
+    assert!(is_closed(&stranger));
 }
 
 /// Takes the question of a dialler at the name of an address, and answers something.
