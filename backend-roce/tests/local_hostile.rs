@@ -324,14 +324,15 @@ fn a_failure_beside_a_full_queue_is_told() {
     forged.1[Bth::LENGTH + 8] ^= 1;
     assert!(far.write(forged.0, &forged.1));
     let mut flushed = 0;
-    until(|| match right.look() {
+    let kind = until(|| match right.look() {
         Some(Event::Dto(_)) => {
             flushed += 1;
             None
         }
-        Some(Event::Connection { kind, .. }) => Some(assert_eq!(kind, ConnectionEventKind::Broken)),
+        Some(Event::Connection { kind, .. }) => Some(kind),
         _ => None,
     });
+    assert_eq!(kind, ConnectionEventKind::Broken);
     until(|| {
         flushed += usize::from(right.look().is_some());
         (flushed == 40).then_some(())
