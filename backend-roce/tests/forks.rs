@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use backend_roce::local::{Dial, Dialled, Identity, Label, Listener, PAYLOAD_MAX};
+use backend_roce::local::{Dial, Dialled, First, Identity, Label, Listener, PAYLOAD_MAX};
 use backend_roce::{RoceBackend, RoceOptions};
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
@@ -282,7 +282,7 @@ fn a_child_reads_and_writes_no_queue() {
     let identity = Identity::new([1; 16]);
     let mut listener = Listener::new().unwrap();
     listener.add(target).unwrap();
-    let mut dial = Dial::new(&identity, target, target, now).unwrap();
+    let mut dial = Dial::new(&identity, target, target, First::Offer, now).unwrap();
     let mut pairs = Table::default();
     listener.accept(&identity, now, &mut pairs);
     let Dialled::Made(pair) = dial.poll(now) else {

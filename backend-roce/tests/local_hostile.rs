@@ -10,8 +10,9 @@ use std::thread;
 
 use backend_roce::local::{FIRST, Label, QUEUE_BYTES};
 use backend_roce::proto::packet::{Bth, ICRC_LENGTH, Opcode};
-use common::between::{Between, Taken, until};
+use common::between::{Between, Taken};
 use common::end::SLOT;
+use common::process::until;
 use dat_core::endpoint::Extended;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};

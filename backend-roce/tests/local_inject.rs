@@ -9,8 +9,9 @@ use std::net::UdpSocket;
 use backend_roce::local::LocalPair;
 use backend_roce::proto::icrc::Flow;
 use backend_roce::proto::packet::Bth;
-use common::between::{Between, Taken, is_established, pair_with, until};
+use common::between::{Between, Taken, is_established, pair_with};
 use common::end::{end_of, is_success, next};
+use common::process::until;
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::{CloseFlags, CompletionFlags};
 

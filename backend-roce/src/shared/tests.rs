@@ -11,6 +11,51 @@ use dat_core::event::ThreadWait;
 
 use super::*;
 
+/// A port that is closed but for what a test gives it.
+trait Half: Send + Sync {
+    fn receive(&self) -> Option<Arrival> {
+        None
+    }
+
+    fn sleep(&self, _: Option<Duration>) -> Option<Awakening> {
+        None
+    }
+
+    fn local(&self) -> Option<Arc<dyn LocalQueues>> {
+        None
+    }
+}
+
+impl<H: Half> Port for H {
+    fn address(&self) -> SocketAddr {
+        ClosedPort.address()
+    }
+
+    fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
+        ClosedPort.route(peer)
+    }
+
+    fn claim(&self, port: u16) -> Result<(), ClaimError> {
+        ClosedPort.claim(port)
+    }
+
+    fn release(&self, _: u16) {}
+
+    fn send(&self, _: &Flow, _: &[u8], _: usize) {}
+
+    fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
+        Half::receive(self)
+    }
+
+    fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
+        Half::sleep(self, pause)
+    }
+
+    fn local(&self) -> Option<Arc<dyn LocalQueues>> {
+        Half::local(self)
+    }
+}
+
 /// A port at which datagrams never end.
 #[derive(Default)]
 struct EndlessPort {
@@ -20,24 +65,8 @@ struct EndlessPort {
     adapter: Arc<OnceLock<Weak<Shared>>>,
 }
 
-impl Port for EndlessPort {
-    fn address(&self) -> SocketAddr {
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4791)
-    }
-
-    fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
-        Err(BackendError::Unreachable)
-    }
-
-    fn claim(&self, _: u16) -> Result<(), ClaimError> {
-        Err(ClaimError::Refused)
-    }
-
-    fn release(&self, _: u16) {}
-
-    fn send(&self, _: &Flow, _: &[u8], _: usize) {}
-
-    fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
+impl Half for EndlessPort {
+    fn receive(&self) -> Option<Arrival> {
         self.taken.fetch_add(1, Ordering::Relaxed);
         if let Some(shared) = self.adapter.get().and_then(Weak::upgrade) {
             shared.wake(|events| events.count += 1);

@@ -21,7 +21,7 @@ use dat_core::time::Instant;
 
 use super::poller::Poller;
 use crate::local::{
-    DEADLINE, Dial, Dialled, FIRST, Identity, Known, Label, Listener, LocalPair, PATIENCE,
+    DEADLINE, Dial, Dialled, FIRST, First, Identity, Known, Label, Listener, LocalPair, PATIENCE,
     PAYLOAD_MAX, Pairs, Record, SPLIT,
 };
 use crate::port::{Arrival, Gone, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
@@ -525,11 +525,11 @@ impl LocalQueues for Neighbours {
         }
         let now = ThreadWait::clock();
         // Without any pair, none can be there: the first question brings the memory.
-        let dial = match self.is_used() {
-            true => Dial::ask,
-            false => Dial::new,
+        let first = match self.is_used() {
+            true => First::Question,
+            false => First::Offer,
         };
-        let dial = dial(&self.identity, own, peer, now);
+        let dial = Dial::new(&self.identity, own, peer, first, now);
         let mut dial = dial.map_err(|refusal| NotLocal::from(&refusal))?;
         if self.is_only_way {
             dial.set_patience(PATIENCE, now);

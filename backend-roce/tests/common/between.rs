@@ -6,10 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
-use std::time::Instant as Time;
 
 use backend_roce::local::{
-    Bell, Dial, Dialled, FIRST, Identity, Known, Label, Listener, LocalPair, Memory, Naming,
+    Bell, Dial, Dialled, FIRST, First, Identity, Known, Label, Listener, LocalPair, Memory, Naming,
     PAYLOAD_MAX, QUEUE_BYTES, Role, SPLIT,
 };
 use backend_roce::proto::packet::ICRC_LENGTH;
@@ -18,20 +17,9 @@ use dat_core::time::Instant;
 use rustix::cmsg_space;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
-use super::end::{End, PATIENCE, QUALIFIER, is_success, listen, local_end, next, param};
+use super::end::{End, QUALIFIER, is_success, listen, local_end, next, param};
+use super::process::until;
 use super::table::Table;
-
-/// Repeats an attempt until it returns something.
-pub fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    let begin = Time::now();
-    loop {
-        if let Some(value) = attempt() {
-            return value;
-        }
-        assert!(begin.elapsed() < PATIENCE, "nothing happens");
-        std::thread::yield_now();
-    }
-}
 
 /// Returns the address at which an end listens for connections.
 pub fn target(end: &End) -> SocketAddr {
@@ -43,7 +31,8 @@ pub fn target(end: &End) -> SocketAddr {
 /// Makes a pair with an end, as an adapter of some name and address.
 pub fn pair_with(right: &End, name: u8, own: SocketAddr) -> LocalPair {
     let identity = Identity::new([name; 16]);
-    let mut dial = Dial::new(&identity, own, target(right), Instant::ZERO).expect("an adapter");
+    let mut dial =
+        Dial::new(&identity, own, target(right), First::Offer, Instant::ZERO).expect("an adapter");
     until(|| match dial.poll(Instant::ZERO) {
         Dialled::Pending => {
             assert_eq!(right.look(), None);

@@ -41,11 +41,20 @@ pub enum Dialled {
     Failed(Refusal),
 }
 
+/// The first message of a dialler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// The question brings the memory.
+    Offer,
+    /// It does not: this end may have a pair with that adapter. The memory is made once the peer
+    /// wants it.
+    Question,
+}
+
 /// How a set-up is begun.
 #[derive(Clone, Copy, Debug)]
 struct Way {
-    /// Set if the first question brings the memory.
-    offers: bool,
+    first: First,
     /// Set if the system has chosen the address of this end.
     is_chosen: bool,
 }
@@ -66,7 +75,7 @@ pub struct Dial {
 }
 
 impl Dial {
-    /// Offers the adapter at `target` the memory of a pair, for packets that come from `own`.
+    /// Asks the adapter at `target` for a pair, for packets that come from `own`.
     ///
     /// # Errors
     /// The reason why there is none: in most cases, that no adapter of this host listens there.
@@ -74,34 +83,11 @@ impl Dial {
         identity: &Identity,
         own: SocketAddr,
         target: SocketAddr,
+        first: First,
         now: Instant,
-    ) -> Result<Self, Refusal> {
-        Self::begin(identity, own, target, now, true)
-    }
-
-    /// As [`new`](Self::new), for an end that may have a pair with that adapter: makes the memory
-    /// once the peer wants it.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn ask(
-        identity: &Identity,
-        own: SocketAddr,
-        target: SocketAddr,
-        now: Instant,
-    ) -> Result<Self, Refusal> {
-        Self::begin(identity, own, target, now, false)
-    }
-
-    fn begin(
-        identity: &Identity,
-        own: SocketAddr,
-        target: SocketAddr,
-        now: Instant,
-        offers: bool,
     ) -> Result<Self, Refusal> {
         let way = Way {
-            offers,
+            first,
             is_chosen: identity.has_all,
         };
         let begin = || {
@@ -252,7 +238,7 @@ impl State {
             return Ok(Self::Connecting(bell));
         }
         let process = user::check(&bell)?;
-        if way.offers {
+        if way.first == First::Offer {
             return offered(bell, process, hello);
         }
         hello.send(bell.as_fd(), None)?;

@@ -111,27 +111,7 @@ impl LocalQueue for Queues {
 /// A port without sockets, beside which there are queues.
 struct QueuesOnly(Arc<Queues>);
 
-impl Port for QueuesOnly {
-    fn address(&self) -> SocketAddr {
-        ClosedPort.address()
-    }
-
-    fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
-        ClosedPort.route(peer)
-    }
-
-    fn claim(&self, port: u16) -> Result<(), ClaimError> {
-        ClosedPort.claim(port)
-    }
-
-    fn release(&self, _: u16) {}
-
-    fn send(&self, _: &Flow, _: &[u8], _: usize) {}
-
-    fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
-        None
-    }
-
+impl Half for QueuesOnly {
     fn local(&self) -> Option<Arc<dyn LocalQueues>> {
         Some(Arc::<Queues>::clone(&self.0))
     }

@@ -134,7 +134,7 @@ fn dialler() -> (Identity, SocketAddr) {
 /// Makes a pair with an adapter; returns both ends.
 fn made(adapter: &mut Adapter, target: SocketAddr) -> [LocalPair; 2] {
     let (identity, own) = dialler();
-    let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, target, First::Offer, ZERO).unwrap();
     assert!(matches!(dial.poll(ZERO), Dialled::Pending));
     adapter.accept(ZERO);
     let Dialled::Made(pair) = dial.poll(ZERO) else {
@@ -185,7 +185,7 @@ fn two_adapters_make_a_pair_on_one_thread() {
 fn names_lead_to_the_adapters_that_have_an_address() {
     let one = Adapter::at("127.0.0.1");
     let (identity, own) = dialler();
-    let other = Dial::new(&identity, own, one.target("127.0.0.2"), ZERO);
+    let other = Dial::new(&identity, own, one.target("127.0.0.2"), First::Offer, ZERO);
     assert!(matches!(other, Err(Refusal::Nobody)));
     for (wildcard, targets) in [
         ("0.0.0.0", &["127.0.0.1", "127.0.0.2"][..]),
@@ -198,7 +198,7 @@ fn names_lead_to_the_adapters_that_have_an_address() {
         }
         // Another host's, though it has the port of this one.
         for foreign in ["192.0.2.1", "2001:db8::1"] {
-            let dial = Dial::new(&identity, own, adapter.target(foreign), ZERO);
+            let dial = Dial::new(&identity, own, adapter.target(foreign), First::Offer, ZERO);
             assert!(matches!(dial, Err(Refusal::Elsewhere)), "{foreign}");
         }
     }
@@ -217,7 +217,7 @@ fn each_port_leads_to_the_adapter_until_it_is_released() {
     talk(&made(&mut adapter, second));
     adapter.listener.remove(second.port());
     let (identity, own) = dialler();
-    let dial = Dial::new(&identity, own, second, ZERO);
+    let dial = Dial::new(&identity, own, second, First::Offer, ZERO);
     assert!(matches!(dial, Err(Refusal::Nobody)));
     adapter.listener.add(second).unwrap();
     talk(&made(&mut adapter, second));
@@ -231,7 +231,7 @@ fn adapters_with_a_pair_make_no_other_until_it_is_over() {
     let [ours, theirs] = made(&mut adapter, target);
     adapter.pairs.0.push(theirs);
     let (identity, own) = dialler();
-    let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, target, First::Offer, ZERO).unwrap();
     adapter.accept(ZERO);
     let Dialled::Known(other) = dial.poll(ZERO) else {
         panic!("a second pair");
@@ -249,12 +249,12 @@ fn an_adapter_without_room_refuses_a_pair() {
     let mut adapter = Adapter::at("127.0.0.1");
     adapter.pairs.1 = Room::None;
     let (identity, own) = dialler();
-    let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, adapter.address, First::Offer, ZERO).unwrap();
     adapter.accept(ZERO);
     assert_eq!(refusal(&mut dial, ZERO), "the peer refused it");
     // Nor does it say that it has taken one that it cannot keep.
     adapter.pairs.1 = Room::Lost;
-    let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, adapter.address, First::Offer, ZERO).unwrap();
     adapter.accept(ZERO);
     assert_eq!(refusal(&mut dial, ZERO), "the peer closed its socket");
     adapter.pairs.1 = Room::Much;
@@ -267,7 +267,7 @@ fn an_adapter_without_room_refuses_a_pair() {
 fn silence_ends_a_set_up_at_either_end() {
     let mut adapter = Adapter::at("127.0.0.1");
     let (identity, own) = dialler();
-    let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, adapter.address, First::Offer, ZERO).unwrap();
     assert!(matches!(dial.poll(ZERO), Dialled::Pending));
     assert_eq!(refusal(&mut dial, LATE), "the peer was silent");
     drop(dial);
@@ -286,7 +286,7 @@ fn the_memory_of_a_dialler_that_asks_first_comes_once_it_is_wanted() {
     let name = adapter.known();
     let (identity, own) = dialler();
     let target = adapter.address;
-    let ask = || Dial::ask(&identity, own, target, ZERO).unwrap();
+    let ask = || Dial::new(&identity, own, target, First::Question, ZERO).unwrap();
     let (mut first, mut second) = (ask(), ask());
     let at = |part| Instant::from_micros(DEADLINE / 10 * part);
     assert!(matches!(first.poll(at(4)), Dialled::Pending));

@@ -277,7 +277,7 @@ fn answered<T>(answer: impl FnOnce(OwnedFd) -> T) -> String {
     let listener = socket();
     bind(&listener, &names::name(target).unwrap()).unwrap();
     listen(&listener, 1).unwrap();
-    let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, target, First::Offer, ZERO).unwrap();
     let accepted = rustix::net::accept(&listener).unwrap();
     // It may stay open until the end.
     let _kept = answer(accepted);
