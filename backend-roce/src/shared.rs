@@ -409,7 +409,7 @@ impl Shared {
             let before = events.count;
             drop(events);
             self.lease.note_sleep();
-            // Who is about to sleep asks for doorbells, and looks once more.
+            // Before the sleep, the thread asks for doorbells and looks once more.
             let awakening = match self.arm() {
                 true => Some(Awakening::Local),
                 false => self.port.sleep(pause),
@@ -513,7 +513,7 @@ impl Shared {
                 rounds = rounds.saturating_sub(1);
                 if rounds == 0 {
                     drop(output);
-                    // Whoever sends what is left also sends what others asked for.
+                    // The next sender also sends the packets that others asked for.
                     let _is_asked = own.leave();
                     return false;
                 }

@@ -53,8 +53,8 @@ fn until_quiet(near: &End, far: &End) {
     }
 }
 
-/// A program that polls gets no doorbells, also on the processor of its adapter's thread, which takes
-/// each message before it as long as there are doorbells.
+/// A program that polls gets no doorbells, also on the processor of its adapter's thread, which
+/// takes each message before it as long as there are doorbells.
 ///
 /// Spec: ROCE-235
 #[test]

@@ -242,7 +242,7 @@ impl Locals {
 
     /// Copies the packets of the outbox into the queue of a pair; returns their number and bytes.
     ///
-    /// Unless `placed` is 0, it is one packet, of which as many bytes are there.
+    /// If `placed` is not 0, the outbox has one packet, and that many bytes of its payload are there.
     pub(super) fn push(&mut self, number: LocalNumber, placed: usize) -> (u64, u64) {
         let totals = self.outbox.totals();
         match self.slots.get(usize::from(number.slot)) {

@@ -142,8 +142,8 @@ impl LocalPair {
     /// Returns the free bytes of the queue to the peer.
     ///
     /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
-    /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back. 0 asks for
-    /// nothing, and looks anew.
+    /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back. 0 asks
+    /// for nothing, and looks anew.
     pub fn room(&self, least: usize) -> usize {
         let Some(lane) = self.usable() else {
             return 0;
@@ -194,7 +194,8 @@ impl LocalPair {
         lane.is_some_and(|lane| self.reader.take(lane, offset, into))
     }
 
-    /// Gives the room of a split record back to the peer, and wakes it as [`read`](Self::read) does.
+    /// Gives the room of a split record back to the peer, and wakes it as [`read`](Self::read)
+    /// does.
     pub fn release(&self) {
         if let Some(lane) = self.incoming() {
             self.reader.release(lane);
@@ -216,7 +217,7 @@ impl LocalPair {
         let (Some(incoming), Some(outgoing)) = (self.incoming(), self.outgoing()) else {
             return true;
         };
-        // What these doorbells told of is seen below.
+        // The looks below find what these doorbells announced.
         self.drain_if_due();
         let sleeps = self.reader.arm(incoming);
         self.ring_for_room(incoming);

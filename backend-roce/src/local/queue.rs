@@ -424,7 +424,7 @@ impl Reader {
         if words.waits.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // What the writer writes while it waits only wakes it later, or a hostile one sooner.
+        // Records written during the wait delay the doorbell; a hostile writer gets it sooner.
         let tail = words.tail.load(Ordering::Relaxed);
         let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
         used <= lane.length() / 2 && Flag::take(&words.waits)

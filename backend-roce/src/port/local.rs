@@ -41,8 +41,8 @@ pub trait LocalQueue: Send + Sync {
     /// the end of the pair, drops them.
     fn push(&self, packets: &[u8], segment: usize);
 
-    /// Copies a part of a payload to where [`push_split`](Self::push_split) leaves it; false without
-    /// room.
+    /// Copies a part of a payload to the place where [`push_split`](Self::push_split) leaves it;
+    /// false without room.
     fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool;
 
     /// As [`push`](Self::push), for a packet of which `payload` bytes were placed and the `headers`
@@ -134,7 +134,8 @@ pub trait LocalQueues: Send + Sync {
     /// Goes on with new pairs and looks for peers that have gone, by calls of the system.
     fn attend(&self, gone: Gone);
 
-    /// As [`attend`](Self::attend) for any peer, by one call of the system: the next call does the next part.
+    /// As [`attend`](Self::attend) for any peer, by one call of the system: the next call does the
+    /// next part.
     fn attend_next(&self);
 
     /// Ends all pairs and set-ups, without events. Peers read what was written.

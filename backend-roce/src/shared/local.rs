@@ -1,4 +1,4 @@
-//! The queues of an adapter to others of this host, and who takes packets from them.
+//! The queues of an adapter to others of this host, and the threads that take packets from them.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -99,7 +99,7 @@ impl Shared {
         let taken = self.try_input();
         let taken = taken.map(|mut input| self.take_local(&mut input, || false));
         if matches!(taken, None | Some(Bursts::Some)) {
-            // Whoever has the input may have looked for the last time.
+            // The thread that has the input may have looked for the last time.
             self.wake_service();
         }
         taken.is_some()
@@ -177,7 +177,7 @@ impl Shared {
 
     /// Ends the pairs of local queues, at the end of the adapter; peers read what was written.
     ///
-    /// Those who hold the adapter hold no pair (ROCE-224).
+    /// A program that still holds the adapter holds no pair (ROCE-224).
     pub(crate) fn close_queues(&self) {
         if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
             self.enter(Adapter::end_locals);

@@ -150,7 +150,7 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
         if wakeup.setup {
             shared.attend(wakeup.gone);
         }
-        // Who wakes the thread may have left datagrams to it.
+        // A caller that wakes the thread may have left datagrams to it.
         let is_local = (wakeup.local || attention == Attention::Busy) && !wakeup.woken;
         let sockets = more || wakeup.arrivals || !is_local;
         let driven = match sockets {

@@ -1,4 +1,4 @@
-//! What stands between two adapters of queues in memory, and may change all that it passes on.
+//! A peer between two adapters of queues in memory, which may change all that it passes on.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
