@@ -224,13 +224,6 @@ impl LocalPair {
         sleeps && !self.writer.has_room_come(outgoing) && !self.is_over()
     }
 
-    /// Asks for no doorbell for records; for a thread that looks by itself.
-    pub fn disarm(&self) {
-        if let Some(lane) = self.incoming() {
-            self.reader.disarm(lane);
-        }
-    }
-
     /// Returns true if there is a record to read.
     pub fn has_records(&self) -> bool {
         let is_given_up = self.is_given_up.load(Ordering::Relaxed);
@@ -415,6 +408,28 @@ mod tests {
         }
     }
 
+    /// A wish for a doorbell stays until it is taken, and each look finds what has come.
+    ///
+    /// Spec: ROCE-213
+    #[test]
+    fn an_end_that_is_armed_looks_again() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        let rung = || from.rung();
+        assert!(to.arm() && to.arm());
+        assert!(from.write(LABEL, &[0; 12]));
+        // The writer is about to ring.
+        assert!(!to.arm());
+        assert!(to.read(&mut buffer).is_some());
+        assert!(to.arm());
+        from.ring();
+        from.ring();
+        assert_eq!(rung(), 1, "one wish");
+        assert!(to.arm());
+        from.ring();
+        assert_eq!(rung(), 2, "the next one");
+    }
+
     /// Messages find the room that has come, though nobody waits for it.
     ///
     /// Spec: ROCE-233
@@ -464,7 +479,6 @@ mod tests {
         from.ring();
         assert_eq!(rung(&to), 0, "nobody sleeps");
         assert!(!to.arm(), "there is a record");
-        to.disarm();
         assert!(to.read(&mut buffer).is_some());
         assert!(to.arm());
         for _ in 0..3 {

@@ -144,6 +144,12 @@ impl Flag {
         self.set(word, true);
     }
 
+    /// Returns true if this end has asked, and the peer has not taken the flag. What was published
+    /// before another thread of this end asked is seen then.
+    fn is_asked(&self, word: &Word) -> bool {
+        self.is_set.load(Ordering::Relaxed) && word.load(Ordering::Acquire) != 0
+    }
+
     fn withdraw(&self, word: &Word) {
         if self.is_set.load(Ordering::Relaxed) {
             self.set(word, false);
@@ -431,15 +437,15 @@ impl Reader {
     }
 
     /// Asks for a doorbell for the next record; false if there is one already.
+    ///
+    /// A wish that the writer has not taken stays, and costs no fence.
     pub fn arm(&self, lane: Lane<'_>) -> bool {
-        self.sleep.ask(&lane.words().sleeps);
-        fence();
+        let word = &lane.words().sleeps;
+        if !self.sleep.is_asked(word) {
+            self.sleep.ask(word);
+            fence();
+        }
         self.is_empty(lane)
-    }
-
-    /// Asks for no doorbell.
-    pub fn disarm(&self, lane: Lane<'_>) {
-        self.sleep.withdraw(&lane.words().sleeps);
     }
 
     /// Returns true if there is nothing to read.
