@@ -635,10 +635,10 @@ unsafe impl Backend for RoceBackend {
         if self.shared.is_threaded() {
             return None;
         }
+        let look = self.shared.next_look();
         self.shared.enter(|adapter| {
-            let acts = adapter.has_output() || self.shared.is_setting_up();
-            let now = acts.then_some(adapter.now);
-            now.or_else(|| adapter.deadline())
+            let now = adapter.has_output().then_some(adapter.now);
+            now.or_else(|| adapter.deadline().into_iter().chain(look).min())
         })
     }
 }

@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::net::UdpSocket;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::thread;
@@ -327,32 +326,4 @@ fn a_full_pair_keeps_no_endpoint_from_its_next_connection() {
     left.ia.ep_reset(left.ep).expect("a reset");
     connect(&left, &next);
     exchange(&left, &next);
-}
-
-/// Datagrams to connections of queues are dropped.
-///
-/// Spec: ROCE-231
-#[test]
-fn datagrams_do_not_reach_a_connection_of_queues() {
-    let (left, right) = (local_end(119, true), local_end(120, true));
-    connect(&left, &right);
-    let target = right.address.socket_address().expect("an address");
-    let sender = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let before = right.driver.counts();
-    // To all queue pairs that there may be: the numbers are random, and the table is small.
-    let mut packet = [0_u8; 16];
-    packet[0] = 0x04;
-    packet[2..4].copy_from_slice(&[0xFF, 0xFF]);
-    for number in 0..64_u32 {
-        packet[4..8].copy_from_slice(&number.to_be_bytes());
-        sender.send_to(&packet, target).expect("a datagram");
-    }
-    let until = Instant::now() + PATIENCE;
-    while right.driver.counts().dropped < before.dropped + 64 {
-        assert!(Instant::now() < until, "{:?}", right.driver.counts());
-        assert!(right.look().is_none());
-    }
-    let close = left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt);
-    close.expect("a disconnect");
-    assert_eq!(end_of(&right), ConnectionEventKind::Disconnected);
 }

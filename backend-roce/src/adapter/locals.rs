@@ -75,6 +75,10 @@ pub(super) struct Locals {
     slots: Vec<Option<Local>>,
     /// Pairs that have something to send, and are not known to be full.
     listed: VecDeque<u16>,
+    /// Attempts that wait for a set-up, with its number; there is room for one more.
+    attempts: VecDeque<(LocalNumber, u32)>,
+    /// Queue pairs that have failed, and are to send their last packet.
+    pub(super) failing: usize,
     /// The packets of one turn.
     pub(super) outbox: Outbox,
 }
@@ -85,6 +89,8 @@ impl Locals {
         Self {
             slots: Vec::new(),
             listed: VecDeque::new(),
+            attempts: VecDeque::new(),
+            failing: 0,
             outbox: Outbox::new(Vec::new(), RUN_PACKETS_MAX),
         }
     }
@@ -119,6 +125,28 @@ impl Locals {
         if let Some(local) = self.get_mut(number) {
             local.users = local.users.saturating_sub(1);
         }
+    }
+
+    /// Makes room for one more attempt; false if there is no memory.
+    pub(super) fn reserve_attempt(&mut self) -> bool {
+        let attempts = self.attempts.len() + 1;
+        self.attempts.has_room_for(attempts)
+    }
+
+    /// Returns true if requests and responses of a pair wait for room.
+    pub(super) fn is_full(&self, number: LocalNumber) -> bool {
+        self.get(number).is_some_and(|local| local.is_full)
+    }
+
+    /// Forgets the messages of a connection that is over, if its pair has no room for any; false if
+    /// it has.
+    pub(super) fn drop_messages(&mut self, number: LocalNumber, id: u32) -> bool {
+        let local = self.get_mut(number).filter(|local| local.is_stuck);
+        let is_stuck = local.is_some();
+        if let Some(local) = local {
+            local.links.retain(|ready| *ready != id);
+        }
+        is_stuck
     }
 
     fn open(&mut self, number: LocalNumber, mtu: PathMtu, queue: Arc<dyn LocalQueue>) -> bool {
@@ -214,7 +242,7 @@ impl Locals {
 
     /// Copies the packets of the outbox into the queue of a pair; returns their number and bytes.
     ///
-    /// Unless `placed` is 0, it is one packet, of which as many bytes are there.
+    /// If `placed` is not 0, the outbox has one packet, and that many bytes of its payload are there.
     pub(super) fn push(&mut self, number: LocalNumber, placed: usize) -> (u64, u64) {
         let totals = self.outbox.totals();
         match self.slots.get(usize::from(number.slot)) {
@@ -263,6 +291,7 @@ impl Adapter {
                 local.is_full = true;
                 local.is_stuck |= is_message;
                 self.counts.local.full += 1;
+                self.finish_failures(number);
                 continue;
             }
             let before = self.counts.local.bytes_sent;
@@ -275,6 +304,19 @@ impl Adapter {
             }
             sent += (self.counts.local.bytes_sent - before) as usize;
             self.locals.list(number.slot);
+        }
+    }
+
+    /// Ends the connections that have failed and wait for room to tell it, which may not come.
+    fn finish_failures(&mut self, number: LocalNumber) {
+        while self.locals.failing > 0
+            && let Some(local) = self.locals.get(number)
+            && let Some(key) = local.pairs.iter().copied().find(|key| {
+                let pair = self.pairs.get(*key);
+                pair.is_some_and(|pair| pair.is_failing)
+            })
+        {
+            self.finish_failure(key);
         }
     }
 
@@ -313,7 +355,7 @@ impl Adapter {
         match local {
             Ok(None) => self.after_link(id),
             // The port tells what becomes of it.
-            Ok(Some(_)) => {}
+            Ok(Some(number)) => self.locals.attempts.push_back((number, id)),
             Err(NotLocal::Nobody) => self.find_nobody(id),
             Err(reason) => self.give_up(id, reason),
         }
@@ -382,11 +424,18 @@ impl Adapter {
 
     /// Settles the attempts that wait for one pair on another one, or the same.
     fn settle_all(&mut self, asked: LocalNumber, number: LocalNumber, reason: NotLocal) {
-        for index in 0..self.links.bound() {
-            let link = self.links.at_mut(index);
+        for _ in 0..self.locals.attempts.len() {
+            let Some((waits, id)) = self.locals.attempts.pop_front() else {
+                return;
+            };
+            if waits != asked {
+                self.locals.attempts.push_back((waits, id));
+                continue;
+            }
+            // It may have ended.
+            let link = self.links.get_mut(id);
             if let Some(link) = link.filter(|link| link.pending == Some(asked)) {
                 link.pending = Some(number);
-                let id = link.id;
                 self.settle(id, reason);
             }
         }

@@ -11,7 +11,7 @@ use core::time::Duration;
 #[cfg(feature = "std")]
 pub(crate) use local::LocalWay;
 #[cfg(feature = "alloc")]
-pub use local::{LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_OVERHEAD};
+pub use local::{Gone, LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_OVERHEAD};
 #[cfg(feature = "alloc")]
 pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};
 

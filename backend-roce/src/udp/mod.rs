@@ -302,7 +302,7 @@ impl Port for UdpPort {
         if wakeup.setup
             && let Some(neighbours) = &self.neighbours
         {
-            neighbours.attend();
+            neighbours.attend(wakeup.gone);
         }
         Some(match wakeup.arrivals {
             true => Awakening::Arrivals {

@@ -75,7 +75,7 @@ fn files_are_copied_to_another_process() {
         assert_eq!(report["bytes"], content.len());
         assert!(fs::read(stored.join(&target)).unwrap() == content);
     }
-    // What is there already is kept.
+    // A file that is there already is kept.
     refused(
         &["copy", name(&source), "copy0", "--connect", &address],
         1,

@@ -21,7 +21,7 @@ use std::io;
 
 use dat_core::backend::NotLocal;
 
-pub use dial::{Dial, Dialled};
+pub use dial::{Dial, Dialled, First};
 pub use listener::{Listener, Pairs};
 
 use super::memory::MemoryFault;
