@@ -357,10 +357,7 @@ impl Adapter {
             Ok(None) => self.after_link(id),
             // The port tells what becomes of it.
             Ok(Some(number)) => self.locals.attempts.push_back((number, id)),
-            Err(NotLocal::Nobody) => {
-                self.not_local = Some(NotLocal::Nobody);
-                self.find_nobody(id);
-            }
+            Err(NotLocal::Nobody) => self.find_nobody(id),
             Err(reason) => self.give_up(id, reason),
         }
     }
@@ -372,6 +369,7 @@ impl Adapter {
             link.connection.abandon();
             self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
         }
+        self.not_local = Some(NotLocal::Nobody);
     }
 
     /// Sends the request of an attempt that has waited for a pair of queues, on one way or the
@@ -397,11 +395,11 @@ impl Adapter {
 
     /// Ends an attempt that finds no queues and may take no other way (ROCE-251).
     fn give_up(&mut self, id: u32, reason: NotLocal) {
-        self.not_local = Some(reason);
         if let Some(link) = self.links.get_mut(id) {
             link.connection.abandon();
         }
         self.link_event(id, Some(ConnectionEvent::Unreachable));
+        self.not_local = Some(reason);
     }
 
     /// Takes over a change of a pair of queues.

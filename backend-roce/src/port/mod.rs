@@ -15,7 +15,7 @@ pub use local::{Gone, LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_O
 #[cfg(feature = "alloc")]
 pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, NotLocal};
 
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
@@ -57,6 +57,8 @@ pub enum ClaimError {
     Descriptors,
     /// The system does not permit it.
     Prohibited,
+    /// Peers of this host would not find it, and no others are taken.
+    NotLocal(NotLocal),
 }
 
 /// The way to a peer.

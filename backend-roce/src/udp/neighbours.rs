@@ -277,15 +277,23 @@ impl Neighbours {
     }
 
     /// Lets adapters of this host find a UDP port that was claimed.
-    pub(super) fn listen(&self, port: u16) {
+    ///
+    /// # Errors
+    /// The reason why they do not, if packets cannot go through sockets.
+    pub(super) fn listen(&self, port: u16) -> Result<(), NotLocal> {
         let mut address = self.bound;
         address.set_port(port);
         let mut setup = self.setup();
-        // Without it, they send packets.
-        let socket = setup.listener.add(canonical(address));
-        if socket.is_ok_and(|socket| !self.watch_setup(socket)) {
-            setup.listener.remove(port);
-        }
+        let refusal = match setup.listener.add(canonical(address)) {
+            Ok(socket) if self.watch_setup(socket) => return Ok(()),
+            Ok(_) => {
+                setup.listener.remove(port);
+                NotLocal::Memory
+            }
+            Err(refusal) => NotLocal::from(&refusal),
+        };
+        // Peers that find no queues send packets.
+        self.is_only_way.then_some(refusal).map_or(Ok(()), Err)
     }
 
     /// Has the system report a socket that makes a pair; false if it has no room for it.

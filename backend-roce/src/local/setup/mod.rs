@@ -132,6 +132,7 @@ impl From<&Refusal> for NotLocal {
             Refusal::Memory(MemoryFault::System(_, error)) | Refusal::System(_, error) => {
                 match error.raw_os_error() {
                     Some(libc::EMFILE | libc::ENFILE) => Self::Descriptors,
+                    Some(libc::EADDRINUSE) => Self::Taken,
                     Some(libc::ENOMEM | libc::ENOSPC | libc::ENOBUFS | libc::EDQUOT) => {
                         Self::Memory
                     }

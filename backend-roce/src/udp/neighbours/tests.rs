@@ -63,7 +63,7 @@ fn a_pair_without_reports_is_not_opened() {
 fn a_silent_connection_costs_no_looks() {
     let [watched, polled] = [reported(), neighbours(5)];
     for one in [&watched, &polled] {
-        one.listen(one.bound.port());
+        one.listen(one.bound.port()).expect("other ways");
         let _stranger = stranger(one.bound);
         let begin = ThreadWait::clock().as_micros();
         one.attend(Gone::None);
@@ -83,7 +83,7 @@ fn stranger(address: SocketAddr) -> UnixStream {
 
 /// Makes a pair with the adapter that listens at an address; returns its number.
 fn pair(one: &Neighbours, other: &Neighbours) -> LocalNumber {
-    other.listen(other.bound.port());
+    other.listen(other.bound.port()).expect("other ways");
     let number = one.dial(one.bound.ip(), other.bound).unwrap();
     one.dialled(number);
     other.attend(Gone::Any);
