@@ -308,6 +308,7 @@ impl Adapter {
     }
 
     /// Ends the connections that have failed and wait for room to tell it, which may not come.
+    #[cold]
     fn finish_failures(&mut self, number: LocalNumber) {
         while self.locals.failing > 0
             && let Some(local) = self.locals.get(number)
@@ -473,11 +474,16 @@ impl Adapter {
                 link.is_ready = false;
             }
         }
+        let mut users = local.users;
         for index in 0..self.links.bound() {
+            if users == 0 {
+                break;
+            }
             let link = self.links.at_mut(index);
             let Some(link) = link.filter(|link| link.path.local == Some(number)) else {
                 continue;
             };
+            users -= 1;
             let (id, state) = (link.id, link.connection.state());
             let event = match state {
                 LinkState::Established => Some(ConnectionEvent::Disconnected { broken: true }),
