@@ -21,13 +21,15 @@ use dat_core::memory::Region;
 use dat_queues::{Change, Opcode, Owner, Receive, Request, Segments, State, Work};
 
 use crate::adapter::{
-    Adapter, PORTS, Pair, ReceiveAttributes, RemoteRights, SEGMENTS, SendAttributes, SendEntry,
+    Adapter, PORTS, Pair, ReceiveAttributes, Receiver, RemoteRights, SEGMENTS, SendAttributes,
+    SendEntry,
 };
 use crate::attributes;
 use crate::backend::{RoceBackend, RoceDriver};
 use crate::counts::AdapterCounts;
 use crate::options::RoceOptions;
 use crate::port::{ClaimError, Port};
+use crate::proto::PathMtu;
 use crate::proto::packet::NakCode;
 use crate::queues::{RoceCompletionQueue, RoceReceiveQueue};
 use crate::shared::Shared;
@@ -155,6 +157,8 @@ pub struct Post<'a> {
     pub operation: Operation,
     /// Local data.
     pub data: Data<'a>,
+    /// Receiver of a datagram.
+    pub receiver: Option<Receiver>,
     /// Set if no completion reports a success.
     pub silent: bool,
     /// Set if it waits for earlier Reads and atomics.
@@ -189,6 +193,8 @@ pub struct DeviceCompletion {
     pub qpn: u32,
     /// Immediate data.
     pub immediate: Option<u32>,
+    /// QPN of the sender of a datagram.
+    pub source: Option<u32>,
 }
 
 /// A completion queue.
@@ -229,7 +235,12 @@ impl Posts<'_> {
     /// The request is not taken: [`PostError::Full`], [`PostError::Invalid`].
     pub fn post(&mut self, post: &Post<'_>) -> Result<(), PostError> {
         let pair = self.adapter.pairs.get(self.key).ok_or(PostError::State)?;
-        let longest = pair.longest_inline();
+        let (longest, is_datagram) = (pair.longest_inline(), pair.datagrams.is_some());
+        let has_receiver = post.receiver.is_some();
+        let sends_only = matches!(post.operation, Operation::Send(_));
+        if is_datagram != has_receiver || is_datagram && !sends_only {
+            return Err(PostError::Invalid);
+        }
         let (segments, inline) = match post.data {
             Data::Segments(segments) => (taken(segments)?, None),
             Data::Inline(parts) => {
@@ -269,7 +280,13 @@ impl Posts<'_> {
             immediate,
             ..SendEntry::from(request)
         };
-        let is_taken = self.adapter.post_attached(self.key, entry, inline);
+        let inline_length = inline.map_or(0, |parts| parts.iter().map(|part| part.len()).sum());
+        let length = inline_length.max(entry.request.length as usize);
+        if is_datagram && length > PathMtu::Bytes4096.bytes() as usize {
+            return Err(PostError::Invalid);
+        }
+        let (adapter, receiver) = (&mut *self.adapter, post.receiver);
+        let is_taken = adapter.post_attached(self.key, entry, inline, receiver);
         is_taken.then_some(()).ok_or(PostError::Full)
     }
 }
@@ -466,6 +483,7 @@ impl RoceDevice {
                     // The token of the queue pair.
                     qpn: entry.completion.queue_pair as u32,
                     immediate: entry.immediate,
+                    source: Some(entry.source).filter(|qpn| *qpn != 0),
                 });
             })
         };
@@ -611,6 +629,41 @@ impl RoceDevice {
         self.shared.enter(|adapter| {
             let key = adapter.attached(qpn)?;
             adapter.start_requests(key, with)
+        })
+    }
+
+    /// Makes a queue pair for datagrams ready to receive: those that name this key (Q_Key).
+    ///
+    /// # Errors
+    /// - `State`: it is in another state than [`PairState::Unattached`].
+    /// - `Resources`: there is no memory.
+    pub fn receive_datagrams(&self, qpn: u32, own: u32) -> Result<(), BackendError> {
+        self.shared.enter(|adapter| {
+            let key = adapter.attached(qpn)?;
+            adapter.attach_datagrams(key, own)
+        })
+    }
+
+    /// Makes a queue pair for datagrams ready to send.
+    ///
+    /// # Errors
+    /// `State`: it is in another state than [`PairState::Receiving`], or is none for datagrams.
+    pub fn send_datagrams(&self, qpn: u32) -> Result<(), BackendError> {
+        self.shared.enter(|adapter| {
+            let key = adapter.attached(qpn)?;
+            adapter.start_datagrams(key)
+        })
+    }
+
+    /// Changes the key of a queue pair for datagrams.
+    ///
+    /// # Errors
+    /// `State`: there is none with this QPN.
+    pub fn set_datagram_key(&self, qpn: u32, own: u32) -> Result<(), BackendError> {
+        self.shared.enter(|adapter| {
+            let key = adapter.attached(qpn)?;
+            adapter.set_datagram_key(key, own);
+            Ok(())
         })
     }
 

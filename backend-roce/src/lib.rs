@@ -69,7 +69,7 @@ mod udp;
 mod wait;
 
 #[cfg(feature = "std")]
-pub use adapter::{ReceiveAttributes, RemoteRights, SendAttributes};
+pub use adapter::{ReceiveAttributes, Receiver, RemoteRights, SendAttributes};
 #[cfg(feature = "udp")]
 pub use address::{
     HostAddress, RoceAddress, addresses, host_addresses, parse_address, parse_ip, wildcard,

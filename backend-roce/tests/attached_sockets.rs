@@ -123,6 +123,7 @@ fn devices_of_one_address_reach_each_other() {
                 token: 2,
                 operation: Operation::Send(None),
                 data: Data::Segments(&[one.segment]),
+                receiver: None,
                 silent: false,
                 fence: false,
                 solicited: false,

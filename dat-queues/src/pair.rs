@@ -143,6 +143,7 @@ impl PairSetup {
             immediate: None,
             kind,
             opcode,
+            source: 0,
             extra: false,
         }
     }

@@ -59,6 +59,8 @@ pub struct Entry<K> {
     pub kind: Kind,
     /// Operation that completed.
     pub opcode: Opcode,
+    /// Number of the queue pair that sent a datagram; 0 for others.
+    pub source: u32,
     /// True if it needs no place, as a duplicate: another completion may have that place.
     pub extra: bool,
 }

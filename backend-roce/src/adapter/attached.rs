@@ -7,6 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 use dat_core::backend::BackendError;
 use dat_queues::State;
 
+use super::datagrams::Receiver;
 use super::port_numbers::port_of_qpn;
 use super::{Adapter, Pair, SendEntry};
 use crate::port::Path;
@@ -96,7 +97,7 @@ impl Adapter {
     }
 
     /// Returns a queue pair in a state.
-    fn pair_in(&mut self, key: usize, state: State) -> Result<&mut Pair, BackendError> {
+    pub(super) fn pair_in(&mut self, key: usize, state: State) -> Result<&mut Pair, BackendError> {
         let pair = self.pairs.get_mut(key);
         pair.filter(|pair| pair.state == state)
             .ok_or(BackendError::State)
@@ -208,12 +209,13 @@ impl Adapter {
 
     /// Posts one more request to a queue pair that takes them; false if it is full.
     ///
-    /// `inline` is copied, in place of the segments of the request.
+    /// `inline` is copied, in place of the segments of the request. A datagram has a receiver.
     pub(crate) fn post_attached(
         &mut self,
         key: usize,
         mut entry: SendEntry,
         inline: Option<&[&[u8]]>,
+        receiver: Option<Receiver>,
     ) -> bool {
         let Some(pair) = self.pairs.get_mut(key) else {
             return false;
@@ -225,6 +227,7 @@ impl Adapter {
             entry.request.length = pair.place_inline(parts);
             entry.is_inline = true;
         }
+        pair.receivers.extend(receiver);
         self.post_request(key, entry);
         true
     }

@@ -122,6 +122,7 @@ impl Adapter {
                 return;
             };
             pair.first += 1;
+            pair.receivers.pop_front();
             self.complete_request(key, &entry, DtoStatus::Flushed);
         }
     }
@@ -155,6 +156,8 @@ impl Adapter {
         }
         pair.link = None;
         pair.path = None;
+        pair.datagrams = None;
+        pair.receivers.clear();
         pair.local = None;
         // Their room stays reserved.
         for entry in pair.sends.drain(..) {

@@ -8,6 +8,7 @@ mod attempts;
 mod buffers;
 mod completions;
 mod cookies;
+mod datagrams;
 mod deadlines;
 mod endings;
 mod link_events;
@@ -32,6 +33,7 @@ mod timers;
 
 pub use attached::{ReceiveAttributes, RemoteRights, SendAttributes};
 pub(crate) use completions::Completions;
+pub use datagrams::Receiver;
 pub(crate) use memories::Memories;
 pub(crate) use port_numbers::PORTS;
 pub(crate) use private_data::private_size;

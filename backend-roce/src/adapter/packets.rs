@@ -107,7 +107,7 @@ impl Adapter {
             return None;
         }
         let Some((key, path)) = self.addressed(bth.destination, arrival) else {
-            self.counts.dropped += 1;
+            self.receive_datagram(arrival, index, datagram, &packet);
             return None;
         };
         if arrival.local.is_none() && !self.verify(&path, wire, index, datagram) {
@@ -214,6 +214,7 @@ impl Adapter {
         self.limit_room(key);
         let local = self.pairs.get(key).and_then(|pair| pair.local);
         let is_more = match local {
+            None if self.is_for_datagrams(key) => self.write_datagrams(key),
             None => self.write_packets(key),
             Some(local) => {
                 let is_more = self.write_local_packets(key, room);
@@ -228,6 +229,11 @@ impl Adapter {
             self.end_turn(key);
             self.finish_failure(key);
         }
+    }
+
+    fn is_for_datagrams(&self, key: usize) -> bool {
+        let pair = self.pairs.get(key);
+        pair.is_some_and(|pair| pair.datagrams.is_some())
     }
 
     /// Writes packets of a queue pair; false if it has none left that it may send now.

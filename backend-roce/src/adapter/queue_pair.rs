@@ -13,6 +13,7 @@ use dat_queues::{
 };
 
 use super::buffers::Share;
+use super::datagrams::Receiver;
 use super::memories::Memories;
 use crate::port::{LocalNumber, Path};
 use crate::proto::memory::{
@@ -184,6 +185,10 @@ pub(crate) struct Pair {
     resource_slots: Vec<ResourceSlot>,
     /// QPN of a queue pair that is attached by its attributes.
     pub(crate) qpn: Option<u32>,
+    /// Key of a queue pair for datagrams, which has no transport (Q_Key).
+    pub(crate) datagrams: Option<u32>,
+    /// Receivers of the datagrams among the requests.
+    pub(crate) receivers: VecDeque<Receiver>,
     /// Data of requests that was copied when they were posted.
     pub(super) inline: Inline,
     /// The transport of a connection, until the queue pair is reset.
@@ -237,6 +242,8 @@ impl Pair {
             request_slots: Vec::new(),
             resource_slots: Vec::new(),
             qpn: None,
+            datagrams: None,
+            receivers: VecDeque::new(),
             inline: Inline::default(),
             transport: None,
             share: None,
@@ -347,6 +354,17 @@ impl Pair {
     /// Returns the number of receives that are not complete.
     pub(crate) fn receives_outstanding(&self) -> usize {
         self.receives.len() + usize::from(self.current.is_some())
+    }
+
+    /// Returns the memory that requests may access.
+    pub(crate) fn memory<'a>(&'a self, memories: &'a Memories) -> Access<'a> {
+        Access {
+            memories,
+            domain: self.setup.domain,
+            sends: &self.sends,
+            first: self.first,
+            inline: &self.inline,
+        }
     }
 
     /// Returns the transport, with the memory that its halves may access.
