@@ -5,6 +5,7 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use dat_core::memory::Region;
 
@@ -20,7 +21,8 @@ macro_rules! plain {
 plain! {
     ibv_ah, ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq_ex, ibv_device,
     ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp_attr, ibv_qp_ex,
-    ibv_qp_init_attr, ibv_srq, ibv_wc, verbs_context,
+    ibv_qp_init_attr, ibv_srq, ibv_wc, rdma_addrinfo, rdma_cm_event, rdma_cm_id, rdma_conn_param,
+    verbs_context,
 }
 
 /// Returns a value of zeros.
@@ -318,4 +320,100 @@ pub(crate) fn names_pair(
     ];
     // SAFETY: the kind of the event says which field is in use; each is a pointer or a number.
     kinds.contains(&event.event_type) && unsafe { event.element.qp } == pair
+}
+
+/// Returns the error number of this thread.
+pub(crate) fn last_error() -> c_int {
+    errno()
+}
+
+/// Returns a socket address as C has it.
+pub(crate) fn storage(address: SocketAddr) -> libc::sockaddr_storage {
+    // SAFETY: zeros are a value of it.
+    let mut storage: libc::sockaddr_storage = unsafe { core::mem::zeroed() };
+    let place = &raw mut storage;
+    match address {
+        SocketAddr::V4(address) => {
+            let of_family = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(address.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the storage is larger, and aligned for each family.
+            unsafe { place.cast::<libc::sockaddr_in>().write(of_family) };
+        }
+        SocketAddr::V6(address) => {
+            let of_family = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: address.ip().octets(),
+                },
+                sin6_scope_id: address.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { place.cast::<libc::sockaddr_in6>().write(of_family) };
+        }
+    }
+    storage
+}
+
+/// Returns a socket address of the program; `None` for null, or another family.
+pub(crate) fn socket_address(address: *const libc::sockaddr) -> Option<SocketAddr> {
+    match c_int::from(get(address)?.sa_family) {
+        libc::AF_INET => {
+            let address = get(address.cast::<libc::sockaddr_in>())?;
+            let ip = Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddr::new(ip.into(), u16::from_be(address.sin_port)))
+        }
+        libc::AF_INET6 => {
+            let address = get(address.cast::<libc::sockaddr_in6>())?;
+            let (ip, port) = (address.sin6_addr.s6_addr, u16::from_be(address.sin6_port));
+            let ip = Ipv6Addr::from(ip);
+            Some(match ip.to_ipv4_mapped() {
+                Some(ip) => SocketAddr::new(ip.into(), port),
+                None => SocketAddrV6::new(ip, port, 0, address.sin6_scope_id).into(),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the address of this side of an id, if it has one.
+pub(crate) fn own_address(id: &crate::layout::rdma_cm_id) -> Option<SocketAddr> {
+    socket_address((&raw const id.route.addr.__bindgen_anon_1).cast())
+}
+
+/// Returns the address of the peer of an id, if it has one.
+pub(crate) fn peer_address(id: &crate::layout::rdma_cm_id) -> Option<SocketAddr> {
+    socket_address((&raw const id.route.addr.__bindgen_anon_2).cast())
+}
+
+/// Looks up an address by name.
+pub(crate) fn look_up(
+    node: *const c_char,
+    service: *const c_char,
+    family: c_int,
+    (is_passive, is_number): (bool, bool),
+) -> Result<SocketAddr, c_int> {
+    // SAFETY: zeros are a value of it.
+    let mut wanted: libc::addrinfo = unsafe { core::mem::zeroed() };
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    wanted.ai_flags = flag(is_passive, libc::AI_PASSIVE) | flag(is_number, libc::AI_NUMERICHOST);
+    wanted.ai_family = family;
+    wanted.ai_socktype = libc::SOCK_STREAM;
+    let mut found = core::ptr::null_mut();
+    // SAFETY: names are null or texts.
+    let code = unsafe { libc::getaddrinfo(node, service, &raw const wanted, &raw mut found) };
+    if code != 0 {
+        return Err(code);
+    }
+    let address = get(found).and_then(|found| socket_address(found.ai_addr));
+    // SAFETY: the list of the call above.
+    unsafe { libc::freeaddrinfo(found) };
+    address.ok_or(libc::EAI_FAMILY)
 }

@@ -25,11 +25,6 @@ pub(crate) extern "C" fn minus_one() -> c_int {
 /// Does nothing, and returns nothing.
 pub(crate) extern "C" fn nothing() {}
 
-/// Returns no port.
-pub(crate) extern "C" fn zero_port() -> u16 {
-    0
-}
-
 /// As [`minus_one`], for calls that return a length.
 pub(crate) extern "C" fn minus_one_long() -> isize {
     c::set_errno(libc::EOPNOTSUPP);

@@ -13,6 +13,7 @@
 //! | `regions`, `channels`, `queues`, `shared`, `pairs`, `addresses` | objects by kind |
 //! | `transitions` | which attributes a change of a queue pair's state needs |
 //! | `posts`, `requests` | work requests: lists, and `ibv_wr_*` |
+//! | `events`, `ids`, `connections`, `infos` | rdma_cm |
 //! | `names` | texts of numbers |
 //! | `lacks` | functions that this library does not have yet |
 //! | `exports`, `by_name` | names with versions, and `dlopen` |
@@ -32,10 +33,14 @@ mod by_name;
 )]
 mod c;
 mod channels;
+mod connections;
 mod devices;
+mod events;
 #[cfg(not(test))]
 #[expect(unsafe_code, reason = "names with versions are assembly")]
 mod exports;
+mod ids;
+mod infos;
 mod lacks;
 mod layout;
 #[cfg(test)]

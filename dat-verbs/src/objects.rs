@@ -18,6 +18,9 @@ pub(crate) enum Kind {
     SharedQueue,
     Pair,
     Address,
+    EventChannel,
+    Event,
+    Id,
 }
 
 /// An object whose first part is a structure that the program knows.

@@ -22,6 +22,9 @@ use crate::requests::{self, Pending};
 use crate::shared::SharedQueue;
 use crate::transitions;
 
+/// Inline data that each queue pair may have: programs rely on some, as devices grant it unasked.
+const LEAST_INLINE: u32 = 64;
+
 /// A queue pair.
 #[repr(C)]
 pub(crate) struct Pair {
@@ -113,6 +116,8 @@ fn create(pd: *mut ibv_pd, wanted: &Wanted) -> Result<*mut ibv_qp, c_int> {
     let device = &domain.context.process.device;
     let mut cap = wanted.cap;
     check_sizes(&cap, device)?;
+    cap.max_inline_data = cap.max_inline_data.max(LEAST_INLINE);
+    (cap.max_send_sge, cap.max_recv_sge) = (cap.max_send_sge.max(1), cap.max_recv_sge.max(1));
     if shared.is_some() {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
@@ -278,7 +283,7 @@ impl Pair {
         state
     }
 
-    fn set_state(&self, state: ibv_qp_state) {
+    pub(crate) fn set_state(&self, state: ibv_qp_state) {
         c::with(&self.base.0, |base| base.qp_base.state = state);
     }
 

@@ -10,7 +10,7 @@ use backend_roce::{
 };
 use dat_core::backend::{BackendError, ControlEvent};
 
-use crate::{devices, queues, shared};
+use crate::{connections, devices, queues, shared};
 
 /// The variable with the address of the device, as `dat run` sets it.
 pub(crate) const ADDRESS: &str = "DAT_VERBS_ADDRESS";
@@ -98,8 +98,12 @@ fn take(process: &'static Process, event: ControlEvent) {
     match event {
         ControlEvent::Completions { queue } => queues::notify(process, queue),
         ControlEvent::SharedReceiveLimit { queue } => shared::tell_limit(queue),
-        ControlEvent::Broken { queue_pair } => devices::tell_fault(process, queue_pair as u32),
-        _ => {}
+        event => {
+            if let ControlEvent::Broken { queue_pair } = event {
+                devices::tell_fault(process, queue_pair as u32);
+            }
+            connections::take(process, &event);
+        }
     }
 }
 

@@ -85,6 +85,30 @@ calls! {
     ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex;
     ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
     ibv_ack_async_event(event: *mut ibv_async_event) -> ();
+    rdma_create_event_channel() -> *mut rdma_event_channel;
+    rdma_destroy_event_channel(channel: *mut rdma_event_channel) -> ();
+    rdma_create_id(
+        channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void,
+        space: rdma_port_space
+    ) -> c_int;
+    rdma_destroy_id(id: *mut rdma_cm_id) -> c_int;
+    rdma_bind_addr(id: *mut rdma_cm_id, own: *mut libc::sockaddr) -> c_int;
+    rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int;
+    rdma_get_src_port(id: *mut rdma_cm_id) -> u16;
+    rdma_resolve_addr(
+        id: *mut rdma_cm_id, own: *mut libc::sockaddr, peer: *mut libc::sockaddr, timeout: c_int
+    ) -> c_int;
+    rdma_resolve_route(id: *mut rdma_cm_id, timeout: c_int) -> c_int;
+    rdma_create_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> c_int;
+    rdma_destroy_qp(id: *mut rdma_cm_id) -> ();
+    rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
+    rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
+    rdma_reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int;
+    rdma_disconnect(id: *mut rdma_cm_id) -> c_int;
+    rdma_get_cm_event(
+        channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event
+    ) -> c_int;
+    rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int;
 }
 
 /// Returns the error number of this thread.
@@ -511,4 +535,171 @@ fn limits_are_told_and_met() {
     assert_eq!(ibv_dealloc_pd(pd), 0);
     assert_eq!(ibv_close_device(context), 0);
     assert_eq!(ibv_close_device(context), -1);
+}
+
+/// Returns the address of the loop-back interface with a port; it lives as long as the test.
+fn loopback(port: u16) -> *mut libc::sockaddr {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr {
+            s_addr: u32::from_ne_bytes([127, 0, 0, 1]),
+        },
+        sin_zero: [0; 8],
+    };
+    (&raw mut *Box::leak(Box::new(address))).cast()
+}
+
+/// Two ends of rdma_cm: one that listens, and one that connects.
+struct Ends {
+    channels: [*mut rdma_event_channel; 2],
+    listener: *mut rdma_cm_id,
+    client: *mut rdma_cm_id,
+}
+
+fn new_id(channel: *mut rdma_event_channel) -> *mut rdma_cm_id {
+    let mut id = null_mut();
+    let made = rdma_create_id(channel, &raw mut id, null_mut(), RDMA_PS_TCP);
+    assert_eq!(made, 0, "errno {}", errno());
+    id
+}
+
+impl Ends {
+    /// Makes both, with a client that is about to connect.
+    fn new() -> Self {
+        let channels = [rdma_create_event_channel(), rdma_create_event_channel()];
+        let ids = channels.map(new_id);
+        let ends = Self {
+            channels,
+            listener: ids[0],
+            client: ids[1],
+        };
+        assert_eq!(rdma_bind_addr(ends.listener, loopback(0)), 0);
+        assert_eq!(rdma_listen(ends.listener, 4), 0);
+        let port = u16::from_be(rdma_get_src_port(ends.listener));
+        assert_ne!(port, 0);
+        let peer = loopback(port);
+        assert_eq!(rdma_resolve_addr(ends.client, null_mut(), peer, 1000), 0);
+        assert_eq!(ends.next(1).0, RDMA_CM_EVENT_ADDR_RESOLVED);
+        assert_eq!(rdma_resolve_route(ends.client, 1000), 0);
+        assert_eq!(ends.next(1).0, RDMA_CM_EVENT_ROUTE_RESOLVED);
+        let made = rdma_create_qp(ends.client, null_mut(), &mut wanted(null_mut(), null_mut()));
+        assert_eq!(made, 0, "errno {}", errno());
+        ends
+    }
+
+    /// Waits for the next event of a side, and acknowledges it: its kind, id and private data.
+    fn next(
+        &self,
+        side: usize,
+    ) -> (
+        rdma_cm_event_type,
+        *mut rdma_cm_id,
+        Vec<u8>,
+        rdma_conn_param,
+    ) {
+        let mut event = null_mut();
+        assert_eq!(rdma_get_cm_event(self.channels[side], &raw mut event), 0);
+        // SAFETY: a live event; that of a connection has these parameters.
+        let (kind, id, param) = unsafe { ((*event).event, (*event).id, (*event).param.conn) };
+        let length = usize::from(param.private_data_len);
+        let data = if length == 0 {
+            Vec::new()
+        } else {
+            // SAFETY: the event says how long its data is.
+            unsafe { std::slice::from_raw_parts(param.private_data.cast::<u8>(), length) }.to_vec()
+        };
+        assert_eq!(rdma_ack_cm_event(event), 0);
+        assert_eq!(rdma_ack_cm_event(event), -1, "twice");
+        (kind, id, data, param)
+    }
+
+    fn connect(&self, data: &[u8]) -> *mut rdma_cm_id {
+        assert_eq!(
+            rdma_connect(self.client, &mut param(data)),
+            0,
+            "errno {}",
+            errno()
+        );
+        let (kind, id, came, depths) = self.next(0);
+        assert_eq!(kind, RDMA_CM_EVENT_CONNECT_REQUEST);
+        assert_eq!(&came[..data.len()], data);
+        assert_eq!((depths.responder_resources, depths.initiator_depth), (3, 2));
+        id
+    }
+
+    fn close(self) {
+        rdma_destroy_qp(self.client);
+        for id in [self.client, self.listener] {
+            assert_eq!(rdma_destroy_id(id), 0, "errno {}", errno());
+            assert_eq!(rdma_destroy_id(id), -1);
+        }
+        for channel in self.channels {
+            rdma_destroy_event_channel(channel);
+        }
+    }
+}
+
+fn param(data: &[u8]) -> rdma_conn_param {
+    // SAFETY: numbers and pointers.
+    let mut param: rdma_conn_param = unsafe { zeroed() };
+    param.private_data = data.as_ptr().cast();
+    param.private_data_len = data.len() as u8;
+    (param.responder_resources, param.initiator_depth) = (3, 2);
+    (param.retry_count, param.rnr_retry_count) = (7, 7);
+    param
+}
+
+#[test]
+fn rdma_cm_connects_and_both_sides_learn_of_the_end() {
+    let ends = Ends::new();
+    let server = ends.connect(b"hello");
+    let made = rdma_create_qp(server, null_mut(), &mut wanted(null_mut(), null_mut()));
+    assert_eq!(made, 0, "errno {}", errno());
+    assert_eq!(rdma_accept(server, &mut param(b"welcome")), 0);
+    let (kind, id, data, _) = ends.next(1);
+    assert_eq!((kind, id), (RDMA_CM_EVENT_ESTABLISHED, ends.client));
+    assert_eq!(&data[..7], b"welcome");
+    assert_eq!(ends.next(0).0, RDMA_CM_EVENT_ESTABLISHED);
+    for id in [ends.client, server] {
+        // SAFETY: a live id with a queue pair.
+        assert_eq!(unsafe { (*(*id).qp).state }, IBV_QPS_RTS);
+    }
+    assert_eq!(rdma_disconnect(ends.client), 0);
+    assert_eq!(ends.next(1).0, RDMA_CM_EVENT_DISCONNECTED);
+    assert_eq!(ends.next(0).0, RDMA_CM_EVENT_DISCONNECTED);
+    // The peer was first.
+    assert_eq!(rdma_disconnect(server), 0);
+    rdma_destroy_qp(server);
+    assert_eq!(rdma_destroy_id(server), 0);
+    ends.close();
+}
+
+#[test]
+fn rdma_cm_tells_of_a_rejection_and_refuses_misuse() {
+    let ends = Ends::new();
+    // Before it has a queue pair, and without a request.
+    assert_eq!(rdma_accept(ends.client, null_mut()), -1);
+    assert_eq!(errno(), libc::EINVAL);
+    assert_eq!(rdma_connect(ends.listener, null_mut()), -1);
+    let mut id = null_mut();
+    let made = rdma_create_id(ends.channels[0], &raw mut id, null_mut(), RDMA_PS_UDP);
+    assert_eq!((made, errno()), (-1, libc::EOPNOTSUPP));
+    // The port is taken.
+    let other = new_id(ends.channels[0]);
+    let port = u16::from_be(rdma_get_src_port(ends.listener));
+    assert_eq!(rdma_bind_addr(other, loopback(port)), 0);
+    assert_eq!(rdma_listen(other, 1), -1);
+    assert_eq!(errno(), libc::EADDRINUSE);
+    assert_eq!(rdma_destroy_id(other), 0);
+    let server = ends.connect(b"hello");
+    assert_eq!(rdma_reject(server, b"no".as_ptr().cast(), 2), 0);
+    assert_eq!(rdma_reject(server, b"no".as_ptr().cast(), 2), -1, "once");
+    let (kind, _, data, _) = ends.next(1);
+    assert_eq!(kind, RDMA_CM_EVENT_REJECTED);
+    assert_eq!(&data[..2], b"no");
+    assert_eq!(rdma_destroy_id(server), 0);
+    assert_eq!(rdma_destroy_id(ends.client), -1, "it has a queue pair");
+    assert_eq!(errno(), libc::EBUSY);
+    ends.close();
 }

@@ -97,7 +97,7 @@ impl Adapter {
     }
 
     /// Returns a queue pair in a state.
-    pub(super) fn pair_in(&mut self, key: usize, state: State) -> Result<&mut Pair, BackendError> {
+    pub(crate) fn pair_in(&mut self, key: usize, state: State) -> Result<&mut Pair, BackendError> {
         let pair = self.pairs.get_mut(key);
         pair.filter(|pair| pair.state == state)
             .ok_or(BackendError::State)
@@ -190,6 +190,20 @@ impl Adapter {
         if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
             transport.set_rights(rights.read, rights.write, rights.atomic);
         }
+    }
+
+    /// Sets how many Reads and atomics the next connection of a queue pair may have under way:
+    /// those of the peer, and its own.
+    pub(crate) fn set_depths(&mut self, key: usize, (peer, own): (u8, u8)) {
+        if let Some(pair) = self.pairs.get_mut(key) {
+            (pair.setup.reads_in, pair.setup.reads_out) = (peer.into(), own.into());
+        }
+    }
+
+    /// Returns how many Reads and atomics the peer of a request answers, and has under way.
+    pub(crate) fn request_depths(&self, id: u32) -> Option<(u8, u8)> {
+        let request = self.links.get(id)?.request;
+        Some((request.responder_resources, request.initiator_depth))
     }
 
     /// Puts a queue pair in error: what is posted is flushed.
