@@ -90,7 +90,7 @@ impl RoceBackend {
     /// Returns the counts of the adapter.
     #[must_use]
     pub fn counts(&self) -> AdapterCounts {
-        self.shared.enter(|adapter| adapter.counts())
+        self.shared.counts()
     }
 
     /// Returns a handle that moves the packets of the adapter without the core.
@@ -118,6 +118,10 @@ impl RoceDriver {
         self.0.set_on_event(on_event);
     }
 
+    pub(crate) fn before_sleep(&self) -> bool {
+        self.0.before_wait()
+    }
+
     /// Does what is due by `now`.
     pub fn drive(&self, now: Instant) {
         self.0.drive_at(now);
@@ -132,7 +136,7 @@ impl RoceDriver {
     /// Returns the counts of the adapter.
     #[must_use]
     pub fn counts(&self) -> AdapterCounts {
-        self.0.enter(|adapter| adapter.counts())
+        self.0.counts()
     }
 
     /// Returns the counts of each connection that has not ended.
@@ -704,7 +708,6 @@ impl Drop for RoceBackend {
             self.shared.leave_port();
             drop(service);
         }
-        self.shared.enter(Adapter::leave_ports);
-        self.shared.send_pending();
+        self.shared.end();
     }
 }

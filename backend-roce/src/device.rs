@@ -21,9 +21,9 @@ use dat_core::flags::{DtoStatus, MemoryPrivileges, QualityOfService};
 use dat_core::memory::Region;
 use dat_queues::{Change, Opcode, Owner, Receive, Request, Segments, State, Work};
 
+pub(crate) use crate::adapter::PORTS;
 use crate::adapter::{
-    Adapter, PORTS, Pair, ReceiveAttributes, Receiver, RemoteRights, SEGMENTS, SendAttributes,
-    SendEntry,
+    Adapter, Pair, ReceiveAttributes, Receiver, RemoteRights, SEGMENTS, SendAttributes, SendEntry,
 };
 use crate::attributes;
 use crate::backend::{RoceBackend, RoceDriver};
@@ -32,6 +32,8 @@ use crate::options::RoceOptions;
 use crate::port::{ClaimError, Port, Route, canonical};
 use crate::proto::PathMtu;
 use crate::proto::packet::NakCode;
+#[cfg(feature = "udp")]
+use crate::proto::packet::UDP_PORT;
 use crate::queues::{RoceCompletionQueue, RoceReceiveQueue};
 use crate::shared::Shared;
 
@@ -330,6 +332,14 @@ impl RoceDevice {
             shared,
             next_queue: AtomicU32::new(0),
         })
+    }
+
+    /// Claims port 4791, if that is free (ROCE-261).
+    #[cfg(feature = "udp")]
+    pub(crate) fn claim_common_port(&self) {
+        if self.shared.port().claim(UDP_PORT).is_ok() {
+            self.shared.enter(|adapter| adapter.hold_port(UDP_PORT));
+        }
     }
 
     fn backend(&self) -> MutexGuard<'_, RoceBackend> {

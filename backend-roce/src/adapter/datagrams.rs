@@ -187,6 +187,7 @@ impl Adapter {
             own: &mut pair.receives,
             shared,
             current: &mut pair.current,
+            queue: None,
         };
         let Some(receive) = queue.take() else {
             self.counts.dropped += 1;

@@ -30,10 +30,9 @@ use self::options::ipv6_mtu;
 use self::poller::Poller;
 pub(crate) use self::service::Service;
 use self::socket::{Report, Sent, Socket, report};
-use crate::adapter::PORTS;
 use crate::address::{interface_mtu, representative};
 use crate::backend::RoceBackend;
-use crate::device::RoceDevice;
+use crate::device::{PORTS, RoceDevice};
 use crate::forks;
 use crate::options::{PathChoice, RoceOptions};
 use crate::port::{
@@ -250,6 +249,7 @@ impl Port for UdpPort {
                                 length: datagram.length,
                                 segment: datagram.segment,
                                 local: None,
+                                is_split: false,
                             });
                         }
                     }
@@ -387,11 +387,7 @@ impl RoceBackend {
         .map_err(|error| taken(address, error))?;
         let pollers = match options.polled {
             true => None,
-            false => {
-                let has_doorbells = options.path != PathChoice::Packets;
-                let poller = || Poller::new(has_doorbells).map(Arc::new);
-                Some([poller()?, poller()?])
-            }
+            false => Some([Arc::new(Poller::new()?), Arc::new(Poller::new()?)]),
         };
         let bound = first.io.local_addr()?;
         let neighbours = match options.path {
@@ -425,12 +421,12 @@ impl RoceBackend {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .push(first);
-        let start_thread = options.start_thread;
+        let (start_thread, look_again) = (options.start_thread, options.look_again);
         let clock = (!options.polled).then_some(ThreadWait::clock as fn() -> Instant);
         let mut backend = Self::new(Box::new(port), options, clock, Some(forks::generation()))
             .ok_or(io::ErrorKind::OutOfMemory)?;
         if let Some([_, poller]) = pollers {
-            let service = Service::start(start_thread, backend.shared(), poller)?;
+            let service = Service::start((start_thread, look_again), backend.shared(), poller)?;
             backend.set_service(service);
         }
         Ok(backend)
@@ -452,11 +448,8 @@ impl RoceDevice {
         for port in PORTS.cycle().skip(start).take(count) {
             match RoceBackend::open(SocketAddr::new(address, port), options.clone()) {
                 Ok(backend) => {
-                    let shared = Arc::clone(backend.shared());
                     let device = Self::of(backend).ok_or(io::ErrorKind::OutOfMemory)?;
-                    if shared.port().claim(UDP_PORT).is_ok() {
-                        shared.enter(|adapter| adapter.hold_port(UDP_PORT));
-                    }
+                    device.claim_common_port();
                     return Ok(device);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}

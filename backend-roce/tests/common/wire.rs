@@ -104,6 +104,7 @@ impl Port for WirePort {
             length: packet.len(),
             segment: packet.len(),
             local: None,
+            is_split: false,
         })
     }
 }
