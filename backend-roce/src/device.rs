@@ -4,38 +4,39 @@
 //! ranges and rights of local segments are checked when a request is carried out, those of remote
 //! ones by the peer's responder.
 
+mod connections;
+mod posts;
+
+pub use posts::{Data, Operation, Post, PostError, Posts};
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::net::SocketAddr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
-    Backend as _, BackendError, ConnectRequest, ControlEvent, DeviceFailure, DisconnectMode,
-    DomainKey, ListenerKey, QueuePairKey, QueuePairRequest, RegionKeys, Registration, RemoteRange,
-    RequestKey, Segment, SendFlags, SharedReceiveQueueKey,
+    Backend as _, BackendError, ControlEvent, DeviceFailure, DomainKey, QueuePairKey,
+    QueuePairRequest, RegionKeys, Registration, Segment, SharedReceiveQueueKey,
 };
-use dat_core::flags::{DtoStatus, MemoryPrivileges, QualityOfService};
+use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::Region;
-use dat_queues::{Change, Opcode, Owner, Receive, Request, Segments, State, Work};
+use dat_queues::{Opcode, Owner, Receive, State};
 
 pub(crate) use crate::adapter::PORTS;
-use crate::adapter::{
-    Adapter, Pair, ReceiveAttributes, Receiver, RemoteRights, SEGMENTS, SendAttributes, SendEntry,
-};
+use crate::adapter::{Adapter, Pair, ReceiveAttributes, RemoteRights, SEGMENTS, SendAttributes};
 use crate::attributes;
 use crate::backend::{RoceBackend, RoceDriver};
 use crate::counts::AdapterCounts;
 use crate::options::RoceOptions;
-use crate::port::{ClaimError, Port, Route, canonical};
-use crate::proto::PathMtu;
+use crate::port::{ClaimError, Port};
 use crate::proto::packet::NakCode;
 #[cfg(feature = "udp")]
 use crate::proto::packet::UDP_PORT;
 use crate::queues::{RoceCompletionQueue, RoceReceiveQueue};
 use crate::shared::Shared;
+use posts::taken;
 
 /// Most bytes of a request whose data is copied when it is posted.
 pub const INLINE_MAX: u32 = 1024;
@@ -120,67 +121,6 @@ pub enum PairState {
     Failed,
 }
 
-/// Operation of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// A message, with immediate data or without.
-    Send(Option<u32>),
-    /// An RDMA Write, with immediate data or without.
-    Write(RemoteRange, Option<u32>),
-    /// An RDMA Read.
-    Read(RemoteRange),
-    /// Adds a number to 8 bytes of the peer.
-    FetchAdd(RemoteRange, u64),
-    /// Replaces 8 bytes of the peer if they are what is expected.
-    CompareSwap {
-        /// The 8 bytes.
-        remote: RemoteRange,
-        /// The expected number.
-        compare: u64,
-        /// The new number.
-        swap: u64,
-    },
-}
-
-/// Local data of a request.
-#[derive(Clone, Copy, Debug)]
-pub enum Data<'a> {
-    /// Segments of regions.
-    Segments(&'a [Segment]),
-    /// Bytes that are copied at once.
-    Inline(&'a [&'a [u8]]),
-}
-
-/// A request.
-#[derive(Clone, Copy, Debug)]
-pub struct Post<'a> {
-    /// Names the request in its completion.
-    pub token: u64,
-    /// Operation.
-    pub operation: Operation,
-    /// Local data.
-    pub data: Data<'a>,
-    /// Receiver of a datagram.
-    pub receiver: Option<Receiver>,
-    /// Set if no completion reports a success.
-    pub silent: bool,
-    /// Set if it waits for earlier Reads and atomics.
-    pub fence: bool,
-    /// Set if the completion of the peer is solicited.
-    pub solicited: bool,
-}
-
-/// Reason why a request or a receive is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PostError {
-    /// The queue pair takes none in its state, or does not exist.
-    State,
-    /// The queue is full, or there is no memory.
-    Full,
-    /// It has too many segments, too much inline data, or inline data that it cannot have.
-    Invalid,
-}
-
 /// A completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCompletion {
@@ -214,96 +154,6 @@ impl DeviceQueue {
     pub fn arm(&self, solicited_only: bool) {
         self.0.arm_for_next(solicited_only);
     }
-}
-
-/// Requests on their way to a queue pair; its adapter is locked.
-pub struct Posts<'a> {
-    adapter: &'a mut Adapter,
-    key: usize,
-}
-
-impl Posts<'_> {
-    /// Returns how many requests have room.
-    #[must_use]
-    pub fn room(&self) -> usize {
-        let pair = self.adapter.pairs.get(self.key);
-        pair.map_or(0, |pair| {
-            pair.setup.request_depth.saturating_sub(pair.posted())
-        })
-    }
-
-    /// Posts a request.
-    ///
-    /// # Errors
-    /// The request is not taken: [`PostError::Full`], [`PostError::Invalid`].
-    pub fn post(&mut self, post: &Post<'_>) -> Result<(), PostError> {
-        let pair = self.adapter.pairs.get(self.key).ok_or(PostError::State)?;
-        let (longest, is_datagram) = (pair.longest_inline(), pair.datagrams.is_some());
-        let has_receiver = post.receiver.is_some();
-        let sends_only = matches!(post.operation, Operation::Send(_));
-        if is_datagram != has_receiver || is_datagram && !sends_only {
-            return Err(PostError::Invalid);
-        }
-        let (segments, inline) = match post.data {
-            Data::Segments(segments) => (taken(segments)?, None),
-            Data::Inline(parts) => {
-                let lengths = parts.iter().map(|part| part.len());
-                let length = lengths.fold(0, usize::saturating_add);
-                let sends = matches!(post.operation, Operation::Send(_) | Operation::Write(..));
-                if length > longest || !sends {
-                    return Err(PostError::Invalid);
-                }
-                (Segments::new(), Some(parts))
-            }
-        };
-        let mut immediate = None;
-        let work = match post.operation {
-            Operation::Send(number) => {
-                immediate = number;
-                Work::Send
-            }
-            Operation::Write(at, None) => Work::Write(at),
-            Operation::Write(at, Some(number)) => Work::WriteImmediate(at, number),
-            Operation::Read(at) => Work::Read(at),
-            Operation::FetchAdd(at, add) => Work::Atomic(at, Change::Add(add)),
-            Operation::CompareSwap {
-                remote,
-                compare,
-                swap,
-            } => Work::Atomic(remote, Change::Swap { compare, swap }),
-        };
-        let mut flags = SendFlags::empty();
-        flags.set(SendFlags::FENCE, post.fence);
-        flags.set(SendFlags::SOLICITED, post.solicited);
-        let mut request = Request::new(post.token, work, flags, segments);
-        let lengths = request.segments.iter().map(|segment| segment.length);
-        request.length = lengths.fold(0, u32::saturating_add);
-        let entry = SendEntry {
-            is_silent: post.silent,
-            immediate,
-            ..SendEntry::from(request)
-        };
-        let inline_length = inline.map_or(0, |parts| parts.iter().map(|part| part.len()).sum());
-        let length = inline_length.max(entry.request.length as usize);
-        if is_datagram && length > PathMtu::Bytes4096.bytes() as usize {
-            return Err(PostError::Invalid);
-        }
-        let (adapter, receiver) = (&mut *self.adapter, post.receiver);
-        let is_taken = adapter.post_attached(self.key, entry, inline, receiver);
-        is_taken.then_some(()).ok_or(PostError::Full)
-    }
-}
-
-/// Copies segments; those without bytes need no key.
-fn taken(segments: &[Segment]) -> Result<Segments, PostError> {
-    let mut list = Segments::new();
-    if segments.len() > SEGMENTS {
-        return Err(PostError::Invalid);
-    }
-    let has_room = list.try_reserve(segments.len());
-    has_room.map_err(|_| PostError::Full)?;
-    list.extend(segments.iter().copied().filter(|part| part.length > 0));
-    Ok(list)
 }
 
 impl Adapter {
@@ -724,103 +574,6 @@ impl RoceDevice {
             let key = adapter.attached(qpn)?;
             change(adapter, key);
             Ok(())
-        })
-    }
-
-    /// Returns the way to a peer, whose port does not matter.
-    ///
-    /// # Errors
-    /// Those of [`Port::route`].
-    pub fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
-        self.shared.port().route(canonical(peer))
-    }
-
-    /// Listens at a port of rdma_cm; `token` names the listener in events.
-    ///
-    /// # Errors
-    /// - `QualifierInUse`: the device, or another program, has the port.
-    /// - `Resources`, `Descriptors`, `Prohibited`: the system refuses it, or there is no memory.
-    pub fn listen(&self, token: u64, port: u16) -> Result<ListenerKey, BackendError> {
-        let listens = self.backend().listen(token, Some(port.into()));
-        listens.map(|(listener, _)| listener)
-    }
-
-    /// Stops listening.
-    pub fn stop_listening(&self, listener: ListenerKey) {
-        self.backend().stop_listening(listener);
-    }
-
-    /// Connects a queue pair to a listener of rdma_cm; events tell the outcome.
-    ///
-    /// `depths` are Reads and atomics under way: those of the peer, and its own.
-    ///
-    /// # Errors
-    /// - `State`: it is in another state than [`PairState::Unattached`].
-    /// - `Unreachable`, `Address`: there is no way to the peer.
-    /// - `Resources`: the private data is too long, or there is no memory.
-    pub fn connect(
-        &self,
-        qpn: u32,
-        peer: SocketAddr,
-        data: &[u8],
-        depths: (u8, u8),
-    ) -> Result<(), BackendError> {
-        let key = self.prepare(qpn, depths)?;
-        let request = ConnectRequest {
-            address: IaAddress::from(peer),
-            qualifier: peer.port().into(),
-            private_data: data,
-            quality: QualityOfService::BEST_EFFORT,
-        };
-        self.backend().connect(key, &request).map(|_port| ())
-    }
-
-    /// Accepts a request with a queue pair; events tell the outcome.
-    ///
-    /// # Errors
-    /// - `State`: the request is gone, or the queue pair is in another state than
-    ///   [`PairState::Unattached`].
-    /// - `Resources`: the private data is too long, or there is no memory.
-    pub fn accept(
-        &self,
-        request: RequestKey,
-        qpn: u32,
-        data: &[u8],
-        depths: (u8, u8),
-    ) -> Result<(), BackendError> {
-        let key = self.prepare(qpn, depths)?;
-        self.backend().accept(request, key, data)
-    }
-
-    /// Returns how many Reads and atomics the peer of a request answers, and has under way.
-    #[must_use]
-    pub fn request_depths(&self, request: RequestKey) -> Option<(u8, u8)> {
-        let id = u32::try_from(request.0).ok()?;
-        self.shared.enter(|adapter| adapter.request_depths(id))
-    }
-
-    /// Rejects a request.
-    pub fn reject(&self, request: RequestKey, data: &[u8]) {
-        self.backend().reject(request, true, data);
-    }
-
-    /// Ends the connection of a queue pair; no event about it follows.
-    ///
-    /// # Errors
-    /// `State`: there is none with this QPN.
-    pub fn disconnect(&self, qpn: u32) -> Result<(), BackendError> {
-        let key = self.shared.enter(|adapter| adapter.attached(qpn))?;
-        let mode = DisconnectMode::Abrupt;
-        self.backend().disconnect(QueuePairKey(key), mode);
-        Ok(())
-    }
-
-    fn prepare(&self, qpn: u32, depths: (u8, u8)) -> Result<QueuePairKey, BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.pair_in(key, State::Unconnected)?;
-            adapter.set_depths(key, depths);
-            Ok(QueuePairKey(key))
         })
     }
 
