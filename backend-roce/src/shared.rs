@@ -1,5 +1,9 @@
 //! The lock of an adapter, and the way of its packets.
 
+#[cfg_attr(
+    not(feature = "udp"),
+    expect(dead_code, reason = "for the thread of an adapter")
+)]
 mod lease;
 mod local;
 #[cfg(all(test, feature = "udp"))]
@@ -71,6 +75,10 @@ pub(crate) struct Driven {
     /// More is to be done at once.
     pub(crate) more: bool,
     /// There were packets in local queues.
+    #[cfg_attr(
+        not(feature = "udp"),
+        expect(dead_code, reason = "for the thread of an adapter")
+    )]
     pub(crate) found: bool,
 }
 

@@ -113,7 +113,8 @@ impl Shared {
         if !self.has_queues() {
             return Attention::Armed;
         }
-        if self.lease.decide(watch) {
+        let sleepers = lock(&self.events).sleepers != 0;
+        if self.lease.decide(watch, sleepers) {
             Attention::Leased
         } else if self.arm() {
             Attention::Busy
