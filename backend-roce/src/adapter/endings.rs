@@ -74,10 +74,9 @@ impl Adapter {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return;
             };
-            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
+            let Some(path) = pair.path else {
                 return;
             };
-            let path = link.path;
             let room = match path.local {
                 None => PACKET_MAX,
                 // A response may be larger. Its length is known once it is written.
@@ -125,6 +124,7 @@ impl Adapter {
                 return;
             };
             pair.first += 1;
+            pair.receivers.pop_front();
             self.complete_request(key, &entry, DtoStatus::Flushed);
         }
     }
@@ -157,6 +157,9 @@ impl Adapter {
             self.counts.responder += responder;
         }
         pair.link = None;
+        pair.path = None;
+        pair.datagrams = None;
+        pair.receivers.clear();
         pair.local = None;
         // A pair of queues that is full would keep it from the next connection.
         let was_ready = core::mem::take(&mut pair.is_ready);
@@ -221,6 +224,9 @@ impl Adapter {
         let Some(pair) = self.pairs.remove(key) else {
             return;
         };
+        if let Some(qpn) = pair.qpn {
+            self.port_numbers.release(qpn, self.now);
+        }
         if pair.is_gathering {
             self.gathering.retain(|gathering| *gathering != key);
         }

@@ -11,6 +11,9 @@ pub mod packets;
 pub mod process;
 pub mod requester;
 pub mod responder;
+#[cfg(feature = "std")]
+pub mod verbs;
+pub mod wire;
 
 use backend_roce::proto::icrc::{Addresses, Flow};
 
