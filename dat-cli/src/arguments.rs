@@ -1,8 +1,7 @@
 //! The command line.
 
 use std::error::Error;
-use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,39 +61,12 @@ pub(crate) enum Command {
     /// Export memory as remote shared memory (RSM) segments, transfer files to and from them,
     /// measure
     Rsm(RsmArguments),
-    /// Run a program of verbs or rdma_cm, unchanged, on a device in software
-    Run(RunArguments),
     /// List the backends of this build and the RDMA devices of this host
     Devices(DevicesArguments),
     /// Print the completion script of a shell
     Completions(CompletionsArguments),
     /// Print the man page of `dat` or of a command, or write all man pages to a directory
     Man(ManArguments),
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-The program finds the device dat0, whether it links libibverbs or opens it by name: `dat run ib_write_bw` in one terminal, `dat run ib_write_bw 127.0.0.1` in another. Nothing else is needed: no RDMA device, no kernel module, no privilege.
-
-`env $(dat run --print-env) PROGRAM` does the same, and so does `dat run --print-env >> $GITHUB_ENV` for the later steps of a job. Programs with more privileges than their user, and statically linked ones, ignore LD_PRELOAD.")]
-pub(crate) struct RunArguments {
-    /// Give the device this address of this host only [default: all addresses]
-    #[arg(long, value_name = "IP")]
-    pub(crate) address: Option<IpAddr>,
-    /// Load this libdat_verbs.so [default: the one beside this program, or in ../lib]
-    #[arg(long, value_name = "FILE", value_parser = local_path())]
-    pub(crate) library: Option<PathBuf>,
-    /// Print the variables that a program needs, as NAME=VALUE, and run none
-    #[arg(long, conflicts_with = "program")]
-    pub(crate) print_env: bool,
-    /// The program and its arguments; `--` may stand before it
-    #[arg(
-        value_name = "PROGRAM",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required_unless_present = "print_env"
-    )]
-    pub(crate) program: Vec<OsString>,
 }
 
 #[derive(Args)]

@@ -12,8 +12,6 @@ mod names;
 mod perf;
 mod rsm;
 #[cfg(target_os = "linux")]
-mod run;
-#[cfg(target_os = "linux")]
 mod sources;
 mod tour;
 mod usage;

@@ -1,2 +1,0 @@
-#include <infiniband/verbs.h>
-#include <rdma/rdma_cma.h>
