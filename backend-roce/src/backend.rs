@@ -705,7 +705,6 @@ impl Drop for RoceBackend {
             self.shared.leave_port();
             drop(service);
         }
-        self.shared.enter(Adapter::leave_ports);
-        self.shared.send_pending();
+        self.shared.end();
     }
 }

@@ -289,7 +289,7 @@ impl Shared {
 
     /// Runs `act` on the locked adapter, without the time and without control events.
     ///
-    /// For what neither sends nor raises anything; never in a child of `fork`.
+    /// `act` neither sends nor raises anything. Never in a child of `fork`.
     pub(crate) fn enter_briefly<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
         act(&mut lock(&self.adapter))
     }
@@ -425,6 +425,13 @@ impl Shared {
             events.is_closing = true;
             events.count += 1;
         });
+    }
+
+    /// Gives back what a closed adapter has of the system, whoever still holds it.
+    pub(crate) fn end(&self) {
+        self.enter(Adapter::leave_ports);
+        self.send_pending();
+        self.close_queues();
     }
 
     /// Ends all sleeps.
@@ -652,8 +659,8 @@ impl Shared {
 
     /// Takes the next event; `now` is the time of an adapter without a thread.
     ///
-    /// After a stop of the process, nobody may have looked at the port of an adapter with a thread.
-    /// What came meanwhile counts before its caller judges deadlines (ROCE-200).
+    /// After a stop of the process, the port of an adapter with a thread may have packets that no
+    /// thread has taken. They count before the caller judges deadlines (ROCE-200).
     pub(crate) fn next_event(&self, now: Instant) -> Option<ControlEvent> {
         let (event, unseen) = self.enter(|adapter| {
             let seen_at = adapter.seen_at.as_micros();

@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use backend_roce::PathChoice;
 use common::end::{End, QUALIFIER, SLOT};
 use dat_core::endpoint::ConnectParam;
 use dat_core::error::{Error, ErrorKind};
@@ -88,8 +89,10 @@ fn made_it(outcome: Result<(), Error>) -> bool {
 }
 
 impl Pair {
-    fn open() -> Self {
-        let (left, right) = (End::open(0, true), End::open(1, true));
+    /// Opens two ends at addresses from `number` on, which connect on one way.
+    fn open(number: u8, path: PathChoice) -> Self {
+        let open = |number| End::open_on(number, true, "", path);
+        let (left, right) = (open(number), open(number + 1));
         let point = right
             .ia
             .psp_create(QUALIFIER, right.evd, PspFlags::Consumer);
@@ -210,9 +213,24 @@ impl Pair {
 /// Spec: ROCE-199
 #[test]
 fn nothing_ends_the_process_while_the_heap_is_exhausted() {
+    exhaust_the_heap(0, PathChoice::Packets);
+}
+
+/// As above, for connections through queues in memory, once the adapters have a pair of them.
+///
+/// Spec: ROCE-199
+#[test]
+fn nothing_ends_the_process_of_queues_while_the_heap_is_exhausted() {
+    exhaust_the_heap(2, PathChoice::Any);
+}
+
+fn exhaust_the_heap(number: u8, path: PathChoice) {
     let _alone = alone();
     for allocations in 0.. {
-        let mut pair = Pair::open();
+        let mut pair = Pair::open(number, path);
+        while path != PathChoice::Packets && pair.cycles == 0 {
+            pair.round();
+        }
         let before = REFUSED.load(Ordering::Relaxed);
         LEFT.store(allocations, Ordering::Relaxed);
         pair.make_others();
@@ -221,6 +239,8 @@ fn nothing_ends_the_process_while_the_heap_is_exhausted() {
         }
         LEFT.store(i64::MAX, Ordering::Relaxed);
         let refused = REFUSED.load(Ordering::Relaxed) - before;
+        let pairs = pair.left.driver.counts().local.pairs;
+        assert_eq!(pairs, u64::from(path != PathChoice::Packets));
         let cycles = pair.cycles + 2;
         for round in 0.. {
             assert!(round < ROUNDS_MAX, "{allocations} allocations");
@@ -243,7 +263,7 @@ fn nothing_ends_the_process_while_the_heap_is_exhausted() {
 #[test]
 fn a_connection_moves_data_while_the_heap_is_exhausted() {
     let _alone = alone();
-    let mut pair = Pair::open();
+    let mut pair = Pair::open(4, PathChoice::Packets);
     while pair.cycles < 1 || state(&pair.right) != EndpointState::Connected {
         pair.round();
     }

@@ -283,9 +283,6 @@ impl Adapter {
     pub(super) fn begin(&mut self, id: u32, local: LocalWay) {
         match local {
             Ok(None) => self.after_link(id),
-            Ok(Some(number)) if self.locals.get(number).is_some() => {
-                self.settle(id, NotLocal::Memory);
-            }
             // The port tells what becomes of it.
             Ok(Some(_)) => {}
             Err(NotLocal::Nobody) => {
@@ -335,14 +332,13 @@ impl Adapter {
         self.link_event(id, Some(ConnectionEvent::Unreachable));
     }
 
-    /// Takes over what has become of a pair of queues.
+    /// Takes over a change of a pair of queues.
     pub(crate) fn local_event(&mut self, event: LocalEvent) {
         match event {
             LocalEvent::Opened { pair, mtu, queue } => {
                 // Without memory, attempts go by packets, and packets of the peer are dropped.
                 let has_opened = self.locals.open(pair, mtu, queue);
                 self.counts.local.pairs += u64::from(has_opened);
-                self.settle_all(pair, pair, NotLocal::Memory);
             }
             LocalEvent::Failed(number, reason) => self.settle_all(number, number, reason),
             LocalEvent::Known { asked, pair } => self.settle_all(asked, pair, NotLocal::Memory),
@@ -365,6 +361,16 @@ impl Adapter {
                 link.pending = Some(number);
                 let id = link.id;
                 self.settle(id, reason);
+            }
+        }
+    }
+
+    /// Ends all pairs, at the end of the adapter.
+    pub(crate) fn end_locals(&mut self) {
+        for slot in 0..self.locals.slots.len() {
+            if let Some(Some(local)) = self.locals.slots.get(slot) {
+                let number = local.number;
+                self.end_local(number);
             }
         }
     }

@@ -112,7 +112,7 @@ fn a_readers_position_only_goes_forward_to_what_was_written() {
             Err(Corrupt),
             "{head}"
         );
-        assert_eq!(writer.arm(lane, long.len()), Err(Corrupt), "{head}");
+        assert_eq!(writer.room(lane, LENGTH / 2), Err(Corrupt), "{head}");
         assert_eq!(
             shared.words.tail.load(Ordering::Relaxed),
             tail,
@@ -176,7 +176,7 @@ fn a_queue_that_nobody_reads_takes_what_it_has_room_for() {
     assert_eq!(written, LENGTH / 64);
     for _ in 0..1000 {
         assert_eq!(writer.try_write(lane, LABEL, &[&[0; 12]]), Ok(false));
-        assert_eq!(writer.arm(lane, 12), Ok(true));
+        assert_eq!(writer.room(lane, 64), Ok(0));
     }
     // Flags that are cleared tell of no room.
     shared.words.waits.store(0, Ordering::Relaxed);
@@ -223,7 +223,7 @@ fn nothing_goes_wrong_while_a_peer_scribbles() {
             let (writer, reader) = &ends_of_it;
             let length = random.usize(12..=2000);
             let written = writer.try_write(shared.lane(), LABEL, &[&long[..length]]);
-            let armed = writer.arm(shared.lane(), length);
+            let room = writer.room(shared.lane(), length);
             let read = reader.read(shared.lane(), &mut buffer[..PAYLOAD_MAX]);
             let _ = (
                 reader.wakes_writer(shared.lane()),
@@ -236,7 +236,7 @@ fn nothing_goes_wrong_while_a_peer_scribbles() {
                 records += 1;
             }
             assert!(buffer[PAYLOAD_MAX..].iter().all(|byte| *byte == 0xAA));
-            if written.is_err() || armed.is_err() || read.is_err() {
+            if written.is_err() || room.is_err() || read.is_err() {
                 ends_of_it = Default::default();
             }
         }

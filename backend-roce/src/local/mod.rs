@@ -5,7 +5,7 @@
 //! [`Writer`] and [`Reader`] are the ends of a queue. A [`LocalPair`] has a queue for each
 //! direction, in one mapping ([`Memory`]), and a Unix socket as doorbell. The peer is another
 //! process of the same user, and may write anything into the shared memory at any time. So bytes
-//! are copied out before anybody looks at them, and what the peer says is compared with numbers
+//! are copied out before anybody looks at them, and the peer's claims are compared with numbers
 //! that it cannot change.
 //!
 //! Nothing here waits, and nothing allocates once a pair is made.

@@ -51,8 +51,8 @@ pub struct LocalPair {
     drained: AtomicU32,
     /// Set once the peer has closed its socket.
     has_hung_up: AtomicBool,
-    /// Set once the peer has written what no honest peer writes.
-    is_corrupt: AtomicBool,
+    /// Set once this end has given the pair up: it is closed, or the peer is corrupt.
+    is_given_up: AtomicBool,
 }
 
 impl LocalPair {
@@ -67,7 +67,7 @@ impl LocalPair {
             bell,
             drained: AtomicU32::new(0),
             has_hung_up: AtomicBool::new(false),
-            is_corrupt: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
         }
     }
 
@@ -93,7 +93,7 @@ impl LocalPair {
     /// Keeps that the peer is corrupt.
     fn checked<T>(&self, result: Result<T, Corrupt>) -> Option<T> {
         if result.is_err() {
-            self.is_corrupt.store(true, Ordering::Release);
+            self.is_given_up.store(true, Ordering::Release);
         }
         result.ok()
     }
@@ -102,7 +102,7 @@ impl LocalPair {
     ///
     /// [`ring`](Self::ring) then tells the peer, once for several records.
     pub fn write(&self, label: Label, parts: &[&[u8]]) -> bool {
-        if self.is_corrupt.load(Ordering::Relaxed) {
+        if self.is_given_up.load(Ordering::Relaxed) {
             return false;
         }
         let Some(lane) = self.outgoing() else {
@@ -116,8 +116,8 @@ impl LocalPair {
     /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
     /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back.
     pub fn room(&self, least: usize) -> usize {
-        let is_corrupt = self.is_corrupt.load(Ordering::Relaxed);
-        let Some(lane) = self.outgoing().filter(|_| !is_corrupt) else {
+        let is_given_up = self.is_given_up.load(Ordering::Relaxed);
+        let Some(lane) = self.outgoing().filter(|_| !is_given_up) else {
             return 0;
         };
         self.checked(self.writer.room(lane, least)).unwrap_or(0)
@@ -136,19 +136,6 @@ impl LocalPair {
         lane.is_some_and(|lane| self.writer.has_room_come(lane))
     }
 
-    /// Asks for a doorbell once there is room for any record; false if there is room for `length`
-    /// bytes already, or the pair is over.
-    ///
-    /// For a thread of the writer whose [`write`](Self::write) has failed, and that nobody would
-    /// let try again otherwise. A writer that polls does not need it.
-    pub fn arm_for_room(&self, length: usize) -> bool {
-        let Some(lane) = self.outgoing() else {
-            return true;
-        };
-        let waits = self.checked(self.writer.arm(lane, length));
-        waits == Some(true) && !self.is_over()
-    }
-
     /// Wakes the peer if it sleeps, and returns true; called after [`write`](Self::write).
     pub fn ring(&self) -> bool {
         let lane = self.outgoing();
@@ -164,7 +151,7 @@ impl LocalPair {
     ///
     /// Wakes a peer that waits for room, if there is enough.
     pub fn read(&self, buffer: &mut [u8]) -> Option<Record> {
-        if self.is_corrupt.load(Ordering::Relaxed) {
+        if self.is_given_up.load(Ordering::Relaxed) {
             return None;
         }
         let lane = self.incoming()?;
@@ -203,8 +190,8 @@ impl LocalPair {
 
     /// Returns true if there is a record to read.
     pub fn has_records(&self) -> bool {
-        let is_corrupt = self.is_corrupt.load(Ordering::Relaxed);
-        !is_corrupt
+        let is_given_up = self.is_given_up.load(Ordering::Relaxed);
+        !is_given_up
             && self
                 .incoming()
                 .is_some_and(|lane| !self.reader.is_empty(lane))
@@ -213,16 +200,24 @@ impl LocalPair {
     /// Returns true if the peer uses the pair, too. Takes no doorbell, which another thread may
     /// sleep on.
     pub fn is_alive(&self) -> bool {
-        !self.is_corrupt.load(Ordering::Acquire)
+        !self.is_given_up.load(Ordering::Acquire)
             && !self.has_hung_up.load(Ordering::Acquire)
             && !self.bell.has_hung_up()
     }
 
     /// Returns true once the pair is of no use: the peer is gone and all of its records are read,
-    /// or it is corrupt (ROCE-216).
+    /// or this end has given the pair up (ROCE-216).
     pub fn is_over(&self) -> bool {
-        self.is_corrupt.load(Ordering::Acquire)
+        self.is_given_up.load(Ordering::Acquire)
             || self.has_hung_up.load(Ordering::Acquire) && !self.has_records()
+    }
+
+    /// Ends the pair: the peer reads what was written, and finds the end of the socket then.
+    ///
+    /// Nothing more is read or written here.
+    pub fn close(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+        self.bell.close();
     }
 
     /// Reads the socket of the doorbell after the poller has reported it.
@@ -342,7 +337,7 @@ mod tests {
         }
         assert_eq!(rung(&to), 1, "once");
         while from.write(LABEL, &[&[0; 5000]]) {}
-        assert!(from.arm_for_room(5000));
+        assert!(from.room(5056) < 5056);
         let mut read = 0;
         while rung(&from) == 0 {
             read += to.read(&mut buffer).unwrap().length;
@@ -369,6 +364,23 @@ mod tests {
         assert!(!to.arm());
     }
 
+    /// Spec: ROCE-216, ROCE-224
+    #[test]
+    fn a_pair_that_is_closed_is_over_here_and_read_to_the_end_there() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        assert!(from.write(LABEL, &[&[0; 12]]));
+        assert!(to.write(LABEL, &[&[0; 12]]));
+        from.close();
+        assert!(from.is_over() && !from.is_alive());
+        assert!(!from.write(LABEL, &[&[0; 12]]));
+        assert_eq!(from.read(&mut buffer), None);
+        assert!(!to.is_alive());
+        to.attend();
+        assert!(to.read(&mut buffer).is_some());
+        assert!(to.is_over());
+    }
+
     /// Spec: ROCE-212
     #[test]
     fn a_corrupt_peer_ends_its_pair_and_no_other() {
@@ -386,7 +398,7 @@ mod tests {
         assert!(!to.has_records());
         assert!(!to.arm());
         assert!(!to.write(LABEL, &[&[0; 12]]));
-        assert!(!to.arm_for_room(12));
+        assert_eq!(to.room(64), 0);
         assert!(other_from.write(LABEL, &[&[0; 12]]));
         assert!(other_to.read(&mut buffer).is_some());
         assert!(!other_to.is_over());

@@ -7,8 +7,8 @@
 //! outside of the shared memory.
 //!
 //! An end that wants to sleep stores its flag, passes a fence and looks once more. The peer
-//! publishes, passes a fence and takes the flag. One of the two sees the other (ROCE-213). Who
-//! takes a flag owes its owner a doorbell.
+//! publishes, passes a fence and takes the flag. One of the two sees the other (ROCE-213). The
+//! end that takes a flag owes its owner a doorbell.
 //!
 //! One thread at a time uses an end. Two at a time would mix up records, but never touch other
 //! memory.
@@ -43,11 +43,11 @@ const fn footprint(length: u32) -> u32 {
     (HEADER + length).next_multiple_of(LINE)
 }
 
-/// The peer wrote something that no honest peer writes: the pair is to be given up (ROCE-212).
+/// An error for data that no honest peer writes; the pair is to be given up (ROCE-212).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// What a record says of its packets.
+/// The description of a record's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Length of each packet but the last one, which may be shorter.
@@ -65,7 +65,7 @@ pub struct Label {
 pub struct Record {
     /// Bytes of its packets.
     pub length: usize,
-    /// What the writer says of them; the segment is at most the length, and no shorter than a BTH.
+    /// The writer's description; the segment is at most the length, and no shorter than a BTH.
     pub label: Label,
 }
 
@@ -197,7 +197,10 @@ impl Writer {
         Ok(true)
     }
 
-    /// Returns the free bytes; if they are fewer than `least`, asks for a doorbell.
+    /// Returns the free bytes.
+    ///
+    /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
+    /// half of it is free (ROCE-214). The wish stays until [`withdraw`](Self::withdraw).
     ///
     /// # Errors
     /// The reader's position cannot be true.
@@ -221,18 +224,6 @@ impl Writer {
             }
         }
         Ok(free())
-    }
-
-    /// Asks for a doorbell once half of the queue is free, which is room for any record; false if
-    /// there is room for `length` bytes already (ROCE-214).
-    ///
-    /// # Errors
-    /// The reader's position cannot be true.
-    pub fn arm(&self, lane: Lane<'_>, length: usize) -> Result<bool, Corrupt> {
-        let need = footprint(length.min(PAYLOAD_MAX) as u32);
-        self.room.ask(&lane.words().waits);
-        fence();
-        Ok(!self.find_room(lane, need)?)
     }
 
     /// Takes the wish for room back, if there is one.

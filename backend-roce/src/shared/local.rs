@@ -6,7 +6,7 @@ use core::sync::atomic::{Ordering, fence};
 use dat_core::backend::{BackendError, NotLocal};
 
 use super::{Bursts, LATE_YIELDS, Shared, lock};
-use crate::adapter::port_of;
+use crate::adapter::{Adapter, port_of};
 use crate::options::PathChoice;
 use crate::port::{LocalNumber, LocalQueues, LocalWay};
 
@@ -128,6 +128,16 @@ impl Shared {
                 }
                 None => self.wake_service(),
             }
+        }
+    }
+
+    /// Ends the pairs of local queues, at the end of the adapter; peers read what was written.
+    ///
+    /// Those who hold the adapter hold no pair (ROCE-224).
+    pub(crate) fn close_queues(&self) {
+        if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
+            self.enter(Adapter::end_locals);
+            queues.close();
         }
     }
 

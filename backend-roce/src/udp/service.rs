@@ -13,7 +13,6 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::gettid;
 
 use super::poller::Poller;
-use crate::adapter::Adapter;
 use crate::options::StartThread;
 use crate::shared::{Lease, Shared};
 
@@ -166,8 +165,7 @@ fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;
             if over || !shared.enter(|adapter| adapter.is_ending()) {
-                shared.enter(Adapter::leave_ports);
-                shared.send_pending();
+                shared.end();
                 return;
             }
         }

@@ -65,8 +65,10 @@ impl Bench {
             .try_write(lane, label, &[&[number; 12]])
             .unwrap()
         {
-            if self.writer.arm(lane, 12).unwrap() {
+            // A record takes as many.
+            if self.writer.room(lane, 64).unwrap() < 64 {
                 self.room.wait();
+                self.writer.withdraw(lane);
             }
         }
         if self.writer.wakes_reader(lane) {

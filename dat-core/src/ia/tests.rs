@@ -3,6 +3,7 @@
 mod close;
 mod contexts;
 mod opening;
+mod progress;
 #[cfg(feature = "std")]
 mod threads;
 

@@ -26,7 +26,7 @@ use crate::still::{
     self, Backend, COMPLETIONS, DISPATCHERS, Lent, Occupancy, PAIRS, POSTS, REGIONS, SEGMENTS,
     SHARED, WINDOWS, ZONES,
 };
-use crate::{clock, report, stack};
+use crate::{clock, masked, report, stack};
 
 /// Event slots: asynchronous, connection and consumer dispatchers.
 ///
@@ -65,15 +65,28 @@ static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 const NOW: Instant = Instant::ZERO;
 
-/// Makes a call, and prints its stack use and its number of instructions.
+/// Makes a call, and prints what it costs.
+///
+/// Those are its stack use, its number of instructions, the highest number of them with interrupts
+/// masked at a time, and its commands to the device with interrupts masked.
 fn measured<T>(name: &str, call: impl FnOnce() -> T) -> T {
     let top = stack::paint(msp::read());
+    masked::start();
     let before = clock::now();
     let result = run(call);
     let after = clock::now();
-    report::line("stack", name, stack::used(top));
-    report::line("instructions", name, clock::between(before, after));
+    print(name, top, clock::between(before, after));
     result
+}
+
+/// Prints the costs of a call.
+#[inline(never)]
+fn print(name: &str, top: u32, instructions: u32) {
+    let (longest, commands) = masked::end();
+    report::line("stack", name, stack::used(top));
+    report::line("instructions", name, instructions);
+    report::line("masked", name, longest);
+    report::line("commands", name, commands);
 }
 
 /// Gives the call its own frame: its stack use includes compiler temporaries.

@@ -15,7 +15,9 @@ use backend_mmio::ring::{
 use backend_mmio::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal, MappedRegisters};
 use dat_core::backend::SyncDirection;
 use dat_core::sync::SlotMemory;
-use mlx5_idle::{Channel, Idle, Kind, LIMITS, Made};
+use mlx5_idle::{Channel, Idle, Kind, LIMITS, Made, Recorder};
+
+use crate::masked;
 
 /// Driver of this device.
 pub(crate) type Backend =
@@ -74,6 +76,12 @@ impl Deref for Recorded {
 
     fn deref(&self) -> &Made {
         &MADE
+    }
+}
+
+impl Recorder for Recorded {
+    fn on_command(&self) {
+        masked::on_command();
     }
 }
 

@@ -186,6 +186,14 @@ impl Made {
     }
 }
 
+/// The record of what a device created.
+pub trait Recorder: Deref<Target = Made> {
+    /// Called at the start of each command.
+    fn on_command(&self) {}
+}
+
+impl Recorder for &Made {}
+
 /// The control path of the device, which records in `made` what it creates.
 #[derive(Debug)]
 pub struct Idle<K, M = &'static Made> {
@@ -204,18 +212,22 @@ impl<K: Kind, M> Idle<K, M> {
 }
 
 // SAFETY: it accesses no memory.
-unsafe impl<K: Kind, M: Deref<Target = Made>> Control for Idle<K, M> {
+unsafe impl<K: Kind, M: Recorder> Control for Idle<K, M> {
     fn limits(&self) -> Limits {
         K::LIMITS
     }
 
     fn create_domain(&mut self) -> Result<u32, BackendError> {
+        self.made.on_command();
         Ok(self.made.object())
     }
 
-    fn destroy_domain(&mut self, _domain: u32) {}
+    fn destroy_domain(&mut self, _domain: u32) {
+        self.made.on_command();
+    }
 
     fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
+        self.made.on_command();
         let key = self.made.object();
         Ok(RegionKeys {
             object: key as usize,
@@ -224,18 +236,24 @@ unsafe impl<K: Kind, M: Deref<Target = Made>> Control for Idle<K, M> {
         })
     }
 
-    fn deregister(&mut self, _region: RegionKeys) {}
+    fn deregister(&mut self, _region: RegionKeys) {
+        self.made.on_command();
+    }
 
     /// The lowest byte of a key is any, as it is the driver's.
     fn create_window(&mut self, _domain: u32) -> Result<u32, BackendError> {
+        self.made.on_command();
         let key = self.made.object() << 8 | 0xF0;
         self.made.window.store(key, Ordering::Relaxed);
         Ok(key)
     }
 
-    fn destroy_window(&mut self, _key: u32) {}
+    fn destroy_window(&mut self, _key: u32) {
+        self.made.on_command();
+    }
 
     fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
+        self.made.on_command();
         self.made
             .completions
             .store(spec.ring as u32, Ordering::Relaxed);
@@ -244,28 +262,36 @@ unsafe impl<K: Kind, M: Deref<Target = Made>> Control for Idle<K, M> {
     }
 
     fn move_completion_queue(&mut self, _: u32, _: u64, _: u32) -> Result<(), BackendError> {
+        self.made.on_command();
         Err(BackendError::NotSupported)
     }
 
-    fn destroy_completion_queue(&mut self, _number: u32) {}
+    fn destroy_completion_queue(&mut self, _number: u32) {
+        self.made.on_command();
+    }
 
     fn create_shared_receive_queue(
         &mut self,
         _spec: &SharedReceiveQueueSpec,
     ) -> Result<u32, BackendError> {
+        self.made.on_command();
         Ok(self.made.object())
     }
 
     fn arm_shared_receive_limit(&mut self, _: u32, _: u32) -> Result<bool, BackendError> {
+        self.made.on_command();
         Ok(false)
     }
 
-    fn destroy_shared_receive_queue(&mut self, _number: u32) {}
+    fn destroy_shared_receive_queue(&mut self, _number: u32) {
+        self.made.on_command();
+    }
 
     fn create_queue_pair(
         &mut self,
         spec: &QueuePairSpec,
     ) -> Result<CreatedQueuePair, BackendError> {
+        self.made.on_command();
         let (made, number) = (&*self.made, self.made.object());
         let units = spec.receive_entries.wrapping_mul(spec.receive_units);
         made.user_index.store(spec.user_index, Ordering::Relaxed);
@@ -280,7 +306,9 @@ unsafe impl<K: Kind, M: Deref<Target = Made>> Control for Idle<K, M> {
         })
     }
 
-    fn destroy_queue_pair(&mut self, _number: u32) {}
+    fn destroy_queue_pair(&mut self, _number: u32) {
+        self.made.on_command();
+    }
 
     fn poll(&mut self, _now: Instant) -> Option<DeviceEvent> {
         None
@@ -296,7 +324,7 @@ pub struct Channel<M = &'static Made> {
     pub made: M,
 }
 
-impl<M: Deref<Target = Made>> ConnectionManager for Channel<M> {
+impl<M: Recorder> ConnectionManager for Channel<M> {
     fn address(&self) -> IaAddress {
         IaAddress::Node(1)
     }
@@ -310,26 +338,34 @@ impl<M: Deref<Target = Made>> ConnectionManager for Channel<M> {
         token: u64,
         wanted: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
+        self.made.on_command();
         self.made.listener.store(token);
         self.made.tell(REQUESTED);
         Ok((ListenerKey(1), wanted.unwrap_or(1)))
     }
 
-    fn stop_listening(&mut self, _listener: ListenerKey) {}
+    fn stop_listening(&mut self, _listener: ListenerKey) {
+        self.made.on_command();
+    }
 
     fn connect(&mut self, _: u32, _: &ConnectRequest<'_>) -> Result<u64, BackendError> {
+        self.made.on_command();
         self.made.tell(ESTABLISHED);
         Ok(1)
     }
 
     fn accept(&mut self, _: RequestKey, _: u32, _: &[u8]) -> Result<(), BackendError> {
+        self.made.on_command();
         self.made.tell(ESTABLISHED);
         Ok(())
     }
 
-    fn reject(&mut self, _request: RequestKey, _by_consumer: bool, _private_data: &[u8]) {}
+    fn reject(&mut self, _request: RequestKey, _by_consumer: bool, _private_data: &[u8]) {
+        self.made.on_command();
+    }
 
     fn disconnect(&mut self, _queue_pair: u32, _mode: DisconnectMode) {
+        self.made.on_command();
         self.made.tell(DISCONNECTED);
     }
 
