@@ -25,6 +25,7 @@ fn entry(owner: u32, token: u64) -> Entry<u32> {
         },
         immediate: None,
         kind: Kind::Request,
+        opcode: Opcode::Send,
         extra: false,
     }
 }

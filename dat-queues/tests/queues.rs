@@ -11,8 +11,8 @@ use dat_core::backend::{
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_queues::{
-    Arc, CompletionQueue, CompletionRing, Effect, Entry, Executor, Kind, OvertakesBinds, Owner,
-    Receive, ReceiveQueue, Request, SendQueue,
+    Arc, CompletionQueue, CompletionRing, Effect, Entry, Executor, Kind, Opcode, OvertakesBinds,
+    Owner, Receive, ReceiveQueue, Request, SendQueue,
 };
 
 /// What the executor has, and what it does.
@@ -278,6 +278,7 @@ fn a_completion_queue_advances_its_executor_until_it_has_something() {
         completion,
         immediate: Some(42),
         kind: Kind::Receive,
+        opcode: Opcode::Receive,
         extra: false,
     };
     let push = |entry| assert_eq!(fake.0.borrow_mut().ring.push(entry), Effect::None);

@@ -210,6 +210,7 @@ impl Adapter {
             let (slots, resources) = pair.transport_slots(probes, resources);
             pair.transport = Some(QueuePair::new(agreement, &options, slots, resources));
             pair.link = Some(id);
+            pair.path = path;
             pair.state = state;
             pair.keep_alive = keep_alive.map(|period| period.max(SHORTEST_KEEP_ALIVE));
             pair.heard = self.now;

@@ -74,10 +74,9 @@ impl Adapter {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return;
             };
-            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
+            let Some(path) = pair.path else {
                 return;
             };
-            let path = link.path;
             let room = match path.local {
                 None => PACKET_MAX,
                 // A response may be larger. Its length is known once it is written.
@@ -155,6 +154,7 @@ impl Adapter {
             self.counts.responder += responder;
         }
         pair.link = None;
+        pair.path = None;
         pair.local = None;
         // Their room stays reserved.
         for entry in pair.sends.drain(..) {
@@ -216,6 +216,9 @@ impl Adapter {
         if pair.is_ready {
             self.ready_pairs.retain(|ready| *ready != key);
             self.locals.forget(key);
+        }
+        if let Some(qpn) = pair.qpn {
+            self.port_numbers.release(qpn, self.now);
         }
         if pair.is_gathering {
             self.gathering.retain(|gathering| *gathering != key);

@@ -2,7 +2,7 @@
 
 use dat_core::backend::{ControlEvent, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
-use dat_queues::Work;
+use dat_queues::{Opcode, Work};
 
 use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry};
@@ -38,6 +38,10 @@ impl Adapter {
             pair.probes -= 1;
             return;
         }
+        // An error is reported in any case (ROCE-265).
+        if entry.is_silent && status == DtoStatus::Success {
+            return;
+        }
         let (setup, request) = (pair.setup, &entry.request);
         self.add_completion(
             setup.request_queue,
@@ -58,6 +62,9 @@ impl Adapter {
         let mut entry = setup.receive_done(key, done.token, status, done.length);
         entry.completion.solicited = done.solicited;
         entry.immediate = done.immediate.map(u32::from_ne_bytes);
+        if done.is_write {
+            entry.opcode = Opcode::ReceiveWrite;
+        }
         self.add_completion(setup.receive_queue, entry);
     }
 

@@ -1,12 +1,10 @@
 //! Packets of an adapter, in and out.
 
-use dat_queues::State;
-
 use super::deadlines::Timer;
 use super::locals::Sender;
 use super::queue_pair::{Access, Receives};
 use super::{Adapter, Pair};
-use crate::port::{Arrival, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
+use crate::port::{Arrival, Outbox, Path, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::connection;
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::{OVERHEAD_MAX, Opcode, Packet};
@@ -50,21 +48,25 @@ impl Adapter {
         }
     }
 
-    /// Checks the ICRC of a packet on a link; returns true if the peer's address has changed.
-    ///
-    /// Counts a wrong one, and returns `None`.
-    fn verify(&mut self, link: u32, wire: &Flow, index: u16, datagram: &[u8]) -> Option<bool> {
-        let link = self.links.get(link)?;
-        let valid = match link.view(wire).verify_segment(index, datagram) {
+    /// Checks the ICRC of a packet on a path; counts a wrong one, and returns false.
+    fn verify(&mut self, path: &Path, wire: &Flow, index: u16, datagram: &[u8]) -> bool {
+        let valid = match path.received(wire).verify_segment(index, datagram) {
             Verdict::Right => true,
-            Verdict::Recovered(identification) => !link.is_marked() || identification < SEGMENT_MAX,
+            Verdict::Recovered(identification) => path.single || identification < SEGMENT_MAX,
             Verdict::Wrong => false,
         };
         if !valid {
             self.counts.bad_icrc += 1;
-            return None;
         }
-        Some(link.has_moved(wire))
+        valid
+    }
+
+    /// Returns true if a packet comes from another port of the peer of a connection.
+    fn has_moved(&self, link: Option<u32>, path: &Path, wire: &Flow) -> bool {
+        path.wire != path.view
+            && link
+                .and_then(|link| self.links.get(link))
+                .is_some_and(|link| link.has_moved(wire))
     }
 
     fn count_packet(&mut self, arrival: &Arrival, bytes: u64) {
@@ -76,13 +78,19 @@ impl Adapter {
         }
     }
 
-    /// Returns the queue pair with a QPN, its connection and its state, if packets reach it on the
-    /// way of this one (ROCE-231).
-    fn addressed(&self, qpn: u32, arrival: &Arrival) -> Option<(usize, u32, State)> {
-        let key = *self.qpns.get(qpn)?;
+    /// Returns the queue pair with a QPN and its path, if packets reach it on the way of this one
+    /// (ROCE-231).
+    fn addressed(&self, qpn: u32, arrival: &Arrival) -> Option<(usize, Path)> {
+        let key = match self.port_numbers.get(qpn) {
+            Some(key) => key,
+            None => *self.qpns.get(qpn)?,
+        };
         let pair = self.pairs.get(key)?;
-        let is_reached = pair.local == arrival.local;
-        Some((key, pair.link?, pair.state)).filter(|_| is_reached)
+        let path = pair.path?;
+        // An attached queue pair has one peer, which does not move (ROCE-263).
+        let is_reached = pair.local == arrival.local
+            && (pair.link.is_some() || path.is_from_peer(&arrival.flow));
+        is_reached.then_some((key, path))
     }
 
     /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
@@ -98,28 +106,27 @@ impl Adapter {
             self.management(arrival, datagram, &packet);
             return None;
         }
-        let Some((key, link, state)) = self.addressed(bth.destination, arrival) else {
+        let Some((key, path)) = self.addressed(bth.destination, arrival) else {
             self.counts.dropped += 1;
             return None;
         };
-        let has_moved = match arrival.local {
-            None => self.verify(link, wire, index, datagram)?,
-            Some(_) => false,
-        };
+        if arrival.local.is_none() && !self.verify(&path, wire, index, datagram) {
+            return None;
+        }
         if bth.opcode == Opcode::CongestionNotification {
             self.counts.congestion += 1;
             return None;
         }
-        let is_request = !bth.opcode.is_response() && !bth.opcode.has_deth();
-        if is_request && state == State::Accepting {
-            self.note_request(link);
-        }
+        self.note_request(key, bth.opcode);
+        let link = self.pairs.get(key)?.link;
+        let has_moved = self.has_moved(link, &path, wire);
         let pair = self.pairs.get_mut(key)?;
         let Pair {
             transport,
             sends,
             receives,
             current,
+            inline,
             ..
         } = pair;
         let transport = transport.as_mut()?;
@@ -128,6 +135,7 @@ impl Adapter {
             domain: pair.setup.domain,
             sends,
             first: pair.first,
+            inline,
         };
         pair.heard = self.now;
         let may_repeat = bth.opcode == Opcode::ReadRequest;
@@ -152,11 +160,11 @@ impl Adapter {
         let follows = before.is_some_and(|before| has_moved && transport.progress() != before);
         // Its responses may have been too long for the path.
         let repeats = before.is_some_and(|before| may_repeat && transport.progress().2 != before.2);
-        if follows {
+        if follows && let Some(link) = link {
             self.follow(link, wire);
         }
         if let Some(longest) = response.filter(|_| repeats) {
-            self.note_unanswered(link, longest);
+            self.note_unanswered(key, longest);
         }
         if let Some(done) = done {
             self.complete_receive(key, &done);
@@ -224,8 +232,7 @@ impl Adapter {
 
     /// Writes packets of a queue pair; false if it has none left that it may send now.
     fn write_packets(&mut self, key: usize) -> bool {
-        let link = self.pairs.get(key).and_then(|pair| pair.link);
-        let Some(path) = link.and_then(|link| self.links.get(link).map(|link| link.path)) else {
+        let Some(path) = self.pairs.get(key).and_then(|pair| pair.path) else {
             return false;
         };
         for left in (0..TURN).rev() {
@@ -256,8 +263,7 @@ impl Adapter {
 
     /// As `write_packets`, for a turn of at most `room` bytes.
     fn write_local_packets(&mut self, key: usize, room: usize) -> bool {
-        let link = self.pairs.get(key).and_then(|pair| pair.link);
-        let Some(path) = link.and_then(|link| self.links.get(link).map(|link| link.path)) else {
+        let Some(path) = self.pairs.get(key).and_then(|pair| pair.path) else {
             return false;
         };
         loop {

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dat_core::backend::{DomainKey, QueuePairRequest, RemoteRange, Segment, SendFlags};
+use dat_core::backend::{DomainKey, QueuePairRequest, RemoteRange, SendFlags};
 use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
 use dat_queues::{
@@ -14,7 +14,7 @@ use dat_queues::{
 
 use super::buffers::Share;
 use super::memories::Memories;
-use crate::port::LocalNumber;
+use crate::port::{LocalNumber, Path};
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
     RequestMemory, Right,
@@ -22,6 +22,7 @@ use crate::proto::memory::{
 use crate::proto::queue_pair::QueuePair;
 use crate::proto::requester::{Operation, Request, RequestSlot, Status};
 use crate::proto::responder::{ReceiveStatus, ResourceSlot};
+use crate::reserve::zeros;
 
 /// Most segments of a request.
 pub(crate) const SEGMENTS: usize = 32;
@@ -54,11 +55,18 @@ fn operation(work: &Work) -> Operation {
     }
 }
 
-/// A request in the transport, or a probe of the peer, which has no completion.
+/// A request in the transport.
 #[derive(Clone, Debug)]
 pub(crate) struct SendEntry {
     pub(crate) request: PostedRequest,
+    /// Set for a probe of the peer, which has no completion.
     pub(crate) is_probe: bool,
+    /// Set if no completion reports a success.
+    pub(crate) is_silent: bool,
+    /// Set if the data was copied when the request was posted.
+    pub(crate) is_inline: bool,
+    /// Immediate data of a message.
+    pub(crate) immediate: Option<u32>,
 }
 
 impl From<PostedRequest> for SendEntry {
@@ -66,6 +74,9 @@ impl From<PostedRequest> for SendEntry {
         Self {
             request,
             is_probe: false,
+            is_silent: false,
+            is_inline: false,
+            immediate: None,
         }
     }
 }
@@ -76,17 +87,23 @@ impl SendEntry {
         let nowhere = RemoteRange { address: 0, key: 0 };
         let (work, flags) = (Work::Write(nowhere), SendFlags::empty());
         Self {
-            request: PostedRequest::new(0, work, flags, Segments::new()),
             is_probe: true,
+            ..Self::from(PostedRequest::new(0, work, flags, Segments::new()))
         }
     }
 
     /// Returns the request of the transport; `position` names it.
     pub(crate) fn request(&self, position: u64) -> Request {
         let request = &self.request;
+        let operation = match request.work {
+            Work::Send => Operation::Send {
+                immediate: self.immediate.map(u32::to_ne_bytes),
+            },
+            work => operation(&work),
+        };
         Request {
             token: position,
-            operation: operation(&request.work),
+            operation,
             length: request.length,
             fence: request.flags.contains(SendFlags::FENCE),
             solicited: request.flags.contains(SendFlags::SOLICITED),
@@ -127,6 +144,36 @@ fn length(receive: &PostedReceive) -> u32 {
     lengths.fold(0, u32::saturating_add)
 }
 
+/// Data of requests that was copied when they were posted, in a place for each request.
+#[derive(Debug, Default)]
+pub(crate) struct Inline {
+    bytes: Vec<u8>,
+    /// Length of a place.
+    longest: usize,
+    places: usize,
+}
+
+impl Inline {
+    fn range(&self, position: u64) -> core::ops::Range<usize> {
+        let place = position.checked_rem(self.places as u64).unwrap_or(0) as usize;
+        let start = place * self.longest;
+        start..start + self.longest
+    }
+
+    fn place_mut(&mut self, position: u64) -> &mut [u8] {
+        let range = self.range(position);
+        self.bytes.get_mut(range).unwrap_or_default()
+    }
+
+    /// Fills `bytes` with the data of the request at a position, from `offset` on.
+    fn copy(&self, position: u64, offset: u32, bytes: &mut [u8]) -> Result<(), LocalError> {
+        let place = self.bytes.get(self.range(position)).ok_or(LocalError)?;
+        let rest = place.get(offset as usize..).ok_or(LocalError)?;
+        bytes.copy_from_slice(rest.get(..bytes.len()).ok_or(LocalError)?);
+        Ok(())
+    }
+}
+
 /// A queue pair.
 pub(crate) struct Pair {
     pub(crate) setup: PairSetup,
@@ -135,14 +182,20 @@ pub(crate) struct Pair {
     request_slots: Vec<RequestSlot>,
     /// Room for the Reads and Atomics of the peer of the next connection.
     resource_slots: Vec<ResourceSlot>,
+    /// QPN of a queue pair that is attached by its attributes.
+    pub(crate) qpn: Option<u32>,
+    /// Data of requests that was copied when they were posted.
+    pub(super) inline: Inline,
     /// The transport of a connection, until the queue pair is reset.
     pub(crate) transport: Option<QueuePair<'static>>,
     /// Share of the connection's socket buffers.
     pub(crate) share: Option<Share>,
     /// Pair of local queues of the connection, if its packets use no socket.
     pub(crate) local: Option<LocalNumber>,
-    /// Communication id of the connection.
+    /// Communication id of the connection, if connection management made it.
     pub(crate) link: Option<u32>,
+    /// Addresses of packets to the peer, while there is a transport.
+    pub(crate) path: Option<Path>,
     /// Posted requests that are not complete, and probes.
     pub(crate) sends: VecDeque<SendEntry>,
     /// Number of probes among them.
@@ -183,10 +236,13 @@ impl Pair {
             state: State::Unconnected,
             request_slots: Vec::new(),
             resource_slots: Vec::new(),
+            qpn: None,
+            inline: Inline::default(),
             transport: None,
             share: None,
             local: None,
             link: None,
+            path: None,
             sends: VecDeque::new(),
             probes: 0,
             keep_alive: None,
@@ -229,14 +285,58 @@ impl Pair {
         probes: usize,
         resources: usize,
     ) -> (Vec<RequestSlot>, Vec<ResourceSlot>) {
+        (self.request_slots(probes), self.resources(resources))
+    }
+
+    /// Takes the room for requests, and `probes` probes at a time.
+    pub(crate) fn request_slots(&mut self, probes: usize) -> Vec<RequestSlot> {
         let requests = (self.setup.request_depth + probes)
             .max(1)
             .next_power_of_two();
         let mut slots = core::mem::take(&mut self.request_slots);
         slots.resize(requests, RequestSlot::EMPTY);
+        slots
+    }
+
+    /// Takes the room for the Reads and Atomics of the peer.
+    pub(crate) fn resources(&mut self, count: usize) -> Vec<ResourceSlot> {
         let mut answers = core::mem::take(&mut self.resource_slots);
-        answers.resize(resources, ResourceSlot::EMPTY);
-        (slots, answers)
+        answers.resize(count, ResourceSlot::EMPTY);
+        answers
+    }
+
+    /// Makes room for `longest` bytes of data in each request; false if there is no memory.
+    pub(crate) fn reserve_inline(&mut self, longest: usize) -> bool {
+        let places = self.setup.request_depth.max(1);
+        let bytes = zeros(places.saturating_mul(longest));
+        let is_made = bytes.is_some();
+        self.inline = Inline {
+            bytes: bytes.unwrap_or_default(),
+            longest,
+            places,
+        };
+        is_made
+    }
+
+    /// Copies the data of the next request; returns its length.
+    ///
+    /// The caller has looked for room, and at the longest length.
+    pub(crate) fn place_inline(&mut self, parts: &[&[u8]]) -> u32 {
+        let position = self.first + self.sends.len() as u64;
+        let mut rest = self.inline.place_mut(position);
+        let mut length = 0;
+        for part in parts {
+            let (now, later) = rest.split_at_mut(part.len().min(rest.len()));
+            now.copy_from_slice(part.get(..now.len()).unwrap_or_default());
+            length += now.len() as u32;
+            rest = later;
+        }
+        length
+    }
+
+    /// Returns the most bytes of data that a request brings itself.
+    pub(crate) const fn longest_inline(&self) -> usize {
+        self.inline.longest
     }
 
     /// Returns how many Reads and Atomics may be under way: those of the peer, and its own.
@@ -259,6 +359,7 @@ impl Pair {
             domain: self.setup.domain,
             sends: &self.sends,
             first: self.first,
+            inline: &self.inline,
         };
         Some((self.transport.as_mut()?, access))
     }
@@ -275,25 +376,29 @@ pub(crate) struct Access<'a> {
     pub(crate) domain: DomainKey,
     pub(crate) sends: &'a VecDeque<SendEntry>,
     pub(crate) first: u64,
+    pub(crate) inline: &'a Inline,
 }
 
 impl Access<'_> {
-    fn segments(&self, position: u64) -> Result<&[Segment], LocalError> {
+    fn entry(&self, position: u64) -> Result<&SendEntry, LocalError> {
         let index = position.checked_sub(self.first).ok_or(LocalError)?;
         let index = usize::try_from(index).map_err(|_| LocalError)?;
-        let entry = self.sends.get(index).ok_or(LocalError)?;
-        Ok(&entry.request.segments)
+        self.sends.get(index).ok_or(LocalError)
     }
 }
 
 impl RequestMemory for Access<'_> {
     fn gather(&mut self, token: u64, offset: u32, bytes: &mut [u8]) -> Result<(), LocalError> {
-        let segments = self.segments(token)?;
+        let entry = self.entry(token)?;
+        if entry.is_inline {
+            return self.inline.copy(token, offset, bytes);
+        }
+        let segments = &entry.request.segments;
         self.memories.gather(segments, self.domain, offset, bytes)
     }
 
     fn scatter(&mut self, token: u64, offset: u32, bytes: &[u8]) -> Result<(), LocalError> {
-        let segments = self.segments(token)?;
+        let segments = &self.entry(token)?.request.segments;
         self.memories.scatter(segments, self.domain, offset, bytes)
     }
 }

@@ -30,8 +30,10 @@ use self::options::ipv6_mtu;
 use self::poller::Poller;
 pub(crate) use self::service::Service;
 use self::socket::{Report, Sent, Socket, report};
+use crate::adapter::PORTS;
 use crate::address::{interface_mtu, representative};
 use crate::backend::RoceBackend;
+use crate::device::RoceDevice;
 use crate::forks;
 use crate::options::{PathChoice, RoceOptions};
 use crate::port::{
@@ -432,6 +434,36 @@ impl RoceBackend {
             backend.set_service(service);
         }
         Ok(backend)
+    }
+}
+
+impl RoceDevice {
+    /// Opens a device at an address of this host, with a thread that serves it.
+    ///
+    /// It takes a free port that a QPN can name (ROCE-260), and 4791 too if that is free: peers
+    /// whose QPNs name no port send there.
+    ///
+    /// # Errors
+    /// Those of [`RoceBackend::open`]; `AddrInUse` if no port is left.
+    pub fn open(address: IpAddr, options: &RoceOptions) -> io::Result<Self> {
+        let count = PORTS.len();
+        let [first, second, ..] = options.secret;
+        let start = usize::from(u16::from_be_bytes([first, second])) % count;
+        for port in PORTS.cycle().skip(start).take(count) {
+            match RoceBackend::open(SocketAddr::new(address, port), options.clone()) {
+                Ok(backend) => {
+                    let shared = Arc::clone(backend.shared());
+                    let device = Self::of(backend).ok_or(io::ErrorKind::OutOfMemory)?;
+                    if shared.port().claim(UDP_PORT).is_ok() {
+                        shared.enter(|adapter| adapter.hold_port(UDP_PORT));
+                    }
+                    return Ok(device);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AddrInUse.into())
     }
 }
 

@@ -11,6 +11,7 @@ pub mod packets;
 pub mod process;
 pub mod requester;
 pub mod responder;
+pub mod wire;
 
 use backend_roce::proto::icrc::{Addresses, Flow};
 
