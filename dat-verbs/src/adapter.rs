@@ -4,12 +4,11 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backend_roce::RoceOptions;
+use backend_roce::{RoceDevice, RoceOptions};
 use dat_core::backend::ControlEvent;
 
 use crate::errors::{Result, of_system};
 use crate::gids::Interfaces;
-use crate::interim::Device;
 use crate::settings::Settings;
 
 /// Receives the events of one completion queue.
@@ -17,7 +16,7 @@ pub(crate) type Notify = Box<dyn Fn() + Send + Sync>;
 
 /// The adapter, which all contexts of the process use.
 pub(crate) struct Adapter {
-    pub(crate) device: Arc<Device>,
+    pub(crate) device: RoceDevice,
     /// Address that it was opened at, which may be a wildcard.
     pub(crate) address: SocketAddr,
     pub(crate) interfaces: Interfaces,
@@ -62,7 +61,8 @@ impl Adapter {
     fn open(settings: Settings) -> Result<Self> {
         let mut options = RoceOptions::random().map_err(|error| of_system(&error))?;
         options.path = settings.path;
-        let device = Device::open(settings.address, options).map_err(|error| of_system(&error))?;
+        let device = RoceDevice::open(settings.address.ip(), &options);
+        let device = device.map_err(|error| of_system(&error))?;
         let queues = Arc::new(Mutex::new(HashMap::<u32, Notify>::new()));
         let receivers = Arc::clone(&queues);
         device.on_event(move |event| match event {

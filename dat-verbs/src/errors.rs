@@ -40,6 +40,11 @@ pub(crate) fn or<T>(result: Result<T>, none: T) -> T {
     })
 }
 
+/// Returns a count as programs have it.
+pub(crate) fn count(count: u32) -> c_int {
+    c_int::try_from(count).unwrap_or(c_int::MAX)
+}
+
 /// Returns the error of the system for a refusal of the adapter.
 pub(crate) const fn refused(error: BackendError) -> Errno {
     match error {

@@ -36,7 +36,6 @@ mod events;
 mod exports;
 mod forks;
 mod gids;
-mod interim;
 mod list;
 mod memory;
 mod opening;

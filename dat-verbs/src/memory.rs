@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
+use backend_roce::{RegionAccess, RemoteRights};
 use dat_core::backend::DomainKey;
 use nix::errno::Errno;
 
@@ -15,7 +16,6 @@ use crate::boundary::layout::{
 use crate::boundary::{Address, Handle, Kind, provide, region, zeroed};
 use crate::context::Context;
 use crate::errors::{Result, code, or, refused};
-use crate::interim::{RegionAccess, RemoteRights};
 
 /// What belongs to a protection domain.
 pub(crate) struct Domain {

@@ -13,7 +13,7 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Handle, In, Out, Room, zeroed};
 use crate::context::{Context, of_structure};
-use crate::errors::{Result, code, done, minus};
+use crate::errors::{Result, code, count, done, minus};
 
 /// The port of the device.
 pub(crate) const PORT: u8 = 1;
@@ -34,6 +34,8 @@ const LINK_UP: u8 = 5;
 /// Four lanes of 2.5 Gb/s: about what one process carries.
 const WIDTH: u8 = 2;
 const SPEED: u8 = 1;
+/// Bytes of a message or transfer.
+const LARGEST_MESSAGE: u32 = 1 << 31;
 /// Bytes of `ibv_port_attr` in programs of older headers.
 const OLD_PORT_ATTRIBUTES: usize = 48;
 
@@ -50,22 +52,22 @@ fn device_attributes(adapter: &Adapter) -> ibv_device_attr {
     a.max_mr_size = isize::MAX as u64;
     a.page_size_cap = PAGES;
     a.vendor_id = NO_VENDOR;
-    a.max_qp = limits.max_eps;
-    a.max_qp_wr = limits.max_dto_per_ep;
+    a.max_qp = count(limits.pairs);
+    a.max_qp_wr = count(limits.work_requests);
     a.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
-    a.max_sge = limits.max_iov_segments_per_dto;
-    a.max_sge_rd = limits.max_iov_segments_per_rdma_read;
-    a.max_cq = limits.max_evds;
-    a.max_cqe = limits.max_evd_qlen;
-    a.max_mr = limits.max_lmrs;
-    a.max_pd = limits.max_pzs;
-    a.max_qp_rd_atom = limits.max_rdma_read_per_ep_in;
-    a.max_qp_init_rd_atom = limits.max_rdma_read_per_ep_out;
-    a.max_res_rd_atom = limits.max_rdma_read_in;
+    a.max_sge = count(limits.segments);
+    a.max_sge_rd = count(limits.segments);
+    a.max_cq = count(limits.queues);
+    a.max_cqe = count(limits.completions);
+    a.max_mr = count(limits.regions);
+    a.max_pd = count(limits.domains);
+    a.max_qp_rd_atom = count(limits.reads);
+    a.max_qp_init_rd_atom = count(limits.reads);
+    a.max_res_rd_atom = count(limits.reads.saturating_mul(limits.pairs));
     a.atomic_cap = IBV_ATOMIC_HCA;
-    a.max_srq = limits.max_srqs;
-    a.max_srq_wr = limits.max_recv_per_srq;
-    a.max_srq_sge = limits.max_iov_segments_per_dto;
+    a.max_srq = count(limits.shared_queues);
+    a.max_srq_wr = count(limits.shared_receives);
+    a.max_srq_sge = count(limits.segments);
     a.max_pkeys = 1;
     a.local_ca_ack_delay = ACKNOWLEDGES;
     a.phys_port_cnt = PORT;
@@ -80,7 +82,7 @@ fn port_attributes(adapter: &Adapter) -> ibv_port_attr {
     a.active_mtu = adapter.interfaces.mtu.code().into();
     a.gid_tbl_len = c_int::try_from(adapter.interfaces.gids.len()).unwrap_or(c_int::MAX);
     a.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
-    a.max_msg_sz = u32::try_from(adapter.device.limits().max_message_size).unwrap_or(u32::MAX);
+    a.max_msg_sz = LARGEST_MESSAGE;
     a.pkey_tbl_len = 1;
     a.max_vl_num = 1;
     a.active_width = WIDTH;
@@ -216,19 +218,19 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     let entries = || {
         let adapter = adapter_of(&context)?;
-        let count = adapter.interfaces.gids.len();
+        let length = adapter.interfaces.gids.len();
         if flags != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        if most < count {
+        if most < length {
             return Err(Errno::EINVAL);
         }
-        for index in 0..count {
+        for index in 0..length {
             if let Some(entry) = entry(adapter, index) {
                 to.behind(index * size).set(entry, size);
             }
         }
-        Ok(count.cast_signed())
+        Ok(length.cast_signed())
     };
     entries().unwrap_or_else(|error: Errno| -(error as i32 as isize))
 }

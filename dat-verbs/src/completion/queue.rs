@@ -4,6 +4,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use backend_roce::{DeviceCompletion, DeviceQueue, Opcode};
 use dat_core::flags::DtoStatus;
 use nix::errno::Errno;
 
@@ -11,16 +12,17 @@ use super::channel::Channel;
 use super::extended::Turn;
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
-    IBV_EVENT_CQ_ERR, IBV_WC_BAD_RESP_ERR, IBV_WC_GENERAL_ERR, IBV_WC_LOC_LEN_ERR,
-    IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR, IBV_WC_MW_BIND_ERR, IBV_WC_REM_ACCESS_ERR,
-    IBV_WC_REM_OP_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SUCCESS,
-    IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR, ibv_cq, ibv_cq_ex, ibv_wc, ibv_wc_status,
+    IBV_EVENT_CQ_ERR, IBV_WC_BAD_RESP_ERR, IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD,
+    IBV_WC_GENERAL_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR,
+    IBV_WC_MW_BIND_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
+    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_OP_ERR, IBV_WC_RETRY_EXC_ERR,
+    IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR,
+    ibv_cq, ibv_cq_ex, ibv_wc, ibv_wc_opcode, ibv_wc_status,
 };
 use crate::boundary::{Address, Handle, Kind, Out, zeroed};
 use crate::context::{AsyncEvent, Context};
-use crate::errors::{Result, code, or, refused};
+use crate::errors::{Result, code, count, or, refused};
 use crate::events::{EventQueue, Unacknowledged};
-use crate::interim::{DeviceCompletion, DeviceQueue};
 
 /// Empty polls of a thread after which it lets others run, such as that of the adapter.
 const EMPTY_POLLS: u32 = 50;
@@ -67,9 +69,8 @@ pub(super) fn create(
             Some(Arc::clone(&channel.events))
         }
     };
-    let most = adapter.device.limits().max_evd_qlen;
-    let depth = c_int::try_from(wanted.depth).unwrap_or(c_int::MAX);
-    if !(1..=most).contains(&depth) || wanted.vector > 0 {
+    let most = adapter.device.limits().completions;
+    if !(1..=most).contains(&wanted.depth) || wanted.vector > 0 {
         return Err(Errno::EINVAL);
     }
     let queue = adapter.device.create_queue(wanted.depth).map_err(refused)?;
@@ -79,7 +80,7 @@ pub(super) fn create(
     c.channel = wanted.channel.pointer();
     c.cq_context = wanted.cq_context.0;
     c.handle = number;
-    c.cqe = depth;
+    c.cqe = count(wanted.depth);
     prepare(&mut c);
     let made = Handle::new(
         c,
@@ -153,6 +154,20 @@ pub(super) const fn status_of(status: DtoStatus) -> ibv_wc_status {
     }
 }
 
+/// Returns the operation of verbs.
+const fn opcode_of(opcode: Opcode) -> ibv_wc_opcode {
+    match opcode {
+        Opcode::Send => IBV_WC_SEND,
+        Opcode::Write => IBV_WC_RDMA_WRITE,
+        Opcode::Read => IBV_WC_RDMA_READ,
+        Opcode::CompareSwap => IBV_WC_COMP_SWAP,
+        Opcode::FetchAdd => IBV_WC_FETCH_ADD,
+        Opcode::Bind => IBV_WC_BIND_MW,
+        Opcode::Receive => IBV_WC_RECV,
+        Opcode::ReceiveWrite => IBV_WC_RECV_RDMA_WITH_IMM,
+    }
+}
+
 /// Returns a completion as programs have it.
 ///
 /// Immediate data keeps the order of its bytes, of which programs make what they want.
@@ -160,6 +175,7 @@ pub(super) fn work_completion(done: &DeviceCompletion) -> ibv_wc {
     let mut wc: ibv_wc = zeroed();
     wc.wr_id = done.token;
     wc.status = status_of(done.status);
+    wc.opcode = opcode_of(done.opcode);
     wc.byte_len = done.length;
     wc.qp_num = done.qpn;
     if let Some(immediate) = done.immediate {
@@ -192,8 +208,8 @@ pub(crate) extern "C" fn ibv_create_cq(
 pub(crate) extern "C" fn ibv_resize_cq(queue: Handle<Queue>, depth: c_int) -> c_int {
     code((|| {
         let own = queue.get().ok_or(Errno::EINVAL)?;
-        let most = own.adapter.device.limits().max_evd_qlen;
-        if !(1..=most).contains(&depth) {
+        let most = own.adapter.device.limits().completions;
+        if !(1..=count(most)).contains(&depth) {
             return Err(Errno::EINVAL);
         }
         let mut device_queue = own.queue.write().unwrap_or_else(PoisonError::into_inner);

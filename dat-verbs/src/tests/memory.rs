@@ -85,8 +85,9 @@ fn access_that_a_device_refuses_is_refused() {
     let rights = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING;
     let region = ibv_reg_mr(domain, at(&CONSTANT), 64, rights.cast_signed());
     assert_eq!(ibv_dereg_mr(region), 0);
-    let own = at(&memory).0.addr() as u64;
-    let region = ibv_reg_mr_iova2(domain, at(&memory), 64, own, IBV_ACCESS_LOCAL_WRITE);
-    assert_eq!(ibv_dereg_mr(region), 0);
+    for address in [0, 1 << 40, u64::MAX] {
+        let region = ibv_reg_mr_iova2(domain, at(&memory), 64, address, IBV_ACCESS_LOCAL_WRITE);
+        assert_eq!(ibv_dereg_mr(region), 0, "{address}");
+    }
     assert_eq!(ibv_dealloc_pd(domain), 0);
 }
