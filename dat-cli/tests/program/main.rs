@@ -11,6 +11,7 @@ mod manual;
 mod names;
 mod perf;
 mod rsm;
+mod run;
 #[cfg(target_os = "linux")]
 mod sources;
 mod tour;

@@ -1,0 +1,22 @@
+//! Identifiers and events of librdmacm.
+
+mod channel;
+mod devices;
+mod id;
+mod info;
+mod resolve;
+
+#[cfg(test)]
+pub(crate) use channel::{Event, EventChannel};
+pub(crate) use channel::{
+    rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
+};
+pub(crate) use devices::{rdma_free_devices, rdma_get_devices};
+#[cfg(test)]
+pub(crate) use id::Id;
+pub(crate) use id::{
+    rdma_create_id, rdma_destroy_id, rdma_get_dst_port, rdma_get_src_port, rdma_migrate_id,
+    rdma_set_option,
+};
+pub(crate) use info::{rdma_freeaddrinfo, rdma_getaddrinfo};
+pub(crate) use resolve::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
