@@ -91,7 +91,7 @@ impl RoceBackend {
     /// Returns the counts of the adapter.
     #[must_use]
     pub fn counts(&self) -> AdapterCounts {
-        self.shared.enter(|adapter| adapter.counts())
+        self.shared.counts()
     }
 
     /// Returns a handle that moves the packets of the adapter without the core.
@@ -133,7 +133,7 @@ impl RoceDriver {
     /// Returns the counts of the adapter.
     #[must_use]
     pub fn counts(&self) -> AdapterCounts {
-        self.0.enter(|adapter| adapter.counts())
+        self.0.counts()
     }
 
     /// Returns the counts of each connection that has not ended.

@@ -1,7 +1,7 @@
 //! A pair of queues between two adapters, and its doorbell.
 
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::bell::Bell;
@@ -49,6 +49,8 @@ pub struct LocalPair {
     bell: Bell,
     /// Flags that the peer had taken when the socket was read.
     drained: AtomicU32,
+    /// Doorbells that were rung.
+    rung: AtomicU64,
     /// Set once the peer has closed its socket.
     has_hung_up: AtomicBool,
     /// Set once this end has given the pair up: it is closed, or the peer is corrupt.
@@ -66,6 +68,7 @@ impl LocalPair {
             reader: Reader::default(),
             bell,
             drained: AtomicU32::new(0),
+            rung: AtomicU64::new(0),
             has_hung_up: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
         }
@@ -136,14 +139,12 @@ impl LocalPair {
         lane.is_some_and(|lane| self.writer.has_room_come(lane))
     }
 
-    /// Wakes the peer if it sleeps, and returns true; called after [`write`](Self::write).
-    pub fn ring(&self) -> bool {
+    /// Wakes the peer if it sleeps; called after [`write`](Self::write).
+    pub fn ring(&self) {
         let lane = self.outgoing();
-        let wakes = lane.is_some_and(|lane| self.writer.wakes_reader(lane));
-        if wakes {
+        if lane.is_some_and(|lane| self.writer.wakes_reader(lane)) {
             self.send_bell();
         }
-        wakes
     }
 
     /// Copies the next record into `buffer`, of [`PAYLOAD_MAX`](super::PAYLOAD_MAX) bytes; `None`
@@ -239,7 +240,13 @@ impl LocalPair {
         }
     }
 
+    /// Returns the number of doorbells that were rung, for records and for room.
+    pub fn rung(&self) -> u64 {
+        self.rung.load(Ordering::Relaxed)
+    }
+
     fn send_bell(&self) {
+        self.rung.fetch_add(1, Ordering::Relaxed);
         if !self.bell.ring() {
             self.has_hung_up.store(true, Ordering::Release);
         }
@@ -315,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Spec: ROCE-213, ROCE-214
+    /// Spec: ROCE-213, ROCE-214, ROCE-253
     #[test]
     fn doorbells_come_when_they_were_asked_for() {
         let [from, to] = both();
@@ -335,13 +342,14 @@ mod tests {
             assert!(from.write(LABEL, &[&[0; 12]]));
             from.ring();
         }
-        assert_eq!(rung(&to), 1, "once");
+        assert_eq!((rung(&to), from.rung()), (1, 1), "once");
         while from.write(LABEL, &[&[0; 5000]]) {}
         assert!(from.room(5056) < 5056);
         let mut read = 0;
         while rung(&from) == 0 {
             read += to.read(&mut buffer).unwrap().length;
         }
+        assert_eq!((from.rung(), to.rung()), (1, 1));
         assert!((QUEUE_BYTES / 2 - 10_000..QUEUE_BYTES / 2 + 10_000).contains(&read));
         assert!(
             from.write(LABEL, &[&vec![0; PAYLOAD_MAX]]),

@@ -37,8 +37,8 @@ pub trait LocalQueue: Send + Sync {
     /// the end of the pair, drops them.
     fn push(&self, packets: &[u8], segment: usize);
 
-    /// Wakes the peer if it sleeps; returns true if it did. Follows a push.
-    fn ring(&self) -> bool;
+    /// Wakes the peer if it sleeps. Follows a push.
+    fn ring(&self);
 }
 
 /// Most bytes of the room of a queue that a push takes beside those of the packets.
@@ -106,6 +106,9 @@ pub trait LocalQueues: Send + Sync {
 
     /// Ends all pairs and set-ups, without events. Peers read what was written.
     fn close(&self);
+
+    /// Returns the number of doorbells that were rung.
+    fn doorbells(&self) -> u64;
 
     /// Asks peers to wake this side; returns true if packets or events have come meanwhile.
     fn arm(&self) -> bool;

@@ -7,6 +7,7 @@ use dat_core::backend::{BackendError, NotLocal};
 
 use super::{Bursts, LATE_YIELDS, Shared, lock};
 use crate::adapter::{Adapter, port_of};
+use crate::counts::AdapterCounts;
 use crate::options::PathChoice;
 use crate::port::{LocalNumber, LocalQueues, LocalWay};
 
@@ -129,6 +130,15 @@ impl Shared {
                 None => self.wake_service(),
             }
         }
+    }
+
+    /// Returns the counts of the adapter.
+    pub(crate) fn counts(&self) -> AdapterCounts {
+        let mut counts = self.enter(|adapter| adapter.counts());
+        if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
+            counts.local.doorbells = queues.doorbells();
+        }
+        counts
     }
 
     /// Ends the pairs of local queues, at the end of the adapter; peers read what was written.

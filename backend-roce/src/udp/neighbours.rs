@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -22,6 +22,7 @@ use crate::local::{
 use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
+use crate::reserve::has_memory_for;
 use crate::shared::INPUT;
 
 /// Most pairs of an adapter: half a mebibyte each.
@@ -88,8 +89,8 @@ impl LocalQueue for Neighbour {
         let _ = self.pair.write(label, &[packets]);
     }
 
-    fn ring(&self) -> bool {
-        self.pair.ring()
+    fn ring(&self) {
+        self.pair.ring();
     }
 }
 
@@ -146,6 +147,8 @@ pub(super) struct Neighbours {
     /// Number of set-ups that are to be looked at without a report of the system.
     pending: AtomicUsize,
     has_events: Arc<AtomicBool>,
+    /// Doorbells of pairs that have ended.
+    rung: AtomicU64,
     /// Slot to read next.
     next: AtomicUsize,
 }
@@ -183,6 +186,7 @@ impl Neighbours {
             used: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
             has_events: Arc::new(AtomicBool::new(false)),
+            rung: AtomicU64::new(0),
             next: AtomicUsize::new(0),
         })
     }
@@ -246,12 +250,13 @@ impl Neighbours {
         }
     }
 
-    fn free_slot(&self, number: LocalNumber) {
-        let mut slots = self.slots_mut();
-        let slot = slots.get_mut(usize::from(number.slot));
-        if slot.is_some_and(|slot| slot.take().is_some()) {
-            self.used.fetch_sub(1, Ordering::AcqRel);
-        }
+    /// Takes a pair out of its slot.
+    fn take(&self, slot: &mut Option<Arc<Neighbour>>) -> Option<Arc<Neighbour>> {
+        let neighbour = slot.take()?;
+        self.rung
+            .fetch_add(neighbour.pair.rung(), Ordering::Relaxed);
+        self.used.fetch_sub(1, Ordering::AcqRel);
+        Some(neighbour)
     }
 
     fn tell(&self, setup: &mut Setup, event: LocalEvent) {
@@ -271,6 +276,9 @@ impl Neighbours {
             return Err(NotLocal::Full);
         }
         let slot = u16::try_from(index).map_err(|_| NotLocal::Full)?;
+        if !has_memory_for::<Neighbour>() {
+            return Err(NotLocal::Memory);
+        }
         let number = Self::number(setup, slot);
         let neighbour = Arc::new(Neighbour {
             number,
@@ -412,7 +420,11 @@ impl Neighbours {
             self.has_events.store(true, Ordering::Release);
         }
         let number = ended?;
-        self.free_slot(number);
+        let ended = self
+            .slots_mut()
+            .get_mut(usize::from(number.slot))
+            .map(|slot| self.take(slot));
+        drop(ended);
         self.has_events.store(true, Ordering::Release);
         Some(LocalEvent::Ended(number))
     }
@@ -613,10 +625,18 @@ impl LocalQueues for Neighbours {
         setup.events.clear();
         self.count_pending(&setup);
         for slot in self.slots_mut().iter_mut() {
-            if let Some(neighbour) = slot.take() {
+            if let Some(neighbour) = self.take(slot) {
                 neighbour.pair.close();
             }
         }
-        self.used.store(0, Ordering::Release);
+    }
+
+    fn doorbells(&self) -> u64 {
+        let slots = self.slots();
+        let open = slots
+            .iter()
+            .flatten()
+            .map(|neighbour| neighbour.pair.rung());
+        open.sum::<u64>() + self.rung.load(Ordering::Relaxed)
     }
 }
