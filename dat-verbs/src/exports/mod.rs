@@ -3,6 +3,7 @@
 //! The compiler cannot give versions, so each export is a jump to the function. `build.rs` defines
 //! the versions.
 
+mod files;
 mod open;
 
 use core::ffi::{c_int, c_uint};
