@@ -286,6 +286,65 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+type List = extern "C" fn(*mut c_int) -> *mut *mut c_void;
+type Make = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// Calls of the library.
+struct Calls {
+    list: List,
+    open: Make,
+    make: Make,
+}
+
+impl Calls {
+    fn of(library: &Open) -> Self {
+        let function = |name| {
+            let function = library.function(name);
+            assert!(!function.is_null(), "{name:?}");
+            function
+        };
+        let list = function(c"ibv_get_device_list");
+        let (open, make) = (function(c"ibv_open_device"), function(c"ibv_alloc_pd"));
+        // SAFETY: the functions of these names have these types.
+        unsafe {
+            Self {
+                list: core::mem::transmute::<*mut c_void, List>(list),
+                open: core::mem::transmute::<*mut c_void, Make>(open),
+                make: core::mem::transmute::<*mut c_void, Make>(make),
+            }
+        }
+    }
+
+    /// Opens the device and makes a protection domain; returns false if that fails.
+    fn make_a_domain(&self) -> bool {
+        let list = (self.list)(core::ptr::null_mut());
+        // SAFETY: the list ends with null, and has the device before that.
+        let context = (self.open)(unsafe { *list });
+        !(self.make)(context).is_null()
+    }
+}
+
+#[test]
+fn a_child_has_an_adapter_of_its_own() {
+    let calls = Calls::of(&Open::ours());
+    assert!(calls.make_a_domain());
+    // SAFETY: the child makes calls of the library, whose locks no thread of the parent holds, and
+    // exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = if calls.make_a_domain() { 7 } else { 1 };
+        // SAFETY: the call ends the process.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is a variable of this function.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    assert!(libc::WIFEXITED(status), "{status}");
+    assert_eq!(libc::WEXITSTATUS(status), 7);
+    assert!(calls.make_a_domain(), "the parent's is as it was");
+}
+
 /// Modules of rdma-core's own tests that the library passes.
 const PASSED: [&str; 7] = [
     "test_addr",
