@@ -215,12 +215,12 @@ fn main() -> Result<()> {
     })
 }
 
-/// What callgrind counts.
+/// The functions that callgrind counts.
 mod counted {
     use super::*;
 
-    /// Writes `writes` times and polls the far end, too, if there is one; returns the nanoseconds of
-    /// each write.
+    /// Writes `writes` times and polls the far end, too, if there is one; returns the nanoseconds
+    /// of each write.
     #[inline(never)]
     pub(super) fn write(
         near: &End,

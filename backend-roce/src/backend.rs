@@ -119,6 +119,10 @@ impl RoceDriver {
         self.0.set_on_event(on_event);
     }
 
+    pub(crate) fn before_sleep(&self) -> bool {
+        self.0.before_wait()
+    }
+
     /// Does what is due by `now`.
     pub fn drive(&self, now: Instant) {
         self.0.drive_at(now);

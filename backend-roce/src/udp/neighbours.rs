@@ -308,7 +308,7 @@ impl Neighbours {
                 queue,
             },
         );
-        // Who sleeps has asked for the doorbells of the other pairs only.
+        // A sleeping thread has asked for the doorbells of the other pairs only.
         self.pollers
             .iter()
             .flatten()

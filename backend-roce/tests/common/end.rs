@@ -51,14 +51,24 @@ impl End {
 
     /// As `open_with`, for connections of another way than packets.
     pub fn open_on(number: u8, polled: bool, options_of_address: &str, path: PathChoice) -> Self {
+        Self::open_by(number, options_of_address, |options| {
+            (options.polled, options.path) = (polled, path);
+        })
+    }
+
+    /// As `open_with`, with more options.
+    pub fn open_by(
+        number: u8,
+        options_of_address: &str,
+        choose: impl FnOnce(&mut RoceOptions),
+    ) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, 48 + number, high, low);
         let mut options = RoceOptions::random().expect("random bytes");
         options.connections = 64;
         options.keys = 256;
-        options.polled = polled;
-        options.path = path;
-        if path != PathChoice::Packets {
+        choose(&mut options);
+        if options.path != PathChoice::Packets {
             // Those that end keep their places for 17 s. A message waits for a receive for ever.
             options.connections = 1024;
             options.not_ready_retries = 7;
