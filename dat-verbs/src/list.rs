@@ -69,7 +69,7 @@ macro_rules! calls_of_verbs {
                 ibv_query_srq: code;
                 ibv_rate_to_mbps = rates;
                 ibv_reg_mr = memory;
-                ibv_rereg_mr: rereg;
+                ibv_rereg_mr = memory;
                 ibv_resize_cq = completion;
                 ibv_resolve_eth_l2_from_gid: code;
                 ibv_wc_status_str = text;

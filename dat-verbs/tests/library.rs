@@ -51,6 +51,7 @@ impl Open {
         Self::new(&name).expect("the library")
     }
 
+    /// Returns a function of a version; of any on AArch64, where the names have none.
     fn versioned(&self, name: &str, version: &str) -> *mut c_void {
         let text = |text: &str| CString::new(text).expect("a text");
         let (name, version) = (text(name), text(version));

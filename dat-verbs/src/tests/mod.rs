@@ -61,7 +61,7 @@ fn each_function_is_listed_once() {
 
 #[test]
 fn what_is_not_supported_is_told_as_the_function_tells_errors() {
-    use crate::refusals::{code, minus, null, rereg};
+    use crate::refusals::{code, minus, null};
     let expect = |is_told: bool| {
         assert!(is_told);
         assert_eq!(Errno::last(), Errno::EOPNOTSUPP);
@@ -70,7 +70,6 @@ fn what_is_not_supported_is_told_as_the_function_tells_errors() {
     expect(null().is_null());
     expect(minus() == -1);
     expect(code() == libc::EOPNOTSUPP);
-    expect(rereg() == -4);
 }
 
 #[test]
