@@ -65,7 +65,7 @@ pub(crate) enum Bursts {
     Some,
 }
 
-/// What a look at local queues and sockets has found.
+/// The outcome of a look at local queues and sockets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Driven {
     /// More is to be done at once.
@@ -138,7 +138,7 @@ pub(crate) struct Shared {
     local: Option<Arc<dyn LocalQueues>>,
     /// The ways that connections may go.
     path: PathChoice,
-    /// Who takes their packets.
+    /// The lease of these queues to the program.
     lease: Lease,
     /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
     stand_in: OnceLock<Mutex<Adapter>>,

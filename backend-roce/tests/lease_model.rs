@@ -35,7 +35,7 @@ mod atomic {
     }
 
     loom::thread_local! {
-        /// Who the thread is.
+        /// The role of the thread.
         pub(super) static ROLE: Cell<Option<Change>> = Cell::new(None);
     }
 

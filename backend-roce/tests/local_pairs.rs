@@ -144,7 +144,7 @@ fn stream(pair: &LocalPair, written: &AtomicU64) {
     for number in 0_u64.. {
         written.store(number, Ordering::Relaxed);
         let bytes = [number.to_ne_bytes(); 128];
-        while !pair.write(LABEL, &[bytes.as_flattened()]) {
+        while !pair.write(LABEL, bytes.as_flattened()) {
             if pair.is_over() {
                 return;
             }
@@ -283,7 +283,7 @@ fn a_dialler_is_killed_at_any_step() {
                     reads.join().unwrap()
                 });
                 assert_eq!(pair.read(&mut vec![0; PAYLOAD_MAX]), None);
-                assert!(!pair.write(LABEL, &[&[0; 1024]]) || pair.is_over());
+                assert!(!pair.write(LABEL, &[0; 1024]) || pair.is_over());
                 println!("{role}: {reads} records");
             }
             assert_eq!(leftovers(), before, "{role}");
@@ -338,7 +338,7 @@ fn a_stopped_peer_stops_nobody_else() {
     let late = Instant::from_micros(DEADLINE);
     assert!(matches!(second.poll(late), Dialled::Failed(_)));
     let mut written = 0;
-    let write = |number: u64| pair.write(LABEL, &[[number.to_ne_bytes(); 128].as_flattened()]);
+    let write = |number: u64| pair.write(LABEL, [number.to_ne_bytes(); 128].as_flattened());
     while write(written) {
         written += 1;
     }
@@ -385,7 +385,7 @@ fn a_thousand_pairs_leave_nothing_behind() {
             "no number comes back"
         );
         assert_eq!(leftovers(), [before[0] + 2, 2], "for both ends");
-        assert!(ours.write(LABEL, &[&[5; 1024]]));
+        assert!(ours.write(LABEL, &[5; 1024]));
         if round % 4 == 1 {
             drop(ours);
             theirs.attend();
@@ -499,7 +499,7 @@ fn sleepers_are_woken_for_records_and_for_room() {
         scope.spawn(|| {
             for number in 0..count {
                 let bytes = [number.to_ne_bytes(); 128];
-                while !ours.write(LABEL, &[bytes.as_flattened()]) {
+                while !ours.write(LABEL, bytes.as_flattened()) {
                     // The record and its header take as many.
                     if ours.room(1088) < 1088 {
                         sleep_on(&ours);

@@ -78,12 +78,9 @@ fn executors_are_woken_by_doorbells() {
     adapters.into_iter().for_each(|adapter| adapter.close());
 }
 
-/// So are the calls of nodes of remote shared memory.
-///
-/// Spec: ROCE-235
-#[test]
-fn calls_of_nodes_end_by_doorbells() {
-    let ((near, near_at), (far, far_at)) = (device(4), device(5));
+/// Puts vectors from one node to another, and signals each time.
+fn put_vectors(number: u8, polls: bool) {
+    let ((near, near_at), (far, far_at)) = (device(number), device(number + 1));
     let node = |number| Node::new(number).connect_timeout(SOON);
     let driver = far.driver();
     let far = node(2)
@@ -92,10 +89,11 @@ fn calls_of_nodes_end_by_doorbells() {
         .open_backend(far, driver)
         .unwrap();
     let driver = near.driver();
-    let near = node(1)
-        .peer(2, (IaAddress::from(far_at), 20_184))
-        .open_backend(near, driver)
-        .unwrap();
+    let mut opening = node(1).peer(2, (IaAddress::from(far_at), 20_184));
+    if polls {
+        opening = opening.poll(std::thread::yield_now);
+    }
+    let near = opening.open_backend(near, driver).unwrap();
     let export = far.export(Pages::anonymous(1 << 16).unwrap()).unwrap();
     let access = AccessEntry {
         node: 1,
@@ -117,4 +115,20 @@ fn calls_of_nodes_end_by_doorbells() {
     }
     import.disconnect().wait().unwrap();
     export.destroy().wait().unwrap();
+}
+
+/// So are the calls of nodes of remote shared memory.
+///
+/// Spec: ROCE-235
+#[test]
+fn calls_of_nodes_end_by_doorbells() {
+    put_vectors(4, false);
+}
+
+/// Calls that poll need none: they look at the queues themselves.
+///
+/// Spec: ROCE-235
+#[test]
+fn calls_of_nodes_that_poll_look_at_the_queues() {
+    put_vectors(6, true);
 }

@@ -115,13 +115,13 @@ impl Queue {
         let length = SHORTEST + usize::from(length);
         let label = Label {
             segment: SHORTEST + usize::from(segment) % (length - SHORTEST + 1),
-            kind: self.next.into(),
+            // No split record.
+            kind: 256 + u32::from(self.next),
             source_port: 4791,
             destination_port: u16::from(self.next) << 8,
         };
         let bytes = vec![self.next; length];
-        let (first, rest) = bytes.split_at(length / 3);
-        let is_written = self.writer.try_write(self.lane(), label, &[first, rest])?;
+        let is_written = self.writer.try_write(self.lane(), label, &bytes)?;
         let wakes = self.writer.wakes_reader(self.lane());
         if is_honest {
             let used = |length: usize| (HEADER + length).next_multiple_of(64);

@@ -16,7 +16,8 @@ use super::Adapter;
 use super::refusals::NOBODY;
 use crate::options::PathChoice;
 use crate::port::{
-    LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX,
+    Arrival, LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD,
+    RUN_PACKETS_MAX,
 };
 use crate::proto::PathMtu;
 use crate::proto::connection::{ConnectionEvent, State as LinkState};
@@ -192,11 +193,29 @@ impl Locals {
         }
     }
 
-    /// Copies the packets of the outbox into the queue of a pair; returns their bytes.
-    pub(super) fn push(&mut self, number: LocalNumber) -> (u64, u64) {
+    /// Returns the queue that has the payload of a split arrival, if its pair is open.
+    pub(super) fn source(&self, arrival: &Arrival) -> Option<&dyn LocalQueue> {
+        let number = arrival.local.filter(|_| arrival.is_split)?;
+        self.get(number).map(|local| &*local.queue)
+    }
+
+    /// Returns the outbox, and the queue of an open pair.
+    pub(super) fn sender(&mut self, number: LocalNumber) -> Option<(&mut Outbox, &dyn LocalQueue)> {
+        let local = self.slots.get(usize::from(number.slot))?.as_ref();
+        let local = local.filter(|local| local.number == number)?;
+        Some((&mut self.outbox, &*local.queue))
+    }
+
+    /// Copies the packets of the outbox into the queue of a pair; returns their number and bytes.
+    ///
+    /// Unless `placed` is 0, it is one packet, of which as many bytes are there.
+    pub(super) fn push(&mut self, number: LocalNumber, placed: usize) -> (u64, u64) {
         let totals = self.outbox.totals();
         match self.slots.get(usize::from(number.slot)) {
-            Some(Some(local)) if local.number == number => self.outbox.push(&*local.queue),
+            Some(Some(local)) if local.number == number => match placed {
+                0 => self.outbox.push(&*local.queue),
+                _ => self.outbox.push_split(&*local.queue, placed),
+            },
             _ => self.outbox.clear(),
         }
         totals
@@ -267,8 +286,10 @@ impl Adapter {
     }
 
     /// Copies the packets of the outbox into a queue, counts them and wakes a peer that sleeps.
-    pub(super) fn push_local(&mut self, number: LocalNumber) {
-        let (packets, bytes) = self.locals.push(number);
+    ///
+    /// Of a packet, `placed` bytes are there already.
+    pub(super) fn push_local(&mut self, number: LocalNumber, placed: usize) {
+        let (packets, bytes) = self.locals.push(number, placed);
         self.counts.packets_sent += packets;
         self.counts.bytes_sent += bytes;
         self.counts.local.packets_sent += packets;

@@ -21,5 +21,5 @@ mod setup;
 pub use bell::Bell;
 pub use memory::{Lane, Memory, MemoryFault, Words};
 pub use pair::{LocalPair, Naming, Role};
-pub use queue::{Corrupt, Label, PAYLOAD_MAX, QUEUE_BYTES, Reader, Record, Writer};
+pub use queue::{Corrupt, FIRST, Label, PAYLOAD_MAX, QUEUE_BYTES, Reader, Record, SPLIT, Writer};
 pub use setup::{DEADLINE, Dial, Dialled, Identity, Listener, Pairs, Refusal};

@@ -4,6 +4,8 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use dat_core::sync::RegisteredSpan;
+
 use super::bell::Bell;
 use super::memory::{Lane, Memory};
 use super::queue::{Corrupt, Label, Reader, Record, Writer};
@@ -101,17 +103,31 @@ impl LocalPair {
         result.ok()
     }
 
-    /// Writes a record of some parts; false if there is no room, or the pair is over.
+    /// Returns the queue that this end writes, unless the pair is over.
+    fn usable(&self) -> Option<Lane<'_>> {
+        let is_given_up = self.is_given_up.load(Ordering::Relaxed);
+        self.outgoing().filter(|_| !is_given_up)
+    }
+
+    /// Writes a record; false if there is no room, or the pair is over.
     ///
     /// [`ring`](Self::ring) then tells the peer, once for several records.
-    pub fn write(&self, label: Label, parts: &[&[u8]]) -> bool {
-        if self.is_given_up.load(Ordering::Relaxed) {
-            return false;
-        }
-        let Some(lane) = self.outgoing() else {
-            return false;
-        };
-        self.checked(self.writer.try_write(lane, label, parts)) == Some(true)
+    pub fn write(&self, label: Label, packets: &[u8]) -> bool {
+        let written = |lane| self.writer.try_write(lane, label, packets);
+        self.usable().and_then(|lane| self.checked(written(lane))) == Some(true)
+    }
+
+    /// Copies a part of a payload to where [`write_split`](Self::write_split) leaves it; false if
+    /// there is no room.
+    pub fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool {
+        let lane = self.usable();
+        lane.is_some_and(|lane| self.writer.place(lane, offset, from))
+    }
+
+    /// As [`write`](Self::write), for a packet whose payload of `payload` bytes was placed.
+    pub fn write_split(&self, label: Label, headers: &[u8], payload: usize) -> bool {
+        let written = |lane| self.writer.try_split(lane, label, headers, payload);
+        self.usable().and_then(|lane| self.checked(written(lane))) == Some(true)
     }
 
     /// Returns the free bytes of the queue to the peer.
@@ -119,8 +135,7 @@ impl LocalPair {
     /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
     /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back.
     pub fn room(&self, least: usize) -> usize {
-        let is_given_up = self.is_given_up.load(Ordering::Relaxed);
-        let Some(lane) = self.outgoing().filter(|_| !is_given_up) else {
+        let Some(lane) = self.usable() else {
             return 0;
         };
         self.checked(self.writer.room(lane, least)).unwrap_or(0)
@@ -150,7 +165,8 @@ impl LocalPair {
     /// Copies the next record into `buffer`, of [`PAYLOAD_MAX`](super::PAYLOAD_MAX) bytes; `None`
     /// if there is none.
     ///
-    /// Wakes a peer that waits for room, if there is enough.
+    /// The payload of a split one stays in the queue until [`release`](Self::release). Wakes a peer
+    /// that waits for room, if there is enough.
     pub fn read(&self, buffer: &mut [u8]) -> Option<Record> {
         if self.is_given_up.load(Ordering::Relaxed) {
             return None;
@@ -159,6 +175,21 @@ impl LocalPair {
         let record = self.checked(self.reader.read(lane, buffer))?;
         self.ring_for_room(lane);
         record
+    }
+
+    /// Copies a part of the payload of the split record that was read last; false if it does not
+    /// have these bytes.
+    pub fn take(&self, offset: usize, into: RegisteredSpan<'_>) -> bool {
+        let lane = self.incoming();
+        lane.is_some_and(|lane| self.reader.take(lane, offset, into))
+    }
+
+    /// Gives the room of a split record back to the peer, and wakes it as [`read`](Self::read) does.
+    pub fn release(&self) {
+        if let Some(lane) = self.incoming() {
+            self.reader.release(lane);
+            self.ring_for_room(lane);
+        }
     }
 
     fn ring_for_room(&self, lane: Lane<'_>) {
@@ -265,7 +296,8 @@ mod tests {
 
     use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 
-    use super::super::{PAYLOAD_MAX, QUEUE_BYTES};
+    use super::super::memory::registered;
+    use super::super::{FIRST, PAYLOAD_MAX, QUEUE_BYTES, SPLIT};
     use super::*;
 
     const LABEL: Label = Label {
@@ -312,14 +344,83 @@ mod tests {
             // Far more than the queue has, so that records go round its end.
             for round in 0..20 * QUEUE_BYTES / PAYLOAD_MAX {
                 let bytes: vec::Vec<u8> = (0..PAYLOAD_MAX - round).map(|at| at as u8).collect();
-                let (first, rest) = bytes.split_at(round * 100);
-                assert!(from.write(LABEL, &[first, &[], rest]));
+                assert!(from.write(LABEL, &bytes));
                 let record = to.read(&mut buffer).unwrap();
                 assert_eq!(record.label, LABEL);
                 assert_eq!(buffer[..record.length], bytes, "{round}");
                 assert_eq!(to.read(&mut buffer), None);
             }
         }
+    }
+
+    /// Spec: ROCE-210, ROCE-212
+    #[test]
+    fn a_payload_goes_from_registered_memory_to_registered_memory() {
+        const MOST: usize = 40_000;
+        let [from, to] = both();
+        let split = Label {
+            segment: 30,
+            kind: SPLIT,
+            ..LABEL
+        };
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        // Far more than the queue has, so that payloads go round its end.
+        for round in 0..30 {
+            let length = round * 1777 % MOST;
+            let (source, target) = (registered(MOST, round as u8), registered(MOST + 64, 0));
+            let [source, target] = [&source, &target].map(|memory| {
+                let all = memory.span(memory.address(), memory.length());
+                all.unwrap()
+            });
+            let parts = [(0, length / 3), (length / 3, length - length / 3)];
+            for (at, part) in parts {
+                assert!(from.place(at, source.part(at, part).unwrap()));
+            }
+            assert_eq!(to.read(&mut buffer), None, "not published");
+            assert!(from.write_split(split, &[7; 30], length));
+            let record = to.read(&mut buffer).unwrap();
+            assert_eq!(record.label, split);
+            assert_eq!(record.length, FIRST + length);
+            assert_eq!(buffer[..30], [7; 30]);
+            assert!(from.room(0) < QUEUE_BYTES - length, "it is not released");
+            for (at, part) in parts {
+                assert!(to.take(at, target.part(at, part).unwrap()));
+            }
+            let beyond = target.part(MOST, 64).unwrap();
+            assert!(!to.take(length, beyond), "beyond its last line");
+            to.release();
+            assert!(!to.take(0, target.part(0, 1).unwrap()), "no record");
+            let mut bytes = vec![0; length];
+            target.read(&mut bytes);
+            assert!(
+                (0..)
+                    .zip(&bytes)
+                    .all(|(at, byte)| *byte == (round + at) as u8)
+            );
+            assert_eq!(from.room(QUEUE_BYTES), QUEUE_BYTES);
+        }
+    }
+
+    /// Spec: ROCE-212, ROCE-233
+    #[test]
+    fn a_payload_without_room_is_not_placed() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        while from.write(LABEL, &[3; 5000]) {}
+        let payload = registered(6000, 0);
+        let payload = payload.span(payload.address(), payload.length()).unwrap();
+        assert!(!from.place(0, payload));
+        assert!(!from.place(usize::MAX, payload));
+        while to.read(&mut buffer).is_some() {
+            assert_eq!(buffer[..5000], [3; 5000]);
+        }
+        // The writer looks at the room that has come.
+        assert_eq!(from.room(QUEUE_BYTES), QUEUE_BYTES);
+        assert!(from.place(0, payload));
+        assert!(
+            !from.place(QUEUE_BYTES - 6000, payload),
+            "on the first line"
+        );
     }
 
     /// Spec: ROCE-213, ROCE-214, ROCE-253
@@ -331,7 +432,7 @@ mod tests {
             let mut bytes = [0; 8];
             recv(&pair.bell, &mut bytes, RecvFlags::DONTWAIT).map_or(0, |(_, count)| count)
         };
-        assert!(from.write(LABEL, &[&[0; 12]]));
+        assert!(from.write(LABEL, &[0; 12]));
         from.ring();
         assert_eq!(rung(&to), 0, "nobody sleeps");
         assert!(!to.arm(), "there is a record");
@@ -339,11 +440,11 @@ mod tests {
         assert!(to.read(&mut buffer).is_some());
         assert!(to.arm());
         for _ in 0..3 {
-            assert!(from.write(LABEL, &[&[0; 12]]));
+            assert!(from.write(LABEL, &[0; 12]));
             from.ring();
         }
         assert_eq!((rung(&to), from.rung()), (1, 1), "once");
-        while from.write(LABEL, &[&[0; 5000]]) {}
+        while from.write(LABEL, &[0; 5000]) {}
         assert!(from.room(5056) < 5056);
         let mut read = 0;
         while rung(&from) == 0 {
@@ -351,10 +452,7 @@ mod tests {
         }
         assert_eq!((from.rung(), to.rung()), (1, 1));
         assert!((QUEUE_BYTES / 2 - 10_000..QUEUE_BYTES / 2 + 10_000).contains(&read));
-        assert!(
-            from.write(LABEL, &[&vec![0; PAYLOAD_MAX]]),
-            "any record fits"
-        );
+        assert!(from.write(LABEL, &vec![0; PAYLOAD_MAX]), "any record fits");
     }
 
     /// Spec: ROCE-216
@@ -362,7 +460,7 @@ mod tests {
     fn a_pair_is_over_once_the_last_record_of_a_dead_peer_is_read() {
         let [from, to] = both();
         let mut buffer = vec![0; PAYLOAD_MAX];
-        assert!(from.write(LABEL, &[&[0; 12]]));
+        assert!(from.write(LABEL, &[0; 12]));
         drop(from);
         assert!(!to.is_over());
         to.attend();
@@ -377,11 +475,11 @@ mod tests {
     fn a_pair_that_is_closed_is_over_here_and_read_to_the_end_there() {
         let [from, to] = both();
         let mut buffer = vec![0; PAYLOAD_MAX];
-        assert!(from.write(LABEL, &[&[0; 12]]));
-        assert!(to.write(LABEL, &[&[0; 12]]));
+        assert!(from.write(LABEL, &[0; 12]));
+        assert!(to.write(LABEL, &[0; 12]));
         from.close();
         assert!(from.is_over() && !from.is_alive());
-        assert!(!from.write(LABEL, &[&[0; 12]]));
+        assert!(!from.write(LABEL, &[0; 12]));
         assert_eq!(from.read(&mut buffer), None);
         assert!(!to.is_alive());
         to.attend();
@@ -394,7 +492,7 @@ mod tests {
     fn a_corrupt_peer_ends_its_pair_and_no_other() {
         let mut buffer = vec![0; PAYLOAD_MAX];
         let [[from, to], [other_from, other_to]] = [both(), both()];
-        assert!(from.write(LABEL, &[&[0; 12]]));
+        assert!(from.write(LABEL, &[0; 12]));
         let words = from.outgoing().unwrap().words();
         words.tail.store(65, Ordering::Release);
         assert!(!to.is_over());
@@ -405,9 +503,9 @@ mod tests {
         assert_eq!(to.read(&mut buffer), None);
         assert!(!to.has_records());
         assert!(!to.arm());
-        assert!(!to.write(LABEL, &[&[0; 12]]));
+        assert!(!to.write(LABEL, &[0; 12]));
         assert_eq!(to.room(64), 0);
-        assert!(other_from.write(LABEL, &[&[0; 12]]));
+        assert!(other_from.write(LABEL, &[0; 12]));
         assert!(other_to.read(&mut buffer).is_some());
         assert!(!other_to.is_over());
     }
@@ -424,7 +522,7 @@ mod tests {
         to.attend();
         assert!(!to.is_over());
         assert!(to.arm());
-        assert!(from.write(LABEL, &[&[0; 12]]));
+        assert!(from.write(LABEL, &[0; 12]));
         // The socket is full, and the ring lost: the reader has doorbells to find.
         from.ring();
         assert!(!from.is_over());
@@ -442,7 +540,7 @@ mod tests {
         let mut most = 0;
         for _ in 0..2000 {
             to.arm();
-            assert!(from.write(LABEL, &[&[0; 12]]));
+            assert!(from.write(LABEL, &[0; 12]));
             from.ring();
             assert!(to.read(&mut buffer).is_some());
             let waiting = rustix::io::ioctl_fionread(&to.bell).unwrap();

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use dat_core::backend::NotLocal;
+use dat_core::sync::RegisteredSpan;
 
 use super::Arrival;
 use crate::proto::PathMtu;
@@ -36,6 +37,18 @@ pub trait LocalQueue: Send + Sync {
     /// Takes their bytes and at most [`RECORD_OVERHEAD`] bytes of the room. Without room, or after
     /// the end of the pair, drops them.
     fn push(&self, packets: &[u8], segment: usize);
+
+    /// Copies a part of a payload to where [`push_split`](Self::push_split) leaves it; false without
+    /// room.
+    fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool;
+
+    /// As [`push`](Self::push), for a packet of which `payload` bytes were placed and the `headers`
+    /// take at most [`OVERHEAD_MAX`](crate::proto::packet::OVERHEAD_MAX) bytes.
+    fn push_split(&self, headers: &[u8], payload: usize);
+
+    /// Copies a part of the payload of a [split](Arrival::is_split) arrival; false if it does not
+    /// have these bytes.
+    fn take(&self, offset: usize, into: RegisteredSpan<'_>) -> bool;
 
     /// Wakes the peer if it sleeps. Follows a push.
     fn ring(&self);
@@ -90,7 +103,12 @@ pub trait LocalQueues: Send + Sync {
     fn event(&self) -> Option<LocalEvent>;
 
     /// Takes packets of one pair into `buffer`; `None` if there are none.
+    ///
+    /// A [split](Arrival::is_split) one is to be [released](Self::release).
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival>;
+
+    /// Gives the room of a payload back that was received from a pair.
+    fn release(&self, number: LocalNumber);
 
     /// Returns true if there are pairs.
     fn is_used(&self) -> bool;

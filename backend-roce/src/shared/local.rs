@@ -200,6 +200,9 @@ impl Shared {
         let (mut bytes, mut stop) = (0, LOCAL_BURST);
         while let Some(arrival) = queues.receive(input) {
             self.enter_and_send(|adapter| adapter.receive(&arrival, input));
+            if let Some(number) = arrival.local.filter(|_| arrival.is_split) {
+                queues.release(number);
+            }
             taken = Bursts::All;
             bytes += arrival.length + EMPTY_PACKET;
             if bytes >= stop {

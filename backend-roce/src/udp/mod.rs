@@ -248,6 +248,7 @@ impl Port for UdpPort {
                                 length: datagram.length,
                                 segment: datagram.segment,
                                 local: None,
+                                is_split: false,
                             });
                         }
                     }

@@ -13,15 +13,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use dat_core::backend::NotLocal;
 use dat_core::event::ThreadWait;
+use dat_core::sync::RegisteredSpan;
 use dat_core::time::Instant;
 
 use super::poller::Poller;
 use crate::local::{
-    DEADLINE, Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
+    DEADLINE, Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
+    Record, SPLIT,
 };
 use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
+use crate::proto::packet::length_behind_headers;
 use crate::reserve::has_memory_for;
 use crate::shared::INPUT;
 
@@ -65,6 +68,33 @@ struct Neighbour {
     has_events: Arc<AtomicBool>,
 }
 
+impl Neighbour {
+    fn label(&self, kind: u32, segment: usize) -> Label {
+        Label {
+            segment,
+            kind,
+            source_port: self.flow.destination_port,
+            destination_port: self.flow.source_port,
+        }
+    }
+
+    fn arrival(&self, record: &Record) -> Arrival {
+        let is_split = record.label.kind == SPLIT;
+        let (mut length, mut segment) = (record.length, record.label.segment);
+        if is_split {
+            length = segment + length_behind_headers(length.saturating_sub(FIRST));
+            segment = length;
+        }
+        Arrival {
+            flow: self.flow,
+            length,
+            segment,
+            local: Some(self.number),
+            is_split,
+        }
+    }
+}
+
 impl LocalQueue for Neighbour {
     fn room(&self, least: usize) -> usize {
         let room = self.pair.room(least);
@@ -80,13 +110,21 @@ impl LocalQueue for Neighbour {
     }
 
     fn push(&self, packets: &[u8], segment: usize) {
-        let label = Label {
-            segment,
-            kind: PACKETS,
-            source_port: self.flow.destination_port,
-            destination_port: self.flow.source_port,
-        };
-        let _ = self.pair.write(label, &[packets]);
+        let label = self.label(PACKETS, segment);
+        let _ = self.pair.write(label, packets);
+    }
+
+    fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool {
+        self.pair.place(offset, from)
+    }
+
+    fn push_split(&self, headers: &[u8], payload: usize) {
+        let label = self.label(SPLIT, headers.len());
+        let _ = self.pair.write_split(label, headers, payload);
+    }
+
+    fn take(&self, offset: usize, into: RegisteredSpan<'_>) -> bool {
+        self.pair.take(offset, into)
     }
 
     fn ring(&self) {
@@ -558,18 +596,19 @@ impl LocalQueues for Neighbours {
             if let Some(record) = neighbour.pair.read(buffer) {
                 self.next
                     .store((index + 1) % slots.len(), Ordering::Relaxed);
-                return Some(Arrival {
-                    flow: neighbour.flow,
-                    length: record.length,
-                    segment: record.label.segment,
-                    local: Some(neighbour.number),
-                });
+                return Some(neighbour.arrival(&record));
             }
             if neighbour.pair.is_over() {
                 self.has_events.store(true, Ordering::Release);
             }
         }
         None
+    }
+
+    fn release(&self, number: LocalNumber) {
+        if let Some(Some(neighbour)) = self.slots().get(usize::from(number.slot)) {
+            neighbour.pair.release();
+        }
     }
 
     fn is_used(&self) -> bool {

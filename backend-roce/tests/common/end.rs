@@ -64,6 +64,15 @@ impl End {
     ) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, 48 + number, high, low);
+        Self::open_at(ip, options_of_address, choose)
+    }
+
+    /// As `open_by`, at any address.
+    pub fn open_at(
+        ip: Ipv4Addr,
+        options_of_address: &str,
+        choose: impl FnOnce(&mut RoceOptions),
+    ) -> Self {
         let mut options = RoceOptions::random().expect("random bytes");
         options.connections = 64;
         options.keys = 256;
@@ -265,7 +274,11 @@ pub fn connect_at(left: &End, right: &End, qualifier: u64) -> PspId {
             accepted.expect("an acceptance");
             false
         }
-        Event::Connection { .. } => true,
+        Event::Connection { kind, .. } => {
+            let reasons = [left, right].map(|end| end.driver.not_local());
+            assert_eq!(kind, ConnectionEventKind::Established, "{reasons:?}");
+            true
+        }
         other => panic!("{other:?}"),
     });
     point

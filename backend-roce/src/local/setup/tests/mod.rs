@@ -118,7 +118,7 @@ fn made(adapter: &mut Adapter, target: SocketAddr) -> [LocalPair; 2] {
 fn talk(pair: &[LocalPair; 2]) {
     let mut buffer = vec![0; PAYLOAD_MAX];
     for [from, to] in [[0, 1], [1, 0]].map(|ends| ends.map(|end: usize| &pair[end])) {
-        assert!(from.write(LABEL, &[b"Hello, other end"]));
+        assert!(from.write(LABEL, b"Hello, other end"));
         assert_eq!(to.read(&mut buffer).unwrap().label, LABEL);
         assert_eq!(&buffer[..16], b"Hello, other end");
     }
