@@ -19,6 +19,12 @@ fn main() {
         .iter()
         .map(|version| format!("{version} {{ }};\n"))
         .collect();
+    // There is no soname: a process that links libibverbs still loads the original, and finds every
+    // function here first. The thread of the adapter may run when a program unloads the library.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    if env::var("CARGO_CFG_TARGET_ARCH").as_deref() != Ok("x86_64") {
+        return;
+    }
     let folder = env::var("OUT_DIR").expect("cargo says where to write");
     let script = Path::new(&folder).join("versions.map");
     fs::write(&script, nodes).expect("the script of the linker");
@@ -28,8 +34,4 @@ fn main() {
         "cargo::rustc-cdylib-link-arg=-Wl,--version-script={}",
         script.display()
     );
-    // There is no soname: a process that links libibverbs still loads the original, and finds every
-    // function here first.
-    // The thread of the adapter may run when a program unloads the library.
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

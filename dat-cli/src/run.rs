@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -47,9 +47,15 @@ struct Variable {
 ///
 /// # Errors
 /// - File: the library is not found, or the program cannot be run.
+/// - Operation: this host does not have the address.
 pub(crate) fn run(arguments: &RunArguments, output: &mut Output) -> Result<bool> {
     let library = library()?;
     let environment = environment(&library, arguments)?;
+    if let Some(address) = arguments.address {
+        UdpSocket::bind(address).map_err(|error| {
+            Failure::system(format!("cannot use the address {}", text(address)), &error)
+        })?;
+    }
     let Some(program) = &arguments.program else {
         return print(environment, output);
     };

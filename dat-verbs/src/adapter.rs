@@ -24,19 +24,26 @@ pub(crate) struct Adapter {
     queues: Arc<Mutex<HashMap<u32, Notify>>>,
 }
 
-static PROCESS: Mutex<Option<Arc<Adapter>>> = Mutex::new(None);
+/// The adapter, and the number of the process that opened it.
+static PROCESS: Mutex<Option<(u32, Arc<Adapter>)>> = Mutex::new(None);
 
-/// Returns the adapter, which the first call opens.
+/// Returns the adapter, which the first call of a process opens.
+///
+/// A child of `fork` opens its own one; objects of its parent stay with that.
 ///
 /// # Errors
 /// Those of the system; `EINVAL` for settings that nobody can have.
 pub(crate) fn adapter() -> Result<Arc<Adapter>> {
     let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(adapter) = &*process {
+    let number = std::process::id();
+    if let Some((of, adapter)) = &*process
+        && *of == number
+    {
         return Ok(Arc::clone(adapter));
     }
     let adapter = Arc::new(Adapter::open(Settings::read()?)?);
-    *process = Some(Arc::clone(&adapter));
+    // The parent's adapter is not to be closed here.
+    core::mem::forget(process.replace((number, Arc::clone(&adapter))));
     Ok(adapter)
 }
 

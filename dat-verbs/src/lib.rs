@@ -16,7 +16,10 @@
 //!
 //! No panic crosses into C: every function is `extern "C"`, out of which nothing unwinds.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod adapter;

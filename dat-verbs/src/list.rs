@@ -69,7 +69,7 @@ macro_rules! calls_of_verbs {
                 ibv_query_srq: code;
                 ibv_rate_to_mbps = rates;
                 ibv_reg_mr = memory;
-                ibv_rereg_mr: rereg;
+                ibv_rereg_mr = memory;
                 ibv_resize_cq = completion;
                 ibv_resolve_eth_l2_from_gid: code;
                 ibv_wc_status_str = text;
@@ -123,14 +123,14 @@ macro_rules! calls_of_verbs {
                 rdma_ack_cm_event = connection;
                 rdma_bind_addr = connection;
                 rdma_connect: minus;
-                rdma_create_ep: minus;
+                rdma_create_ep = connection;
                 rdma_create_event_channel = connection;
                 rdma_create_id = connection;
                 rdma_create_qp: minus;
                 rdma_create_qp_ex: minus;
                 rdma_create_srq: minus;
                 rdma_create_srq_ex: minus;
-                rdma_destroy_ep: nothing;
+                rdma_destroy_ep = connection;
                 rdma_destroy_event_channel = connection;
                 rdma_destroy_id = connection;
                 rdma_destroy_qp: nothing;

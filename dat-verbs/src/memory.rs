@@ -1,7 +1,7 @@
 //! Protection domains and memory regions.
 
 use core::ffi::{c_int, c_uint};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use backend_roce::{RegionAccess, RemoteRights};
 use dat_core::backend::DomainKey;
@@ -32,13 +32,36 @@ impl Kind for Domain {
 /// What belongs to a memory region.
 pub(crate) struct MemoryRegion {
     adapter: Arc<Adapter>,
+    registered: Mutex<Registered>,
+}
+
+/// A registration, which another one may replace.
+#[derive(Clone)]
+struct Registered {
     key: u32,
-    _use: Arc<()>,
+    domain: DomainKey,
+    /// Set while the region has this domain.
+    domain_use: Arc<()>,
+    start: Address,
+    length: usize,
+    address: Option<u64>,
+    flags: c_uint,
 }
 
 impl Kind for MemoryRegion {
     type C = ibv_mr;
 }
+
+/// `IBV_REREG_MR_CHANGE_TRANSLATION`.
+const OTHER_MEMORY: c_int = 1;
+/// `IBV_REREG_MR_CHANGE_PD`.
+const OTHER_DOMAIN: c_int = 2;
+/// `IBV_REREG_MR_CHANGE_ACCESS`.
+const OTHER_ACCESS: c_int = 4;
+/// `IBV_REREG_MR_ERR_INPUT`.
+const INVALID: c_int = -1;
+/// `IBV_REREG_MR_ERR_CMD`: the region is as it was.
+const UNCHANGED: c_int = -4;
 
 /// Rights that the first 20 bits of access flags give; the others are hints.
 const RIGHTS: c_uint = 0xF_FFFF;
@@ -105,6 +128,43 @@ pub(crate) extern "C" fn ibv_dealloc_pd(domain: Handle<Domain>) -> c_int {
     })())
 }
 
+impl Registered {
+    /// Describes a registration that is to be made.
+    fn new(own: &Domain, start: Address, length: usize, flags: c_uint) -> Self {
+        Self {
+            key: 0,
+            domain: own.key,
+            domain_use: Arc::clone(&own.users),
+            start,
+            length,
+            address: None,
+            flags,
+        }
+    }
+
+    /// Registers the memory.
+    fn make(&mut self, adapter: &Adapter) -> Result<()> {
+        let access = access(self.flags, self.address)?;
+        if self.length == 0 {
+            return Err(Errno::EINVAL);
+        }
+        provide(self.start, self.length, access.local_write)?;
+        let memory = region(self.start, self.length);
+        let key = adapter.device.register(self.domain, &memory, access);
+        self.key = key.map_err(refused)?;
+        Ok(())
+    }
+
+    /// Fills in the structure of the region.
+    fn tell(&self, c: &mut ibv_mr) {
+        c.addr = self.start.0;
+        c.length = self.length;
+        c.handle = self.key;
+        c.lkey = self.key;
+        c.rkey = self.key;
+    }
+}
+
 fn register(
     domain: Handle<Domain>,
     start: Address,
@@ -113,30 +173,60 @@ fn register(
     flags: c_uint,
 ) -> Result<Handle<MemoryRegion>> {
     let own = domain.get().ok_or(Errno::EINVAL)?;
-    let access = access(flags, address)?;
-    if length == 0 {
-        return Err(Errno::EINVAL);
-    }
-    provide(start, length, access.local_write)?;
-    let device = &own.adapter.device;
-    let key = device.register(own.key, &region(start, length), access);
-    let key = key.map_err(refused)?;
+    let mut registered = Registered::new(own, start, length, flags);
+    registered.address = address;
+    registered.make(&own.adapter)?;
     let mut c: ibv_mr = zeroed();
     c.context = domain.read().ok_or(Errno::EINVAL)?.context;
     c.pd = domain.pointer();
-    c.addr = start.0;
-    c.length = length;
-    c.handle = key;
-    c.lkey = key;
-    c.rkey = key;
-    Ok(Handle::new(
-        c,
-        MemoryRegion {
-            adapter: Arc::clone(&own.adapter),
-            key,
-            _use: Arc::clone(&own.users),
-        },
-    ))
+    registered.tell(&mut c);
+    let made = MemoryRegion {
+        adapter: Arc::clone(&own.adapter),
+        registered: Mutex::new(registered),
+    };
+    Ok(Handle::new(c, made))
+}
+
+/// Replaces what `flags` name of a region, which keeps its handle but not its keys.
+fn reregister(
+    region: Handle<MemoryRegion>,
+    flags: c_int,
+    domain: Handle<Domain>,
+    (start, length): (Address, usize),
+    access: c_int,
+) -> core::result::Result<(), c_int> {
+    let own = region.get().ok_or(INVALID)?;
+    if flags == 0 || flags & !(OTHER_MEMORY | OTHER_DOMAIN | OTHER_ACCESS) != 0 {
+        return Err(INVALID);
+    }
+    let mut registered = own
+        .registered
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let mut other = registered.clone();
+    if flags & OTHER_MEMORY != 0 {
+        (other.start, other.length, other.address) = (start, length, None);
+    }
+    if flags & OTHER_DOMAIN != 0 {
+        let domain = domain.get().ok_or(INVALID)?;
+        (other.domain, other.domain_use) = (domain.key, Arc::clone(&domain.users));
+    }
+    if flags & OTHER_ACCESS != 0 {
+        other.flags = access.cast_unsigned();
+    }
+    other.make(&own.adapter).map_err(|error| {
+        error.set();
+        UNCHANGED
+    })?;
+    own.adapter.device.deregister(registered.key);
+    *registered = other;
+    region.change(|c| {
+        registered.tell(c);
+        if flags & OTHER_DOMAIN != 0 {
+            c.pd = domain.pointer();
+        }
+    });
+    Ok(())
 }
 
 pub(crate) extern "C" fn ibv_reg_mr(
@@ -170,8 +260,28 @@ pub(crate) extern "C" fn ibv_reg_mr_iova2(
     or(made, Handle::NULL)
 }
 
+pub(crate) extern "C" fn ibv_rereg_mr(
+    region: Handle<MemoryRegion>,
+    flags: c_int,
+    domain: Handle<Domain>,
+    start: Address,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    match reregister(region, flags, domain, (start, length), access) {
+        Ok(()) => 0,
+        Err(INVALID) => {
+            Errno::EINVAL.set();
+            INVALID
+        }
+        Err(number) => number,
+    }
+}
+
 pub(crate) extern "C" fn ibv_dereg_mr(region: Handle<MemoryRegion>) -> c_int {
     code(region.end().ok_or(Errno::EINVAL).map(|own| {
-        own.adapter.device.deregister(own.key);
+        let registered = own.registered.into_inner();
+        let registered = registered.unwrap_or_else(PoisonError::into_inner);
+        own.adapter.device.deregister(registered.key);
     }))
 }

@@ -8,8 +8,8 @@ use nix::errno::Errno;
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
     IBV_ATOMIC_HCA, IBV_DEVICE_RC_RNR_NAK_GEN, IBV_DEVICE_SYS_IMAGE_GUID, IBV_GID_TYPE_ROCE_V2,
-    IBV_PORT_ACTIVE, IBV_PORT_CM_SUP, IBV_PORT_IP_BASED_GIDS, ibv_context, ibv_device_attr,
-    ibv_device_attr_ex, ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input,
+    IBV_PORT_ACTIVE, IBV_PORT_CM_SUP, IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS, ibv_context,
+    ibv_device_attr, ibv_device_attr_ex, ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input,
 };
 use crate::boundary::{Handle, In, Out, Room, zeroed};
 use crate::context::{Context, of_structure};
@@ -29,8 +29,9 @@ const ACKNOWLEDGES: u8 = 15;
 const ETHERNET: u8 = 2;
 /// `IBV_QPF_GRH_REQUIRED`: every address has a GID.
 const NEEDS_GID: u8 = 1;
-/// State of the physical port: link up.
+/// States of the physical port.
 const LINK_UP: u8 = 5;
+const DISABLED: u8 = 3;
 /// Four lanes of 2.5 Gb/s: about what one process carries.
 const WIDTH: u8 = 2;
 const SPEED: u8 = 1;
@@ -77,7 +78,12 @@ fn device_attributes(adapter: &Adapter) -> ibv_device_attr {
 /// Returns the attributes of the port.
 fn port_attributes(adapter: &Adapter) -> ibv_port_attr {
     let mut a: ibv_port_attr = zeroed();
-    a.state = IBV_PORT_ACTIVE;
+    let is_up = !adapter.interfaces.gids.is_empty();
+    a.state = if is_up {
+        IBV_PORT_ACTIVE
+    } else {
+        IBV_PORT_DOWN
+    };
     a.max_mtu = PathMtu::Bytes4096.code().into();
     a.active_mtu = adapter.interfaces.mtu.code().into();
     a.gid_tbl_len = c_int::try_from(adapter.interfaces.gids.len()).unwrap_or(c_int::MAX);
@@ -87,7 +93,7 @@ fn port_attributes(adapter: &Adapter) -> ibv_port_attr {
     a.max_vl_num = 1;
     a.active_width = WIDTH;
     a.active_speed = SPEED;
-    a.phys_state = LINK_UP;
+    a.phys_state = if is_up { LINK_UP } else { DISABLED };
     a.link_layer = ETHERNET;
     a.flags = NEEDS_GID;
     a

@@ -5,9 +5,6 @@ use core::ptr::null_mut;
 
 use nix::errno::Errno;
 
-/// `IBV_REREG_MR_ERR_CMD`: the region is as it was.
-const NOT_CHANGED: c_int = -4;
-
 /// Returns a null pointer and sets the error.
 pub(crate) extern "C" fn null() -> *mut c_void {
     Errno::EOPNOTSUPP.set();
@@ -26,12 +23,6 @@ pub(crate) extern "C" fn minus() -> isize {
 pub(crate) extern "C" fn code() -> c_int {
     Errno::EOPNOTSUPP.set();
     Errno::EOPNOTSUPP as c_int
-}
-
-/// Returns what `ibv_rereg_mr` returns for a region that is as it was.
-pub(crate) extern "C" fn rereg() -> c_int {
-    Errno::EOPNOTSUPP.set();
-    NOT_CHANGED
 }
 
 /// Returns 0, for functions that tell what a device has.

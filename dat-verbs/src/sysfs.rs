@@ -39,7 +39,9 @@ fn file(adapter: &Adapter, name: &str) -> Option<String> {
         "fw_ver" => env!("CARGO_PKG_VERSION").into(),
         "hca_type" | "board_id" => "dat".into(),
         _ => match name.strip_prefix("ports/1/")? {
+            "state" if interfaces.gids.is_empty() => "1: DOWN".into(),
             "state" => "4: ACTIVE".into(),
+            "phys_state" if interfaces.gids.is_empty() => "3: Disabled".into(),
             "phys_state" => "5: LinkUp".into(),
             "link_layer" => "Ethernet".into(),
             "lid" | "sm_lid" => "0x0".into(),

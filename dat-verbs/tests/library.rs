@@ -51,6 +51,7 @@ impl Open {
         Self::new(&name).expect("the library")
     }
 
+    /// Returns a function of a version; of any on AArch64, where the names have none.
     fn versioned(&self, name: &str, version: &str) -> *mut c_void {
         let text = |text: &str| CString::new(text).expect("a text");
         let (name, version) = (text(name), text(version));
@@ -138,6 +139,33 @@ fn a_program_that_opens_by_name_gets_it() {
     let found = file_of(other.function(c"cos"));
     assert!(found.ends_with("libm.so.6"), "{}", found.display());
     assert!(Open::new(c"libibverbs.so.9").is_none());
+}
+
+#[test]
+fn the_file_of_the_device_is_there() {
+    if env::var_os("LD_PRELOAD").is_none() {
+        let output = preloaded("the_file_of_the_device_is_there");
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    let stat = |path: &CStr| {
+        let mut found = MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: the path ends with a zero byte, and there is room for the answer.
+        let failed = unsafe { libc::stat(path.as_ptr(), found.as_mut_ptr()) };
+        // SAFETY: all bits are zero, or the answer of the system.
+        (failed == 0).then(|| unsafe { found.assume_init() }.st_mode & libc::S_IFMT)
+    };
+    let is_accessible = |path: &CStr| {
+        // SAFETY: the path ends with a zero byte.
+        unsafe { libc::access(path.as_ptr(), libc::R_OK | libc::W_OK) == 0 }
+    };
+    let device = c"/dev/infiniband/uverbs0";
+    assert_eq!(stat(device), Some(libc::S_IFCHR));
+    assert!(is_accessible(device));
+    assert_eq!(stat(c"/dev"), Some(libc::S_IFDIR));
+    for missing in [c"/dev/infiniband/uverbs99", c""] {
+        assert!(stat(missing).is_none() && !is_accessible(missing));
+    }
 }
 
 /// Returns the folder with libraries of rdma-core; says so if there is none.
@@ -257,6 +285,115 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
     };
     assert!(output.status.success(), "{output:?}");
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+type List = extern "C" fn(*mut c_int) -> *mut *mut c_void;
+type Make = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// Calls of the library.
+struct Calls {
+    list: List,
+    open: Make,
+    make: Make,
+}
+
+impl Calls {
+    fn of(library: &Open) -> Self {
+        let function = |name| {
+            let function = library.function(name);
+            assert!(!function.is_null(), "{name:?}");
+            function
+        };
+        let list = function(c"ibv_get_device_list");
+        let (open, make) = (function(c"ibv_open_device"), function(c"ibv_alloc_pd"));
+        // SAFETY: the functions of these names have these types.
+        unsafe {
+            Self {
+                list: core::mem::transmute::<*mut c_void, List>(list),
+                open: core::mem::transmute::<*mut c_void, Make>(open),
+                make: core::mem::transmute::<*mut c_void, Make>(make),
+            }
+        }
+    }
+
+    /// Opens the device and makes a protection domain; returns false if that fails.
+    fn make_a_domain(&self) -> bool {
+        let list = (self.list)(core::ptr::null_mut());
+        // SAFETY: the list ends with null, and has the device before that.
+        let context = (self.open)(unsafe { *list });
+        !(self.make)(context).is_null()
+    }
+}
+
+#[test]
+fn a_child_has_an_adapter_of_its_own() {
+    let calls = Calls::of(&Open::ours());
+    assert!(calls.make_a_domain());
+    // SAFETY: the child makes calls of the library, whose locks no thread of the parent holds, and
+    // exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = if calls.make_a_domain() { 7 } else { 1 };
+        // SAFETY: the call ends the process.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is a variable of this function.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    assert!(libc::WIFEXITED(status), "{status}");
+    assert_eq!(libc::WEXITSTATUS(status), 7);
+    assert!(calls.make_a_domain(), "the parent's is as it was");
+}
+
+/// Modules of rdma-core's own tests that the library passes.
+const PASSED: [&str; 7] = [
+    "test_addr",
+    "test_cq",
+    "test_cq_events",
+    "test_cqex",
+    "test_device",
+    "test_mr",
+    "test_pd",
+];
+
+/// What the library lacks, they skip.
+#[test]
+fn rdma_cores_own_tests_pass() {
+    let tests = Path::new("/usr/share/doc/rdma-core/tests");
+    if !tests.join("run_tests.py").exists() {
+        println!("python3-pyverbs is not installed: its tests are not run");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let copies = folder.path().join("tests");
+    std::fs::create_dir(&copies).expect("a folder");
+    for entry in std::fs::read_dir(tests).expect("the tests").flatten() {
+        std::fs::copy(entry.path(), copies.join(entry.file_name())).expect("a copy");
+    }
+    let packed = Command::new("sh")
+        .args(["-c", "gunzip *.gz"])
+        .current_dir(&copies)
+        .status();
+    assert!(packed.expect("gunzip").success());
+    let output = Command::new("timeout")
+        .args([
+            "300",
+            "/usr/bin/python3",
+            "tests/run_tests.py",
+            "--dev",
+            "dat0",
+        ])
+        .args(PASSED)
+        .current_dir(folder.path())
+        .env("PYTHONPATH", &copies)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("LD_PRELOAD", library())
+        .output()
+        .expect("Python");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("\nRan "), "{errors}");
 }
 
 #[test]

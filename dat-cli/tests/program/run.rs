@@ -98,6 +98,11 @@ fn a_program_runs_with_its_arguments_and_environment() {
         let expected = format!("{library} ::1 local --quiet -x -- a b\n");
         assert_eq!(text(&output.stdout), expected);
     }
+    let output = installed.run(&["--address", "192.0.2.199", "true"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("cannot use the address 192.0.2.199"));
+    assert!(errors.contains("check the address"), "{errors}");
     let output = installed.run(&["no-such-program"]);
     assert_eq!(output.status.code(), Some(3));
     let errors = text(&output.stderr);

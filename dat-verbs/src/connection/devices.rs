@@ -1,8 +1,9 @@
 //! Devices as librdmacm lists them: the context that all identifiers share.
 
 use core::ffi::c_int;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::adapter::adapter;
 use crate::boundary::layout::ibv_context;
 use crate::boundary::{Handle, Out, free_list, list_of};
 use crate::context::Context;
@@ -14,8 +15,14 @@ use crate::opening::open;
 pub(super) fn shared_context() -> Result<Handle<Context>> {
     static SHARED: Mutex<Option<Handle<Context>>> = Mutex::new(None);
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    // A program may have closed it, as it may any other.
-    if let Some(context) = shared.filter(|context| context.get().is_some()) {
+    let adapter = adapter()?;
+    // A program may have closed it, as it may any other. That of a parent process has another
+    // adapter.
+    let is_usable = |context: &Handle<Context>| {
+        let own = context.get();
+        own.is_some_and(|own| Arc::ptr_eq(&own.adapter, &adapter))
+    };
+    if let Some(context) = shared.filter(is_usable) {
         return Ok(context);
     }
     let context = open(device())?;

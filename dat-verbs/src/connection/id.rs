@@ -116,6 +116,45 @@ fn channel_of(
     Ok((channel, None))
 }
 
+/// Makes an identifier; a null channel stands for synchronous mode.
+///
+/// # Errors
+/// `EOPNOTSUPP`: it is for another port space than TCP.
+pub(super) fn make(
+    channel: Handle<EventChannel>,
+    id_context: Address,
+    space: c_uint,
+) -> Result<Handle<Id>> {
+    if space != RDMA_PS_TCP {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let adapter = adapter()?;
+    let (channel, own_channel) = channel_of(channel)?;
+    let events = Arc::clone(&channel.get().ok_or(Errno::EINVAL)?.events);
+    let mut c: rdma_cm_id = zeroed();
+    c.channel = channel.pointer();
+    c.context = id_context.0;
+    c.ps = space;
+    c.qp_type = IBV_QPT_RC;
+    let state = State {
+        phase: Phase::New,
+        local: None,
+        remote: None,
+        reserved: None,
+        path: None,
+        options: Options::default(),
+        events,
+        own_channel,
+        event: None,
+    };
+    let own = Id {
+        adapter,
+        state: Mutex::new(state),
+        events: Unacknowledged::default(),
+    };
+    Ok(Handle::new(c, own))
+}
+
 pub(crate) extern "C" fn rdma_create_id(
     channel: Handle<EventChannel>,
     to: Out<Handle<Id>>,
@@ -123,39 +162,10 @@ pub(crate) extern "C" fn rdma_create_id(
     space: c_uint,
 ) -> c_int {
     done((|| {
-        if space != RDMA_PS_TCP {
-            return Err(Errno::EOPNOTSUPP);
-        }
         if to.is_null() {
             return Err(Errno::EINVAL);
         }
-        let adapter = adapter()?;
-        let (channel, own_channel) = channel_of(channel)?;
-        let events = Arc::clone(&channel.get().ok_or(Errno::EINVAL)?.events);
-        let mut c: rdma_cm_id = zeroed();
-        c.channel = channel.pointer();
-        c.context = id_context.0;
-        c.ps = space;
-        c.qp_type = IBV_QPT_RC;
-        let state = State {
-            phase: Phase::New,
-            local: None,
-            remote: None,
-            reserved: None,
-            path: None,
-            options: Options::default(),
-            events,
-            own_channel,
-            event: None,
-        };
-        to.set(Handle::new(
-            c,
-            Id {
-                adapter,
-                state: Mutex::new(state),
-                events: Unacknowledged::default(),
-            },
-        ));
+        to.set(make(channel, id_context, space)?);
         Ok(())
     })())
 }

@@ -15,7 +15,7 @@ use crate::boundary::{
 use crate::errors::{Result, minus};
 
 /// `RAI_PASSIVE`: the address is to be listened at.
-const PASSIVE: c_int = 1;
+pub(super) const PASSIVE: c_int = 1;
 /// `RAI_NUMERICHOST`.
 const NUMERIC: c_int = 2;
 /// `RAI_FAMILY`.

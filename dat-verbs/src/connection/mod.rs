@@ -2,6 +2,7 @@
 
 mod channel;
 mod devices;
+mod endpoint;
 mod id;
 mod info;
 mod resolve;
@@ -12,6 +13,7 @@ pub(crate) use channel::{
     rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
 };
 pub(crate) use devices::{rdma_free_devices, rdma_get_devices};
+pub(crate) use endpoint::{rdma_create_ep, rdma_destroy_ep};
 #[cfg(test)]
 pub(crate) use id::Id;
 pub(crate) use id::{

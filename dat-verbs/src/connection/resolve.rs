@@ -62,7 +62,7 @@ fn reserve(own: &Id, address: SocketAddr) -> Result<(SocketAddr, UdpSocket)> {
 }
 
 /// Binds a new identifier.
-fn bind(id: Handle<Id>, address: SocketAddr) -> Result<()> {
+pub(super) fn bind(id: Handle<Id>, address: SocketAddr) -> Result<()> {
     let own = id.get().ok_or(Errno::EINVAL)?;
     if own.state().phase != Phase::New {
         return Err(Errno::EINVAL);
@@ -155,7 +155,56 @@ pub(crate) extern "C" fn rdma_bind_addr(id: Handle<Id>, address: SocketPointer) 
     }))
 }
 
-/// Finds the device and the address that reach a peer; an event tells the result.
+/// Resolves the address of a peer, and tells the result by an event.
+pub(super) fn resolve_address(
+    id: Handle<Id>,
+    from: Option<SocketAddr>,
+    to: SocketAddr,
+) -> Result<()> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    let phase = own.state().phase;
+    match phase {
+        Phase::New => bind(id, from.unwrap_or(unspecified(to)))?,
+        Phase::Bound => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    match resolve(id, to) {
+        Ok(()) => raise(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0),
+        Err(error) => raise(id, RDMA_CM_EVENT_ADDR_ERROR, -(error as c_int)),
+    }
+    complete(id)
+}
+
+/// Sets the route, which RoCE has with the address, and tells so by an event.
+pub(super) fn resolve_route(id: Handle<Id>) -> Result<()> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    let pointer = {
+        let mut state = own.state();
+        let (local, remote) = (state.local, state.remote);
+        let (Phase::AddressResolved, Some(local), Some(remote)) = (state.phase, local, remote)
+        else {
+            return Err(Errno::EINVAL);
+        };
+        let mut path: ibv_sa_path_rec = zeroed();
+        path.sgid = gid(local.ip());
+        path.dgid = gid(remote.ip());
+        path.hop_limit = HOPS;
+        path.reversible = 1;
+        path.numb_path = 1;
+        path.pkey = PARTITION;
+        path.mtu_selector = EQUAL;
+        path.mtu = own.adapter.interfaces.mtu.code();
+        state.phase = Phase::RouteResolved;
+        core::ptr::from_mut(&mut **state.path.insert(Box::new(path)))
+    };
+    id.change(|c| {
+        c.route.path_rec = pointer;
+        c.route.num_paths = 1;
+    });
+    raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    complete(id)
+}
+
 pub(crate) extern "C" fn rdma_resolve_addr(
     id: Handle<Id>,
     from: SocketPointer,
@@ -163,50 +212,10 @@ pub(crate) extern "C" fn rdma_resolve_addr(
     _timeout: c_int,
 ) -> c_int {
     done((|| {
-        let own = id.get().ok_or(Errno::EINVAL)?;
-        let to = to.get()?.ok_or(Errno::EINVAL)?;
-        let phase = own.state().phase;
-        match phase {
-            Phase::New => bind(id, from.get()?.unwrap_or(unspecified(to)))?,
-            Phase::Bound => {}
-            _ => return Err(Errno::EINVAL),
-        }
-        match resolve(id, to) {
-            Ok(()) => raise(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0),
-            Err(error) => raise(id, RDMA_CM_EVENT_ADDR_ERROR, -(error as c_int)),
-        }
-        complete(id)
+        resolve_address(id, from.get()?, to.get()?.ok_or(Errno::EINVAL)?)
     })())
 }
 
-/// Finds the route to the peer, which RoCE has with the address; an event tells so.
 pub(crate) extern "C" fn rdma_resolve_route(id: Handle<Id>, _timeout: c_int) -> c_int {
-    done((|| {
-        let own = id.get().ok_or(Errno::EINVAL)?;
-        let pointer = {
-            let mut state = own.state();
-            let (local, remote) = (state.local, state.remote);
-            let (Phase::AddressResolved, Some(local), Some(remote)) = (state.phase, local, remote)
-            else {
-                return Err(Errno::EINVAL);
-            };
-            let mut path: ibv_sa_path_rec = zeroed();
-            path.sgid = gid(local.ip());
-            path.dgid = gid(remote.ip());
-            path.hop_limit = HOPS;
-            path.reversible = 1;
-            path.numb_path = 1;
-            path.pkey = PARTITION;
-            path.mtu_selector = EQUAL;
-            path.mtu = own.adapter.interfaces.mtu.code();
-            state.phase = Phase::RouteResolved;
-            core::ptr::from_mut(&mut **state.path.insert(Box::new(path)))
-        };
-        id.change(|c| {
-            c.route.path_rec = pointer;
-            c.route.num_paths = 1;
-        });
-        raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
-        complete(id)
-    })())
+    done(resolve_route(id))
 }

@@ -1,8 +1,6 @@
-//! Names and versions of the exports.
-//!
-//! The compiler cannot give versions, so each export is a jump to the function. `build.rs` defines
-//! the versions.
+//! Names and versions of the exports; `build.rs` defines the versions.
 
+mod files;
 mod open;
 
 use core::ffi::{c_int, c_uint};
@@ -12,30 +10,16 @@ use crate::context::Context;
 use crate::errors::done;
 use crate::query::gid_type;
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("the exports are assembler for x86-64 and AArch64");
-
+/// Makes each export a jump to the function: the compiler cannot give versions.
 #[cfg(target_arch = "x86_64")]
-macro_rules! jump {
-    () => {
-        "jmp {function}"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! jump {
-    () => {
-        "b {function}"
-    };
-}
-
 macro_rules! export {
     (@ $symbol:expr, $versioned:expr, $function:path) => {
         core::arch::global_asm!(
-            concat!(".pushsection .text.", $symbol, ",\"ax\",%progbits"),
+            concat!(".pushsection .text.", $symbol, ",\"ax\",@progbits"),
             concat!(".globl ", $symbol),
-            concat!(".type ", $symbol, ",%function"),
+            concat!(".type ", $symbol, ",@function"),
             concat!($symbol, ":"),
-            jump!(),
+            "jmp {function}",
             concat!(".size ", $symbol, ", . - ", $symbol),
             concat!(".symver ", $symbol, ", ", $versioned),
             ".popsection",
@@ -66,6 +50,32 @@ macro_rules! export {
             concat!(stringify!($old_name), "@", $old),
             crate::refusals::$refusal
         );)*
+    };
+}
+
+/// Makes the exports without versions, which the usual linker has no script for.
+///
+/// They serve references of any version, but `dlvsym` finds none.
+#[cfg(target_arch = "aarch64")]
+macro_rules! export {
+    (@ $name:ident, $function:path) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            core::arch::naked_asm!("b {function}", function = sym $function)
+        }
+    };
+    (@ one $name:ident = $module:ident) => {
+        export!(@ $name, crate::$module::$name);
+    };
+    (@ one $name:ident : $refusal:ident) => {
+        export!(@ $name, crate::refusals::$refusal);
+    };
+    (
+        $($version:literal { $($name:ident $sign:tt $how:ident;)* })*
+        old { $($old:literal $old_name:ident : $refusal:ident;)* }
+    ) => {
+        $($(export!(@ one $name $sign $how);)*)*
     };
 }
 

@@ -3,7 +3,6 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
-use std::sync::OnceLock;
 
 /// Names of files that this library stands for.
 const STANDS_FOR: [&[u8]; 4] = [
@@ -15,15 +14,10 @@ const STANDS_FOR: [&[u8]; 4] = [
 
 type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
-/// Returns the next `dlopen` after this one.
-fn next() -> *mut c_void {
-    static NEXT: OnceLock<usize> = OnceLock::new();
-    let address = *NEXT.get_or_init(|| {
-        // SAFETY: the name ends with a zero byte.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
-        found.expose_provenance()
-    });
-    core::ptr::with_exposed_provenance_mut(address)
+/// Returns the function of a name that this library hides; null if there is none.
+pub(super) fn next(name: &'static CStr) -> *mut c_void {
+    // SAFETY: the name ends with a zero byte.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
 fn stands_for(name: &CStr) -> bool {
@@ -33,7 +27,7 @@ fn stands_for(name: &CStr) -> bool {
 
 /// Returns this library's handle for a name that it stands for, or null; and the next `dlopen`.
 extern "C" fn ours(name: *const c_char, flags: c_int, next_open: &mut *mut c_void) -> *mut c_void {
-    *next_open = next();
+    *next_open = next(c"dlopen");
     if name.is_null() {
         return null_mut();
     }

@@ -11,14 +11,14 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use super::refusal;
 use crate::boundary::layout::{
     RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED,
-    RDMA_PS_TCP, RDMA_PS_UDP, rdma_addrinfo, rdma_cm_event,
+    RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event,
 };
 use crate::boundary::{Address, Handle, In, Out, SocketPointer, Text, socket_storage, zeroed};
 use crate::connection::{
-    Event, EventChannel, Id, rdma_ack_cm_event, rdma_bind_addr, rdma_create_event_channel,
-    rdma_create_id, rdma_destroy_event_channel, rdma_destroy_id, rdma_freeaddrinfo,
-    rdma_get_cm_event, rdma_get_dst_port, rdma_get_src_port, rdma_getaddrinfo, rdma_migrate_id,
-    rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
+    Event, EventChannel, Id, rdma_ack_cm_event, rdma_bind_addr, rdma_create_ep,
+    rdma_create_event_channel, rdma_create_id, rdma_destroy_ep, rdma_destroy_event_channel,
+    rdma_destroy_id, rdma_freeaddrinfo, rdma_get_cm_event, rdma_get_dst_port, rdma_get_src_port,
+    rdma_getaddrinfo, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
 };
 
 const NOWHERE: SocketPointer = SocketPointer::at(core::ptr::null());
@@ -253,4 +253,43 @@ fn names_are_resolved() {
         to,
     );
     assert_eq!(failed, libc::EAI_NONAME);
+}
+
+#[test]
+fn an_endpoint_has_its_address_and_route() {
+    let ask = |flags| {
+        let mut hints: rdma_addrinfo = zeroed();
+        hints.ai_flags = flags;
+        hints.ai_port_space = RDMA_PS_TCP.cast_signed();
+        let mut info = Handle::NULL;
+        let to = Out::at(&raw mut info);
+        let hints = In::at(&raw const hints);
+        assert_eq!(
+            rdma_getaddrinfo(Text::of(c"127.0.0.1"), Text::NONE, hints, to),
+            0
+        );
+        info
+    };
+    let none: In<ibv_qp_init_attr> = In::at(core::ptr::null());
+    for (flags, is_resolved) in [(0, true), (1, false)] {
+        let info = ask(flags);
+        let mut id = Handle::NULL;
+        let to = Out::at(&raw mut id);
+        let answer: *const rdma_addrinfo = info.pointer();
+        assert_eq!(rdma_create_ep(to, In::at(answer), Handle::NULL, none), 0);
+        let c = id.read().expect("an identifier");
+        assert_eq!(c.route.num_paths == 1, is_resolved);
+        assert!(!c.verbs.is_null() && rdma_get_src_port(id) != 0);
+        rdma_destroy_ep(id);
+        assert!(id.get().is_none());
+        let attributes: ibv_qp_init_attr = zeroed();
+        let wanted = In::at(&raw const attributes);
+        let refused = rdma_create_ep(to, In::at(answer), Handle::NULL, wanted);
+        assert_eq!(refusal(refused), Errno::EOPNOTSUPP);
+        rdma_freeaddrinfo(info);
+    }
+    let nothing = In::at(core::ptr::null());
+    let mut id = Handle::NULL;
+    let refused = rdma_create_ep(Out::at(&raw mut id), nothing, Handle::NULL, none);
+    assert_eq!(refusal(refused), Errno::EINVAL);
 }

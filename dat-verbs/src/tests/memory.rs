@@ -9,7 +9,7 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Address, Handle};
 use crate::memory::{
-    Domain, ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova2,
+    Domain, ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova2, ibv_rereg_mr,
 };
 
 fn at(bytes: &[u8]) -> Address {
@@ -90,4 +90,32 @@ fn access_that_a_device_refuses_is_refused() {
         assert_eq!(ibv_dereg_mr(region), 0, "{address}");
     }
     assert_eq!(ibv_dealloc_pd(domain), 0);
+}
+
+#[test]
+fn a_region_is_changed_as_a_whole_or_not() {
+    static CONSTANT: [u8; 64] = [7; 64];
+    let context = Opened::new();
+    let (domain, other) = (ibv_alloc_pd(context.0), ibv_alloc_pd(context.0));
+    let memory = [0_u8; 100];
+    let region = ibv_reg_mr(domain, at(&memory), 100, 1);
+    let before = region.read().expect("a region");
+    let change = |flags, memory, access| ibv_rereg_mr(region, flags, other, memory, 64, access);
+    for flags in [0, 8, -1] {
+        assert_eq!(change(flags, at(&memory), 1), -1, "{flags}");
+    }
+    // Memory that is constant cannot be written.
+    assert_eq!(change(1, at(&CONSTANT), 1), -4);
+    assert_eq!(Errno::last(), Errno::EFAULT);
+    let same = region.read().expect("a region");
+    assert_eq!((same.lkey, same.addr), (before.lkey, before.addr));
+    assert_eq!(change(1 | 2 | 4, at(&CONSTANT), 0), 0);
+    let after = region.read().expect("a region");
+    assert_eq!((after.length, after.addr), (64, at(&CONSTANT).0));
+    assert!(after.pd == other.pointer() && after.lkey != before.lkey);
+    assert_eq!(ibv_dealloc_pd(domain), 0, "it has no region any more");
+    assert_eq!(ibv_dealloc_pd(other), libc::EBUSY);
+    assert_eq!(ibv_dereg_mr(region), 0);
+    assert_eq!(ibv_dealloc_pd(other), 0);
+    assert_eq!(ibv_rereg_mr(region, 1, other, at(&memory), 64, 0), -1);
 }

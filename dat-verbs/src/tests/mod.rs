@@ -61,7 +61,7 @@ fn each_function_is_listed_once() {
 
 #[test]
 fn what_is_not_supported_is_told_as_the_function_tells_errors() {
-    use crate::refusals::{code, minus, null, rereg};
+    use crate::refusals::{code, minus, null};
     let expect = |is_told: bool| {
         assert!(is_told);
         assert_eq!(Errno::last(), Errno::EOPNOTSUPP);
@@ -70,5 +70,36 @@ fn what_is_not_supported_is_told_as_the_function_tells_errors() {
     expect(null().is_null());
     expect(minus() == -1);
     expect(code() == libc::EOPNOTSUPP);
-    expect(rereg() == -4);
+}
+
+#[test]
+fn threads_make_and_end_objects_at_the_same_time() {
+    use crate::boundary::Address;
+    use crate::completion::{
+        ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel, ibv_destroy_cq,
+    };
+    use crate::memory::{ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_reg_mr};
+    let context = Opened::new();
+    let handle = context.0;
+    let work = || {
+        let memory = [0_u8; 64];
+        let start = Address(memory.as_ptr().cast_mut().cast());
+        for _ in 0..100 {
+            let domain = ibv_alloc_pd(handle);
+            let region = ibv_reg_mr(domain, start, 64, 7);
+            let channel = ibv_create_comp_channel(handle);
+            let queue = ibv_create_cq(handle, 8, start, channel, 0);
+            assert_eq!(ibv_destroy_comp_channel(channel), libc::EBUSY);
+            assert_eq!(ibv_destroy_cq(queue), 0);
+            assert_eq!(ibv_destroy_comp_channel(channel), 0);
+            assert_eq!(ibv_dealloc_pd(domain), libc::EBUSY);
+            assert_eq!(ibv_dereg_mr(region), 0);
+            assert_eq!(ibv_dealloc_pd(domain), 0);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(work);
+        }
+    });
 }
