@@ -196,6 +196,14 @@ impl RoceDevice {
         self.backend.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads something of the adapter, as a function for events may.
+    fn look<T>(&self, read: impl FnOnce(&Adapter) -> Option<T>) -> Option<T> {
+        if self.shared.is_forked() {
+            return None;
+        }
+        self.shared.enter_briefly(|adapter| read(adapter))
+    }
+
     /// Returns the limits of the device.
     #[must_use]
     pub fn limits(&self) -> DeviceLimits {
@@ -463,7 +471,7 @@ impl RoceDevice {
     /// Returns the refusal by which the responder of a queue pair has failed, if it did.
     #[must_use]
     pub fn fault(&self, qpn: u32) -> Option<NakCode> {
-        self.shared.enter(|adapter| {
+        self.look(|adapter| {
             let pair = adapter.pairs.get(adapter.attached(qpn).ok()?)?;
             pair.transport.as_ref()?.fault()
         })

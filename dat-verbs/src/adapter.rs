@@ -1,6 +1,7 @@
 //! The adapter of this process.
 
 use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,8 +12,27 @@ use crate::errors::{Result, of_system};
 use crate::gids::Interfaces;
 use crate::settings::Settings;
 
-/// Receives the events of one completion queue.
-pub(crate) type Notify = Box<dyn Fn() + Send + Sync>;
+/// What events of the adapter are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Subject {
+    /// Completions of a queue, by its number.
+    Queue(u32),
+    /// The limit of a shared receive queue, by its token.
+    SharedQueue(u64),
+    /// The failure of a queue pair, by its QPN.
+    Pair(u32),
+    /// The connection of a queue pair, by its QPN.
+    Connection(u32),
+    /// Requests at a listener, by its token.
+    Listener(u64),
+}
+
+/// Receives the events about a subject.
+///
+/// It calls of the device only what reads: the thread may be in another call.
+pub(crate) type Notify = Box<dyn Fn(&ControlEvent) + Send + Sync>;
+
+type Receivers = Mutex<HashMap<Subject, Notify>>;
 
 /// The adapter, which all contexts of the process use.
 pub(crate) struct Adapter {
@@ -20,8 +40,9 @@ pub(crate) struct Adapter {
     /// Address that it was opened at, which may be a wildcard.
     pub(crate) address: SocketAddr,
     pub(crate) interfaces: Interfaces,
-    /// Receivers of the events of completion queues, by number.
-    queues: Arc<Mutex<HashMap<u32, Notify>>>,
+    receivers: Arc<Receivers>,
+    /// Token of the next subject that has one.
+    next_token: AtomicU64,
 }
 
 /// The adapter, and the number of the process that opened it.
@@ -51,10 +72,37 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the receiver of a completion queue of its completions.
-fn tell(receivers: &Mutex<HashMap<u32, Notify>>, queue: u32) {
-    if let Some(notify) = lock(receivers).get(&queue) {
-        notify();
+/// Returns what an event is about.
+fn subjects(event: &ControlEvent) -> [Option<Subject>; 2] {
+    match *event {
+        ControlEvent::Completions { queue } | ControlEvent::SolicitedCompletions { queue } => {
+            [Some(Subject::Queue(queue)), None]
+        }
+        ControlEvent::SharedReceiveLimit { queue } => [Some(Subject::SharedQueue(queue)), None],
+        ControlEvent::ConnectionRequest { listener, .. } => {
+            [Some(Subject::Listener(listener)), None]
+        }
+        ControlEvent::Broken { queue_pair } => {
+            // The token of a queue pair is its QPN.
+            let qpn = queue_pair as u32;
+            [Some(Subject::Pair(qpn)), Some(Subject::Connection(qpn))]
+        }
+        ControlEvent::Established { queue_pair, .. }
+        | ControlEvent::ConnectFailed { queue_pair, .. }
+        | ControlEvent::Disconnected { queue_pair } => {
+            [Some(Subject::Connection(queue_pair as u32)), None]
+        }
+        _ => [None; 2],
+    }
+}
+
+/// Gives an event to the receivers of its subjects.
+fn tell(receivers: &Receivers, event: &ControlEvent) {
+    let receivers = lock(receivers);
+    for subject in subjects(event).into_iter().flatten() {
+        if let Some(notify) = receivers.get(&subject) {
+            notify(event);
+        }
     }
 }
 
@@ -62,7 +110,7 @@ impl Adapter {
     /// Tells of completions of a queue, as the device does.
     #[cfg(test)]
     pub(crate) fn tell(&self, queue: u32) {
-        tell(&self.queues, queue);
+        tell(&self.receivers, &ControlEvent::Completions { queue });
     }
 
     fn open(settings: Settings) -> Result<Self> {
@@ -70,30 +118,31 @@ impl Adapter {
         options.path = settings.path;
         let device = RoceDevice::open(settings.address.ip(), &options);
         let device = device.map_err(|error| of_system(&error))?;
-        let queues = Arc::new(Mutex::new(HashMap::<u32, Notify>::new()));
-        let receivers = Arc::clone(&queues);
-        device.on_event(move |event| match event {
-            ControlEvent::Completions { queue } | ControlEvent::SolicitedCompletions { queue } => {
-                tell(&receivers, queue);
-            }
-            _ => {}
-        });
+        let receivers = Arc::<Receivers>::default();
+        let told = Arc::clone(&receivers);
+        device.on_event(move |event| tell(&told, &event));
         Ok(Self {
             device,
             address: settings.address,
             interfaces: Interfaces::of(settings.address),
-            queues,
+            receivers,
+            next_token: AtomicU64::new(0),
         })
     }
 
-    /// Sets the receiver of the events of a completion queue, which makes no call on the adapter.
-    pub(crate) fn on_completions(&self, queue: u32, notify: Notify) {
-        lock(&self.queues).insert(queue, notify);
+    /// Sets the receiver of the events about a subject.
+    pub(crate) fn receive(&self, subject: Subject, notify: Notify) {
+        lock(&self.receivers).insert(subject, notify);
     }
 
     /// Removes the receiver; it does not run any more.
-    pub(crate) fn forget_completions(&self, queue: u32) {
-        lock(&self.queues).remove(&queue);
+    pub(crate) fn forget(&self, subject: Subject) {
+        lock(&self.receivers).remove(&subject);
+    }
+
+    /// Returns a token for a subject.
+    pub(crate) fn token(&self) -> u64 {
+        self.next_token.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns true if the adapter serves an address of this host.

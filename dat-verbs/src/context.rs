@@ -28,10 +28,39 @@ pub(crate) struct AsyncEvent {
     pub(crate) unacknowledged: Arc<Unacknowledged>,
 }
 
-impl Context {
-    /// Removes the events of an object that the program has not taken.
-    pub(crate) fn forget(&self, object: Address) {
-        self.async_events.remove(|event| event.object == object);
+/// Where the asynchronous events of an object go.
+pub(crate) struct AsyncEvents {
+    events: Arc<EventQueue<AsyncEvent>>,
+    unacknowledged: Arc<Unacknowledged>,
+}
+
+impl AsyncEvents {
+    /// Returns the place for an object of a context.
+    pub(crate) fn of(context: &Context) -> Self {
+        Self {
+            events: Arc::clone(&context.async_events),
+            unacknowledged: Arc::default(),
+        }
+    }
+
+    /// Tells the program of an event of the object.
+    pub(crate) fn tell(&self, kind: ibv_event_type, object: Address) {
+        self.events.push(AsyncEvent {
+            kind,
+            object,
+            unacknowledged: Arc::clone(&self.unacknowledged),
+        });
+    }
+
+    pub(crate) fn acknowledge(&self) {
+        self.unacknowledged.acknowledge(1);
+    }
+
+    /// Removes the events that the program has not taken, and waits until it has acknowledged the
+    /// others.
+    pub(crate) fn end(&self, object: Address) {
+        self.events.remove(|event| event.object == object);
+        self.unacknowledged.wait();
     }
 }
 

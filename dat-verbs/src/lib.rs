@@ -11,8 +11,9 @@
 //! | `settings`, `adapter`, `gids` | the adapter of the process and its addresses |
 //! | `device`, `context`, `opening`, `query`, `sysfs` | the device and what it tells of itself |
 //! | `memory`, `completion` | domains, regions, completion queues and channels |
-//! | `connection` | identifiers and events of librdmacm |
-//! | `events` | events behind descriptors |
+//! | `transfer` | queue pairs, shared receive queues, address handles, and requests |
+//! | `connection` | identifiers, events and connections of librdmacm |
+//! | `events`, `turns` | events behind descriptors, and turns of threads |
 //!
 //! No panic crosses into C: every function is `extern "C"`, out of which nothing unwinds.
 
@@ -50,3 +51,5 @@ mod sysfs;
 #[cfg(test)]
 mod tests;
 mod text;
+mod transfer;
+mod turns;

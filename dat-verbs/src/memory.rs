@@ -19,7 +19,7 @@ use crate::errors::{Result, code, or, refused};
 
 /// What belongs to a protection domain.
 pub(crate) struct Domain {
-    adapter: Arc<Adapter>,
+    pub(crate) adapter: Arc<Adapter>,
     pub(crate) key: DomainKey,
     /// Held by each object of the domain.
     pub(crate) users: Arc<()>,

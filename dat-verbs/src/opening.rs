@@ -7,7 +7,8 @@ use nix::errno::Errno;
 
 use crate::adapter::adapter;
 use crate::boundary::layout::{
-    IBV_EVENT_CQ_ERR, ibv_async_event, ibv_async_event__bindgen_ty_1, verbs_context,
+    IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_LIMIT_REACHED, ibv_async_event, ibv_async_event__bindgen_ty_1,
+    verbs_context,
 };
 use crate::boundary::{Handle, In, Out, element_of, zeroed};
 use crate::completion::{self, Queue};
@@ -16,6 +17,7 @@ use crate::device::Device;
 use crate::errors::{Result, done, or};
 use crate::events::EventQueue;
 use crate::query;
+use crate::transfer::{self, Pair, SharedQueue};
 
 /// `__VERBS_ABI_IS_EXTENDED`: the functions in front of the context are there.
 const IS_EXTENDED: *mut c_void = usize::MAX as *mut c_void;
@@ -30,10 +32,14 @@ pub(crate) fn open(device: Handle<Device>) -> Result<Handle<Context>> {
     c.query_port = Some(query::query_port);
     c.query_device_ex = Some(query::query_device);
     c.create_cq_ex = Some(completion::create_cq_ex);
+    c.create_qp_ex = Some(transfer::create_qp_ex);
     let context = &mut c.context;
     context.device = device.pointer();
     context.ops.poll_cq = Some(completion::poll_cq);
     context.ops.req_notify_cq = Some(completion::req_notify_cq);
+    context.ops.post_send = Some(transfer::post_send);
+    context.ops.post_recv = Some(transfer::post_recv);
+    context.ops.post_srq_recv = Some(transfer::post_srq_recv);
     context.cmd_fd = -1;
     context.async_fd = async_events.descriptor();
     context.num_comp_vectors = 1;
@@ -77,9 +83,18 @@ pub(crate) extern "C" fn ibv_ack_async_event(event: In<ibv_async_event>) {
     let Some(event) = event.get() else {
         return;
     };
-    if event.event_type == IBV_EVENT_CQ_ERR
-        && let Some(queue) = element_of::<Queue>(&event).get()
-    {
-        queue.async_events.acknowledge(1);
+    match event.event_type {
+        IBV_EVENT_CQ_ERR => {
+            let object = element_of::<Queue>(&event);
+            object.get().inspect(|own| own.async_events.acknowledge());
+        }
+        IBV_EVENT_SRQ_LIMIT_REACHED => {
+            let object = element_of::<SharedQueue>(&event);
+            object.get().inspect(|own| own.async_events.acknowledge());
+        }
+        _ => {
+            let object = element_of::<Pair>(&event);
+            object.get().inspect(|own| own.async_events.acknowledge());
+        }
     }
 }

@@ -83,7 +83,7 @@ impl RoceDevice {
     #[must_use]
     pub fn request_depths(&self, request: RequestKey) -> Option<(u8, u8)> {
         let id = u32::try_from(request.0).ok()?;
-        self.shared.enter(|adapter| adapter.request_depths(id))
+        self.look(|adapter| adapter.request_depths(id))
     }
 
     /// Rejects a request.

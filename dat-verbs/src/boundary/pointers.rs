@@ -59,6 +59,18 @@ impl<T> In<T> {
     }
 }
 
+impl<T> In<T> {
+    /// Returns the value; `None` for null.
+    pub(crate) fn look(&self) -> Option<&T> {
+        // SAFETY: the program passes null or such a value, which it does not change during the call.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(super) const fn pointer(&self) -> *const T {
+        self.0
+    }
+}
+
 impl<T: Copy> In<T> {
     /// Returns a copy of the value; `None` for null.
     pub(crate) fn get(self) -> Option<T> {
@@ -77,6 +89,15 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
+    /// Returns the same room as one of another type, which begins it.
+    pub(crate) const fn cast<U>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
+
+    pub(super) const fn pointer(self) -> *mut T {
+        self.0
+    }
+
     /// Returns the room behind this one.
     pub(crate) const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
@@ -90,6 +111,14 @@ impl<T> Out<T> {
         // SAFETY: the program passes null or room for such a value.
         unsafe { self.0.write(value) };
         true
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// Returns a copy of the value that the program has there; `None` for null.
+    pub(crate) fn get(self) -> Option<T> {
+        // SAFETY: the program passes null or such a value, of which any bits are valid.
+        unsafe { self.0.as_ref() }.copied()
     }
 }
 

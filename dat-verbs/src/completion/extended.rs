@@ -1,7 +1,6 @@
 //! Completion queues that are polled one completion after another (`ibv_cq_ex`).
 
 use core::ffi::c_int;
-use std::sync::{Condvar, Mutex, PoisonError};
 
 use nix::errno::Errno;
 
@@ -11,7 +10,7 @@ use crate::boundary::layout::{
     IBV_WC_EX_WITH_IMM, IBV_WC_EX_WITH_QP_NUM, IBV_WC_EX_WITH_SL, IBV_WC_EX_WITH_SLID,
     IBV_WC_EX_WITH_SRC_QP, ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr, ibv_wc,
 };
-use crate::boundary::{Address, Handle, In, immediate_of, zeroed};
+use crate::boundary::{Address, Handle, In, immediate_of, show_completion, zeroed};
 use crate::context::of_structure;
 use crate::errors::{Result, code, or};
 
@@ -23,44 +22,6 @@ const FIELDS: u64 = (IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_SLID
     | IBV_WC_EX_WITH_SL
     | IBV_WC_EX_WITH_DLID_PATH_BITS) as u64;
-
-/// The thread that polls a queue, from `start_poll` to `end_poll`, and its completion.
-#[derive(Default)]
-pub(super) struct Turn {
-    state: Mutex<State>,
-    free: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    is_taken: bool,
-    current: Option<ibv_wc>,
-}
-
-impl Turn {
-    /// Waits until no other thread polls the queue.
-    fn begin(&self) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = self.free.wait_while(state, |state| state.is_taken);
-        state.unwrap_or_else(PoisonError::into_inner).is_taken = true;
-    }
-
-    fn end(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = State::default();
-        self.free.notify_one();
-    }
-
-    fn set(&self, current: ibv_wc) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.current = Some(current);
-    }
-
-    fn current(&self) -> Option<ibv_wc> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.current
-    }
-}
 
 /// `create_cq_ex` of a context.
 pub(crate) extern "C" fn create_cq_ex(
@@ -108,11 +69,8 @@ fn advance(handle: Handle<Queue>, own: &Queue) -> Result<()> {
     let mut taken = None;
     own.poll(1, |done| taken = Some(work_completion(&done)))?;
     let wc = taken.ok_or(Errno::ENOENT)?;
-    handle.change(|c| {
-        c.wr_id = wc.wr_id;
-        c.status = wc.status;
-    });
-    own.turn.set(wc);
+    show_completion(handle, wc.wr_id, wc.status);
+    own.turns.with(|current| *current = Some(wc));
     Ok(())
 }
 
@@ -127,9 +85,9 @@ pub(crate) extern "C" fn start_poll(
         if attributes.is_some_and(|attributes| attributes.comp_mask != 0) {
             return Err(Errno::EINVAL);
         }
-        own.turn.begin();
+        own.turns.begin();
         // The program ends a turn that began only if it got a completion.
-        advance(handle, own).inspect_err(|_| own.turn.end())
+        advance(handle, own).inspect_err(|_| own.turns.end())
     })())
 }
 
@@ -141,14 +99,16 @@ extern "C" fn next_poll(queue: *mut ibv_cq_ex) -> c_int {
 
 extern "C" fn end_poll(queue: *mut ibv_cq_ex) {
     if let Some(own) = Handle::<Queue>::at(queue).trusted() {
-        own.turn.end();
+        own.turns.end();
     }
 }
 
 /// Returns the completion of the turn.
 fn current(queue: *mut ibv_cq_ex) -> ibv_wc {
     let own = Handle::<Queue>::at(queue);
-    let current = own.trusted().and_then(|own| own.turn.current());
+    let current = own
+        .trusted()
+        .and_then(|own| own.turns.with(|current| *current));
     current.unwrap_or_else(zeroed)
 }
 

@@ -4,10 +4,8 @@ mod channel;
 mod extended;
 mod queue;
 
-#[cfg(test)]
-pub(crate) use channel::Channel;
 pub(crate) use channel::{
-    ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event,
+    Channel, ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event,
 };
 pub(crate) use extended::create_cq_ex;
 #[cfg(test)]

@@ -2,44 +2,44 @@
 
 use core::cell::Cell;
 use core::ffi::c_int;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use backend_roce::{DeviceCompletion, DeviceQueue, Opcode};
+use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
 use nix::errno::Errno;
 
 use super::channel::Channel;
-use super::extended::Turn;
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, Subject};
 use crate::boundary::layout::{
     IBV_EVENT_CQ_ERR, IBV_WC_BAD_RESP_ERR, IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD,
-    IBV_WC_GENERAL_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR,
+    IBV_WC_GENERAL_ERR, IBV_WC_GRH, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR,
     IBV_WC_MW_BIND_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
-    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_OP_ERR, IBV_WC_RETRY_EXC_ERR,
+    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_RETRY_EXC_ERR,
     IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR,
     ibv_cq, ibv_cq_ex, ibv_wc, ibv_wc_opcode, ibv_wc_status,
 };
 use crate::boundary::{Address, Handle, Kind, Out, zeroed};
-use crate::context::{AsyncEvent, Context};
+use crate::context::{AsyncEvents, Context};
 use crate::errors::{Result, code, count, or, refused};
 use crate::events::{EventQueue, Unacknowledged};
+use crate::turns::Turns;
 
 /// Empty polls of a thread after which it lets others run, such as that of the adapter.
 const EMPTY_POLLS: u32 = 50;
 
 /// What belongs to a completion queue.
 pub(crate) struct Queue {
-    context: Handle<Context>,
     adapter: Arc<Adapter>,
     queue: RwLock<DeviceQueue>,
     channel: Option<Arc<EventQueue<Handle<Self>>>>,
     /// Events of its channel.
     pub(crate) events: Unacknowledged,
-    pub(crate) async_events: Arc<Unacknowledged>,
+    pub(crate) async_events: AsyncEvents,
     /// Held by each queue pair that uses it.
     pub(crate) users: Arc<()>,
-    /// The thread that polls it as an extended one.
-    pub(super) turn: Turn,
+    /// Turns of the threads that poll it as an extended one, and the completion of the turn.
+    pub(super) turns: Turns<Option<ibv_wc>>,
 }
 
 impl Kind for Queue {
@@ -85,19 +85,18 @@ pub(super) fn create(
     let made = Handle::new(
         c,
         Queue {
-            context,
             adapter: Arc::clone(&adapter),
             queue: RwLock::new(queue),
             channel: channel.clone(),
             events: Unacknowledged::default(),
-            async_events: Arc::default(),
+            async_events: AsyncEvents::of(own),
             users: Arc::new(()),
-            turn: Turn::default(),
+            turns: Turns::default(),
         },
     );
     if let Some(channel) = channel {
-        let notify = move || channel.push(made);
-        adapter.on_completions(number, Box::new(notify));
+        let notify = move |_: &ControlEvent| channel.push(made);
+        adapter.receive(Subject::Queue(number), Box::new(notify));
     }
     Ok(made)
 }
@@ -108,17 +107,16 @@ impl Queue {
     /// # Errors
     /// `EIO`: completions were lost, and the queue failed.
     pub(super) fn poll(&self, most: usize, each: impl FnMut(DeviceCompletion)) -> Result<usize> {
-        let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
-        let polled = self.adapter.device.poll(&queue, most, each);
+        let polled = self.adapter.device.poll(&self.device_queue(), most, each);
         if polled == Ok(0) {
             yield_sometimes();
         }
         polled.map_err(|_| Errno::EIO)
     }
 
-    fn arm(&self, solicited_only: bool) {
-        let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
-        queue.arm(solicited_only);
+    /// Returns the queue of the device, which changes with a resize only.
+    pub(crate) fn device_queue(&self) -> RwLockReadGuard<'_, DeviceQueue> {
+        self.queue.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -146,7 +144,7 @@ pub(super) const fn status_of(status: DtoStatus) -> ibv_wc_status {
         DtoStatus::Flushed => IBV_WC_WR_FLUSH_ERR,
         DtoStatus::RmrOperationFailed => IBV_WC_MW_BIND_ERR,
         DtoStatus::BadResponse => IBV_WC_BAD_RESP_ERR,
-        DtoStatus::RemoteResponder => IBV_WC_REM_OP_ERR,
+        DtoStatus::RemoteResponder => IBV_WC_REM_INV_REQ_ERR,
         DtoStatus::RemoteAccess => IBV_WC_REM_ACCESS_ERR,
         DtoStatus::Transport => IBV_WC_RETRY_EXC_ERR,
         DtoStatus::ReceiverNotReady => IBV_WC_RNR_RETRY_EXC_ERR,
@@ -181,6 +179,10 @@ pub(super) fn work_completion(done: &DeviceCompletion) -> ibv_wc {
     if let Some(immediate) = done.immediate {
         wc.__bindgen_anon_1.imm_data = immediate.to_be();
         wc.wc_flags |= IBV_WC_WITH_IMM;
+    }
+    if let Some(source) = done.source {
+        wc.src_qp = source;
+        wc.wc_flags |= IBV_WC_GRH;
     }
     wc
 }
@@ -230,19 +232,13 @@ pub(crate) extern "C" fn ibv_destroy_cq(queue: Handle<Queue>) -> c_int {
         if Arc::strong_count(&own.users) > 1 {
             return Err(Errno::EBUSY);
         }
-        let number = {
-            let device_queue = own.queue.read().unwrap_or_else(PoisonError::into_inner);
-            device_queue.number()
-        };
-        own.adapter.forget_completions(number);
+        let number = own.device_queue().number();
+        own.adapter.forget(Subject::Queue(number));
         if let Some(channel) = &own.channel {
             channel.remove(|event| *event == queue);
         }
-        if let Some(context) = own.context.get() {
-            context.forget(Address(queue.pointer()));
-        }
         own.events.wait();
-        own.async_events.wait();
+        own.async_events.end(Address(queue.pointer()));
         let own = queue.end().ok_or(Errno::EINVAL)?;
         let device_queue = own
             .queue
@@ -276,13 +272,8 @@ pub(crate) extern "C" fn poll_cq(queue: *mut ibv_cq, most: c_int, to: *mut ibv_w
 impl Queue {
     /// Tells the program that the queue failed.
     pub(crate) fn fail(&self, handle: Handle<Self>) {
-        if let Some(context) = self.context.get() {
-            context.async_events.push(AsyncEvent {
-                kind: IBV_EVENT_CQ_ERR,
-                object: Address(handle.pointer()),
-                unacknowledged: Arc::clone(&self.async_events),
-            });
-        }
+        let object = Address(handle.pointer());
+        self.async_events.tell(IBV_EVENT_CQ_ERR, object);
     }
 }
 
@@ -290,7 +281,7 @@ impl Queue {
 pub(crate) extern "C" fn req_notify_cq(queue: *mut ibv_cq, solicited_only: c_int) -> c_int {
     match Handle::<Queue>::at(queue).trusted() {
         Some(own) => {
-            own.arm(solicited_only != 0);
+            own.device_queue().arm(solicited_only != 0);
             0
         }
         None => libc::EINVAL,

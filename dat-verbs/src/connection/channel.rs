@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use super::id::Id;
-use crate::boundary::layout::{rdma_cm_event, rdma_cm_event_type, rdma_event_channel};
+use super::id::{Id, rdma_destroy_id};
+use crate::boundary::layout::{
+    rdma_cm_event, rdma_cm_event_type, rdma_conn_param, rdma_event_channel,
+};
 use crate::boundary::{Handle, Kind, Out, zeroed};
 use crate::errors::{Result, done, or};
 use crate::events::EventQueue;
@@ -26,21 +28,75 @@ impl Kind for EventChannel {
 
 /// What belongs to an event.
 pub(crate) struct Event {
+    /// The identifier that the event counts for.
     pub(super) id: Handle<Id>,
+    /// The identifier that it is about: of a request, a new one.
+    pub(super) about: Handle<Id>,
+    /// Private data, which the structure names.
+    _data: Box<[u8]>,
 }
 
 impl Kind for Event {
     type C = rdma_cm_event;
 }
 
+/// What an event tells.
+#[derive(Clone, Copy, Default)]
+pub(super) struct News<'a> {
+    pub(super) kind: rdma_cm_event_type,
+    /// The number of an error if it is negative, or the reason of a rejection.
+    pub(super) status: c_int,
+    /// Reads and atomics that the peer answers, and has under way, at a time.
+    pub(super) depths: (u8, u8),
+    pub(super) data: &'a [u8],
+}
+
+impl News<'_> {
+    /// Returns news without contents.
+    pub(super) const fn of(kind: rdma_cm_event_type) -> Self {
+        Self {
+            kind,
+            status: 0,
+            depths: (0, 0),
+            data: &[],
+        }
+    }
+}
+
 impl Event {
-    /// Makes an event; a negative status is the number of an error.
-    pub(super) fn new(id: Handle<Id>, kind: rdma_cm_event_type, status: c_int) -> Handle<Self> {
+    /// Makes an event of an identifier; `about` is another one for a request.
+    pub(super) fn new(id: Handle<Id>, about: Handle<Id>, news: &News<'_>) -> Handle<Self> {
+        let data: Box<[u8]> = news.data.into();
+        let mut connection: rdma_conn_param = zeroed();
+        if !data.is_empty() {
+            connection.private_data = data.as_ptr().cast();
+            connection.private_data_len = u8::try_from(data.len()).unwrap_or(u8::MAX);
+        }
+        connection.responder_resources = news.depths.0;
+        connection.initiator_depth = news.depths.1;
         let mut c: rdma_cm_event = zeroed();
-        c.id = id.pointer();
-        c.event = kind;
-        c.status = status;
-        Handle::new(c, Self { id })
+        c.id = about.pointer();
+        if about != id {
+            c.listen_id = id.pointer();
+        }
+        c.event = news.kind;
+        c.status = news.status;
+        c.param.conn = connection;
+        let own = Self {
+            id,
+            about,
+            _data: data,
+        };
+        Handle::new(c, own)
+    }
+
+    /// Ends an event that the program has not taken, and the identifier of a request with it.
+    pub(super) fn discard(event: Handle<Self>) {
+        if let Some(own) = event.end()
+            && own.about != own.id
+        {
+            rdma_destroy_id(own.about);
+        }
     }
 }
 
@@ -81,9 +137,10 @@ pub(crate) extern "C" fn rdma_create_event_channel() -> Handle<EventChannel> {
 /// Ends a channel; events that nobody took end with it.
 pub(crate) extern "C" fn rdma_destroy_event_channel(channel: Handle<EventChannel>) {
     if let Some(own) = channel.end() {
-        for event in own.events.remove(|_| true) {
-            event.end();
-        }
+        own.events
+            .remove(|_| true)
+            .into_iter()
+            .for_each(Event::discard);
     }
 }
 

@@ -3,37 +3,50 @@
 use core::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nix::errno::Errno;
+
 use crate::adapter::adapter;
 use crate::boundary::layout::ibv_context;
 use crate::boundary::{Handle, Out, free_list, list_of};
 use crate::context::Context;
 use crate::device::device;
 use crate::errors::{Result, or};
+use crate::memory::{Domain, ibv_alloc_pd};
 use crate::opening::open;
 
-/// Returns the context of all identifiers, which the first call opens.
-pub(super) fn shared_context() -> Result<Handle<Context>> {
-    static SHARED: Mutex<Option<Handle<Context>>> = Mutex::new(None);
+/// The context of all identifiers, and the domain that they have unless the program names one.
+#[derive(Clone, Copy)]
+pub(super) struct Shared {
+    pub(super) context: Handle<Context>,
+    pub(super) domain: Handle<Domain>,
+}
+
+/// Returns the context and the domain of all identifiers, which the first call makes.
+pub(super) fn shared() -> Result<Shared> {
+    static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     let adapter = adapter()?;
-    // A program may have closed it, as it may any other. That of a parent process has another
+    // A program may have ended them, as it may any others. Those of a parent process have another
     // adapter.
-    let is_usable = |context: &Handle<Context>| {
-        let own = context.get();
-        own.is_some_and(|own| Arc::ptr_eq(&own.adapter, &adapter))
+    let is_usable = |shared: &Shared| {
+        let own = shared.context.get();
+        own.is_some_and(|own| Arc::ptr_eq(&own.adapter, &adapter)) && shared.domain.get().is_some()
     };
-    if let Some(context) = shared.filter(is_usable) {
-        return Ok(context);
+    if let Some(shared) = shared.filter(is_usable) {
+        return Ok(shared);
     }
     let context = open(device())?;
-    *shared = Some(context);
-    Ok(context)
+    let domain = ibv_alloc_pd(context);
+    if domain.is_null() {
+        return Err(Errno::last());
+    }
+    Ok(*shared.insert(Shared { context, domain }))
 }
 
 pub(crate) extern "C" fn rdma_get_devices(count: Out<c_int>) -> *mut *mut ibv_context {
-    let list = shared_context().map(|context| {
+    let list = shared().map(|shared| {
         count.set(1);
-        list_of(&[context.pointer::<ibv_context>()])
+        list_of(&[shared.context.pointer::<ibv_context>()])
     });
     or(list, core::ptr::null_mut())
 }

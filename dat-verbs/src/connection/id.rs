@@ -5,17 +5,20 @@ use core::net::SocketAddr;
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dat_core::backend::{ListenerKey, RequestKey};
 use nix::errno::Errno;
 
-use super::channel::{Event, EventChannel, Events, acknowledge, create, next};
-use crate::adapter::{Adapter, adapter};
+use super::channel::{Event, EventChannel, Events, News, acknowledge, create, next};
+use crate::adapter::{Adapter, Subject, adapter};
 use crate::boundary::layout::{
-    IBV_QPT_RC, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP, ibv_sa_path_rec, rdma_cm_event_type,
-    rdma_cm_id,
+    IBV_QPT_RC, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP, ibv_sa_path_rec, rdma_cm_id,
 };
 use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
+use crate::completion::{Channel, Queue};
 use crate::errors::{Result, done};
 use crate::events::Unacknowledged;
+use crate::memory::Domain;
+use crate::transfer::{Pair, Wanted};
 
 /// What belongs to an identifier.
 pub(crate) struct Id {
@@ -37,6 +40,13 @@ pub(super) enum Phase {
     Bound,
     AddressResolved,
     RouteResolved,
+    Listening(ListenerKey),
+    /// It has the request of a peer to decide about.
+    Requested(RequestKey),
+    /// It asked a peer, or has accepted the request of one.
+    Connecting,
+    Connected,
+    Disconnected,
 }
 
 pub(super) struct State {
@@ -48,6 +58,13 @@ pub(super) struct State {
     /// Path that the structure names.
     pub(super) path: Option<Box<ibv_sa_path_rec>>,
     pub(super) options: Options,
+    pub(super) pair: Handle<Pair>,
+    /// Queues that were made for the queue pair, and go with it.
+    pub(super) own_queues: Vec<(Handle<Channel>, Handle<Queue>)>,
+    /// What the queue pairs of requests are made with, in synchronous mode.
+    pub(super) for_requests: Option<(Handle<Domain>, Wanted)>,
+    /// Token of the listener in events of the adapter.
+    pub(super) token: u64,
     events: Arc<Events>,
     /// The channel that the identifier has of its own, in synchronous mode.
     own_channel: Option<Handle<EventChannel>>,
@@ -71,10 +88,34 @@ impl Id {
 }
 
 /// Adds an event of an identifier to its channel.
-pub(super) fn raise(id: Handle<Id>, kind: rdma_cm_event_type, status: c_int) {
+pub(super) fn raise(id: Handle<Id>, news: &News<'_>) {
+    raise_about(id, id, news);
+}
+
+/// As [`raise`], about another identifier for a request.
+pub(super) fn raise_about(id: Handle<Id>, about: Handle<Id>, news: &News<'_>) {
     if let Some(own) = id.get() {
         let events = Arc::clone(&own.state().events);
-        events.push(Event::new(id, kind, status));
+        events.push(Event::new(id, about, news));
+    }
+}
+
+/// Waits for the next event of an identifier in synchronous mode.
+pub(super) fn next_of(id: Handle<Id>) -> Result<Handle<Event>> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    let events = {
+        let state = own.state();
+        state.own_channel.ok_or(Errno::EINVAL)?;
+        Arc::clone(&state.events)
+    };
+    next(&events)
+}
+
+/// Keeps an event that the program took in synchronous mode in its structure.
+pub(super) fn keep(id: Handle<Id>, event: Handle<Event>) {
+    if let Some(own) = id.get() {
+        own.state().event = Some(event);
+        id.change(|c| c.event = event.pointer());
     }
 }
 
@@ -95,8 +136,7 @@ pub(super) fn complete(id: Handle<Id>) -> Result<()> {
         Arc::clone(&state.events)
     };
     let event = next(&events)?;
-    own.state().event = Some(event);
-    id.change(|c| c.event = event.pointer());
+    keep(id, event);
     let c = event.read().ok_or(Errno::EINVAL)?;
     match c.status {
         0 => Ok(()),
@@ -143,6 +183,10 @@ pub(super) fn make(
         reserved: None,
         path: None,
         options: Options::default(),
+        pair: Handle::NULL,
+        own_queues: Vec::new(),
+        for_requests: None,
+        token: adapter.token(),
         events,
         own_channel,
         event: None,
@@ -171,14 +215,17 @@ pub(crate) extern "C" fn rdma_create_id(
 }
 
 /// Ends an identifier, after the program has acknowledged all events that it took.
+///
+/// Its queue pair stays, without a connection of its own.
 pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
+        leave(own);
         let (events, event) = {
             let mut state = own.state();
             (Arc::clone(&state.events), state.event.take())
         };
-        forget(&events, id);
+        taken_of(&events, id).into_iter().for_each(Event::discard);
         if let Some(event) = event {
             acknowledge(event)?;
         }
@@ -195,10 +242,27 @@ pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
     })())
 }
 
-/// Removes the events of an identifier that the program has not taken.
-fn forget(events: &Events, id: Handle<Id>) {
-    for event in taken_of(events, id) {
-        event.end();
+/// Ends what the adapter does for an identifier; no events about it follow.
+fn leave(own: &Id) {
+    let (phase, pair, token) = {
+        let state = own.state();
+        (state.phase, state.pair, state.token)
+    };
+    let device = &own.adapter.device;
+    match phase {
+        Phase::Listening(listener) => {
+            own.adapter.forget(Subject::Listener(token));
+            device.stop_listening(listener);
+        }
+        Phase::Requested(request) => device.reject(request, &[]),
+        _ => {}
+    }
+    if let Some(pair) = pair.get() {
+        own.adapter.forget(Subject::Connection(pair.qpn));
+        if matches!(phase, Phase::Connecting | Phase::Connected) {
+            // It may have ended meanwhile.
+            let _ended = device.disconnect(pair.qpn);
+        }
     }
 }
 

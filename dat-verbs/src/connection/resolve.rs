@@ -7,7 +7,8 @@ use std::net::UdpSocket;
 
 use nix::errno::Errno;
 
-use super::devices::shared_context;
+use super::channel::News;
+use super::devices::shared;
 use super::id::{Id, Phase, complete, raise};
 use crate::boundary::layout::{
     RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid,
@@ -25,10 +26,11 @@ const HOPS: u8 = 64;
 const EQUAL: u8 = 2;
 
 /// Sets the device of an identifier.
-fn set_device(id: Handle<Id>) -> Result<()> {
-    let context = shared_context()?;
+pub(super) fn set_device(id: Handle<Id>) -> Result<()> {
+    let shared = shared()?;
     id.change(|c| {
-        c.verbs = context.pointer();
+        c.verbs = shared.context.pointer();
+        c.pd = shared.domain.pointer();
         c.port_num = PORT;
     });
     Ok(())
@@ -136,6 +138,12 @@ fn resolve(id: Handle<Id>, to: SocketAddr) -> Result<()> {
         state.remote = Some(to);
         state.phase = Phase::AddressResolved;
     }
+    set_addresses(id, local, to);
+    Ok(())
+}
+
+/// Shows the addresses of both sides to the program.
+pub(super) fn set_addresses(id: Handle<Id>, local: SocketAddr, to: SocketAddr) {
     let (source, destination) = (socket_storage(local), socket_storage(to));
     id.change(|c: &mut rdma_cm_id| {
         let addresses = &mut c.route.addr;
@@ -145,7 +153,6 @@ fn resolve(id: Handle<Id>, to: SocketAddr) -> Result<()> {
         addresses.addr.ibaddr.dgid = gid(to.ip());
         addresses.addr.ibaddr.pkey = PARTITION;
     });
-    Ok(())
 }
 
 pub(crate) extern "C" fn rdma_bind_addr(id: Handle<Id>, address: SocketPointer) -> c_int {
@@ -169,8 +176,14 @@ pub(super) fn resolve_address(
         _ => return Err(Errno::EINVAL),
     }
     match resolve(id, to) {
-        Ok(()) => raise(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0),
-        Err(error) => raise(id, RDMA_CM_EVENT_ADDR_ERROR, -(error as c_int)),
+        Ok(()) => raise(id, &News::of(RDMA_CM_EVENT_ADDR_RESOLVED)),
+        Err(error) => raise(
+            id,
+            &News {
+                status: -(error as c_int),
+                ..News::of(RDMA_CM_EVENT_ADDR_ERROR)
+            },
+        ),
     }
     complete(id)
 }
@@ -201,7 +214,7 @@ pub(super) fn resolve_route(id: Handle<Id>) -> Result<()> {
         c.route.path_rec = pointer;
         c.route.num_paths = 1;
     });
-    raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    raise(id, &News::of(RDMA_CM_EVENT_ROUTE_RESOLVED));
     complete(id)
 }
 
