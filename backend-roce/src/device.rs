@@ -89,6 +89,21 @@ pub struct RegionAccess {
     pub address: Option<u64>,
 }
 
+impl RegionAccess {
+    fn registration(&self, domain: DomainKey, region: &Region) -> Registration {
+        let mut privileges = MemoryPrivileges::LOCAL_READ;
+        privileges.set(MemoryPrivileges::LOCAL_WRITE, self.local_write);
+        privileges.set(MemoryPrivileges::REMOTE_READ, self.remote.read);
+        privileges.set(MemoryPrivileges::REMOTE_WRITE, self.remote.write);
+        Registration::new(domain, region, privileges)
+    }
+
+    /// Returns the address of the first byte in requests.
+    fn address_of(&self, region: &Region) -> u64 {
+        self.address.unwrap_or(region.address())
+    }
+}
+
 /// What a queue pair is made with.
 #[derive(Clone, Copy)]
 pub struct PairOptions<'a> {
@@ -138,6 +153,9 @@ pub struct DeviceCompletion {
     pub immediate: Option<u32>,
     /// QPN of the sender of a datagram.
     pub source: Option<u32>,
+    /// Set with `RemoteResponder` if the peer failed for reasons of its own, such as memory of a
+    /// receive that is not there; not for a request that it does not take.
+    pub peer_failed: bool,
 }
 
 /// A completion queue.
@@ -278,17 +296,39 @@ impl RoceDevice {
         access: RegionAccess,
     ) -> Result<u32, BackendError> {
         self.shared.check_process()?;
-        let mut privileges = MemoryPrivileges::LOCAL_READ;
-        privileges.set(MemoryPrivileges::LOCAL_WRITE, access.local_write);
-        privileges.set(MemoryPrivileges::REMOTE_READ, access.remote.read);
-        privileges.set(MemoryPrivileges::REMOTE_WRITE, access.remote.write);
-        let registration = Registration::new(domain, region, privileges);
-        let address = access.address.unwrap_or(region.address());
+        let registration = access.registration(domain, region);
         let keys = self.shared.enter(|adapter| {
             let memories = &mut adapter.memories;
-            memories.register_at(&registration, address, access.remote.atomic)
+            memories.register_at(
+                &registration,
+                access.address_of(region),
+                access.remote.atomic,
+            )
         });
         Ok(keys.ok_or(BackendError::Resources)?.local)
+    }
+
+    /// Gives a region other memory, access or another domain; it keeps its key.
+    ///
+    /// The former memory is not used any more.
+    ///
+    /// # Errors
+    /// `State`: there is no such region.
+    pub fn reregister(
+        &self,
+        key: u32,
+        domain: DomainKey,
+        region: &Region,
+        access: RegionAccess,
+    ) -> Result<(), BackendError> {
+        let registration = access.registration(domain, region);
+        let is_there = self.shared.enter(|adapter| {
+            let (address, atomics) = (access.address_of(region), access.remote.atomic);
+            adapter
+                .memories
+                .replace(key, &registration, address, atomics)
+        });
+        is_there.then_some(()).ok_or(BackendError::State)
     }
 
     /// Removes a region.
@@ -317,11 +357,15 @@ impl RoceDevice {
         }
     }
 
-    /// Changes the depth of a completion queue, at least to the number of queued completions.
+    /// Changes the depth of a completion queue.
     ///
     /// # Errors
-    /// `Resources`: it is too large, or there is no memory.
+    /// - `Resources`: it is too large, or there is no memory.
+    /// - `State`: more completions wait.
     pub fn resize_queue(&self, queue: &mut DeviceQueue, depth: u32) -> Result<(), BackendError> {
+        if queue.0.ready() > depth as usize {
+            return Err(BackendError::State);
+        }
         self.backend().resize_completion_queue(&mut queue.0, depth)
     }
 
@@ -353,6 +397,7 @@ impl RoceDevice {
                     qpn: entry.completion.queue_pair as u32,
                     immediate: entry.immediate,
                     source: Some(entry.source).filter(|qpn| *qpn != 0),
+                    peer_failed: entry.peer_failed,
                 });
             })
         };

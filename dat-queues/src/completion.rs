@@ -73,6 +73,11 @@ impl<X: Executor> CompletionQueue<X> {
         }
     }
 
+    /// Returns how many polls find something.
+    pub fn ready(&self) -> usize {
+        self.ready.load(Ordering::Acquire)
+    }
+
     /// Returns true if a poll finds something, perhaps after the executor has advanced.
     fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire) > 0 || {

@@ -144,6 +144,7 @@ impl PairSetup {
             kind,
             opcode,
             source: 0,
+            peer_failed: false,
             extra: false,
         }
     }

@@ -61,6 +61,8 @@ pub struct Entry<K> {
     pub opcode: Opcode,
     /// Number of the queue pair that sent a datagram; 0 for others.
     pub source: u32,
+    /// Set if the peer failed for reasons of its own.
+    pub peer_failed: bool,
     /// True if it needs no place, as a duplicate: another completion may have that place.
     pub extra: bool,
 }

@@ -27,6 +27,7 @@ fn entry(owner: u32, token: u64) -> Entry<u32> {
         kind: Kind::Request,
         opcode: Opcode::Send,
         source: 0,
+        peer_failed: false,
         extra: false,
     }
 }

@@ -280,6 +280,7 @@ fn a_completion_queue_advances_its_executor_until_it_has_something() {
         kind: Kind::Receive,
         opcode: Opcode::Receive,
         source: 0,
+        peer_failed: false,
         extra: false,
     };
     let push = |entry| assert_eq!(fake.0.borrow_mut().ring.push(entry), Effect::None);

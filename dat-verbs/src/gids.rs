@@ -7,6 +7,9 @@ use backend_roce::proto::PathMtu;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
+/// Name of the loop-back interface.
+const LOOPBACK: &str = "lo";
+
 /// An entry of the GID table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gid {
@@ -52,18 +55,12 @@ impl Interfaces {
         let found = all.iter().filter_map(|one| Some((one, address_of(one)?)));
         let mut found: Vec<_> = found
             .filter(|(_, address)| covers(device, *address))
-            .map(|(one, address)| {
-                let name = name_of(one);
-                let interface = if_nametoindex(name).unwrap_or(0);
-                (
-                    Gid {
-                        address: address.ip(),
-                        interface,
-                    },
-                    name,
-                )
-            })
+            .map(|(one, address)| entry(address.ip(), name_of(one)))
             .collect();
+        // The loop-back interface has more addresses than it lists.
+        if found.is_empty() && device.ip().is_loopback() {
+            found.push(entry(device.ip(), LOOPBACK));
+        }
         found.sort_by_key(|(gid, _)| gid.order());
         found.dedup_by_key(|(gid, _)| *gid);
         // Packets between addresses of one host take its loop-back interface.
@@ -85,6 +82,12 @@ impl Interfaces {
         };
         Self { gids, mtu, guid }
     }
+}
+
+/// Returns an entry with the name of its interface.
+fn entry(address: IpAddr, name: &str) -> (Gid, &str) {
+    let interface = if_nametoindex(name).unwrap_or(0);
+    (Gid { address, interface }, name)
 }
 
 /// Returns a GUID that no vendor gave.
@@ -158,6 +161,7 @@ mod tests {
         assert_ne!(gid.interface, 0);
         assert_eq!(interfaces.mtu, PathMtu::Bytes4096);
         assert_eq!(interfaces.guid, *b"\x02DAT\x7F\x00\x00\x01");
+        assert_eq!(of("127.47.0.9:0").gids.len(), 1, "not listed");
         assert!(of("192.0.2.1:0").gids.is_empty(), "of no host");
     }
 

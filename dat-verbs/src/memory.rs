@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use backend_roce::{RegionAccess, RemoteRights};
 use dat_core::backend::DomainKey;
+use dat_core::memory::Region;
 use nix::errno::Errno;
 
 use crate::adapter::Adapter;
@@ -142,17 +143,14 @@ impl Registered {
         }
     }
 
-    /// Registers the memory.
-    fn make(&mut self, adapter: &Adapter) -> Result<()> {
+    /// Returns the memory, whose pages are there, and the access to it.
+    fn parts(&self) -> Result<(Region, RegionAccess)> {
         let access = access(self.flags, self.address)?;
         if self.length == 0 {
             return Err(Errno::EINVAL);
         }
         provide(self.start, self.length, access.local_write)?;
-        let memory = region(self.start, self.length);
-        let key = adapter.device.register(self.domain, &memory, access);
-        self.key = key.map_err(refused)?;
-        Ok(())
+        Ok((region(self.start, self.length), access))
     }
 
     /// Fills in the structure of the region.
@@ -175,7 +173,9 @@ fn register(
     let own = domain.get().ok_or(Errno::EINVAL)?;
     let mut registered = Registered::new(own, start, length, flags);
     registered.address = address;
-    registered.make(&own.adapter)?;
+    let (memory, access) = registered.parts()?;
+    let key = own.adapter.device.register(own.key, &memory, access);
+    registered.key = key.map_err(refused)?;
     let mut c: ibv_mr = zeroed();
     c.context = domain.read().ok_or(Errno::EINVAL)?.context;
     c.pd = domain.pointer();
@@ -187,7 +187,7 @@ fn register(
     Ok(Handle::new(c, made))
 }
 
-/// Replaces what `flags` name of a region, which keeps its handle but not its keys.
+/// Replaces what `flags` name of a region, which keeps its handle and its keys.
 fn reregister(
     region: Handle<MemoryRegion>,
     flags: c_int,
@@ -214,11 +214,15 @@ fn reregister(
     if flags & OTHER_ACCESS != 0 {
         other.flags = access.cast_unsigned();
     }
-    other.make(&own.adapter).map_err(|error| {
+    let replaced = other.parts().and_then(|(memory, access)| {
+        let device = &own.adapter.device;
+        let replaced = device.reregister(other.key, other.domain, &memory, access);
+        replaced.map_err(refused)
+    });
+    replaced.map_err(|error| {
         error.set();
         UNCHANGED
     })?;
-    own.adapter.device.deregister(registered.key);
     *registered = other;
     region.change(|c| {
         registered.tell(c);

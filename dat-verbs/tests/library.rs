@@ -347,7 +347,7 @@ fn a_child_has_an_adapter_of_its_own() {
 }
 
 /// Modules of rdma-core's own tests that the library passes.
-const PASSED: [&str; 7] = [
+const PASSED: [&str; 9] = [
     "test_addr",
     "test_cq",
     "test_cq_events",
@@ -355,6 +355,8 @@ const PASSED: [&str; 7] = [
     "test_device",
     "test_mr",
     "test_pd",
+    "test_qp",
+    "test_qpex",
 ];
 
 /// What the library lacks, they skip.

@@ -160,6 +160,7 @@ impl Adapter {
         pair.path = None;
         pair.datagrams = None;
         pair.receivers.clear();
+        pair.peer_failed = false;
         pair.local = None;
         // A pair of queues that is full would keep it from the next connection.
         let was_ready = core::mem::take(&mut pair.is_ready);

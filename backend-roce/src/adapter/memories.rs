@@ -21,6 +21,19 @@ struct Region {
 }
 
 impl Region {
+    #[expect(unsafe_code, reason = "the device of this backend is its own code")]
+    fn new(registration: &Registration, address: u64, atomics: bool) -> Self {
+        Self {
+            // SAFETY: `deregister`, `replace` and the drop of the backend remove the region under
+            // the lock of the adapter, which every copy holds.
+            memory: unsafe { RegisteredMemory::new(registration) },
+            domain: registration.domain(),
+            privileges: registration.privileges(),
+            atomics,
+            shift: (registration.base().addr() as u64).wrapping_sub(address),
+        }
+    }
+
     /// Returns the memory at an address of requests; `None` if it does not lie within.
     fn span(&self, address: u64, length: u64) -> Option<RegisteredSpan<'_>> {
         self.memory.span(address.wrapping_add(self.shift), length)
@@ -99,7 +112,6 @@ impl Memories {
     }
 
     /// As [`register`](Self::register), for memory whose first byte has `address` in requests.
-    #[expect(unsafe_code, reason = "the device of this backend is its own code")]
     pub(crate) fn register_at(
         &mut self,
         registration: &Registration,
@@ -112,15 +124,8 @@ impl Memories {
         let object = self.regions.vacant_key();
         let key = self.keys.draw(Named::Region(object))?;
         let privileges = registration.privileges();
-        self.regions.insert(Region {
-            // SAFETY: `deregister` and the drop of the backend remove the region under the lock of
-            // the adapter, which every copy holds.
-            memory: unsafe { RegisteredMemory::new(registration) },
-            domain: registration.domain(),
-            privileges,
-            atomics,
-            shift: (registration.base().addr() as u64).wrapping_sub(address),
-        });
+        self.regions
+            .insert(Region::new(registration, address, atomics));
         let remote_rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
         let is_remote = privileges.intersects(remote_rights);
         Some(RegionKeys {
@@ -128,6 +133,25 @@ impl Memories {
             local: key,
             remote: if is_remote { key } else { 0 },
         })
+    }
+
+    /// Gives a region other memory, rights or another domain; it keeps its key.
+    ///
+    /// Returns false if there is no such region.
+    pub(crate) fn replace(
+        &mut self,
+        key: u32,
+        registration: &Registration,
+        address: u64,
+        atomics: bool,
+    ) -> bool {
+        let Some(Named::Region(object)) = self.keys.get(key).copied() else {
+            return false;
+        };
+        let region = self.regions.get_mut(object);
+        region
+            .map(|region| *region = Region::new(registration, address, atomics))
+            .is_some()
     }
 
     pub(crate) fn deregister(&mut self, region: RegionKeys) {

@@ -7,6 +7,7 @@ use dat_queues::{Opcode, Work};
 use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
+use crate::proto::requester::Status;
 use crate::proto::responder::ReceiveCompletion;
 
 impl Adapter {
@@ -20,6 +21,7 @@ impl Adapter {
                 return;
             };
             pair.first += 1;
+            pair.peer_failed |= done.status == Status::RemoteOperational;
             let status = entry.status(done.status);
             self.complete_request(key, &entry, status);
         }
@@ -42,11 +44,10 @@ impl Adapter {
         if entry.is_silent && status == DtoStatus::Success {
             return;
         }
-        let (setup, request) = (pair.setup, &entry.request);
-        self.add_completion(
-            setup.request_queue,
-            setup.request_done(key, request, status),
-        );
+        let setup = pair.setup;
+        let mut done = setup.request_done(key, &entry.request, status);
+        done.peer_failed = pair.peer_failed;
+        self.add_completion(setup.request_queue, done);
     }
 
     pub(super) fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {

@@ -224,6 +224,8 @@ pub(crate) struct Pair {
     pub(crate) is_ready: bool,
     /// Set while requests may wait for the consumer (ROCE-185).
     pub(crate) is_gathering: bool,
+    /// Set if the peer could not carry out a request for reasons of its own.
+    pub(crate) peer_failed: bool,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
 }
@@ -267,6 +269,7 @@ impl Pair {
             watermarks: Watermarks::default(),
             is_ready: false,
             is_gathering: false,
+            peer_failed: false,
             is_failing: false,
         };
         let setup = pair.setup;

@@ -22,6 +22,12 @@ impl RoceDevice {
         self.shared.port().route(canonical(peer))
     }
 
+    /// Returns true if the device has a UDP port: it may listen there, unless it does.
+    #[must_use]
+    pub fn has_port(&self, port: u16) -> bool {
+        self.shared.enter(|adapter| adapter.has_port(port))
+    }
+
     /// Listens at a port of rdma_cm; `token` names the listener in events.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use nix::errno::Errno;
 
-use super::queue::{Queue, Wanted, create, work_completion};
+use super::queue::{Queue, Wanted, create};
 use crate::boundary::layout::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_WC_EX_WITH_BYTE_LEN, IBV_WC_EX_WITH_DLID_PATH_BITS,
     IBV_WC_EX_WITH_IMM, IBV_WC_EX_WITH_QP_NUM, IBV_WC_EX_WITH_SL, IBV_WC_EX_WITH_SLID,
@@ -67,7 +67,7 @@ pub(crate) extern "C" fn create_cq_ex(
 /// `ENOENT`: there is none.
 fn advance(handle: Handle<Queue>, own: &Queue) -> Result<()> {
     let mut taken = None;
-    own.poll(1, |done| taken = Some(work_completion(&done)))?;
+    own.poll(1, |done| taken = Some(done))?;
     let wc = taken.ok_or(Errno::ENOENT)?;
     show_completion(handle, wc.wr_id, wc.status);
     own.turns.with(|current| *current = Some(wc));

@@ -15,9 +15,9 @@ use crate::boundary::layout::{
     IBV_EVENT_CQ_ERR, IBV_WC_BAD_RESP_ERR, IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD,
     IBV_WC_GENERAL_ERR, IBV_WC_GRH, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR,
     IBV_WC_MW_BIND_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
-    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_RETRY_EXC_ERR,
-    IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR,
-    ibv_cq, ibv_cq_ex, ibv_wc, ibv_wc_opcode, ibv_wc_status,
+    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR,
+    IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
+    IBV_WC_WR_FLUSH_ERR, ibv_cq, ibv_cq_ex, ibv_wc, ibv_wc_opcode, ibv_wc_status,
 };
 use crate::boundary::{Address, Handle, Kind, Out, zeroed};
 use crate::context::{AsyncEvents, Context};
@@ -106,8 +106,11 @@ impl Queue {
     ///
     /// # Errors
     /// `EIO`: completions were lost, and the queue failed.
-    pub(super) fn poll(&self, most: usize, each: impl FnMut(DeviceCompletion)) -> Result<usize> {
-        let polled = self.adapter.device.poll(&self.device_queue(), most, each);
+    pub(super) fn poll(&self, most: usize, mut each: impl FnMut(ibv_wc)) -> Result<usize> {
+        let device = &self.adapter.device;
+        let polled = device.poll(&self.device_queue(), most, |done| {
+            each(work_completion(&done));
+        });
         if polled == Ok(0) {
             yield_sometimes();
         }
@@ -135,7 +138,7 @@ fn yield_sometimes() {
 }
 
 /// Returns the status of verbs.
-pub(super) const fn status_of(status: DtoStatus) -> ibv_wc_status {
+const fn status_of(status: DtoStatus) -> ibv_wc_status {
     match status {
         DtoStatus::Success => IBV_WC_SUCCESS,
         DtoStatus::LocalLength => IBV_WC_LOC_LEN_ERR,
@@ -169,15 +172,18 @@ const fn opcode_of(opcode: Opcode) -> ibv_wc_opcode {
 /// Returns a completion as programs have it.
 ///
 /// Immediate data keeps the order of its bytes, of which programs make what they want.
-pub(super) fn work_completion(done: &DeviceCompletion) -> ibv_wc {
+fn work_completion(done: &DeviceCompletion) -> ibv_wc {
     let mut wc: ibv_wc = zeroed();
     wc.wr_id = done.token;
-    wc.status = status_of(done.status);
+    wc.status = match done.status {
+        DtoStatus::RemoteResponder if done.peer_failed => IBV_WC_REM_OP_ERR,
+        status => status_of(status),
+    };
     wc.opcode = opcode_of(done.opcode);
     wc.byte_len = done.length;
     wc.qp_num = done.qpn;
     if let Some(immediate) = done.immediate {
-        wc.__bindgen_anon_1.imm_data = immediate.to_be();
+        wc.__bindgen_anon_1.imm_data = immediate;
         wc.wc_flags |= IBV_WC_WITH_IMM;
     }
     if let Some(source) = done.source {
@@ -257,7 +263,7 @@ pub(crate) extern "C" fn poll_cq(queue: *mut ibv_cq, most: c_int, to: *mut ibv_w
     };
     let mut to = Out::at(to);
     let polled = own.poll(most, |done| {
-        to.set(work_completion(&done));
+        to.set(done);
         to = to.next();
     });
     match polled {

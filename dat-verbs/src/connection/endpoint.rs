@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::id::{Id, make, rdma_destroy_id};
 use super::info::PASSIVE;
-use super::pair::{create_pair, rdma_destroy_qp};
+use super::pair::{rdma_destroy_qp, tell};
 use super::resolve::{bind, resolve_address, resolve_route};
 use crate::boundary::layout::{ibv_qp_init_attr, rdma_addrinfo};
 use crate::boundary::{Address, Handle, In, Out, SocketPointer};
@@ -31,21 +31,27 @@ fn endpoint(
         Address(null_mut()),
         info.ai_port_space.cast_unsigned(),
     )?;
+    // That of the attributes does not count.
+    let kind = info.ai_qp_type.cast_unsigned();
+    let of_kind = |mut wanted: Wanted| {
+        wanted.kind = kind;
+        wanted
+    };
     let prepared = (|| {
         let source = SocketPointer::at(info.ai_src_addr).get()?;
         if info.ai_flags & PASSIVE != 0 {
             bind(id, source.ok_or(Errno::EINVAL)?)?;
             let own = id.get().ok_or(Errno::EINVAL)?;
             let wanted = attributes.get().as_ref().map(Wanted::from);
-            own.state().for_requests = wanted.map(|wanted| (domain, wanted));
+            own.state().for_requests = wanted.map(|wanted| (domain, of_kind(wanted)));
             return Ok(());
         }
         let destination = SocketPointer::at(info.ai_dst_addr).get()?;
         resolve_address(id, source, destination.ok_or(Errno::EINVAL)?)?;
         resolve_route(id)?;
-        match attributes.is_null() {
-            true => Ok(()),
-            false => create_pair(id, domain, attributes),
+        match attributes.get().as_ref().map(Wanted::from) {
+            None => Ok(()),
+            Some(wanted) => tell(id, domain, of_kind(wanted), attributes),
         }
     })();
     if let Err(error) = prepared {

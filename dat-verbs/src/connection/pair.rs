@@ -17,7 +17,7 @@ use crate::completion::{
 use crate::context::of_structure;
 use crate::errors::{Result, count, done};
 use crate::memory::Domain;
-use crate::transfer::{Pair, Wanted, create, destroy};
+use crate::transfer::{Wanted, create, destroy};
 
 /// Makes a completion queue for an identifier, with a channel.
 fn make_queue(id: Handle<Id>, depth: u32) -> Result<(Handle<Channel>, Handle<Queue>)> {
@@ -66,7 +66,7 @@ pub(super) fn make(id: Handle<Id>, domain: Handle<Domain>, wanted: &mut Wanted) 
     let known = pair.get().ok_or(Errno::EINVAL)?;
     // As librdmacm does: it takes receives from now on.
     known.set_state(pair, IBV_QPS_INIT);
-    wanted.cap = pair_sizes(pair);
+    wanted.cap = known.sizes();
     own.state().pair = pair;
     let notify = move |event: &_| super::connect::take(id, event);
     own.adapter
@@ -81,23 +81,8 @@ pub(super) fn make(id: Handle<Id>, domain: Handle<Domain>, wanted: &mut Wanted) 
     Ok(())
 }
 
-fn pair_sizes(pair: Handle<Pair>) -> crate::boundary::layout::ibv_qp_cap {
-    pair.get()
-        .map(Pair::sizes)
-        .unwrap_or_else(crate::boundary::zeroed)
-}
-
 /// Makes a queue pair, and tells the program what it got.
-pub(super) fn create_pair(
-    id: Handle<Id>,
-    domain: Handle<Domain>,
-    attributes: Out<ibv_qp_init_attr>,
-) -> Result<()> {
-    let c = attributes.get().ok_or(Errno::EINVAL)?;
-    tell(id, domain, Wanted::from(&c), attributes)
-}
-
-fn tell(
+pub(super) fn tell(
     id: Handle<Id>,
     domain: Handle<Domain>,
     mut wanted: Wanted,
@@ -117,7 +102,10 @@ pub(crate) extern "C" fn rdma_create_qp(
     domain: Handle<Domain>,
     attributes: Out<ibv_qp_init_attr>,
 ) -> c_int {
-    done(create_pair(id, domain, attributes))
+    done((|| {
+        let wanted = Wanted::from(&attributes.get().ok_or(Errno::EINVAL)?);
+        tell(id, domain, wanted, attributes)
+    })())
 }
 
 pub(crate) extern "C" fn rdma_create_qp_ex(

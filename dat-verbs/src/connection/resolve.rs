@@ -38,10 +38,12 @@ pub(super) fn set_device(id: Handle<Id>) -> Result<()> {
 
 /// Reserves the port of an address, or a free one for port 0; returns the address with it.
 ///
+/// A port of the adapter, such as that of a connection, needs no socket.
+///
 /// # Errors
 /// `EADDRINUSE`: another identifier or program has it. `ENODEV`: the device does not serve the
 /// address.
-fn reserve(own: &Id, address: SocketAddr) -> Result<(SocketAddr, UdpSocket)> {
+fn reserve(own: &Id, mut address: SocketAddr) -> Result<(SocketAddr, Option<UdpSocket>)> {
     let ip = address.ip();
     if !ip.is_unspecified() && !own.adapter.serves(ip) {
         return Err(Errno::ENODEV);
@@ -53,14 +55,20 @@ fn reserve(own: &Id, address: SocketAddr) -> Result<(SocketAddr, UdpSocket)> {
         }
         _ => address,
     };
-    let socket = UdpSocket::bind(at).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrNotAvailable => Errno::ENODEV,
-        _ => of_system(&error),
-    })?;
-    let bound = socket.local_addr().map_err(|error| of_system(&error))?;
-    let mut address = address;
-    address.set_port(bound.port());
-    Ok((address, socket))
+    match UdpSocket::bind(at) {
+        Ok(socket) => {
+            let bound = socket.local_addr().map_err(|error| of_system(&error))?;
+            address.set_port(bound.port());
+            Ok((address, Some(socket)))
+        }
+        Err(error) => match error.kind() {
+            io::ErrorKind::AddrNotAvailable => Err(Errno::ENODEV),
+            io::ErrorKind::AddrInUse if own.adapter.device.has_port(address.port()) => {
+                Ok((address, None))
+            }
+            _ => Err(of_system(&error)),
+        },
+    }
 }
 
 /// Binds a new identifier.
@@ -77,7 +85,7 @@ pub(super) fn bind(id: Handle<Id>, address: SocketAddr) -> Result<()> {
         let mut state = own.state();
         state.phase = Phase::Bound;
         state.local = Some(address);
-        state.reserved = Some(socket);
+        state.reserved = socket;
     }
     let storage = socket_storage(address);
     id.change(|c| c.route.addr.__bindgen_anon_1.src_storage = storage);

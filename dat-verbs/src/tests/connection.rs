@@ -270,7 +270,7 @@ fn an_endpoint_has_its_address_and_route() {
         );
         info
     };
-    let none: In<ibv_qp_init_attr> = In::at(core::ptr::null());
+    let none: Out<ibv_qp_init_attr> = Out::at(core::ptr::null_mut());
     for (flags, is_resolved) in [(0, true), (1, false)] {
         let info = ask(flags);
         let mut id = Handle::NULL;
@@ -282,10 +282,16 @@ fn an_endpoint_has_its_address_and_route() {
         assert!(!c.verbs.is_null() && rdma_get_src_port(id) != 0);
         rdma_destroy_ep(id);
         assert!(id.get().is_none());
-        let attributes: ibv_qp_init_attr = zeroed();
-        let wanted = In::at(&raw const attributes);
-        let refused = rdma_create_ep(to, In::at(answer), Handle::NULL, wanted);
-        assert_eq!(refusal(refused), Errno::EOPNOTSUPP);
+        // A listening one gives its requests such queue pairs.
+        let mut attributes: ibv_qp_init_attr = zeroed();
+        let wanted = Out::at(&raw mut attributes);
+        let answer = In::at(answer);
+        assert_eq!(rdma_create_ep(to, answer, Handle::NULL, wanted), 0);
+        let c = id.read().expect("an identifier");
+        assert_eq!(c.qp.is_null(), !is_resolved);
+        assert_eq!(attributes.send_cq.is_null(), !is_resolved);
+        rdma_destroy_ep(id);
+        assert!(id.get().is_none());
         rdma_freeaddrinfo(info);
     }
     let nothing = In::at(core::ptr::null());

@@ -142,7 +142,7 @@ extern "C" fn send(pair: *mut ibv_qp_ex) {
 }
 
 extern "C" fn send_imm(pair: *mut ibv_qp_ex, immediate: u32) {
-    begin(pair, Operation::Send(Some(u32::from_be(immediate))));
+    begin(pair, Operation::Send(Some(immediate)));
 }
 
 extern "C" fn rdma_write(pair: *mut ibv_qp_ex, key: u32, address: u64) {
@@ -150,7 +150,6 @@ extern "C" fn rdma_write(pair: *mut ibv_qp_ex, key: u32, address: u64) {
 }
 
 extern "C" fn rdma_write_imm(pair: *mut ibv_qp_ex, key: u32, address: u64, immediate: u32) {
-    let immediate = u32::from_be(immediate);
     begin(pair, Operation::Write(at(key, address), Some(immediate)));
 }
 

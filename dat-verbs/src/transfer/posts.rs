@@ -55,7 +55,7 @@ fn operation(request: &ibv_send_wr) -> Result<Operation, PostError> {
         let (address, key) = request.remote();
         RemoteRange { address, key }
     };
-    let immediate = || Some(u32::from_be(request.immediate()));
+    let immediate = || Some(request.immediate());
     let (address, key, compare_add, swap) = request.atomic();
     let word = RemoteRange { address, key };
     Ok(match request.opcode {
