@@ -26,34 +26,6 @@ pub fn addresses() -> Vec<IpAddr> {
         .collect()
 }
 
-/// An address of this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostAddress {
-    /// The address, with its interface if it is link-local; the port is 0.
-    pub address: SocketAddr,
-    /// Number of its interface.
-    pub interface: u32,
-    /// The largest path MTU that the interface carries.
-    pub mtu: PathMtu,
-}
-
-/// Returns all IP addresses of this host, link-local ones too.
-pub fn host_addresses() -> Vec<HostAddress> {
-    let Ok(all) = getifaddrs() else {
-        return Vec::new();
-    };
-    let known = |one: InterfaceAddress| {
-        let address = address_of(&one)?;
-        let mtu = interface_mtu(address.ip()).and_then(PathMtu::for_interface);
-        Some(HostAddress {
-            address,
-            interface: if_nametoindex(one.interface_name.as_str()).unwrap_or(0),
-            mtu: mtu.unwrap_or(PathMtu::Bytes1024),
-        })
-    };
-    all.filter_map(known).collect()
-}
-
 /// Returns the wildcard address: of both families, or of IPv4 on a host without IPv6.
 #[must_use]
 pub fn wildcard() -> SocketAddr {

@@ -71,9 +71,7 @@ mod wait;
 #[cfg(feature = "std")]
 pub use adapter::{ReceiveAttributes, Receiver, RemoteRights, SendAttributes};
 #[cfg(feature = "udp")]
-pub use address::{
-    HostAddress, RoceAddress, addresses, host_addresses, parse_address, parse_ip, wildcard,
-};
+pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]

@@ -31,7 +31,7 @@ struct Side {
 impl Side {
     fn open(address: IpAddr) -> Self {
         let options = RoceOptions::random().expect("random bytes");
-        let device = RoceDevice::open(address, &options).expect("a device");
+        let device = RoceDevice::open(SocketAddr::new(address, 0), &options).expect("a device");
         let domain = device.create_domain().expect("a domain");
         let queue = device.create_queue(16).expect("a queue");
         let options = PairOptions {

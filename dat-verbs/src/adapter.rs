@@ -116,7 +116,7 @@ impl Adapter {
     fn open(settings: Settings) -> Result<Self> {
         let mut options = RoceOptions::random().map_err(|error| of_system(&error))?;
         options.path = settings.path;
-        let device = RoceDevice::open(settings.address.ip(), &options);
+        let device = RoceDevice::open(settings.address, &options);
         let device = device.map_err(|error| of_system(&error))?;
         let receivers = Arc::<Receivers>::default();
         let told = Arc::clone(&receivers);

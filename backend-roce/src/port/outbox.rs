@@ -34,6 +34,7 @@ pub struct Path {
     pub local: Option<LocalNumber>,
 }
 
+#[cfg(feature = "std")]
 impl Path {
     /// Returns the addresses that the ICRC of a packet from the peer covers.
     ///

@@ -434,19 +434,21 @@ impl RoceBackend {
 }
 
 impl RoceDevice {
-    /// Opens a device at an address of this host, with a thread that serves it.
+    /// Opens a device at an address of this host, whose port does not matter, with a thread that
+    /// serves it.
     ///
     /// It takes a free port that a QPN can name (ROCE-260), and 4791 too if that is free: peers
     /// whose QPNs name no port send there.
     ///
     /// # Errors
     /// Those of [`RoceBackend::open`]; `AddrInUse` if no port is left.
-    pub fn open(address: IpAddr, options: &RoceOptions) -> io::Result<Self> {
+    pub fn open(mut address: SocketAddr, options: &RoceOptions) -> io::Result<Self> {
         let count = PORTS.len();
         let [first, second, ..] = options.secret;
         let start = usize::from(u16::from_be_bytes([first, second])) % count;
         for port in PORTS.cycle().skip(start).take(count) {
-            match RoceBackend::open(SocketAddr::new(address, port), options.clone()) {
+            address.set_port(port);
+            match RoceBackend::open(address, options.clone()) {
                 Ok(backend) => {
                     let device = Self::of(backend).ok_or(io::ErrorKind::OutOfMemory)?;
                     device.claim_common_port();
