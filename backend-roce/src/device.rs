@@ -7,7 +7,7 @@
 mod connections;
 mod posts;
 
-pub use posts::{Data, Operation, Post, PostError, Posts};
+pub use posts::{Data, Operation, Post, PostError, Posts, WindowBind};
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -18,11 +18,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
     Backend as _, BackendError, ControlEvent, DeviceFailure, DomainKey, QueuePairKey,
-    QueuePairRequest, RegionKeys, Registration, Segment, SharedReceiveQueueKey,
+    QueuePairRequest, RegionKeys, Registration, Segment, SharedReceiveQueueKey, WindowKey,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::Region;
-use dat_queues::{Opcode, Owner, Receive, State};
+use dat_queues::{Detail, Opcode, Owner, Receive, State};
 
 pub(crate) use crate::adapter::PORTS;
 use crate::adapter::{Adapter, Pair, ReceiveAttributes, RemoteRights, SEGMENTS, SendAttributes};
@@ -153,9 +153,9 @@ pub struct DeviceCompletion {
     pub immediate: Option<u32>,
     /// QPN of the sender of a datagram.
     pub source: Option<u32>,
-    /// Set with `RemoteResponder` if the peer failed for reasons of its own, such as memory of a
-    /// receive that is not there; not for a request that it does not take.
-    pub peer_failed: bool,
+    /// With `RemoteResponder`, the peer may have failed for reasons of its own, such as memory of a
+    /// receive that is not there. A datagram may have come over IPv4.
+    pub detail: Detail,
 }
 
 /// A completion queue.
@@ -341,6 +341,19 @@ impl RoceDevice {
         self.backend().deregister(keys);
     }
 
+    /// Makes a memory window, which is not bound.
+    ///
+    /// # Errors
+    /// `Resources`: there are too many, or there is no memory.
+    pub fn create_window(&self, domain: DomainKey) -> Result<WindowKey, BackendError> {
+        self.backend().create_window(domain)
+    }
+
+    /// Removes a memory window; its key is invalid at once.
+    pub fn destroy_window(&self, window: WindowKey) {
+        self.backend().destroy_window(window);
+    }
+
     /// Makes a completion queue.
     ///
     /// # Errors
@@ -397,7 +410,7 @@ impl RoceDevice {
                     qpn: entry.completion.queue_pair as u32,
                     immediate: entry.immediate,
                     source: Some(entry.source).filter(|qpn| *qpn != 0),
-                    peer_failed: entry.peer_failed,
+                    detail: entry.detail,
                 });
             })
         };

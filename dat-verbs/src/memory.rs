@@ -53,6 +53,15 @@ impl Kind for MemoryRegion {
     type C = ibv_mr;
 }
 
+impl MemoryRegion {
+    /// Returns true if the access flags of the region have a flag.
+    pub(crate) fn allows(&self, flag: c_uint) -> bool {
+        let registered = self.registered.lock();
+        let registered = registered.unwrap_or_else(PoisonError::into_inner);
+        registered.flags & flag != 0
+    }
+}
+
 /// `IBV_REREG_MR_CHANGE_TRANSLATION`.
 const OTHER_MEMORY: c_int = 1;
 /// `IBV_REREG_MR_CHANGE_PD`.

@@ -9,7 +9,6 @@ use super::Adapter;
 use super::links::{TRANSLATED, is_ours};
 use super::private_data::unpack;
 use crate::proto::connection::{ConnectReply, ConnectionEvent, Reason};
-use crate::proto::packet::Opcode;
 use crate::proto::queue_pair::Agreement;
 
 /// Silence after which a translated connection is probed, before a translator forgets it (ROCE-53).
@@ -17,12 +16,8 @@ const TRANSLATED_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 impl Adapter {
     /// Takes a request on a queue pair for the last message of the handshake (ROCE-167).
-    pub(super) fn note_request(&mut self, key: usize, opcode: Opcode) {
-        let pair = self.pairs.get(key);
-        let accepting = pair.filter(|pair| pair.state == State::Accepting);
-        if let Some(id) = accepting.and_then(|pair| pair.link)
-            && !(opcode.is_response() || opcode.has_deth())
-            && let Some(link) = self.links.get_mut(id)
+    pub(super) fn note_request(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id)
             && let Some(event) = link.connection.note_request()
         {
             self.link_event(id, Some(event));

@@ -108,8 +108,8 @@ impl Locals {
     }
 
     /// Returns true if two pairs lead to the same adapter: each of both ends may have made one.
-    pub(super) fn lead_to_one(&self, pairs: [Option<LocalNumber>; 2]) -> bool {
-        let peer = |number| Some(self.get(number?)?.queue.peer());
+    pub(super) fn lead_to_one(&self, pairs: [LocalNumber; 2]) -> bool {
+        let peer = |number| Some(self.get(number)?.queue.peer());
         let [one, other] = pairs.map(peer);
         one.is_some() && one == other
     }

@@ -1,9 +1,10 @@
 //! Requests of a device, and how they are posted.
 
-use dat_core::backend::{RemoteRange, Segment, SendFlags};
+use dat_core::backend::{BindRequest, RegionKeys, RemoteRange, Segment, SendFlags, WindowKey};
+use dat_core::flags::MemoryPrivileges;
 use dat_queues::{Change, Request, Segments, Work};
 
-use crate::adapter::{Adapter, Receiver, SEGMENTS, SendEntry};
+use crate::adapter::{Adapter, Receiver, RemoteRights, SEGMENTS, SendEntry};
 use crate::proto::PathMtu;
 
 /// Operation of a request.
@@ -56,6 +57,27 @@ pub struct Post<'a> {
     pub solicited: bool,
 }
 
+/// A bind of a memory window.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowBind {
+    /// Names the request in its completion.
+    pub token: u64,
+    /// The window.
+    pub window: WindowKey,
+    /// Key of the region that it opens; meaningless if `length` is 0.
+    pub region: u32,
+    /// Address of the first byte, as requests name it.
+    pub address: u64,
+    /// Length in bytes; 0 unbinds.
+    pub length: u64,
+    /// Rights of peers, without atomics.
+    pub rights: RemoteRights,
+    /// Set if no completion reports a success.
+    pub silent: bool,
+    /// Set if it waits for earlier Reads and atomics.
+    pub fence: bool,
+}
+
 /// Reason why a request or a receive is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
@@ -81,6 +103,49 @@ impl Posts<'_> {
         pair.map_or(0, |pair| {
             pair.setup.request_depth.saturating_sub(pair.posted())
         })
+    }
+
+    /// Posts a bind of a window; returns its next key.
+    ///
+    /// # Errors
+    /// The bind is not taken: [`PostError::Full`], also if no key is left; [`PostError::Invalid`].
+    pub fn bind(&mut self, bind: &WindowBind) -> Result<u32, PostError> {
+        let pair = self.adapter.pairs.get(self.key).ok_or(PostError::State)?;
+        if pair.datagrams.is_some() {
+            return Err(PostError::Invalid);
+        }
+        let key = self.adapter.memories.begin_bind(bind.window.0);
+        let key = key.ok_or(PostError::Full)?;
+        let mut privileges = MemoryPrivileges::empty();
+        privileges.set(MemoryPrivileges::REMOTE_READ, bind.rights.read);
+        privileges.set(MemoryPrivileges::REMOTE_WRITE, bind.rights.write);
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::FENCE, bind.fence);
+        let request = BindRequest {
+            token: bind.token,
+            window: bind.window,
+            region: RegionKeys {
+                object: 0,
+                local: bind.region,
+                remote: bind.region,
+            },
+            address: bind.address,
+            length: bind.length,
+            privileges,
+            flags,
+            is_only: true,
+        };
+        let work = Work::Bind(request, key);
+        let request = Request::new(bind.token, work, flags, Segments::new());
+        let entry = SendEntry {
+            is_silent: bind.silent,
+            ..SendEntry::from(request)
+        };
+        if !self.adapter.post_attached(self.key, entry, None, None) {
+            self.adapter.memories.cancel_bind(key);
+            return Err(PostError::Full);
+        }
+        Ok(key)
     }
 
     /// Posts a request.
