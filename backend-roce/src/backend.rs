@@ -68,11 +68,10 @@ impl RoceBackend {
     }
 
     /// Returns a handle for a queue.
-    fn executor(&self) -> RoceExecutor {
+    pub(crate) fn executor(&self) -> RoceExecutor {
         RoceExecutor(Arc::clone(&self.shared))
     }
 
-    #[cfg(feature = "udp")]
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

@@ -614,6 +614,19 @@ impl Shared {
         }
     }
 
+    /// Takes a datagram, if one has come, for a poll of a device; returns true if it did.
+    ///
+    /// Also with a thread: a program that polls has the processor that the thread would need.
+    pub(crate) fn poll_sockets(&self) -> bool {
+        if self.is_forked() || !self.is_threaded() {
+            return false;
+        }
+        let Some(mut input) = self.try_input() else {
+            return false;
+        };
+        self.take_packets(&mut input, (1, 1), || false) != Bursts::None
+    }
+
     /// Looks up the paths of new requests to connect, without the adapter's lock.
     fn look_up_paths(&self) {
         while let Some(unrouted) = self.enter(Adapter::next_unrouted) {

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     /// Export memory as remote shared memory (RSM) segments, transfer files to and from them,
     /// measure
     Rsm(RsmArguments),
+    /// Run a program of libibverbs or librdmacm, unchanged, without an RDMA device
+    Run(RunArguments),
     /// List the backends of this build and the RDMA devices of this host
     Devices(DevicesArguments),
     /// Print the completion script of a shell
@@ -291,6 +294,46 @@ pub(crate) struct ServeArguments {
     pub(crate) stats: bool,
     #[command(flatten)]
     pub(crate) waiting: WaitingArguments,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+The program sees the RDMA device dat0, which needs no hardware, kernel module or privilege: RDMA in software (roce). It may link libibverbs and librdmacm, which then have to be installed, or open them by name. Programs that are linked statically or have the set-user-ID bit do not load the library.
+
+`dat run --print-env >> \"$GITHUB_ENV\"` gives the device to all later steps of a workflow.")]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["program", "print_env"]))]
+pub(crate) struct RunArguments {
+    /// Give the device this IP address of this host only; `IP%INTERFACE` for a link-local one
+    /// [default: all addresses]
+    #[arg(long, value_name = "IP", value_parser = parse_ip)]
+    pub(crate) address: Option<SocketAddr>,
+    /// Use this way to peers [default: packets]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) path: Option<RunPath>,
+    /// Print the environment of the program, a variable per line
+    #[arg(long, conflicts_with = "program")]
+    pub(crate) print_env: bool,
+    /// The program
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: Option<OsString>,
+    /// Arguments of the program
+    #[arg(
+        value_name = "ARGS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// A way of a program's device to its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunPath {
+    /// Shared memory to processes of this user on this host, UDP to others
+    Any,
+    /// Shared memory; others are refused
+    Local,
+    /// UDP
+    Packets,
 }
 
 #[derive(Args)]

@@ -21,6 +21,7 @@ mod peer;
 mod perf;
 mod remote;
 mod rsm;
+mod run;
 mod size;
 mod source;
 mod tour;
@@ -62,6 +63,7 @@ pub fn main() -> ExitCode {
         Command::Perf(perf) => perf::run(&perf, &mut output),
         Command::Serve(serve) => commands::serve(&serve, &catch(), &mut output),
         Command::Rsm(rsm) => rsm::run(&rsm.command, &catch(), &mut output),
+        Command::Run(run) => run::run(&run, &mut output),
         Command::Devices(devices) => devices::run(&devices, &mut output),
         Command::Completions(completions) => manual::completions(&completions, &mut output),
         Command::Man(man) => manual::man(&man, &mut output),

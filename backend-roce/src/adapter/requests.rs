@@ -387,7 +387,7 @@ impl Adapter {
         }
         let (path, pair) = (link.path, link.pair);
         if let Some(key) = pair {
-            self.change_buffers(key, &path);
+            self.change_path(key, &path);
         }
     }
 }

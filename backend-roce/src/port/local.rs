@@ -55,6 +55,9 @@ pub trait LocalQueue: Send + Sync {
 
     /// Wakes the peer if it sleeps. Follows a push.
     fn ring(&self);
+
+    /// Returns the name and the process of the adapter that the pair leads to.
+    fn peer(&self) -> ([u8; 16], i32);
 }
 
 /// Most bytes of the room of a queue that a push takes beside those of the packets.

@@ -131,6 +131,11 @@ impl LocalQueue for Neighbour {
     fn ring(&self) {
         self.pair.ring();
     }
+
+    fn peer(&self) -> ([u8; 16], i32) {
+        let peer = self.pair.naming().peer_adapter;
+        (peer.name, peer.process)
+    }
 }
 
 /// A pair that this side asks for.

@@ -15,6 +15,9 @@ pub mod requester;
 pub mod responder;
 #[cfg(all(feature = "udp", target_os = "linux"))]
 pub mod table;
+#[cfg(feature = "std")]
+pub mod verbs;
+pub mod wire;
 
 use backend_roce::proto::icrc::{Addresses, Flow};
 

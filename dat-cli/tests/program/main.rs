@@ -13,6 +13,7 @@ mod names;
 mod paths;
 mod perf;
 mod rsm;
+mod run;
 #[cfg(target_os = "linux")]
 mod sources;
 mod tour;
