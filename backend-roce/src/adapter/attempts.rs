@@ -233,9 +233,9 @@ impl Adapter {
         let Some(link) = self.links.get(id).filter(|link| link.waits) else {
             return;
         };
-        let (port, request) = (link.path.wire.source_port, link.request);
+        let (local, request) = (link.path.wire.source(), link.request);
         // The consumer has no room for the request if its service point is still there.
-        let refusal = match self.service_at(port, &request) {
+        let refusal = match self.service_at(local, &request) {
             Some(_) => Reason::NO_RESOURCES,
             None => Reason::INVALID_SERVICE,
         };

@@ -66,7 +66,7 @@ use port_numbers::PortNumbers;
 use random::Random;
 use refusals::COMMON_SERVICES_MAX;
 use requests::{Arrived, Parked};
-use service_points::Listener;
+use service_points::{Listener, Service};
 
 /// Bytes of the outbox.
 pub(crate) const OUTBOX: usize = 256 << 10;
@@ -97,7 +97,7 @@ pub(crate) struct Adapter {
     pub(crate) completion_queues: RingTable<Completions>,
     pub(crate) listeners: Slab<Listener>,
     /// Listeners by service id.
-    services: Table<u64, usize>,
+    services: Table<Service, usize>,
     /// Peers with services that have answered at port 4791, the newest last.
     common_services: VecDeque<(IpAddr, u64)>,
     /// Connections by communication id.

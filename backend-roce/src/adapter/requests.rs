@@ -108,7 +108,7 @@ impl Adapter {
             path.view.destination_port = UDP_PORT;
         }
         let is_refused = self.options.path == PathChoice::Local && local.is_none();
-        let point = self.service_at(wire.destination().port(), request);
+        let point = self.service_at(wire.destination(), request);
         let point = point.filter(|_| !is_refused);
         let (peer, source) = (wire.source(), wire.source().ip());
         let (proof, refusal) = self.refusal(request, source, local, point.is_some());

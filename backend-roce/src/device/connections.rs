@@ -1,6 +1,6 @@
 //! Connections of a device that rdma_cm makes.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
@@ -30,12 +30,29 @@ impl RoceDevice {
 
     /// Listens at a port of rdma_cm; `token` names the listener in events.
     ///
+    /// It takes the requests to one address, or those of a family that no other listener has.
+    /// `None` stands for all addresses.
+    ///
     /// # Errors
-    /// - `QualifierInUse`: the device, or another program, has the port.
+    /// - `QualifierInUse`: another listener has the address, or another program the port.
     /// - `Resources`, `Descriptors`, `Prohibited`: the system refuses it, or there is no memory.
-    pub fn listen(&self, token: u64, port: u16) -> Result<ListenerKey, BackendError> {
-        let listens = self.backend().listen(token, Some(port.into()));
+    pub fn listen(
+        &self,
+        token: u64,
+        port: u16,
+        address: Option<IpAddr>,
+    ) -> Result<ListenerKey, BackendError> {
+        let address = address.map(|address| address.to_canonical());
+        let listens = self.backend().listen_at(token, Some(port.into()), address);
         listens.map(|(listener, _)| listener)
+    }
+
+    /// Returns true if there is such a listener.
+    #[must_use]
+    pub fn listens(&self, port: u16, address: Option<IpAddr>) -> bool {
+        let address = address.map(|address| address.to_canonical());
+        self.shared
+            .enter(|adapter| adapter.listens(port.into(), address))
     }
 
     /// Stops listening.

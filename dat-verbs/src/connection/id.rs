@@ -1,8 +1,7 @@
 //! Identifiers.
 
 use core::ffi::{c_int, c_uint};
-use core::net::SocketAddr;
-use std::net::UdpSocket;
+use core::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_core::backend::{ListenerKey, RequestKey};
@@ -53,8 +52,6 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
-    /// Keeps the port of `local` for this identifier.
-    pub(super) reserved: Option<UdpSocket>,
     /// Path that the structure names.
     pub(super) path: Option<Box<ibv_sa_path_rec>>,
     pub(super) options: Options,
@@ -79,6 +76,15 @@ pub(super) struct Options {
     pub(super) only_its_family: bool,
     /// Code of the time in which the peer acknowledges.
     pub(super) ack_timeout: Option<u8>,
+}
+
+impl Options {
+    /// Returns the address at which an identifier listens that is bound to `ip`; `None` stands for
+    /// all of both families.
+    pub(super) fn listens_at(self, ip: IpAddr) -> Option<IpAddr> {
+        let is_one = ip.is_ipv4() || !ip.is_unspecified() || self.only_its_family;
+        is_one.then_some(ip)
+    }
 }
 
 impl Id {
@@ -180,7 +186,6 @@ pub(super) fn make(
         phase: Phase::New,
         local: None,
         remote: None,
-        reserved: None,
         path: None,
         options: Options::default(),
         pair: Handle::NULL,
@@ -244,11 +249,12 @@ pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
 
 /// Ends what the adapter does for an identifier; no events about it follow.
 fn leave(own: &Id) {
-    let (phase, pair, token) = {
+    let (phase, pair, token, local) = {
         let state = own.state();
-        (state.phase, state.pair, state.token)
+        (state.phase, state.pair, state.token, state.local)
     };
     let device = &own.adapter.device;
+    own.adapter.leave_ports(|address| Some(*address) == local);
     match phase {
         Phase::Listening(listener) => {
             own.adapter.forget(Subject::Listener(token));
