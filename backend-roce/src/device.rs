@@ -30,7 +30,7 @@ use crate::attributes;
 use crate::backend::{RoceBackend, RoceDriver};
 use crate::counts::AdapterCounts;
 use crate::options::RoceOptions;
-use crate::port::{ClaimError, Port};
+use crate::port::{ClaimError, LocalNumber, Port};
 use crate::proto::packet::NakCode;
 #[cfg(feature = "udp")]
 use crate::proto::packet::UDP_PORT;
@@ -527,12 +527,26 @@ impl RoceDevice {
     /// # Errors
     /// - `State`: it is in another state than [`PairState::Unattached`].
     /// - `Address`: the addresses are of different families.
+    /// - `Unreachable`: queues in memory are the only way, and the peer has none.
     /// - `Resources`: there is no memory.
     pub fn ready_to_receive(&self, qpn: u32, with: &ReceiveAttributes) -> Result<(), BackendError> {
+        let local = self.queues_to(with)?;
         self.shared.enter(|adapter| {
             let key = adapter.attached(qpn)?;
-            adapter.attach(key, with)
+            adapter.attach(key, with, local)
         })
+    }
+
+    /// Returns the pair of queues to a peer of this host; waits until it is made (ROCE-273).
+    fn queues_to(&self, with: &ReceiveAttributes) -> Result<Option<LocalNumber>, BackendError> {
+        let (peer, is_ours) = with.peer();
+        // A queue pair of the same adapter needs no queues.
+        let is_own = peer.ip() == with.local;
+        let has_port = || self.shared.enter(|adapter| adapter.has_port(peer.port()));
+        if !is_ours || is_own && has_port() {
+            return Ok(None);
+        }
+        self.shared.queues_to(with.local, peer)
     }
 
     /// Makes a queue pair ready to send (RTS).

@@ -37,8 +37,8 @@ impl Settings {
                 Some(text) => parse_ip(text).map_err(|_| Errno::EINVAL)?,
             },
             path: match path {
-                None | Some("packets") => PathChoice::Packets,
-                Some("any") => PathChoice::Any,
+                None | Some("any") => PathChoice::Any,
+                Some("packets") => PathChoice::Packets,
                 Some("local") => PathChoice::Local,
                 Some(_) => return Err(Errno::EINVAL),
             },
@@ -54,10 +54,10 @@ mod tests {
     fn settings_have_defaults_and_refuse_other_values() {
         let settings = Settings::of(None, None).expect("defaults");
         assert!(settings.address.ip().is_unspecified());
-        assert_eq!(settings.path, PathChoice::Packets);
-        let settings = Settings::of(Some("127.0.0.1"), Some("any")).expect("values");
-        assert_eq!(settings.address.to_string(), "127.0.0.1:0");
         assert_eq!(settings.path, PathChoice::Any);
+        let settings = Settings::of(Some("127.0.0.1"), Some("packets")).expect("values");
+        assert_eq!(settings.address.to_string(), "127.0.0.1:0");
+        assert_eq!(settings.path, PathChoice::Packets);
         for (address, path) in [(Some("lo"), None), (None, Some("Local"))] {
             assert_eq!(Settings::of(address, path), Err(Errno::EINVAL));
         }

@@ -10,7 +10,7 @@ use dat_queues::State;
 use super::datagrams::Receiver;
 use super::port_numbers::port_of_qpn;
 use super::{Adapter, Pair, SendEntry};
-use crate::port::Path;
+use crate::port::{LocalNumber, Path};
 use crate::proto::icrc::Flow;
 use crate::proto::packet::RnrTimer;
 use crate::proto::queue_pair::QueuePair;
@@ -66,6 +66,16 @@ pub struct SendAttributes {
     pub not_ready_retries: u8,
 }
 
+impl ReceiveAttributes {
+    /// Returns the address of the peer with the port of its QPN, and true if that names one.
+    pub(crate) fn peer(&self) -> (SocketAddr, bool) {
+        let (port, is_ours) = port_of_qpn(self.peer_qpn);
+        let mut peer = self.peer;
+        peer.set_port(port);
+        (peer, is_ours)
+    }
+}
+
 impl Adapter {
     /// Adds the numbers of a port that the adapter has; false if there is no memory.
     pub(crate) fn number_port(&mut self, port: u16) -> bool {
@@ -103,7 +113,7 @@ impl Adapter {
             .ok_or(BackendError::State)
     }
 
-    /// Makes a queue pair ready to receive (ROCE-262).
+    /// Makes a queue pair ready to receive (ROCE-262), through `local` if that is open (ROCE-273).
     ///
     /// # Errors
     /// - `State`: it is not new, and was not reset.
@@ -113,22 +123,23 @@ impl Adapter {
         &mut self,
         key: usize,
         with: &ReceiveAttributes,
+        local: Option<LocalNumber>,
     ) -> Result<(), BackendError> {
         let qpn = self.pair_in(key, State::Unconnected)?.qpn;
         let qpn = qpn.ok_or(BackendError::State)?;
-        let local = SocketAddr::new(with.local, port_of_qpn(qpn).0);
-        let (port, is_ours) = port_of_qpn(with.peer_qpn);
-        let mut peer = with.peer;
-        peer.set_port(port);
-        let flow = Flow::between(local, peer).ok_or(BackendError::Address)?;
+        let own = SocketAddr::new(with.local, port_of_qpn(qpn).0);
+        let (peer, is_ours) = with.peer();
+        let flow = Flow::between(own, peer).ok_or(BackendError::Address)?;
+        let queues = local.and_then(|number| Some((number, self.locals.mtu(number)?)));
         let path = Path {
             single: !is_ours,
+            local: queues.map(|(number, _)| number),
             ..Path::from(flow)
         };
         let options = ResponderOptions {
             destination: with.peer_qpn,
             first: Psn::new(with.expects),
-            mtu: with.mtu,
+            mtu: queues.map_or(with.mtu, |(_, mtu)| mtu),
             remote_read: with.rights.read,
             remote_write: with.rights.write,
             remote_atomic: with.rights.atomic,
@@ -137,15 +148,19 @@ impl Adapter {
         let now = self.now;
         let pair = self.pair_in(key, State::Unconnected)?;
         pair.setup.reads_in = with.resources.into();
-        if !pair.reserve_transport() {
+        if !pair.reserve_transport() || path.local.is_some_and(|local| !self.locals.join(local)) {
             return Err(BackendError::Resources);
         }
+        let pair = self.pair_in(key, State::Unconnected)?;
         let resources = pair.resources(with.resources.into());
         pair.transport = Some(QueuePair::receiving(qpn, options, resources));
         pair.path = Some(path);
+        pair.local = path.local;
         pair.state = State::Accepting;
         pair.heard = now;
-        self.join_buffers(key, &path);
+        if path.local.is_none() {
+            self.join_buffers(key, &path);
+        }
         Ok(())
     }
 
@@ -175,7 +190,8 @@ impl Adapter {
             window,
             run,
             timeout: with.timeout,
-            is_lossless: path.local.is_some(),
+            // Its peer may leave without a message that would say so.
+            is_lossless: false,
             retry_count: with.retries,
             rnr_retry_count: with.not_ready_retries,
         };

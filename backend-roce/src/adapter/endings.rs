@@ -156,12 +156,13 @@ impl Adapter {
             self.counts.requester += requester;
             self.counts.responder += responder;
         }
+        // That of a connection leaves with its messages.
+        let local = pair.local.take().filter(|_| pair.link.is_none());
         pair.link = None;
         pair.path = None;
         pair.datagrams = None;
         pair.receivers.clear();
         pair.peer_failed = false;
-        pair.local = None;
         // A pair of queues that is full would keep it from the next connection.
         let was_ready = core::mem::take(&mut pair.is_ready);
         // Their room stays reserved.
@@ -175,6 +176,9 @@ impl Adapter {
         pair.receives.clear();
         let taken = pair.current.take().is_some();
         let setup = pair.setup;
+        if let Some(local) = local {
+            self.locals.leave(local);
+        }
         if was_ready {
             self.ready_pairs.retain(|ready| *ready != key);
             self.locals.forget(key);

@@ -320,7 +320,10 @@ impl Adapter {
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: Timer| match timer {
             // That of the local way ends the pause of a message that found no receive.
-            Timer::Pair(key) => self.pairs.get(key).is_none_or(|pair| pair.local.is_none()),
+            Timer::Pair(key) => {
+                let pair = self.pairs.get(key);
+                pair.is_none_or(|pair| pair.local.is_none() || pair.link.is_none())
+            }
             Timer::Gathered => true,
             Timer::Probe(_) | Timer::Patience(_) => false,
             Timer::Link(index) => self.links.at(index).is_some_and(|link| {

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 
 use dat_core::backend::NotLocal;
 
-use super::Adapter;
 use super::refusals::NOBODY;
+use super::{Adapter, Pair};
 use crate::options::PathChoice;
 use crate::port::{
     Arrival, LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD,
@@ -71,10 +71,12 @@ impl Local {
 }
 
 /// The pairs of queues of an adapter.
-pub(super) struct Locals {
+pub(crate) struct Locals {
     slots: Vec<Option<Local>>,
     /// Pairs that have something to send, and are not known to be full.
     listed: VecDeque<u16>,
+    /// Set-ups that queue pairs without a connection wait for, each with the pair that it came to.
+    awaited: Vec<(LocalNumber, Option<LocalNumber>)>,
     /// The packets of one turn.
     pub(super) outbox: Outbox,
 }
@@ -85,6 +87,7 @@ impl Locals {
         Self {
             slots: Vec::new(),
             listed: VecDeque::new(),
+            awaited: Vec::new(),
             outbox: Outbox::new(Vec::new(), RUN_PACKETS_MAX),
         }
     }
@@ -100,8 +103,39 @@ impl Locals {
     }
 
     /// Returns the size of packets of an open pair.
-    pub(super) fn mtu(&self, number: LocalNumber) -> Option<PathMtu> {
+    pub(crate) fn mtu(&self, number: LocalNumber) -> Option<PathMtu> {
         self.get(number).map(|local| local.mtu)
+    }
+
+    /// Returns true if two pairs lead to the same adapter: each of both ends may have made one.
+    pub(super) fn lead_to_one(&self, pairs: [Option<LocalNumber>; 2]) -> bool {
+        let peer = |number| Some(self.get(number?)?.queue.peer());
+        let [one, other] = pairs.map(peer);
+        one.is_some() && one == other
+    }
+
+    /// Waits for the outcome of a set-up; false if there is no memory.
+    pub(crate) fn expect(&mut self, asked: LocalNumber) -> bool {
+        let has_room = self.awaited.try_reserve(1).is_ok();
+        if has_room {
+            self.awaited.push((asked, None));
+        }
+        has_room
+    }
+
+    /// Takes the outcome of a set-up, once there is one: the number of a pair, which is open if the
+    /// set-up succeeded.
+    pub(crate) fn outcome(&mut self, asked: LocalNumber) -> Option<LocalNumber> {
+        let mut awaited = self.awaited.iter();
+        let index = awaited.position(|(number, pair)| *number == asked && pair.is_some())?;
+        self.awaited.swap_remove(index).1
+    }
+
+    /// Gives up on a set-up.
+    pub(crate) fn forget_setup(&mut self, asked: LocalNumber) {
+        if let Some(index) = self.awaited.iter().position(|(number, _)| *number == asked) {
+            self.awaited.swap_remove(index);
+        }
     }
 
     /// Adds a user; false if the pair has ended, or there is no memory.
@@ -384,6 +418,11 @@ impl Adapter {
 
     /// Settles the attempts that wait for one pair on another one, or the same.
     fn settle_all(&mut self, asked: LocalNumber, number: LocalNumber, reason: NotLocal) {
+        for (awaited, pair) in &mut self.locals.awaited {
+            if *awaited == asked {
+                *pair = Some(number);
+            }
+        }
         for index in 0..self.links.bound() {
             let link = self.links.at_mut(index);
             if let Some(link) = link.filter(|link| link.pending == Some(asked)) {
@@ -441,12 +480,40 @@ impl Adapter {
             };
             link.connection.abandon();
             let key = link.pair;
-            if let Some(pair) = key.and_then(|key| self.pairs.get_mut(key))
-                && let Some(transport) = &mut pair.transport
-            {
-                transport.lose_peer();
+            if let Some(key) = key {
+                self.lose_peer(key);
             }
             self.link_event(id, event);
+        }
+        for key in 0..self.pairs.bound() {
+            let pair = self.pairs.get(key);
+            let is_left = pair.is_some_and(|pair| pair.local == Some(number));
+            if is_left {
+                self.break_attached(key);
+            }
+        }
+    }
+
+    /// Fails the requests of a queue pair without a connection whose queues have ended (ROCE-273).
+    ///
+    /// One without requests learns of it with the next one, as from a peer that does not answer.
+    pub(super) fn break_attached(&mut self, key: usize) {
+        let pair = self.pairs.get(key);
+        let has_requests = |pair: &Pair| {
+            let transport = pair.transport.as_ref();
+            pair.link.is_none() && pair.is_open() && transport.is_some_and(|one| !one.is_idle())
+        };
+        if pair.is_some_and(has_requests) {
+            self.lose_peer(key);
+            self.take_completions(key);
+            self.fail_pair(key);
+        }
+    }
+
+    fn lose_peer(&mut self, key: usize) {
+        let pair = self.pairs.get_mut(key);
+        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+            transport.lose_peer();
         }
     }
 }

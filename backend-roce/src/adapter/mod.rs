@@ -134,7 +134,7 @@ pub(crate) struct Adapter {
     pub(crate) gathers: Arc<AtomicBool>,
     ready_links: VecDeque<u32>,
     outbox: Outbox,
-    locals: Locals,
+    pub(crate) locals: Locals,
     /// Why the last attempt found no queues, if it may take no other way (ROCE-252).
     pub(crate) not_local: Option<NotLocal>,
     control: VecDeque<ControlEvent>,

@@ -88,10 +88,12 @@ impl Adapter {
         let pair = self.pairs.get(key)?;
         let path = pair.path?;
         let has_payload = !arrival.is_split || self.locals.source(arrival).is_some();
+        let is_on_way = pair.local == arrival.local
+            || pair.link.is_none() && self.locals.lead_to_one([pair.local, arrival.local]);
         // An attached queue pair has one peer, which does not move (ROCE-263).
-        let is_reached = pair.local == arrival.local
+        let is_reached = is_on_way
             && has_payload
-            && (pair.link.is_some() || path.is_from_peer(&arrival.flow));
+            && (pair.link.is_some() || pair.local.is_some() || path.is_from_peer(&arrival.flow));
         is_reached.then_some((key, path))
     }
 
@@ -338,7 +340,7 @@ impl Adapter {
                 None => self.ready_pairs.push_back(key),
                 Some(true) => {}
                 // Its queues have ended: it is about to break.
-                Some(false) => return,
+                Some(false) => return self.break_attached(key),
             }
             if let Some(pair) = self.pairs.get_mut(key) {
                 pair.is_ready = true;

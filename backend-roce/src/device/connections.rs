@@ -17,7 +17,7 @@ impl RoceDevice {
     /// Returns the way to a peer, whose port does not matter.
     ///
     /// # Errors
-    /// Those of [`Port::route`].
+    /// Those of [`Port::route`](crate::port::Port::route).
     pub fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
         self.shared.port().route(canonical(peer))
     }
@@ -65,7 +65,7 @@ impl RoceDevice {
     /// `depths` are Reads and atomics under way: those of the peer, and its own.
     ///
     /// # Errors
-    /// - `State`: it is in another state than [`PairState::Unattached`].
+    /// - `State`: it is in another state than [`PairState::Unattached`](super::PairState::Unattached).
     /// - `Unreachable`, `Address`: there is no way to the peer.
     /// - `Resources`: the private data is too long, or there is no memory.
     pub fn connect(
@@ -89,7 +89,7 @@ impl RoceDevice {
     ///
     /// # Errors
     /// - `State`: the request is gone, or the queue pair is in another state than
-    ///   [`PairState::Unattached`].
+    ///   [`PairState::Unattached`](super::PairState::Unattached).
     /// - `Resources`: the private data is too long, or there is no memory.
     pub fn accept(
         &self,

@@ -53,6 +53,9 @@ pub trait LocalQueue: Send + Sync {
 
     /// Wakes the peer if it sleeps. Follows a push.
     fn ring(&self);
+
+    /// Returns the name of the adapter that the pair leads to.
+    fn peer(&self) -> [u8; 16];
 }
 
 /// Most bytes of the room of a queue that a push takes beside those of the packets.

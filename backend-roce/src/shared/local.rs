@@ -1,6 +1,7 @@
 //! The queues of an adapter to others of this host, and who takes packets from them.
 
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use dat_core::backend::{BackendError, NotLocal};
 
@@ -23,6 +24,10 @@ const LOCAL_EVENTS: usize = 512;
 
 /// Bytes that an empty packet of a local queue counts for.
 const EMPTY_PACKET: usize = 1 << 10;
+
+/// Time between two looks at a set-up, and how many there are at most: for some 10 s.
+const SETUP_PAUSE: Duration = Duration::from_micros(50);
+const SETUP_LOOKS: usize = 200_000;
 
 /// How the thread of an adapter minds local queues while it sleeps.
 #[cfg(feature = "udp")]
@@ -150,6 +155,49 @@ impl Shared {
             }
             Err(reason) => Ok(Err(reason)),
         }
+    }
+
+    /// Returns the pair of local queues to a peer, once it is made; `None` if packets go through
+    /// sockets.
+    ///
+    /// # Errors
+    /// `Unreachable`: the adapter has no other way.
+    pub(crate) fn queues_to(
+        &self,
+        source: IpAddr,
+        peer: SocketAddr,
+    ) -> Result<Option<LocalNumber>, BackendError> {
+        let no_queues = match self.path {
+            PathChoice::Local => Err(BackendError::Unreachable),
+            _ => Ok(None),
+        };
+        let Ok(Some(asked)) = self.dial(source, peer, peer.port().into())? else {
+            return no_queues;
+        };
+        let is_expected = self.enter_briefly(|adapter| adapter.locals.expect(asked));
+        self.dialled(asked);
+        let mut found = None;
+        // A set-up has an end of its own; this one is for a thread that does not get there.
+        for _ in 0..SETUP_LOOKS {
+            if !is_expected {
+                break;
+            }
+            found = self.enter_briefly(|adapter| adapter.locals.outcome(asked));
+            if found.is_some() {
+                break;
+            }
+            std::thread::sleep(SETUP_PAUSE);
+            if let Some(mut input) = self.try_input() {
+                self.take_local(&mut input, || false);
+            }
+        }
+        self.enter_briefly(|adapter| {
+            adapter.locals.forget_setup(asked);
+            match found.filter(|number| adapter.locals.mtu(*number).is_some()) {
+                Some(number) => Ok(Some(number)),
+                None => no_queues,
+            }
+        })
     }
 
     /// Takes over what has become of a pair, now that the adapter knows its number.

@@ -122,6 +122,10 @@ impl LocalQueue for Neighbour {
     fn ring(&self) {
         self.pair.ring();
     }
+
+    fn peer(&self) -> [u8; 16] {
+        self.pair.naming().peer_adapter
+    }
 }
 
 /// A pair that this side asks for.
