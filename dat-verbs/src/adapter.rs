@@ -11,6 +11,7 @@ use dat_core::backend::ControlEvent;
 
 use crate::errors::{Result, of_system};
 use crate::gids::Interfaces;
+use crate::managed::ManagedPairs;
 use crate::settings::Settings;
 
 /// What events of the adapter are about.
@@ -43,6 +44,8 @@ pub(crate) struct Adapter {
     pub(crate) interfaces: Interfaces,
     /// Keeps the ports of identifiers until one listens there.
     pub(crate) reserved: Mutex<HashMap<SocketAddr, UdpSocket>>,
+    /// Queue pairs of programs that rdma_cm connects.
+    pub(crate) managed: ManagedPairs,
     receivers: Arc<Receivers>,
     /// Token of the next subject that has one.
     next_token: AtomicU64,
@@ -129,6 +132,7 @@ impl Adapter {
             address: settings.address,
             interfaces: Interfaces::of(settings.address),
             reserved: Mutex::default(),
+            managed: ManagedPairs::default(),
             receivers,
             next_token: AtomicU64::new(0),
         })

@@ -342,7 +342,7 @@ impl Adapter {
             remote: IaAddress::from(arrived.peer),
             remote_port: arrived.peer.port().into(),
             local: IaAddress::from(local),
-            private_data: unpack_request(request),
+            private_data: unpack_request(self.private_form, request),
         });
     }
 

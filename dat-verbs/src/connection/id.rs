@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dat_core::backend::{ListenerKey, RequestKey};
 use nix::errno::Errno;
 
+use super::attributes::forget_request;
 use super::channel::{Event, EventChannel, Events, News, acknowledge, create, next};
 use crate::adapter::{Adapter, Subject, adapter};
 use crate::boundary::layout::{
@@ -56,6 +57,8 @@ pub(super) struct State {
     pub(super) path: Option<Box<ibv_sa_path_rec>>,
     pub(super) options: Options,
     pub(super) pair: Handle<Pair>,
+    /// A queue pair that the program made itself, in place of that one.
+    pub(super) other: Option<OtherPair>,
     /// Queues that were made for the queue pair, and go with it.
     pub(super) own_queues: Vec<(Handle<Channel>, Handle<Queue>)>,
     /// What the queue pairs of requests are made with, in synchronous mode.
@@ -67,6 +70,14 @@ pub(super) struct State {
     own_channel: Option<Handle<EventChannel>>,
     /// The event that the structure names, in synchronous mode.
     event: Option<Handle<Event>>,
+}
+
+/// A queue pair that does not belong to its identifier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OtherPair {
+    pub(super) qpn: u32,
+    /// Set on the side that asked: the program confirms the answer.
+    pub(super) is_active: bool,
 }
 
 /// Options that a program set.
@@ -88,6 +99,16 @@ impl Options {
 }
 
 impl Id {
+    /// Returns the QPN of its queue pair, or of the one that the program made itself.
+    pub(super) fn qpn(&self) -> Option<u32> {
+        let (pair, other) = {
+            let state = self.state();
+            (state.pair, state.other)
+        };
+        let own = pair.get().map(|pair| pair.qpn);
+        own.or(other.map(|other| other.qpn))
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,6 +210,7 @@ pub(super) fn make(
         path: None,
         options: Options::default(),
         pair: Handle::NULL,
+        other: None,
         own_queues: Vec::new(),
         for_requests: None,
         token: adapter.token(),
@@ -249,9 +271,9 @@ pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
 
 /// Ends what the adapter does for an identifier; no events about it follow.
 fn leave(own: &Id) {
-    let (phase, pair, token, local) = {
+    let (phase, token, local) = {
         let state = own.state();
-        (state.phase, state.pair, state.token, state.local)
+        (state.phase, state.token, state.local)
     };
     let device = &own.adapter.device;
     own.adapter.leave_ports(|address| Some(*address) == local);
@@ -260,14 +282,17 @@ fn leave(own: &Id) {
             own.adapter.forget(Subject::Listener(token));
             device.stop_listening(listener);
         }
-        Phase::Requested(request) => device.reject(request, &[]),
+        Phase::Requested(request) => {
+            forget_request(own, request);
+            device.reject(request, true, &[]);
+        }
         _ => {}
     }
-    if let Some(pair) = pair.get() {
-        own.adapter.forget(Subject::Connection(pair.qpn));
+    if let Some(qpn) = own.qpn() {
+        own.adapter.forget(Subject::Connection(qpn));
         if matches!(phase, Phase::Connecting | Phase::Connected) {
             // It may have ended meanwhile.
-            let _ended = device.disconnect(pair.qpn);
+            let _ended = device.disconnect(qpn);
         }
     }
 }

@@ -83,10 +83,10 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
             state.phase = Phase::Requested(*request);
         }
         set_addresses(id, local, remote);
-        let depths = own.adapter.device.request_depths(*request);
+        let terms = own.adapter.device.request_terms(*request);
         let news = News {
             data: private_data.as_slice(),
-            depths: depths.unwrap_or((0, 0)),
+            depths: terms.map_or((0, 0), |terms| terms.depths),
             ..News::of(RDMA_CM_EVENT_CONNECT_REQUEST)
         };
         raise_about(listener, id, &news);

@@ -22,7 +22,7 @@ use crate::query::PORT;
 /// Key of the default partition, in network order.
 const PARTITION: u16 = 0xFFFF;
 /// Routers that a packet may pass.
-const HOPS: u8 = 64;
+pub(super) const HOPS: u8 = 64;
 /// `IBV_SA_EQUAL`.
 const EQUAL: u8 = 2;
 
@@ -114,7 +114,7 @@ const fn unspecified(of: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-fn gid(ip: IpAddr) -> ibv_gid {
+pub(super) fn gid(ip: IpAddr) -> ibv_gid {
     let raw = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
