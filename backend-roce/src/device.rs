@@ -25,7 +25,9 @@ use dat_core::memory::Region;
 use dat_queues::{Detail, Opcode, Owner, Receive, State};
 
 pub(crate) use crate::adapter::PORTS;
-use crate::adapter::{Adapter, Pair, ReceiveAttributes, RemoteRights, SEGMENTS, SendAttributes};
+use crate::adapter::{
+    Adapter, Pair, PrivateForm, ReceiveAttributes, RemoteRights, SEGMENTS, SendAttributes,
+};
 use crate::attributes;
 use crate::backend::{RoceBackend, RoceDriver};
 use crate::counts::AdapterCounts;
@@ -194,7 +196,10 @@ impl RoceDevice {
 
     pub(crate) fn of(backend: RoceBackend) -> Option<Self> {
         let shared = Arc::clone(backend.shared());
-        let is_added = shared.enter(|adapter| adapter.number_port(adapter.address.port()));
+        let is_added = shared.enter(|adapter| {
+            adapter.private_form = PrivateForm::Plain;
+            adapter.number_port(adapter.address.port())
+        });
         is_added.then(|| Self {
             backend: Mutex::new(backend),
             shared,

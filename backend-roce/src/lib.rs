@@ -69,7 +69,7 @@ mod udp;
 mod wait;
 
 #[cfg(feature = "std")]
-pub use adapter::{ReceiveAttributes, Receiver, RemoteRights, SendAttributes};
+pub use adapter::{ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes};
 #[cfg(feature = "udp")]
 pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]

@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
+use std::net::UdpSocket;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend_roce::{RoceDevice, RoceOptions};
@@ -10,6 +11,7 @@ use dat_core::backend::ControlEvent;
 
 use crate::errors::{Result, of_system};
 use crate::gids::Interfaces;
+use crate::managed::ManagedPairs;
 use crate::settings::Settings;
 
 /// What events of the adapter are about.
@@ -40,6 +42,10 @@ pub(crate) struct Adapter {
     /// Address that it was opened at, which may be a wildcard.
     pub(crate) address: SocketAddr,
     pub(crate) interfaces: Interfaces,
+    /// Keeps the ports of identifiers until one listens there.
+    pub(crate) reserved: Mutex<HashMap<SocketAddr, UdpSocket>>,
+    /// Queue pairs of programs that rdma_cm connects.
+    pub(crate) managed: ManagedPairs,
     receivers: Arc<Receivers>,
     /// Token of the next subject that has one.
     next_token: AtomicU64,
@@ -68,7 +74,7 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>> {
     Ok(adapter)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -125,9 +131,16 @@ impl Adapter {
             device,
             address: settings.address,
             interfaces: Interfaces::of(settings.address),
+            reserved: Mutex::default(),
+            managed: ManagedPairs::default(),
             receivers,
             next_token: AtomicU64::new(0),
         })
+    }
+
+    /// Leaves the reserved ports that `is_left` names.
+    pub(crate) fn leave_ports(&self, is_left: impl Fn(&SocketAddr) -> bool) {
+        lock(&self.reserved).retain(|address, _| !is_left(address));
     }
 
     /// Sets the receiver of the events about a subject.

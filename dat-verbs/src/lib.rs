@@ -41,6 +41,7 @@ mod exports;
 mod forks;
 mod gids;
 mod list;
+mod managed;
 mod memory;
 mod opening;
 mod query;
