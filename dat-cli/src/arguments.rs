@@ -588,7 +588,9 @@ impl Command {
             Self::Perf(perf) => perf.device.named.verbose,
             Self::Serve(serve) => serve.named.verbose,
             Self::Rsm(rsm) => rsm.command.named().verbose,
-            Self::Tour | Self::Devices(_) | Self::Completions(_) | Self::Man(_) => false,
+            Self::Tour | Self::Run(_) | Self::Devices(_) | Self::Completions(_) | Self::Man(_) => {
+                false
+            }
         }
     }
 }
