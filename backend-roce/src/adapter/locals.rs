@@ -539,9 +539,12 @@ impl Adapter {
             self.link_event(id, event);
         }
         for key in 0..self.pairs.bound() {
+            if users == 0 {
+                break;
+            }
             let pair = self.pairs.get(key);
-            let is_left = pair.is_some_and(|pair| pair.local == Some(number));
-            if is_left {
+            if pair.is_some_and(|pair| pair.link.is_none() && pair.local == Some(number)) {
+                users -= 1;
                 self.break_attached(key);
             }
         }

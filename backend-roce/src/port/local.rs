@@ -56,7 +56,7 @@ pub trait LocalQueue: Send + Sync {
     /// Wakes the peer if it sleeps. Follows a push.
     fn ring(&self);
 
-    /// Returns the name and the process of the adapter that the pair leads to.
+    /// Returns the name of the adapter that the pair leads to, and the number of its process.
     fn peer(&self) -> ([u8; 16], i32);
 }
 
