@@ -8,7 +8,7 @@ use dat_core::backend::DomainKey;
 use dat_core::memory::Region;
 use nix::errno::Errno;
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, lock};
 use crate::boundary::layout::{
     IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_ON_DEMAND,
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
@@ -51,6 +51,14 @@ struct Registered {
 
 impl Kind for MemoryRegion {
     type C = ibv_mr;
+}
+
+impl MemoryRegion {
+    /// Returns its key, if windows may be bound to it.
+    pub(crate) fn key_for_windows(&self) -> Option<u32> {
+        let registered = lock(&self.registered);
+        (registered.flags & IBV_ACCESS_MW_BIND != 0).then_some(registered.key)
+    }
 }
 
 /// `IBV_REREG_MR_CHANGE_TRANSLATION`.

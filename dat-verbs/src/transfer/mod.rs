@@ -7,6 +7,7 @@ mod pair;
 mod posts;
 mod shared;
 mod transitions;
+mod window;
 
 pub(crate) use address::{
     ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_init_ah_from_wc,
@@ -19,3 +20,4 @@ pub(crate) use posts::{post_recv, post_send, post_srq_recv};
 pub(crate) use shared::{
     SharedQueue, ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq,
 };
+pub(crate) use window::{alloc_mw, bind_mw, dealloc_mw};
