@@ -71,6 +71,8 @@ pub struct SendAttributes {
 pub struct ConnectionTerms {
     /// QPN of the peer.
     pub peer_qpn: u32,
+    /// Port of rdma_cm of the side that asked.
+    pub asks_from: u16,
     /// PSN of the next request of the peer; 0 before it is chosen.
     pub expects: u32,
     /// PSN of the oldest request of this side that is not acknowledged.
@@ -237,11 +239,20 @@ impl Adapter {
         }
     }
 
+    /// Sets the port of rdma_cm that the peer of the next connection learns, and whether the queue
+    /// pair outlives a failure of the attempt.
+    pub(crate) fn set_attempt(&mut self, key: usize, own_port: u16, is_kept: bool) {
+        if let Some(pair) = self.pairs.get_mut(key) {
+            (pair.own_port, pair.is_kept) = (Some(own_port), is_kept);
+        }
+    }
+
     /// Returns what a program learns of the peer of a request.
     pub(crate) fn request_terms(&self, id: u32) -> Option<ConnectionTerms> {
         let request = &self.links.get(id)?.request;
         Some(ConnectionTerms {
             peer_qpn: request.qpn,
+            asks_from: request.source_port,
             expects: 0,
             sends: request.starting_psn.value(),
             mtu: request.mtu?,
@@ -260,6 +271,7 @@ impl Adapter {
         let (expects, sends, _) = transport.progress();
         Some(ConnectionTerms {
             peer_qpn: transport.destination(),
+            asks_from: request.source_port,
             expects: expects.value(),
             sends: sends.value(),
             mtu: transport.mtu(),

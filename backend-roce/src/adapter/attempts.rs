@@ -52,7 +52,7 @@ impl Adapter {
         let mut flow = Flow::between(source, peer).ok_or(BackendError::Address)?;
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = pair.reads();
-        let shared_receive_queue = pair.setup.shared.is_some();
+        let (shared_receive_queue, own_port) = (pair.setup.shared.is_some(), pair.own_port);
         let nonce = self.random.next().to_ne_bytes();
         let options = self.connection_options();
         let mut request = ConnectRequest {
@@ -73,7 +73,7 @@ impl Adapter {
             shared_receive_queue,
             source: route.source,
             destination: peer.ip(),
-            source_port: source.port(),
+            source_port: own_port.unwrap_or(source.port()),
             ack_timeout: self.options.timeout,
             mark: Some(Mark {
                 port: source.port(),

@@ -130,10 +130,14 @@ impl Adapter {
         self.detach(id);
         self.take_back(id);
         if let Some(key) = pair
-            && let Some(pair) = self.pairs.get(key)
+            && let Some(pair) = self.pairs.get_mut(key)
         {
             let queue_pair = pair.setup.token;
-            self.stop_pair(key);
+            if pair.is_kept && pair.state == State::Connecting {
+                (pair.state, pair.link) = (State::Unconnected, None);
+            } else {
+                self.stop_pair(key);
+            }
             self.raise(ControlEvent::ConnectFailed {
                 queue_pair,
                 failure,

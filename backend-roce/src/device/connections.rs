@@ -14,6 +14,17 @@ use super::RoceDevice;
 use crate::adapter::{ConnectionTerms, RemoteRights, SendAttributes};
 use crate::port::{Route, canonical};
 
+/// How a queue pair is to be connected.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt {
+    /// Port of rdma_cm that the peer learns.
+    pub own_port: u16,
+    /// Reads and atomics under way: those of the peer, and its own.
+    pub depths: (u8, u8),
+    /// Set if the queue pair stays as it is if the attempt fails; it is in error otherwise.
+    pub keeps_pair: bool,
+}
+
 impl RoceDevice {
     /// Returns the way to a peer, whose port does not matter.
     ///
@@ -63,7 +74,6 @@ impl RoceDevice {
 
     /// Connects a queue pair to a listener of rdma_cm; events tell the outcome.
     ///
-    /// `depths` are Reads and atomics under way: those of the peer, and its own.
     ///
     /// # Errors
     /// - `State`: it is in another state than [`PairState::Unattached`](super::PairState::Unattached).
@@ -74,9 +84,11 @@ impl RoceDevice {
         qpn: u32,
         peer: SocketAddr,
         data: &[u8],
-        depths: (u8, u8),
+        with: &Attempt,
     ) -> Result<(), BackendError> {
-        let key = self.prepare(qpn, depths)?;
+        let key = self.prepare(qpn, with.depths)?;
+        self.shared
+            .enter(|adapter| adapter.set_attempt(key.0, with.own_port, with.keeps_pair));
         let request = ConnectRequest {
             address: IaAddress::from(peer),
             qualifier: peer.port().into(),

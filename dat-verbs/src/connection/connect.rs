@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use backend_roce::RoceDevice;
+use backend_roce::{Attempt, RoceDevice};
 use dat_core::backend::{ConnectFailure, ControlEvent};
 use nix::errno::Errno;
 
@@ -65,8 +65,16 @@ pub(super) fn take(id: Handle<Id>, event: &ControlEvent) {
                 ConnectFailure::NonPeerRejected => (RDMA_CM_EVENT_REJECTED, BY_SYSTEM, &[][..]),
                 _ => (RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, &[][..]),
             };
-            own.state().phase = Phase::Disconnected;
-            set_state(own, IBV_QPS_ERR);
+            let other = {
+                let mut state = own.state();
+                state.phase = Phase::Disconnected;
+                state.other.take()
+            };
+            match other {
+                // It is as before, and the program may connect it by another identifier.
+                Some(other) => own.adapter.managed.remove(other.qpn),
+                None => set_state(own, IBV_QPS_ERR),
+            }
             let news = News {
                 status,
                 data,
@@ -150,19 +158,24 @@ fn pair_for(id: Handle<Id>, parameters: In<rdma_conn_param>, is_active: bool) ->
 pub(crate) extern "C" fn rdma_connect(id: Handle<Id>, parameters: In<rdma_conn_param>) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
-        let (phase, peer) = {
+        let (phase, local, peer) = {
             let state = own.state();
-            (state.phase, state.remote)
+            (state.phase, state.local, state.remote)
         };
-        let peer = peer.filter(|_| phase == Phase::RouteResolved);
-        let peer = peer.ok_or(Errno::EINVAL)?;
+        let ends = local.zip(peer).filter(|_| phase == Phase::RouteResolved);
+        let (local, peer) = ends.ok_or(Errno::EINVAL)?;
         let qpn = pair_for(id, parameters, true)?;
         let device = &own.adapter.device;
         let asked = Asked::of(device, parameters);
         // The event of the outcome may come before the call returns.
         own.state().phase = Phase::Connecting;
         let data = values(&asked.data, asked.length);
-        let connects = device.connect(qpn, peer, data, asked.depths);
+        let with = Attempt {
+            own_port: local.port(),
+            depths: asked.depths,
+            keeps_pair: own.state().other.is_some(),
+        };
+        let connects = device.connect(qpn, peer, data, &with);
         connects.map_err(|error| {
             own.state().phase = phase;
             refused(error)

@@ -76,14 +76,17 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
         set_device(id)?;
         let mut local = local.socket_address().unwrap_or(UNSPECIFIED);
         local.set_port(port);
-        let remote = remote.socket_address().unwrap_or(UNSPECIFIED);
+        let terms = own.adapter.device.request_terms(*request);
+        let mut remote = remote.socket_address().unwrap_or(UNSPECIFIED);
+        if let Some(terms) = terms {
+            remote.set_port(terms.asks_from);
+        }
         {
             let mut state = id.get().ok_or(Errno::EINVAL)?.state();
             (state.local, state.remote) = (Some(local), Some(remote));
             state.phase = Phase::Requested(*request);
         }
         set_addresses(id, local, remote);
-        let terms = own.adapter.device.request_terms(*request);
         let news = News {
             data: private_data.as_slice(),
             depths: terms.map_or((0, 0), |terms| terms.depths),
