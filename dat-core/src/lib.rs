@@ -39,11 +39,25 @@
 //!
 //! # Locks and interrupts
 //! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, or `SpinLock`,
-//! `CriticalSectionLock` or `HostLock` by feature. A `SplitLock` is two of them: one for the data
-//! path, one for calls that take device time. A post takes one lock, that of its queue. Interrupt
-//! handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers. It takes
-//! no lock, so a handler can notify an adapter with a spin lock. With the critical-section lock a
-//! handler may make any call.
+//! `CriticalSectionLock` or `HostLock` by feature. A [`sync::SplitLock`] is two of them: one for the
+//! data path, one for control calls. A post takes one lock, that of its queue. Interrupt handlers
+//! get an [`InterruptHandle`], which only counts an interrupt and wakes wakers. It takes no lock, so
+//! a handler can notify an adapter with any lock.
+//!
+//! With `SplitLock<CriticalSectionLock, ContextLock>` a handler may also post, dequeue, and query
+//! data state ([`Ia::ep_get_status`]). Interrupts are masked for short sections only, never while
+//! the device executes a command. If the handler interrupts a control call:
+//! - its own control calls are refused: INSUFFICIENT_RESOURCES with the cause
+//!   [`Busy`](error::Cause::Busy);
+//! - so are posts to an object that the call changes; a dequeue from one returns QUEUE_EMPTY;
+//! - after the call, [`Ia::take_interrupts`] is not 0, and a dequeue finds what was missed.
+//!
+//! A failed completion that a handler dequeues breaks its connection in the next [`Ia::progress`].
+//! A handler does not wait, and does not open, close or drop an adapter. A dispatcher with a waiter
+//! is changed with interrupts masked.
+//!
+//! With `CriticalSectionLock` alone a handler may make any call except waits, but interrupts are
+//! masked during all of a control call, device commands included.
 //!
 //! # Why posting is safe
 //! Every post is a safe function, because an accepted request can only name memory inside live
@@ -93,7 +107,7 @@
 //! | `fuzz_sched` | for fuzz targets, unstable: a hook before shared accesses (`sync::on_access`) |
 //!
 //! # Unsafe code
-//! Only in [`sync`] (locks, copies of shared bytes). Two promises come from outside: from the
+//! Only in [`sync`] (locks, parked objects, copies of shared bytes). Two promises come from outside: from the
 //! caller that makes a [`memory::Region`] from raw parts, and from the author of a
 //! [`backend::Backend`].
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]

@@ -70,10 +70,11 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         while let Some(index) = next
             && let Some(slot) = shared.event_dispatchers.get(index.into())
         {
-            let waker = slot.queue.with(|queue| {
-                next = VisitList::next(index, &slot.waits);
-                queue.change_waker(None)
-            });
+            // Without a waiter it may be parked, and has no waker.
+            let mut queue = slot.queue.lock_unparked();
+            next = VisitList::next(index, &slot.waits);
+            let waker = queue.as_mut().and_then(|queue| queue.change_waker(None));
+            drop(queue);
             if let Some(waker) = waker {
                 contain_panic(|| waker.wake());
             }

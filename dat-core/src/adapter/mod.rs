@@ -2,11 +2,13 @@
 
 mod control;
 mod driver;
+mod parking;
 mod tag;
 mod watch;
 
 pub(crate) use control::Control;
 pub(crate) use driver::Driver;
+pub(crate) use parking::busy;
 pub(crate) use tag::InstanceTag;
 pub(crate) use watch::Watch;
 

@@ -155,6 +155,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .event_dispatchers
             .get(usize::from(evd))
             .is_some_and(|slot| {
+                if L::PARKS {
+                    self.poll_slot(slot, deferred);
+                }
                 slot.queue
                     .with(|queue| queue.push(&event, &self.shared, deferred))
             });

@@ -5,9 +5,9 @@ use core::fmt;
 use super::post::{NO_REMOTE, Refusal, Request};
 use super::receive::Receive;
 use super::{Endpoint, ReceiveSide};
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::backend::{Backend, WorkQueue};
-use crate::error::Error;
+use crate::error::{Error, Subtype};
 use crate::event::DtoOperation;
 use crate::flags::CompletionFlags;
 use crate::id::EpId;
@@ -122,7 +122,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let error = ep.refused(self.shared.instance);
                 return Err(BatchRefused { posted, error });
             };
-            let reached = self.post_requests(&mut slot.main.lock(), ep, rest);
+            let Some(mut endpoint) = slot.main.lock_unparked() else {
+                let error = busy(Subtype::ResourceTep);
+                return Err(BatchRefused { posted, error });
+            };
+            let reached = self.post_requests(&mut endpoint, ep, rest);
+            drop(endpoint);
             posted = posted.saturating_add(reached.posted);
             let (Some(refusal), Some(request)) = (reached.stopped, requests.get(posted)) else {
                 return Ok(());
@@ -165,8 +170,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let error = ep.refused(self.shared.instance);
             return Err(BatchRefused { posted: 0, error });
         };
-        let Reached { posted, stopped } =
-            self.post_receives(&mut slot.receive.lock(), ep, receives);
+        let Some(mut side) = slot.receive.lock_unparked() else {
+            let error = busy(Subtype::ResourceTep);
+            return Err(BatchRefused { posted: 0, error });
+        };
+        let Reached { posted, stopped } = self.post_receives(&mut side, ep, receives);
+        drop(side);
         match (stopped, receives.get(posted)) {
             (Some(refusal), Some(receive)) => Err(BatchRefused {
                 posted,

@@ -99,8 +99,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// # Ok(()) }) }
     /// ```
     pub fn ep_connect(&self, ep: EpId, param: &ConnectParam<'_>, now: Instant) -> Result<()> {
-        self.control
-            .with(|control| self.start_connection(control, ep, param, now, &CONNECT))?;
+        self.controlled(|control| self.start_connection(control, ep, param, now, &CONNECT))?;
         // The thread that drives `progress` may sleep towards a later deadline.
         self.wake_progress();
         Ok(())
@@ -124,7 +123,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         quality: QualityOfService,
         now: Instant,
     ) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             self.with_endpoint(ep, |_, _| Ok(()))?;
             let (address, qualifier) = self.with_endpoint(model, |_, endpoint| {
                 permit(Call::ConnectModel, endpoint.state)?;
@@ -178,25 +177,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             CloseFlags::Graceful => Call::DisconnectGraceful,
         };
         let mut deferred = Deferred::default();
-        let drains = self.control.with(|control| {
-            self.with_endpoint(ep, |slot, endpoint| {
+        let drains = self.controlled(|control| {
+            let drains = self.with_endpoint(ep, |slot, endpoint| {
                 match (permit(call, endpoint.state)?, call) {
-                    (Legal::NoOp, _) => Ok(false),
+                    (Legal::NoOp, _) => Ok(Some(false)),
                     (Legal::Yes, Call::DisconnectGraceful) => {
                         control.watch.add(slot, ep.slot(), None);
-                        Ok(endpoint.step(Trigger::Drain))
+                        Ok(Some(endpoint.step(Trigger::Drain)))
                     }
-                    _ => {
-                        let ending = Ending {
-                            trigger: Trigger::DisconnectAbruptly,
-                            mode: Some(DisconnectMode::Abrupt),
-                            kind: ConnectionEventKind::Disconnected,
-                        };
-                        self.end_connection(control, endpoint, ending, &mut deferred);
-                        Ok(false)
-                    }
+                    _ => Ok(None),
                 }
-            })
+            })?;
+            if drains.is_none() {
+                let ending = Ending {
+                    trigger: Trigger::DisconnectAbruptly,
+                    mode: Some(DisconnectMode::Abrupt),
+                    kind: ConnectionEventKind::Disconnected,
+                };
+                self.end_connection(control, ep, ending, &mut deferred);
+            }
+            Ok(drains == Some(true))
         });
         self.run_deferred(&mut deferred);
         if drains? {
@@ -214,36 +214,40 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         now: Instant,
         invalid: &Invalid,
     ) -> Result<()> {
-        self.with_endpoint(ep, |slot, endpoint| {
+        let key = self.with_endpoint(ep, |_, endpoint| {
             permit(Call::Connect, endpoint.state)?;
-            let key = endpoint.queue_pair.ok_or_else(not_ready)?;
-            if param.timeout == 0 {
-                return Err(invalid.timeout.because(Cause::BadTimeout));
-            }
-            Self::check_private_data(control, param.private_data, invalid.private_data)?;
-            if ConnectFlags::from_bits(param.flags.bits()).is_none() {
-                return Err(FLAGS.because(Cause::UnknownFlags));
-            }
-            let backend = control.backend()?;
-            let provider = backend.provider_attributes();
-            check_quality(param.quality, &provider, invalid.quality)?;
-            if param.flags.contains(ConnectFlags::MULTIPATH) && !provider.supports_multipath {
-                return Err(Error::model_not_supported().because(Cause::Unsupported));
-            }
-            check_address(param.address, backend.ia_attributes().ia_address)?;
-            let request = ConnectRequest {
-                address: param.address,
-                qualifier: param.qualifier,
-                private_data: param.private_data,
-                quality: param.quality,
-            };
-            let local_port = backend
-                .connect(key, &request)
-                .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
+            endpoint.queue_pair.ok_or_else(not_ready)
+        })?;
+        if param.timeout == 0 {
+            return Err(invalid.timeout.because(Cause::BadTimeout));
+        }
+        Self::check_private_data(control, param.private_data, invalid.private_data)?;
+        if ConnectFlags::from_bits(param.flags.bits()).is_none() {
+            return Err(FLAGS.because(Cause::UnknownFlags));
+        }
+        let backend = control.backend()?;
+        let provider = backend.provider_attributes();
+        check_quality(param.quality, &provider, invalid.quality)?;
+        if param.flags.contains(ConnectFlags::MULTIPATH) && !provider.supports_multipath {
+            return Err(Error::model_not_supported().because(Cause::Unsupported));
+        }
+        check_address(param.address, backend.ia_attributes().ia_address)?;
+        let request = ConnectRequest {
+            address: param.address,
+            qualifier: param.qualifier,
+            private_data: param.private_data,
+            quality: param.quality,
+        };
+        // Without the endpoint's lock: the control lock keeps the state.
+        let local_port = backend
+            .connect(key, &request)
+            .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
+        let remote = Some(param.address);
+        self.with_endpoint(ep, |slot, endpoint| {
             endpoint.step(Trigger::Connect);
             let connection = &mut endpoint.connection;
             connection.clear();
-            connection.remote = Some(param.address);
+            connection.remote = remote;
             connection.qualifier = param.qualifier;
             connection.remote_port = param.qualifier;
             connection.local_port = local_port;

@@ -1,12 +1,13 @@
 //! Access to endpoints, and the ends and the events of their connections.
 
 use super::endpoint::ConnectionData;
-use super::{Endpoint, EndpointSlot, Trigger};
-use crate::adapter::{Control, Ia};
+use super::state::next;
+use super::{Endpoint, EndpointSlot, ReceiveSide, Trigger};
+use crate::adapter::{Control, Ia, busy};
 use crate::backend::{Backend, DisconnectMode};
-use crate::error::Result;
+use crate::error::{Result, Subtype};
 use crate::event::{AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY};
-use crate::id::{EpId, Handle};
+use crate::id::{EpId, Handle, Index};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Guard, RawLock};
 
@@ -34,6 +35,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INSUFFICIENT_RESOURCES (TEP): it is parked; never with the control lock.
     pub(crate) fn with_endpoint<R>(
         &self,
         ep: EpId,
@@ -43,10 +45,35 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f(slot, &mut endpoint)
     }
 
+    /// Runs `f` on both sides of a live endpoint while they are parked. Needs the control lock.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    pub(super) fn with_parked_endpoint<T>(
+        &self,
+        ep: EpId,
+        f: impl FnOnce(
+            &SlotOf<B, L>,
+            &mut EndpointOf<B>,
+            &mut ReceiveSide<B::ReceiveQueue>,
+        ) -> Result<T>,
+    ) -> Result<T> {
+        let refused = || ep.refused(self.shared.instance);
+        let slot = self.shared.endpoints.get(ep.index()).ok_or_else(refused)?;
+        slot.parked(|endpoint, side| {
+            if endpoint.id != ep || ep.is_null() {
+                return Err(refused());
+            }
+            f(slot, endpoint, side)
+        })
+    }
+
     /// Locks a live endpoint.
     fn lock_endpoint(&self, ep: EpId) -> Result<LockedEndpoint<'_, B, L>> {
         if let Some(slot) = self.shared.endpoints.get(ep.index()) {
-            let endpoint = slot.main.lock();
+            let Some(endpoint) = slot.main.lock_unparked() else {
+                return Err(busy(Subtype::ResourceTep));
+            };
             if endpoint.id == ep && !ep.is_null() {
                 return Ok((slot, endpoint));
             }
@@ -69,44 +96,51 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn end_connection(
         &self,
         control: &mut Control<'_, B>,
-        endpoint: &mut EndpointOf<B>,
+        ep: EpId,
         ending: Ending,
         deferred: &mut Deferred,
     ) -> bool {
-        if !endpoint.step(ending.trigger) {
+        if let Some(mode) = ending.mode {
+            // The device is called without the endpoint's lock. The control lock keeps the state.
+            let key = self.with_endpoint(ep, |_, endpoint| {
+                Ok(next(endpoint.state, ending.trigger).and(endpoint.queue_pair))
+            });
+            if let (Ok(Some(key)), Ok(backend)) = (key, control.backend()) {
+                backend.disconnect(key, mode);
+            }
+        }
+        let ended = self.with_endpoint(ep, |_, endpoint| {
+            if !endpoint.step(ending.trigger) {
+                return Ok(None);
+            }
+            endpoint.connection.deadline = None;
+            let size = if ending.kind == ConnectionEventKind::PeerRejected {
+                endpoint.connection.private_data.len()
+            } else {
+                0
+            };
+            Ok(Some((endpoint.connect_evd, endpoint.srq.is_some(), size)))
+        });
+        let Ok(Some((evd, is_shared, size))) = ended else {
             return false;
-        }
-        if let (Some(mode), Some(key), Ok(backend)) =
-            (ending.mode, endpoint.queue_pair, control.backend())
-        {
-            backend.disconnect(key, mode);
-        }
-        endpoint.connection.deadline = None;
-        let size = if ending.kind == ConnectionEventKind::PeerRejected {
-            endpoint.connection.private_data.len()
-        } else {
-            0
         };
-        self.report_connection(endpoint, ending.kind, size, deferred);
-        self.report_shared_end(endpoint, ending.kind, deferred);
+        self.report_connection(evd, ep, ending.kind, size, deferred);
+        if is_shared {
+            self.report_shared_end(ep, ending.kind, deferred);
+        }
         true
     }
 
-    /// Queues EP_BROKEN for a connection that ended, if the endpoint uses a shared queue.
+    /// Queues EP_BROKEN for the connection of an endpoint with a shared queue, if it has ended.
     ///
     /// Does so only after `report_shared_ends`.
-    fn report_shared_end(
-        &self,
-        endpoint: &EndpointOf<B>,
-        kind: ConnectionEventKind,
-        deferred: &mut Deferred,
-    ) {
+    fn report_shared_end(&self, ep: EpId, kind: ConnectionEventKind, deferred: &mut Deferred) {
         use ConnectionEventKind::{Broken, Disconnected};
-        let has_ended = endpoint.srq.is_some() && matches!(kind, Broken | Disconnected);
+        let has_ended = matches!(kind, Broken | Disconnected);
         if has_ended && self.tells_shared_ends.load(Ordering::Relaxed) {
             let event = Event::Async {
                 kind: AsyncEventKind::EpBroken,
-                handle: endpoint.id.handle(),
+                handle: ep.handle(),
                 reason: REASON_PRIMARY,
             };
             self.push_event(self.async_evd, &event, deferred);
@@ -126,19 +160,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Queues a connection event after the completions that can be polled.
     ///
     /// Without a connection dispatcher, no event is queued.
-    pub(crate) fn report_connection(
+    fn report_connection(
         &self,
-        endpoint: &EndpointOf<B>,
+        evd: Option<Index>,
+        ep: EpId,
         kind: ConnectionEventKind,
         private_data_size: usize,
         deferred: &mut Deferred,
     ) {
-        let Some(evd) = endpoint.connect_evd else {
+        let Some(evd) = evd else {
             return;
         };
         let event = Event::Connection {
             kind,
-            ep: endpoint.id,
+            ep,
             // At most `PRIVATE_DATA_MAX`.
             private_data_size: private_data_size as u16,
         };
@@ -148,23 +183,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Queues ESTABLISHED before the connection's data (order rules of the event design).
     pub(crate) fn report_established(
         &self,
-        endpoint: &EndpointOf<B>,
+        evd: Option<Index>,
+        ep: EpId,
         private_data_size: usize,
         deferred: &mut Deferred,
     ) {
-        let slot = endpoint
-            .connect_evd
-            .and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
+        let slot = evd.and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
         if let Some(slot) = slot {
             let event = Event::Connection {
                 kind: ConnectionEventKind::Established,
-                ep: endpoint.id,
+                ep,
                 // At most `PRIVATE_DATA_MAX`.
                 private_data_size: private_data_size as u16,
             };
-            slot.queue.with(|queue| {
-                let index = endpoint.id.slot();
-                let queued = queue.push_established(&event, index, &self.shared, deferred);
+            self.with_parked(slot, |queue| {
+                let queued = queue.push_established(&event, ep.slot(), &self.shared, deferred);
                 queue.note_overflow(queued, deferred);
             });
         }
@@ -175,27 +208,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: DTO-12, RMB-22
     pub(crate) fn connection_failed(&self, ep: EpId) {
         let mut deferred = Deferred::default();
-        self.control.with(|control| {
-            // A freed endpoint has no connection to break.
-            let _broken = self.with_endpoint(ep, |_, endpoint| {
-                Ok(self.end_connection(
-                    control,
-                    endpoint,
-                    Ending {
-                        trigger: Trigger::Break,
-                        mode: Some(DisconnectMode::Broken),
-                        kind: ConnectionEventKind::Broken,
-                    },
-                    &mut deferred,
-                ))
-            });
-        });
+        let ending = Ending {
+            trigger: Trigger::Break,
+            mode: Some(DisconnectMode::Broken),
+            kind: ConnectionEventKind::Broken,
+        };
+        let Some(mut control) = self.control.try_lock() else {
+            return self.note_failed_connection(ep);
+        };
+        // A freed endpoint has no connection to break.
+        let _broken = self.end_connection(&mut control, ep, ending, &mut deferred);
+        drop(control);
         self.run_deferred(&mut deferred);
     }
 }
 
 impl ConnectionData {
     /// Clears the peer and everything else known of a connection.
+    ///
+    /// Outlined: it is large.
+    #[inline(never)]
     pub(crate) fn clear(&mut self) {
         *self = Self::NONE;
     }

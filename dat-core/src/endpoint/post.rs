@@ -10,7 +10,7 @@ use core::iter;
 use super::Endpoint;
 use super::endpoint::RequestLimits;
 use super::refuse::refused_by_device;
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::backend::{
     Backend, Rejected, RemoteRange, Segment, SendFlags, SendOperation, SendQueue, SendRequest,
     WorkQueue, WorkSlot,
@@ -141,7 +141,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - PROTECTION_VIOLATION (READ): a region is in another zone than the endpoint.
     /// - INVALID_PARAMETER (ARG3): a segment reaches outside its region.
     /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding, the endpoint
-    ///   has no request dispatcher, or the device refused.
+    ///   has no request dispatcher, or the device refused. With a lock that splits, also: the
+    ///   current context interrupts a call that changes the endpoint.
     ///
     /// Spec: EPS-01..05, DTO-04..07, DTO-10
     ///
@@ -289,8 +290,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn post(&self, request: Request<'_>) -> Result<()> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.endpoints.get(request.ep.index())
+            && let Some(endpoint) = &mut slot.main.lock_unparked()
         {
-            let endpoint = &mut slot.main.lock();
             // The same code for one segment, without a loop.
             let posted = match request.segments {
                 [segment] => self.enqueue(endpoint, request, iter::once(segment), true),
@@ -316,10 +317,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let Some(slot) = self.shared.endpoints.get(request.ep.index()) else {
                 break;
             };
-            match self.enqueue_any(&mut slot.main.lock(), request, true) {
+            let Some(mut endpoint) = slot.main.lock_unparked() else {
+                return Err(busy(Subtype::ResourceTep));
+            };
+            match self.enqueue_any(&mut endpoint, request, true) {
                 Ok(()) => return Ok(()),
                 Err(why) => refusal = why,
             }
+            drop(endpoint);
             if has_reclaimed || refusal != Refusal::Full || !self.reclaim_requests(request.ep) {
                 break;
             }
@@ -407,7 +412,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .shared
             .endpoints
             .get(ep.index())
-            .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
+            .and_then(|slot| slot.main.lock_unparked()?.request_evd);
         evd.is_some_and(|evd| {
             self.poll_at(evd);
             true

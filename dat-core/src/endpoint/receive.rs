@@ -8,7 +8,7 @@ use super::endpoint::RECEIVE;
 use super::post::{Posted, Refusal, add_segments};
 use super::refuse::refused_by_device;
 use super::{ReceiveSide, SharedReceives, SrqSlot};
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::backend::{Backend, ReceiveQueue, ReceiveRequest, Rejected, WorkQueue, WorkSlot};
 use crate::error::{Result, Subtype};
 use crate::flags::CompletionFlags;
@@ -78,8 +78,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.endpoints.get(ep.index())
+            && let Some(side) = &mut slot.receive.lock_unparked()
         {
-            let side = &mut slot.receive.lock();
             let posted = match segments {
                 [segment] => self.enqueue_receive(side, receive, iter::once(segment), true),
                 segments => self.enqueue_receive(side, receive, segments.iter(), true),
@@ -99,7 +99,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn post_recv_slow(&self, receive: &Receive<'_>) -> Result<()> {
         let mut refusal = Refusal::Invalid;
         if let Some(slot) = self.shared.endpoints.get(receive.ep.index()) {
-            match self.enqueue_any_receive(&mut slot.receive.lock(), receive, true) {
+            let Some(mut side) = slot.receive.lock_unparked() else {
+                return Err(busy(Subtype::ResourceTep));
+            };
+            match self.enqueue_any_receive(&mut side, receive, true) {
                 Ok(()) => return Ok(()),
                 Err(why) => refusal = why,
             }
@@ -189,8 +192,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn srq_post_recv(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.shared_receive_queues.get(srq.index())
+            && let Some(shared) = &mut slot.main.lock_unparked()
         {
-            let shared = &mut slot.main.lock();
             let count = segments.len();
             let posted = match segments {
                 [segment] => {
@@ -214,7 +217,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn srq_post_recv_slow(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
         let mut refusal = Refusal::Invalid;
         if let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) {
-            let shared = &mut slot.main.lock();
+            let Some(shared) = &mut slot.main.lock_unparked() else {
+                return Err(busy(Subtype::ResourceSrq));
+            };
             let filled = segments.iter().filter(|segment| segment.length != 0);
             match self.enqueue_shared_receive(slot, shared, srq, filled, segments.len(), cookie) {
                 Ok(()) => return Ok(()),

@@ -1,5 +1,6 @@
 //! Dequeuing events without waiting, and posting software events.
 
+use super::Deferred;
 use super::event::Event;
 use super::queue::{EvdQueue, Head};
 use crate::adapter::Ia;
@@ -44,7 +45,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
             return Err(evd.refused(self.shared.instance));
         };
-        let mut queue = slot.queue.lock();
+        let Some(mut queue) = slot.queue.lock_unparked() else {
+            return Err(Error::queue_empty());
+        };
         if !cfg!(feature = "compact") && queue.open == evd {
             match queue.take_success(&self.shared) {
                 Head::Success(completion) => return Ok(Event::Dto(completion)),
@@ -66,8 +69,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         mut queue: Guard<'_, L, EvdQueue<B::CompletionQueue>>,
         evd: EvdId,
     ) -> Result<Event> {
-        let outcome = queue.dequeue(evd, &self.shared);
+        let mut outcome = queue.dequeue(evd, &self.shared);
+        let mut patience = queue.depth;
         drop(queue);
+        while L::PARKS
+            && patience != 0
+            && matches!(outcome, Ok(None))
+            && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
+            && let Some(mut queue) = slot.queue.lock_unparked()
+        {
+            patience = patience.wrapping_sub(1);
+            outcome = queue.dequeue(evd, &self.shared);
+        }
+        let outcome = outcome.and_then(|event| event.ok_or(Error::queue_empty()));
         match &outcome {
             Ok(event) if failed(event) => self.break_connection_after(event),
             Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),
@@ -89,9 +103,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
         {
-            let mut queue = slot.queue.lock();
             // The event ends no wait, notifies no object and has no completions before it.
-            if queue.open == evd
+            if let Some(mut queue) = slot.queue.lock_unparked()
+                && queue.open == evd
                 && queue.cno.is_none()
                 && queue.completions.is_none()
                 && queue.flags.contains(EvdFlags::SOFTWARE)
@@ -109,6 +123,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts a software event that ends a wait or notifies, or returns the error.
     #[inline(never)]
     fn evd_post_se_slow(&self, evd: EvdId, pointer: u64) -> Result<()> {
+        if L::PARKS
+            && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
+        {
+            let mut deferred = Deferred::default();
+            self.poll_slot(slot, &mut deferred);
+            self.run_deferred(&mut deferred);
+        }
         self.on_evd(evd, |queue, deferred| {
             if !queue.flags.contains(EvdFlags::SOFTWARE) {
                 return Err(Error::invalid_argument(1)
@@ -125,20 +146,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Breaks the connection of a failed transfer or bind (DTO-12, RMB-22).
     ///
-    /// A flushed one has no connection any longer. No lock may be held.
+    /// A flushed one has no connection any longer. No lock may be held. Where the lock parks, the
+    /// next `progress` breaks it: the caller may be an interrupt handler.
     #[cold]
     pub(super) fn break_connection_after(&self, event: &Event) {
-        match event {
-            Event::Dto(completion) if breaks_connection(completion.status) => {
-                self.connection_failed(completion.ep);
-            }
-            Event::RmrBind(completion) if breaks_connection(completion.status) => {
-                self.connection_failed(completion.ep);
-            }
-            Event::Extended(completion) if breaks_connection(completion.status) => {
-                self.connection_failed(completion.ep);
-            }
-            _ => {}
+        let (ep, status) = match event {
+            Event::Dto(completion) => (completion.ep, completion.status),
+            Event::RmrBind(completion) => (completion.ep, completion.status),
+            Event::Extended(completion) => (completion.ep, completion.status),
+            _ => return,
+        };
+        if !breaks_connection(status) {
+            return;
+        }
+        if L::PARKS {
+            self.note_failed_connection(ep);
+        } else {
+            self.connection_failed(ep);
         }
     }
 

@@ -43,7 +43,7 @@ pub use event::{
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use own_sleep::{OnEvent, OwnSleep};
 pub use queue::EvdSlot;
-pub(crate) use queue::{EvdConfig, Head};
+pub(crate) use queue::{EvdConfig, EvdQueue, Head};
 #[cfg(feature = "std")]
 pub use sleepers::Sleepers;
 pub use slot::EventSlot;

@@ -381,7 +381,13 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Removes the first event, polling the device if necessary.
-    pub(crate) fn dequeue<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
+    ///
+    /// `None` if as many completions have no event as one lock is held for.
+    pub(crate) fn dequeue<B, L>(
+        &mut self,
+        evd: EvdId,
+        shared: &Shared<'_, B, L>,
+    ) -> Result<Option<Event>>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -389,11 +395,12 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.check(evd, shared.instance)?;
         self.check_no_waiter()?;
         if self.queued() != 0 {
-            return self.take_queued(shared);
+            return self.take_queued(shared).map(Some);
         }
         // Skips completions without an event (suppressed, stale). The limit returns control to the
         // caller if the device delivers nothing else.
-        for _ in 0..self.depth {
+        let most = if L::PARKS { 1 } else { self.depth };
+        for _ in 0..most {
             let Some(queue) = &mut self.completions else {
                 break;
             };
@@ -403,7 +410,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
             match queue.poll().transpose() {
                 Some(Ok(completion)) => {
                     if let Some(event) = shared.event_of(&completion, queue.immediate()) {
-                        return Ok(event);
+                        return Ok(Some(event));
+                    }
+                    if L::PARKS {
+                        return Ok(None);
                     }
                 }
                 Some(Err(failure)) => {
@@ -457,17 +467,34 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         let mut patience = self.depth.saturating_add(1);
-        while patience != 0 && self.failure.is_none() {
+        while patience != 0 && self.poll_next(shared, deferred) {
             patience = patience.wrapping_sub(1);
-            let Some(completions) = &mut self.completions else {
-                return;
-            };
-            let Some(polled) = completions.poll().transpose() else {
-                return;
-            };
-            let immediate = completions.immediate();
-            self.take_polled(polled, immediate, shared, deferred);
         }
+    }
+
+    /// Polls one completion into the list of ready ones; returns false if there is none.
+    #[inline(always)]
+    pub(crate) fn poll_next<B, L>(
+        &mut self,
+        shared: &Shared<'_, B, L>,
+        deferred: &mut Deferred,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        if self.failure.is_some() {
+            return false;
+        }
+        let Some(completions) = &mut self.completions else {
+            return false;
+        };
+        let Some(polled) = completions.poll().transpose() else {
+            return false;
+        };
+        let immediate = completions.immediate();
+        self.take_polled(polled, immediate, shared, deferred);
+        true
     }
 
     /// Queues and announces a polled completion, or records and reports a failure.
@@ -502,7 +529,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     /// Arms the completion queue if a waiter or an enabled notification object needs it.
     ///
     /// A waiter needs it while its condition does not hold. Completions that arrive before the
-    /// arming are polled and announced.
+    /// arming are polled and announced; where the lock parks, by `run_deferred`.
     pub(crate) fn keep_armed<B, L>(&mut self, shared: &Shared<'_, B, L>, deferred: &mut Deferred)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -526,6 +553,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
             };
             match completions.arm(solicited_only) {
                 Armed::Armed => self.armed = true,
+                Armed::Missed if L::PARKS => {
+                    return deferred.keep_pending(&mut self.pending, Pending::LOOK);
+                }
                 Armed::Missed => self.poll(shared, deferred),
             }
         }
@@ -541,7 +571,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Resets the configuration after the last endpoint stream; the next stream sets it.
-    pub(crate) fn unfix_config<B, L>(&mut self, shared: &Shared<'_, B, L>)
+    ///
+    /// Returns true if the completion queue must be armed again.
+    pub(crate) fn unfix_config<B, L>(&mut self, shared: &Shared<'_, B, L>) -> bool
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -550,9 +582,14 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.config = None;
         self.refresh();
         if !(narrow && self.armed) {
-            return;
+            return false;
+        }
+        if L::PARKS {
+            self.pending.add(Pending::LOOK);
+            return true;
         }
         self.arm_for_all(shared);
+        false
     }
 
     /// Arms a queue, armed for solicited completions only, for all completions.

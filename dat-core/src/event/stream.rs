@@ -1,6 +1,7 @@
 //! Streams that feed event dispatchers, and the events of their completion queues.
 
 use super::Deferred;
+use super::EvdSlot;
 use super::queue::{EvdConfig, EvdQueue};
 use crate::adapter::Ia;
 use crate::backend::{Backend, CompletionQueue, backend_refused};
@@ -8,6 +9,7 @@ use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::flags::EvdFlags;
 use crate::id::{EvdId, Index};
 use crate::sync::RawLock;
+use crate::sync::atomic::Ordering;
 
 /// A wait that polls its dispatcher next.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +44,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .event_dispatchers
             .get(evd.index())
             .ok_or_else(refused)?;
-        slot.queue.with(|queue| {
+        self.with_parked(slot, |queue| {
             if queue.id != evd || evd.is_null() {
                 return Err(refused());
             }
@@ -97,7 +99,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) else {
             return Ok(());
         };
-        slot.queue.with(|queue| {
+        self.with_parked(slot, |queue| {
             let capacity = queue.capacity.saturating_sub(old).saturating_add(new);
             queue.set_capacity(backend, capacity)
         })
@@ -114,8 +116,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if let Some(capacity) = endpoint_capacity {
                     queue.capacity = queue.capacity.saturating_sub(capacity);
                     queue.endpoint_streams = queue.endpoint_streams.saturating_sub(1);
-                    if queue.endpoint_streams == 0 {
-                        queue.unfix_config(&self.shared);
+                    if queue.endpoint_streams == 0 && queue.unfix_config(&self.shared) {
+                        self.shared.missed.store(true, Ordering::Release);
                     }
                 }
             });
@@ -145,17 +147,35 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn completions_arrived(&self, queue: Index, solicited: bool) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(queue)) {
             let mut deferred = Deferred::default();
-            slot.queue.with(|queue| {
-                queue.armed = false;
-                queue.poll(&self.shared, &mut deferred);
-                // A dequeued event needs no notification.
-                if solicited && queue.queued() != 0 {
-                    queue.announce(true, &mut deferred);
-                }
-                queue.keep_armed(&self.shared, &mut deferred);
-            });
+            self.look_at(slot, solicited, &mut deferred);
             self.run_deferred(&mut deferred);
         }
+    }
+
+    /// Polls a dispatcher's completion queue, announces events and arms it again.
+    ///
+    /// The end of its parking comes back to a dispatcher that is parked.
+    pub(crate) fn look_at(
+        &self,
+        slot: &EvdSlot<B::CompletionQueue, L>,
+        solicited: bool,
+        deferred: &mut Deferred,
+    ) {
+        if L::PARKS {
+            self.poll_slot(slot, deferred);
+        }
+        let Some(mut queue) = slot.queue.lock_unparked() else {
+            return;
+        };
+        queue.armed = false;
+        if !L::PARKS {
+            queue.poll(&self.shared, deferred);
+        }
+        // A dequeued event needs no notification.
+        if solicited && queue.queued() != 0 {
+            queue.announce(true, deferred);
+        }
+        queue.keep_armed(&self.shared, deferred);
     }
 
     /// As `completions_arrived`, for the wait `own`, which polls its dispatcher next.
@@ -165,7 +185,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn completions_arrived_for(&self, own: OwnWait, queue: Index, solicited: bool) {
         let slot = self.shared.event_dispatchers.get(usize::from(queue));
         let waker = slot.filter(|_| own.evd == queue).and_then(|slot| {
-            let mut queue = slot.queue.lock();
+            let mut queue = slot.queue.lock_unparked()?;
             // Another wait may have replaced it and needs the announcement.
             queue.takes_next(own.serial).then(|| {
                 queue.armed = false;

@@ -111,6 +111,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// - INVALID_PARAMETER (ARG3): `threshold` is below 1 or above the queue length.
     /// - INVALID_STATE (EVD_CONFIG_NOTIFY, EVD_CONFIG_SOLICITED): `threshold` is not 1, but only
     ///   notifications end a wait on this dispatcher.
+    /// - INSUFFICIENT_RESOURCES (TEVD): with a lock that splits, the current context interrupts a
+    ///   call that changes the dispatcher.
     ///
     /// Spec: EVW-01..05, EVW-11
     #[inline]
@@ -138,7 +140,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     #[inline]
     pub fn evd_wait_now(&self, evd: EvdId, threshold: i32) -> Option<Waited> {
         let slot = self.shared.event_dispatchers.get(evd.index())?;
-        let mut queue = slot.queue.lock();
+        let mut queue = slot.queue.lock_unparked()?;
         if queue.open == evd
             && queue.quick
             && threshold == 1
@@ -348,6 +350,10 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         // Cloning or dropping a waker runs the consumer's code, so both happen outside the lock.
         let mut fresh = Some(waker.clone());
         let mut former = None;
+        if L::PARKS {
+            self.ia.poll_slot(self.slot, &mut deferred);
+        }
+        // A dispatcher with a waiter is never parked.
         let outcome = self.slot.queue.with(|queue| {
             if queue.id != self.evd {
                 return Poll::Ready(Err(Error::abort()));
@@ -358,7 +364,9 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 )));
             }
             former = queue.change_waker(None);
-            queue.poll(shared, &mut deferred);
+            if !L::PARKS {
+                queue.poll(shared, &mut deferred);
+            }
             if !queue.is_due() && !queue.is_in_error() {
                 // The waker is stored before the arming: a completion after the arming must find
                 // it.
@@ -426,11 +434,16 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         let shared = &self.ia.shared;
         let mut deferred = Deferred::default();
         let mut former = None;
+        if L::PARKS {
+            self.ia.poll_slot(self.slot, &mut deferred);
+        }
         let outcome = self.slot.queue.with(|queue| {
             if self.finished || queue.id != self.evd {
                 return Err(Expired { queued: 0 });
             }
-            queue.poll(shared, &mut deferred);
+            if !L::PARKS {
+                queue.poll(shared, &mut deferred);
+            }
             let waits = queue.is_waiting(self.serial);
             // The count and the end of the wait are atomic: no event arrives between them.
             let taken = (waits && queue.is_due()).then(|| queue.take_queued(shared));

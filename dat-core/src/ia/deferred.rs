@@ -45,10 +45,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cold]
     fn run_pending(&self, deferred: &mut Deferred) {
         for slot in self.shared.event_dispatchers.made() {
-            let (evd, cno, failure, pending) = slot.queue.with(|queue| {
-                let pending = core::mem::take(&mut queue.pending);
-                (queue.id, queue.cno, queue.failure, pending)
-            });
+            // The end of its parking comes back to a dispatcher that is parked.
+            let Some(mut queue) = slot.queue.lock_unparked() else {
+                continue;
+            };
+            let pending = core::mem::take(&mut queue.pending);
+            let (evd, cno, failure) = (queue.id, queue.cno, queue.failure);
+            drop(queue);
+            if pending.contains(Pending::LOOK) {
+                self.look_at(slot, true, deferred);
+            }
             if pending.contains(Pending::FAILURE)
                 && let Some(failure) = failure
             {
@@ -86,6 +92,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             reason: REASON_PRIMARY,
         };
         if let Some(slot) = self.shared.event_dispatchers.get(self.async_evd.index()) {
+            // It takes no completions, so it is never parked.
             slot.queue.with(|queue| {
                 if queue.id == self.async_evd {
                     queue.push_final(&event, &self.shared, deferred);
@@ -114,6 +121,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Queues an unsolicited event on a dispatcher, if it is live.
     pub(crate) fn push_event(&self, evd: EvdId, event: &Event, deferred: &mut Deferred) {
         if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
+            if L::PARKS {
+                self.poll_slot(slot, deferred);
+            }
             slot.queue.with(|queue| {
                 if queue.id == evd && !evd.is_null() {
                     queue.push_unsolicited(event, &self.shared, deferred);
@@ -125,6 +135,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// As `push_event`, by index: an object keeps its dispatcher alive.
     pub(crate) fn push_event_at(&self, evd: Index, event: &Event, deferred: &mut Deferred) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
+            if L::PARKS {
+                self.poll_slot(slot, deferred);
+            }
             slot.queue
                 .with(|queue| queue.push_unsolicited(event, &self.shared, deferred));
         }
@@ -134,8 +147,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn poll_at(&self, evd: Index) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
             let mut deferred = Deferred::default();
-            slot.queue
-                .with(|queue| queue.poll(&self.shared, &mut deferred));
+            self.poll_slot(slot, &mut deferred);
             self.run_deferred(&mut deferred);
         }
     }

@@ -10,8 +10,9 @@ use crate::event::{
     AsyncEventKind, ConnectionEventKind, Deferred, Event, OwnWait, REASON_SOFT_HIGH_WATERMARK,
 };
 use crate::flags::EndpointState;
-use crate::id::{EpId, Index};
+use crate::id::{EpId, Handle, Index};
 use crate::sync::RawLock;
+use crate::sync::atomic::Ordering;
 use crate::time::{Instant, first};
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.
@@ -39,6 +40,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPK-06..11, CRA-03, EPD-02, EPD-05, EPD-10, PSC-01, PSC-02, EPH-02, GEN-09
     pub fn progress(&self, now: Instant) -> usize {
+        if L::PARKS && self.shared.missed.load(Ordering::Relaxed) {
+            self.make_up();
+        }
         let mut handled = 0_usize;
         let mut quiet = false;
         while handled < EVENTS_PER_CALL && !quiet {
@@ -60,31 +64,42 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// `progress` without this test. A backend that cannot tell returns false.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.control.with(|control| {
-            !control.watch.pending && control.backend().is_ok_and(|backend| backend.is_quiet())
-        })
+        let Some(mut control) = self.control.try_lock() else {
+            return false;
+        };
+        if L::PARKS && self.shared.missed.load(Ordering::Relaxed) {
+            return false;
+        }
+        !control.watch.pending && control.backend().is_ok_and(|backend| backend.is_quiet())
     }
 
     /// Returns the time of the next `progress` if nothing else happens first.
     ///
+    /// In a context that interrupts a control call it is a time that has passed.
+    ///
     /// Spec: GEN-09
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.control.with(|control| {
-            let own = control.watch.earliest;
-            let device = control
-                .backend()
-                .ok()
-                .and_then(|backend| backend.next_deadline());
-            first(own, device)
-        })
+        let Some(mut control) = self.control.try_lock() else {
+            return Some(Instant::ZERO);
+        };
+        let own = control.watch.earliest;
+        let device = control
+            .backend()
+            .ok()
+            .and_then(|backend| backend.next_deadline());
+        first(own, device)
     }
 
     /// Handles one control event; returns false if there is none.
     ///
     /// `own` is the caller's wait on a dispatcher, if it polls that dispatcher next.
+    #[cfg_attr(feature = "compact", inline(never))]
     pub(crate) fn handle_next(&self, now: Instant, own: Option<OwnWait>) -> bool {
         let mut deferred = None;
-        let rest = self.control.with(|control| {
+        let Some(mut control) = self.control.try_lock() else {
+            return false;
+        };
+        let mut handle = |control: &mut Control<'_, B>| {
             let event = poll(control.backend().ok()?, now);
             // Inspected in place: a copy takes stack.
             Some(match event.as_ref()? {
@@ -99,7 +114,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 },
                 event => self.handle_event(control, event, deferred.get_or_insert_default()),
             })
-        });
+        };
+        let rest = handle(&mut control);
+        drop(control);
         if let Some(deferred) = &mut deferred {
             self.run_deferred(deferred);
         }
@@ -194,18 +211,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn established(&self, token: u64, private_data: &PrivateData, deferred: &mut Deferred) {
-        self.with_token(token, |_, endpoint| {
+        let established = self.with_token(token, |_, endpoint| {
             let active = endpoint.state == EndpointState::ActiveConnectionPending;
             if !endpoint.step(Trigger::Establish) {
-                return;
+                return None;
             }
             endpoint.connection.deadline = None;
             if active {
                 endpoint.connection.private_data.clone_from(private_data);
             }
             let size = endpoint.connection.private_data.len();
-            self.report_established(endpoint, size, deferred);
+            Some((endpoint.connect_evd, endpoint.id, size))
         });
+        if let Some(Some((evd, ep, size))) = established {
+            self.report_established(evd, ep, size, deferred);
+        }
     }
 
     fn attempt_failed(
@@ -215,7 +235,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         failure: &ConnectFailure,
         deferred: &mut Deferred,
     ) {
-        self.with_token(token, |_, endpoint| {
+        let found = self.with_token(token, |_, endpoint| {
             let kind = if endpoint.state == EndpointState::CompletionPending {
                 ConnectionEventKind::AcceptCompletionError
             } else {
@@ -231,13 +251,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     ConnectFailure::TimedOut => ConnectionEventKind::TimedOut,
                 }
             };
+            (endpoint.id, kind)
+        });
+        if let Some((ep, kind)) = found {
             let ending = Ending {
                 trigger: Trigger::AttemptFailure,
                 mode: None,
                 kind,
             };
-            self.end_connection(control, endpoint, ending, deferred);
-        });
+            self.end_connection(control, ep, ending, deferred);
+        }
     }
 
     /// Handles the end of a connection; the end of an attempt counts as its failure.
@@ -254,15 +277,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             mode: None,
             kind,
         };
-        let ended = self.with_token(token, |_, endpoint| {
-            self.end_connection(control, endpoint, ending, deferred)
-        });
-        if ended == Some(false) {
+        let ep = EpId::from_handle(Handle::from_raw(token));
+        if !self.end_connection(control, ep, ending, deferred) {
             self.attempt_failed(control, token, &ConnectFailure::NonPeerRejected, deferred);
         }
     }
 
     /// Reports the failure of the device and breaks all connections and attempts.
+    #[cold]
+    #[inline(never)]
     fn device_failed(&self) {
         let mut deferred = Deferred::default();
         self.report_catastrophe(&mut deferred);
@@ -287,9 +310,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Drains endpoints and, with `now`, ends attempts whose deadline has passed.
+    ///
+    /// Outlined: its locals are not needed while an event is handled.
+    #[cfg_attr(feature = "compact", inline(never))]
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
         let endpoints = &self.shared.endpoints;
-        let Some(mut scan) = self.control.with(|control| control.watch.begin_scan()) else {
+        let control = self.control.try_lock();
+        // From here on the lock is waited for: whoever interrupts the scan ends its own calls first.
+        let Some(mut scan) = control.and_then(|mut control| control.watch.begin_scan()) else {
             return 0;
         };
         let mut handled = 0_usize;
@@ -298,9 +326,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .control
             .with(|control| control.watch.step(&mut scan, endpoints))
         {
-            let (ep, state, deadline) = slot
+            let Some((ep, state, deadline)) = slot
                 .main
-                .with(|endpoint| (endpoint.id, endpoint.state, endpoint.connection.deadline));
+                .lock_unparked()
+                .map(|endpoint| (endpoint.id, endpoint.state, endpoint.connection.deadline))
+            else {
+                // The context that this one interrupts changes it.
+                left = Some(left.flatten());
+                self.control.with(|control| control.watch.list(slot, index));
+                continue;
+            };
             let done = match (state, deadline) {
                 (EndpointState::DisconnectPending, _) if self.has_requests(ep) => {
                     // The look that finds the last completion may bring the end of the connection,
@@ -330,23 +365,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Ends an attempt whose deadline passed; returns false if it ended before.
     fn give_up(&self, ep: EpId, deadline: Instant) -> bool {
         let mut deferred = Deferred::default();
-        let ended = self.control.with(|control| {
-            self.with_endpoint(ep, |_, endpoint| {
+        let ended = self.controlled(|control| {
+            let kind = self.with_endpoint(ep, |_, endpoint| {
                 if endpoint.connection.deadline != Some(deadline) {
-                    return Ok(false);
+                    return Ok(None);
                 }
-                let kind = if endpoint.connection.answered {
+                Ok(Some(if endpoint.connection.answered {
                     ConnectionEventKind::TimedOut
                 } else {
                     ConnectionEventKind::Unreachable
-                };
-                let ending = Ending {
-                    trigger: Trigger::AttemptFailure,
-                    mode: Some(DisconnectMode::Abrupt),
-                    kind,
-                };
-                Ok(self.end_connection(control, endpoint, ending, &mut deferred))
-            })
+                }))
+            })?;
+            let Some(kind) = kind else {
+                return Ok(false);
+            };
+            let ending = Ending {
+                trigger: Trigger::AttemptFailure,
+                mode: Some(DisconnectMode::Abrupt),
+                kind,
+            };
+            Ok(self.end_connection(control, ep, ending, &mut deferred))
         });
         self.run_deferred(&mut deferred);
         ended.unwrap_or(false)
@@ -358,18 +396,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn drain(&self, ep: EpId) -> bool {
         self.poll_requests(ep);
         let mut deferred = Deferred::default();
-        let ended = self.control.with(|control| {
-            self.with_endpoint(ep, |_, endpoint| {
-                if !endpoint.ring.is_idle(&self.shared.records) {
-                    return Ok(false);
-                }
-                let ending = Ending {
-                    trigger: Trigger::Drained,
-                    mode: Some(DisconnectMode::Graceful),
-                    kind: ConnectionEventKind::Disconnected,
-                };
-                Ok(self.end_connection(control, endpoint, ending, &mut deferred))
-            })
+        let ended = self.controlled(|control| {
+            // No request is posted while it drains.
+            let ring = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.ring))?;
+            if !ring.is_idle(&self.shared.records) {
+                return Ok(false);
+            }
+            let ending = Ending {
+                trigger: Trigger::Drained,
+                mode: Some(DisconnectMode::Graceful),
+                kind: ConnectionEventKind::Disconnected,
+            };
+            Ok(self.end_connection(control, ep, ending, &mut deferred))
         });
         self.run_deferred(&mut deferred);
         ended.unwrap_or(false)
@@ -378,8 +416,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns true if requests of an endpoint have no completion yet.
     fn has_requests(&self, ep: EpId) -> bool {
         let records = &self.shared.records;
-        let has_any = self.with_endpoint(ep, |_, endpoint| Ok(!endpoint.ring.is_idle(records)));
-        has_any.unwrap_or(false)
+        let ring = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.ring));
+        ring.is_ok_and(|ring| !ring.is_idle(records))
     }
 
     /// Polls the completions of an endpoint's requests.
@@ -396,20 +434,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         };
         let mut deferred = Deferred::default();
-        let armed = slot.queue.with(|queue| {
-            for _ in 0..ARMING_ROUNDS {
-                queue.poll(&self.shared, &mut deferred);
-                let failed = queue.failure.is_some();
-                let Some(completions) = queue.completions.as_mut().filter(|_| !failed) else {
-                    // The queue returns no further completions.
-                    return true;
-                };
-                if completions.arm(false) == Armed::Armed {
-                    queue.armed = true;
-                    return true;
-                }
-            }
-            false
+        let armed = (0..ARMING_ROUNDS).any(|_| {
+            self.poll_slot(slot, &mut deferred);
+            let Some(mut queue) = slot.queue.lock_unparked() else {
+                // The end of the parking arms it.
+                return true;
+            };
+            let failed = queue.failure.is_some();
+            let Some(completions) = queue.completions.as_mut().filter(|_| !failed) else {
+                // The queue returns no further completions.
+                return true;
+            };
+            let armed = completions.arm(false) == Armed::Armed;
+            queue.armed |= armed;
+            armed
         });
         self.run_deferred(&mut deferred);
         if !armed {

@@ -2,6 +2,7 @@
 
 mod close;
 mod contexts;
+mod interrupts;
 mod opening;
 #[cfg(feature = "std")]
 mod threads;

@@ -3,6 +3,8 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
+use super::atomic::{AtomicBool, Ordering};
+
 /// Mutual exclusion.
 ///
 /// The core calls the backend's control functions under the adapter's lock, and a queue's functions
@@ -30,12 +32,32 @@ pub unsafe trait RawLock {
     where
         Self: 'a;
 
+    /// Set if a control call marks an object while the device changes it, in place of holding the
+    /// object's lock.
+    ///
+    /// For locks that mask interrupts. Data calls that meet the mark are refused.
+    const PARKS: bool = false;
+
     /// Waits until the lock is free, and acquires it.
     ///
     /// # Safety
     /// The caller passes the state to `release`, once, in the same context, after it has released
     /// all locks that it acquired later.
     unsafe fn acquire(&self) -> Self::State<'_>;
+
+    /// Acquires the lock, or returns `None` if the current context would wait for a context that it
+    /// interrupts.
+    ///
+    /// The core uses it for [`Control`](Self::Control), and refuses the call on `None`. By default
+    /// it waits.
+    ///
+    /// # Safety
+    /// As for `acquire`, if the lock was acquired.
+    #[inline(always)]
+    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        // SAFETY: promised by the caller.
+        Some(unsafe { self.acquire() })
+    }
 
     /// Releases the lock.
     ///
@@ -181,16 +203,56 @@ unsafe impl RawLock for CriticalSectionLock {
     }
 }
 
+/// A lock for control calls that masks no interrupts; use it in [`SplitLock`].
+///
+/// It admits one context. A call of another one is refused: INSUFFICIENT_RESOURCES with the cause
+/// [`Busy`](crate::error::Cause::Busy). So an interrupt handler never waits for the context that it
+/// interrupts. Under an operating system, implement [`RawLock`] for its mutex instead.
+#[derive(Debug)]
+pub struct ContextLock(AtomicBool);
+
+#[expect(unsafe_code)]
+// SAFETY: only the context that changed the word from false to true leaves either function as the
+// holder, until `release`. Acquire and release ordering make its writes visible to the next one.
+unsafe impl RawLock for ContextLock {
+    const INIT: Self = Self(AtomicBool::new(false));
+
+    type Control = Self;
+
+    type State<'a> = ();
+
+    // For calls that cannot be refused: the adapter is opened, reopened or dropped.
+    unsafe fn acquire(&self) -> Self::State<'_> {
+        while self.0.swap(true, Ordering::Acquire) {
+            core::hint::spin_loop();
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        (!self.0.swap(true, Ordering::Acquire)).then_some(())
+    }
+
+    #[inline(never)]
+    unsafe fn release(&self, _state: Self::State<'_>) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 /// One lock for the data path, `D`, and another for control calls, `C`.
 ///
-/// Use it if `D` masks interrupts or spins. A control call that waits for the device, such as a
-/// registration, then holds only `C`, and takes `D` only to access state that posts and dequeues
-/// use. Queue pairs and completion queues are still created and changed under the locks of their
-/// endpoint and dispatcher.
+/// Use it if `D` masks interrupts. A control call then holds only `C` while it waits for the device.
+/// It takes `D` for short sections, whose lengths depend neither on the device nor on the lengths
+/// of queues.
 ///
-/// A context that interrupts the holder of `C` and needs `C` too must be able to wait for it. Where
-/// threads preempt each other on one processor, `C` cannot be a spin lock. An interrupt handler
-/// that only notifies or posts needs no `C`. A dequeue needs it when a completion failed.
+/// An endpoint or dispatcher whose queues the device creates or changes is marked meanwhile. A post
+/// to it is refused: INSUFFICIENT_RESOURCES with the cause [`Busy`](crate::error::Cause::Busy). A
+/// dequeue returns QUEUE_EMPTY. After the change the adapter polls such a dispatcher and counts an
+/// interrupt ([`Ia::take_interrupts`](crate::Ia::take_interrupts)), so no completion stays
+/// unnoticed.
+///
+/// `C` is [`ContextLock`], or the mutex of an operating system. Where threads preempt each other on
+/// one processor, it cannot be a spin lock.
 #[derive(Debug)]
 pub struct SplitLock<D, C>(D, PhantomData<fn() -> C>);
 
@@ -205,6 +267,8 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
         = D::State<'a>
     where
         Self: 'a;
+
+    const PARKS: bool = true;
 
     #[inline]
     unsafe fn acquire(&self) -> Self::State<'_> {

@@ -117,6 +117,16 @@ fn is_done(location: &Location<'_>) -> bool {
     changed(location, &[Change::Skipped]).is_none()
 }
 
+/// Returns a mark that was read, or `none` if the mutant skips the read.
+#[track_caller]
+pub(crate) fn read_mark<T>(mark: T, none: T) -> T {
+    if is_done(Location::caller()) {
+        mark
+    } else {
+        none
+    }
+}
+
 /// Returns the mutant's change at this location, if it is one of `possible`.
 fn changed(location: &Location<'_>, possible: &[Change]) -> Option<Change> {
     if !UNDER_WAY.get() {

@@ -29,7 +29,7 @@ pub use host::HostLock;
 pub use lock::CriticalSectionLock;
 #[cfg(feature = "spin")]
 pub use lock::SpinLock;
-pub use lock::{NoLock, RawLock, SplitLock};
+pub use lock::{ContextLock, NoLock, RawLock, SplitLock};
 pub(crate) use mutex::Guard;
 pub use mutex::Mutex;
 pub use registered::{RegisteredMemory, RegisteredSpan};

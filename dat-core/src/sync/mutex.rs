@@ -1,10 +1,33 @@
 //! A value protected by a raw lock.
+//!
+//! # Parking
+//! A change that takes long must not keep a lock that masks interrupts. Where `L::PARKS` is set,
+//! [`park`](Mutex::park) marks the value under the lock, releases the lock, and gives access to the
+//! value; its end takes the lock again and removes the mark. That is as exclusive as a guard:
+//! 1. The mark is read and written under the lock only, and every function that takes the lock
+//!    reads it before it creates a guard or a [`Parked`]. On a mark it creates neither.
+//! 2. The mark is set while the caller has the lock and the value has no mark. So no guard and no
+//!    other `Parked` exists then, and by 1 none comes into being before the mark is removed.
+//! 3. Only the drop of the `Parked` that set the mark removes it, when its borrows have ended.
+//! 4. It does so under the lock: whoever takes the lock next sees all that was written to the value.
+//!
+//! `parking.rs` of the models proves this, and that it fails if a mark is not read.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
+use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
 use super::RawLock;
+
+/// The mark of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    None,
+    Parked,
+    /// Parked, and a context was refused since.
+    Missed,
+}
 
 /// A value that only the holder of the lock can access.
 ///
@@ -12,6 +35,8 @@ use super::RawLock;
 #[repr(C)]
 pub struct Mutex<L, T> {
     lock: L,
+    /// Accessed under the lock only.
+    mark: Cell<Mark>,
     /// Accesses to the value, for loom to detect simultaneous ones.
     #[cfg(loom)]
     accesses: super::loom_sync::Accesses,
@@ -19,8 +44,9 @@ pub struct Mutex<L, T> {
 }
 
 #[expect(unsafe_code)]
-// SAFETY: the value is accessed only through a guard, and one guard exists at a time (contract of
-// `RawLock`). So sharing the mutex only moves access to the value from thread to thread.
+// SAFETY: the value is accessed only through a guard or a `Parked`, of which one exists at a time
+// (contract of `RawLock`, and the module's documentation). So sharing the mutex only moves access to
+// the value from thread to thread. The mark is accessed under the lock.
 unsafe impl<L: RawLock + Sync, T: Send> Sync for Mutex<L, T> {}
 
 impl<L: RawLock, T> Mutex<L, T> {
@@ -28,6 +54,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     pub const fn new(value: T) -> Self {
         Self {
             lock: L::INIT,
+            mark: Cell::new(Mark::None),
             #[cfg(loom)]
             accesses: super::loom_sync::Accesses::new(),
             value: UnsafeCell::new(value),
@@ -46,12 +73,74 @@ impl<L: RawLock, T> Mutex<L, T> {
 
     /// Locks the mutex until the guard is dropped.
     ///
-    /// For paths where a closure costs one call too many.
+    /// For paths where a closure costs one call too many. Waits while the value is parked. That is
+    /// never the case for a value that is parked under the control lock only, if the caller has
+    /// that lock.
     ///
     /// Guards are dropped in the opposite order of their creation.
     #[inline]
     #[cfg_attr(loom, track_caller)]
     pub(crate) fn lock(&self) -> Guard<'_, L, T> {
+        if L::PARKS {
+            return self.wait();
+        }
+        self.guard()
+    }
+
+    /// Locks the mutex, unless the value is parked; the end of the parking then tells.
+    #[inline]
+    #[cfg_attr(loom, track_caller)]
+    pub(crate) fn lock_unparked(&self) -> Option<Guard<'_, L, T>> {
+        if L::PARKS {
+            return self.try_lock_marked();
+        }
+        Some(self.guard())
+    }
+
+    /// Locks the mutex, unless the context that holds it is interrupted by this one.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, L, T>> {
+        #[expect(unsafe_code)]
+        // SAFETY: as in `guard`.
+        let state = unsafe { self.lock.try_acquire() }?;
+        let guard = Guard {
+            mutex: self,
+            state: ManuallyDrop::new(state),
+        };
+        (!L::PARKS || self.mark.get() == Mark::None).then_some(guard)
+    }
+
+    /// Takes exclusive access until the result is dropped, without the lock if it parks.
+    ///
+    /// The caller holds the control lock, so that contexts with that lock never wait for the mark.
+    #[inline]
+    #[cfg_attr(loom, track_caller)]
+    pub(crate) fn park(&self) -> Parked<'_, L, T> {
+        self.park_unless(|_| false)
+    }
+
+    /// As `park`, but keeps the lock if `keeps` says so.
+    #[inline]
+    #[cfg_attr(loom, track_caller)]
+    pub(crate) fn park_unless(&self, keeps: impl FnOnce(&T) -> bool) -> Parked<'_, L, T> {
+        let guard = self.lock();
+        let guard = if L::PARKS && !keeps(&guard) {
+            self.mark.set(Mark::Parked);
+            drop(guard);
+            None
+        } else {
+            Some(guard)
+        };
+        Parked {
+            mutex: self,
+            guard,
+            exclusive: PhantomData,
+        }
+    }
+
+    /// Acquires the lock and creates its guard; on a lock that parks, the caller reads the mark.
+    #[inline]
+    fn guard(&self) -> Guard<'_, L, T> {
         #[expect(unsafe_code)]
         // SAFETY: the guard releases the lock once, when it is dropped. Guards are passed at most
         // to functions that their creator calls, and are dropped in the opposite order of their
@@ -60,6 +149,99 @@ impl<L: RawLock, T> Mutex<L, T> {
         Guard {
             mutex: self,
             state: ManuallyDrop::new(state),
+        }
+    }
+
+    #[inline(never)]
+    #[cfg_attr(loom, track_caller)]
+    fn wait(&self) -> Guard<'_, L, T> {
+        loop {
+            if let Some(guard) = self.try_lock_marked() {
+                return guard;
+            }
+            #[cfg(loom)]
+            loom::thread::yield_now();
+            #[cfg(all(feature = "fuzz_sched", not(loom)))]
+            super::fuzz_sched::tell(super::Access::Again);
+            core::hint::spin_loop();
+        }
+    }
+
+    #[inline(never)]
+    fn try_lock_marked(&self) -> Option<Guard<'_, L, T>> {
+        let guard = self.guard();
+        let mark = self.mark.get();
+        #[cfg(loom)]
+        let mark = super::loom_sync::read_mark(mark, Mark::None);
+        if mark != Mark::None {
+            self.mark.set(Mark::Missed);
+            return None;
+        }
+        Some(guard)
+    }
+}
+
+/// Exclusive access to a value, with the lock or with the value's mark.
+pub(crate) struct Parked<'a, L: RawLock, T> {
+    mutex: &'a Mutex<L, T>,
+    /// `None` if the value is marked.
+    guard: Option<Guard<'a, L, T>>,
+    exclusive: PhantomData<&'a mut T>,
+}
+
+impl<L: RawLock, T> Parked<'_, L, T> {
+    /// Ends the parking; returns true if a context was refused meanwhile.
+    pub(crate) fn end(self) -> bool {
+        if self.guard.is_some() {
+            return false;
+        }
+        // Without a guard, nothing is left to drop.
+        ManuallyDrop::new(self).remove_mark() == Mark::Missed
+    }
+
+    /// Removes the mark; returns it. Nothing accesses the value by `self` afterwards.
+    #[inline(never)]
+    fn remove_mark(&self) -> Mark {
+        // Its guard accesses only the mark.
+        let _guard = self.mutex.guard();
+        self.mutex.mark.replace(Mark::None)
+    }
+}
+
+impl<L: RawLock, T> Deref for Parked<'_, L, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        #[cfg(loom)]
+        self.mutex.accesses.read();
+        #[expect(unsafe_code)]
+        // SAFETY: the lock is held, or the value is marked: no guard and no other `Parked` exists,
+        // and no reference to the value except those borrowed from this one.
+        unsafe {
+            &*self.mutex.value.get()
+        }
+    }
+}
+
+impl<L: RawLock, T> DerefMut for Parked<'_, L, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        #[cfg(loom)]
+        self.mutex.accesses.write();
+        #[expect(unsafe_code)]
+        // SAFETY: as in `deref`; `&mut self` excludes other borrows.
+        unsafe {
+            &mut *self.mutex.value.get()
+        }
+    }
+}
+
+impl<L: RawLock, T> Drop for Parked<'_, L, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.guard.is_none() {
+            let _was = self.remove_mark();
         }
     }
 }

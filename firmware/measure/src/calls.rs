@@ -18,7 +18,7 @@ use dat_core::flags::{
 use dat_core::memory::{
     LmrMemory, LmrRequest, LmrSlot, LmrTriplet, PzSlot, Region, RmrSlot, RmrTriplet,
 };
-use dat_core::sync::CriticalSectionLock;
+use dat_core::sync::{ContextLock, CriticalSectionLock, SplitLock};
 use dat_core::time::Instant;
 use dat_core::{Error, Ia, RecordSlot, Result};
 
@@ -27,6 +27,9 @@ use crate::still::{
     SHARED, WINDOWS, ZONES,
 };
 use crate::{clock, masked, report, stack};
+
+/// Data calls mask interrupts, control calls do not.
+type Lock = SplitLock<CriticalSectionLock, ContextLock>;
 
 /// Event slots: asynchronous, connection and consumer dispatchers.
 ///
@@ -37,7 +40,7 @@ const RECORDS: usize = PAIRS * 2 * POSTS + SHARED * POSTS;
 
 dat_core::define_storage! {
     /// Storage of the core.
-    pub(crate) uninit struct Storage for Backend, CriticalSectionLock {
+    pub(crate) uninit struct Storage for Backend, Lock {
         endpoints: PAIRS,
         local_regions: REGIONS,
         remote_regions: WINDOWS,
@@ -53,13 +56,13 @@ dat_core::define_storage! {
     }
 }
 
-type Evd = EvdSlot<<Backend as DatBackend>::CompletionQueue, CriticalSectionLock>;
+type Evd = EvdSlot<<Backend as DatBackend>::CompletionQueue, Lock>;
 type Endpoint = EndpointSlot<
     <Backend as DatBackend>::SendQueue,
     <Backend as DatBackend>::ReceiveQueue,
-    CriticalSectionLock,
+    Lock,
 >;
-type Srq = SrqSlot<<Backend as DatBackend>::SharedReceiveQueue, CriticalSectionLock>;
+type Srq = SrqSlot<<Backend as DatBackend>::SharedReceiveQueue, Lock>;
 
 static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 const NOTHING: CompletionFlags = CompletionFlags::empty();
@@ -109,7 +112,7 @@ fn sizes() {
     size(
         "object",
         "Ia",
-        size_of::<Ia<'_, Backend, CriticalSectionLock>>(),
+        size_of::<Ia<'_, Backend, Lock>>(),
     );
     size(
         "storage",
@@ -120,13 +123,13 @@ fn sizes() {
     size(
         "storage",
         "RmrSlot",
-        Storage.remote_regions * size_of::<RmrSlot<CriticalSectionLock>>(),
+        Storage.remote_regions * size_of::<RmrSlot<Lock>>(),
     );
     size("storage", "EvdSlot", DISPATCHERS * size_of::<Evd>());
     size(
         "storage",
         "CnoSlot",
-        Storage.notification_objects * size_of::<CnoSlot<CriticalSectionLock>>(),
+        Storage.notification_objects * size_of::<CnoSlot<Lock>>(),
     );
     size("storage", "EndpointSlot", PAIRS * size_of::<Endpoint>());
     size("storage", "SrqSlot", SHARED * size_of::<Srq>());

@@ -200,6 +200,7 @@ impl TestEndpoint {
             .queue
             .with(|queue| queue.dequeue(self.evd, &ia.shared))
             .ok()
+            .flatten()
     }
 }
 

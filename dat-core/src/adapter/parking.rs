@@ -1,0 +1,116 @@
+//! Calls that contexts of one processor make while they interrupt each other.
+//!
+//! A control call of a context that interrupts another control call is refused. A control call
+//! parks what it changes for long ([`Mutex::park`](crate::sync::Mutex)): the data calls of contexts
+//! that interrupt it are refused. What they missed, the end of the control call makes up for.
+
+use super::{Control, Ia};
+use crate::backend::Backend;
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::{Deferred, EvdQueue, EvdSlot, Pending};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Guard, RawLock};
+
+/// Returns the error of a call that meets the control call of a context that it interrupts.
+#[cold]
+#[inline(never)]
+pub(crate) fn busy(resource: Subtype) -> Error {
+    Error::insufficient_resources(resource).because(Cause::Busy)
+}
+
+impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
+    /// Runs `f` on the state of control calls under their lock.
+    ///
+    /// # Errors
+    /// - INSUFFICIENT_RESOURCES (DEVICE): the current context interrupts a control call.
+    #[inline]
+    pub(crate) fn controlled<R>(
+        &self,
+        f: impl FnOnce(&mut Control<'s, B>) -> Result<R>,
+    ) -> Result<R> {
+        let Some(mut control) = self.control.try_lock() else {
+            return Err(busy(Subtype::ResourceDevice));
+        };
+        let outcome = f(&mut control);
+        self.leave(control);
+        outcome
+    }
+
+    /// Releases the lock of control calls, and makes up for what contexts missed meanwhile.
+    #[cfg_attr(feature = "compact", inline(never))]
+    #[cfg_attr(not(feature = "compact"), inline)]
+    fn leave(&self, control: Guard<'_, L::Control, Control<'s, B>>) {
+        drop(control);
+        if L::PARKS && self.shared.missed.load(Ordering::Relaxed) {
+            self.make_up();
+        }
+    }
+
+    /// Runs `f` on a parked dispatcher. Needs the control lock.
+    ///
+    /// One with a waiter stays locked in place of being parked, because the waiter could not be
+    /// told when the parking ends.
+    #[inline]
+    pub(crate) fn with_parked<R>(
+        &self,
+        slot: &EvdSlot<B::CompletionQueue, L>,
+        f: impl FnOnce(&mut EvdQueue<B::CompletionQueue>) -> R,
+    ) -> R {
+        let mut queue = slot.queue.park_unless(|queue| queue.waiter.is_some());
+        let result = f(&mut queue);
+        if queue.end() {
+            slot.queue.with(|queue| queue.pending.add(Pending::LOOK));
+            self.shared.missed.store(true, Ordering::Release);
+        }
+        result
+    }
+
+    /// Polls a dispatcher; where the lock parks, each completion in a section of its own.
+    pub(crate) fn poll_slot(&self, slot: &EvdSlot<B::CompletionQueue, L>, deferred: &mut Deferred) {
+        if !L::PARKS {
+            slot.queue.with(|queue| queue.poll(&self.shared, deferred));
+            return;
+        }
+        let mut patience = None;
+        while let Some(mut queue) = slot.queue.lock_unparked() {
+            let left = patience.get_or_insert(queue.depth.saturating_add(1));
+            if *left == 0 || !queue.poll_next(&self.shared, deferred) {
+                return;
+            }
+            *left = left.wrapping_sub(1);
+        }
+    }
+
+    /// Notes that the connection of an endpoint failed; the next `progress` breaks it.
+    #[cold]
+    pub(crate) fn note_failed_connection(&self, ep: crate::id::EpId) {
+        let slot = self.shared.endpoints.get(ep.index());
+        if let Some(slot) = slot.filter(|slot| slot.handle.load() == ep.handle().to_raw()) {
+            slot.note_failure();
+            self.shared.missed.store(true, Ordering::Release);
+            self.interrupt_handle().notify();
+        }
+    }
+
+    /// Polls and arms the dispatchers that refused a call, and breaks the connections that failed.
+    ///
+    /// No lock may be held.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_up(&self) {
+        self.shared.missed.store(false, Ordering::Relaxed);
+        let mut deferred = Deferred {
+            any_pending: true,
+            ..Deferred::default()
+        };
+        self.run_deferred(&mut deferred);
+        for slot in self.shared.endpoints.made() {
+            if slot.take_failure() {
+                let handle = crate::id::Handle::from_raw(slot.handle.load());
+                self.connection_failed(crate::id::EpId::from_handle(handle));
+            }
+        }
+        // Whoever was refused may look again.
+        self.interrupt_handle().notify();
+    }
+}
