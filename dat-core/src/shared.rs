@@ -14,7 +14,7 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) instance: u16,
     /// Set if the provider needs no cache maintenance around RDMA.
     pub(crate) coherent: bool,
-    /// Set if contexts missed something; see `adapter/parking.rs`.
+    /// Set if contexts missed something; see `ia/parking.rs`.
     pub(crate) missed: AtomicBool,
     /// Extended operations of the device.
     pub(crate) extensions: Extensions,

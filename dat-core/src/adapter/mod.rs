@@ -1,14 +1,14 @@
 //! An open adapter: the backend and the tables of all objects.
 
+mod busy;
 mod control;
 mod driver;
-mod parking;
 mod tag;
 mod watch;
 
+pub(crate) use busy::busy;
 pub(crate) use control::Control;
 pub(crate) use driver::Driver;
-pub(crate) use parking::busy;
 pub(crate) use tag::InstanceTag;
 pub(crate) use watch::Watch;
 

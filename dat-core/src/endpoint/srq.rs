@@ -670,31 +670,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Polls the dispatchers of all endpoints on a shared queue, so that its counts are current.
-    fn poll_consuming_endpoints(&self, srq: SrqId) {
-        let srq = srq.slot();
-        let mut endpoint = None;
-        loop {
-            let Some(control) = self.control.try_lock() else {
-                return;
-            };
-            endpoint = self.next_endpoint_on_srq(&control, srq, endpoint);
-            drop(control);
-            if endpoint.is_none() {
-                return;
-            }
-            if let Some(evd) = self.receive_evd_on_srq(endpoint, srq) {
-                self.poll_at(evd);
-            }
-        }
-    }
-
-    /// Returns the receive dispatcher of an endpoint that uses the shared queue.
-    fn receive_evd_on_srq(&self, endpoint: Option<Index>, srq: Index) -> Option<Index> {
-        let slot = self.shared.endpoints.get(usize::from(endpoint?))?;
-        slot.receive_evd_on(srq)
-    }
-
     /// Runs `f` on a live shared receive queue under its lock.
     fn with_srq<R>(
         &self,

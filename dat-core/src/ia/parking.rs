@@ -1,51 +1,15 @@
-//! Calls that contexts of one processor make while they interrupt each other.
+//! Parked dispatchers, and what contexts missed that met them.
 //!
-//! A control call of a context that interrupts another control call is refused. A control call
-//! parks what it changes for long ([`Mutex::park`](crate::sync::Mutex)): the data calls of contexts
-//! that interrupt it are refused. What they missed, the end of the control call makes up for.
+//! `adapter/busy.rs` has the rules. A dispatcher is parked by [`Mutex::park`](crate::sync::Mutex).
 
-use super::{Control, Ia};
+use crate::adapter::Ia;
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{Deferred, EvdQueue, EvdSlot, Pending};
+use crate::id::{EpId, Handle};
+use crate::sync::RawLock;
 use crate::sync::atomic::Ordering;
-use crate::sync::{Guard, RawLock};
 
-/// Returns the error of a call that meets the control call of a context that it interrupts.
-#[cold]
-#[inline(never)]
-pub(crate) fn busy(resource: Subtype) -> Error {
-    Error::insufficient_resources(resource).because(Cause::Busy)
-}
-
-impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
-    /// Runs `f` on the state of control calls under their lock.
-    ///
-    /// # Errors
-    /// - INSUFFICIENT_RESOURCES (DEVICE): the current context interrupts a control call.
-    #[inline]
-    pub(crate) fn controlled<R>(
-        &self,
-        f: impl FnOnce(&mut Control<'s, B>) -> Result<R>,
-    ) -> Result<R> {
-        let Some(mut control) = self.control.try_lock() else {
-            return Err(busy(Subtype::ResourceDevice));
-        };
-        let outcome = f(&mut control);
-        self.leave(control);
-        outcome
-    }
-
-    /// Releases the lock of control calls, and makes up for what contexts missed meanwhile.
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
-    fn leave(&self, control: Guard<'_, L::Control, Control<'s, B>>) {
-        drop(control);
-        if L::PARKS && self.shared.missed.load(Ordering::Relaxed) {
-            self.make_up();
-        }
-    }
-
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Runs `f` on a parked dispatcher. Needs the control lock.
     ///
     /// One with a waiter stays locked in place of being parked, because the waiter could not be
@@ -83,7 +47,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 
     /// Notes that the connection of an endpoint failed; the next `progress` breaks it.
     #[cold]
-    pub(crate) fn note_failed_connection(&self, ep: crate::id::EpId) {
+    pub(crate) fn note_failed_connection(&self, ep: EpId) {
         let slot = self.shared.endpoints.get(ep.index());
         if let Some(slot) = slot.filter(|slot| slot.handle.load() == ep.handle().to_raw()) {
             slot.note_failure();
@@ -106,8 +70,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         self.run_deferred(&mut deferred);
         for slot in self.shared.endpoints.made() {
             if slot.take_failure() {
-                let handle = crate::id::Handle::from_raw(slot.handle.load());
-                self.connection_failed(crate::id::EpId::from_handle(handle));
+                let handle = Handle::from_raw(slot.handle.load());
+                self.connection_failed(EpId::from_handle(handle));
             }
         }
         // Whoever was refused may look again.
