@@ -5,8 +5,11 @@
 //! The arguments are IP MODE DEPTH [WRITES [BYTES [IDLE]]]. MODE is `polled` for adapters that this
 //! thread moves, or `threads` for adapters with threads of their own; their packets go through
 //! sockets. `local-polled` and `local-threads` are the same through queues in memory, and
-//! `local-both` has a thread that moves the far adapter. DEPTH writes are under way. IDLE further connections are made first, and stay idle. Prints nanoseconds of a write with its
-//! completion, and on standard error the memory of an idle connection.
+//! `local-both` has a thread that moves the far adapter. DEPTH writes are under way. IDLE further
+//! connections are made first, and stay idle.
+//!
+//! Prints nanoseconds of a write with its completion, and on standard error the memory of an idle
+//! connection.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -212,11 +215,12 @@ fn main() -> Result<()> {
     })
 }
 
-/// What callgrind counts.
+/// The functions that callgrind counts.
 mod counted {
     use super::*;
 
-    /// Writes `writes` times; returns the nanoseconds of each. Polls the far end, too, if there is one.
+    /// Writes `writes` times and polls the far end, too, if there is one; returns the nanoseconds
+    /// of each write.
     #[inline(never)]
     pub(super) fn write(
         near: &End,

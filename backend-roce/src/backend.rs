@@ -91,7 +91,7 @@ impl RoceBackend {
     /// Returns the counts of the adapter.
     #[must_use]
     pub fn counts(&self) -> AdapterCounts {
-        self.shared.enter(|adapter| adapter.counts())
+        self.shared.counts()
     }
 
     /// Returns a handle that moves the packets of the adapter without the core.
@@ -119,6 +119,10 @@ impl RoceDriver {
         self.0.set_on_event(on_event);
     }
 
+    pub(crate) fn before_sleep(&self) -> bool {
+        self.0.before_wait()
+    }
+
     /// Does what is due by `now`.
     pub fn drive(&self, now: Instant) {
         self.0.drive_at(now);
@@ -133,7 +137,7 @@ impl RoceDriver {
     /// Returns the counts of the adapter.
     #[must_use]
     pub fn counts(&self) -> AdapterCounts {
-        self.0.enter(|adapter| adapter.counts())
+        self.0.counts()
     }
 
     /// Returns the counts of each connection that has not ended.
@@ -705,7 +709,6 @@ impl Drop for RoceBackend {
             self.shared.leave_port();
             drop(service);
         }
-        self.shared.enter(Adapter::leave_ports);
-        self.shared.send_pending();
+        self.shared.end();
     }
 }

@@ -53,7 +53,7 @@ pub struct LocalCounts {
     pub bytes_sent: u64,
     /// Times that a queue had no room for the next packet.
     pub full: u64,
-    /// Doorbells rung.
+    /// Doorbells rung, for packets and for room.
     pub doorbells: u64,
 }
 

@@ -30,6 +30,10 @@ impl HostDriver for RoceDriver {
         true
     }
 
+    fn before_sleep(&self) -> bool {
+        Self::before_sleep(self)
+    }
+
     fn counts(&self, report: &mut dyn FnMut(Count, u64)) {
         Self::counts(self).report(report);
     }

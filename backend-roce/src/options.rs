@@ -61,6 +61,11 @@ pub struct RoceOptions {
     pub mtu: PathMtu,
     /// Way of the adapter's connections.
     pub path: PathChoice,
+    /// Time after which the thread of the adapter looks at queues in memory that the program has
+    /// polled (ROCE-235).
+    ///
+    /// A packet lies there no longer if the program has stopped without waiting for anything.
+    pub look_again: Duration,
     /// Receive buffer that each socket asks the system for, in bytes; the system may grant less.
     pub receive_buffer: usize,
     /// Set for sockets without a thread: polls of completion queues take and send packets, and
@@ -123,6 +128,7 @@ impl RoceOptions {
             keep_alive: None,
             mtu: PathMtu::Bytes4096,
             path: PathChoice::Packets,
+            look_again: Duration::from_millis(1),
             receive_buffer: 4 << 20,
             polled: false,
             #[cfg(feature = "udp")]

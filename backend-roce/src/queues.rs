@@ -81,6 +81,10 @@ impl Executor for RoceExecutor {
         self.0.poll();
     }
 
+    fn before_arming(&self) {
+        self.0.before_arming();
+    }
+
     fn is_gone(&self) -> bool {
         self.0.is_forked()
     }

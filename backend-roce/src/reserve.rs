@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
+use core::sync::atomic::AtomicUsize;
 use std::collections::HashMap;
 
 use siphasher::sip::SipHasher13;
@@ -12,6 +13,15 @@ pub(crate) fn reserved<T>(count: usize) -> Option<Vec<T>> {
     let mut values = Vec::new();
     values.try_reserve_exact(count).ok()?;
     Some(values)
+}
+
+/// Returns true if there is memory for a value behind a pointer that cannot refuse, as an `Arc`.
+///
+/// Takes a block of that length and gives it back. The thread that asks gets it next.
+pub(crate) fn has_memory_for<T>() -> bool {
+    // The compiler would remove a block that it sees given back unused.
+    let block = core::hint::black_box(reserved::<(AtomicUsize, AtomicUsize, T)>(1));
+    block.is_some()
 }
 
 /// Returns `count` zeros; `None` if there is no memory.

@@ -1,5 +1,6 @@
 //! The lock of an adapter, and the way of its packets.
 
+mod lease;
 mod local;
 #[cfg(all(test, feature = "udp"))]
 mod tests;
@@ -8,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use dat_core::backend::{BackendError, ControlEvent};
@@ -22,8 +23,20 @@ use crate::port::{Arrival, Awakening, ClaimError, LocalQueues, Outbox, Port, Rou
 use crate::proto::icrc::Flow;
 use crate::reserve::zeros;
 
+use lease::Lease;
 #[cfg(feature = "udp")]
-pub(crate) use local::Lease;
+pub(crate) use lease::Watch;
+#[cfg(feature = "udp")]
+pub(crate) use local::Attention;
+
+/// Atomics, which the model of the lease has its own of.
+mod atomic {
+    pub(super) use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    pub(super) fn fence() {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
 
 /// Longest datagrams that the port gives at once.
 pub(crate) const INPUT: usize = (1 << 16) + 128;
@@ -50,6 +63,15 @@ pub(crate) enum Bursts {
     All,
     /// Some; more may have come.
     Some,
+}
+
+/// What a look at local queues and sockets has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Driven {
+    /// More is to be done at once.
+    pub(crate) more: bool,
+    /// There were packets in local queues.
+    pub(crate) found: bool,
 }
 
 /// Time without a look at the port after which a poll looks itself.
@@ -116,13 +138,8 @@ pub(crate) struct Shared {
     local: Option<Arc<dyn LocalQueues>>,
     /// The ways that connections may go.
     path: PathChoice,
-    /// Polls and sleeps of the program: while they go on, the thread of the adapter asks for no
-    /// doorbell.
-    activity: AtomicUsize,
-    /// Set while the thread of the adapter relies on the program.
-    is_leased: AtomicBool,
-    /// Set by a sleeper of the program that does not look at local queues.
-    ends_lease: AtomicBool,
+    /// Who takes their packets.
+    lease: Lease,
     /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
     stand_in: OnceLock<Mutex<Adapter>>,
     /// Set if requests of the adapter wait until the consumer has taken its completions.
@@ -166,9 +183,7 @@ impl Shared {
             path: adapter.options.path,
             adapter: Mutex::new(adapter),
             local: port.local(),
-            activity: AtomicUsize::new(0),
-            is_leased: AtomicBool::new(false),
-            ends_lease: AtomicBool::new(false),
+            lease: Lease::default(),
             port,
             stand_in: OnceLock::new(),
             generation,
@@ -289,7 +304,7 @@ impl Shared {
 
     /// Runs `act` on the locked adapter, without the time and without control events.
     ///
-    /// For what neither sends nor raises anything; never in a child of `fork`.
+    /// `act` neither sends nor raises anything. Never in a child of `fork`.
     pub(crate) fn enter_briefly<R>(&self, act: impl FnOnce(&mut Adapter) -> R) -> R {
         act(&mut lock(&self.adapter))
     }
@@ -336,12 +351,13 @@ impl Shared {
             && let Ok(_receives) = self.receives.try_lock()
         {
             let slept = self.sleep_on_port(&mut is_over, &left);
-            self.leave_queues(slept.is_none());
+            self.leave_queues();
             if let Some(slept) = slept {
                 return slept;
             }
         }
         loop {
+            self.before_wait();
             let mut events = lock(&self.events);
             if is_over(&events) {
                 return WakeReason::Woken;
@@ -384,7 +400,7 @@ impl Shared {
             events.sleeps_on_port = true;
             let before = events.count;
             drop(events);
-            self.note_activity();
+            self.lease.note_look();
             // Who is about to sleep asks for doorbells, and looks once more.
             let awakening = match self.arm() {
                 true => Some(Awakening::Local),
@@ -396,7 +412,7 @@ impl Shared {
                 || lock(&self.events).count != before || left().is_some_and(|left| left.is_zero());
             match awakening? {
                 Awakening::Arrivals { reports } => {
-                    if self.drive(reports, stops) {
+                    if self.drive(reports, stops).more {
                         // The thread of the adapter does the rest.
                         self.wake_service();
                     }
@@ -425,6 +441,13 @@ impl Shared {
             events.is_closing = true;
             events.count += 1;
         });
+    }
+
+    /// Gives back what a closed adapter has of the system, whoever still holds it.
+    pub(crate) fn end(&self) {
+        self.enter(Adapter::leave_ports);
+        self.send_pending();
+        self.close_queues();
     }
 
     /// Ends all sleeps.
@@ -567,7 +590,7 @@ impl Shared {
         if is_threaded && queues.is_none() {
             return;
         }
-        let polls = self.note_activity();
+        let polls = self.lease.note_look();
         let looks_at_sockets =
             !is_threaded && (queues.is_none() || polls.is_multiple_of(SOCKET_POLLS));
         let came = self.try_input().is_some_and(|mut input| {
@@ -619,10 +642,10 @@ impl Shared {
     /// Takes the packets that have come, does what is due and sends packets.
     ///
     /// Takes the reports of datagrams that were not delivered if `reports` is set. Takes no more
-    /// packets once `stops` returns true. Returns true if more is to be done at once.
-    pub(crate) fn drive(&self, reports: bool, stops: impl Fn() -> bool) -> bool {
+    /// packets once `stops` returns true.
+    pub(crate) fn drive(&self, reports: bool, stops: impl Fn() -> bool) -> Driven {
         if self.is_forked() {
-            return false;
+            return Driven::default();
         }
         let began = self.clock.map(|clock| clock());
         // Another thread may have looked for the last time before this one was woken.
@@ -630,7 +653,10 @@ impl Shared {
         let local = self.take_local(&mut input, &stops);
         let bursts = self.take_packets(&mut input, (BURSTS, BURST), stops);
         drop(input);
-        self.finish(bursts, reports, began) || local == Bursts::Some
+        Driven {
+            more: self.finish(bursts, reports, began) || local == Bursts::Some,
+            found: local != Bursts::None,
+        }
     }
 
     /// As [`drive`](Self::drive), for an adapter without a thread: `now` is its time.
@@ -652,8 +678,8 @@ impl Shared {
 
     /// Takes the next event; `now` is the time of an adapter without a thread.
     ///
-    /// After a stop of the process, nobody may have looked at the port of an adapter with a thread.
-    /// What came meanwhile counts before its caller judges deadlines (ROCE-200).
+    /// After a stop of the process, the port of an adapter with a thread may have packets that no
+    /// thread has taken. They count before the caller judges deadlines (ROCE-200).
     pub(crate) fn next_event(&self, now: Instant) -> Option<ControlEvent> {
         let (event, unseen) = self.enter(|adapter| {
             let seen_at = adapter.seen_at.as_micros();
@@ -668,7 +694,7 @@ impl Shared {
         } else if unseen >= LATE {
             if self.waits_for_input() {
                 for _ in 0..LATE_BURSTS {
-                    if !self.drive(true, || false) {
+                    if !self.drive(true, || false).more {
                         break;
                     }
                 }

@@ -78,6 +78,7 @@ impl Port for MemoryPort {
             length: packet.len(),
             segment: packet.len(),
             local: None,
+            is_split: false,
         })
     }
 }

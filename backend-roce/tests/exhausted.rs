@@ -6,9 +6,10 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use backend_roce::PathChoice;
 use common::end::{End, QUALIFIER, SLOT};
 use dat_core::endpoint::ConnectParam;
 use dat_core::error::{Error, ErrorKind};
@@ -23,6 +24,8 @@ use dat_core::time::Instant;
 /// Allocations that still succeed.
 static LEFT: AtomicI64 = AtomicI64::new(i64::MAX);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
+/// Set if freed blocks can be allocated again.
+static GIVES_BACK: AtomicBool = AtomicBool::new(false);
 
 /// Held by each test, since all share the heap.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -47,6 +50,9 @@ unsafe impl GlobalAlloc for Scarce {
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: as the caller promises; the memory is the system's.
         unsafe { System.dealloc(memory, layout) }
+        if GIVES_BACK.load(Ordering::Relaxed) {
+            LEFT.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -88,8 +94,10 @@ fn made_it(outcome: Result<(), Error>) -> bool {
 }
 
 impl Pair {
-    fn open() -> Self {
-        let (left, right) = (End::open(0, true), End::open(1, true));
+    /// Opens two ends at addresses from `number` on, which connect on one way.
+    fn open(number: u8, path: PathChoice) -> Self {
+        let open = |number| End::open_on(number, true, "", path);
+        let (left, right) = (open(number), open(number + 1));
         let point = right
             .ia
             .psp_create(QUALIFIER, right.evd, PspFlags::Consumer);
@@ -210,15 +218,47 @@ impl Pair {
 /// Spec: ROCE-199
 #[test]
 fn nothing_ends_the_process_while_the_heap_is_exhausted() {
+    exhaust_the_heap(|| Pair::open(0, PathChoice::Packets), false);
+}
+
+/// As above, for connections through queues in memory, once the adapters have a pair of them.
+///
+/// Spec: ROCE-199
+#[test]
+fn nothing_ends_the_process_of_queues_while_the_heap_is_exhausted() {
+    let connected = || {
+        let mut pair = Pair::open(2, PathChoice::Any);
+        while pair.cycles == 0 {
+            pair.round();
+        }
+        assert_eq!(pair.left.driver.counts().local.pairs, 1);
+        pair
+    };
+    exhaust_the_heap(connected, false);
+}
+
+/// As above, while the adapters make the pair, or send packets without memory for it.
+///
+/// Freed blocks can be allocated again: a pair of queues needs one that was asked for before.
+///
+/// Spec: ROCE-199, ROCE-230
+#[test]
+fn no_set_up_ends_the_process_while_the_heap_is_exhausted() {
+    exhaust_the_heap(|| Pair::open(6, PathChoice::Any), true);
+}
+
+fn exhaust_the_heap(open: impl Fn() -> Pair, gives_back: bool) {
     let _alone = alone();
     for allocations in 0.. {
-        let mut pair = Pair::open();
+        let mut pair = open();
         let before = REFUSED.load(Ordering::Relaxed);
         LEFT.store(allocations, Ordering::Relaxed);
+        GIVES_BACK.store(gives_back, Ordering::Relaxed);
         pair.make_others();
         for _ in 0..SCARCE_ROUNDS {
             pair.round();
         }
+        GIVES_BACK.store(false, Ordering::Relaxed);
         LEFT.store(i64::MAX, Ordering::Relaxed);
         let refused = REFUSED.load(Ordering::Relaxed) - before;
         let cycles = pair.cycles + 2;
@@ -243,7 +283,7 @@ fn nothing_ends_the_process_while_the_heap_is_exhausted() {
 #[test]
 fn a_connection_moves_data_while_the_heap_is_exhausted() {
     let _alone = alone();
-    let mut pair = Pair::open();
+    let mut pair = Pair::open(4, PathChoice::Packets);
     while pair.cycles < 1 || state(&pair.right) != EndpointState::Connected {
         pair.round();
     }

@@ -300,13 +300,13 @@ fn a_child_reads_and_writes_no_queue() {
         source_port: 1,
         destination_port: 2,
     };
-    assert!(pair.write(label, &[b"before the fork!"]));
+    assert!(pair.write(label, b"before the fork!"));
     let theirs = pairs.0.pop().unwrap();
     let mut ends = Some((listener, pair, theirs));
     let mut buffer = vec![0; PAYLOAD_MAX];
     let child = fork(|| {
         let (mut listener, pair, theirs) = ends.take().unwrap();
-        assert!(!pair.write(label, &[b"of the child..."]));
+        assert!(!pair.write(label, b"of the child..."));
         pair.ring();
         assert_eq!(theirs.read(&mut buffer), None);
         assert!(theirs.arm() && !theirs.has_records());
@@ -320,7 +320,7 @@ fn a_child_reads_and_writes_no_queue() {
     assert!(theirs.read(&mut buffer).is_some());
     assert_eq!(buffer[..16], *b"before the fork!");
     assert_eq!(theirs.read(&mut buffer), None);
-    assert!(pair.write(label, &[b"after the fork!!"]));
+    assert!(pair.write(label, b"after the fork!!"));
     assert!(theirs.read(&mut buffer).is_some());
     drop(listener);
     // A child that lives on does not keep the pair, once it runs.

@@ -3,63 +3,18 @@
 
 mod common;
 
-use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use backend_roce::PathChoice;
-use common::end::{DEPTH, End, PATIENCE, SLOT, connect, poll_both};
+use common::end::{
+    DEPTH, End, PATIENCE, SLOT, attempt, connect, end_of, exchange, is_success, listen, local_end,
+    poll_both,
+};
 use dat_core::backend::NotLocal;
-use dat_core::event::{ConnectionEventKind, Event, ThreadWait};
-use dat_core::flags::{CloseFlags, CompletionFlags, DtoStatus};
-
-fn is_success(event: &Event) -> bool {
-    matches!(event, Event::Dto(done) if done.status == DtoStatus::Success)
-}
-
-fn local_end(number: u8, polled: bool) -> End {
-    End::open_on(number, polled, "", PathChoice::Local)
-}
-
-/// Moves data both ways: writes and reads, short and long, and messages.
-fn exchange(left: &End, right: &End) {
-    let none = CompletionFlags::empty();
-    for (near, far) in [(left, right), (right, left)] {
-        for (value, length) in [(11, 8), (12, 1000), (13, SLOT)] {
-            near.fill(value);
-            far.fill(0);
-            for slot in 0..DEPTH as usize {
-                let (local, remote) = (near.local(slot, length), far.remote(slot, length));
-                let posted = near
-                    .ia
-                    .post_rdma_write(near.ep, &local, slot as u64, &remote, none);
-                posted.expect("a post");
-            }
-            poll_both([near, far], DEPTH as usize, |_, event| is_success(&event));
-            assert!(far.holds(DEPTH as usize, length, value), "{length}");
-        }
-        // One message of several packets.
-        near.fill(15);
-        let whole = SLOT * DEPTH as usize;
-        let (local, remote) = (near.local(0, whole), far.remote(0, whole));
-        let posted = near.ia.post_rdma_write(near.ep, &local, 1, &remote, none);
-        posted.expect("a post");
-        poll_both([near, far], 1, |_, event| is_success(&event));
-        assert!(far.holds(DEPTH as usize, SLOT, 15));
-        far.fill(14);
-        let posted = near.ia.post_rdma_read(near.ep, &local, 1, &remote, none);
-        posted.expect("a post");
-        poll_both([near, far], 1, |_, event| is_success(&event));
-        assert!(near.holds(DEPTH as usize, SLOT, 14));
-        let received = far.ia.post_recv(far.ep, &far.local(1, SLOT), 2, none);
-        received.expect("a receive");
-        let sent = near.ia.post_send(near.ep, &near.local(0, 500), 3, none);
-        sent.expect("a post");
-        poll_both([near, far], 2, |_, event| is_success(&event));
-    }
-}
+use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::flags::{CloseFlags, CompletionFlags};
 
 /// Returns true if all packets of an end went through queues, and none was sent twice.
 fn is_local(end: &End) -> bool {
@@ -126,30 +81,89 @@ fn packets_are_the_way_to_others() {
     assert_eq!(third.driver.not_local(), None);
 }
 
-/// The end of an adapter is an orderly end of its connections.
+/// Attempts that a program begins at once have queues, though nobody looks for a while, and the
+/// peer has little time.
 ///
-/// Spec: ROCE-236
+/// Spec: ROCE-220, ROCE-221
 #[test]
-fn an_orderly_end_is_no_break() {
-    for polled in [true, false] {
-        for _ in 0..10 {
-            let (left, right) = (local_end(111, polled), local_end(112, polled));
-            connect(&left, &right);
-            drop(left);
-            assert_eq!(end_of(&right), ConnectionEventKind::Disconnected);
+fn attempts_that_are_begun_at_once_have_queues() {
+    for (number, polled) in [(123, true), (125, false)] {
+        let left = End::open_on(number, true, "", PathChoice::Any);
+        let right = End::open_on(number + 1, polled, "", PathChoice::Any);
+        let qualifiers = [20_193, 20_194, 20_195, 20_196];
+        for qualifier in qualifiers {
+            listen(&right, qualifier);
         }
+        let near: Vec<End> = (0..200).map(|_| End::beside(&left)).collect();
+        let mut far: Vec<End> = Vec::new();
+        for (end, qualifier) in near.iter().zip(qualifiers.into_iter().cycle()) {
+            attempt(end, &right, qualifier).expect("an attempt");
+        }
+        // As long as a set-up may take.
+        thread::sleep(Duration::from_millis(150));
+        let until = Instant::now() + PATIENCE;
+        let mut made = 0;
+        while made < near.len() {
+            assert!(Instant::now() < until, "{made} connections");
+            for end in &near {
+                match end.look() {
+                    Some(Event::Connection { kind, .. }) => {
+                        assert_eq!(kind, ConnectionEventKind::Established);
+                        made += 1;
+                    }
+                    Some(other) => panic!("{other:?}"),
+                    None => {}
+                }
+            }
+            // Other work of the peer.
+            thread::sleep(Duration::from_millis(60));
+            while let Some(Event::ConnectionRequest { cr, .. }) = right.look() {
+                let end = End::beside(&right);
+                let accepted = right.ia.cr_accept(cr, Some(end.ep), &[]);
+                accepted.expect("an acceptance");
+                far.push(end);
+            }
+        }
+        assert!(is_local(&left) && is_local(&right));
+        assert_eq!(left.driver.counts().local.connections, 200);
     }
 }
 
-/// Returns the event that ends the connection of an end.
-fn end_of(end: &End) -> ConnectionEventKind {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        assert!(Instant::now() < until, "no event");
-        if let Some(Event::Connection { kind, .. }) = end.look() {
-            return kind;
+/// Posts reads and writes of `length` bytes at both ends by turns, `most` at a time, until each has
+/// done `count`; calls `each` in between with the number of those of the first end.
+fn read_and_write(
+    [left, right]: [&End; 2],
+    (count, most, length): (u64, u64, usize),
+    mut each: impl FnMut(u64),
+) {
+    let none = CompletionFlags::empty();
+    let (mut posted, mut done) = ([0_u64; 2], [0_u64; 2]);
+    let mut moved = Instant::now();
+    while done.iter().any(|done| *done < count) {
+        assert!(moved.elapsed() < PATIENCE, "{done:?} of {posted:?}");
+        for (index, (near, far)) in [(left, right), (right, left)].into_iter().enumerate() {
+            while posted[index] < count && posted[index] - done[index] < most {
+                let (local, remote) = (near.local(0, length), far.remote(0, length));
+                let (ia, ep, cookie) = (&near.ia, near.ep, posted[index]);
+                let post = match cookie % 2 {
+                    0 => ia.post_rdma_read(ep, &local, cookie, &remote, none),
+                    _ => ia.post_rdma_write(ep, &local, cookie, &remote, none),
+                };
+                post.expect("a post");
+                posted[index] += 1;
+            }
         }
+        for (index, end) in [left, right].into_iter().enumerate() {
+            while let Some(event) = end.look() {
+                assert!(is_success(&event), "{event:?}");
+                done[index] += 1;
+                moved = Instant::now();
+            }
+        }
+        each(done[0]);
     }
+    let full = [left, right].map(|end| end.driver.counts().local.full);
+    assert!(full[0] + full[1] > 0, "no queue was full");
 }
 
 /// Reads and writes of both ends make progress while both queues are full, and nothing is sent
@@ -158,35 +172,14 @@ fn end_of(end: &End) -> ConnectionEventKind {
 /// Spec: ROCE-233, ROCE-234
 #[test]
 fn full_queues_both_ways_make_progress() {
-    let none = CompletionFlags::empty();
     for (number, polled) in [(113, true), (115, false)] {
         let (left, right) = (local_end(number, polled), local_end(number + 1, polled));
         connect(&left, &right);
-        let whole = SLOT * DEPTH as usize;
-        let (mut posted, mut done, mut ended) = ([0_u64; 2], [0_u64; 2], 0);
-        let until = Instant::now() + PATIENCE;
-        while done.iter().any(|done| *done < 400) {
-            assert!(Instant::now() < until, "{done:?} of {posted:?}");
-            for (index, (near, far)) in [(&left, &right), (&right, &left)].into_iter().enumerate() {
-                while posted[index] < 400 && posted[index] - done[index] < 8 {
-                    let (local, remote) = (near.local(0, whole), far.remote(0, whole));
-                    let (ia, ep, cookie) = (&near.ia, near.ep, posted[index]);
-                    let post = match cookie % 2 {
-                        0 => ia.post_rdma_read(ep, &local, cookie, &remote, none),
-                        _ => ia.post_rdma_write(ep, &local, cookie, &remote, none),
-                    };
-                    post.expect("a post");
-                    posted[index] += 1;
-                }
-            }
-            for (index, end) in [&left, &right].into_iter().enumerate() {
-                while let Some(event) = end.look() {
-                    assert!(is_success(&event), "{event:?}");
-                    done[index] += 1;
-                }
-            }
+        let mut ended = 0;
+        let work = (200, 8, SLOT * DEPTH as usize);
+        read_and_write([&left, &right], work, |done| {
             // Messages of another connection find room in the full queue.
-            if done[0] / 40 > ended {
+            if done / 20 > ended {
                 ended += 1;
                 let (near, far) = (End::beside(&left), End::beside(&right));
                 let point = common::end::connect_at(&near, &far, 21_000);
@@ -195,11 +188,22 @@ fn full_queues_both_ways_make_progress() {
                 assert_eq!(end_of(&far), ConnectionEventKind::Disconnected);
                 right.ia.psp_free(point).expect("an end of listening");
             }
-        }
+        });
         assert!(ended > 5 && is_local(&left) && is_local(&right));
-        let full = left.driver.counts().local.full + right.driver.counts().local.full;
-        assert!(full > 0);
     }
+}
+
+/// The long form: `cargo test --release -p backend-roce --features udp --test local_way -- --ignored`.
+///
+/// Spec: ROCE-233, ROCE-234, ROCE-237
+#[test]
+#[ignore = "the long form: ten million operations"]
+fn full_queues_lose_none_of_ten_million_operations() {
+    let (left, right) = (local_end(121, true), local_end(122, false));
+    connect(&left, &right);
+    let work = (5_000_000, 80, SLOT);
+    read_and_write([&left, &right], work, |_| {});
+    assert!(is_local(&left) && is_local(&right));
 }
 
 /// A message without a receive waits; another connection of the same pair goes on.
@@ -247,190 +251,4 @@ fn datagrams_do_not_reach_a_connection_of_queues() {
     let close = left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt);
     close.expect("a disconnect");
     assert_eq!(end_of(&right), ConnectionEventKind::Disconnected);
-}
-
-/// Set in a process that connects to the address that it names.
-const ROLE: &str = "LOCAL_WAY_PEER";
-
-/// A process that connects to an end of this one, and answers as its threads do.
-struct Peer(Child);
-
-impl Peer {
-    fn start(right: &End) -> Self {
-        let target = right.address.socket_address().expect("an address");
-        let program = std::env::current_exe().expect("this program");
-        let mut child = Command::new(program)
-            .args(["--exact", "peer_process", "--nocapture"])
-            .env(ROLE, target.to_string())
-            .stdout(Stdio::piped())
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("a process");
-        let lines = BufReader::new(child.stdout.take().expect("its output"));
-        let until = Instant::now() + PATIENCE;
-        while let Some(event) = loop_until(right, until) {
-            match event {
-                Event::ConnectionRequest { cr, .. } => {
-                    let accepted = right.ia.cr_accept(cr, Some(right.ep), &[]);
-                    accepted.expect("an acceptance");
-                }
-                Event::Connection { kind, .. } => {
-                    assert_eq!(kind, ConnectionEventKind::Established);
-                    break;
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        let mut lines = lines.lines().map(|line| line.expect("a line"));
-        assert!(lines.any(|line| line.contains("connected")));
-        Self(child)
-    }
-
-    fn signal(&self, signal: libc::c_int) {
-        let id = libc::pid_t::try_from(self.0.id()).expect("an id");
-        #[expect(unsafe_code, reason = "the subject of these tests")]
-        // SAFETY: the process is a child that was not waited for.
-        let code = unsafe { libc::kill(id, signal) };
-        assert_eq!(code, 0);
-        // The signal is on its way: each thread stops at its next interruption.
-        while signal == libc::SIGSTOP && !common::process::is_stopped(self.0.id()) {
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn loop_until(end: &End, until: Instant) -> Option<Event> {
-    loop {
-        assert!(Instant::now() < until, "no event");
-        if let Some(event) = end.look() {
-            return Some(event);
-        }
-    }
-}
-
-/// The other process of the tests below: connects, and then only its thread does anything.
-#[test]
-fn peer_process() {
-    let Ok(target) = std::env::var(ROLE) else {
-        return;
-    };
-    let left = local_end(130, false);
-    let none = CompletionFlags::empty();
-    let received = left.ia.post_recv(left.ep, &left.local(1, SLOT), 2, none);
-    received.expect("a receive");
-    let param = common::end::param(target.parse().expect("an address"), common::end::QUALIFIER);
-    let connected = left.ia.ep_connect(left.ep, &param, ThreadWait::clock());
-    connected.expect("an attempt");
-    let event = loop_until(&left, Instant::now() + PATIENCE);
-    assert!(matches!(event, Some(Event::Connection { .. })), "{event:?}");
-    println!("connected");
-    // Until its parent has gone.
-    let _ = std::io::read_to_string(std::io::stdin());
-}
-
-/// The death of a process breaks its connections at once, though no timer runs.
-///
-/// Spec: ROCE-236
-#[test]
-fn the_death_of_a_peer_breaks_its_connections() {
-    for polled in [true, false] {
-        let right = local_end(121 + u8::from(polled), polled);
-        common::end::listen(&right, common::end::QUALIFIER);
-        let peer = Peer::start(&right);
-        let none = CompletionFlags::empty();
-        let received = right.ia.post_recv(right.ep, &right.local(1, SLOT), 2, none);
-        received.expect("a receive");
-        peer.signal(libc::SIGKILL);
-        let mut events = VecDeque::new();
-        let until = Instant::now() + PATIENCE;
-        while events.len() < 2 {
-            events.extend(loop_until(&right, until));
-        }
-        let is_broken = |event: &Event| matches!(event, Event::Connection { kind, .. } if *kind == ConnectionEventKind::Broken);
-        assert!(events.iter().any(is_broken), "{events:?}");
-        assert_eq!(right.driver.counts().local.pairs, 0);
-    }
-}
-
-/// A request to a stopped peer waits longer than sockets repeat it, and succeeds once the peer goes
-/// on.
-///
-/// Spec: ROCE-237
-#[test]
-fn a_stopped_peer_breaks_nothing() {
-    let right = local_end(123, false);
-    common::end::listen(&right, common::end::QUALIFIER);
-    let peer = Peer::start(&right);
-    peer.signal(libc::SIGSTOP);
-    let none = CompletionFlags::empty();
-    let sent = right.ia.post_send(right.ep, &right.local(1, 8), 4, none);
-    sent.expect("a post");
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    assert!(right.look().is_none());
-    peer.signal(libc::SIGCONT);
-    let event = loop_until(&right, Instant::now() + PATIENCE);
-    assert!(event.as_ref().is_some_and(is_success), "{event:?}");
-    drop(peer);
-    assert_eq!(end_of(&right), ConnectionEventKind::Broken);
-}
-
-/// Returns the numbers of descriptors, of mappings of queues and of threads of this process.
-fn held() -> [usize; 3] {
-    let entries = |path: &str| std::fs::read_dir(path).expect(path).count();
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
-    let queues = maps.lines().filter(|line| line.contains("dat-roce"));
-    [
-        entries("/proc/self/fd"),
-        queues.count(),
-        entries("/proc/self/task"),
-    ]
-}
-
-/// Many connections come and go with few descriptors and mappings, and with none left.
-///
-/// Spec: ROCE-223
-#[test]
-fn connections_leave_nothing() {
-    if std::env::var_os(ROLE).is_none() {
-        // In a process of its own: other tests have descriptors, too.
-        let program = std::env::current_exe().expect("this program");
-        let status = Command::new(program)
-            .args(["--exact", "connections_leave_nothing"])
-            .env(ROLE, "alone")
-            .status();
-        assert!(status.expect("a process").success());
-        return;
-    }
-    let round = |number: u8, polled: bool, count: u16| {
-        let (left, right) = (local_end(number, polled), local_end(number + 1, polled));
-        let opened = held();
-        for _ in 0..count {
-            let (near, far) = (End::beside(&left), End::beside(&right));
-            let point = common::end::connect_at(&near, &far, 21_000);
-            let close = near.ia.ep_disconnect(near.ep, CloseFlags::Abrupt);
-            close.expect("a disconnect");
-            assert_eq!(end_of(&far), ConnectionEventKind::Disconnected);
-            right.ia.psp_free(point).expect("an end of listening");
-            for end in [near, far] {
-                end.ia.ep_free(end.ep).expect("an endpoint");
-                end.ia.evd_free(end.evd).expect("a queue");
-            }
-        }
-        let [descriptors, mappings, threads] = held();
-        assert!(descriptors <= opened[0] + 4, "{opened:?} {descriptors}");
-        assert!(mappings <= opened[1] + 2, "{opened:?} {mappings}");
-        assert_eq!(threads, opened[2]);
-    };
-    round(124, true, 4);
-    let before = held();
-    round(124, true, 200);
-    round(126, false, 200);
-    assert_eq!(held(), before);
 }

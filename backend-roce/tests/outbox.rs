@@ -91,6 +91,7 @@ fn packets_leave_in_order_in_runs_of_one_flow_and_length() {
                 length: packets.len(),
                 segment: *segment,
                 local: None,
+                is_split: false,
             };
             for (index, packet) in arrival.packets(packets).enumerate() {
                 assert!(index < usize::from(RUN_PACKETS_MAX.min(most)));
@@ -191,6 +192,7 @@ fn an_outbox_without_room_or_packets_sends_nothing() {
         length: 10,
         segment: 0,
         local: None,
+        is_split: false,
     };
     assert_eq!(arrival.packets(&[1; 10]).count(), 10);
     assert_eq!(arrival.packets(&[1; 9]).count(), 0);

@@ -5,52 +5,9 @@ mod common;
 
 use std::time::Instant;
 
-use common::end::{DEPTH, End, PATIENCE, SLOT, connect, poll_both};
+use common::end::{DEPTH, End, PATIENCE, SLOT, connect, exchange, is_success, poll_both};
 use dat_core::event::{Event, ThreadWait};
-use dat_core::flags::{CompletionFlags, DtoStatus};
-
-fn is_success(event: &Event) -> bool {
-    matches!(event, Event::Dto(done) if done.status == DtoStatus::Success)
-}
-
-/// Moves data both ways: writes and reads, short and long, and messages.
-fn exchange(left: &End, right: &End) {
-    let none = CompletionFlags::empty();
-    for (near, far) in [(left, right), (right, left)] {
-        for (value, length) in [(11, 8), (12, 1000), (13, SLOT)] {
-            near.fill(value);
-            far.fill(0);
-            for slot in 0..DEPTH as usize {
-                let (local, remote) = (near.local(slot, length), far.remote(slot, length));
-                let posted = near
-                    .ia
-                    .post_rdma_write(near.ep, &local, slot as u64, &remote, none);
-                posted.expect("a post");
-            }
-            let mut next = 0;
-            poll_both([near, far], DEPTH as usize, |_, event| {
-                let Event::Dto(done) = event else {
-                    panic!("{event:?}")
-                };
-                assert_eq!((done.status, done.cookie), (DtoStatus::Success, next));
-                next += 1;
-                true
-            });
-            assert!(far.holds(DEPTH as usize, length, value), "{length}");
-        }
-        far.fill(14);
-        let (local, remote) = (near.local(0, SLOT), far.remote(0, SLOT));
-        let posted = near.ia.post_rdma_read(near.ep, &local, 1, &remote, none);
-        posted.expect("a post");
-        poll_both([near, far], 1, |_, event| is_success(&event));
-        assert!(near.holds(1, SLOT, 14));
-        let received = far.ia.post_recv(far.ep, &far.local(1, SLOT), 2, none);
-        received.expect("a receive");
-        let sent = near.ia.post_send(near.ep, &near.local(0, 500), 3, none);
-        sent.expect("a post");
-        poll_both([near, far], 2, |_, event| is_success(&event));
-    }
-}
+use dat_core::flags::CompletionFlags;
 
 /// Two adapters without threads serve each other on one thread of the program.
 #[test]

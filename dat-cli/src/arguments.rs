@@ -367,7 +367,7 @@ fn parse_idle(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "the time must be from 15s to 1day, for example 1min".into())
 }
 
-/// What `dat perf` can measure.
+/// Operations that `dat perf` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Operation {
     /// RDMA Write

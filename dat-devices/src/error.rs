@@ -14,7 +14,7 @@ pub struct OpenError {
     cause: Cause,
 }
 
-/// What is wrong; [`Cause`] has the details.
+/// The kind of a failure; [`Cause`] has the details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenErrorKind {

@@ -37,8 +37,16 @@ fn ask(adapter: &Adapter, peer: &str) -> Result<Vec<u8>> {
     Ok(bytes.to_vec())
 }
 
-/// Serves at one address, and asks from another one at each of `peers`.
+/// Serves at one address, and asks from another one at each of `peers`, through shared memory and
+/// over packets.
 fn exchange(at: &str, from: &str, number: u64, peers: &[&str]) {
+    for path in ["local", "packets"] {
+        let [at, from] = [at, from].map(|address| format!("{address}?path={path}"));
+        exchange_one(&at, &from, number, peers);
+    }
+}
+
+fn exchange_one(at: &str, from: &str, number: u64, peers: &[&str]) {
     let qualifier = qualifier(number);
     let server = Adapter::open(at).expect("a server's adapter");
     let zone = server.zone().expect("a zone");

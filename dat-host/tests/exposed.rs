@@ -1,5 +1,5 @@
-//! What a program and its peers see of exposed memory; `non_coherent` has the same tests where the
-//! device looks past the caches.
+//! Accesses of a program and its peers to exposed memory; `non_coherent` has the same tests where
+//! the device looks past the caches.
 
 mod common;
 

@@ -133,18 +133,23 @@ fn connect_all(address: &str, peer: &str, attempts: usize) {
 #[test]
 fn two_adapters_exchange_the_private_data_of_every_outcome() {
     const ATTEMPTS: usize = 10;
+    exchange_private_data("roce://127.0.0.37", ATTEMPTS);
+    exchange_private_data("roce://127.0.0.37?path=packets", ATTEMPTS);
+}
+
+fn exchange_private_data(near: &str, attempts: usize) {
     let open = |address| Adapter::open(address).unwrap().zone().unwrap();
-    let (near, far) = (open("roce://127.0.0.37"), open("roce://127.0.0.38"));
+    let (near, far) = (open(near), open("roce://127.0.0.38"));
     let listener = far.listen_with(None, 4).unwrap();
     let peer = format!("127.0.0.38:{}", listener.qualifier());
     let client = std::thread::spawn(move || {
         let queue = near.shared_receive(2, MESSAGE).unwrap();
-        for attempt in 0..ATTEMPTS {
+        for attempt in 0..attempts {
             connect_one(&near, &peer, &queue, attempt, [OWN; 2]);
         }
     });
     let queue = far.shared_receive(2, MESSAGE).unwrap();
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..attempts {
         serve_one(&far, &listener, &queue, attempt);
     }
     client.join().unwrap();

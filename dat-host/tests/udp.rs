@@ -11,15 +11,17 @@ use dat_host::Adapter;
 #[test]
 fn a_disconnect_without_operations_in_flight_ends() {
     let open = |address| Adapter::open(address).unwrap().zone().unwrap();
-    let (near, far) = (open("roce://127.0.0.33"), open("roce://127.0.0.34"));
-    let (client, server) = connect(&near, &far, None).unwrap();
-    let disconnected = client.disconnect().wait_timeout(SOON);
-    disconnected.expect("in time").unwrap();
-    let ended = server.ended().wait_timeout(SOON).expect("in time");
-    assert_eq!(ended, ConnectionEventKind::Disconnected);
-    // Operations on an ended connection are flushed.
-    let flushed = client.send(near.copy(b"late").unwrap()).wait_timeout(SOON);
-    assert!(flushed.expect("in time").is_err());
+    for near in ["roce://127.0.0.33", "roce://127.0.0.33?path=packets"] {
+        let (near, far) = (open(near), open("roce://127.0.0.34"));
+        let (client, server) = connect(&near, &far, None).unwrap();
+        let disconnected = client.disconnect().wait_timeout(SOON);
+        disconnected.expect("in time").unwrap();
+        let ended = server.ended().wait_timeout(SOON).expect("in time");
+        assert_eq!(ended, ConnectionEventKind::Disconnected);
+        // Operations on an ended connection are flushed.
+        let flushed = client.send(near.copy(b"late").unwrap()).wait_timeout(SOON);
+        assert!(flushed.expect("in time").is_err());
+    }
 }
 
 /// Makes these system calls of the calling thread fail with EPERM, and `setsockopt` of UDP too if
@@ -88,7 +90,10 @@ fn packets_travel_one_by_one_where_a_filter_refuses_more() {
         &[libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_recvmmsg],
         true,
     );
-    transfer("roce://127.0.0.35", "roce://127.0.0.36");
+    // It refuses a pair of queues, too.
+    for near in ["roce://127.0.0.35", "roce://127.0.0.35?path=packets"] {
+        transfer(near, "roce://127.0.0.36");
+    }
 }
 
 /// A socket with several addresses, which reads joined packets one datagram at a time.
@@ -98,12 +103,12 @@ fn packets_travel_one_by_one_where_a_filter_refuses_more() {
 #[test]
 fn datagrams_are_read_one_by_one_where_a_filter_refuses_more() {
     forbid(&[libc::SYS_recvmmsg], false);
-    transfer("roce://127.0.0.37", "roce://0.0.0.0");
+    transfer("roce://127.0.0.37", "roce://0.0.0.0?path=packets");
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
         // A host without IPv6 refuses the adapter by the address.
         assert!(Adapter::open("roce://::1").is_err());
         return;
     }
-    transfer("roce://::", "roce://::");
-    transfer("roce://::1", "roce://::1");
+    transfer("roce://::", "roce://::?path=packets");
+    transfer("roce://::1", "roce://::1?path=packets");
 }

@@ -92,6 +92,7 @@ impl<X: Executor> dat_core::backend::CompletionQueue for CompletionQueue<X> {
         if self.executor.is_gone() {
             return Armed::Missed;
         }
+        self.executor.before_arming();
         let armed = self
             .executor
             .with_ring(self.number, |ring| ring.arm(solicited_only));

@@ -70,6 +70,11 @@ pub trait Executor {
     /// Moves what is under way, for a poll that finds nothing.
     fn advance(&self);
 
+    /// Makes sure that what is under way comes without further polls, before a completion queue is
+    /// armed.
+    #[inline]
+    fn before_arming(&self) {}
+
     /// Returns true if the device is another process's, whose lock must not be taken.
     #[inline]
     fn is_gone(&self) -> bool {

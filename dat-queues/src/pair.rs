@@ -1,4 +1,4 @@
-//! What queue pairs of all executors have.
+//! The state of queue pairs that all executors have.
 
 use dat_core::backend::{Completion, DomainKey, QueuePairRequest, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
@@ -33,7 +33,7 @@ impl State {
     }
 }
 
-/// What a queue pair was made with, or changed to.
+/// Objects and limits that a queue pair was made with, or changed to.
 #[derive(Clone, Copy, Debug)]
 pub struct PairSetup {
     /// Token of its events and completions.

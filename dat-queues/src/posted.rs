@@ -1,4 +1,4 @@
-//! What waits for the doorbell of a work queue.
+//! Entries of a work queue that wait for its doorbell.
 
 use alloc::vec::Vec;
 

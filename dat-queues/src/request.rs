@@ -72,7 +72,7 @@ impl From<ExtendedSend> for Work {
 pub struct Request {
     /// Token of the completion.
     pub token: u64,
-    /// What it does.
+    /// Operation.
     pub work: Work,
     /// Bytes of its segments.
     pub length: u32,

@@ -30,7 +30,7 @@ pub enum Kind {
 pub struct Entry<K> {
     /// The queue pair.
     pub owner: K,
-    /// What the core polls.
+    /// The completion, as the core polls it.
     pub completion: Completion,
     /// Immediate data of a receive.
     pub immediate: Option<u32>,

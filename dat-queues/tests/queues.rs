@@ -15,7 +15,7 @@ use dat_queues::{
     Receive, ReceiveQueue, Request, SendQueue,
 };
 
-/// What the executor has, and what it does.
+/// Posts that the executor has got, and its answers.
 struct Notes {
     /// Requests and receives that are not complete; `None` if their owner is gone.
     outstanding: Option<usize>,

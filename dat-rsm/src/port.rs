@@ -85,6 +85,8 @@ pub(crate) struct Port<'s, B: Backend, L: RawLock> {
     /// Pending transfers of a link; the rest of the endpoint's requests is for messages.
     pub(crate) max_transfers: u32,
     pub(crate) max_region: u64,
+    /// True if no event is to wake a call.
+    polled: bool,
     /// Queue length for connection events; each link is established once and ends once.
     ends: i32,
 }
@@ -131,6 +133,7 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
                 .unwrap_or(MOST_ENDS)
                 .clamp(1, MOST_ENDS)
                 .min(adapter.max_evd_qlen),
+            polled: options.polled,
             attributes,
             target_privileges,
             ia: config.ia,
@@ -164,8 +167,10 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
     fn fill(&self, objects: &mut PortObjects) -> Result<()> {
         let ia = &self.ia;
         objects.pz = ia.pz_create()?;
-        objects.cno = ia.cno_create(None)?;
-        let cno = Some(objects.cno);
+        if !self.polled {
+            objects.cno = Some(ia.cno_create(None)?);
+        }
+        let cno = objects.cno;
         objects.arrivals = ia.evd_create(ARRIVALS, cno, EvdFlags::CR)?;
         objects.connections = ia.evd_create(self.ends, cno, EvdFlags::CONNECTION)?;
         objects.receives = ia.evd_create(NO_EVENTS, cno, EvdFlags::DTO)?;
@@ -200,7 +205,9 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         ] {
             let _never_made = ia.evd_free(evd);
         }
-        let _never_made = ia.cno_free(objects.cno);
+        if let Some(cno) = objects.cno {
+            let _freed = ia.cno_free(cno);
+        }
         (ia.pz_free(objects.pz).is_err() && objects.pz != PzId::NULL).then_some(objects.pz)
     }
 }
@@ -225,7 +232,8 @@ fn transfers(requests: i32) -> u32 {
 /// The objects of an open controller.
 pub(crate) struct PortObjects {
     pub(crate) pz: PzId,
-    pub(crate) cno: CnoId,
+    /// What the dispatchers notify, unless the calls poll.
+    pub(crate) cno: Option<CnoId>,
     /// Connection requests of peers.
     pub(crate) arrivals: EvdId,
     /// Connection events of links.
@@ -245,7 +253,7 @@ impl Default for PortObjects {
     fn default() -> Self {
         Self {
             pz: PzId::NULL,
-            cno: CnoId::NULL,
+            cno: None,
             arrivals: EvdId::NULL,
             connections: EvdId::NULL,
             receives: EvdId::NULL,
@@ -323,7 +331,7 @@ impl PortState {
 #[derive(Clone, Copy)]
 pub(crate) struct PortIds {
     pub(crate) pz: PzId,
-    pub(crate) cno: CnoId,
+    pub(crate) cno: Option<CnoId>,
     pub(crate) arrivals: EvdId,
     pub(crate) connections: EvdId,
     pub(crate) receives: EvdId,

@@ -213,7 +213,7 @@ fn a_link_that_misses_a_message_reconnects() {
     assert_eq!(pair.taken(), 1);
 }
 
-/// What comes late comes in its order, and its link stays.
+/// A late message is taken in its order, and its link stays.
 ///
 /// Spec: RSMSG-05
 #[test]

@@ -120,8 +120,7 @@ impl Queue {
             destination_port: u16::from(self.next) << 8,
         };
         let bytes = vec![self.next; length];
-        let (first, rest) = bytes.split_at(length / 3);
-        let is_written = self.writer.try_write(self.lane(), label, &[first, rest])?;
+        let is_written = self.writer.try_write(self.lane(), label, &bytes)?;
         let wakes = self.writer.wakes_reader(self.lane());
         if is_honest {
             let used = |length: usize| (HEADER + length).next_multiple_of(64);
@@ -134,7 +133,6 @@ impl Queue {
             assert_eq!(wakes, self.sleeps);
             self.sleeps = false;
             if is_written {
-                self.waits = false;
                 self.records.push_back((label, bytes));
             }
         }
@@ -177,15 +175,19 @@ impl Queue {
         }
     }
 
+    /// Asks for a doorbell for room, or writes a record if there is some.
     fn wait(&mut self, is_honest: bool, length: u8) -> Result<(), Corrupt> {
-        let length = SHORTEST + usize::from(length);
-        let waits = self.writer.arm(self.lane(), length)?;
-        if is_honest {
+        let need = (HEADER + SHORTEST + usize::from(length)).next_multiple_of(64);
+        if self.writer.room(self.lane(), need)? < need {
             self.waits = true;
-            if !waits {
-                self.write(true, (length - SHORTEST) as u8, 0)?;
-                assert!(!self.waits, "there was room");
-            }
+            return Ok(());
+        }
+        self.writer.withdraw(self.lane());
+        self.waits = false;
+        if is_honest {
+            let before = self.records.len();
+            self.write(true, length, 0)?;
+            assert_eq!(self.records.len(), before + 1, "there was room");
         }
         Ok(())
     }

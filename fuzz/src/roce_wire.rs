@@ -98,6 +98,7 @@ impl Port for Cable {
             length: packet.len(),
             segment: packet.len(),
             local: None,
+            is_split: false,
         })
     }
 }

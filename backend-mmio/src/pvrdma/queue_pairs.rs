@@ -57,7 +57,7 @@ impl Geometry {
     }
 }
 
-/// What a queue pair got from the device and from the driver's memory.
+/// Numbers and memory of a queue pair, from the device and from the driver.
 struct Made<'s> {
     generation: &'s QueuePairSlot,
     user_index: u32,

@@ -1,4 +1,5 @@
-/* Builds descriptors and completions with the vendor's definitions, as lines of the standard input ask for. */
+/* Builds descriptors and completions with the vendor's definitions; lines of the standard input
+ * say which. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -17,7 +17,7 @@ fn some() -> impl Iterator<Item = FabricOptions> {
     variety().step_by(8)
 }
 
-/// What moves the bytes of one buffer to the other.
+/// The operation that moves the bytes of one buffer to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Write,

@@ -479,7 +479,7 @@ fn a_plan_may_name_adapters_before_they_exist() {
     connect(&mut near, &a, &mut far, &b);
 }
 
-/// What the fabric says of a fault: nothing before it has an effect, and where it had one.
+/// The fabric reports a fault once it has had an effect, with its place.
 #[test]
 fn a_fault_with_an_effect_is_reported() {
     let (adapter, nth) = (0, 1);
@@ -526,7 +526,7 @@ fn a_fault_that_retries_survive_is_not_reported() {
     }
 }
 
-/// What wants for buffers later is no effect of a fault that was over before.
+/// A later operation without a buffer is no effect of a fault that was over before.
 #[test]
 fn an_ended_fault_is_not_reported_for_later_operations() {
     let fault = Fault::ReceiverNotReady {

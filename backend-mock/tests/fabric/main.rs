@@ -1,4 +1,4 @@
-//! What the fabric enforces, tried directly through the backend traits.
+//! The checks of the fabric, tried directly through the backend traits.
 
 mod chunks;
 mod coherence;

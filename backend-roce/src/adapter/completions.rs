@@ -72,8 +72,10 @@ impl Adapter {
         let Some(number) = queue else {
             return;
         };
-        let queue = self.completion_queue(number);
-        match queue.map_or(Effect::None, |queue| queue.ring.push(entry)) {
+        let Some(queue) = self.completion_queue(number) else {
+            return;
+        };
+        match queue.ring.push(entry) {
             Effect::None => {}
             Effect::Notify => self.tell_completions(number),
             Effect::Overrun => self.overrun(number),

@@ -101,7 +101,7 @@ impl Adapter {
                 transport.answer(&mut access, buffer.get_mut(..room)?)
             });
             if let Some(local) = path.local {
-                self.push_local(local);
+                self.push_local(local, 0);
             }
             if !sent {
                 return;

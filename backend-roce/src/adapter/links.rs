@@ -310,7 +310,7 @@ impl Adapter {
         self.locals
             .outbox
             .add(&path, |buffer| encode_packet(&bytes, psn, buffer));
-        self.push_local(local);
+        self.push_local(local, 0);
     }
 
     /// Returns the token of a queue pair whose attempt to connect is pending.

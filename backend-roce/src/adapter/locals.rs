@@ -16,7 +16,8 @@ use super::Adapter;
 use super::refusals::NOBODY;
 use crate::options::PathChoice;
 use crate::port::{
-    LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX,
+    Arrival, LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD,
+    RUN_PACKETS_MAX,
 };
 use crate::proto::PathMtu;
 use crate::proto::connection::{ConnectionEvent, State as LinkState};
@@ -192,11 +193,29 @@ impl Locals {
         }
     }
 
-    /// Copies the packets of the outbox into the queue of a pair; returns their bytes.
-    pub(super) fn push(&mut self, number: LocalNumber) -> (u64, u64) {
+    /// Returns the queue that has the payload of a split arrival, if its pair is open.
+    pub(super) fn source(&self, arrival: &Arrival) -> Option<&dyn LocalQueue> {
+        let number = arrival.local.filter(|_| arrival.is_split)?;
+        self.get(number).map(|local| &*local.queue)
+    }
+
+    /// Returns the outbox, and the queue of an open pair.
+    pub(super) fn sender(&mut self, number: LocalNumber) -> Option<(&mut Outbox, &dyn LocalQueue)> {
+        let local = self.slots.get(usize::from(number.slot))?.as_ref();
+        let local = local.filter(|local| local.number == number)?;
+        Some((&mut self.outbox, &*local.queue))
+    }
+
+    /// Copies the packets of the outbox into the queue of a pair; returns their number and bytes.
+    ///
+    /// Unless `placed` is 0, it is one packet, of which as many bytes are there.
+    pub(super) fn push(&mut self, number: LocalNumber, placed: usize) -> (u64, u64) {
         let totals = self.outbox.totals();
         match self.slots.get(usize::from(number.slot)) {
-            Some(Some(local)) if local.number == number => self.outbox.push(&*local.queue),
+            Some(Some(local)) if local.number == number => match placed {
+                0 => self.outbox.push(&*local.queue),
+                _ => self.outbox.push_split(&*local.queue, placed),
+            },
             _ => self.outbox.clear(),
         }
         totals
@@ -267,15 +286,16 @@ impl Adapter {
     }
 
     /// Copies the packets of the outbox into a queue, counts them and wakes a peer that sleeps.
-    pub(super) fn push_local(&mut self, number: LocalNumber) {
-        let (packets, bytes) = self.locals.push(number);
+    ///
+    /// Of a packet, `placed` bytes are there already.
+    pub(super) fn push_local(&mut self, number: LocalNumber, placed: usize) {
+        let (packets, bytes) = self.locals.push(number, placed);
         self.counts.packets_sent += packets;
         self.counts.bytes_sent += bytes;
         self.counts.local.packets_sent += packets;
         self.counts.local.bytes_sent += bytes;
         if let Some(local) = self.locals.get(number).filter(|_| packets > 0) {
-            let has_rung = local.queue.ring();
-            self.counts.local.doorbells += u64::from(has_rung);
+            local.queue.ring();
         }
     }
 
@@ -283,9 +303,6 @@ impl Adapter {
     pub(super) fn begin(&mut self, id: u32, local: LocalWay) {
         match local {
             Ok(None) => self.after_link(id),
-            Ok(Some(number)) if self.locals.get(number).is_some() => {
-                self.settle(id, NotLocal::Memory);
-            }
             // The port tells what becomes of it.
             Ok(Some(_)) => {}
             Err(NotLocal::Nobody) => {
@@ -335,14 +352,13 @@ impl Adapter {
         self.link_event(id, Some(ConnectionEvent::Unreachable));
     }
 
-    /// Takes over what has become of a pair of queues.
+    /// Takes over a change of a pair of queues.
     pub(crate) fn local_event(&mut self, event: LocalEvent) {
         match event {
             LocalEvent::Opened { pair, mtu, queue } => {
                 // Without memory, attempts go by packets, and packets of the peer are dropped.
                 let has_opened = self.locals.open(pair, mtu, queue);
                 self.counts.local.pairs += u64::from(has_opened);
-                self.settle_all(pair, pair, NotLocal::Memory);
             }
             LocalEvent::Failed(number, reason) => self.settle_all(number, number, reason),
             LocalEvent::Known { asked, pair } => self.settle_all(asked, pair, NotLocal::Memory),
@@ -365,6 +381,16 @@ impl Adapter {
                 link.pending = Some(number);
                 let id = link.id;
                 self.settle(id, reason);
+            }
+        }
+    }
+
+    /// Ends all pairs, at the end of the adapter.
+    pub(crate) fn end_locals(&mut self) {
+        for slot in 0..self.locals.slots.len() {
+            if let Some(Some(local)) = self.locals.slots.get(slot) {
+                let number = local.number;
+                self.end_local(number);
             }
         }
     }

@@ -255,40 +255,27 @@ impl Memories {
         region.memory.span(at.address, length)
     }
 
-    /// Fills `bytes` from the segments, from `offset` of their sequence on.
-    pub(crate) fn gather(
+    /// Calls `each` with the memory of `length` bytes from `offset` of the segments on, part by part,
+    /// and the position of the part.
+    ///
+    /// Ends with an error if `each` returns false, or the segments do not have the bytes.
+    pub(crate) fn each_part(
         &self,
         segments: &[Segment],
         domain: DomainKey,
-        offset: u32,
-        bytes: &mut [u8],
+        (offset, length): (u32, usize),
+        needed: MemoryPrivileges,
+        mut each: impl FnMut(usize, RegisteredSpan<'_>) -> bool,
     ) -> Result<(), LocalError> {
-        let mut rest = bytes;
-        for part in parts(segments, offset, rest.len()) {
-            let span = self.local(&part, domain, MemoryPrivileges::LOCAL_READ);
-            let (now, later) = rest.split_at_mut(part.length as usize);
-            span.ok_or(LocalError)?.read(now);
-            rest = later;
+        let mut done = 0;
+        for part in parts(segments, offset, length) {
+            let span = self.local(&part, domain, needed).ok_or(LocalError)?;
+            if !each(done, span) {
+                return Err(LocalError);
+            }
+            done += part.length as usize;
         }
-        rest.is_empty().then_some(()).ok_or(LocalError)
-    }
-
-    /// Copies `bytes` into the segments, from `offset` of their sequence on.
-    pub(crate) fn scatter(
-        &self,
-        segments: &[Segment],
-        domain: DomainKey,
-        offset: u32,
-        bytes: &[u8],
-    ) -> Result<(), LocalError> {
-        let mut rest = bytes;
-        for part in parts(segments, offset, rest.len()) {
-            let span = self.local(&part, domain, MemoryPrivileges::LOCAL_WRITE);
-            let (now, later) = rest.split_at(part.length as usize);
-            span.ok_or(LocalError)?.write(now);
-            rest = later;
-        }
-        rest.is_empty().then_some(()).ok_or(LocalError)
+        (done == length).then_some(()).ok_or(LocalError)
     }
 }
 

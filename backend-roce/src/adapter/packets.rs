@@ -6,7 +6,7 @@ use super::deadlines::Timer;
 use super::locals::Sender;
 use super::queue_pair::{Access, Receives};
 use super::{Adapter, Pair};
-use crate::port::{Arrival, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
+use crate::port::{Arrival, LocalNumber, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::connection;
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::{OVERHEAD_MAX, Opcode, Packet};
@@ -81,7 +81,8 @@ impl Adapter {
     fn addressed(&self, qpn: u32, arrival: &Arrival) -> Option<(usize, u32, State)> {
         let key = *self.qpns.get(qpn)?;
         let pair = self.pairs.get(key)?;
-        let is_reached = pair.local == arrival.local;
+        let has_payload = !arrival.is_split || self.locals.source(arrival).is_some();
+        let is_reached = pair.local == arrival.local && has_payload;
         Some((key, pair.link?, pair.state)).filter(|_| is_reached)
     }
 
@@ -94,7 +95,7 @@ impl Adapter {
             return None;
         };
         let bth = packet.header.bth;
-        if bth.destination == connection::MANAGEMENT_QPN {
+        if bth.destination == connection::MANAGEMENT_QPN && !arrival.is_split {
             self.management(arrival, datagram, &packet);
             return None;
         }
@@ -114,6 +115,7 @@ impl Adapter {
         if is_request && state == State::Accepting {
             self.note_request(link);
         }
+        let source = self.locals.source(arrival);
         let pair = self.pairs.get_mut(key)?;
         let Pair {
             transport,
@@ -128,6 +130,8 @@ impl Adapter {
             domain: pair.setup.domain,
             sends,
             first: pair.first,
+            queue: source,
+            placed: 0,
         };
         pair.heard = self.now;
         let may_repeat = bth.opcode == Opcode::ReadRequest;
@@ -144,6 +148,7 @@ impl Adapter {
             own: receives,
             shared,
             current,
+            queue: source,
         };
         let had_current = queue.current.is_some();
         let done = transport.receive(self.now, &packet, &mut access, &mut queue);
@@ -162,12 +167,17 @@ impl Adapter {
             self.complete_receive(key, &done);
         }
         if takes {
-            self.check_watermarks(key, 1);
-            if let Some(shared) = shared_key {
-                self.check_limit(shared);
-            }
+            self.check_limits(key, shared_key);
         }
         Some(key)
+    }
+
+    /// Acts on the limits of receive buffers once a packet has taken one.
+    fn check_limits(&mut self, key: usize, shared: Option<usize>) {
+        self.check_watermarks(key, 1);
+        if let Some(shared) = shared {
+            self.check_limit(shared);
+        }
     }
 
     /// Writes packets that are due into `out`, which is empty; returns true if others are left.
@@ -208,8 +218,8 @@ impl Adapter {
         let is_more = match local {
             None => self.write_packets(key),
             Some(local) => {
-                let is_more = self.write_local_packets(key, room);
-                self.push_local(local);
+                let is_more = self.write_local_packets(local, key, room);
+                self.push_local(local, 0);
                 is_more
             }
         };
@@ -255,14 +265,16 @@ impl Adapter {
     }
 
     /// As `write_packets`, for a turn of at most `room` bytes.
-    fn write_local_packets(&mut self, key: usize, room: usize) -> bool {
+    fn write_local_packets(&mut self, number: LocalNumber, key: usize, mut room: usize) -> bool {
         let link = self.pairs.get(key).and_then(|pair| pair.link);
         let Some(path) = link.and_then(|link| self.links.get(link).map(|link| link.path)) else {
             return false;
         };
         loop {
             self.run_binds(key);
-            let outbox = &mut self.locals.outbox;
+            let Some((outbox, queue)) = self.locals.sender(number) else {
+                return false;
+            };
             let Some(pair) = self.pairs.get_mut(key) else {
                 return false;
             };
@@ -278,9 +290,17 @@ impl Adapter {
             if left < 3 * largest {
                 transport.ask();
             }
+            // The packets of the outbox come before.
+            access.queue = outbox.is_empty().then_some(queue);
             let now = self.now;
             let sent = outbox.add(&path, |buffer| transport.transmit(now, &mut access, buffer));
-            if !sent || !transport.has_output() {
+            let is_last = !sent || !transport.has_output();
+            let placed = access.placed;
+            if placed > 0 {
+                room = room.saturating_sub(placed + RECORD_OVERHEAD);
+                self.push_local(number, placed);
+            }
+            if is_last {
                 return false;
             }
         }

@@ -149,23 +149,32 @@ impl Adapter {
     }
 
     /// Carries out the binds whose turn has come.
+    #[inline]
     pub(super) fn run_binds(&mut self, key: usize) {
-        while let Some(pair) = self.pairs.get_mut(key) {
-            let Some(position) = pair.transport.as_ref().and_then(QueuePair::next_local) else {
-                return;
-            };
-            let index = position.checked_sub(pair.first).map(|index| index as usize);
-            let work = index
-                .and_then(|index| pair.sends.get(index))
-                .map(|entry| entry.request.work);
-            let Some(Work::Bind(request, window_key)) = work else {
-                return;
-            };
-            let outcome = self.memories.bind(&request, window_key, pair.setup.domain);
-            if let Some(transport) = &mut pair.transport {
-                transport.finish_local(outcome);
-            }
-            self.after_transport(key);
+        while let Some(pair) = self.pairs.get(key)
+            && let Some(transport) = &pair.transport
+            && let Some(position) = transport.next_local()
+            && self.run_bind(key, position)
+        {}
+    }
+
+    /// Carries out a bind; false if there is none.
+    fn run_bind(&mut self, key: usize, position: u64) -> bool {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return false;
+        };
+        let index = position.checked_sub(pair.first).map(|index| index as usize);
+        let work = index
+            .and_then(|index| pair.sends.get(index))
+            .map(|entry| entry.request.work);
+        let Some(Work::Bind(request, window_key)) = work else {
+            return false;
+        };
+        let outcome = self.memories.bind(&request, window_key, pair.setup.domain);
+        if let Some(transport) = &mut pair.transport {
+            transport.finish_local(outcome);
         }
+        self.after_transport(key);
+        true
     }
 }

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use dat_core::backend::{DomainKey, QueuePairRequest, RemoteRange, Segment, SendFlags};
-use dat_core::flags::DtoStatus;
+use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use dat_core::sync::RegisteredSpan;
 use dat_core::time::Instant;
 use dat_queues::{
     Change, PairSetup, Receive as PostedReceive, Request as PostedRequest, Segments,
@@ -14,7 +15,7 @@ use dat_queues::{
 
 use super::buffers::Share;
 use super::memories::Memories;
-use crate::port::LocalNumber;
+use crate::port::{LocalNumber, LocalQueue};
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
     RequestMemory, Right,
@@ -259,6 +260,8 @@ impl Pair {
             domain: self.setup.domain,
             sends: &self.sends,
             first: self.first,
+            queue: None,
+            placed: 0,
         };
         Some((self.transport.as_mut()?, access))
     }
@@ -275,9 +278,56 @@ pub(crate) struct Access<'a> {
     pub(crate) domain: DomainKey,
     pub(crate) sends: &'a VecDeque<SendEntry>,
     pub(crate) first: u64,
+    /// The queue that a payload stays in, or goes to; the bytes of the packet then only tell its
+    /// length.
+    pub(crate) queue: Option<&'a dyn LocalQueue>,
+    /// Bytes of the payload that went into the queue.
+    pub(crate) placed: usize,
 }
 
-impl Access<'_> {
+/// Shortest payload that goes into a queue without a copy in between.
+const SPLIT_MIN: usize = 1024;
+
+/// Loads a part of a payload, into `bytes` or the queue that it goes to.
+fn load(
+    span: RegisteredSpan<'_>,
+    queue: Option<&dyn LocalQueue>,
+    at: usize,
+    bytes: &mut [u8],
+) -> bool {
+    match (queue, bytes.get_mut(at..)) {
+        (Some(queue), _) => queue.place(at, span),
+        (None, Some(bytes)) => {
+            span.read(bytes);
+            true
+        }
+        (None, None) => false,
+    }
+}
+
+/// Stores a part of a payload: out of `bytes`, or of the queue that it stays in.
+fn store(
+    span: RegisteredSpan<'_>,
+    queue: Option<&dyn LocalQueue>,
+    at: usize,
+    bytes: &[u8],
+) -> bool {
+    match (queue, bytes.get(at..)) {
+        (Some(queue), _) => queue.take(at, span),
+        (None, Some(bytes)) => {
+            span.write(bytes);
+            true
+        }
+        (None, None) => false,
+    }
+}
+
+impl<'a> Access<'a> {
+    /// Returns the queue that a payload of `length` bytes goes to, if any.
+    fn destination(&self, length: usize) -> Option<&'a dyn LocalQueue> {
+        self.queue.filter(|_| length >= SPLIT_MIN)
+    }
+
     fn segments(&self, position: u64) -> Result<&[Segment], LocalError> {
         let index = position.checked_sub(self.first).ok_or(LocalError)?;
         let index = usize::try_from(index).map_err(|_| LocalError)?;
@@ -288,13 +338,26 @@ impl Access<'_> {
 
 impl RequestMemory for Access<'_> {
     fn gather(&mut self, token: u64, offset: u32, bytes: &mut [u8]) -> Result<(), LocalError> {
+        let queue = self.destination(bytes.len());
+        let range = (offset, bytes.len());
+        let needed = MemoryPrivileges::LOCAL_READ;
+        let each = |at, span: RegisteredSpan<'_>| load(span, queue, at, bytes);
         let segments = self.segments(token)?;
-        self.memories.gather(segments, self.domain, offset, bytes)
+        self.memories
+            .each_part(segments, self.domain, range, needed, each)?;
+        if queue.is_some() {
+            self.placed = bytes.len();
+        }
+        Ok(())
     }
 
     fn scatter(&mut self, token: u64, offset: u32, bytes: &[u8]) -> Result<(), LocalError> {
+        let range = (offset, bytes.len());
+        let needed = MemoryPrivileges::LOCAL_WRITE;
+        let each = |at, span: RegisteredSpan<'_>| store(span, self.queue, at, bytes);
         let segments = self.segments(token)?;
-        self.memories.scatter(segments, self.domain, offset, bytes)
+        self.memories
+            .each_part(segments, self.domain, range, needed, each)
     }
 }
 
@@ -308,7 +371,13 @@ impl RemoteMemory for Access<'_> {
     fn read(&mut self, at: RemoteAddress, bytes: &mut [u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
         let span = self.memories.remote(at, length, Right::Read, self.domain)?;
-        span.read(bytes);
+        let queue = self.destination(bytes.len());
+        if !load(span, queue, 0, bytes) {
+            return Err(AccessError);
+        }
+        if queue.is_some() {
+            self.placed = bytes.len();
+        }
         Ok(())
     }
 
@@ -317,8 +386,9 @@ impl RemoteMemory for Access<'_> {
         let span = self
             .memories
             .remote(at, length, Right::Write, self.domain)?;
-        span.write(bytes);
-        Ok(())
+        store(span, self.queue, 0, bytes)
+            .then_some(())
+            .ok_or(AccessError)
     }
 
     fn atomic(
@@ -343,6 +413,8 @@ pub(crate) struct Receives<'a> {
     pub(crate) own: &'a mut VecDeque<PostedReceive>,
     pub(crate) shared: Option<&'a mut SharedReceives>,
     pub(crate) current: &'a mut Option<PostedReceive>,
+    /// The queue that a payload stays in.
+    pub(crate) queue: Option<&'a dyn LocalQueue>,
 }
 
 impl ReceiveQueue for Receives<'_> {
@@ -361,7 +433,10 @@ impl ReceiveQueue for Receives<'_> {
 
     fn place(&mut self, _token: u64, offset: u32, bytes: &[u8]) -> Result<(), LocalError> {
         let entry = self.current.as_ref().ok_or(LocalError)?;
+        let range = (offset, bytes.len());
+        let needed = MemoryPrivileges::LOCAL_WRITE;
+        let each = |at, span: RegisteredSpan<'_>| store(span, self.queue, at, bytes);
         self.memories
-            .scatter(&entry.segments, self.domain, offset, bytes)
+            .each_part(&entry.segments, self.domain, range, needed, each)
     }
 }

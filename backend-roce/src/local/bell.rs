@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::forks;
 
@@ -37,6 +37,11 @@ impl Bell {
         let found = poll(&mut watched, Some(&Timespec::default()));
         let [bell] = watched;
         found.is_ok() && bell.revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Ends the connection, whoever else holds the socket.
+    pub(super) fn close(&self) {
+        let _ = shutdown(&self.0, Shutdown::Both);
     }
 
     /// Takes the doorbells; false if the peer is gone.

@@ -68,10 +68,7 @@ fn a_writers_position_only_goes_forward_to_what_it_can_have_written() {
             shared.put(line * 64, &[12, 12, 0, 0]);
         }
         let (writer, reader) = (Writer::default(), Reader::default());
-        assert_eq!(
-            writer.try_write(shared.lane(), LABEL, &[&[5; 12]]),
-            Ok(true)
-        );
+        assert_eq!(writer.try_write(shared.lane(), LABEL, &[5; 12]), Ok(true));
         assert!(reader.read(shared.lane(), &mut buffer).unwrap().is_some());
         shared.words.tail.store(tail, Ordering::Relaxed);
         for _ in 0..3 {
@@ -89,13 +86,13 @@ fn a_readers_position_only_goes_forward_to_what_was_written() {
     let writer = Writer::default();
     let long = vec![0; PAYLOAD_MAX];
     let mut tail = 0;
-    while writer.try_write(lane, LABEL, &[&long]).unwrap() {
+    while writer.try_write(lane, LABEL, &long).unwrap() {
         tail = shared.words.tail.load(Ordering::Relaxed);
     }
     // The reader has read two thirds; then it lies.
     let honest = tail / 3 / 64 * 128;
     shared.words.head.store(honest, Ordering::Relaxed);
-    while writer.try_write(lane, LABEL, &[&long]).unwrap() {
+    while writer.try_write(lane, LABEL, &long).unwrap() {
         tail = shared.words.tail.load(Ordering::Relaxed);
     }
     for head in [
@@ -107,12 +104,8 @@ fn a_readers_position_only_goes_forward_to_what_was_written() {
         u32::MAX - 63,
     ] {
         shared.words.head.store(head, Ordering::Relaxed);
-        assert_eq!(
-            writer.try_write(lane, LABEL, &[&long]),
-            Err(Corrupt),
-            "{head}"
-        );
-        assert_eq!(writer.arm(lane, long.len()), Err(Corrupt), "{head}");
+        assert_eq!(writer.try_write(lane, LABEL, &long), Err(Corrupt), "{head}");
+        assert_eq!(writer.room(lane, LENGTH / 2), Err(Corrupt), "{head}");
         assert_eq!(
             shared.words.tail.load(Ordering::Relaxed),
             tail,
@@ -120,7 +113,7 @@ fn a_readers_position_only_goes_forward_to_what_was_written() {
         );
     }
     shared.words.head.store(tail, Ordering::Relaxed);
-    assert_eq!(writer.try_write(lane, LABEL, &[&long]), Ok(true));
+    assert_eq!(writer.try_write(lane, LABEL, &long), Ok(true));
 }
 
 /// Spec: ROCE-210, ROCE-212
@@ -154,6 +147,14 @@ fn headers_that_lie_end_the_pair() {
         }
         assert!(buffer.iter().all(|byte| *byte == 0xAA), "nothing is copied");
     }
+    // The headers of a split packet are on the first line.
+    for (length, segment) in [(47, 12), (48, 11), (48, 49), (4096, 49), (most, most)] {
+        let shared = Shared::new();
+        shared.put(0, &[length, segment, SPLIT, 0]);
+        shared.words.tail.store(1 << 17, Ordering::Relaxed);
+        let read = Reader::default().read(shared.lane(), &mut vec![0; PAYLOAD_MAX]);
+        assert_eq!(read, Err(Corrupt), "{length} {segment}");
+    }
     // The longest and the shortest are read.
     for length in [12, most] {
         let shared = Shared::new();
@@ -170,17 +171,17 @@ fn a_queue_that_nobody_reads_takes_what_it_has_room_for() {
     let shared = Shared::new();
     let (lane, writer) = (shared.lane(), Writer::default());
     let mut written = 0;
-    while writer.try_write(lane, LABEL, &[&[0; 12]]).unwrap() {
+    while writer.try_write(lane, LABEL, &[0; 12]).unwrap() {
         written += 1;
     }
     assert_eq!(written, LENGTH / 64);
     for _ in 0..1000 {
-        assert_eq!(writer.try_write(lane, LABEL, &[&[0; 12]]), Ok(false));
-        assert_eq!(writer.arm(lane, 12), Ok(true));
+        assert_eq!(writer.try_write(lane, LABEL, &[0; 12]), Ok(false));
+        assert_eq!(writer.room(lane, 64), Ok(0));
     }
     // Flags that are cleared tell of no room.
     shared.words.waits.store(0, Ordering::Relaxed);
-    assert_eq!(writer.try_write(lane, LABEL, &[&[0; 12]]), Ok(false));
+    assert_eq!(writer.try_write(lane, LABEL, &[0; 12]), Ok(false));
 }
 
 /// Records that nobody could read are not written.
@@ -192,7 +193,7 @@ fn a_writer_refuses_records_that_no_reader_takes() {
     let writer = Writer::default();
     for (segment, length) in [(12, PAYLOAD_MAX + 1), (12, 11), (11, 12), (13, 12), (12, 0)] {
         let label = Label { segment, ..LABEL };
-        let written = writer.try_write(shared.lane(), label, &[&vec![0; length]]);
+        let written = writer.try_write(shared.lane(), label, &vec![0; length]);
         assert_eq!(written, Err(Corrupt), "{segment} {length}");
     }
     assert_eq!(shared.words.tail.load(Ordering::Relaxed), 0);
@@ -222,8 +223,8 @@ fn nothing_goes_wrong_while_a_peer_scribbles() {
         for _ in 0..100_000 {
             let (writer, reader) = &ends_of_it;
             let length = random.usize(12..=2000);
-            let written = writer.try_write(shared.lane(), LABEL, &[&long[..length]]);
-            let armed = writer.arm(shared.lane(), length);
+            let written = writer.try_write(shared.lane(), LABEL, &long[..length]);
+            let room = writer.room(shared.lane(), length);
             let read = reader.read(shared.lane(), &mut buffer[..PAYLOAD_MAX]);
             let _ = (
                 reader.wakes_writer(shared.lane()),
@@ -236,7 +237,7 @@ fn nothing_goes_wrong_while_a_peer_scribbles() {
                 records += 1;
             }
             assert!(buffer[PAYLOAD_MAX..].iter().all(|byte| *byte == 0xAA));
-            if written.is_err() || armed.is_err() || read.is_err() {
+            if written.is_err() || room.is_err() || read.is_err() {
                 ends_of_it = Default::default();
             }
         }

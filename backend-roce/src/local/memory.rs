@@ -16,7 +16,15 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+pub(super) use dat_core::sync::RegisteredSpan;
 use dat_core::sync::{load_bytes, store_bytes};
+#[cfg(test)]
+use dat_core::{
+    backend::{DomainKey, Registration},
+    flags::MemoryPrivileges,
+    memory::Region,
+    sync::RegisteredMemory,
+};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat,
     fstatfs, memfd_create,
@@ -126,6 +134,24 @@ impl<'m> Lane<'m> {
         let loaded = load_bytes(behind, bytes);
         if let Some(rest) = bytes.get_mut(loaded..).filter(|rest| !rest.is_empty()) {
             load_bytes(before, rest);
+        }
+    }
+
+    /// As [`store`](Self::store), from registered memory.
+    pub(super) fn store_span(self, position: u32, span: RegisteredSpan<'_>) {
+        let (behind, before) = self.from(position);
+        let stored = span.store_to(behind);
+        if let Some(rest) = span.part(stored, span.length() - stored) {
+            rest.store_to(before);
+        }
+    }
+
+    /// As [`load`](Self::load), into registered memory.
+    pub(super) fn load_span(self, position: u32, span: RegisteredSpan<'_>) {
+        let (behind, before) = self.from(position);
+        let loaded = span.load_from(behind);
+        if let Some(rest) = span.part(loaded, span.length() - loaded) {
+            rest.load_from(before);
         }
     }
 }
@@ -273,4 +299,15 @@ impl Drop for Memory {
             let _ = unsafe { munmap(self.start(), LENGTH) };
         }
     }
+}
+
+/// Returns registered memory of a test, of `length` bytes that count up from `first`.
+#[cfg(test)]
+#[expect(unsafe_code, reason = "registered memory without a backend")]
+pub(super) fn registered(length: usize, first: u8) -> RegisteredMemory {
+    let bytes = (0..length).map(|at| AtomicU8::new(first.wrapping_add(at as u8)));
+    let region = Region::from_static(bytes.collect::<alloc::vec::Vec<_>>().leak());
+    let registration = Registration::new(DomainKey(0), &region, MemoryPrivileges::ALL);
+    // SAFETY: the bytes stay for ever.
+    unsafe { RegisteredMemory::new(&registration) }
 }

@@ -5,7 +5,7 @@
 //! [`Writer`] and [`Reader`] are the ends of a queue. A [`LocalPair`] has a queue for each
 //! direction, in one mapping ([`Memory`]), and a Unix socket as doorbell. The peer is another
 //! process of the same user, and may write anything into the shared memory at any time. So bytes
-//! are copied out before anybody looks at them, and what the peer says is compared with numbers
+//! are copied out before anybody looks at them, and the peer's claims are compared with numbers
 //! that it cannot change.
 //!
 //! Nothing here waits, and nothing allocates once a pair is made.
@@ -21,5 +21,5 @@ mod setup;
 pub use bell::Bell;
 pub use memory::{Lane, Memory, MemoryFault, Words};
 pub use pair::{LocalPair, Naming, Role};
-pub use queue::{Corrupt, Label, PAYLOAD_MAX, QUEUE_BYTES, Reader, Record, Writer};
+pub use queue::{Corrupt, FIRST, Label, PAYLOAD_MAX, QUEUE_BYTES, Reader, Record, SPLIT, Writer};
 pub use setup::{DEADLINE, Dial, Dialled, Identity, Listener, Pairs, Refusal};

@@ -1,8 +1,10 @@
 //! A pair of queues between two adapters, and its doorbell.
 
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd};
+
+use dat_core::sync::RegisteredSpan;
 
 use super::bell::Bell;
 use super::memory::{Lane, Memory};
@@ -49,10 +51,12 @@ pub struct LocalPair {
     bell: Bell,
     /// Flags that the peer had taken when the socket was read.
     drained: AtomicU32,
+    /// Doorbells that were rung.
+    rung: AtomicU64,
     /// Set once the peer has closed its socket.
     has_hung_up: AtomicBool,
-    /// Set once the peer has written what no honest peer writes.
-    is_corrupt: AtomicBool,
+    /// Set once this end has given the pair up: it is closed, or the peer is corrupt.
+    is_given_up: AtomicBool,
 }
 
 impl LocalPair {
@@ -66,8 +70,9 @@ impl LocalPair {
             reader: Reader::default(),
             bell,
             drained: AtomicU32::new(0),
+            rung: AtomicU64::new(0),
             has_hung_up: AtomicBool::new(false),
-            is_corrupt: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
         }
     }
 
@@ -93,22 +98,36 @@ impl LocalPair {
     /// Keeps that the peer is corrupt.
     fn checked<T>(&self, result: Result<T, Corrupt>) -> Option<T> {
         if result.is_err() {
-            self.is_corrupt.store(true, Ordering::Release);
+            self.is_given_up.store(true, Ordering::Release);
         }
         result.ok()
     }
 
-    /// Writes a record of some parts; false if there is no room, or the pair is over.
+    /// Returns the queue that this end writes, unless the pair is over.
+    fn usable(&self) -> Option<Lane<'_>> {
+        let is_given_up = self.is_given_up.load(Ordering::Relaxed);
+        self.outgoing().filter(|_| !is_given_up)
+    }
+
+    /// Writes a record; false if there is no room, or the pair is over.
     ///
     /// [`ring`](Self::ring) then tells the peer, once for several records.
-    pub fn write(&self, label: Label, parts: &[&[u8]]) -> bool {
-        if self.is_corrupt.load(Ordering::Relaxed) {
-            return false;
-        }
-        let Some(lane) = self.outgoing() else {
-            return false;
-        };
-        self.checked(self.writer.try_write(lane, label, parts)) == Some(true)
+    pub fn write(&self, label: Label, packets: &[u8]) -> bool {
+        let written = |lane| self.writer.try_write(lane, label, packets);
+        self.usable().and_then(|lane| self.checked(written(lane))) == Some(true)
+    }
+
+    /// Copies a part of a payload to where [`write_split`](Self::write_split) leaves it; false if
+    /// there is no room.
+    pub fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool {
+        let lane = self.usable();
+        lane.is_some_and(|lane| self.writer.place(lane, offset, from))
+    }
+
+    /// As [`write`](Self::write), for a packet whose payload of `payload` bytes was placed.
+    pub fn write_split(&self, label: Label, headers: &[u8], payload: usize) -> bool {
+        let written = |lane| self.writer.try_split(lane, label, headers, payload);
+        self.usable().and_then(|lane| self.checked(written(lane))) == Some(true)
     }
 
     /// Returns the free bytes of the queue to the peer.
@@ -116,8 +135,7 @@ impl LocalPair {
     /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
     /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back.
     pub fn room(&self, least: usize) -> usize {
-        let is_corrupt = self.is_corrupt.load(Ordering::Relaxed);
-        let Some(lane) = self.outgoing().filter(|_| !is_corrupt) else {
+        let Some(lane) = self.usable() else {
             return 0;
         };
         self.checked(self.writer.room(lane, least)).unwrap_or(0)
@@ -136,41 +154,42 @@ impl LocalPair {
         lane.is_some_and(|lane| self.writer.has_room_come(lane))
     }
 
-    /// Asks for a doorbell once there is room for any record; false if there is room for `length`
-    /// bytes already, or the pair is over.
-    ///
-    /// For a thread of the writer whose [`write`](Self::write) has failed, and that nobody would
-    /// let try again otherwise. A writer that polls does not need it.
-    pub fn arm_for_room(&self, length: usize) -> bool {
-        let Some(lane) = self.outgoing() else {
-            return true;
-        };
-        let waits = self.checked(self.writer.arm(lane, length));
-        waits == Some(true) && !self.is_over()
-    }
-
-    /// Wakes the peer if it sleeps, and returns true; called after [`write`](Self::write).
-    pub fn ring(&self) -> bool {
+    /// Wakes the peer if it sleeps; called after [`write`](Self::write).
+    pub fn ring(&self) {
         let lane = self.outgoing();
-        let wakes = lane.is_some_and(|lane| self.writer.wakes_reader(lane));
-        if wakes {
+        if lane.is_some_and(|lane| self.writer.wakes_reader(lane)) {
             self.send_bell();
         }
-        wakes
     }
 
     /// Copies the next record into `buffer`, of [`PAYLOAD_MAX`](super::PAYLOAD_MAX) bytes; `None`
     /// if there is none.
     ///
-    /// Wakes a peer that waits for room, if there is enough.
+    /// The payload of a split one stays in the queue until [`release`](Self::release). Wakes a peer
+    /// that waits for room, if there is enough.
     pub fn read(&self, buffer: &mut [u8]) -> Option<Record> {
-        if self.is_corrupt.load(Ordering::Relaxed) {
+        if self.is_given_up.load(Ordering::Relaxed) {
             return None;
         }
         let lane = self.incoming()?;
         let record = self.checked(self.reader.read(lane, buffer))?;
         self.ring_for_room(lane);
         record
+    }
+
+    /// Copies a part of the payload of the split record that was read last; false if it does not
+    /// have these bytes.
+    pub fn take(&self, offset: usize, into: RegisteredSpan<'_>) -> bool {
+        let lane = self.incoming();
+        lane.is_some_and(|lane| self.reader.take(lane, offset, into))
+    }
+
+    /// Gives the room of a split record back to the peer, and wakes it as [`read`](Self::read) does.
+    pub fn release(&self) {
+        if let Some(lane) = self.incoming() {
+            self.reader.release(lane);
+            self.ring_for_room(lane);
+        }
     }
 
     fn ring_for_room(&self, lane: Lane<'_>) {
@@ -203,8 +222,8 @@ impl LocalPair {
 
     /// Returns true if there is a record to read.
     pub fn has_records(&self) -> bool {
-        let is_corrupt = self.is_corrupt.load(Ordering::Relaxed);
-        !is_corrupt
+        let is_given_up = self.is_given_up.load(Ordering::Relaxed);
+        !is_given_up
             && self
                 .incoming()
                 .is_some_and(|lane| !self.reader.is_empty(lane))
@@ -213,16 +232,24 @@ impl LocalPair {
     /// Returns true if the peer uses the pair, too. Takes no doorbell, which another thread may
     /// sleep on.
     pub fn is_alive(&self) -> bool {
-        !self.is_corrupt.load(Ordering::Acquire)
+        !self.is_given_up.load(Ordering::Acquire)
             && !self.has_hung_up.load(Ordering::Acquire)
             && !self.bell.has_hung_up()
     }
 
     /// Returns true once the pair is of no use: the peer is gone and all of its records are read,
-    /// or it is corrupt (ROCE-216).
+    /// or this end has given the pair up (ROCE-216).
     pub fn is_over(&self) -> bool {
-        self.is_corrupt.load(Ordering::Acquire)
+        self.is_given_up.load(Ordering::Acquire)
             || self.has_hung_up.load(Ordering::Acquire) && !self.has_records()
+    }
+
+    /// Ends the pair: the peer reads what was written, and finds the end of the socket then.
+    ///
+    /// Nothing more is read or written here.
+    pub fn close(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+        self.bell.close();
     }
 
     /// Reads the socket of the doorbell after the poller has reported it.
@@ -244,7 +271,13 @@ impl LocalPair {
         }
     }
 
+    /// Returns the number of doorbells that were rung, for records and for room.
+    pub fn rung(&self) -> u64 {
+        self.rung.load(Ordering::Relaxed)
+    }
+
     fn send_bell(&self) {
+        self.rung.fetch_add(1, Ordering::Relaxed);
         if !self.bell.ring() {
             self.has_hung_up.store(true, Ordering::Release);
         }
@@ -263,7 +296,8 @@ mod tests {
 
     use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 
-    use super::super::{PAYLOAD_MAX, QUEUE_BYTES};
+    use super::super::memory::registered;
+    use super::super::{FIRST, PAYLOAD_MAX, QUEUE_BYTES, SPLIT};
     use super::*;
 
     const LABEL: Label = Label {
@@ -310,8 +344,7 @@ mod tests {
             // Far more than the queue has, so that records go round its end.
             for round in 0..20 * QUEUE_BYTES / PAYLOAD_MAX {
                 let bytes: vec::Vec<u8> = (0..PAYLOAD_MAX - round).map(|at| at as u8).collect();
-                let (first, rest) = bytes.split_at(round * 100);
-                assert!(from.write(LABEL, &[first, &[], rest]));
+                assert!(from.write(LABEL, &bytes));
                 let record = to.read(&mut buffer).unwrap();
                 assert_eq!(record.label, LABEL);
                 assert_eq!(buffer[..record.length], bytes, "{round}");
@@ -320,7 +353,77 @@ mod tests {
         }
     }
 
-    /// Spec: ROCE-213, ROCE-214
+    /// Spec: ROCE-210, ROCE-212
+    #[test]
+    fn a_payload_goes_from_registered_memory_to_registered_memory() {
+        const MOST: usize = 40_000;
+        let [from, to] = both();
+        let split = Label {
+            segment: 30,
+            kind: SPLIT,
+            ..LABEL
+        };
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        // Far more than the queue has, so that payloads go round its end.
+        for round in 0..30 {
+            let length = round * 1777 % MOST;
+            let (source, target) = (registered(MOST, round as u8), registered(MOST + 64, 0));
+            let [source, target] = [&source, &target].map(|memory| {
+                let all = memory.span(memory.address(), memory.length());
+                all.unwrap()
+            });
+            let parts = [(0, length / 3), (length / 3, length - length / 3)];
+            for (at, part) in parts {
+                assert!(from.place(at, source.part(at, part).unwrap()));
+            }
+            assert_eq!(to.read(&mut buffer), None, "not published");
+            assert!(from.write_split(split, &[7; 30], length));
+            let record = to.read(&mut buffer).unwrap();
+            assert_eq!(record.label, split);
+            assert_eq!(record.length, FIRST + length);
+            assert_eq!(buffer[..30], [7; 30]);
+            assert!(from.room(0) < QUEUE_BYTES - length, "it is not released");
+            for (at, part) in parts {
+                assert!(to.take(at, target.part(at, part).unwrap()));
+            }
+            let beyond = target.part(MOST, 64).unwrap();
+            assert!(!to.take(length, beyond), "beyond its last line");
+            to.release();
+            assert!(!to.take(0, target.part(0, 1).unwrap()), "no record");
+            let mut bytes = vec![0; length];
+            target.read(&mut bytes);
+            assert!(
+                (0..)
+                    .zip(&bytes)
+                    .all(|(at, byte)| *byte == (round + at) as u8)
+            );
+            assert_eq!(from.room(QUEUE_BYTES), QUEUE_BYTES);
+        }
+    }
+
+    /// Spec: ROCE-212, ROCE-233
+    #[test]
+    fn a_payload_without_room_is_not_placed() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        while from.write(LABEL, &[3; 5000]) {}
+        let payload = registered(6000, 0);
+        let payload = payload.span(payload.address(), payload.length()).unwrap();
+        assert!(!from.place(0, payload));
+        assert!(!from.place(usize::MAX, payload));
+        while to.read(&mut buffer).is_some() {
+            assert_eq!(buffer[..5000], [3; 5000]);
+        }
+        // The writer looks at the room that has come.
+        assert_eq!(from.room(QUEUE_BYTES), QUEUE_BYTES);
+        assert!(from.place(0, payload));
+        assert!(
+            !from.place(QUEUE_BYTES - 6000, payload),
+            "on the first line"
+        );
+    }
+
+    /// Spec: ROCE-213, ROCE-214, ROCE-253
     #[test]
     fn doorbells_come_when_they_were_asked_for() {
         let [from, to] = both();
@@ -329,7 +432,7 @@ mod tests {
             let mut bytes = [0; 8];
             recv(&pair.bell, &mut bytes, RecvFlags::DONTWAIT).map_or(0, |(_, count)| count)
         };
-        assert!(from.write(LABEL, &[&[0; 12]]));
+        assert!(from.write(LABEL, &[0; 12]));
         from.ring();
         assert_eq!(rung(&to), 0, "nobody sleeps");
         assert!(!to.arm(), "there is a record");
@@ -337,21 +440,19 @@ mod tests {
         assert!(to.read(&mut buffer).is_some());
         assert!(to.arm());
         for _ in 0..3 {
-            assert!(from.write(LABEL, &[&[0; 12]]));
+            assert!(from.write(LABEL, &[0; 12]));
             from.ring();
         }
-        assert_eq!(rung(&to), 1, "once");
-        while from.write(LABEL, &[&[0; 5000]]) {}
-        assert!(from.arm_for_room(5000));
+        assert_eq!((rung(&to), from.rung()), (1, 1), "once");
+        while from.write(LABEL, &[0; 5000]) {}
+        assert!(from.room(5056) < 5056);
         let mut read = 0;
         while rung(&from) == 0 {
             read += to.read(&mut buffer).unwrap().length;
         }
+        assert_eq!((from.rung(), to.rung()), (1, 1));
         assert!((QUEUE_BYTES / 2 - 10_000..QUEUE_BYTES / 2 + 10_000).contains(&read));
-        assert!(
-            from.write(LABEL, &[&vec![0; PAYLOAD_MAX]]),
-            "any record fits"
-        );
+        assert!(from.write(LABEL, &vec![0; PAYLOAD_MAX]), "any record fits");
     }
 
     /// Spec: ROCE-216
@@ -359,7 +460,7 @@ mod tests {
     fn a_pair_is_over_once_the_last_record_of_a_dead_peer_is_read() {
         let [from, to] = both();
         let mut buffer = vec![0; PAYLOAD_MAX];
-        assert!(from.write(LABEL, &[&[0; 12]]));
+        assert!(from.write(LABEL, &[0; 12]));
         drop(from);
         assert!(!to.is_over());
         to.attend();
@@ -369,12 +470,29 @@ mod tests {
         assert!(!to.arm());
     }
 
+    /// Spec: ROCE-216, ROCE-224
+    #[test]
+    fn a_pair_that_is_closed_is_over_here_and_read_to_the_end_there() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        assert!(from.write(LABEL, &[0; 12]));
+        assert!(to.write(LABEL, &[0; 12]));
+        from.close();
+        assert!(from.is_over() && !from.is_alive());
+        assert!(!from.write(LABEL, &[0; 12]));
+        assert_eq!(from.read(&mut buffer), None);
+        assert!(!to.is_alive());
+        to.attend();
+        assert!(to.read(&mut buffer).is_some());
+        assert!(to.is_over());
+    }
+
     /// Spec: ROCE-212
     #[test]
     fn a_corrupt_peer_ends_its_pair_and_no_other() {
         let mut buffer = vec![0; PAYLOAD_MAX];
         let [[from, to], [other_from, other_to]] = [both(), both()];
-        assert!(from.write(LABEL, &[&[0; 12]]));
+        assert!(from.write(LABEL, &[0; 12]));
         let words = from.outgoing().unwrap().words();
         words.tail.store(65, Ordering::Release);
         assert!(!to.is_over());
@@ -385,9 +503,9 @@ mod tests {
         assert_eq!(to.read(&mut buffer), None);
         assert!(!to.has_records());
         assert!(!to.arm());
-        assert!(!to.write(LABEL, &[&[0; 12]]));
-        assert!(!to.arm_for_room(12));
-        assert!(other_from.write(LABEL, &[&[0; 12]]));
+        assert!(!to.write(LABEL, &[0; 12]));
+        assert_eq!(to.room(64), 0);
+        assert!(other_from.write(LABEL, &[0; 12]));
         assert!(other_to.read(&mut buffer).is_some());
         assert!(!other_to.is_over());
     }
@@ -404,7 +522,7 @@ mod tests {
         to.attend();
         assert!(!to.is_over());
         assert!(to.arm());
-        assert!(from.write(LABEL, &[&[0; 12]]));
+        assert!(from.write(LABEL, &[0; 12]));
         // The socket is full, and the ring lost: the reader has doorbells to find.
         from.ring();
         assert!(!from.is_over());
@@ -422,7 +540,7 @@ mod tests {
         let mut most = 0;
         for _ in 0..2000 {
             to.arm();
-            assert!(from.write(LABEL, &[&[0; 12]]));
+            assert!(from.write(LABEL, &[0; 12]));
             from.ring();
             assert!(to.read(&mut buffer).is_some());
             let waiting = rustix::io::ioctl_fionread(&to.bell).unwrap();

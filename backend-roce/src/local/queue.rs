@@ -7,15 +7,15 @@
 //! outside of the shared memory.
 //!
 //! An end that wants to sleep stores its flag, passes a fence and looks once more. The peer
-//! publishes, passes a fence and takes the flag. One of the two sees the other (ROCE-213). Who
-//! takes a flag owes its owner a doorbell.
+//! publishes, passes a fence and takes the flag. One of the two sees the other (ROCE-213). The
+//! end that takes a flag owes its owner a doorbell.
 //!
 //! One thread at a time uses an end. Two at a time would mix up records, but never touch other
 //! memory.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::memory::{Lane, Word, fence};
+use super::memory::{Lane, RegisteredSpan, Word, fence};
 use crate::proto::packet::Bth;
 
 /// Bytes of a queue.
@@ -31,6 +31,13 @@ const LINE: u32 = 64;
 /// Bytes of the header of a record.
 const HEADER: u32 = 16;
 
+/// Bytes of a record that are on the line of its header.
+pub const FIRST: usize = (LINE - HEADER) as usize;
+
+/// Kind of a record of one packet whose payload begins on the second line; the segment is the
+/// length of its headers.
+pub const SPLIT: u32 = 2;
+
 /// Most bytes that a record takes.
 const RECORD_MAX: u32 = footprint(PAYLOAD_MAX as u32);
 
@@ -43,11 +50,19 @@ const fn footprint(length: u32) -> u32 {
     (HEADER + length).next_multiple_of(LINE)
 }
 
-/// The peer wrote something that no honest peer writes: the pair is to be given up (ROCE-212).
+/// Copies the start of `from` to that of `to`, as far as it fits.
+fn copy_start(to: &mut [u8], from: &[u8]) {
+    let length = to.len().min(from.len());
+    if let (Some(to), Some(from)) = (to.get_mut(..length), from.get(..length)) {
+        to.copy_from_slice(from);
+    }
+}
+
+/// An error for data that no honest peer writes; the pair is to be given up (ROCE-212).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// What a record says of its packets.
+/// The description of a record's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Length of each packet but the last one, which may be shorter.
@@ -65,7 +80,7 @@ pub struct Label {
 pub struct Record {
     /// Bytes of its packets.
     pub length: usize,
-    /// What the writer says of them; the segment is at most the length, and no shorter than a BTH.
+    /// The writer's description; the segment is at most the length, and no shorter than a BTH.
     pub label: Label,
 }
 
@@ -104,7 +119,13 @@ impl Record {
     }
 
     fn checked(self) -> Option<Self> {
-        let segments = Bth::LENGTH..=self.length;
+        let longest = match self.label.kind {
+            // The first line is there even without payload.
+            SPLIT if self.length < FIRST => return None,
+            SPLIT => FIRST,
+            _ => self.length,
+        };
+        let segments = Bth::LENGTH..=longest;
         (self.length <= PAYLOAD_MAX && segments.contains(&self.label.segment)).then_some(self)
     }
 }
@@ -161,22 +182,57 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes a record of some parts; false if there is no room.
+    /// Writes a record; false if there is no room.
     ///
     /// # Errors
     /// The reader's position cannot be true, or no reader takes a record of this length or segment.
-    pub fn try_write(
+    pub fn try_write(&self, lane: Lane<'_>, label: Label, packets: &[u8]) -> Result<bool, Corrupt> {
+        let (first, rest) = packets.split_at_checked(FIRST).unwrap_or((packets, &[]));
+        let length = packets.len();
+        self.try_finish(lane, Record { length, label }, first, rest)
+    }
+
+    /// Copies a part of a payload to the place where [`try_split`](Self::try_split) leaves it;
+    /// false if there is no room.
+    pub fn place(&self, lane: Lane<'_>, offset: usize, from: RegisteredSpan<'_>) -> bool {
+        let end = offset.saturating_add(from.length());
+        let tail = self.tail.load(Ordering::Relaxed);
+        let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
+        let room = lane.length().saturating_sub(used).saturating_sub(LINE);
+        let fits = end <= room as usize;
+        if fits {
+            let at = tail.wrapping_add(LINE).wrapping_add(offset as u32);
+            lane.store_span(at, from);
+        }
+        fits
+    }
+
+    /// Writes a record of a packet whose payload of `payload` bytes was placed; false if there is
+    /// no room.
+    ///
+    /// # Errors
+    /// As [`try_write`](Self::try_write).
+    pub fn try_split(
         &self,
         lane: Lane<'_>,
         label: Label,
-        parts: &[&[u8]],
+        headers: &[u8],
+        payload: usize,
     ) -> Result<bool, Corrupt> {
-        let mut length: usize = 0;
-        for part in parts {
-            length = length.saturating_add(part.len());
-        }
-        let header = Record { length, label }.encode().ok_or(Corrupt)?;
-        let need = footprint(length as u32);
+        let length = FIRST.saturating_add(payload);
+        self.try_finish(lane, Record { length, label }, headers, &[])
+    }
+
+    /// Writes the first line of a record, and `rest` behind it, and publishes it.
+    fn try_finish(
+        &self,
+        lane: Lane<'_>,
+        record: Record,
+        first: &[u8],
+        rest: &[u8],
+    ) -> Result<bool, Corrupt> {
+        let header = record.encode().ok_or(Corrupt)?;
+        let need = footprint(record.length as u32);
         if need > lane.length() / 2 {
             return Err(Corrupt);
         }
@@ -185,11 +241,13 @@ impl Writer {
         if known > lane.length() - need && !self.find_room(lane, need)? {
             return Ok(false);
         }
-        lane.store(tail, header.as_flattened());
-        let mut at = tail.wrapping_add(HEADER);
-        for part in parts {
-            lane.store(at, part);
-            at = at.wrapping_add(part.len() as u32);
+        let mut line = [0; LINE as usize];
+        let (place, other) = line.split_at_mut(HEADER as usize);
+        place.copy_from_slice(header.as_flattened());
+        copy_start(other, first);
+        lane.store(tail, &line);
+        if !rest.is_empty() {
+            lane.store(tail.wrapping_add(LINE), rest);
         }
         let tail = tail.wrapping_add(need);
         self.tail.store(tail, Ordering::Relaxed);
@@ -197,7 +255,10 @@ impl Writer {
         Ok(true)
     }
 
-    /// Returns the free bytes; if they are fewer than `least`, asks for a doorbell.
+    /// Returns the free bytes.
+    ///
+    /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
+    /// half of it is free (ROCE-214). The wish stays until [`withdraw`](Self::withdraw).
     ///
     /// # Errors
     /// The reader's position cannot be true.
@@ -221,18 +282,6 @@ impl Writer {
             }
         }
         Ok(free())
-    }
-
-    /// Asks for a doorbell once half of the queue is free, which is room for any record; false if
-    /// there is room for `length` bytes already (ROCE-214).
-    ///
-    /// # Errors
-    /// The reader's position cannot be true.
-    pub fn arm(&self, lane: Lane<'_>, length: usize) -> Result<bool, Corrupt> {
-        let need = footprint(length.min(PAYLOAD_MAX) as u32);
-        self.room.ask(&lane.words().waits);
-        fence();
-        Ok(!self.find_room(lane, need)?)
     }
 
     /// Takes the wish for room back, if there is one.
@@ -278,6 +327,8 @@ pub struct Reader {
     head: AtomicU32,
     /// Position of the writer, as it was last.
     tail: AtomicU32,
+    /// Bytes of the record that is being read; 0 if there is none.
+    open: AtomicU32,
     /// Asks for records.
     sleep: Flag,
 }
@@ -285,25 +336,57 @@ pub struct Reader {
 impl Reader {
     /// Copies the next record into `buffer`; `None` if there is none.
     ///
-    /// The buffer has [`PAYLOAD_MAX`] bytes.
+    /// The buffer has [`PAYLOAD_MAX`] bytes. Of a split one, it gets the first line only: the
+    /// payload stays in the queue until [`release`](Self::release).
     ///
     /// # Errors
     /// No honest writer has left the queue like this, or the record is longer than the buffer.
     pub fn read(&self, lane: Lane<'_>, buffer: &mut [u8]) -> Result<Option<Record>, Corrupt> {
-        let Some(record) = self.next(lane)? else {
+        self.release(lane);
+        let Some((record, first)) = self.next(lane)? else {
             return Ok(None);
         };
         let packets = buffer.get_mut(..record.length).ok_or(Corrupt)?;
-        let head = self.head.load(Ordering::Relaxed);
-        lane.load(head.wrapping_add(HEADER), packets);
-        let head = head.wrapping_add(footprint(record.length as u32));
-        self.head.store(head, Ordering::Relaxed);
-        lane.words().head.store(head, Ordering::Release);
+        copy_start(packets, &first);
+        self.open
+            .store(footprint(record.length as u32), Ordering::Relaxed);
+        if record.label.kind != SPLIT {
+            if let Some(rest) = packets.get_mut(FIRST..).filter(|rest| !rest.is_empty()) {
+                let head = self.head.load(Ordering::Relaxed);
+                lane.load(head.wrapping_add(LINE), rest);
+            }
+            self.release(lane);
+        }
         Ok(Some(record))
     }
 
-    /// Returns the header of the next record, of which all bytes have been published.
-    fn next(&self, lane: Lane<'_>) -> Result<Option<Record>, Corrupt> {
+    /// Copies a part of the payload of the record that was read split into registered memory;
+    /// false if the record does not have these bytes.
+    pub fn take(&self, lane: Lane<'_>, offset: usize, into: RegisteredSpan<'_>) -> bool {
+        let end = offset.saturating_add(into.length());
+        let room = self.open.load(Ordering::Relaxed).saturating_sub(LINE);
+        let fits = end <= room as usize;
+        if fits {
+            let head = self.head.load(Ordering::Relaxed);
+            lane.load_span(head.wrapping_add(LINE).wrapping_add(offset as u32), into);
+        }
+        fits
+    }
+
+    /// Gives the room of a record that was read split back to the writer.
+    pub fn release(&self, lane: Lane<'_>) {
+        let open = self.open.load(Ordering::Relaxed);
+        if open > 0 {
+            let head = self.head.load(Ordering::Relaxed).wrapping_add(open);
+            self.open.store(0, Ordering::Relaxed);
+            self.head.store(head, Ordering::Relaxed);
+            lane.words().head.store(head, Ordering::Release);
+        }
+    }
+
+    /// Returns the header of the next record, of which all bytes have been published, and its bytes
+    /// on the same line.
+    fn next(&self, lane: Lane<'_>) -> Result<Option<(Record, [u8; FIRST])>, Corrupt> {
         let head = self.head.load(Ordering::Relaxed);
         let mut published = self.tail.load(Ordering::Relaxed).wrapping_sub(head);
         if published == 0 {
@@ -317,13 +400,18 @@ impl Reader {
             }
             self.tail.store(tail, Ordering::Relaxed);
         }
-        let mut header = [0; HEADER as usize];
-        lane.load(head, &mut header);
-        let record = Record::decode(header).ok_or(Corrupt)?;
+        let mut line = [0; LINE as usize];
+        lane.load(head, &mut line);
+        let (Some((header, _)), Some((_, first))) =
+            (line.split_first_chunk(), line.split_last_chunk())
+        else {
+            return Err(Corrupt);
+        };
+        let record = Record::decode(*header).ok_or(Corrupt)?;
         if footprint(record.length as u32) > published {
             return Err(Corrupt);
         }
-        Ok(Some(record))
+        Ok(Some((record, *first)))
     }
 
     /// Returns true if the writer waits for room and is to be woken; called after reads.

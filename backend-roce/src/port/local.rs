@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use dat_core::backend::NotLocal;
+use dat_core::sync::RegisteredSpan;
 
 use super::Arrival;
 use crate::proto::PathMtu;
@@ -37,17 +38,29 @@ pub trait LocalQueue: Send + Sync {
     /// the end of the pair, drops them.
     fn push(&self, packets: &[u8], segment: usize);
 
-    /// Wakes the peer if it sleeps; returns true if it did. Follows a push.
-    fn ring(&self) -> bool;
+    /// Copies a part of a payload to where [`push_split`](Self::push_split) leaves it; false without
+    /// room.
+    fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool;
+
+    /// As [`push`](Self::push), for a packet of which `payload` bytes were placed and the `headers`
+    /// take at most [`OVERHEAD_MAX`](crate::proto::packet::OVERHEAD_MAX) bytes.
+    fn push_split(&self, headers: &[u8], payload: usize);
+
+    /// Copies a part of the payload of a [split](Arrival::is_split) arrival; false if it does not
+    /// have these bytes.
+    fn take(&self, offset: usize, into: RegisteredSpan<'_>) -> bool;
+
+    /// Wakes the peer if it sleeps. Follows a push.
+    fn ring(&self);
 }
 
 /// Most bytes of the room of a queue that a push takes beside those of the packets.
 pub const RECORD_OVERHEAD: usize = 128;
 
-/// What has become of a pair.
+/// A change of a pair.
 #[derive(Clone)]
 pub enum LocalEvent {
-    /// Both ends have it. Comes before its packets.
+    /// Both ends have the pair. The event comes before its packets.
     Opened {
         /// The pair.
         pair: LocalNumber,
@@ -56,16 +69,16 @@ pub enum LocalEvent {
         /// The queue to the peer.
         queue: Arc<dyn LocalQueue>,
     },
-    /// It could not be made.
+    /// A set-up has found no pair.
     Failed(LocalNumber, NotLocal),
-    /// It is not made: there is another one with the adapter that was asked.
+    /// A set-up has found a pair, which is open.
     Known {
-        /// The pair that was asked for.
+        /// The set-up.
         asked: LocalNumber,
-        /// The pair that is there.
+        /// The pair.
         pair: LocalNumber,
     },
-    /// Its queue has room again.
+    /// The queue of the pair has room again.
     Room(LocalNumber),
     /// The peer has gone, and its packets are taken.
     Ended(LocalNumber),
@@ -73,23 +86,29 @@ pub enum LocalEvent {
 
 /// Pairs of queues to adapters of this host. All calls return at once.
 pub trait LocalQueues: Send + Sync {
-    /// Returns the pair to the adapter with an address, from an address of this side.
+    /// Begins the set-up of a pair to the adapter with an address, from an address of this side.
     ///
-    /// A new one has its [`Opened`](LocalEvent::Opened), [`Known`](LocalEvent::Known) or
-    /// [`Failed`](LocalEvent::Failed) later, but not before [`dialled`](Self::dialled).
+    /// Returns the number of the set-up, or of one that is on its way to that address. Its
+    /// [`Known`](LocalEvent::Known) or [`Failed`](LocalEvent::Failed) comes later, but not before
+    /// [`dialled`](Self::dialled) was called as often.
     ///
     /// # Errors
     /// There is none to be had, in most cases because no such adapter is on this host.
     fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal>;
 
-    /// Tells that the adapter knows the pair that was dialled.
+    /// Tells that the adapter knows the set-up.
     fn dialled(&self, number: LocalNumber);
 
     /// Returns the next event. One thread at a time calls it and [`receive`](Self::receive).
     fn event(&self) -> Option<LocalEvent>;
 
     /// Takes packets of one pair into `buffer`; `None` if there are none.
+    ///
+    /// A [split](Arrival::is_split) one is to be [released](Self::release).
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival>;
+
+    /// Gives the room of a payload back that was received from a pair.
+    fn release(&self, number: LocalNumber);
 
     /// Returns true if there are pairs.
     fn is_used(&self) -> bool;
@@ -102,6 +121,12 @@ pub trait LocalQueues: Send + Sync {
 
     /// As [`attend`](Self::attend), by one call of the system: the next call does the next part.
     fn attend_next(&self);
+
+    /// Ends all pairs and set-ups, without events. Peers read what was written.
+    fn close(&self);
+
+    /// Returns the number of doorbells that were rung.
+    fn doorbells(&self) -> u64;
 
     /// Asks peers to wake this side; returns true if packets or events have come meanwhile.
     fn arm(&self) -> bool;

@@ -32,6 +32,10 @@ pub struct Arrival {
     /// The pair of queues that they came through, if no socket.
     #[cfg(feature = "alloc")]
     pub local: Option<LocalNumber>,
+    /// Set for one packet whose payload is still in the queue of its pair: `buffer` has the
+    /// headers, and anything in place of the payload.
+    #[cfg(feature = "alloc")]
+    pub is_split: bool,
 }
 
 impl Arrival {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{LocalNumber, LocalQueue, Port, RECORD_OVERHEAD};
 use crate::proto::icrc::Flow;
-use crate::proto::packet::{Bth, ICRC_LENGTH};
+use crate::proto::packet::{Bth, ICRC_LENGTH, length_behind_headers};
 
 /// Most packets of a run: what the segmentation of a socket takes.
 pub const RUN_PACKETS_MAX: u16 = 64;
@@ -60,12 +60,21 @@ struct Run {
 }
 
 impl Run {
+    /// Returns true if packets of a path may follow: those of a pair of queues, whatever their
+    /// addresses.
+    fn joins(&self, path: &Path) -> bool {
+        match path.local {
+            Some(_) => self.path.local == path.local,
+            None => self.path == *path,
+        }
+    }
+
     /// Adds a packet; false if it begins another run.
     fn add(&mut self, path: &Path, length: usize, most: u16) -> bool {
         let total = self.length.saturating_add(length);
         let fits = !self.ends
             && !path.single
-            && self.path == *path
+            && self.joins(path)
             && length <= self.segment
             && self.packets < most
             && total <= RUN_BYTES_MAX;
@@ -197,6 +206,15 @@ impl Outbox {
             queue.push(packets, run.segment);
         }
         self.used = 0;
+    }
+
+    /// As [`push`](Self::push), for one packet whose payload of `payload` bytes was placed there.
+    pub fn push_split(&mut self, queue: &dyn LocalQueue, payload: usize) {
+        let headers = self.used.checked_sub(length_behind_headers(payload));
+        if let Some(headers) = headers.and_then(|length| self.buffer.get(..length)) {
+            queue.push_split(headers, payload);
+        }
+        self.clear();
     }
 
     /// Drops all packets.

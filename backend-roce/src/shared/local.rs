@@ -1,12 +1,14 @@
 //! The queues of an adapter to others of this host, and who takes packets from them.
 
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{Ordering, fence};
 
 use dat_core::backend::{BackendError, NotLocal};
 
-use super::{Bursts, LATE_YIELDS, Shared, lock};
-use crate::adapter::port_of;
+#[cfg(feature = "udp")]
+use super::Watch;
+use super::{Bursts, Driven, LATE_YIELDS, Shared, lock};
+use crate::adapter::{Adapter, port_of};
+use crate::counts::AdapterCounts;
 use crate::options::PathChoice;
 use crate::port::{LocalNumber, LocalQueues, LocalWay};
 
@@ -19,16 +21,16 @@ const LOCAL_BURST: usize = 64 << 10;
 /// Bytes that an empty packet of a local queue counts for.
 const EMPTY_PACKET: usize = 1 << 10;
 
-/// The taker of packets of local queues while the thread of the adapter sleeps.
+/// How the thread of an adapter minds local queues while it sleeps.
 #[cfg(feature = "udp")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lease {
-    /// The program, which polls or sleeps on the port now and then: the thread looks again soon.
-    Program,
-    /// The thread itself, which doorbells wake.
-    None,
-    /// The thread, at once: some have come.
+pub(crate) enum Attention {
+    /// It has asked for doorbells, if there are queues.
+    Armed,
+    /// Packets have come: it does not sleep.
     Busy,
+    /// The program takes packets: it looks again after a while.
+    Leased,
 }
 
 impl Shared {
@@ -53,42 +55,70 @@ impl Shared {
 
     /// Leaves the local queues to the thread of the adapter, after a sleep on the port.
     ///
-    /// With a lease, the program is expected to come back; otherwise, or if it `sleeps` elsewhere,
-    /// it does not, and the thread is to be woken by doorbells.
-    pub(super) fn leave_queues(&self, sleeps: bool) {
-        if !self.local.as_ref().is_some_and(|queues| queues.is_used()) {
-            return;
-        }
-        self.note_activity();
-        fence(Ordering::SeqCst);
-        let is_leased = self.is_leased.load(Ordering::SeqCst);
-        if is_leased && sleeps {
-            self.ends_lease.store(true, Ordering::SeqCst);
-            self.wake_service();
-        } else if !is_leased && self.arm() {
+    /// With a lease the program is expected to come back, unless other threads of it sleep.
+    pub(super) fn leave_queues(&self) {
+        let is_left = || self.lease.is_off() || lock(&self.events).sleepers != 0;
+        if self.has_queues() && is_left() && self.arm() {
             self.wake_service();
         }
     }
 
-    /// Decides how the thread of the adapter sleeps, and prepares it. `seen` is its own.
-    #[cfg(feature = "udp")]
-    pub(crate) fn lease(&self, seen: &mut usize) -> Lease {
-        let Some(queues) = self.local.as_ref().filter(|queues| queues.is_used()) else {
-            return Lease::None;
-        };
-        self.is_leased.store(false, Ordering::SeqCst);
-        let ends = self.ends_lease.swap(false, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let activity = self.activity.load(Ordering::SeqCst);
-        let is_active = core::mem::replace(seen, activity) != activity && !ends;
-        if is_active || queues.is_setting_up() {
-            self.is_leased.store(true, Ordering::SeqCst);
-            return Lease::Program;
+    /// Returns true if there are local queues.
+    fn has_queues(&self) -> bool {
+        self.local.as_ref().is_some_and(|queues| queues.is_used())
+    }
+
+    /// Makes sure that a packet wakes a thread, before one of the program waits for an event.
+    ///
+    /// Returns true if it took some that have come.
+    pub(crate) fn before_wait(&self) -> bool {
+        self.is_minded() && self.lease.waits() && self.ask()
+    }
+
+    /// As [`before_wait`](Self::before_wait), for a completion queue that is to be armed.
+    pub(crate) fn before_arming(&self) {
+        if self.is_minded() && self.lease.may_wait() {
+            self.ask();
         }
-        if queues.arm() {
-            Lease::Busy
+    }
+
+    /// Returns true if a thread of the adapter minds local queues.
+    fn is_minded(&self) -> bool {
+        self.is_threaded() && self.has_queues() && !self.is_forked()
+    }
+
+    /// Asks for doorbells, which the thread of the adapter hears; returns true if it took packets.
+    fn ask(&self) -> bool {
+        if !self.arm() {
+            return false;
+        }
+        let taken = self.try_input();
+        let taken = taken.map(|mut input| self.take_local(&mut input, || false));
+        if matches!(taken, None | Some(Bursts::Some)) {
+            // Whoever has the input may have looked for the last time.
+            self.wake_service();
+        }
+        taken.is_some()
+    }
+
+    /// Begins a look of the thread of the adapter, which a doorbell woke or something else.
+    #[cfg(feature = "udp")]
+    pub(crate) fn begin_watch(&self, watch: &mut Watch, is_rung: bool) {
+        self.lease.begin(watch, is_rung);
+    }
+
+    /// Decides how the thread of the adapter minds local queues while it sleeps.
+    #[cfg(feature = "udp")]
+    pub(crate) fn end_watch(&self, watch: &mut Watch) -> Attention {
+        if !self.has_queues() {
+            return Attention::Armed;
+        }
+        if self.lease.decide(watch) {
+            Attention::Leased
+        } else if self.arm() {
+            Attention::Busy
         } else {
-            Lease::None
+            Attention::Armed
         }
     }
 
@@ -131,6 +161,25 @@ impl Shared {
         }
     }
 
+    /// Returns the counts of the adapter.
+    pub(crate) fn counts(&self) -> AdapterCounts {
+        let mut counts = self.enter(|adapter| adapter.counts());
+        if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
+            counts.local.doorbells = queues.doorbells();
+        }
+        counts
+    }
+
+    /// Ends the pairs of local queues, at the end of the adapter; peers read what was written.
+    ///
+    /// Those who hold the adapter hold no pair (ROCE-224).
+    pub(crate) fn close_queues(&self) {
+        if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
+            self.enter(Adapter::end_locals);
+            queues.close();
+        }
+    }
+
     /// Takes what has become of local queues.
     fn take_local_events(&self, queues: &dyn LocalQueues) {
         while let Some(event) = queues.event() {
@@ -151,6 +200,9 @@ impl Shared {
         let (mut bytes, mut stop) = (0, LOCAL_BURST);
         while let Some(arrival) = queues.receive(input) {
             self.enter_and_send(|adapter| adapter.receive(&arrival, input));
+            if let Some(number) = arrival.local.filter(|_| arrival.is_split) {
+                queues.release(number);
+            }
             taken = Bursts::All;
             bytes += arrival.length + EMPTY_PACKET;
             if bytes >= stop {
@@ -181,22 +233,15 @@ impl Shared {
         }
     }
 
-    /// Notes that the program looks for packets; returns how often it did so before.
-    ///
-    /// It may miss one of two at a time.
-    pub(super) fn note_activity(&self) -> usize {
-        let before = self.activity.load(Ordering::Relaxed);
-        self.activity
-            .store(before.wrapping_add(1), Ordering::Relaxed);
-        before
-    }
-
     /// As [`drive`](Self::drive), without a look at the sockets.
-    pub(crate) fn drive_local(&self, stops: impl Fn() -> bool) -> bool {
+    pub(crate) fn drive_local(&self, stops: impl Fn() -> bool) -> Driven {
         if self.is_forked() {
-            return false;
+            return Driven::default();
         }
         let local = self.take_local(&mut lock(&self.input), stops);
-        self.finish(Bursts::None, false, None) || local == Bursts::Some
+        Driven {
+            more: self.finish(Bursts::None, false, None) || local == Bursts::Some,
+            found: local != Bursts::None,
+        }
     }
 }

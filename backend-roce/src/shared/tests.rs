@@ -45,6 +45,7 @@ impl Port for EndlessPort {
             length: 4,
             segment: 4,
             local: None,
+            is_split: false,
         })
     }
 

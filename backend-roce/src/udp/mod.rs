@@ -248,6 +248,7 @@ impl Port for UdpPort {
                                 length: datagram.length,
                                 segment: datagram.segment,
                                 local: None,
+                                is_split: false,
                             });
                         }
                     }
@@ -385,11 +386,7 @@ impl RoceBackend {
         .map_err(|error| taken(address, error))?;
         let pollers = match options.polled {
             true => None,
-            false => {
-                let has_doorbells = options.path != PathChoice::Packets;
-                let poller = || Poller::new(has_doorbells).map(Arc::new);
-                Some([poller()?, poller()?])
-            }
+            false => Some([Arc::new(Poller::new()?), Arc::new(Poller::new()?)]),
         };
         let bound = first.io.local_addr()?;
         let neighbours = match options.path {
@@ -423,12 +420,12 @@ impl RoceBackend {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .push(first);
-        let start_thread = options.start_thread;
+        let (start_thread, look_again) = (options.start_thread, options.look_again);
         let clock = (!options.polled).then_some(ThreadWait::clock as fn() -> Instant);
         let mut backend = Self::new(Box::new(port), options, clock, Some(forks::generation()))
             .ok_or(io::ErrorKind::OutOfMemory)?;
         if let Some([_, poller]) = pollers {
-            let service = Service::start(start_thread, backend.shared(), poller)?;
+            let service = Service::start((start_thread, look_again), backend.shared(), poller)?;
             backend.set_service(service);
         }
         Ok(backend)

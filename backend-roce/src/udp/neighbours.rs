@@ -7,19 +7,25 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use dat_core::backend::NotLocal;
 use dat_core::event::ThreadWait;
+use dat_core::sync::RegisteredSpan;
 use dat_core::time::Instant;
 
 use super::poller::Poller;
-use crate::local::{Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs};
+use crate::local::{
+    DEADLINE, Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
+    Record, SPLIT,
+};
 use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
+use crate::proto::packet::length_behind_headers;
+use crate::reserve::has_memory_for;
 use crate::shared::INPUT;
 
 /// Most pairs of an adapter: half a mebibyte each.
@@ -35,7 +41,17 @@ const MTU: PathMtu = PathMtu::Bytes32768;
 /// sockets wait for an answer.
 const PATIENCE: u64 = 5_000_000;
 
-/// What the kind of a record says: packets.
+/// Microseconds after which an adapter without a thread gives one up (ROCE-220): its thread may
+/// have to serve the peer, too.
+const POLLED: u64 = 1_000_000;
+
+/// Microseconds between two looks at a set-up that count against the peer (ROCE-220).
+const LOOK: u64 = DEADLINE / 2;
+
+/// Slot in the numbers of set-ups, which have no place in the tables.
+const NO_SLOT: u16 = u16::MAX;
+
+/// Kind of the records that have packets.
 const PACKETS: u32 = 1;
 
 /// A pair as its adapter uses it.
@@ -50,6 +66,33 @@ struct Neighbour {
     waits: AtomicBool,
     /// Set if any pair may have an event.
     has_events: Arc<AtomicBool>,
+}
+
+impl Neighbour {
+    fn label(&self, kind: u32, segment: usize) -> Label {
+        Label {
+            segment,
+            kind,
+            source_port: self.flow.destination_port,
+            destination_port: self.flow.source_port,
+        }
+    }
+
+    fn arrival(&self, record: &Record) -> Arrival {
+        let is_split = record.label.kind == SPLIT;
+        let (mut length, mut segment) = (record.length, record.label.segment);
+        if is_split {
+            length = segment + length_behind_headers(length.saturating_sub(FIRST));
+            segment = length;
+        }
+        Arrival {
+            flow: self.flow,
+            length,
+            segment,
+            local: Some(self.number),
+            is_split,
+        }
+    }
 }
 
 impl LocalQueue for Neighbour {
@@ -67,39 +110,54 @@ impl LocalQueue for Neighbour {
     }
 
     fn push(&self, packets: &[u8], segment: usize) {
-        let label = Label {
-            segment,
-            kind: PACKETS,
-            source_port: self.flow.destination_port,
-            destination_port: self.flow.source_port,
-        };
-        let _ = self.pair.write(label, &[packets]);
+        let label = self.label(PACKETS, segment);
+        let _ = self.pair.write(label, packets);
     }
 
-    fn ring(&self) -> bool {
-        self.pair.ring()
+    fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool {
+        self.pair.place(offset, from)
     }
-}
 
-/// A place for a pair.
-#[derive(Default)]
-enum Slot {
-    #[default]
-    Free,
-    /// A pair is being made.
-    Taken,
-    Open(Arc<Neighbour>),
+    fn push_split(&self, headers: &[u8], payload: usize) {
+        let label = self.label(SPLIT, headers.len());
+        let _ = self.pair.write_split(label, headers, payload);
+    }
+
+    fn take(&self, offset: usize, into: RegisteredSpan<'_>) -> bool {
+        self.pair.take(offset, into)
+    }
+
+    fn ring(&self) {
+        self.pair.ring();
+    }
 }
 
 /// A pair that this side asks for.
 struct Asked {
     number: LocalNumber,
     dial: Dial,
-    /// Set once the adapter knows its number.
-    is_known: bool,
+    /// Attempts that the adapter does not know yet; until then, it gets no outcome.
+    unknown: usize,
+    /// Time of the last look.
+    seen: Instant,
+    /// Adapter that was asked, once it has said that another set-up makes the pair.
+    told: Option<[u8; 16]>,
 }
 
-/// What makes pairs.
+impl Asked {
+    /// Goes on with the set-up. The peer may have had no time while this side did not look.
+    fn poll(&mut self, now: Instant) -> Dialled {
+        if let Some(adapter) = self.told {
+            return Dialled::Known(adapter);
+        }
+        let unseen = now.as_micros().saturating_sub(self.seen.as_micros());
+        self.dial.postpone(unseen.saturating_sub(LOOK));
+        self.seen = now;
+        self.dial.poll(now)
+    }
+}
+
+/// The state by which an adapter makes pairs.
 struct Setup {
     listener: Listener,
     dials: Vec<Asked>,
@@ -118,14 +176,17 @@ pub(super) struct Neighbours {
     pollers: Option<[Arc<Poller>; 2]>,
     /// Set if packets cannot go through sockets.
     is_only_way: bool,
-    slots: RwLock<Vec<Slot>>,
+    /// The open pairs.
+    slots: RwLock<Vec<Option<Arc<Neighbour>>>>,
     /// Locked before the slots, if both are.
     setup: Mutex<Setup>,
-    /// Number of slots that are not free.
+    /// Number of open pairs.
     used: AtomicUsize,
     /// Number of set-ups that are to be looked at without a report of the system.
     pending: AtomicUsize,
     has_events: Arc<AtomicBool>,
+    /// Doorbells of pairs that have ended.
+    rung: AtomicU64,
     /// Slot to read next.
     next: AtomicUsize,
 }
@@ -145,8 +206,10 @@ impl Neighbours {
         let mut events = VecDeque::new();
         // One for each pair, and one for each attempt to make one.
         events.try_reserve_exact(2 * PAIRS).ok()?;
+        let mut identity = Identity::new(name);
+        identity.has_all = bound.ip().is_unspecified();
         Some(Self {
-            identity: Identity::new(name),
+            identity,
             bound,
             pollers,
             is_only_way,
@@ -161,6 +224,7 @@ impl Neighbours {
             used: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
             has_events: Arc::new(AtomicBool::new(false)),
+            rung: AtomicU64::new(0),
             next: AtomicUsize::new(0),
         })
     }
@@ -172,12 +236,30 @@ impl Neighbours {
         }
     }
 
-    fn slots(&self) -> RwLockReadGuard<'_, Vec<Slot>> {
+    fn slots(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Neighbour>>>> {
         self.slots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slots_mut(&self) -> RwLockWriteGuard<'_, Vec<Option<Arc<Neighbour>>>> {
+        self.slots.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn setup(&self) -> MutexGuard<'_, Setup> {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the address of a peer; one that is link-local has the interface of this adapter if
+    /// it names none.
+    fn with_interface(&self, peer: SocketAddr) -> SocketAddr {
+        match (peer, self.bound) {
+            (SocketAddr::V6(mut peer), SocketAddr::V6(own))
+                if peer.scope_id() == 0 && peer.ip().is_unicast_link_local() =>
+            {
+                peer.set_scope_id(own.scope_id());
+                peer.into()
+            }
+            _ => peer,
+        }
     }
 
     /// Lets adapters of this host find a UDP port that was claimed.
@@ -197,33 +279,22 @@ impl Neighbours {
         self.setup().listener.remove(port);
     }
 
-    /// Takes a free slot; `None` if there is none.
-    fn take_slot(&self, setup: &mut Setup) -> Option<LocalNumber> {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let free = slots.iter().position(|slot| matches!(slot, Slot::Free));
-        let index = free.unwrap_or(slots.len());
-        if index == PAIRS {
-            return None;
-        }
-        if index == slots.len() {
-            slots.push(Slot::Taken);
-        } else if let Some(slot) = slots.get_mut(index) {
-            *slot = Slot::Taken;
-        }
-        self.used.fetch_add(1, Ordering::AcqRel);
+    /// Returns the number of the next pair or set-up.
+    fn number(setup: &mut Setup, slot: u16) -> LocalNumber {
         setup.turn = setup.turn.wrapping_add(1);
-        Some(LocalNumber {
-            slot: u16::try_from(index).ok()?,
+        LocalNumber {
+            slot,
             turn: setup.turn,
-        })
+        }
     }
 
-    fn free_slot(&self, number: LocalNumber) {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = slots.get_mut(usize::from(number.slot)) {
-            *slot = Slot::Free;
-            self.used.fetch_sub(1, Ordering::AcqRel);
-        }
+    /// Takes a pair out of its slot.
+    fn take(&self, slot: &mut Option<Arc<Neighbour>>) -> Option<Arc<Neighbour>> {
+        let neighbour = slot.take()?;
+        self.rung
+            .fetch_add(neighbour.pair.rung(), Ordering::Relaxed);
+        self.used.fetch_sub(1, Ordering::AcqRel);
+        Some(neighbour)
     }
 
     fn tell(&self, setup: &mut Setup, event: LocalEvent) {
@@ -231,15 +302,22 @@ impl Neighbours {
         self.has_events.store(true, Ordering::Release);
     }
 
-    /// Opens a pair in a slot that was taken.
-    fn open(&self, setup: &mut Setup, number: LocalNumber, pair: LocalPair) {
+    /// Opens a pair; returns its number.
+    fn open(&self, setup: &mut Setup, pair: LocalPair) -> Result<LocalNumber, NotLocal> {
         let naming = pair.naming();
         let (own, peer) = (canonical(naming.own), canonical(naming.peer));
-        let Some(flow) = Flow::between(peer, own) else {
-            self.free_slot(number);
-            self.tell(setup, LocalEvent::Failed(number, NotLocal::Refused));
-            return;
-        };
+        let flow = Flow::between(peer, own).ok_or(NotLocal::Refused)?;
+        let mut slots = self.slots_mut();
+        let free = slots.iter().position(Option::is_none);
+        let index = free.unwrap_or(slots.len());
+        if index == PAIRS {
+            return Err(NotLocal::Full);
+        }
+        let slot = u16::try_from(index).map_err(|_| NotLocal::Full)?;
+        if !has_memory_for::<Neighbour>() {
+            return Err(NotLocal::Memory);
+        }
+        let number = Self::number(setup, slot);
         let neighbour = Arc::new(Neighbour {
             number,
             pair,
@@ -253,13 +331,13 @@ impl Neighbours {
             poller.remove(neighbour.pair.as_fd());
             let _ = poller.add_bell(neighbour.pair.as_fd());
         }
-        {
-            let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-            if let Some(slot) = slots.get_mut(usize::from(number.slot)) {
-                *slot = Slot::Open(Arc::clone(&neighbour));
-            }
+        let queue = Arc::clone(&neighbour);
+        match slots.get_mut(index) {
+            Some(slot) => *slot = Some(neighbour),
+            None => slots.push(Some(neighbour)),
         }
-        let queue = neighbour;
+        drop(slots);
+        self.used.fetch_add(1, Ordering::AcqRel);
         self.tell(
             setup,
             LocalEvent::Opened {
@@ -268,50 +346,48 @@ impl Neighbours {
                 queue,
             },
         );
-        // Who sleeps has asked for the doorbells of the other pairs only.
+        // A sleeping thread has asked for the doorbells of the other pairs only.
         self.pollers
             .iter()
             .flatten()
             .for_each(|poller| poller.wake());
+        Ok(number)
     }
 
     /// Returns the open pair with an adapter.
     fn known(&self, adapter: &[u8; 16]) -> Option<LocalNumber> {
-        self.slots().iter().find_map(|slot| match slot {
-            Slot::Open(neighbour) if neighbour.pair.naming().peer_adapter == *adapter => {
-                neighbour.pair.is_alive().then_some(neighbour.number)
-            }
-            _ => None,
-        })
+        let slots = self.slots();
+        let mut with = slots.iter().flatten().filter(|neighbour| {
+            let pair = &neighbour.pair;
+            pair.naming().peer_adapter == *adapter && pair.is_alive()
+        });
+        with.next().map(|neighbour| neighbour.number)
     }
 
-    /// Goes on with the pairs that this side asks for.
-    fn poll_dials(&self, setup: &mut Setup) {
+    /// Goes on with the pairs that this side asks for, or with one.
+    fn poll_dials(&self, setup: &mut Setup, only: Option<LocalNumber>) {
         let now = ThreadWait::clock();
         let mut index = 0;
         while let Some(asked) = setup.dials.get_mut(index) {
             let number = asked.number;
-            let dialled = match asked.is_known {
-                true => asked.dial.poll(now),
+            let is_due = asked.unknown == 0 && only.is_none_or(|only| only == number);
+            let dialled = match is_due {
+                true => asked.poll(now),
                 false => Dialled::Pending,
             };
-            if matches!(dialled, Dialled::Pending) {
+            let found = match dialled {
+                Dialled::Pending => None,
+                Dialled::Made(pair) => Some(self.open(setup, pair)),
+                Dialled::Known(adapter) => self.find(setup, index, adapter),
+                Dialled::Failed(refusal) => Some(Err(NotLocal::from(&refusal))),
+            };
+            let Some(found) = found else {
                 index += 1;
                 continue;
-            }
+            };
             // In order: a later one may name the pair of an earlier one.
             setup.dials.remove(index);
-            let known = match dialled {
-                Dialled::Made(pair) => {
-                    self.open(setup, number, pair);
-                    continue;
-                }
-                Dialled::Known(adapter) => self.known(&adapter).ok_or(NotLocal::Refused),
-                Dialled::Failed(refusal) => Err(NotLocal::from(&refusal)),
-                Dialled::Pending => Err(NotLocal::Silent),
-            };
-            self.free_slot(number);
-            let event = match known {
+            let event = match found {
                 Ok(pair) => LocalEvent::Known {
                     asked: number,
                     pair,
@@ -320,6 +396,23 @@ impl Neighbours {
             };
             self.tell(setup, event);
         }
+    }
+
+    /// Returns the pair with an adapter that knows one; `None` while it may be being made.
+    fn find(
+        &self,
+        setup: &mut Setup,
+        index: usize,
+        adapter: [u8; 16],
+    ) -> Option<Result<LocalNumber, NotLocal>> {
+        if let Some(number) = self.known(&adapter) {
+            return Some(Ok(number));
+        }
+        if setup.dials.iter().any(|other| other.dial.makes(&adapter)) {
+            setup.dials.get_mut(index)?.told = Some(adapter);
+            return None;
+        }
+        Some(Err(NotLocal::Refused))
     }
 
     /// Takes the pairs that peers ask for.
@@ -331,13 +424,12 @@ impl Neighbours {
         let listener = &mut setup.listener;
         listener.accept(&self.identity, ThreadWait::clock(), &mut incoming);
         for pair in incoming.made {
-            if let Some(number) = self.take_slot(setup) {
-                self.open(setup, number, pair);
-            }
+            // One without a place is closed again.
+            let _ = self.open(setup, pair);
         }
     }
 
-    /// Counts the set-ups that nobody reports.
+    /// Counts the set-ups that the system does not report.
     fn count_pending(&self, setup: &Setup) {
         let half_open = usize::from(setup.listener.deadline().is_some());
         let pending = setup.dials.len() + half_open;
@@ -348,10 +440,7 @@ impl Neighbours {
     fn pair_event(&self) -> Option<LocalEvent> {
         let mut waits = false;
         let mut ended = None;
-        for slot in self.slots().iter() {
-            let Slot::Open(neighbour) = slot else {
-                continue;
-            };
+        for neighbour in self.slots().iter().flatten() {
             if neighbour.pair.is_over() {
                 ended = Some(neighbour.number);
                 break;
@@ -369,7 +458,11 @@ impl Neighbours {
             self.has_events.store(true, Ordering::Release);
         }
         let number = ended?;
-        self.free_slot(number);
+        let ended = self
+            .slots_mut()
+            .get_mut(usize::from(number.slot))
+            .map(|slot| self.take(slot));
+        drop(ended);
         self.has_events.store(true, Ordering::Release);
         Some(LocalEvent::Ended(number))
     }
@@ -392,7 +485,7 @@ impl Pairs for Incoming<'_> {
     }
 
     fn add(&mut self, pair: LocalPair) {
-        // Without memory or a slot it is closed again.
+        // Without memory it is closed again.
         if self.made.try_reserve(1).is_ok() {
             self.made.push(pair);
         }
@@ -408,27 +501,42 @@ impl Pairs for Incoming<'_> {
 impl LocalQueues for Neighbours {
     fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal> {
         let own = SocketAddr::new(source, self.bound.port());
+        let peer = self.with_interface(peer);
         let mut setup = self.setup();
+        let mut asked = setup.dials.iter_mut();
+        if let Some(asked) = asked.find(|asked| asked.dial.ends() == (own, peer)) {
+            asked.unknown += 1;
+            return Ok(asked.number);
+        }
         if setup.dials.len() == PAIRS {
             return Err(NotLocal::Full);
         }
         let now = ThreadWait::clock();
-        let dial = Dial::new(&self.identity, own, peer, now);
+        // Without any pair, none can be there: the first question brings the memory.
+        let dial = match self.is_used() {
+            true => Dial::ask,
+            false => Dial::new,
+        };
+        let dial = dial(&self.identity, own, peer, now);
         let mut dial = dial.map_err(|refusal| NotLocal::from(&refusal))?;
-        if self.is_only_way {
-            let deadline = now.as_micros().saturating_add(PATIENCE);
-            dial.set_deadline(Instant::from_micros(deadline));
-        }
-        let number = self.take_slot(&mut setup).ok_or(NotLocal::Full)?;
+        let patience = match self.is_only_way {
+            true => PATIENCE,
+            false if self.pollers.is_none() => POLLED,
+            false => DEADLINE,
+        };
+        dial.set_patience(patience, now);
         for poller in self.pollers.iter().flatten() {
             if let Some(socket) = dial.socket() {
                 let _ = poller.add_setup(socket);
             }
         }
+        let number = Self::number(&mut setup, NO_SLOT);
         setup.dials.push(Asked {
             number,
             dial,
-            is_known: false,
+            unknown: 1,
+            seen: now,
+            told: None,
         });
         self.count_pending(&setup);
         Ok(number)
@@ -438,10 +546,10 @@ impl LocalQueues for Neighbours {
         let mut setup = self.setup();
         let asked = setup.dials.iter_mut().find(|asked| asked.number == number);
         if let Some(asked) = asked {
-            asked.is_known = true;
+            asked.unknown = asked.unknown.saturating_sub(1);
         }
         // The answer may have come before.
-        self.poll_dials(&mut setup);
+        self.poll_dials(&mut setup, Some(number));
         self.count_pending(&setup);
         self.wake_service();
     }
@@ -449,7 +557,7 @@ impl LocalQueues for Neighbours {
     fn event(&self) -> Option<LocalEvent> {
         if self.pending.load(Ordering::Acquire) > 0 {
             let mut setup = self.setup();
-            self.poll_dials(&mut setup);
+            self.poll_dials(&mut setup, None);
             let due = setup.listener.deadline();
             if due.is_some_and(|due| due <= ThreadWait::clock()) {
                 self.accept(&mut setup);
@@ -465,7 +573,7 @@ impl LocalQueues for Neighbours {
         if let Some(event) = next {
             self.has_events.store(true, Ordering::Release);
             if let LocalEvent::Opened { pair, .. } = &event
-                && let Some(Slot::Open(neighbour)) = self.slots().get(usize::from(pair.slot))
+                && let Some(Some(neighbour)) = self.slots().get(usize::from(pair.slot))
             {
                 neighbour.is_told.store(true, Ordering::Release);
             }
@@ -479,7 +587,7 @@ impl LocalQueues for Neighbours {
         let (behind, before) = slots.split_at_checked(self.next.load(Ordering::Relaxed))?;
         let from = behind.len();
         for (index, slot) in (from..).zip(before).chain((0..).zip(behind)) {
-            let Slot::Open(neighbour) = slot else {
+            let Some(neighbour) = slot else {
                 continue;
             };
             if !neighbour.is_told.load(Ordering::Acquire) {
@@ -488,18 +596,19 @@ impl LocalQueues for Neighbours {
             if let Some(record) = neighbour.pair.read(buffer) {
                 self.next
                     .store((index + 1) % slots.len(), Ordering::Relaxed);
-                return Some(Arrival {
-                    flow: neighbour.flow,
-                    length: record.length,
-                    segment: record.label.segment,
-                    local: Some(neighbour.number),
-                });
+                return Some(neighbour.arrival(&record));
             }
             if neighbour.pair.is_over() {
                 self.has_events.store(true, Ordering::Release);
             }
         }
         None
+    }
+
+    fn release(&self, number: LocalNumber) {
+        if let Some(Some(neighbour)) = self.slots().get(usize::from(number.slot)) {
+            neighbour.pair.release();
+        }
     }
 
     fn is_used(&self) -> bool {
@@ -518,10 +627,8 @@ impl LocalQueues for Neighbours {
         if self.is_setting_up() {
             self.wake_service();
         }
-        for slot in self.slots().iter() {
-            if let Slot::Open(neighbour) = slot {
-                neighbour.pair.attend();
-            }
+        for neighbour in self.slots().iter().flatten() {
+            neighbour.pair.attend();
         }
         self.has_events.store(true, Ordering::Release);
     }
@@ -532,8 +639,8 @@ impl LocalQueues for Neighbours {
         let next = setup.next;
         setup.next = if next >= slots.len() { 0 } else { next + 1 };
         match slots.get(next) {
-            Some(Slot::Open(neighbour)) => neighbour.pair.attend(),
-            Some(_) => {}
+            Some(Some(neighbour)) => neighbour.pair.attend(),
+            Some(None) => {}
             None => {
                 drop(slots);
                 self.accept(&mut setup);
@@ -544,11 +651,31 @@ impl LocalQueues for Neighbours {
 
     fn arm(&self) -> bool {
         let mut has_come = !self.setup().events.is_empty();
-        for slot in self.slots().iter() {
-            if let Slot::Open(neighbour) = slot {
-                has_come |= !neighbour.pair.arm();
-            }
+        for neighbour in self.slots().iter().flatten() {
+            has_come |= !neighbour.pair.arm();
         }
         has_come
+    }
+
+    fn close(&self) {
+        let mut setup = self.setup();
+        setup.listener.close();
+        setup.dials.clear();
+        setup.events.clear();
+        self.count_pending(&setup);
+        for slot in self.slots_mut().iter_mut() {
+            if let Some(neighbour) = self.take(slot) {
+                neighbour.pair.close();
+            }
+        }
+    }
+
+    fn doorbells(&self) -> u64 {
+        let slots = self.slots();
+        let open = slots
+            .iter()
+            .flatten()
+            .map(|neighbour| neighbour.pair.rung());
+        open.sum::<u64>() + self.rung.load(Ordering::Relaxed)
     }
 }

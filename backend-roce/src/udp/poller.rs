@@ -31,8 +31,6 @@ const HUNG_UP: EpollFlags = EpollFlags::EPOLLHUP.union(EpollFlags::EPOLLERR);
 #[derive(Debug)]
 pub(crate) struct Poller {
     poll: Epoll,
-    /// All but doorbells, whose hang-ups it has.
-    quiet: Option<Epoll>,
     waker: EventFd,
 }
 
@@ -71,24 +69,17 @@ impl Wakeup {
 }
 
 impl Poller {
-    /// Makes an empty poller, for doorbells too if there are any.
+    /// Makes an empty poller.
     ///
     /// # Errors
     /// No descriptor or no memory is left.
-    pub(crate) fn new(has_doorbells: bool) -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let waker = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         // Reported once for each wake-up, so that nobody reads the counter.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
         poll.add(&waker, EpollEvent::new(flags, WAKER))?;
-        let quiet = match has_doorbells {
-            true => Some(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?),
-            false => None,
-        };
-        if let Some(quiet) = &quiet {
-            quiet.add(&waker, EpollEvent::new(flags, WAKER))?;
-        }
-        Ok(Self { poll, quiet, waker })
+        Ok(Self { poll, waker })
     }
 
     /// Adds a socket. New data is reported once, so the socket is to be read until it is empty.
@@ -96,7 +87,7 @@ impl Poller {
     /// # Errors
     /// No memory is left.
     pub(crate) fn add(&self, socket: impl AsFd) -> io::Result<()> {
-        self.add_both(&socket, SOCKET)
+        self.add_as(&socket, SOCKET)
     }
 
     /// Adds a socket by which pairs of local queues are made.
@@ -104,15 +95,11 @@ impl Poller {
     /// # Errors
     /// No memory is left.
     pub(crate) fn add_setup(&self, socket: impl AsFd) -> io::Result<()> {
-        self.add_both(&socket, SETUP)
+        self.add_as(&socket, SETUP)
     }
 
-    fn add_both(&self, socket: &impl AsFd, data: u64) -> io::Result<()> {
-        self.poll.add(socket, EpollEvent::new(ARRIVALS, data))?;
-        if let Some(quiet) = &self.quiet {
-            quiet.add(socket, EpollEvent::new(ARRIVALS, data))?;
-        }
-        Ok(())
+    fn add_as(&self, socket: &impl AsFd, data: u64) -> io::Result<()> {
+        Ok(self.poll.add(socket, EpollEvent::new(ARRIVALS, data))?)
     }
 
     /// Adds the socket of a doorbell, in place of one that made its pair.
@@ -120,21 +107,12 @@ impl Poller {
     /// # Errors
     /// No memory is left.
     pub(crate) fn add_bell(&self, socket: impl AsFd) -> io::Result<()> {
-        // Hang-ups are reported in any case.
-        let ends = EpollFlags::EPOLLET;
-        self.poll.add(&socket, EpollEvent::new(ARRIVALS, BELL))?;
-        if let Some(quiet) = &self.quiet {
-            quiet.add(&socket, EpollEvent::new(ends, BELL))?;
-        }
-        Ok(())
+        self.add_as(&socket, BELL)
     }
 
     /// Removes a socket that made a pair.
     pub(crate) fn remove(&self, socket: impl AsFd) {
         let _ = self.poll.delete(&socket);
-        if let Some(quiet) = &self.quiet {
-            let _ = quiet.delete(&socket);
-        }
     }
 
     /// Ends the sleep, or the next one.
@@ -146,18 +124,9 @@ impl Poller {
     /// Sleeps until a socket has something, [`wake`](Self::wake) is called, a signal is handled or
     /// the pause ends, which is rounded up to milliseconds.
     pub(crate) fn sleep(&self, pause: Option<Duration>) -> Wakeup {
-        Self::sleep_on(&self.poll, pause)
-    }
-
-    /// As [`sleep`](Self::sleep), without doorbells.
-    pub(crate) fn sleep_quietly(&self, pause: Option<Duration>) -> Wakeup {
-        Self::sleep_on(self.quiet.as_ref().unwrap_or(&self.poll), pause)
-    }
-
-    fn sleep_on(poll: &Epoll, pause: Option<Duration>) -> Wakeup {
         let mut wakeup = Wakeup::default();
         if let Some(own) = OwnSleep::get() {
-            let reason = (own.epoll)(poll.0.as_raw_fd(), pause, &mut |flags, data| {
+            let reason = (own.epoll)(self.poll.0.as_raw_fd(), pause, &mut |flags, data| {
                 wakeup.note(EpollFlags::from_bits_retain(flags.cast_signed()), data);
             });
             wakeup.interrupted = reason == WakeReason::Interrupted;
@@ -168,7 +137,7 @@ impl Poller {
             EpollTimeout::try_from(micros).unwrap_or(EpollTimeout::MAX)
         });
         let mut events = [EpollEvent::empty(); 16];
-        let found = poll.wait(&mut events, timeout);
+        let found = self.poll.wait(&mut events, timeout);
         wakeup.interrupted = found == Err(Errno::EINTR);
         for event in events.iter().take(found.unwrap_or(0)) {
             wakeup.note(event.events(), event.data());
@@ -205,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_wake_up_before_the_sleep_ends_it() {
-        let poller = Poller::new(false).unwrap();
+        let poller = Poller::new().unwrap();
         poller.wake();
         poller.wake();
         let woken = Wakeup {
@@ -228,7 +197,7 @@ mod tests {
 
     /// The pollers of the threads with sleeps of their own.
     static POLLERS: LazyLock<[Poller; 2]> =
-        LazyLock::new(|| [Poller::new(false).unwrap(), Poller::new(false).unwrap()]);
+        LazyLock::new(|| [Poller::new().unwrap(), Poller::new().unwrap()]);
 
     /// A sleep that takes the events of the descriptor.
     const OWN: OwnSleep = OwnSleep {
@@ -247,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_datagram_wakes_one_poller() {
-        let pollers = [Poller::new(false).unwrap(), Poller::new(false).unwrap()];
+        let pollers = [Poller::new().unwrap(), Poller::new().unwrap()];
         wakes_one(&pollers, None);
     }
 

@@ -13,15 +13,14 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::gettid;
 
 use super::poller::Poller;
-use crate::adapter::Adapter;
 use crate::options::StartThread;
-use crate::shared::{Lease, Shared};
+use crate::shared::{Attention, Shared, Watch};
 
 /// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
 const LINGER: Duration = Duration::from_millis(300);
 
-/// Time after which the thread looks again at queues that the program looks at, too.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Time between two looks at pairs of queues that are being made.
+const SETUP_LOOK: Duration = Duration::from_millis(1);
 
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
@@ -61,7 +60,7 @@ impl Drop for Over {
 impl Service {
     /// Starts the thread of an adapter.
     pub(super) fn start(
-        start_thread: StartThread,
+        (start_thread, look_again): (StartThread, Duration),
         shared: &Arc<Shared>,
         poller: Arc<Poller>,
     ) -> io::Result<Self> {
@@ -74,7 +73,7 @@ impl Service {
             let (stopped, over) = (Arc::clone(&stops), Over(Arc::clone(&state)));
             move || {
                 over.0.id.store(gettid().as_raw(), Ordering::Relaxed);
-                serve(&shared, &sleeps_on, &stopped);
+                serve(&shared, look_again, &sleeps_on, &stopped);
                 // Sockets and descriptors are closed once the thread is over.
                 drop((shared, sleeps_on, stopped));
                 drop(over);
@@ -121,13 +120,14 @@ fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 }
 
 /// Serves an adapter until it is closed and its peers have answered.
-fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
+fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicBool) {
     let mut end = None;
     let mut more = false;
-    let mut activity = 0;
+    let mut watch = Watch::default();
     loop {
-        let lease = shared.lease(&mut activity);
-        let longest = (lease == Lease::Program).then_some(LOOK_AGAIN);
+        let attention = shared.end_watch(&mut watch);
+        let leased = (attention == Attention::Leased).then_some(look_again);
+        let longest = earlier(leased, shared.is_setting_up().then_some(SETUP_LOOK));
         let pause = {
             let mut sleeps_until = shared.sleeps_until();
             let deadline = shared.enter(|adapter| adapter.deadline());
@@ -141,33 +141,32 @@ fn serve(shared: &Shared, poller: &Poller, stops: &AtomicBool) {
         let left = end.map(|end: std::time::Instant| {
             end.saturating_duration_since(std::time::Instant::now())
         });
-        let is_busy = more || lease == Lease::Busy;
+        let is_busy = more || attention == Attention::Busy;
         let pause = match is_busy {
             true => Some(Duration::ZERO),
             false => earlier(pause, left),
         };
         // Interrupted by nothing: signals are blocked.
-        let wakeup = match lease {
-            Lease::Program => poller.sleep_quietly(pause),
-            Lease::None | Lease::Busy => poller.sleep(pause),
-        };
+        let wakeup = poller.sleep(pause);
+        shared.begin_watch(&mut watch, wakeup.local && !wakeup.setup);
         *shared.sleeps_until() = None;
         if wakeup.setup {
             shared.attend();
         }
         // Who wakes the thread may have left datagrams to it.
-        let is_local = (wakeup.local || lease == Lease::Busy) && !wakeup.woken;
+        let is_local = (wakeup.local || attention == Attention::Busy) && !wakeup.woken;
         let sockets = more || wakeup.arrivals || !is_local;
-        more = match sockets {
+        let driven = match sockets {
             true => shared.drive(more || wakeup.reports, || false),
             false => shared.drive_local(|| false),
         };
+        more = driven.more;
+        watch.found = driven.found;
         if stops.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;
             if over || !shared.enter(|adapter| adapter.is_ending()) {
-                shared.enter(Adapter::leave_ports);
-                shared.send_pending();
+                shared.end();
                 return;
             }
         }

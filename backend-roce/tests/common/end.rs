@@ -9,8 +9,11 @@ use backend_roce::{PathChoice, RoceBackend, RoceDriver, RoceOptions, parse_addre
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::Backend as _;
 use dat_core::endpoint::ConnectParam;
-use dat_core::event::{Event, ThreadWait};
-use dat_core::flags::{ConnectFlags, EvdFlags, MemoryPrivileges, PspFlags, QualityOfService};
+use dat_core::event::{ConnectionEventKind, Event, ThreadWait};
+use dat_core::flags::{
+    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags,
+    QualityOfService,
+};
 use dat_core::id::{EpId, EvdId, PspId, PzId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::HostLock;
@@ -48,14 +51,29 @@ impl End {
 
     /// As `open_with`, for connections of another way than packets.
     pub fn open_on(number: u8, polled: bool, options_of_address: &str, path: PathChoice) -> Self {
+        Self::open_by(number, options_of_address, |options| {
+            (options.polled, options.path) = (polled, path);
+        })
+    }
+
+    /// As `open_with`, with more options.
+    pub fn open_by(
+        number: u8,
+        options_of_address: &str,
+        choose: impl FnOnce(&mut RoceOptions),
+    ) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, 48 + number, high, low);
+        Self::open_at(ip, polled, options_of_address, path)
+    }
+
+    /// As `open_on`, at any address.
+    pub fn open_at(ip: Ipv4Addr, polled: bool, options_of_address: &str, path: PathChoice) -> Self {
         let mut options = RoceOptions::random().expect("random bytes");
         options.connections = 64;
         options.keys = 256;
-        options.polled = polled;
-        options.path = path;
-        if path != PathChoice::Packets {
+        choose(&mut options);
+        if options.path != PathChoice::Packets {
             // Those that end keep their places for 17 s. A message waits for a receive for ever.
             options.connections = 1024;
             options.not_ready_retries = 7;
@@ -73,18 +91,20 @@ impl End {
         Self::with(Arc::new(ia), pz, address, driver)
     }
 
-    /// Makes another end of the same adapter.
+    /// Makes another end of the same adapter, with the same memory.
     pub fn beside(other: &Self) -> Self {
         let ia = Arc::clone(&other.ia);
-        Self::with(ia, other.pz, other.address, other.driver.clone())
+        let (evd, ep) = Self::endpoint(&ia, other.pz);
+        Self {
+            ia,
+            driver: other.driver.clone(),
+            evd,
+            ep,
+            ..*other
+        }
     }
 
-    fn with(
-        ia: Arc<OwnedIa<RoceBackend, HostLock>>,
-        pz: PzId,
-        address: IaAddress,
-        driver: RoceDriver,
-    ) -> Self {
+    fn endpoint(ia: &OwnedIa<RoceBackend, HostLock>, pz: PzId) -> (EvdId, EpId) {
         let kinds = EvdFlags::DEFAULT & !EvdFlags::ASYNC;
         let evd = ia.evd_create(4 * DEPTH, None, kinds).expect("a queue");
         let attributes = EpAttributes {
@@ -97,6 +117,16 @@ impl End {
         let ep = ia
             .ep_create(Some(pz), Some(evd), Some(evd), Some(evd), Some(&attributes))
             .expect("an endpoint");
+        (evd, ep)
+    }
+
+    fn with(
+        ia: Arc<OwnedIa<RoceBackend, HostLock>>,
+        pz: PzId,
+        address: IaAddress,
+        driver: RoceDriver,
+    ) -> Self {
+        let (evd, ep) = Self::endpoint(&ia, pz);
         let bytes: Vec<AtomicU8> = (0..LENGTH).map(|_| AtomicU8::new(1)).collect();
         let bytes: &'static [AtomicU8] = bytes.leak();
         let memory = ia
@@ -134,6 +164,12 @@ impl End {
         }
     }
 
+    /// Frees the endpoint and its queue.
+    pub fn free(self) {
+        self.ia.ep_free(self.ep).expect("an endpoint");
+        self.ia.evd_free(self.evd).expect("a queue");
+    }
+
     /// Takes an event, if there is one, and lets the timers run.
     pub fn look(&self) -> Option<Event> {
         self.look_at(ThreadWait::clock())
@@ -155,6 +191,31 @@ impl End {
         let slots = self.bytes.chunks(SLOT).take(slots);
         let mut bytes = slots.flat_map(|slot| slot.iter().take(length));
         bytes.all(|byte| byte.load(Ordering::Relaxed) == value)
+    }
+}
+
+/// Opens an adapter whose connections go through queues in memory.
+pub fn local_end(number: u8, polled: bool) -> End {
+    End::open_on(number, polled, "", PathChoice::Local)
+}
+
+/// Waits for the event that ends the connection of an end.
+pub fn end_of(end: &End) -> ConnectionEventKind {
+    loop {
+        if let Event::Connection { kind, .. } = next(end) {
+            return kind;
+        }
+    }
+}
+
+/// Waits for the next event of an end.
+pub fn next(end: &End) -> Event {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < until, "no event");
+        if let Some(event) = end.look() {
+            return event;
+        }
     }
 }
 
@@ -209,8 +270,62 @@ pub fn connect_at(left: &End, right: &End, qualifier: u64) -> PspId {
             accepted.expect("an acceptance");
             false
         }
-        Event::Connection { .. } => true,
+        Event::Connection { kind, .. } => {
+            let reasons = [left, right].map(|end| end.driver.not_local());
+            assert_eq!(kind, ConnectionEventKind::Established, "{reasons:?}");
+            true
+        }
         other => panic!("{other:?}"),
     });
     point
+}
+
+pub fn is_success(event: &Event) -> bool {
+    matches!(event, Event::Dto(done) if done.status == DtoStatus::Success)
+}
+
+/// Moves data both ways: writes and reads, short and long, and messages. Writes end in order.
+pub fn exchange(left: &End, right: &End) {
+    let none = CompletionFlags::empty();
+    for (near, far) in [(left, right), (right, left)] {
+        for (value, length) in [(11, 8), (12, 1000), (13, SLOT)] {
+            near.fill(value);
+            far.fill(0);
+            for slot in 0..DEPTH as usize {
+                let (local, remote) = (near.local(slot, length), far.remote(slot, length));
+                let posted = near
+                    .ia
+                    .post_rdma_write(near.ep, &local, slot as u64, &remote, none);
+                posted.expect("a post");
+            }
+            let mut next = 0;
+            poll_both([near, far], DEPTH as usize, |_, event| {
+                let Event::Dto(done) = event else {
+                    panic!("{event:?}")
+                };
+                assert_eq!((done.status, done.cookie), (DtoStatus::Success, next));
+                next += 1;
+                true
+            });
+            assert!(far.holds(DEPTH as usize, length, value), "{length}");
+        }
+        // A write and a read of several packets.
+        near.fill(15);
+        let whole = SLOT * DEPTH as usize;
+        let (local, remote) = (near.local(0, whole), far.remote(0, whole));
+        let posted = near.ia.post_rdma_write(near.ep, &local, 1, &remote, none);
+        posted.expect("a post");
+        poll_both([near, far], 1, |_, event| is_success(&event));
+        assert!(far.holds(DEPTH as usize, SLOT, 15));
+        far.fill(14);
+        let posted = near.ia.post_rdma_read(near.ep, &local, 1, &remote, none);
+        posted.expect("a post");
+        poll_both([near, far], 1, |_, event| is_success(&event));
+        assert!(near.holds(DEPTH as usize, SLOT, 14));
+        let received = far.ia.post_recv(far.ep, &far.local(1, SLOT), 2, none);
+        received.expect("a receive");
+        let sent = near.ia.post_send(near.ep, &near.local(0, 500), 3, none);
+        sent.expect("a post");
+        poll_both([near, far], 2, |_, event| is_success(&event));
+    }
 }

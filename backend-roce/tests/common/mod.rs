@@ -7,6 +7,7 @@ pub mod memory;
 pub mod million;
 pub mod network;
 pub mod packets;
+#[cfg(all(feature = "udp", target_os = "linux"))]
 pub mod process;
 pub mod requester;
 pub mod responder;

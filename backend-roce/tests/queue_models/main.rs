@@ -23,14 +23,22 @@ use backend_roce::proto;
 use loom::sync::Notify;
 use loom::thread;
 
-use memory::{Change, Memory, WRITES, set_change};
-use queue::{Label, Reader, Writer};
+use memory::{Change, Memory, PAYLOAD, RegisteredSpan, WRITES, set_change};
+use queue::{FIRST, Label, Reader, SPLIT, Writer};
 
-/// Bytes of the queue: four records.
+/// Bytes of the queue: four records, or two split ones.
 const LENGTH: usize = 256;
+
+/// Bytes of a line.
+const LINE: usize = 64;
+
+/// Most bytes of a record.
+const LONGEST: usize = FIRST + PAYLOAD;
 
 /// A queue and the doorbells of its ends.
 struct Bench {
+    /// Set if payloads go between the queue and registered memory.
+    is_split: bool,
     memory: Memory,
     writer: Writer,
     reader: Reader,
@@ -41,8 +49,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
+    fn new(is_split: bool) -> Self {
         Self {
+            is_split,
             memory: Memory::new(LENGTH),
             writer: Writer::default(),
             reader: Reader::default(),
@@ -54,24 +63,37 @@ impl Bench {
     /// Writes a record that holds a number; sleeps while there is no room.
     fn write(&self, number: u8) {
         let lane = self.memory.lane();
-        let label = Label {
-            segment: 12,
-            kind: number.into(),
-            source_port: 1,
-            destination_port: 2,
-        };
-        while !self
-            .writer
-            .try_write(lane, label, &[&[number; 12]])
-            .unwrap()
-        {
-            if self.writer.arm(lane, 12).unwrap() {
+        // A record takes as many.
+        let need = LINE * (1 + usize::from(self.is_split));
+        while !self.try_write(number) {
+            if self.writer.room(lane, need).unwrap() < need {
                 self.room.wait();
+                self.writer.withdraw(lane);
             }
         }
         if self.writer.wakes_reader(lane) {
             self.record.notify();
         }
+    }
+
+    fn try_write(&self, number: u8) -> bool {
+        let lane = self.memory.lane();
+        let label = Label {
+            segment: 12,
+            kind: if self.is_split { SPLIT } else { 1 },
+            source_port: 1,
+            destination_port: number.into(),
+        };
+        if !self.is_split {
+            return self.writer.try_write(lane, label, &[number; 12]).unwrap();
+        }
+        let payload = Cell::new([number; PAYLOAD]);
+        let headers = [number; 12];
+        self.writer.place(lane, 0, RegisteredSpan(&payload))
+            && self
+                .writer
+                .try_split(lane, label, &headers, PAYLOAD)
+                .unwrap()
     }
 
     fn let_write(&self) {
@@ -83,12 +105,19 @@ impl Bench {
     /// Reads a record that holds a number; sleeps while there is none.
     fn read(&self, number: u8) {
         let lane = self.memory.lane();
-        let mut buffer = [0; 12];
+        let mut buffer = [0; LONGEST];
         loop {
             if let Some(record) = self.reader.read(lane, &mut buffer).unwrap() {
+                let payload = Cell::new([number; PAYLOAD]);
+                if self.is_split {
+                    payload.set([0; PAYLOAD]);
+                    assert!(self.reader.take(lane, 0, RegisteredSpan(&payload)));
+                    self.reader.release(lane);
+                }
                 self.let_write();
-                assert_eq!(record.label.kind, number.into());
-                assert_eq!(buffer, [number; 12]);
+                assert_eq!(record.label.destination_port, number.into());
+                assert_eq!(buffer[..12], [number; 12]);
+                assert_eq!(payload.get(), [number; PAYLOAD]);
                 return;
             }
             let sleeps = self.reader.arm(lane);
@@ -103,12 +132,12 @@ impl Bench {
 /// Writes and reads records at once, of which some lie in the queue before.
 ///
 /// `interruptions` bounds those of a thread that could go on; `None` tries all.
-fn run(before: u8, count: u8, interruptions: Option<usize>) {
+fn run(is_split: bool, before: u8, count: u8, interruptions: Option<usize>) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = interruptions;
     builder.check(move || {
         // Threads of the checker are on one thread of the system.
-        let bench = Rc::new(Bench::new());
+        let bench = Rc::new(Bench::new(is_split));
         (0..before).for_each(|number| bench.write(number));
         let other = Rc::clone(&bench);
         let writer = thread::spawn(move || {
@@ -138,7 +167,7 @@ fn prove(changes: &[Change], model: impl Fn()) {
 #[test]
 fn nobody_sleeps_beside_a_record() {
     let changes = [Change::WriterFences, Change::ReaderFences, Change::Tail];
-    prove(&changes, || run(0, 2, Some(4)));
+    prove(&changes, || run(false, 0, 2, Some(4)));
 }
 
 /// A record that waits for room is written, over records that were read.
@@ -147,5 +176,19 @@ fn nobody_sleeps_beside_a_record() {
 #[test]
 fn nobody_sleeps_beside_room() {
     let changes = [Change::WriterFences, Change::ReaderFences, Change::Head];
-    prove(&changes, || run(4, 5, Some(2)));
+    prove(&changes, || run(false, 4, 5, Some(2)));
+}
+
+/// A payload is read whole, and its room is not used again before.
+///
+/// Spec: ROCE-212, ROCE-214
+#[test]
+fn nobody_writes_over_a_payload_that_is_being_read() {
+    let changes = [
+        Change::WriterFences,
+        Change::ReaderFences,
+        Change::Tail,
+        Change::Head,
+    ];
+    prove(&changes, || run(true, 2, 3, Some(2)));
 }

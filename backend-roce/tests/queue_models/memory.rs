@@ -5,8 +5,21 @@ use std::cell::Cell as Plain;
 use loom::cell::Cell;
 use loom::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes that are written at once: a header, or the packets of a record here.
-const PART: usize = 16;
+/// Bytes that are written at once: a line.
+const PART: usize = 64;
+
+/// Bytes of registered memory.
+pub(crate) const PAYLOAD: usize = 12;
+
+/// Registered memory of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegisteredSpan<'a>(pub(crate) &'a Plain<[u8; PAYLOAD]>);
+
+impl RegisteredSpan<'_> {
+    pub(crate) fn length(self) -> usize {
+        PAYLOAD
+    }
+}
 
 /// A change of the code that a model must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,5 +143,15 @@ impl<'m> Lane<'m> {
 
     pub(crate) fn load(self, position: u32, bytes: &mut [u8]) {
         bytes.copy_from_slice(&self.part(position).get()[..bytes.len()]);
+    }
+
+    pub(crate) fn store_span(self, position: u32, span: RegisteredSpan<'_>) {
+        self.store(position, &span.0.get());
+    }
+
+    pub(crate) fn load_span(self, position: u32, span: RegisteredSpan<'_>) {
+        let mut bytes = [0; PAYLOAD];
+        self.load(position, &mut bytes);
+        span.0.set(bytes);
     }
 }

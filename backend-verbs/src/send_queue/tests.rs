@@ -374,7 +374,8 @@ fn reads_and_queues_without_room_use_no_inline_data() {
     assert!(posted.iter().all(|posted| posted.data.is_none()));
 }
 
-/// A device that takes less in a request than it granted gets the request without its data, and no other one with.
+/// A device that takes less data in a request than it granted gets that request without its data,
+/// and no later request with data.
 ///
 /// Spec: GEN-06, DTO-11
 #[test]

@@ -294,7 +294,7 @@ impl<'a, B: HostBackend> Load<'a, B> {
     }
 }
 
-/// What one of two adapters of this process needs for a load.
+/// Objects of one of two adapters of this process, for a load.
 struct End<'a, B: HostBackend> {
     core: &'a Core<B>,
     zone: Zone,

@@ -153,7 +153,7 @@ impl Draft {
     }
 }
 
-/// What the system refused to do with a file: as its owner reads it, and as the server does.
+/// A step with a file that the system refused, in words for its owner and for the server.
 type Refused = (&'static str, &'static str);
 
 const WRITE: Refused = ("write", "write the file");

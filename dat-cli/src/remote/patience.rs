@@ -115,7 +115,7 @@ mod tests {
         assert!(!patience.is_over(begin + SECOND * 90));
     }
 
-    /// What came while this process was stopped is read before the limit counts.
+    /// Messages that came while this process was stopped are read before the limit counts.
     #[test]
     fn time_in_which_this_process_was_stopped_is_no_silence() {
         let begin = Instant::now();

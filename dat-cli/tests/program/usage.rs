@@ -93,7 +93,7 @@ fn a_device_has_a_name() {
     }
 }
 
-/// What a device does not allow is told as such, with what to change.
+/// An error names the argument that a device does not allow, and the change that helps.
 #[test]
 fn arguments_that_a_device_does_not_take_are_told() {
     let device = ["--device", "roce://127.0.0.1?keep-alive=10"];

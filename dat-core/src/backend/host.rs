@@ -79,6 +79,14 @@ pub trait HostDriver: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Makes sure that what comes from now on wakes that waker, before a thread sleeps until then;
+    /// returns true if something has come.
+    ///
+    /// A device may leave events to a program that looks for them all the time.
+    fn before_sleep(&self) -> bool {
+        false
+    }
+
     /// Lets a device without a thread of its own do what is due at `now`.
     ///
     /// Called before each look for events.

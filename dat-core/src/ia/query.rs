@@ -1,4 +1,4 @@
-//! What an adapter tells: attributes, objects, and kinds and contexts of handles.
+//! Queries of an adapter: attributes, objects, and kinds and contexts of handles.
 
 use super::ObjectsLeft;
 use crate::adapter::{Control, Ia, busy};

@@ -4,6 +4,7 @@ mod close;
 mod contexts;
 mod interrupts;
 mod opening;
+mod progress;
 #[cfg(feature = "std")]
 mod threads;
 

@@ -15,7 +15,7 @@ struct Work {
     asked: [AtomicU32; 2],
     /// Accesses of those that look, which exclude each other.
     looks: Accesses,
-    /// What the last look saw.
+    /// Value that the last look saw.
     seen: AtomicU32,
 }
 
@@ -58,7 +58,7 @@ impl Work {
     }
 }
 
-/// What two threads have done is seen by the last look, and one thread looks at a time.
+/// The last look sees the work of both threads, and one thread looks at a time.
 #[test]
 fn the_last_look_sees_the_work_of_all() {
     prove(None, || {

@@ -12,6 +12,7 @@
 //!   relaxed atomic byte accesses (`bytes`). No reference to registered memory is ever made.
 
 use core::marker::PhantomData;
+use core::sync::atomic::AtomicU8;
 
 use super::{copy_from_shared, copy_shared, copy_to_shared};
 use crate::backend::Registration;
@@ -122,6 +123,26 @@ impl<'a> RegisteredSpan<'a> {
         let length = self.length.min(destination.len());
         // SAFETY: as in `write`.
         unsafe { copy_from_shared(self.base, destination.as_mut_ptr(), length) }
+    }
+
+    /// Copies the start of this piece to shared memory; returns the number of bytes that fit.
+    #[expect(unsafe_code, reason = "device access to registered memory")]
+    pub fn store_to(self, memory: &[AtomicU8]) -> usize {
+        let length = self.length.min(memory.len());
+        let to = memory.as_ptr().cast::<u8>().cast_mut();
+        // SAFETY: the piece has `length` bytes and is registered (module documentation). The slice
+        // has `length` bytes too, and a shared reference permits writes to atomics.
+        unsafe { copy_shared(self.base, to, length) }
+        length
+    }
+
+    /// Copies the start of shared memory to this piece; returns the number of bytes that fit.
+    #[expect(unsafe_code, reason = "device access to registered memory")]
+    pub fn load_from(self, memory: &[AtomicU8]) -> usize {
+        let length = self.length.min(memory.len());
+        // SAFETY: as in `store_to`.
+        unsafe { copy_shared(memory.as_ptr().cast(), self.base, length) }
+        length
     }
 }
 

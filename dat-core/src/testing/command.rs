@@ -324,8 +324,18 @@ impl TestBackend {
 
     /// Adds a completion that arrives between a poll without result and the arming.
     pub(crate) fn inject_before_arming(&self, queue: u32, completion: Completion) {
+        self.inject_with_event(queue, completion, None);
+    }
+
+    /// Adds a completion as `inject_before_arming`, and a control event that arrives with it.
+    pub(crate) fn inject_with_event(
+        &self,
+        queue: u32,
+        completion: Completion,
+        event: Option<ControlEvent>,
+    ) {
         if let Some(completions) = self.device().completions.get_mut(&queue) {
-            completions.slipping.push_back(completion);
+            completions.slipping.push_back((completion, event));
         }
     }
 

@@ -95,8 +95,8 @@ pub(super) struct Completions {
     pub(super) queued: VecDeque<Completion>,
     /// Set if armed; true inside for solicited completions only.
     pub(super) armed: Option<bool>,
-    /// Completions that arrive during attempts to arm, one each.
-    pub(super) slipping: VecDeque<Completion>,
+    /// Completions that arrive during attempts to arm, one each, and control events with them.
+    pub(super) slipping: VecDeque<(Completion, Option<ControlEvent>)>,
     pub(super) failure: Option<DeviceFailure>,
 }
 

@@ -14,7 +14,7 @@ use crate::flags::{
     CloseFlags, CompletionFlags, ConnectFlags, CrFields, EndpointState, EpFields, EvdFlags,
     PspFields, PspFlags, QualityOfService, TIMEOUT_INFINITE,
 };
-use crate::id::{CrId, EpId, EvdId, Handle, PzId, RspId};
+use crate::id::{CrId, EpId, EvdId, Handle, PspId, PzId, RspId};
 use crate::record::{self, NO_RECORD, Owner, Reach};
 use crate::sync::NoLock;
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend, TestStorage};
@@ -154,6 +154,14 @@ impl<'s> Bench<'s> {
         ep
     }
 
+    /// Creates a public service point whose requests name no endpoint.
+    pub(crate) fn listen(&self, qualifier: u64) -> PspId {
+        let psp = self
+            .ia
+            .psp_create(qualifier, self.requests, PspFlags::Consumer);
+        psp.unwrap()
+    }
+
     /// Raises a connection request at a service point; returns the backend's key of the request.
     pub(crate) fn ask(&self, service_point: Handle) -> RequestKey {
         let request = RequestKey(self.next_request.get());
@@ -280,7 +288,7 @@ impl<'s> Bench<'s> {
         });
     }
 
-    pub(crate) fn service_point(&self, psp: crate::id::PspId) -> PspParam {
+    pub(crate) fn service_point(&self, psp: PspId) -> PspParam {
         self.ia.psp_query(psp, PspFields::all()).unwrap()
     }
 }

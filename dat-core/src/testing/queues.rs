@@ -74,10 +74,14 @@ impl CompletionQueue for TestCompletionQueue {
 
     fn arm(&mut self, solicited_only: bool) -> Armed {
         let mut device = self.backend.device();
+        let device = &mut *device;
         let Some(completions) = device.completions.get_mut(&self.number) else {
             return Armed::Armed;
         };
-        completions.queued.extend(completions.slipping.pop_front());
+        if let Some((completion, event)) = completions.slipping.pop_front() {
+            completions.queued.push_back(completion);
+            device.control.extend(event);
+        }
         if completions.queued.is_empty() && completions.failure.is_none() {
             completions.armed = Some(solicited_only);
             Armed::Armed

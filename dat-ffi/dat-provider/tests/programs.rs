@@ -180,11 +180,16 @@ fn with_device(name: &'static str, options: &[&str], device: &str) -> Built {
 
 /// Builds a program whose device `mock0` is RoCEv2 in software, at an address of its own.
 fn on_roce(name: &'static str, number: u8, options: &[&str]) -> Built {
+    on_roce_by(name, number, "", options)
+}
+
+/// As `on_roce`, with options of the address.
+fn on_roce_by(name: &'static str, number: u8, address: &str, options: &[&str]) -> Built {
     let built = build(name, options);
     let file = built.folder.path().join("dat.conf");
     let line = fs::read_to_string(&file).expect("dat.conf");
     let [.., high, low] = std::process::id().to_be_bytes();
-    let device = format!("\"roce 127.{}.{high}.{low}\"", 96 + number);
+    let device = format!("\"roce 127.{}.{high}.{low}{address}\"", 96 + number);
     fs::write(&file, line.replace("\"mock\"", &device)).expect("dat.conf");
     built
 }
@@ -248,6 +253,14 @@ fn calls_are_refused_while_the_heap_is_exhausted() {
 #[test]
 fn calls_are_refused_on_roce_while_the_heap_is_exhausted() {
     run_with_ours(&on_roce("exhausted", 8, &[]), &[]);
+}
+
+/// As above, for connections through queues in memory.
+///
+/// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
+#[test]
+fn calls_are_refused_on_queues_in_memory_while_the_heap_is_exhausted() {
+    run_with_ours(&on_roce_by("exhausted", 9, "?path=local", &[]), &[]);
 }
 
 /// Spec: EVW-02, EVW-06, CNW-01, CNW-06, GEN-03

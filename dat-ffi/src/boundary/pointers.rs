@@ -63,6 +63,18 @@ impl<T> Out<T> {
     pub(super) const fn to(target: *mut T) -> Self {
         Self(target)
     }
+
+    /// A null pointer, for tests.
+    #[cfg(test)]
+    pub(crate) const fn none() -> Self {
+        Self(std::ptr::null_mut())
+    }
+
+    /// Wraps a variable of a test, which outlives the call.
+    #[cfg(test)]
+    pub(crate) const fn of(target: &mut T) -> Self {
+        Self(target)
+    }
 }
 
 impl<E: Form> Out<Event<E>> {

@@ -52,7 +52,7 @@ impl WakeFd {
 pub(crate) struct Blocked {
     /// The mask of the program.
     mask: sigset_t,
-    /// What `on` replaced.
+    /// The wait and the sleep that `on` replaced.
     outer: Option<(Option<Waiting>, Option<OwnSleep>)>,
     looked: Instant,
     /// Stays with its thread.

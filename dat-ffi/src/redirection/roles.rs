@@ -1,4 +1,4 @@
-//! What the handles in arguments are for.
+//! Roles of the handles in arguments.
 
 use dat_core::Subtype;
 use dat_core::flags::HandleKind;

@@ -148,31 +148,37 @@ enum Direction {
 ///
 /// Spec: RSMPV-01..15, RSMPV-50..61, RSMPV-70..75, RSMPV-E01..E07
 pub fn putv(vector: Out<ScatterGather>) -> Code {
-    code(|| run(vector, Direction::Put))
+    run(vector, |io, known| moved(io, known, Direction::Put))
 }
 
 /// `rsm_memseg_import_getv`.
 ///
 /// Spec: RSMPV-01..15, RSMPV-50..61, RSMPV-70..75, RSMPV-E01..E07
 pub fn getv(vector: Out<ScatterGather>) -> Code {
-    code(|| run(vector, Direction::Get))
+    run(vector, |io, known| moved(io, known, Direction::Get))
 }
 
-fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {
-    if !vector.is_writable() {
-        return Err(RsmError::BadScatterGather);
-    }
-    let io = vector.get().ok_or(RsmError::BadScatterGather)?;
-    // A panic leaves this.
-    vector.put_residual(io.request_count);
-    let outcome = moved(&io, vector.pages(1).unwrap_or(Pages::NONE), direction);
-    let residual = match &outcome {
-        Ok(()) => 0,
-        Err((_, residual)) => *residual,
-    };
-    // Only the residual is written (RSMPV-09, RSMPV-58).
-    vector.put_residual(residual);
-    outcome.map_err(|(error, _)| error)
+/// Runs `transfer` on a vector, and stores the number of entries left.
+fn run(
+    vector: Out<ScatterGather>,
+    transfer: impl FnOnce(&ScatterGather, Pages) -> std::result::Result<(), (RsmError, u64)>,
+) -> Code {
+    code(|| {
+        if !vector.is_writable() {
+            return Err(RsmError::BadScatterGather);
+        }
+        let io = vector.get().ok_or(RsmError::BadScatterGather)?;
+        // A panic leaves this.
+        vector.put_residual(io.request_count);
+        let outcome = transfer(&io, vector.pages(1).unwrap_or(Pages::NONE));
+        let residual = match &outcome {
+            Ok(()) => 0,
+            Err((_, residual)) => *residual,
+        };
+        // Only the residual is written (RSMPV-09, RSMPV-58).
+        vector.put_residual(residual);
+        outcome.map_err(|(error, _)| error)
+    })
 }
 
 /// Transfers the entries; on failure returns the error and the number of entries left.
@@ -308,3 +314,32 @@ impl From<RsmError> for Outcome {
 
 /// An entry's field for local memory has room for a handle.
 const _: () = assert!(size_of::<CHandle>() == size_of::<crate::boundary::Consumer>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The residual never is that of an earlier call, also where a fault of this library ends it.
+    ///
+    /// Spec: RSMPV-52, RSMPV-58, RSMGEN-07
+    #[test]
+    fn a_panic_leaves_all_entries() {
+        let mut io = ScatterGather {
+            local_node: 0,
+            request_count: 3,
+            residual_count: 99,
+            flags: 0,
+            remote_handle: CHandle::NULL,
+            vector: Out::none().list(),
+        };
+        let mut result = |transfer: fn() -> std::result::Result<(), (RsmError, u64)>| {
+            io.residual_count = 99;
+            let code = run(Out::of(&mut io), |_, _| transfer());
+            (code, io.residual_count)
+        };
+        assert_eq!(result(|| Ok(())), (0, 0));
+        let bad = RsmError::BadOffset;
+        assert_eq!(result(|| Err((RsmError::BadOffset, 2))), (bad.code(), 2));
+        assert_eq!(result(|| panic!("a fault of ours, for the test")), (100, 3));
+    }
+}

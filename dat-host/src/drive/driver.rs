@@ -144,7 +144,7 @@ pub struct Driver {
     means: Mutex<Means>,
 }
 
-/// What a thread that drives sleeps in, or calls instead.
+/// The object that a driving thread sleeps on, or the function that it calls instead.
 #[derive(Default)]
 struct Means {
     /// The sleeper of the device, once it was asked for one.
@@ -343,7 +343,7 @@ impl Future for Driver {
     }
 }
 
-/// What a thread that drives sleeps in.
+/// The object that a driving thread sleeps on.
 struct Sleep<'s> {
     wait: &'s mut dyn Wait,
     /// True if events of the device end the sleep; otherwise they call its waker.

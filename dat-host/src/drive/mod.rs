@@ -1,4 +1,4 @@
-//! Who drives an adapter: a thread, a future, a descriptor or a blocking call.
+//! Drivers of an adapter: a thread, a future, a descriptor or a blocking call.
 
 #[cfg(feature = "fd")]
 mod descriptor;

@@ -61,6 +61,7 @@ impl AdapterState {
                 let poll = Instant::from_micros(self.now().as_micros() + POLL_MICROS);
                 Pass::Idle(Some(next.map_or(poll, |next| next.min(poll))))
             }
+            Pass::Idle(_) if self.device.before_sleep() => Pass::Active,
             pass => pass,
         }
     }

@@ -328,6 +328,9 @@ impl Sleep {
             idle();
             return WakeReason::Woken;
         }
+        if self.sleepers.device.before_sleep() {
+            return WakeReason::Woken;
+        }
         let asks = self.interrupt == Interrupt::Program && self.sleepers.interrupts.is_some();
         let poll = match self.sleepers.reports_events {
             true => asks.then(|| now.as_micros().saturating_add(TICK)),

@@ -159,6 +159,7 @@ impl Opening {
     /// The node then has no thread of its own: it answers its peers during its calls only.
     pub fn poll(mut self, idle: impl Fn() + Send + Sync + 'static) -> Self {
         self.idle = Some(Arc::new(idle));
+        self.options.polled = true;
         self
     }
 

@@ -17,6 +17,7 @@ pub(crate) trait Device: Send + Sync {
     fn wait(&self) -> Option<Box<dyn Wait + Send>>;
     fn now(&self) -> Instant;
     fn wake_on_events(&self, waker: Waker) -> bool;
+    fn before_sleep(&self) -> bool;
     fn act(&self, now: Instant) -> Activity;
     fn acts_after_posts(&self) -> bool;
     fn counts(&self, report: &mut dyn FnMut(Count, u64));
@@ -36,6 +37,10 @@ impl<D: HostDriver> Device for D {
 
     fn wake_on_events(&self, waker: Waker) -> bool {
         HostDriver::wake_on_events(self, waker)
+    }
+
+    fn before_sleep(&self) -> bool {
+        HostDriver::before_sleep(self)
     }
 
     fn act(&self, now: Instant) -> Activity {

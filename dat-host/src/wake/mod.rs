@@ -1,4 +1,4 @@
-//! Who is woken: drivers by events of their device, and futures by changes.
+//! Wake-ups: of drivers by events of their device, and of futures by changes.
 
 mod device;
 mod driver_wakers;

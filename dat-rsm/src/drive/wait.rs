@@ -245,7 +245,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             } else {
                 state.due
             };
-            (ids.map(|ids| (index, ids.cno)), due, open.count())
+            (
+                ids.and_then(|ids| Some((index, ids.cno?))),
+                due,
+                open.count(),
+            )
         });
         let now = wait.now();
         let mut until = earliest(deadline, due);

@@ -1,4 +1,4 @@
-//! What a link knows of the segment that is synchronised for it.
+//! State of a link about the segment that is synchronised for it.
 
 use dat_core::backend::SyncDirection;
 
@@ -16,7 +16,7 @@ pub(crate) struct Maintenance {
     pub(crate) then: Then,
 }
 
-/// What follows a maintenance.
+/// The message that follows a maintenance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
     /// The answer to a call; 0 needs none.

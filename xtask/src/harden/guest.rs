@@ -1,6 +1,7 @@
 //! Jobs in a guest that count their attempts.
 
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Effort;
@@ -125,8 +126,32 @@ pub(crate) fn run_with(
     arguments: &[String],
     seconds: u64,
 ) -> Result<String> {
-    let (rows, again) = count(workspace, counting, arguments, seconds)?;
+    let (mut rows, again) = count(workspace, counting, arguments, seconds)?;
+    if counting.columns == ATTEMPTS {
+        rows = by_target(rows)?;
+    }
     Ok(section(counting.columns, &rows, &again))
+}
+
+/// Adds up the attempts on a target that were all refused.
+fn by_target(rows: Vec<Vec<String>>) -> Result<Vec<Vec<String>>> {
+    let mut refused: BTreeMap<String, (usize, u64)> = BTreeMap::new();
+    let mut others = Vec::new();
+    for row in rows {
+        match row.as_slice() {
+            [target, _, tried, all] if tried == all => {
+                let (kinds, sum) = refused.entry(target.clone()).or_default();
+                *kinds += 1;
+                *sum += tried.parse::<u64>()?;
+            }
+            _ => others.push(row),
+        }
+    }
+    let joined = refused.into_iter().map(|(target, (kinds, sum))| {
+        let sum = sum.to_string();
+        vec![target, format!("{kinds} kinds"), sum.clone(), sum]
+    });
+    Ok(joined.chain(others).collect())
 }
 
 /// Returns the rows that the jobs counted, and the commands that repeat them.
@@ -223,6 +248,16 @@ mod tests {
         assert_eq!(
             section(HOSTILE.columns, &rows, "it"),
             "| target | attempt | tried | refused |\n|---|---|---|---|\n| window | far away | 5 | 5 |\n| serve | far away | 1 | 1 |\n\nAgain with it.\n"
+        );
+        let honest = ["serve", "honest copies", "2", "0"].map(str::to_owned);
+        let rows = [rows, vec![honest.to_vec()]].concat();
+        assert_eq!(
+            by_target(rows).expect("numbers"),
+            [
+                ["serve", "1 kinds", "1", "1"],
+                ["window", "1 kinds", "5", "5"],
+                ["serve", "honest copies", "2", "0"]
+            ]
         );
         assert!(added_up(&["network|1"], 4).is_err());
         assert!(added_up(&["window||1|1"], 4).is_err());

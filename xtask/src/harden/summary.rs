@@ -27,8 +27,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 fn table(page: &str) -> Result<String> {
-    let mut table =
-        String::from("| section | check | `--only` | last success |\n|---|---|---|---|\n");
+    let mut table = String::from("| section | `--only` | last success |\n|---|---|---|\n");
     for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
         let parts = Parts::of(page, &task(proof.name)).context(PAGE)?;
         let heading = parts.before.lines().rev().find_map(|line| {
@@ -39,9 +38,8 @@ fn table(page: &str) -> Result<String> {
             heading.with_context(|| format!("the section {} has no heading", proof.name))?;
         let _ = writeln!(
             table,
-            "| [{heading}](#{}) | {} | `{}` | {} |",
+            "| [{heading}](#{}) | `{}` | {} |",
             anchor(heading),
-            proof.about,
             proof.name,
             proved_revision(parts.section)
         );
@@ -107,7 +105,7 @@ mod tests {
         let row = |rows: &str| row(&page("models", rows), "models");
         let good = row("| a | 1 |\n\nAt revision abc.\n");
         assert!(
-            good.starts_with("| [Of models, in 2 ways](#of-models-in-2-ways) | threads"),
+            good.starts_with("| [Of models, in 2 ways](#of-models-in-2-ways) | `models`"),
             "{good}"
         );
         assert!(good.ends_with("| `models` | abc |"), "{good}");

@@ -27,7 +27,7 @@ const COPIED: u64 = 1 << 30;
 
 /// Returns a line for the page, and what is wrong.
 type Check = fn(&Workspace, Places<'_>) -> Result<(String, Option<String>)>;
-/// What is looked at once, after the rounds.
+/// Checks that run once, after the rounds.
 const CHECKS: [(&str, Check); 2] = [("idle connections", beside_idle), ("ends", ends::check)];
 /// Idle connections, and the most that they may add to a message: the noise of the count.
 const IDLE: u32 = 10_000;

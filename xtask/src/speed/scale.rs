@@ -38,7 +38,8 @@ ep_disconnect, graceful, both sides and the mock
 ep_disconnect, abrupt, both sides and the mock|ep_reset|post_rdma_write|post_recv|rmr_bind
 message, both sides and the mock|evd_dequeue|evd_dequeue, empty|evd_post_se and evd_dequeue
 evd_wait, pending|evd_wait, until a message has arrived|evd_wait_until, an event is ready
-evd_wait_until, expired|progress, nothing to do|progress with a message|close, each object";
+evd_wait_until, expired|progress, nothing to do|progress with a message
+write by the local way, both sides|message by the local way, both sides|close, each object";
 
 /// The instructions of a call, by row.
 type Counts = BTreeMap<String, f64>;

@@ -5,9 +5,11 @@
 #: programs = ["cmp", "conntrack", "nft", "setpriv", "unshare"]
 #: modules = ["crc32c_generic", "veth", "nft_chain_nat", "nft_masq", "nft_nat", "nft_ct", "nft_reject_inet", "nf_conntrack_netlink"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
-# Arguments: the rounds; a seed, which is not used; and the parts to run (translation ports mtu containers processes scope; all
-# by default). Without any, some cases of each part. The client is in the namespace `a`, the server in `b`, and `r` between them routes.
-# In every case data arrives intact and is verified, or the command exits with 1, the reason and a remedy. The counts go to `cargo xtask harden`.
+# Arguments: the rounds; a seed, which is not used; and the parts to run (translation ports mtu
+# containers processes scope; all by default). Without any, some cases of each part. The client is
+# in the namespace `a`, the server in `b`, and `r` between them routes. In every case data arrives
+# intact and is verified, or the command exits with 1, the reason and a remedy. The counts go to
+# `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 is_short=
@@ -186,7 +188,7 @@ translation() {
         fi
 
         echo "-- the translator forgets, IPv$family ($(now))"
-        # Until one has gone on after the first time, which a busy machine may not do within five seconds.
+        # Repeats with a longer time: a busy machine may not go on within five seconds.
         for seconds in 5 20 80; do
             exchange "$device" "$published:$PORT" "${seconds}s"
             wait_until 20 known

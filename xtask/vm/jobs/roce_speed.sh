@@ -4,7 +4,8 @@
 #: icount = true
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "backend-roce", features = ["udp"], release = true, target = { example = "write_rate" } }]
-# Arguments: the rounds, 3 without any, and the sizes, 8 4096 65536 without any. One nanosecond is one instruction, of the kernel or of a program. Both ends share one processor.
+# Arguments: the rounds, 3 without any, and the sizes, 8 4096 65536 without any. One nanosecond is
+# one instruction, of the kernel or of a program. Both ends share one processor.
 set -euo pipefail
 rounds=${1:-3}
 sizes=${*:2}
@@ -54,7 +55,7 @@ both() {
 for ((round = 0; round < rounds; round++)); do
     both polled
     both threads
-    for device in "$RDMA_DEVICE" "roce://$RDMA_IPV4"; do
+    for device in "$RDMA_DEVICE" "roce://$RDMA_IPV4?path=packets"; do
         served "$device"
     done
 done

@@ -137,7 +137,8 @@ refused "permission denied" setpriv --reuid 1000 --regid 0 --clear-groups dat rs
 setpriv --reuid 1000 --regid 0 --clear-groups timeout 30 dat rsm get group --connect "$RDMA_IPV4" --length 1000003 --quiet
 cmp file group
 import put other --signal --connect "$RDMA_IPV4"
-# The receiver of the last signal exits, possibly before soft-RoCE has acknowledged it: then the sender reports a lost connection. The exporter's output shows that the signal arrived.
+# The receiver of the last signal exits, possibly before soft-RoCE has acknowledged it. Then the
+# sender reports a lost connection, and the exporter's output shows that the signal arrived.
 code=0
 import put other --signal --connect "$RDMA_IPV4" 2> last || code=$?
 if [ "$code" != 0 ] && ! grep -q "connection was aborted" last; then

@@ -18,8 +18,10 @@ use super::{DEADLINE, Identity, Refusal, failed, names, note, user};
 enum State {
     /// The listener has had no room for the connection yet.
     Connecting(Bell),
-    /// The question is sent.
-    Asked(Bell, Memory),
+    /// The question is sent, without memory.
+    Asked(Bell),
+    /// The question is sent, with the memory.
+    Offered(Bell, Memory),
     Over,
 }
 
@@ -39,18 +41,32 @@ pub enum Dialled {
     Failed(Refusal),
 }
 
+/// How a set-up is begun.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    /// Set if the first question brings the memory.
+    offers: bool,
+    /// Set if the system has chosen the address of this end.
+    is_chosen: bool,
+}
+
 /// A set-up of a pair, on its way.
 ///
 /// Its socket is the doorbell of the pair later.
 #[derive(Debug)]
 pub struct Dial {
     hello: Hello,
+    way: Way,
+    /// Adapter of the peer, once it is known.
+    peer_adapter: Option<[u8; 16]>,
+    /// Microseconds that each answer may take.
+    patience: u64,
     deadline: Instant,
     state: State,
 }
 
 impl Dial {
-    /// Asks the adapter at `target` for a pair, for one whose packets come from `own`.
+    /// Offers the adapter at `target` the memory of a pair, for packets that come from `own`.
     ///
     /// # Errors
     /// The reason why there is none: in most cases, that no adapter of this host listens there.
@@ -60,6 +76,34 @@ impl Dial {
         target: SocketAddr,
         now: Instant,
     ) -> Result<Self, Refusal> {
+        Self::begin(identity, own, target, now, true)
+    }
+
+    /// As [`new`](Self::new), for an end that may have a pair with that adapter: makes the memory
+    /// once the peer wants it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn ask(
+        identity: &Identity,
+        own: SocketAddr,
+        target: SocketAddr,
+        now: Instant,
+    ) -> Result<Self, Refusal> {
+        Self::begin(identity, own, target, now, false)
+    }
+
+    fn begin(
+        identity: &Identity,
+        own: SocketAddr,
+        target: SocketAddr,
+        now: Instant,
+        offers: bool,
+    ) -> Result<Self, Refusal> {
+        let way = Way {
+            offers,
+            is_chosen: identity.has_all,
+        };
         let begin = || {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
@@ -71,41 +115,50 @@ impl Dial {
                 target,
             };
             Ok(Self {
-                state: State::Connecting(bell).advanced(&hello)?,
+                state: State::Connecting(bell).advanced(&hello, way)?,
                 hello,
+                way,
+                peer_adapter: None,
+                patience: DEADLINE,
                 deadline: Instant::from_micros(now.as_micros().saturating_add(DEADLINE)),
             })
         };
         begin().inspect_err(|refusal| note(target, refusal))
     }
 
-    /// Gives the set-up up at another time.
-    pub fn set_deadline(&mut self, deadline: Instant) {
-        self.deadline = deadline;
+    /// Waits for each answer of the peer for another time than [`DEADLINE`], in microseconds.
+    pub fn set_patience(&mut self, patience: u64, now: Instant) {
+        self.patience = patience;
+        self.deadline = Instant::from_micros(now.as_micros().saturating_add(patience));
     }
 
-    /// Returns the address that the pair leads to.
-    pub fn target(&self) -> SocketAddr {
-        self.hello.target
+    /// Waits longer, by some microseconds.
+    pub fn postpone(&mut self, by: u64) {
+        self.deadline = Instant::from_micros(self.deadline.as_micros().saturating_add(by));
+    }
+
+    /// Returns the addresses of both ends: this one's, and the one that the pair leads to.
+    pub fn ends(&self) -> (SocketAddr, SocketAddr) {
+        (self.hello.own, self.hello.target)
+    }
+
+    /// Returns true if a pair with this adapter may come of the set-up: the memory is sent.
+    pub fn makes(&self, adapter: &[u8; 16]) -> bool {
+        let is_with = self
+            .peer_adapter
+            .as_ref()
+            .is_none_or(|with| with == adapter);
+        is_with && matches!(self.state, State::Offered(..))
     }
 
     /// Returns the socket, which is readable once there is more to do; `None` when it is over.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
-            State::Connecting(bell) | State::Asked(bell, _) => Some(bell.as_fd()),
+            State::Connecting(bell) | State::Asked(bell) | State::Offered(bell, _) => {
+                Some(bell.as_fd())
+            }
             State::Over => None,
         }
-    }
-
-    /// Returns true if the socket does not tell when there is more to do: the listener has had no
-    /// room for the connection yet.
-    pub fn is_connecting(&self) -> bool {
-        matches!(self.state, State::Connecting(_))
-    }
-
-    /// Returns the time at which the set-up is given up.
-    pub fn deadline(&self) -> Instant {
-        self.deadline
     }
 
     /// Goes on with the set-up; after another outcome than `Pending` there is nothing to do.
@@ -119,13 +172,15 @@ impl Dial {
 
     fn advance(&mut self, now: Instant) -> Result<Dialled, Refusal> {
         let state = core::mem::replace(&mut self.state, State::Over);
-        match state.advanced(&self.hello)? {
-            State::Asked(bell, memory) => {
-                if let Some(answer) = Answer::receive(bell.as_fd())? {
-                    return self.answered(answer, bell, memory);
-                }
-                self.state = State::Asked(bell, memory);
-            }
+        match state.advanced(&self.hello, self.way)? {
+            State::Asked(bell) => match Answer::receive(bell.as_fd())? {
+                Some(answer) => return self.asked(&answer, bell, now),
+                None => self.state = State::Asked(bell),
+            },
+            State::Offered(bell, memory) => match Answer::receive(bell.as_fd())? {
+                Some(answer) => return self.answered(&answer, bell, memory),
+                None => self.state = State::Offered(bell, memory),
+            },
             State::Connecting(bell) => self.state = State::Connecting(bell),
             State::Over => return Err(Refusal::Closed),
         }
@@ -138,7 +193,22 @@ impl Dial {
         }
     }
 
-    fn answered(&self, answer: Answer, bell: Bell, memory: Memory) -> Result<Dialled, Refusal> {
+    /// Makes the memory if the peer wants it.
+    fn asked(&mut self, answer: &Answer, bell: Bell, now: Instant) -> Result<Dialled, Refusal> {
+        match answer.verdict {
+            Verdict::Wanted => {
+                self.peer_adapter = Some(answer.adapter);
+                self.state = offered(bell, &self.hello)?;
+                self.set_patience(self.patience, now);
+                Ok(Dialled::Pending)
+            }
+            Verdict::Known => Ok(Dialled::Known(answer.adapter)),
+            Verdict::Refused => Err(Refusal::Refused),
+            Verdict::Taken => Err(Refusal::Message("another verdict")),
+        }
+    }
+
+    fn answered(&self, answer: &Answer, bell: Bell, memory: Memory) -> Result<Dialled, Refusal> {
         let naming = Naming {
             number: self.hello.number,
             peer_number: answer.number,
@@ -155,31 +225,46 @@ impl Dial {
             ))),
             Verdict::Known => Ok(Dialled::Known(answer.adapter)),
             Verdict::Refused => Err(Refusal::Refused),
+            Verdict::Wanted => Err(Refusal::Message("another verdict")),
         }
     }
 }
 
 impl State {
     /// Connects, if that is to be done, and sends the question.
-    fn advanced(self, hello: &Hello) -> Result<Self, Refusal> {
+    fn advanced(self, hello: &Hello, way: Way) -> Result<Self, Refusal> {
         let Self::Connecting(bell) = self else {
             return Ok(self);
         };
-        if !is_connected(&bell, hello.target)? {
+        if !is_connected(&bell, hello, way)? {
             return Ok(Self::Connecting(bell));
         }
         user::check(&bell)?;
-        let (memory, file) = Memory::create()?;
-        hello.send(bell.as_fd(), &file)?;
-        Ok(Self::Asked(bell, memory))
+        if way.offers {
+            return offered(bell, hello);
+        }
+        hello.send(bell.as_fd(), None)?;
+        Ok(Self::Asked(bell))
     }
 }
 
+/// Makes the memory, and sends it with the question.
+fn offered(bell: Bell, hello: &Hello) -> Result<State, Refusal> {
+    let (memory, file) = Memory::create()?;
+    hello.send(bell.as_fd(), Some(&file))?;
+    Ok(State::Offered(bell, memory))
+}
+
 /// Connects to the adapter at an address; false if it has to be tried again.
-fn is_connected(bell: &Bell, target: SocketAddr) -> Result<bool, Refusal> {
+fn is_connected(bell: &Bell, hello: &Hello, way: Way) -> Result<bool, Refusal> {
+    let target = hello.target;
+    let is_own = || match names::begins_at(hello.own.ip(), target) {
+        false if way.is_chosen => false,
+        begins => begins || names::is_own(target),
+    };
     for (index, candidate) in names::candidates(target).into_iter().flatten().enumerate() {
         // An adapter at the wildcard has the addresses of this host, and no others.
-        if index == 1 && !names::is_own(target) {
+        if index == 1 && !is_own() {
             return Err(Refusal::Elsewhere);
         }
         let name = names::name(candidate).map_err(failed("name"))?;

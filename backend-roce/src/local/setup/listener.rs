@@ -14,8 +14,7 @@ use super::super::pair::{LocalPair, Naming, Role};
 use super::message::{Answer, Hello, Verdict};
 use super::{DEADLINE, Identity, Refusal, failed, names, note, user};
 
-/// Connections whose question has not come yet; a new one takes the place of the oldest
-/// (ROCE-220).
+/// Connections whose memory has not come yet; a new one takes the place of the oldest (ROCE-220).
 const HALF_OPEN: usize = 16;
 
 /// Connections that wait in the system.
@@ -24,15 +23,14 @@ const BACKLOG: i32 = 128;
 /// Connections that one call takes from one socket.
 const BURST: usize = 64;
 
-/// Microseconds between looks at connections whose question has not come: a dialler sends it right
-/// after it has connected.
+/// Microseconds between looks at connections whose memory has not come: a dialler sends it soon.
 const LOOK: u64 = 1_000;
 
 /// The pairs of an adapter.
 pub trait Pairs {
     /// Returns true for an adapter that has a pair with this one which is not over.
     ///
-    /// It looks at the socket of the pair first: the other end may have ended it a moment ago.
+    /// Looks at the socket of the pair first: the other end may have ended it a moment ago.
     fn knows(&mut self, adapter: &[u8; 16]) -> bool;
 
     /// Returns true if there is room for one more pair; otherwise the dialler is refused.
@@ -45,16 +43,18 @@ pub trait Pairs {
 
     /// Has the listener look again once this socket has something: its question has not come yet.
     ///
-    /// Who looks now and then needs nothing here.
+    /// An adapter that looks regularly needs nothing here.
     fn watch(&mut self, _socket: BorrowedFd<'_>) {}
 }
 
-/// A connection whose question has not come yet.
+/// A connection whose memory has not come yet.
 #[derive(Debug)]
 struct HalfOpen {
     bell: Bell,
     /// Address that it came to.
     at: SocketAddr,
+    /// Adapter that has asked, and is to send the memory.
+    asker: Option<[u8; 16]>,
     deadline: Instant,
 }
 
@@ -98,6 +98,13 @@ impl Listener {
         self.half_open.retain(|half| half.at.port() != port);
     }
 
+    /// Ends listening, and the set-ups on their way. Pairs stay.
+    pub fn close(&mut self) {
+        self.sockets.clear();
+        self.half_open.clear();
+        self.look = None;
+    }
+
     /// Returns the time of the next call of [`accept`](Self::accept) that no socket asks for.
     pub fn deadline(&self) -> Option<Instant> {
         self.look
@@ -117,9 +124,10 @@ impl Listener {
                 let half = HalfOpen {
                     bell,
                     at: *at,
+                    asker: None,
                     deadline,
                 };
-                if let Some(half) = half.advance(identity, now, pairs) {
+                if let Some(half) = half.advance(identity, now, pairs, &self.half_open) {
                     pairs.watch(half.bell.as_fd());
                     self.keep(half);
                 }
@@ -127,7 +135,7 @@ impl Listener {
         }
         for _ in 0..self.half_open.len() {
             let half = self.half_open.remove(0);
-            if let Some(half) = half.advance(identity, now, pairs) {
+            if let Some(half) = half.advance(identity, now, pairs, &self.half_open) {
                 self.half_open.push(half);
             }
         }
@@ -179,59 +187,94 @@ fn accept(listener: &Bell, at: SocketAddr) -> Option<Bell> {
 
 impl HalfOpen {
     /// Looks for the question and answers it; returns a connection that is to wait on.
-    fn advance(self, identity: &Identity, now: Instant, pairs: &mut impl Pairs) -> Option<Self> {
+    fn advance(
+        self,
+        identity: &Identity,
+        now: Instant,
+        pairs: &mut impl Pairs,
+        others: &[Self],
+    ) -> Option<Self> {
         let at = self.at;
-        let refusal = match Hello::receive(self.bell.as_fd()) {
+        let answered = match Hello::receive(self.bell.as_fd()) {
             Ok(None) if now < self.deadline => return Some(self),
-            Ok(None) => Refusal::Silent,
-            Err(refusal) => refusal,
-            Ok(Some((hello, memory))) => match self.answer(&hello, memory, identity, pairs) {
-                Ok(()) => return None,
-                Err(refusal) => refusal,
-            },
+            Ok(None) => Err(Refusal::Silent),
+            Err(refusal) => Err(refusal),
+            Ok(Some((hello, memory))) => {
+                let verdict = self.verdict(&hello, memory.is_some(), pairs, others);
+                self.answer(&hello, verdict, memory, identity, now, pairs)
+            }
         };
-        note(at, &refusal);
-        None
+        answered.inspect_err(|refusal| note(at, refusal)).ok()?
     }
 
-    /// Answers a question, and adds the pair unless the adapters have one.
-    fn answer(
-        self,
+    /// Decides about a question.
+    fn verdict(
+        &self,
         hello: &Hello,
-        memory: OwnedFd,
-        identity: &Identity,
+        has_memory: bool,
         pairs: &mut impl Pairs,
-    ) -> Result<(), Refusal> {
-        let answer = |verdict, number| Answer {
-            verdict,
-            number,
-            adapter: identity.adapter,
-        };
-        if pairs.knows(&hello.adapter) {
-            return answer(Verdict::Known, 0).send(self.bell.as_fd());
+        others: &[Self],
+    ) -> Result<Verdict, Refusal> {
+        let has_asked = |half: &Self| half.asker == Some(hello.adapter);
+        if self.asker.is_some() && !(has_memory && has_asked(self)) {
+            return Err(Refusal::Message("another question"));
         }
-        let taken = || {
-            if !names::leads_to(self.at, hello.target) {
-                return Err(Refusal::Message("another address"));
-            }
-            if !pairs.has_room() {
-                return Err(Refusal::Crowded);
-            }
-            Ok((Memory::adopt(memory)?, identity.next_number()?))
+        // Another connection that waits for the memory makes the pair.
+        if pairs.knows(&hello.adapter) || !has_memory && others.iter().any(has_asked) {
+            return Ok(Verdict::Known);
+        }
+        if !names::leads_to(self.at, hello.target) {
+            return Err(Refusal::Message("another address"));
+        }
+        match pairs.has_room() {
+            true if has_memory => Ok(Verdict::Taken),
+            true => Ok(Verdict::Wanted),
+            false => Err(Refusal::Crowded),
+        }
+    }
+
+    /// Answers a question, and adds the pair if it has its memory.
+    fn answer(
+        mut self,
+        hello: &Hello,
+        verdict: Result<Verdict, Refusal>,
+        memory: Option<OwnedFd>,
+        identity: &Identity,
+        now: Instant,
+        pairs: &mut impl Pairs,
+    ) -> Result<Option<Self>, Refusal> {
+        let send = |verdict, number| {
+            let answer = Answer {
+                verdict,
+                number,
+                adapter: identity.adapter,
+            };
+            answer.send(self.bell.as_fd())
         };
-        let (memory, number) = taken().inspect_err(|_| {
+        let taken = verdict.and_then(|verdict| {
+            let memory = memory.filter(|_| verdict == Verdict::Taken);
+            let adopt = |memory| Ok((Memory::adopt(memory)?, identity.next_number()?));
+            let adopted: Result<_, Refusal> = memory.map(adopt).transpose();
+            Ok((verdict, adopted?))
+        });
+        let (verdict, adopted) = taken.inspect_err(|_| {
             // The peer would find the end of the connection, too.
-            let _ = answer(Verdict::Refused, 0).send(self.bell.as_fd());
+            let _ = send(Verdict::Refused, 0);
         })?;
-        answer(Verdict::Taken, number).send(self.bell.as_fd())?;
-        let naming = Naming {
-            number,
-            peer_number: hello.number,
-            peer_adapter: hello.adapter,
-            own: hello.target,
-            peer: hello.own,
-        };
-        pairs.add(LocalPair::new(naming, Role::Listener, memory, self.bell));
-        Ok(())
+        send(verdict, adopted.as_ref().map_or(0, |(_, number)| *number))?;
+        if let Some((memory, number)) = adopted {
+            let naming = Naming {
+                number,
+                peer_number: hello.number,
+                peer_adapter: hello.adapter,
+                own: hello.target,
+                peer: hello.own,
+            };
+            pairs.add(LocalPair::new(naming, Role::Listener, memory, self.bell));
+            return Ok(None);
+        }
+        self.asker = Some(hello.adapter);
+        self.deadline = Instant::from_micros(now.as_micros().saturating_add(DEADLINE));
+        Ok((verdict == Verdict::Wanted).then_some(self))
     }
 }

@@ -1,4 +1,4 @@
-//! Messages of a set-up: the dialler's question with the memory, and the answer (ROCE-219).
+//! Messages of a set-up: the dialler's question, which brings the memory, and the answer (ROCE-219).
 
 use core::mem::MaybeUninit;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -28,7 +28,7 @@ const ANSWER: usize = 36;
 /// Files that are taken off a socket at once; one is right.
 const FILES: usize = 4;
 
-/// What a dialler says of itself.
+/// The question of a dialler: its name and addresses, and the number of the pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) number: u32,
@@ -37,15 +37,17 @@ pub(super) struct Hello {
     pub(super) target: SocketAddr,
 }
 
-/// What a listener says of a pair.
+/// A listener's decision on a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It has mapped the memory.
+    /// The listener has mapped the memory.
     Taken,
     /// The adapters have a pair already.
     Known,
-    /// It takes no pair.
+    /// The listener takes no pair.
     Refused,
+    /// It takes a pair once the question brings its memory.
+    Wanted,
 }
 
 /// The answer of a listener.
@@ -108,13 +110,19 @@ impl Hello {
         hello().ok_or(Refusal::Message("no number"))
     }
 
-    /// Sends the question and the memory.
-    pub(super) fn send(&self, socket: BorrowedFd<'_>, memory: &OwnedFd) -> Result<(), Refusal> {
+    /// Sends the question, with the memory if there is one.
+    pub(super) fn send(
+        &self,
+        socket: BorrowedFd<'_>,
+        memory: Option<&OwnedFd>,
+    ) -> Result<(), Refusal> {
         let bytes = self.encode().ok_or(Refusal::Message("no room"))?;
-        let files = [memory.as_fd()];
+        let files = memory.map(|memory| [memory.as_fd()]);
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let _ = control.push(SendAncillaryMessage::ScmRights(&files));
+        if let Some(files) = &files {
+            let _ = control.push(SendAncillaryMessage::ScmRights(files));
+        }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let sent = sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags);
         match sent.map_err(failed("sendmsg"))? {
@@ -123,11 +131,12 @@ impl Hello {
         }
     }
 
-    /// Receives a question and its memory; `None` if none has come yet.
+    /// Receives a question, and its memory if it brings one; `None` if none has come yet.
     ///
-    /// A question that comes in pieces, or with another number of files, is refused. Its files are
-    /// closed.
-    pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<(Self, OwnedFd)>, Refusal> {
+    /// A question that comes in pieces, or with several files, is refused. Its files are closed.
+    pub(super) fn receive(
+        socket: BorrowedFd<'_>,
+    ) -> Result<Option<(Self, Option<OwnedFd>)>, Refusal> {
         let mut bytes = [0; HELLO];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(FILES))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -152,10 +161,10 @@ impl Hello {
             _ => return Err(Refusal::Message("another length")),
         }
         let is_cut = received.flags.contains(ReturnFlags::CTRUNC);
-        match memory.filter(|_| count == 1 && !is_cut) {
-            Some(memory) => Ok(Some((Self::decode(&bytes)?, memory))),
-            None => Err(Refusal::Message("not one file")),
+        if count > 1 || is_cut {
+            return Err(Refusal::Message("several files"));
         }
+        Ok(Some((Self::decode(&bytes)?, memory)))
     }
 }
 
@@ -177,6 +186,7 @@ impl Answer {
             Verdict::Taken => 1,
             Verdict::Known => 2,
             Verdict::Refused => 3,
+            Verdict::Wanted => 4,
         })?;
         to.u32(self.number)?;
         to.put(&self.adapter)?;
@@ -190,6 +200,7 @@ impl Answer {
             Some(1) => Verdict::Taken,
             Some(2) => Verdict::Known,
             Some(3) => Verdict::Refused,
+            Some(4) => Verdict::Wanted,
             _ => return Err(Refusal::Message("another verdict")),
         };
         let numbers = (from.u32(), from.array());

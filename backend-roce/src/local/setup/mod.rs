@@ -1,9 +1,9 @@
-//! How two adapters of one host find each other, and make a pair of queues (ROCE-217 to ROCE-221).
+//! The set-up of a pair of queues between two adapters of one host (ROCE-217 to ROCE-221).
 //!
 //! Each claimed UDP port has a Unix socket with an abstract name, which a network namespace keeps
 //! to itself. The dialler makes the memory and sends it; the listener looks at it and answers.
-//! Neither blocks: whoever drives an adapter calls [`Dial::poll`] and [`Listener::accept`], for
-//! both ends on one thread if need be. What fails leaves the packets to the sockets.
+//! Neither blocks: the driver of an adapter calls [`Dial::poll`] and [`Listener::accept`], for both
+//! ends on one thread if need be. After a failure the packets go through the sockets.
 
 mod dial;
 mod listener;
@@ -29,20 +29,23 @@ use super::memory::MemoryFault;
 /// Microseconds after which an end gives the set-up of a pair up (ROCE-220).
 pub const DEADLINE: u64 = 100_000;
 
-/// What an adapter tells of itself, and the numbers of its pairs.
+/// The name of an adapter for its peers, and the numbers of its pairs.
 #[derive(Debug)]
 pub struct Identity {
     /// Random name of the adapter.
     pub adapter: [u8; 16],
+    /// Set if the adapter has all addresses of this host.
+    pub has_all: bool,
     /// Number of the last pair.
     last: AtomicU32,
 }
 
 impl Identity {
-    /// Makes the identity of an adapter from random bytes.
+    /// Makes the identity of an adapter at one address from random bytes.
     pub const fn new(adapter: [u8; 16]) -> Self {
         Self {
             adapter,
+            has_all: false,
             last: AtomicU32::new(0),
         }
     }
@@ -89,7 +92,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::Nobody => f.write_str("no adapter listens there"),
             Self::Elsewhere => f.write_str("it is of another host"),
-            Self::Silent => f.write_str("the peer was silent for 100 ms"),
+            Self::Silent => f.write_str("the peer was silent"),
             Self::Closed => f.write_str("the peer closed its socket"),
             Self::User(user) => write!(f, "the peer has user {user}, or one that is unknown here"),
             Self::Message(what) => write!(f, "the message of the peer has {what}"),

@@ -37,14 +37,17 @@ pub(super) fn candidates(target: SocketAddr) -> [Option<SocketAddr>; 3] {
     }
 }
 
+/// Returns true if the way from `source`, as the system has chosen it, leads to this host: it then
+/// begins at the address itself.
+pub(super) fn begins_at(source: IpAddr, target: SocketAddr) -> bool {
+    let ip = target.ip().to_canonical();
+    ip.is_loopback() || source.to_canonical() == ip
+}
+
 /// Returns true if this host has an address: an adapter at the wildcard then answers for it.
 ///
-/// Connecting sends nothing. The way to an address of this host begins at that address.
+/// Connecting sends nothing.
 pub(super) fn is_own(target: SocketAddr) -> bool {
-    let ip = target.ip().to_canonical();
-    if ip.is_loopback() {
-        return true;
-    }
     let wildcard = match target {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -53,7 +56,7 @@ pub(super) fn is_own(target: SocketAddr) -> bool {
         probe.connect(target)?;
         probe.local_addr()
     });
-    source.is_ok_and(|source| source.ip().to_canonical() == ip)
+    source.is_ok_and(|source| begins_at(source.ip(), target))
 }
 
 /// Returns true if a socket of the name of `at` may be asked for the address `target`.

@@ -26,6 +26,12 @@ pub const OVERHEAD_MAX: usize = Bth::LENGTH + 28 + 4 + ICRC_LENGTH;
 /// Packets are padded to a multiple of this length (ROCE-07).
 const ALIGNMENT: usize = 4;
 
+/// Returns the length of what follows the headers of a packet: its payload, pad and ICRC.
+pub const fn length_behind_headers(payload: usize) -> usize {
+    let pad = payload.wrapping_neg() % ALIGNMENT;
+    payload.saturating_add(pad).saturating_add(ICRC_LENGTH)
+}
+
 /// The reason why the bytes of a datagram are no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {

@@ -288,8 +288,10 @@ impl<'s> Requester<'s> {
     ///
     /// Nothing is sent until [`finish_local`](Self::finish_local) has its outcome.
     pub fn next_local(&self) -> Option<u64> {
-        let is_due = !self.ended && self.open == self.assigned && self.assigned < self.posted;
-        let slot = self.slot(self.assigned).filter(|_| is_due)?;
+        if self.ended || self.open != self.assigned || self.assigned >= self.posted {
+            return None;
+        }
+        let slot = self.slot(self.assigned)?;
         let is_local = slot.request.operation == Operation::Local;
         is_local.then_some(slot.request.token)
     }

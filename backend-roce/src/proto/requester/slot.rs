@@ -68,6 +68,7 @@ impl RequestSlot {
     }
 
     /// Returns the room of the packets from `packet` to `end`, which is not one of them.
+    #[inline]
     pub(super) const fn room_between(&self, mtu: PathMtu, packet: u32, end: u32) -> BufferRoom {
         let room = self.room(mtu, end);
         if packet == 0 {

@@ -47,7 +47,12 @@ impl Requester<'_> {
         let slot = *self.slot(position)?;
         let psn = slot.first.plus(packet);
         let mtu = self.options.mtu;
-        let left = self.limit.rest(self.under_way());
+        // Without a limit, the room of packets is not counted.
+        let is_limited = self.limit != BufferRoom::UNLIMITED;
+        let left = match is_limited {
+            true => self.limit.rest(self.under_way()),
+            false => self.limit,
+        };
         let request = slot.request;
         let ends = packet.saturating_add(1) == slot.packets;
         let content = self.content(&slot, packet, room, left)?;
@@ -58,7 +63,10 @@ impl Requester<'_> {
             payload,
         } = content;
         let next = packet.saturating_add(packets);
-        let wanted = slot.room_between(mtu, packet, next);
+        let wanted = match is_limited {
+            true => slot.room_between(mtu, packet, next),
+            false => BufferRoom::default(),
+        };
         if wanted.requests > left.requests {
             self.held = Some(Held::Requests);
             return None;
@@ -98,6 +106,7 @@ impl Requester<'_> {
     /// Returns the content of packet `packet` of a request; `None` if it cannot be sent now.
     ///
     /// `room` is the number of PSNs, and `left` the room at the peer.
+    #[inline]
     fn content(
         &mut self,
         slot: &RequestSlot,

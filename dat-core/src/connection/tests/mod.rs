@@ -118,10 +118,7 @@ fn handles_of_places_that_are_used_again_stay_stale() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ia = &bench.ia;
-    let listen = || {
-        ia.psp_create(1, bench.requests, PspFlags::Consumer)
-            .unwrap()
-    };
+    let listen = || bench.listen(1);
     let psp = listen();
     let request = || {
         bench.ask(psp.handle());
@@ -202,10 +199,7 @@ fn provider_decides_which_service_points_make_endpoints() {
 fn a_request_is_accepted() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
-    let psp = bench
-        .ia
-        .psp_create(QUALIFIER, bench.requests, PspFlags::Consumer)
-        .unwrap();
+    let psp = bench.listen(QUALIFIER);
     let request = bench.ask(psp.handle());
     let cr = match bench.ia.evd_dequeue(bench.requests) {
         Ok(Event::ConnectionRequest {
@@ -293,9 +287,7 @@ fn a_refused_accept_changes_nothing() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ia = &bench.ia;
-    let psp = ia
-        .psp_create(QUALIFIER, bench.requests, PspFlags::Consumer)
-        .unwrap();
+    let psp = bench.listen(QUALIFIER);
     bench.ask(psp.handle());
     let cr = bench.request_event().unwrap();
     let ep = bench.endpoint();
@@ -370,10 +362,7 @@ fn rejects_give_endpoints_back() {
 fn a_request_is_proven_unless_the_backend_says_otherwise() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
-    let psp = bench
-        .ia
-        .psp_create(1, bench.requests, PspFlags::Consumer)
-        .unwrap();
+    let psp = bench.listen(1);
     bench.ask(psp.handle());
     let cr = bench.request_event().unwrap();
     assert_eq!(bench.ia.cr_is_proven(cr), Ok(true));
@@ -571,10 +560,7 @@ fn a_reserved_service_point_may_have_no_endpoint() {
 fn a_refused_request_does_not_use_up_the_service_point() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
-    let psp = bench
-        .ia
-        .psp_create(1, bench.requests, PspFlags::Consumer)
-        .unwrap();
+    let psp = bench.listen(1);
     bench.ask(psp.handle());
     bench.ask(psp.handle());
     let (ep, rsp) = bench.reserved(QUALIFIER);

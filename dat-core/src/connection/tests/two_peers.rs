@@ -18,7 +18,7 @@ use crate::event::ConnectionEventKind::{
     self, AcceptCompletionError, Broken, Disconnected, Established, NonPeerRejected, PeerRejected,
     TimedOut, Unreachable,
 };
-use crate::flags::{CloseFlags, CompletionFlags, DtoStatus, EndpointState as State, PspFlags};
+use crate::flags::{CloseFlags, CompletionFlags, DtoStatus, EndpointState as State};
 use crate::id::{CrId, EpId, Handle, RspId};
 use crate::testing::fixture::{Bench, PEER, QUALIFIER};
 use crate::testing::{Call as Asked, TestStorage};
@@ -172,10 +172,7 @@ impl<'s> TwoPeers<'s> {
         };
         if listener == Listener::Consumer {
             let bench = &world.sides[PASSIVE].bench;
-            let psp = bench
-                .ia
-                .psp_create(QUALIFIER, bench.requests, PspFlags::Consumer)
-                .unwrap();
+            let psp = bench.listen(QUALIFIER);
             bench.device.take_calls();
             world.service_point = Some(psp.handle());
         }

@@ -5,8 +5,8 @@ use std::vec::Vec;
 use crate::endpoint::state::{Call, Legal, Trigger, legal, next};
 use crate::error::{ErrorKind, Result, Subtype};
 use crate::flags::{
-    CloseFlags, CompletionFlags, EndpointState, EpFields, PspFlags, QualityOfService,
-    TIMEOUT_INFINITE, WATERMARK_INFINITE,
+    CloseFlags, CompletionFlags, EndpointState, EpFields, QualityOfService, TIMEOUT_INFINITE,
+    WATERMARK_INFINITE,
 };
 use crate::id::{CrId, EpId};
 use crate::testing::TestStorage;
@@ -209,10 +209,7 @@ fn calls_do_what_the_state_says() {
 fn one_call_in_one_state(call: Call, state: EndpointState, cell: &str) {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
-    let psp = bench
-        .ia
-        .psp_create(QUALIFIER + 2, bench.requests, PspFlags::Consumer)
-        .unwrap();
+    let psp = bench.listen(QUALIFIER + 2);
     bench.ask(psp.handle());
     let foreign_request = bench.request_event().unwrap();
     let (ep, own_request) = bench.in_state(state);

@@ -24,9 +24,7 @@ fn objects_without_users_keep_the_adapter_open() {
         let bench = Bench::new(&mut storage);
         let ia = &bench.ia;
         if with_request {
-            let psp = ia
-                .psp_create(QUALIFIER, bench.requests, PspFlags::Consumer)
-                .unwrap();
+            let psp = bench.listen(QUALIFIER);
             bench.ask(psp.handle());
             bench.request_event().unwrap();
             ia.psp_free(psp).unwrap();
@@ -59,9 +57,7 @@ fn freed_objects_do_not_keep_the_adapter_open() {
     let rmr = ia.rmr_create(bench.pz).unwrap();
     let cno = ia.cno_create(None).unwrap();
     let srq = ia.srq_create(bench.pz, &SHORT).unwrap();
-    let psp = ia
-        .psp_create(QUALIFIER, bench.requests, PspFlags::Consumer)
-        .unwrap();
+    let psp = bench.listen(QUALIFIER);
     bench.ask(psp.handle());
     let cr = bench.request_event().unwrap();
     let (ep, rsp) = bench.reserved(QUALIFIER + 1);
@@ -147,9 +143,7 @@ fn lives_are_counted_on_in_storage_that_was_left() {
     let one_of_each = |bench: &Bench<'_>| -> Vec<Handle> {
         let ia = &bench.ia;
         let (ep, rsp) = bench.reserved(QUALIFIER + 1);
-        let psp = ia
-            .psp_create(QUALIFIER, bench.requests, PspFlags::Consumer)
-            .unwrap();
+        let psp = bench.listen(QUALIFIER);
         bench.ask(psp.handle());
         std::vec![
             bench.pz.handle(),

@@ -1,7 +1,7 @@
 //! Consumer contexts of all kinds of objects, and kinds of handles.
 
 use crate::error::{Cause, ErrorKind, Subtype};
-use crate::flags::{HandleKind, PspFlags};
+use crate::flags::HandleKind;
 use crate::id::{Handle, Index};
 use crate::testing::TestStorage;
 use crate::testing::fixture::{Bench, QUALIFIER};
@@ -13,9 +13,7 @@ fn objects(bench: &Bench<'_>) -> [(Handle, HandleKind, Subtype); 11] {
     let ia = &bench.ia;
     let ep = bench.endpoint();
     let (_, rsp) = bench.reserved(QUALIFIER + 1);
-    let psp = ia
-        .psp_create(QUALIFIER, bench.requests, PspFlags::Consumer)
-        .unwrap();
+    let psp = bench.listen(QUALIFIER);
     bench.ask(psp.handle());
     let cr = bench.request_event().unwrap();
     [

@@ -1,5 +1,6 @@
 /* Agents of notification objects. A free waits for the calls of its object's agent and for no
- * others. An agent is called once, or not at all if its object is freed first. Calls do not nest. */
+ * others. An agent is called once, or not at all if its object is freed first. Calls do not
+ * nest. */
 #include "check.h"
 
 #include <sched.h>

@@ -1,4 +1,5 @@
-/* Signals of the system that come while the waiting thread is awake: another thread floods the node.
+/* Signals of the system that come while the waiting thread is awake. Another thread floods the
+ * node.
  *
  * flooded: waits for signals of a segment, on `loopback`.
  * flooded peer: node 2. Node 1, which runs `nodes hold`, is stopped when this asks. */

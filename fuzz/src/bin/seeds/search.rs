@@ -10,7 +10,7 @@ const KEPT: usize = 24;
 /// The bytes that operations are decoded from.
 pub(crate) const LENGTH: usize = 480;
 
-/// What a run reaches, by name.
+/// Names of the places that a run reaches.
 pub(crate) type Reached = BTreeSet<String>;
 
 /// Returns random bytes of a linear congruential generator.

@@ -4,6 +4,7 @@
 //! --scale` does so and compares the dumps. The argument is the number of objects of a kind.
 
 mod count;
+mod local;
 mod memory;
 mod posts;
 mod rows;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     }
     let counter = Counter::new();
     posts::count(number, &counter);
+    local::count(number, &counter);
     let world = World::new(number);
     rows::count(&world, &counter);
     rows::close(&world, &counter);

@@ -105,7 +105,7 @@ pub struct Bed<K: Kind + 'static, R: RegisterIo + 'static, L: RawLock + 'static>
     pub remote: RmrTriplet,
     /// The memory that driver and device share.
     pub memory: DmaView<'static>,
-    /// What the device created.
+    /// Objects that the device created.
     pub made: &'static Made,
 }
 

@@ -62,7 +62,7 @@ pub const LIMITS: Limits = Limits {
     inline: 0,
 };
 
-/// What the device created, and its next event.
+/// Objects that the device created, and its next event.
 ///
 /// Loads and stores suffice, as one thread uses it.
 #[derive(Debug)]
@@ -320,7 +320,7 @@ unsafe impl<K: Kind, M: Recorder> Control for Idle<K, M> {
 /// The connection channel of the device: it has a request for every listener, and connects at once.
 #[derive(Debug)]
 pub struct Channel<M = &'static Made> {
-    /// What the device did.
+    /// Objects that the device made.
     pub made: M,
 }
 

@@ -1,4 +1,4 @@
-//! What all devices read of requests, and write of completions.
+//! Requests as all devices read them, and completions as they write them.
 
 use core::ptr;
 use std::collections::VecDeque;

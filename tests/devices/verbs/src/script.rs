@@ -82,7 +82,7 @@ struct Opened {
     region: Option<usize>,
 }
 
-/// What an open device does, and what it received; all objects made from it share it.
+/// Answers of an open device, and the requests that it got. All of its objects share them.
 #[derive(Debug)]
 pub struct Script {
     context: usize,

@@ -1,4 +1,4 @@
-//! What the core asks of a device, and what it believes of the device's answers.
+//! The core's requests to a device, and its checks of the device's answers.
 //!
 //! The requests are compared where the device gets them, since many faults show at no peer.
 

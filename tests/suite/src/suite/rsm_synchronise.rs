@@ -1,4 +1,4 @@
-//! What exporter and importer see of each other's stores and writes without a call of theirs.
+//! Stores and writes of exporter and importer, which the other one sees without a call.
 //!
 //! On coherent hosts the device does it all; on others the engines synchronise.
 

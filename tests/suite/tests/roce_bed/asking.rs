@@ -99,7 +99,7 @@ fn a_peer_that_asks_for_cookies_without_end_is_left() {
     assert_eq!(left.failure(&bed), ConnectFailure::NonPeerRejected);
 }
 
-/// What the port that was asked first sends gets lost: the other one answers in its place.
+/// If messages of the port that was asked first get lost, the other one answers in its place.
 ///
 /// Spec: ROCE-46, ROCE-49, ROCE-198
 #[test]

@@ -353,6 +353,7 @@ impl Port for SimulatedPort {
             length,
             segment: arrived.segment,
             local: None,
+            is_split: false,
         })
     }
 

@@ -102,11 +102,12 @@ fn killed_caller_breaks_the_connection() {
             party.receive_into(&[], 9);
             far.accept(&party);
             let remote = far.offered("memory");
-            far.kill(far.other());
             let segment = [party.memory.segment(0, 64)];
-            party.write(&segment, 1, &remote, CompletionFlags::SUPPRESS);
+            // The near side has no receive, so these are under way when it dies.
+            party.send(&segment, 1, CompletionFlags::SUPPRESS);
             party.read(&segment, 2, &remote, DEFAULT);
-            party.send_from(&segment, 3);
+            party.write(&segment, 3, &remote, DEFAULT);
+            far.kill(far.other());
             far.net.request_ends(&party, 1, DtoStatus::Transport);
             for cookie in [2, 3] {
                 far.net.request_ends(&party, cookie, DtoStatus::Flushed);

@@ -1,4 +1,4 @@
-//! What a server has left when its clients have ended or were killed.
+//! Memory and descriptors of a server when its clients have ended or were killed.
 
 use anyhow::{Context, Result};
 use std::fs;

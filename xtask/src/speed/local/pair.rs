@@ -1,7 +1,8 @@
 //! A server and a client, each on a processor of its own.
 
 use anyhow::{Result, bail};
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
@@ -23,7 +24,7 @@ const LIMIT: u32 = 120;
 
 static PORT: AtomicU16 = AtomicU16::new(13_600);
 
-/// What the names in command lines stand for.
+/// The program and the folder that names in command lines stand for.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
     pub(super) program: &'a Path,
@@ -42,11 +43,17 @@ impl Places<'_> {
         command
     }
 
+    /// Returns the file of what the last server said of errors.
+    fn errors(self) -> PathBuf {
+        self.folder.join("errors")
+    }
+
     /// Starts a server; returns its port too.
     pub(super) fn serve(self, line: &str) -> Result<(Running, u16)> {
         let port = PORT.fetch_add(1, Ordering::Relaxed);
         let mut command = self.command(&format!("exec taskset -c {SERVER} {line}"), port);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdout(Stdio::null());
+        command.stderr(File::create(self.errors())?);
         let server = Running(command.spawn()?);
         thread::sleep(START);
         Ok((server, port))
@@ -79,8 +86,16 @@ pub(super) fn run(run: &Run, places: Places<'_>) -> Result<Ended> {
             return Ok(Ended { output, seconds });
         }
         if first.elapsed() > PATIENCE {
-            let error = String::from_utf8_lossy(&ended.stderr);
-            bail!("`{}` failed, {}: {error}", run.client, ended.status);
+            // With `--json`, the output of our program tells the cause.
+            let [said, error] =
+                [&ended.stdout, &ended.stderr].map(|it| String::from_utf8_lossy(it));
+            let server = fs::read(places.errors()).unwrap_or_default();
+            let server = String::from_utf8_lossy(&server);
+            let (client, status) = (run.client, ended.status);
+            bail!(
+                "`{client}` failed, {status}: {error}{said}\nserver `{}`: {server}",
+                run.server
+            );
         }
         thread::sleep(AGAIN);
     }

@@ -1,4 +1,4 @@
-//! What the measured programs print: ours, and those of Debian that do the same.
+//! The output of the measured programs: ours, and those of Debian that do the same.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub(super) struct Ended {
 /// Reads a value from what a client printed.
 #[derive(Clone, Copy)]
 pub(super) struct Reader {
-    /// What its clock covers.
+    /// The part of a run that its clock covers.
     pub(super) covers: &'static str,
     /// True if the value is bytes per second, of which more is better; else it is seconds.
     pub(super) is_rate: bool,

@@ -23,7 +23,7 @@ const fn run(
     }
 }
 
-/// What the capitals in command lines stand for; the program, port and folder follow later.
+/// Texts for the capitals in command lines; the program, port and folder follow later.
 pub(super) const LONG: [(&str, &str); 6] = [
     ("SERVE", "DAT serve --port PORT --path"),
     ("PERF", "DAT perf --connect 127.0.0.1:PORT --json --path"),
@@ -31,7 +31,7 @@ pub(super) const LONG: [(&str, &str); 6] = [
     ("PINGPONG", "fi_pingpong -p shm -e rdm -I 500000 -S 8"),
     (
         "EXPORT",
-        "DAT rsm export --importer 127.0.0.1 --port PORT --size 1M --path",
+        "DAT rsm export --device roce --importer 127.0.0.1 --port PORT --size 1M --path",
     ),
     (
         "BENCH",
@@ -137,8 +137,9 @@ pub(super) const RUNS: &[Run] = &[
 pub(super) struct Row {
     pub(super) what: &'static str,
     pub(super) of: &'static str,
-    /// What fails otherwise, and what is told.
+    /// The bar that the ratio must hold, or the command fails.
     pub(super) must: Option<f64>,
+    /// The bar that is told only.
     pub(super) goal: Option<f64>,
 }
 

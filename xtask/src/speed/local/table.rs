@@ -91,9 +91,9 @@ pub(super) fn of(rows: &[Row], values: &Values) -> (String, Vec<String>) {
     (table, missed)
 }
 
-/// Returns the command lines of the clients, and what their clocks cover.
+/// Returns the command lines of the clients, and the parts that their clocks cover.
 ///
-/// What is the same everywhere is left out.
+/// Arguments that all of them have are left out.
 pub(super) fn commands(runs: &[Run]) -> String {
     let mut table = "\n| value | client | covers |\n|---|---|---|\n".to_owned();
     for run in runs {

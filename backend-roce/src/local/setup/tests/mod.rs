@@ -118,7 +118,7 @@ fn made(adapter: &mut Adapter, target: SocketAddr) -> [LocalPair; 2] {
 fn talk(pair: &[LocalPair; 2]) {
     let mut buffer = vec![0; PAYLOAD_MAX];
     for [from, to] in [[0, 1], [1, 0]].map(|ends| ends.map(|end: usize| &pair[end])) {
-        assert!(from.write(LABEL, &[b"Hello, other end"]));
+        assert!(from.write(LABEL, b"Hello, other end"));
         assert_eq!(to.read(&mut buffer).unwrap().label, LABEL);
         assert_eq!(&buffer[..16], b"Hello, other end");
     }
@@ -235,10 +235,57 @@ fn silence_ends_a_set_up_at_either_end() {
     let (identity, own) = dialler();
     let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
     assert!(matches!(dial.poll(ZERO), Dialled::Pending));
-    assert_eq!(refusal(&mut dial, LATE), "the peer was silent for 100 ms");
+    assert_eq!(refusal(&mut dial, LATE), "the peer was silent");
     drop(dial);
     // The listener, which was late, finds the question of a peer that is gone.
     adapter.accept(ZERO);
     adapter.pairs.0.iter().for_each(LocalPair::attend);
     assert!(adapter.pairs.0.iter().all(LocalPair::is_over));
+}
+
+/// An end that may have a pair asks before it makes memory; one set-up at a time makes the pair.
+///
+/// Spec: ROCE-219, ROCE-220, ROCE-221
+#[test]
+fn the_memory_of_a_dialler_that_asks_first_comes_once_it_is_wanted() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    let name = adapter.identity.adapter;
+    let (identity, own) = dialler();
+    let target = adapter.address;
+    let ask = || Dial::ask(&identity, own, target, ZERO).unwrap();
+    let (mut first, mut second) = (ask(), ask());
+    let at = |part| Instant::from_micros(DEADLINE / 10 * part);
+    assert!(matches!(first.poll(at(4)), Dialled::Pending));
+    adapter.accept(at(5));
+    assert!(adapter.pairs.0.is_empty());
+    assert!(!first.makes(&name));
+    assert!(matches!(second.poll(at(6)), Dialled::Known(known) if known == name));
+    assert!(matches!(first.poll(at(6)), Dialled::Pending));
+    assert!(first.makes(&name));
+    assert!(!first.makes(&identity.adapter));
+    // Each message has its own time.
+    assert!(matches!(first.poll(at(15)), Dialled::Pending));
+    adapter.accept(at(14));
+    let Dialled::Made(pair) = first.poll(at(15)) else {
+        panic!("no pair");
+    };
+    talk(&[pair, adapter.pairs.0.pop().unwrap()]);
+    assert!(adapter.listener.deadline().is_none());
+    // One that has asked, and goes, leaves the place to another one.
+    let mut third = ask();
+    adapter.accept(at(20));
+    drop(first);
+    assert!(matches!(third.poll(at(20)), Dialled::Pending));
+    drop(third);
+    adapter.accept(at(20));
+    for pair in adapter.pairs.0.drain(..) {
+        pair.attend();
+        assert!(pair.is_over());
+    }
+    let mut fourth = ask();
+    adapter.accept(at(21));
+    assert!(matches!(fourth.poll(at(21)), Dialled::Pending));
+    assert!(fourth.makes(&name));
+    adapter.accept(at(32));
+    assert!(matches!(fourth.poll(at(32)), Dialled::Made(_)));
 }

@@ -113,9 +113,45 @@ fn other_questions_than_a_diallers_are_refused() {
     }
     is_refused(&mut adapter, "short", &hello[..hello.len() - 1], &[file]);
     is_refused(&mut adapter, "one byte", &[0], &[file]);
-    is_refused(&mut adapter, "no file", &hello, &[]);
     is_refused(&mut adapter, "two files", &hello, &[file, file]);
     is_refused(&mut adapter, "eight files", &hello, &[file; 8]);
+}
+
+/// Spec: ROCE-219, ROCE-220
+#[test]
+fn who_has_asked_sends_the_memory_of_that_question_or_is_refused() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    let hello = question(&adapter);
+    let other = Hello {
+        adapter: [8; 16],
+        ..question(&adapter)
+    };
+    let (_memory, file) = Memory::create().unwrap();
+    let file = file.as_fd();
+    let says = |hello: &Hello| hello.encode().unwrap();
+    for (what, bytes, files) in [
+        ("no file again", says(&hello), &[][..]),
+        ("another adapter", says(&other), &[file]),
+        ("two files", says(&hello), &[file, file]),
+    ] {
+        let stranger = stranger(&adapter);
+        say(&stranger, &says(&hello), &[]);
+        adapter.accept(ZERO);
+        assert!(adapter.listener.deadline().is_some(), "{what}");
+        say(&stranger, &bytes, files);
+        adapter.accept(ZERO);
+        assert!(adapter.pairs.0.is_empty(), "{what}");
+        assert!(is_closed(&stranger), "{what}");
+        assert!(adapter.listener.deadline().is_none(), "{what}");
+    }
+    // Who is silent then is given up.
+    let stranger = stranger(&adapter);
+    say(&stranger, &says(&hello), &[]);
+    adapter.accept(ZERO);
+    adapter.accept(LATE);
+    assert!(is_closed(&stranger));
+    let target = adapter.address;
+    talk(&made(&mut adapter, target));
 }
 
 /// A file without a name, of a length, with seals, filled if `fills`.
@@ -241,6 +277,16 @@ fn other_answers_than_a_listeners_are_refused() {
         socket
     });
     assert_eq!(text, "the message of the peer has another length");
+    // The memory is there already.
+    let wanted = Answer {
+        verdict: Verdict::Wanted,
+        ..right
+    };
+    let text = answered(|socket| {
+        wanted.send(socket.as_fd()).unwrap();
+        socket
+    });
+    assert_eq!(text, "the message of the peer has another verdict");
     let refused = Answer {
         verdict: Verdict::Refused,
         ..right

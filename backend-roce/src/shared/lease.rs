@@ -1,0 +1,101 @@
+//! Who takes packets from local queues: the thread of their adapter, or the program.
+//!
+//! The thread asks for doorbells while it sleeps. For a program that polls, each would cost the
+//! peer a system call, and wake the thread in vain. So the thread leaves the queues to such a
+//! program: it asks for no doorbell, and looks again after a while (ROCE-235).
+//!
+//! A program does not say that it stops polling. But before it sleeps it [`waits`](Lease::waits).
+//! Either it then sees the lease, and asks for doorbells itself, or the thread sees the wait, and
+//! begins no lease. The thread hears doorbells in any case.
+
+use super::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+
+/// Doorbells in a row for an armed completion queue whose program polls on, after which no more
+/// are asked for.
+const VAIN: usize = 16;
+
+/// The lease of an adapter's local queues to the program.
+#[derive(Debug, Default)]
+pub(crate) struct Lease {
+    /// Looks of the program for packets; of two at a time one may be missed.
+    looks: AtomicUsize,
+    /// Waits of the program that have begun.
+    waits: AtomicUsize,
+    is_on: AtomicBool,
+    /// Doorbells in a row that came while the program polled.
+    vain: AtomicUsize,
+}
+
+/// What the thread of an adapter has seen of the program.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Looks when it woke up.
+    woken: usize,
+    /// Looks and waits when it decided last.
+    looks: usize,
+    waits: usize,
+    /// Set if a doorbell woke it.
+    is_rung: bool,
+    /// Set if it has found packets since then.
+    pub(crate) found: bool,
+}
+
+impl Lease {
+    /// Notes that the program looks for packets; returns how often it did so before.
+    pub(super) fn note_look(&self) -> usize {
+        let before = self.looks.load(Ordering::Relaxed);
+        self.looks.store(before.wrapping_add(1), Ordering::Relaxed);
+        before
+    }
+
+    /// Notes that a thread of the program is about to wait for an event; returns true if it has to
+    /// ask for doorbells.
+    pub(super) fn waits(&self) -> bool {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        fence();
+        !self.is_off()
+    }
+
+    /// As `waits`, for a completion queue that is armed: the program may also poll on.
+    pub(super) fn may_wait(&self) -> bool {
+        self.vain.load(Ordering::Relaxed) < VAIN && self.waits()
+    }
+
+    /// Returns true if the thread asks for doorbells before it sleeps.
+    pub(super) fn is_off(&self) -> bool {
+        !self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Begins a look of the thread, which a doorbell woke or something else.
+    pub(super) fn begin(&self, watch: &mut Watch, is_rung: bool) {
+        watch.woken = self.looks.load(Ordering::Relaxed);
+        (watch.is_rung, watch.found) = (is_rung, false);
+    }
+
+    /// Ends a look of the thread; returns true if it leaves the queues to the program.
+    ///
+    /// Otherwise it has to ask for doorbells before it sleeps.
+    pub(super) fn decide(&self, watch: &mut Watch) -> bool {
+        let looks = self.looks.load(Ordering::Relaxed);
+        let polls = looks != watch.woken || !watch.found && looks != watch.looks;
+        watch.looks = looks;
+        let was_on = self.is_on.swap(polls, Ordering::Relaxed);
+        fence();
+        let waits = self.waits.load(Ordering::Relaxed);
+        let is_new = core::mem::replace(&mut watch.waits, waits) != waits;
+        // Who began to wait before the lease has asked for no doorbell.
+        let leased = polls && (was_on || !is_new);
+        if polls && !leased {
+            self.is_on.store(false, Ordering::Relaxed);
+        }
+        let vain = self.vain.load(Ordering::Relaxed);
+        let vain = match (watch.is_rung, leased || !watch.found) {
+            (true, true) => VAIN.min(vain + 1),
+            (true, false) => 0,
+            // One more doorbell shows whether the program polls on.
+            (false, _) => vain.min(VAIN - 1),
+        };
+        self.vain.store(vain, Ordering::Relaxed);
+        leased
+    }
+}
