@@ -77,9 +77,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             flags,
         };
         if !cfg!(feature = "compact")
+            && !L::PARKS
             && let Some(slot) = self.shared.endpoints.get(ep.index())
-            && let Some(side) = &mut slot.receive.lock_unparked()
         {
+            let side = &mut slot.receive.lock();
             let posted = match segments {
                 [segment] => self.enqueue_receive(side, receive, iter::once(segment), true),
                 segments => self.enqueue_receive(side, receive, segments.iter(), true),
@@ -191,9 +192,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// ```
     pub fn srq_post_recv(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
         if !cfg!(feature = "compact")
+            && !L::PARKS
             && let Some(slot) = self.shared.shared_receive_queues.get(srq.index())
-            && let Some(shared) = &mut slot.main.lock_unparked()
         {
+            let shared = &mut slot.main.lock();
             let count = segments.len();
             let posted = match segments {
                 [segment] => {

@@ -74,14 +74,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         drop(queue);
         while L::PARKS
             && patience != 0
-            && matches!(outcome, Ok(None))
+            && matches!(&outcome, Err(error) if error.cause() == Cause::Contended)
             && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
             && let Some(mut queue) = slot.queue.lock_unparked()
         {
             patience = patience.wrapping_sub(1);
             outcome = queue.dequeue(evd, &self.shared);
         }
-        let outcome = outcome.and_then(|event| event.ok_or(Error::queue_empty()));
         match &outcome {
             Ok(event) if failed(event) => self.break_connection_after(event),
             Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),
@@ -101,11 +100,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline]
     pub fn evd_post_se(&self, evd: EvdId, pointer: u64) -> Result<()> {
         if !cfg!(feature = "compact")
+            && !L::PARKS
             && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
         {
+            let mut queue = slot.queue.lock();
             // The event ends no wait, notifies no object and has no completions before it.
-            if let Some(mut queue) = slot.queue.lock_unparked()
-                && queue.open == evd
+            if queue.open == evd
                 && queue.cno.is_none()
                 && queue.completions.is_none()
                 && queue.flags.contains(EvdFlags::SOFTWARE)

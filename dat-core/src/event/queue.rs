@@ -382,12 +382,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
 
     /// Removes the first event, polling the device if necessary.
     ///
-    /// `None` if as many completions have no event as one lock is held for.
-    pub(crate) fn dequeue<B, L>(
-        &mut self,
-        evd: EvdId,
-        shared: &Shared<'_, B, L>,
-    ) -> Result<Option<Event>>
+    /// QUEUE_EMPTY with the cause `Contended` if the lock must be released before the next look.
+    pub(crate) fn dequeue<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -395,7 +391,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.check(evd, shared.instance)?;
         self.check_no_waiter()?;
         if self.queued() != 0 {
-            return self.take_queued(shared).map(Some);
+            return self.take_queued(shared);
         }
         // Skips completions without an event (suppressed, stale). The limit returns control to the
         // caller if the device delivers nothing else.
@@ -410,10 +406,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
             match queue.poll().transpose() {
                 Some(Ok(completion)) => {
                     if let Some(event) = shared.event_of(&completion, queue.immediate()) {
-                        return Ok(Some(event));
+                        return Ok(event);
                     }
                     if L::PARKS {
-                        return Ok(None);
+                        return Err(Error::queue_empty().because(Cause::Contended));
                     }
                 }
                 Some(Err(failure)) => {

@@ -200,7 +200,6 @@ impl TestEndpoint {
             .queue
             .with(|queue| queue.dequeue(self.evd, &ia.shared))
             .ok()
-            .flatten()
     }
 }
 
