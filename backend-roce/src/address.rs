@@ -109,7 +109,8 @@ impl From<SocketAddr> for RoceAddress {
 /// addresses.
 ///
 /// Options may follow: `?udp=PORT`, `?keep-alive=SECONDS`, `?mtu=BYTES`, `?path=WAY`, or several of
-/// them with `&` between them. BYTES is 256, 512, 1024, 2048 or 4096. WAY is `packets` or `local`.
+/// them with `&` between them. BYTES is 256, 512, 1024, 2048 or 4096. WAY is `any`, `local` or
+/// `packets`.
 ///
 /// # Errors
 /// - `InvalidInput`: the text has another form; the error names the options and their values.
@@ -134,15 +135,17 @@ pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
                 .into_iter()
                 .find(|mtu| mtu.bytes().to_string() == value)
                 .is_some_and(|value| mtu.replace(value).is_none()),
-            Some(("path", "packets")) => path.replace(PathChoice::Packets).is_none(),
-            Some(("path", "local")) => path.replace(PathChoice::Local).is_none(),
+            Some(("path", value)) => {
+                path_choice(value).is_some_and(|value| path.replace(value).is_none())
+            }
             _ => false,
         };
         if !known {
             return Err(invalid(
                 "the options of an address are `udp=PORT`, `keep-alive=SECONDS`, `mtu=BYTES` and \
                 `path=WAY`, each at most once; BYTES is 256, 512, 1024, 2048 or 4096, and WAY is \
-                `packets` (UDP) or `local` (shared memory)",
+                `local` (shared memory), `packets` (UDP) or `any` (shared memory where it can be \
+                had)",
             ));
         }
     }
@@ -153,6 +156,15 @@ pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
         mtu,
         path,
     })
+}
+
+fn path_choice(name: &str) -> Option<PathChoice> {
+    match name {
+        "any" => Some(PathChoice::Any),
+        "local" => Some(PathChoice::Local),
+        "packets" => Some(PathChoice::Packets),
+        _ => None,
+    }
 }
 
 fn invalid(why: &str) -> io::Error {
@@ -342,10 +354,18 @@ mod tests {
             let error = error.expect_err(wrong).to_string();
             assert!(error.contains("256, 512, 1024, 2048 or 4096"), "{error}");
         }
-        for wrong in ["", "any", "packet", "Local", "local ", "local,packets"] {
+        for wrong in [
+            "",
+            "both",
+            "Any",
+            "packet",
+            "Local",
+            "local ",
+            "local,packets",
+        ] {
             let error = parse_address(&alloc::format!("::1?path={wrong}"));
             let error = error.expect_err(wrong).to_string();
-            assert!(error.contains("`packets` (UDP) or `local`"), "{error}");
+            assert!(error.contains("`packets` (UDP) or `any`"), "{error}");
         }
         for wrong in ["", "no-such-interface", "10.0.0.1:5", "fe80::1%none"] {
             let kind = Some(io::ErrorKind::AddrNotAvailable);
@@ -387,7 +407,7 @@ mod tests {
         let mut options = RoceOptions::new([0; 16]);
         options.keep_alive = period(3);
         options.mtu = PathMtu::Bytes2048;
-        let (mtu, any) = (PathMtu::Bytes2048, PathChoice::Packets);
+        let (mtu, any) = (PathMtu::Bytes2048, PathChoice::Any);
         for (text, expected) in [
             ("::1", (period(3), mtu, any)),
             ("::1?mtu=512", (period(3), PathMtu::Bytes512, any)),
@@ -401,6 +421,7 @@ mod tests {
                 "::1?udp=5&path=packets",
                 (period(5), mtu, PathChoice::Packets),
             ),
+            ("::1?path=any", (period(5), mtu, any)),
         ] {
             parse_address(text)
                 .expect("an address")

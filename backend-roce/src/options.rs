@@ -11,9 +11,9 @@ use crate::proto::connection::ConnectionOptions;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathChoice {
     /// Queues in memory to adapters of the same user on this host, and packets to others.
+    #[default]
     Any,
     /// Packets over UDP.
-    #[default]
     Packets,
     /// Queues in memory; connections to others fail.
     Local,
@@ -127,7 +127,7 @@ impl RoceOptions {
             not_ready_timer: 20,
             keep_alive: None,
             mtu: PathMtu::Bytes4096,
-            path: PathChoice::Packets,
+            path: PathChoice::Any,
             look_again: Duration::from_millis(1),
             receive_buffer: 4 << 20,
             polled: false,

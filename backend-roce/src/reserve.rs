@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
+#[cfg(feature = "udp")]
 use core::sync::atomic::AtomicUsize;
 use std::collections::HashMap;
 
@@ -18,6 +19,7 @@ pub(crate) fn reserved<T>(count: usize) -> Option<Vec<T>> {
 /// Returns true if there is memory for a value behind a pointer that cannot refuse, as an `Arc`.
 ///
 /// Takes a block of that length and gives it back. The thread that asks gets it next.
+#[cfg(feature = "udp")]
 pub(crate) fn has_memory_for<T>() -> bool {
     // The compiler would remove a block that it sees given back unused.
     let block = core::hint::black_box(reserved::<(AtomicUsize, AtomicUsize, T)>(1));

@@ -1,5 +1,9 @@
 //! The lock of an adapter, and the way of its packets.
 
+#[cfg_attr(
+    not(feature = "udp"),
+    expect(dead_code, reason = "for the thread of an adapter")
+)]
 mod lease;
 mod local;
 #[cfg(all(test, feature = "udp"))]
@@ -65,12 +69,16 @@ pub(crate) enum Bursts {
     Some,
 }
 
-/// What a look at local queues and sockets has found.
+/// The outcome of a look at local queues and sockets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Driven {
     /// More is to be done at once.
     pub(crate) more: bool,
     /// There were packets in local queues.
+    #[cfg_attr(
+        not(feature = "udp"),
+        expect(dead_code, reason = "for the thread of an adapter")
+    )]
     pub(crate) found: bool,
 }
 
@@ -138,7 +146,7 @@ pub(crate) struct Shared {
     local: Option<Arc<dyn LocalQueues>>,
     /// The ways that connections may go.
     path: PathChoice,
-    /// Who takes their packets.
+    /// The lease of these queues to the program.
     lease: Lease,
     /// Stands in for the adapter in a child of `fork`: it has no object, so calls find none.
     stand_in: OnceLock<Mutex<Adapter>>,

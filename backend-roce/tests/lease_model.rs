@@ -4,7 +4,7 @@
 //! The code is the product's own, over the atomics of the checker. The model must fail once the
 //! code is changed, or it would prove nothing.
 
-#![cfg(not(miri))]
+#![cfg(all(feature = "udp", not(miri)))]
 
 #[path = "../src/shared/lease.rs"]
 #[allow(
@@ -35,7 +35,7 @@ mod atomic {
     }
 
     loom::thread_local! {
-        /// Who the thread is.
+        /// The role of the thread.
         pub(super) static ROLE: Cell<Option<Change>> = Cell::new(None);
     }
 
@@ -109,7 +109,7 @@ impl Bench {
             if self.take() {
                 return self.event.notify();
             }
-            if self.lease.decide(&mut watch) || !self.arm() {
+            if self.lease.decide(&mut watch, false) || !self.arm() {
                 self.bell.wait();
             }
         }

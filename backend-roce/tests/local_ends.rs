@@ -62,6 +62,14 @@ fn peer(right: &End) -> Other {
     other
 }
 
+/// Waits for the connection that an end has begun.
+fn is_established(end: &End) {
+    let event = next(end);
+    let is_established =
+        matches!(event, Event::Connection { kind, .. } if kind == ConnectionEventKind::Established);
+    assert!(is_established, "{event:?} {:?}", end.driver.not_local());
+}
+
 /// The part of a peer that connects once; in a usual run there is none.
 #[test]
 fn peer_process() {
@@ -74,8 +82,7 @@ fn peer_process() {
     let param = param(target, QUALIFIER);
     let connected = left.ia.ep_connect(left.ep, &param, ThreadWait::clock());
     connected.expect("an attempt");
-    let event = next(&left);
-    assert!(matches!(event, Event::Connection { .. }), "{event:?}");
+    is_established(&left);
     ready();
     wait_for_the_end();
 }
@@ -166,6 +173,23 @@ fn keep_alive_finds_a_peer_that_does_not_answer() {
     assert_eq!(right.driver.counts().requester.retransmits, 0);
 }
 
+/// Time in which both ends were stopped is no silence of the peer.
+///
+/// Spec: ROCE-53, ROCE-237
+#[test]
+fn a_stop_of_both_ends_is_no_silence() {
+    let left = local_end(133, true);
+    let right = End::open_on(134, true, "?keep-alive=1", PathChoice::Local);
+    connect(&left, &right);
+    let received = left.ia.post_recv(left.ep, &left.local(1, SLOT), 2, NONE);
+    received.expect("a receive");
+    let sent = right.ia.post_send(right.ep, &right.local(1, 8), 4, NONE);
+    sent.expect("a post");
+    // This end is the first one to look.
+    assert_eq!(right.look_at(later(ThreadWait::clock(), 3600)), None);
+    poll_both([&left, &right], 2, |_, event| is_success(&event));
+}
+
 /// Without keep-alive, nothing ends the connection to a peer that does nothing.
 ///
 /// Spec: ROCE-237
@@ -228,9 +252,12 @@ fn the_end_behind_a_full_queue_is_orderly() {
 #[test]
 fn all_addresses_of_an_adapter_lead_to_one_pair() {
     let left = local_end(109, true);
-    let right = End::open_at(Ipv4Addr::UNSPECIFIED, true, "", PathChoice::Local);
-    // Other programs may have ports of the host: those of these numbers are likely free.
-    let qualifiers = [23_451, 23_452];
+    let right = End::open_at(Ipv4Addr::UNSPECIFIED, "", |options| {
+        (options.polled, options.path) = (true, PathChoice::Local);
+    });
+    // Ports of all addresses, of which no other process of these tests has one.
+    let first = 22_000 + u64::from(std::process::id() % 1000) * 2;
+    let qualifiers = [first, first + 1];
     let points = qualifiers.map(|qualifier| listen(&right, qualifier));
     for host in 1..4 {
         for qualifier in qualifiers {
@@ -416,8 +443,7 @@ fn restless_process() {
         let param = param(target, QUALIFIER);
         let connected = end.ia.ep_connect(end.ep, &param, ThreadWait::clock());
         connected.expect("an attempt");
-        let event = next(&end);
-        assert!(matches!(event, Event::Connection { .. }), "{event:?}");
+        is_established(&end);
         let sent = end.ia.post_send(end.ep, &end.local(0, 100), 3, NONE);
         sent.expect("a post");
         assert!(is_success(&next(&end)));

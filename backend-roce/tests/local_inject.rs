@@ -7,8 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant as Time;
 
 use backend_roce::local::{
-    Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
+    Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs, SPLIT,
 };
+use backend_roce::proto::packet::{Bth, ICRC_LENGTH};
 use common::end::{End, PATIENCE, QUALIFIER, end_of, is_success, listen, local_end, next, param};
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait};
 use dat_core::flags::{CloseFlags, CompletionFlags};
@@ -67,8 +68,22 @@ impl Taken {
         Some(Self(record.label, buffer))
     }
 
+    /// Returns the packet with its payload behind the first line; `headers` are their length.
+    fn split(&self, headers: usize) -> Self {
+        let (start, rest) = self.1.split_at(headers);
+        let mut bytes = start.to_vec();
+        bytes.resize(FIRST, 0);
+        bytes.extend(&rest[..rest.len() - ICRC_LENGTH]);
+        let label = Label {
+            segment: headers,
+            kind: SPLIT,
+            ..self.0
+        };
+        Self(label, bytes)
+    }
+
     fn put(&self, pair: &LocalPair) {
-        assert!(pair.write(self.0, &[&self.1]));
+        assert!(pair.write(self.0, &self.1));
         pair.ring();
     }
 }
@@ -100,8 +115,13 @@ impl Between {
 
     /// Gives a record to the second end through the pair that it is not of: nothing comes of it.
     fn inject(&self, record: &Taken) {
+        self.give(record, &self.other);
+    }
+
+    /// Gives a record to the second end: nothing comes of it.
+    fn give(&self, record: &Taken, pair: &LocalPair) {
         let before = self.right.driver.counts();
-        record.put(&self.other);
+        record.put(pair);
         until(|| {
             assert_eq!(self.right.look(), None);
             let counts = self.right.driver.counts();
@@ -112,14 +132,14 @@ impl Between {
         assert_eq!(after.responder, before.responder);
         assert_eq!(after.requester, before.requester);
         assert_eq!(after.packets_sent, before.packets_sent);
-        assert!(Taken::from(&self.other).is_none(), "an answer");
+        assert!(Taken::from(pair).is_none(), "an answer");
     }
 }
 
 /// Packets of a connection reach it through its own pair only, also word for word: messages of
 /// connection management, requests and acknowledgements.
 ///
-/// Spec: ROCE-231
+/// Spec: ROCE-212, ROCE-231
 #[test]
 fn packets_of_one_pair_do_not_reach_connections_of_another() {
     let (left, right) = (local_end(1, true), local_end(2, true));
@@ -148,6 +168,8 @@ fn packets_of_one_pair_do_not_reach_connections_of_another() {
     let Between { left, right, .. } = &between;
 
     let request = between.next();
+    // A message has no payload behind the first line.
+    between.give(&request.split(Bth::LENGTH + 8), &between.far);
     request.put(&between.far);
     let Event::ConnectionRequest { cr, .. } = next(right) else {
         panic!("no request");
@@ -179,9 +201,12 @@ fn packets_of_one_pair_do_not_reach_connections_of_another() {
     let posted = left.ia.post_rdma_write(left.ep, &local, 1, &remote, NONE);
     posted.expect("a post");
     let write = between.next();
+    let split = write.split(Bth::LENGTH + 16);
     between.inject(&write);
+    between.inject(&split);
     assert!(right.holds(1, 100, 1), "nothing is written");
-    write.put(&between.far);
+    // It does what the whole one would do.
+    split.put(&between.far);
     until(|| {
         assert_eq!(right.look(), None);
         right.holds(1, 100, 7).then_some(())

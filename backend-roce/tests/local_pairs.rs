@@ -321,7 +321,7 @@ fn a_listener_is_killed_at_any_step() {
     }
 }
 
-/// A stopped listener costs a dialler 100 ms and no more; a stopped reader breaks nothing.
+/// A stopped listener costs a dialler 1 s and no more; a stopped reader breaks nothing.
 ///
 /// Spec: ROCE-214, ROCE-220
 #[test]

@@ -58,8 +58,12 @@ fn until_quiet(near: &End, far: &End) {
 
 /// A program that polls, and one that arms its queue and polls on, get no doorbells.
 ///
+/// On a processor that it shares with the thread of its adapter, that thread takes each message
+/// first, and its doorbells are of use.
+///
 /// Spec: ROCE-235
 #[test]
+#[ignore = "needs two processors that nothing else uses"]
 fn a_program_that_polls_asks_for_no_doorbell() {
     let (near, far) = (polled_end(150), patient_end(151));
     connect(&near, &far);

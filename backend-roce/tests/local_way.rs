@@ -99,8 +99,8 @@ fn attempts_that_are_begun_at_once_have_queues() {
         for (end, qualifier) in near.iter().zip(qualifiers.into_iter().cycle()) {
             attempt(end, &right, qualifier).expect("an attempt");
         }
-        // As long as a set-up may take.
-        thread::sleep(Duration::from_millis(150));
+        // Longer than a dialler waits.
+        thread::sleep(Duration::from_millis(1100));
         let until = Instant::now() + PATIENCE;
         let mut made = 0;
         while made < near.len() {
@@ -137,6 +137,8 @@ fn read_and_write(
     mut each: impl FnMut(u64),
 ) {
     let none = CompletionFlags::empty();
+    let full = || [left, right].map(|end| end.driver.counts().local.full);
+    let before = full();
     let (mut posted, mut done) = ([0_u64; 2], [0_u64; 2]);
     let mut moved = Instant::now();
     while done.iter().any(|done| *done < count) {
@@ -162,8 +164,11 @@ fn read_and_write(
         }
         each(done[0]);
     }
-    let full = [left, right].map(|end| end.driver.counts().local.full);
-    assert!(full[0] + full[1] > 0, "no queue was full");
+    let [one, other] = full();
+    assert!(
+        one > before[0] && other > before[1],
+        "both queues were full"
+    );
 }
 
 /// Reads and writes of both ends make progress while both queues are full, and nothing is sent
@@ -193,7 +198,19 @@ fn full_queues_both_ways_make_progress() {
     }
 }
 
-/// The long form: `cargo test --release -p backend-roce --features udp --test local_way -- --ignored`.
+/// Four reads and the writes around them have more bytes than a queue.
+const SEVERAL: usize = 4 * SLOT;
+
+/// Spec: ROCE-233, ROCE-234, ROCE-237
+#[test]
+fn full_queues_both_ways_lose_no_operation() {
+    let (left, right) = (local_end(119, true), local_end(120, false));
+    connect(&left, &right);
+    read_and_write([&left, &right], (1_000, 16, SEVERAL), |_| {});
+    assert!(is_local(&left) && is_local(&right));
+}
+
+/// `cargo test --release -p backend-roce --features udp --test local_way -- --ignored`
 ///
 /// Spec: ROCE-233, ROCE-234, ROCE-237
 #[test]
@@ -201,8 +218,7 @@ fn full_queues_both_ways_make_progress() {
 fn full_queues_lose_none_of_ten_million_operations() {
     let (left, right) = (local_end(121, true), local_end(122, false));
     connect(&left, &right);
-    let work = (5_000_000, 80, SLOT);
-    read_and_write([&left, &right], work, |_| {});
+    read_and_write([&left, &right], (5_000_000, 16, SEVERAL), |_| {});
     assert!(is_local(&left) && is_local(&right));
 }
 
@@ -223,6 +239,36 @@ fn a_message_without_a_receive_stops_no_other_connection() {
     let received = far.ia.post_recv(far.ep, &far.local(1, SLOT), 2, none);
     received.expect("a receive");
     poll_both([&near, &far], 2, |_, event| is_success(&event));
+}
+
+/// A full pair of queues keeps no endpoint that is reset from its next connection.
+///
+/// Spec: ROCE-234
+#[test]
+fn a_full_pair_keeps_no_endpoint_from_its_next_connection() {
+    let (left, full, next) = (
+        local_end(141, true),
+        local_end(142, true),
+        local_end(143, true),
+    );
+    connect(&left, &full);
+    // Nobody reads these.
+    let (memory, target) = (left.local(0, SLOT), full.remote(0, SLOT));
+    for number in 0..DEPTH as u64 {
+        let none = CompletionFlags::empty();
+        let posted = left
+            .ia
+            .post_rdma_write(left.ep, &memory, number, &target, none);
+        posted.expect("a post");
+    }
+    assert!(left.driver.counts().local.full > 0);
+    let close = left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt);
+    close.expect("a disconnect");
+    assert_eq!(end_of(&left), ConnectionEventKind::Disconnected);
+    while left.look().is_some() {}
+    left.ia.ep_reset(left.ep).expect("a reset");
+    connect(&left, &next);
+    exchange(&left, &next);
 }
 
 /// Datagrams to connections of queues are dropped.

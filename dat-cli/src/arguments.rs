@@ -155,7 +155,7 @@ pub(crate) struct DeviceName {
     /// if this build and host have one, else roce]
     #[arg(long, value_name = "NAME", value_parser = parse_device)]
     pub(crate) device: Option<String>,
-    /// Use this way on roce, at both ends [default: packets]
+    /// Use this way on roce [default: any, unless the name of the device has one]
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) path: Option<PathName>,
 }
@@ -163,18 +163,21 @@ pub(crate) struct DeviceName {
 /// A way between two ends on roce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PathName {
-    /// UDP
-    Packets,
+    /// Shared memory to a process of this user on this host, UDP to others
+    Any,
     /// Shared memory, to a process of this user on this host; others are refused
     Local,
+    /// UDP
+    Packets,
 }
 
 impl PathName {
     /// Returns the name in an address.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Packets => "packets",
+            Self::Any => "any",
             Self::Local => "local",
+            Self::Packets => "packets",
         }
     }
 }

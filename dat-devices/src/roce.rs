@@ -10,7 +10,7 @@ use crate::options::Options;
 
 /// Form of the device in an address.
 const FORM: &str = "`roce://IP` or `roce://INTERFACE`, with \
-    `?udp=PORT&keep-alive=SECONDS&mtu=256|512|1024|2048|4096&path=packets|local` or a part of it";
+    `?udp=PORT&keep-alive=SECONDS&mtu=256|512|1024|2048|4096&path=any|local|packets` or a part of it";
 
 /// Parses the name of a device; an empty one stands for all addresses of this host.
 fn parse(device: &str) -> Result<RoceAddress, OpenError> {
@@ -49,9 +49,10 @@ impl ByAddress for RoceBackend {
                 .map(|ip| IaAddress::from(std::net::SocketAddr::new(ip, 0)))
                 .collect(),
             is_active: true,
-            description: "RDMA over UDP between any two processes, without a device; \
+            description:
+                "RDMA over UDP or shared memory between any two processes, without a device; \
                 `roce://ADDRESS` selects an address"
-                .into(),
+                    .into(),
         }])
     }
 

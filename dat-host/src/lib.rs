@@ -207,7 +207,7 @@
 //! | `bytes` | [`StableRead`] for `bytes::Bytes` |
 //! | `fd` | a driver that is a file descriptor (Linux) |
 //! | `pages` | `Pages`, anonymous and huge pages of the system, and mapped files |
-//! | `roce` | RDMA between any two processes, over UDP, without a device or a privilege |
+//! | `roce` | RDMA between any two processes, over UDP or shared memory, without a device or a privilege |
 //! | `rsm` | the module `rsm`: remote shared memory; includes `pages` |
 //! | `serde` | `Serialize` and `Deserialize` for [`RemoteSlice`] |
 //! | `tokio` | a driver that is a task of tokio; includes `fd` |

@@ -39,18 +39,15 @@ fn child() {
     connection.ended().wait();
 }
 
-/// With `keep-alive` in its address, an adapter notices the end of an idle peer.
-///
-/// Nothing is posted, so without the option `ended` would wait for ever.
-#[test]
-fn an_idle_peer_that_is_killed_breaks_the_connection() {
-    let adapter = Adapter::open("roce://127.0.0.35?keep-alive=1").unwrap();
+/// Kills the idle peer of an adapter; returns the time until the connection breaks.
+fn time_to_break(host: &str, options: &str) -> Duration {
+    let adapter = Adapter::open(&format!("roce://{host}{options}")).unwrap();
     let zone = adapter.zone().unwrap();
     let qualifier = 30_000 + u64::from(std::process::id() % 10_000);
     let listener = zone.listen(qualifier).unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--ignored", "--nocapture"])
-        .env(PEER, format!("127.0.0.35:{qualifier}"))
+        .env(PEER, format!("{host}:{qualifier}"))
         .spawn();
     let mut child = Killed(child.unwrap());
     let connection = listener.next().wait().unwrap().accept().wait().unwrap();
@@ -59,8 +56,26 @@ fn an_idle_peer_that_is_killed_breaks_the_connection() {
     let begin = Instant::now();
     let ended = connection.ended().wait_timeout(PATIENCE);
     assert_eq!(ended.expect("in time"), ConnectionEventKind::Broken);
-    // Not before the peer had its time: seven repetitions, each after 268 ms.
-    assert!(begin.elapsed() >= Duration::from_secs(1));
+    let took = begin.elapsed();
     let flushed = receive.wait().unwrap_err().error;
     assert_eq!(flushed.status(), Some(DtoStatus::Flushed));
+    took
+}
+
+/// With `keep-alive` in its address, an adapter notices the end of an idle peer over packets.
+///
+/// Nothing is posted, so without the option `ended` would wait for ever.
+#[test]
+fn an_idle_peer_that_is_killed_breaks_the_connection() {
+    let took = time_to_break("127.0.0.35", "?keep-alive=1&path=packets");
+    // Not before the peer had its time: seven repetitions, each after 268 ms.
+    assert!(took >= Duration::from_secs(1));
+}
+
+/// Through shared memory, the system tells of the end of a peer.
+///
+/// Spec: ROCE-236
+#[test]
+fn an_idle_peer_of_this_host_that_is_killed_breaks_the_connection() {
+    time_to_break("127.0.0.37", "");
 }

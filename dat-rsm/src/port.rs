@@ -232,7 +232,7 @@ fn transfers(requests: i32) -> u32 {
 /// The objects of an open controller.
 pub(crate) struct PortObjects {
     pub(crate) pz: PzId,
-    /// What the dispatchers notify, unless the calls poll.
+    /// The object that the dispatchers notify, unless the calls poll.
     pub(crate) cno: Option<CnoId>,
     /// Connection requests of peers.
     pub(crate) arrivals: EvdId,

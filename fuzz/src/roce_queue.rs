@@ -115,7 +115,8 @@ impl Queue {
         let length = SHORTEST + usize::from(length);
         let label = Label {
             segment: SHORTEST + usize::from(segment) % (length - SHORTEST + 1),
-            kind: self.next.into(),
+            // No split record.
+            kind: 256 + u32::from(self.next),
             source_port: 4791,
             destination_port: u16::from(self.next) << 8,
         };

@@ -85,6 +85,8 @@ impl Adapter {
             };
             let (outbox, least) = match path.local {
                 None => (&mut self.outbox, PACKET_MAX),
+                // Packets of a turn of another pair of queues are not to leave by this one.
+                Some(_) if !self.locals.outbox.is_empty() => return,
                 Some(_) => (&mut self.locals.outbox, ANSWER),
             };
             if room < least || !outbox.has_room(room) {
@@ -156,6 +158,8 @@ impl Adapter {
         }
         pair.link = None;
         pair.local = None;
+        // A pair of queues that is full would keep it from the next connection.
+        let was_ready = core::mem::take(&mut pair.is_ready);
         // Their room stays reserved.
         for entry in pair.sends.drain(..) {
             if let Work::Bind(_, window_key) = entry.request.work {
@@ -167,6 +171,10 @@ impl Adapter {
         pair.receives.clear();
         let taken = pair.current.take().is_some();
         let setup = pair.setup;
+        if was_ready {
+            self.ready_pairs.retain(|ready| *ready != key);
+            self.locals.forget(key);
+        }
         self.deadlines.set(Timer::Pair(key), None);
         self.deadlines.set(Timer::Probe(key), None);
         if taken {
@@ -213,10 +221,6 @@ impl Adapter {
         let Some(pair) = self.pairs.remove(key) else {
             return;
         };
-        if pair.is_ready {
-            self.ready_pairs.retain(|ready| *ready != key);
-            self.locals.forget(key);
-        }
         if pair.is_gathering {
             self.gathering.retain(|gathering| *gathering != key);
         }

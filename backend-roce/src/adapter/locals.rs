@@ -1,4 +1,4 @@
-//! The local way: connections whose packets go through queues in memory (ROCE-230 to ROCE-241).
+//! The local way: connections whose packets go through queues in memory (ROCE-230 to ROCE-237).
 //!
 //! Each pair of queues leads to one adapter of this host. A packet is written into the outbox and
 //! copied into the queue in the lock section that made it due: a queue with room takes it at once.
@@ -55,6 +55,8 @@ struct Local {
     is_full: bool,
     /// Set while messages do, too.
     is_stuck: bool,
+    /// Set once packets were copied that the peer is not woken for yet.
+    is_unrung: bool,
 }
 
 impl Local {
@@ -126,6 +128,9 @@ impl Locals {
                 return false;
             };
             self.outbox = Outbox::new(buffer, RUN_PACKETS_MAX);
+            if !self.outbox.has_room(TURN) {
+                return false;
+            }
         }
         if !(self.slots.has_room_for(slot + 1) && self.listed.has_room_for(slot + 1)) {
             return false;
@@ -148,6 +153,7 @@ impl Locals {
             is_listed,
             is_full: false,
             is_stuck: false,
+            is_unrung: false,
         });
         true
     }
@@ -287,15 +293,18 @@ impl Adapter {
 
     /// Copies the packets of the outbox into a queue, counts them and wakes a peer that sleeps.
     ///
-    /// Of a packet, `placed` bytes are there already.
+    /// Of a packet, `placed` bytes are there already; the rest of its turn follows, and wakes.
     pub(super) fn push_local(&mut self, number: LocalNumber, placed: usize) {
         let (packets, bytes) = self.locals.push(number, placed);
         self.counts.packets_sent += packets;
         self.counts.bytes_sent += bytes;
         self.counts.local.packets_sent += packets;
         self.counts.local.bytes_sent += bytes;
-        if let Some(local) = self.locals.get(number).filter(|_| packets > 0) {
-            local.queue.ring();
+        if let Some(local) = self.locals.get_mut(number) {
+            local.is_unrung |= packets > 0;
+            if placed == 0 && core::mem::take(&mut local.is_unrung) {
+                local.queue.ring();
+            }
         }
     }
 

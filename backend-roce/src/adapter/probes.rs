@@ -30,15 +30,19 @@ impl Adapter {
         };
         let mut next = after(pair.heard, period);
         if next <= now {
-            next = after(
-                now,
-                match pair.local {
-                    None => period,
-                    Some(_) => period.min(patience),
-                },
-            );
+            let pause = match pair.local {
+                None => period,
+                Some(_) => period.min(patience),
+            };
+            next = after(now, pause);
             // Without a time-out, nobody else finds out that a peer does not answer (ROCE-237).
-            let is_silent = after(pair.heard, period.saturating_add(patience)) <= now;
+            // Looks count and not the clock: this process may have been stopped, too.
+            pair.silence = match pair.heard < pair.looked {
+                true => pair.silence.saturating_add(pause),
+                false => Duration::ZERO,
+            };
+            pair.looked = now;
+            let is_silent = pair.silence >= patience;
             if pair.local.is_some() && is_silent && !pair.sends.is_empty() && is_timed {
                 self.break_pair(key);
                 return;

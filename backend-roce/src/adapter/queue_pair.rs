@@ -152,6 +152,10 @@ pub(crate) struct Pair {
     pub(crate) keep_alive: Option<Duration>,
     /// Time of the last packet of the peer.
     pub(crate) heard: Instant,
+    /// Time of the last look that found a silent peer.
+    pub(crate) looked: Instant,
+    /// Silence that such looks, one after another, have found.
+    pub(crate) silence: Duration,
     /// Position of the oldest one.
     pub(crate) first: u64,
     pub(crate) receives: VecDeque<PostedReceive>,
@@ -192,6 +196,8 @@ impl Pair {
             probes: 0,
             keep_alive: None,
             heard: Instant::ZERO,
+            looked: Instant::ZERO,
+            silence: Duration::ZERO,
             first: 0,
             receives: VecDeque::new(),
             current: None,

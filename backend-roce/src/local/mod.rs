@@ -1,6 +1,6 @@
 //! Packets between two adapters of one host, through a pair of queues in shared memory.
 //!
-//! The requirements are ROCE-210 to ROCE-223.
+//! The requirements are ROCE-210 to ROCE-224.
 //!
 //! [`Writer`] and [`Reader`] are the ends of a queue. A [`LocalPair`] has a queue for each
 //! direction, in one mapping ([`Memory`]), and a Unix socket as doorbell. The peer is another
@@ -22,4 +22,4 @@ pub use bell::Bell;
 pub use memory::{Lane, Memory, MemoryFault, Words};
 pub use pair::{LocalPair, Naming, Role};
 pub use queue::{Corrupt, FIRST, Label, PAYLOAD_MAX, QUEUE_BYTES, Reader, Record, SPLIT, Writer};
-pub use setup::{DEADLINE, Dial, Dialled, Identity, Listener, Pairs, Refusal};
+pub use setup::{DEADLINE, Dial, Dialled, Identity, Listener, PATIENCE, Pairs, Refusal};

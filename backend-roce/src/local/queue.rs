@@ -423,7 +423,7 @@ impl Reader {
         if words.waits.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // The writer writes nothing while it waits. What a hostile one writes only wakes itself.
+        // What the writer writes while it waits only wakes it later, or a hostile one sooner.
         let tail = words.tail.load(Ordering::Relaxed);
         let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
         used <= lane.length() / 2 && Flag::take(&words.waits)

@@ -19,6 +19,7 @@ pub struct LocalNumber {
 }
 
 /// The way of an attempt: a pair of queues, sockets if `None`, or nowhere with the reason.
+#[cfg(feature = "std")]
 pub(crate) type LocalWay = Result<Option<LocalNumber>, NotLocal>;
 
 /// The queue to the peer of a pair. The adapter writes to it, under its lock.
@@ -110,7 +111,7 @@ pub trait LocalQueues: Send + Sync {
     /// Gives the room of a payload back that was received from a pair.
     fn release(&self, number: LocalNumber);
 
-    /// Returns true if there are pairs.
+    /// Returns true if there are pairs, set-ups or events.
     fn is_used(&self) -> bool;
 
     /// Returns true if pairs are being made whose progress the system does not report.

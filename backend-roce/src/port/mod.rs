@@ -8,7 +8,7 @@ mod outbox;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-#[cfg(feature = "alloc")]
+#[cfg(feature = "std")]
 pub(crate) use local::LocalWay;
 #[cfg(feature = "alloc")]
 pub use local::{LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_OVERHEAD};

@@ -6,13 +6,17 @@
 //!
 //! A program does not say that it stops polling. But before it sleeps it [`waits`](Lease::waits).
 //! Either it then sees the lease, and asks for doorbells itself, or the thread sees the wait, and
-//! begins no lease. The thread hears doorbells in any case.
+//! begins no lease. The thread hears doorbells in any case, and then asks for the next one.
 
 use super::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// Doorbells in a row for an armed completion queue whose program polls on, after which no more
 /// are asked for.
 const VAIN: usize = 16;
+
+/// Looks since the last one of the thread that show that the program polls, though that one finds
+/// packets: they may share a processor.
+const MANY: usize = 64;
 
 /// The lease of an adapter's local queues to the program.
 #[derive(Debug, Default)]
@@ -72,26 +76,29 @@ impl Lease {
         (watch.is_rung, watch.found) = (is_rung, false);
     }
 
-    /// Ends a look of the thread; returns true if it leaves the queues to the program.
+    /// Ends a look of the thread; returns true if it leaves the queues to the program, which it does
+    /// not beside `sleepers` of the program.
     ///
     /// Otherwise it has to ask for doorbells before it sleeps.
-    pub(super) fn decide(&self, watch: &mut Watch) -> bool {
+    pub(super) fn decide(&self, watch: &mut Watch, sleepers: bool) -> bool {
         let looks = self.looks.load(Ordering::Relaxed);
-        let polls = looks != watch.woken || !watch.found && looks != watch.looks;
+        let most = if watch.found { MANY } else { 0 };
+        let polls = looks != watch.woken || looks.wrapping_sub(watch.looks) > most;
         watch.looks = looks;
-        let was_on = self.is_on.swap(polls, Ordering::Relaxed);
+        self.is_on.store(polls, Ordering::Relaxed);
         fence();
         let waits = self.waits.load(Ordering::Relaxed);
+        // Who has begun to wait has asked for no doorbell, or for one that has come.
         let is_new = core::mem::replace(&mut watch.waits, waits) != waits;
-        // Who began to wait before the lease has asked for no doorbell.
-        let leased = polls && (was_on || !is_new);
+        let leased = polls && !is_new && !sleepers;
         if polls && !leased {
             self.is_on.store(false, Ordering::Relaxed);
         }
         let vain = self.vain.load(Ordering::Relaxed);
-        let vain = match (watch.is_rung, leased || !watch.found) {
-            (true, true) => VAIN.min(vain + 1),
-            (true, false) => 0,
+        let vain = match (watch.is_rung, watch.found) {
+            (true, false) => VAIN.min(vain + 1),
+            (true, true) if looks == watch.woken => 0,
+            (true, true) => vain,
             // One more doorbell shows whether the program polls on.
             (false, _) => vain.min(VAIN - 1),
         };

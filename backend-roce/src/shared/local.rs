@@ -18,6 +18,9 @@ const LOCAL_BYTES: usize = 256 << 10;
 /// Bytes of local packets between two looks at whether the caller has what it waits for.
 const LOCAL_BURST: usize = 64 << 10;
 
+/// Events of local queues that are taken before their packets.
+const LOCAL_EVENTS: usize = 512;
+
 /// Bytes that an empty packet of a local queue counts for.
 const EMPTY_PACKET: usize = 1 << 10;
 
@@ -113,7 +116,8 @@ impl Shared {
         if !self.has_queues() {
             return Attention::Armed;
         }
-        if self.lease.decide(watch) {
+        let sleepers = lock(&self.events).sleepers != 0;
+        if self.lease.decide(watch, sleepers) {
             Attention::Leased
         } else if self.arm() {
             Attention::Busy
@@ -180,11 +184,17 @@ impl Shared {
         }
     }
 
-    /// Takes what has become of local queues.
-    fn take_local_events(&self, queues: &dyn LocalQueues) {
-        while let Some(event) = queues.event() {
+    /// Takes what has become of local queues; true if there may be more.
+    ///
+    /// A hostile peer could report room again and again.
+    fn take_local_events(&self, queues: &dyn LocalQueues) -> bool {
+        for _ in 0..LOCAL_EVENTS {
+            let Some(event) = queues.event() else {
+                return false;
+            };
             self.enter_and_send(|adapter| adapter.local_event(event));
         }
+        true
     }
 
     /// Takes packets of local queues, about [`LOCAL_BYTES`] of them at most, and what has become of
@@ -195,7 +205,7 @@ impl Shared {
         let Some(queues) = self.local.as_deref().filter(|queues| queues.is_used()) else {
             return Bursts::None;
         };
-        self.take_local_events(queues);
+        let mut more = self.take_local_events(queues);
         let mut taken = Bursts::None;
         let (mut bytes, mut stop) = (0, LOCAL_BURST);
         while let Some(arrival) = queues.receive(input) {
@@ -213,8 +223,8 @@ impl Shared {
                 }
             }
         }
-        self.take_local_events(queues);
-        taken
+        more |= self.take_local_events(queues);
+        if more { Bursts::Some } else { taken }
     }
 
     /// Takes the packets of local queues that have come, before a connection ends.

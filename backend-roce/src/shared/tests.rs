@@ -109,3 +109,79 @@ fn a_wait_ends_beside_endless_datagrams() {
     let ended = sleep_at_endless_port(true, None);
     assert_eq!(ended, (WakeReason::Woken, BURST));
 }
+
+/// A look of the thread, during which the program polls or not; returns true if it leaves the
+/// queues to the program.
+fn look(lease: &Lease, watch: &mut Watch, is_rung: bool, polls: bool) -> bool {
+    lease.begin(watch, is_rung);
+    if polls {
+        lease.note_look();
+    }
+    lease.decide(watch, false)
+}
+
+/// A lease lasts while the program polls, and begins beside no wait.
+///
+/// Spec: ROCE-235
+#[test]
+fn a_lease_lasts_while_the_program_polls() {
+    let (lease, mut watch) = (Lease::default(), Watch::default());
+    assert!(!look(&lease, &mut watch, true, false));
+    assert!(!lease.waits(), "the thread asks for doorbells");
+    assert!(!look(&lease, &mut watch, true, true), "for the wait");
+    assert!(look(&lease, &mut watch, true, true));
+    assert!(look(&lease, &mut watch, false, true));
+    assert!(lease.waits(), "the waiting thread asks");
+    assert!(
+        !look(&lease, &mut watch, true, true),
+        "for the next doorbell"
+    );
+    assert!(look(&lease, &mut watch, true, true));
+    lease.begin(&mut watch, true);
+    lease.note_look();
+    assert!(!lease.decide(&mut watch, true), "a thread sleeps");
+    // Few polls before the look count only if the look finds nothing.
+    for polls in [1, 100] {
+        (0..polls).for_each(|_| _ = lease.note_look());
+        lease.begin(&mut watch, true);
+        watch.found = true;
+        assert_eq!(lease.decide(&mut watch, false), polls == 100);
+    }
+    assert!(!look(&lease, &mut watch, false, false));
+    lease.note_look();
+    assert!(look(&lease, &mut watch, true, false));
+    assert!(!look(&lease, &mut watch, false, false));
+    assert!(!lease.waits());
+}
+
+/// Doorbells in vain for a queue that is armed become few, and one that is not in vain brings them
+/// back.
+///
+/// Spec: ROCE-235
+#[test]
+fn doorbells_in_vain_become_few() {
+    let (lease, mut watch) = (Lease::default(), Watch::default());
+    assert!(look(&lease, &mut watch, true, true));
+    let mut rung = 1;
+    while lease.may_wait() {
+        look(&lease, &mut watch, true, true);
+        look(&lease, &mut watch, true, true);
+        rung += 2;
+    }
+    assert_eq!(rung, 17);
+    assert!(lease.waits(), "a wait is no guess");
+    assert!(!look(&lease, &mut watch, false, true));
+    assert!(look(&lease, &mut watch, false, true));
+    for _ in 0..3 {
+        assert!(lease.may_wait(), "one after each look");
+        assert!(!look(&lease, &mut watch, true, true));
+        assert!(!lease.may_wait());
+        assert!(look(&lease, &mut watch, false, true));
+    }
+    lease.begin(&mut watch, true);
+    watch.found = true;
+    assert!(!lease.decide(&mut watch, false));
+    assert!(!lease.may_wait(), "the thread asks for doorbells");
+    assert!(!look(&lease, &mut watch, true, true));
+    assert!(look(&lease, &mut watch, true, true) && lease.may_wait());
+}

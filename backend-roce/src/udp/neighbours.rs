@@ -18,8 +18,8 @@ use dat_core::time::Instant;
 
 use super::poller::Poller;
 use crate::local::{
-    DEADLINE, Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
-    Record, SPLIT,
+    DEADLINE, Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, PATIENCE, PAYLOAD_MAX,
+    Pairs, Record, SPLIT,
 };
 use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
 use crate::proto::PathMtu;
@@ -36,14 +36,6 @@ const _: () = assert!(INPUT >= PAYLOAD_MAX);
 
 /// Payload of a full packet of local queues.
 const MTU: PathMtu = PathMtu::Bytes32768;
-
-/// Microseconds after which a set-up without another way is given up (ROCE-251): about as long as
-/// sockets wait for an answer.
-const PATIENCE: u64 = 5_000_000;
-
-/// Microseconds after which an adapter without a thread gives one up (ROCE-220): its thread may
-/// have to serve the peer, too.
-const POLLED: u64 = 1_000_000;
 
 /// Microseconds between two looks at a set-up that count against the peer (ROCE-220).
 const LOOK: u64 = DEADLINE / 2;
@@ -519,12 +511,9 @@ impl LocalQueues for Neighbours {
         };
         let dial = dial(&self.identity, own, peer, now);
         let mut dial = dial.map_err(|refusal| NotLocal::from(&refusal))?;
-        let patience = match self.is_only_way {
-            true => PATIENCE,
-            false if self.pollers.is_none() => POLLED,
-            false => DEADLINE,
-        };
-        dial.set_patience(patience, now);
+        if self.is_only_way {
+            dial.set_patience(PATIENCE, now);
+        }
         for poller in self.pollers.iter().flatten() {
             if let Some(socket) = dial.socket() {
                 let _ = poller.add_setup(socket);
@@ -612,7 +601,10 @@ impl LocalQueues for Neighbours {
     }
 
     fn is_used(&self) -> bool {
-        self.used.load(Ordering::Acquire) > 0 || self.pending.load(Ordering::Acquire) > 0
+        self.used.load(Ordering::Acquire) > 0
+            || self.pending.load(Ordering::Acquire) > 0
+            // The outcome of the only set-up.
+            || self.has_events.load(Ordering::Acquire)
     }
 
     fn is_setting_up(&self) -> bool {

@@ -64,11 +64,15 @@ impl End {
     ) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, 48 + number, high, low);
-        Self::open_at(ip, polled, options_of_address, path)
+        Self::open_at(ip, options_of_address, choose)
     }
 
-    /// As `open_on`, at any address.
-    pub fn open_at(ip: Ipv4Addr, polled: bool, options_of_address: &str, path: PathChoice) -> Self {
+    /// As `open_by`, at any address.
+    pub fn open_at(
+        ip: Ipv4Addr,
+        options_of_address: &str,
+        choose: impl FnOnce(&mut RoceOptions),
+    ) -> Self {
         let mut options = RoceOptions::random().expect("random bytes");
         options.connections = 64;
         options.keys = 256;

@@ -262,6 +262,7 @@ fn admit(
     let plain = |refusal| (refusal, None);
     let local = arrived.local_address().and_then(IaAddress::socket_address);
     if let (Some(only), Some(local)) = (only, local)
+        && !only.ip().is_unspecified()
         && !is_same_ip(only, local)
     {
         return Err(plain(Refusal::WrongAddress));

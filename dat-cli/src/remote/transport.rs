@@ -211,6 +211,11 @@ fn find(scheme: &'static str, named: DeviceAddress) -> Result<Carrier> {
     let addresses = with_backend!(scheme, B => B::addresses(named.device()));
     let addresses = addresses.unwrap_or(Ok(Vec::new()));
     let addresses = addresses.map_err(|error| match error.cause() {
+        Cause::System(_) if has_wrong_options(&named) => Failure::usage(
+            what,
+            error.to_string(),
+            "correct the options after `?`, or leave them out",
+        ),
         Cause::System(_) => Failure {
             kind: FailureKind::Usage,
             ..no_device(scheme, what, &error.to_string())
@@ -223,6 +228,14 @@ fn find(scheme: &'static str, named: DeviceAddress) -> Result<Carrier> {
         false => named.device().to_owned(),
     };
     Ok(carrier(scheme, name, named, addresses))
+}
+
+/// Returns true if a name would be taken without its options.
+fn has_wrong_options(named: &DeviceAddress) -> bool {
+    let Some((host, _)) = named.device().split_once('?') else {
+        return false;
+    };
+    with_backend!(named.scheme(), B => B::addresses(host)).is_some_and(|found| found.is_ok())
 }
 
 /// Returns the devices of a backend.

@@ -233,11 +233,13 @@ fn packets_are_counted() {
 #[test]
 fn a_server_at_all_addresses_is_reached_at_each() {
     let port = (20_000 + std::process::id() % 9_000).to_string();
-    let _server = Other::start(&["serve", "--device", "roce://0.0.0.0", "--port", &port]);
-    for address in [address(5), address(6)] {
-        let peer = format!("{address}:{port}");
-        let report = json(&["perf", "read", "-n", "10", "--connect", &peer], 0);
-        assert_eq!(report["points"][0]["verified"], true, "{report}");
+    for by in [["--device", "roce://0.0.0.0"], ["--listen", "0.0.0.0"]] {
+        let _server = Other::start(&[&["serve", "--port", &port][..], &by].concat());
+        for address in [address(5), address(6)] {
+            let peer = format!("{address}:{port}");
+            let report = json(&["perf", "read", "-n", "10", "--connect", &peer], 0);
+            assert_eq!(report["points"][0]["verified"], true, "{report}");
+        }
     }
 }
 
@@ -315,13 +317,44 @@ fn a_device_has_the_path_mtu_of_its_name() {
         let count = |name: &str| counters[name].as_u64().unwrap();
         count("bytes_sent") / count("packets_sent")
     };
-    assert!(packet("roce://127.0.0.1?mtu=256") < 300);
-    assert!(packet("roce://127.0.0.1") > 1000);
+    assert!(packet("roce://127.0.0.1?mtu=256&path=packets") < 300);
+    assert!(packet("roce://127.0.0.1?path=packets") > 1000);
     refused(
         &split("perf write --device roce://127.0.0.1?mtu=1500"),
         2,
         &["256, 512, 1024, 2048 or 4096"],
     );
+}
+
+/// Two processes of one user share memory, unless one of them is told to send packets.
+#[test]
+fn the_path_between_two_processes_is_chosen() {
+    let by = |path: &'static str| match path {
+        "" => Vec::new(),
+        _ => vec!["--path", path],
+    };
+    for (number, served) in [(33, ""), (34, "packets"), (35, "any")] {
+        let address = address(number);
+        let device = format!("roce://{address}");
+        let serve = ["serve", "--device", &device];
+        let _server = Other::start(&[&serve[..], &by(served)].concat());
+        for asked in ["", "any", "local", "packets"] {
+            let perf = ["perf", "write", "-n", "10", "-v", "--connect", &address];
+            let perf = [&perf[..], &by(asked)].concat();
+            if (served, asked) == ("packets", "local") {
+                refused(&perf, 1, &["no process listens", "without `path=packets`"]);
+                continue;
+            }
+            let counters = &json(&perf, 0)["counters"];
+            let is_local = served != "packets" && asked != "packets";
+            let expected = if is_local {
+                &counters["connections"]
+            } else {
+                &0.into()
+            };
+            assert_eq!(&counters["local_connections"], expected, "{served} {asked}");
+        }
+    }
 }
 
 #[test]

@@ -106,11 +106,13 @@ fn arguments_that_a_device_does_not_take_are_told() {
         &["rsm", "export", "--size", "4K"],
         &["rsm", "bench"],
     ] {
-        let unknown = [command, &["--path", "any"]].concat();
-        refused(&unknown, 2, &["'any'", "--path", "packets, local"]);
-        let other = ["--device", "roce://::1?path=both"];
-        let known = ["path=WAY", "`packets` (UDP) or `local` (shared memory)"];
-        refused(&[command, &other].concat(), 2, &known);
+        let unknown = [command, &["--path", "both"]].concat();
+        refused(&unknown, 2, &["'both'", "--path", "any, local, packets"]);
+        let other = [command, &["--device", "roce://::1?path=both"]].concat();
+        let known = ["path=WAY", "`packets` (UDP) or `any`", "after `?`"];
+        refused(&other, 2, &known);
+        let output = text(&dat(&other).stderr);
+        assert!(!output.contains("name an IP address"), "{output}");
         let twice = ["--device", "roce://::1?path=local", "--path", "packets"];
         let words = ["--path", "the address has a path, too", "remove one"];
         refused(&[command, &twice].concat(), 2, &words);

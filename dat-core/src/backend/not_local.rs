@@ -37,8 +37,8 @@ impl NotLocal {
                 "run both ends on one host and in one network namespace, or leave out `path=local`"
             }
             Self::Nobody => {
-                "start the other end, from this version and with `path=local`, and check its port; or \
-                leave out `path=local`"
+                "start the other end, from this version and without `path=packets`, and check its \
+                port; or leave out `path=local`"
             }
             Self::OtherUser => "run both ends as one user, or leave out `path=local`",
             Self::Silent => "check that the peer is not stopped, and try again",

@@ -1,5 +1,5 @@
 //! The conformance suite on RoCEv2 in software with threads, over sockets of the loop-back
-//! interface and, with the feature `local-way`, over queues in memory.
+//! interface and over queues in shared memory.
 //!
 //! In real time: a thread of each adapter moves its packets. A busy machine can make tests fail
 //! that expect nothing to happen, so the target needs a feature: `cargo test -p dat-tests
@@ -19,7 +19,6 @@ mod packets {
     dat_tests::conformance_suite!(rsm, SocketBed::over(Packets));
 }
 
-#[cfg(feature = "local-way")]
 mod local {
     use crate::sockets::SocketBed;
     use backend_roce::PathChoice::Local;

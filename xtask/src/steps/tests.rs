@@ -15,8 +15,14 @@ use crate::workspace::Workspace;
 
 /// Test programs that need an RDMA device; guests run them.
 const OF_DEVICES: [&str; 2] = ["verbs", "verbs_differential"];
-/// Test programs that run without capabilities, as those of ordinary users do.
+/// Test programs in real time: they run without capabilities, as those of ordinary users do, and
+/// most of their threads sleep.
 const WITHOUT_CAPABILITIES: [&str; 2] = ["roce_processes", "roce_sockets"];
+const THREADS: &str = "4";
+/// The command that starts them so.
+const UNPRIVILEGED: &str = "setpriv --bounding-set -all --inh-caps -all --no-new-privs";
+/// Its options for the user of processes without rights.
+const NOBODY: &str = "--reuid 65534 --regid 65534 --clear-groups";
 /// The time after which a test program counts as hanging; the slowest takes half a minute alone.
 const PATIENCE: Duration = Duration::from_secs(1200);
 
@@ -51,17 +57,13 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     let folder = workspace.target().join("steps/tests");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let is_unprivileged = |test: &TestProgram| WITHOUT_CAPABILITIES.contains(&test.name.as_str());
-    let unprivileged = match programs.iter().any(is_unprivileged) {
-        true => without_capabilities(workspace),
-        false => Vec::new(),
+    let unprivileged = match programs.iter().find(|test| is_unprivileged(test)) {
+        Some(test) => without_capabilities(test),
+        None => Vec::new(),
     };
     let lanes = (0..processors()).map(|lane| folder.join(format!("{lane}.log")));
     in_lanes(lanes.collect(), &programs, |log, test| {
-        let before = if is_unprivileged(test) {
-            &unprivileged[..]
-        } else {
-            &[]
-        };
+        let before = is_unprivileged(test).then_some(&unprivileged[..]);
         run_program(test, before, log)
     })?;
     let scope = scope.arguments();
@@ -71,9 +73,9 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
 
 /// Runs a test program and prints its output at its end, so that outputs do not mix.
 ///
-/// `before` are the words that precede its command.
-fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
-    let mut command = match before.split_first() {
+/// `before` are the words that precede the command of a program in real time.
+fn run_program(test: &TestProgram, before: Option<&[&str]>, log: &Path) -> Result<()> {
+    let mut command = match before.and_then(<[_]>::split_first) {
         None => test.command(),
         Some((first, words)) => {
             let mut command = test.command_of(first);
@@ -81,6 +83,9 @@ fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
             command
         }
     };
+    if before.is_some() {
+        command.env("RUST_TEST_THREADS", THREADS);
+    }
     let name = &test.name;
     let (begin, output) = (Instant::now(), File::create(log)?);
     let process = command
@@ -111,17 +116,25 @@ fn run_program(test: &TestProgram, before: &[&str], log: &Path) -> Result<()> {
 ///
 /// There are none where this user may not drop them: an ordinary user has none, and in some
 /// containers root may not.
-fn without_capabilities(workspace: &Workspace) -> Vec<&'static str> {
-    const NONE: &str = "setpriv --bounding-set -all --inh-caps -all --no-new-privs";
-    let none = NONE.split(' ');
-    let words = none.clone();
-    let drops = cmd!(workspace.shell, "env {words...} true")
-        .quiet()
-        .ignore_stderr()
-        .run()
-        .is_ok();
-    if drops {
-        return none.collect();
+fn without_capabilities(test: &TestProgram) -> Vec<&'static str> {
+    // That user also stands for users that a namespace does not map. Shared memory takes it only
+    // where there are none (ROCE-218).
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let options: &[&str] = match map.split_whitespace().nth(2) {
+        Some("4294967295") => &[NOBODY, ""],
+        _ => &[""],
+    };
+    for options in options {
+        let words = UNPRIVILEGED.split(' ').chain(options.split_whitespace());
+        let words: Vec<&str> = words.collect();
+        let mut lists = test.command_of("env");
+        lists.args(&words).arg(&test.program).arg("--list");
+        let listed = lists.stdin(Stdio::null()).output();
+        // Another user may have no way to the program.
+        if listed.is_ok_and(|listed| listed.status.success()) {
+            println!("  without capabilities: {}", words.join(" "));
+            return words;
+        }
     }
     println!("  this user may not drop capabilities: the tests run with those that it has");
     Vec::new()

@@ -12,7 +12,7 @@ use super::super::bell::Bell;
 use super::super::memory::Memory;
 use super::super::pair::{LocalPair, Naming, Role};
 use super::message::{Answer, Hello, Verdict};
-use super::{DEADLINE, Identity, Refusal, failed, names, note, user};
+use super::{Identity, PATIENCE, Refusal, failed, names, note, user};
 
 /// Connections whose memory has not come yet; a new one takes the place of the oldest (ROCE-220).
 const HALF_OPEN: usize = 16;
@@ -112,7 +112,7 @@ impl Listener {
 
     /// Takes connections and their questions, and adds pairs.
     pub fn accept(&mut self, identity: &Identity, now: Instant, pairs: &mut impl Pairs) {
-        let deadline = Instant::from_micros(now.as_micros().saturating_add(DEADLINE));
+        let deadline = Instant::from_micros(now.as_micros().saturating_add(PATIENCE));
         for index in 0..self.sockets.len() {
             for _ in 0..BURST {
                 let Some((at, listener)) = self.sockets.get(index) else {
@@ -274,7 +274,7 @@ impl HalfOpen {
             return Ok(None);
         }
         self.asker = Some(hello.adapter);
-        self.deadline = Instant::from_micros(now.as_micros().saturating_add(DEADLINE));
+        self.deadline = Instant::from_micros(now.as_micros().saturating_add(PATIENCE));
         Ok((verdict == Verdict::Wanted).then_some(self))
     }
 }

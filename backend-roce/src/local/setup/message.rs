@@ -125,7 +125,7 @@ impl Hello {
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let sent = sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags);
-        match sent.map_err(failed("sendmsg"))? {
+        match sent.map_err(unsent("sendmsg"))? {
             HELLO => Ok(()),
             _ => Err(Refusal::Message("been cut")),
         }
@@ -165,6 +165,14 @@ impl Hello {
             return Err(Refusal::Message("several files"));
         }
         Ok(Some((Self::decode(&bytes)?, memory)))
+    }
+}
+
+/// Returns the reason why a message was not sent.
+fn unsent(call: &'static str) -> impl FnOnce(Errno) -> Refusal {
+    move |error| match error {
+        Errno::PIPE | Errno::CONNRESET => Refusal::Closed,
+        error => failed(call)(error),
     }
 }
 
@@ -218,7 +226,7 @@ impl Answer {
     pub(super) fn send(&self, socket: BorrowedFd<'_>) -> Result<(), Refusal> {
         let bytes = self.encode().ok_or(Refusal::Message("no room"))?;
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match send(socket, &bytes, flags).map_err(failed("send"))? {
+        match send(socket, &bytes, flags).map_err(unsent("send"))? {
             ANSWER => Ok(()),
             _ => Err(Refusal::Message("been cut")),
         }

@@ -26,8 +26,14 @@ pub use listener::{Listener, Pairs};
 
 use super::memory::MemoryFault;
 
-/// Microseconds after which an end gives the set-up of a pair up (ROCE-220).
-pub const DEADLINE: u64 = 100_000;
+/// Microseconds that a dialler waits for an answer (ROCE-220).
+///
+/// A peer that is there and silent, such as a stopped one, would not answer datagrams either.
+pub const DEADLINE: u64 = 1_000_000;
+
+/// Microseconds that a dialler without another way waits (ROCE-251), and a listener in any case:
+/// about as long as sockets wait for an answer.
+pub const PATIENCE: u64 = 5_000_000;
 
 /// The name of an adapter for its peers, and the numbers of its pairs.
 #[derive(Debug)]

@@ -14,28 +14,43 @@ const UNMAPPED: u32 = 65_534;
 
 /// Fails unless the process that connected, or listens, has the user of this one.
 ///
-/// Users without a number in this namespace share one. It never proves that two are the same.
+/// Users without a number in this namespace share one, which proves nothing, unless there are none.
 pub(super) fn check(socket: &impl AsFd) -> Result<(), Refusal> {
     // Not the call of `rustix`, which takes no process of another namespace.
     let peer = getsockopt(socket, sockopt::PeerCredentials).map_err(failed("SO_PEERCRED"))?;
-    match is_same(peer.uid(), geteuid().as_raw(), unmapped()) {
+    let (peer, own) = (peer.uid(), geteuid().as_raw());
+    let is_same = is_mapped(peer, unmapped()) || maps_all();
+    match peer == own && is_same {
         true => Ok(()),
-        false => Err(Refusal::User(peer.uid())),
+        false => Err(Refusal::User(peer)),
     }
 }
 
-fn is_same(peer: u32, own: u32, unmapped: u32) -> bool {
-    peer == own && peer != unmapped && peer != UNMAPPED
+fn is_mapped(user: u32, unmapped: u32) -> bool {
+    user != unmapped && user != UNMAPPED
 }
 
-/// Returns the number that stands for users without one. Takes no memory of the heap (ROCE-199).
+/// Returns the number that stands for users without one.
 fn unmapped() -> u32 {
-    let mut bytes = [0; 16];
-    let read =
-        File::open("/proc/sys/kernel/overflowuid").and_then(|mut file| file.read(&mut bytes));
-    let text = read.ok().and_then(|length| bytes.get(..length));
-    text.and_then(|text| str::from_utf8(text).ok()?.trim().parse().ok())
-        .unwrap_or(UNMAPPED)
+    let parse = |text: &str| text.trim().parse().ok();
+    with_text("/proc/sys/kernel/overflowuid", parse).unwrap_or(UNMAPPED)
+}
+
+/// Returns true if each user has a number in this namespace.
+fn maps_all() -> bool {
+    with_text("/proc/self/uid_map", |text| is_whole(text).then_some(())).is_some()
+}
+
+/// Returns true for a map with a range of all users.
+fn is_whole(map: &str) -> bool {
+    map.split_ascii_whitespace().nth(2) == Some("4294967295")
+}
+
+/// Gives the beginning of a file to `act`. Takes no memory of the heap (ROCE-199).
+fn with_text<T>(path: &str, act: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    let mut bytes = [0; 64];
+    let length = File::open(path).and_then(|mut file| file.read(&mut bytes));
+    act(str::from_utf8(bytes.get(..length.ok()?)?).ok()?)
 }
 
 #[cfg(test)]
@@ -45,11 +60,27 @@ mod tests {
     /// Spec: ROCE-218
     #[test]
     fn an_unmapped_user_is_no_one_else() {
-        assert!(is_same(1000, 1000, UNMAPPED));
-        assert!(is_same(0, 0, UNMAPPED));
-        assert!(!is_same(0, 1000, UNMAPPED));
-        assert!(!is_same(UNMAPPED, UNMAPPED, UNMAPPED));
-        assert!(!is_same(UNMAPPED, UNMAPPED, 7));
-        assert!(!is_same(7, 7, 7));
+        assert!(is_mapped(1000, UNMAPPED));
+        assert!(is_mapped(0, UNMAPPED));
+        assert!(!is_mapped(UNMAPPED, UNMAPPED));
+        assert!(!is_mapped(UNMAPPED, 7));
+        assert!(!is_mapped(7, 7));
+    }
+
+    /// Spec: ROCE-218
+    #[test]
+    fn only_a_map_of_all_users_leaves_no_one_unmapped() {
+        assert!(is_whole("         0          0 4294967295\n"));
+        assert!(is_whole("0 1 4294967295"));
+        for part in [
+            "",
+            "0 1000 1\n",
+            "0 1000 1\n1 100000 65536\n",
+            "0 0 4294967294\n",
+            "0 4294967295 1\n",
+            "0 0",
+        ] {
+            assert!(!is_whole(part), "{part}");
+        }
     }
 }

@@ -228,7 +228,7 @@ static void signals(void)
 {
     rsm_iovec_t entry = by_address(local, 0, 50, 8);
     rsm_scat_gath_t moved;
-    int way, round;
+    int way, round, attempt, count;
     for (way = 0; way < 2; way++) {
         fill(local, 8, way);
         moved = vector(&entry, 1, RSM_IMPLICIT_SIGPOST);
@@ -240,10 +240,15 @@ static void signals(void)
         OK(movers[way](&moved));
         EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(pair.export, 20));
         moved = vector(&entry, 1, RSM_IMPLICIT_SIGPOST | RSM_SIGPOST_NO_ACCUMULATE);
-        for (round = 0; round < 3; round++)
-            OK(movers[way](&moved));
-        OK(rsm_intr_signal_wait(pair.export, 10000));
-        EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(pair.export, 20));
+        /* Signals merge while none was taken; a busy machine may deliver the last one later. */
+        for (attempt = 0, count = 0; count != 1; attempt++) {
+            CHECK(attempt < 100);
+            for (round = 0; round < 3; round++)
+                OK(movers[way](&moved));
+            OK(rsm_intr_signal_wait(pair.export, 10000));
+            for (count = 1; rsm_intr_signal_wait(pair.export, 20) == RSM_SUCCESS; count++)
+                CHECK(count < 3);
+        }
     }
 }
 

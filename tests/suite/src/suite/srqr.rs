@@ -267,10 +267,14 @@ pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
             pool.post(&[pool.memory.segment(buffer * 8, 8)], buffer);
         }
         for number in 0..8_u8 {
+            let flags = match number {
+                7 => DEFAULT,
+                _ => CompletionFlags::SUPPRESS,
+            };
             for peer in [&one, &two] {
                 let at = u64::from(number) * 8;
                 peer.memory.store(at as usize, &[round, number, 1, 2]);
-                peer.send(&[peer.memory.segment(at, 4)], 0, CompletionFlags::SUPPRESS);
+                peer.send(&[peer.memory.segment(at, 4)], 7, flags);
             }
         }
         for receiver in [&first, &second] {
@@ -284,6 +288,10 @@ pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
                     "{completion:?}"
                 );
             }
+        }
+        // Its requests have their places again.
+        for peer in [&one, &two] {
+            net.success(peer, 7);
         }
     }
 }

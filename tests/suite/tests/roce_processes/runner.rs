@@ -103,11 +103,7 @@ impl<'a> Scenario<'a> {
     /// Plays the scenario over sockets, then over queues in memory.
     #[track_caller]
     fn play_both_ways(&self, groups: usize) {
-        let paths: &[PathChoice] = match cfg!(feature = "local-way") {
-            true => &[PathChoice::Packets, PathChoice::Local],
-            false => &[PathChoice::Packets],
-        };
-        for &path in paths {
+        for path in [PathChoice::Packets, PathChoice::Local] {
             if let Err(failure) = self.play(path, groups) {
                 panic!("{path:?}: {failure}");
             }

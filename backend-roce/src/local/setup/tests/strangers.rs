@@ -148,7 +148,7 @@ fn who_has_asked_sends_the_memory_of_that_question_or_is_refused() {
     let stranger = stranger(&adapter);
     say(&stranger, &says(&hello), &[]);
     adapter.accept(ZERO);
-    adapter.accept(LATE);
+    adapter.accept(Instant::from_micros(PATIENCE));
     assert!(is_closed(&stranger));
     let target = adapter.address;
     talk(&made(&mut adapter, target));
@@ -217,7 +217,7 @@ fn silent_strangers_are_bounded_and_do_not_keep_others_out() {
     assert_eq!(open(&strangers), 16);
     assert!(is_closed(&strangers[0]), "the oldest ones go first");
     assert!(adapter.listener.deadline().is_some());
-    adapter.accept(LATE);
+    adapter.accept(Instant::from_micros(PATIENCE));
     assert_eq!(open(&strangers), 0);
     assert!(adapter.listener.deadline().is_none());
 }
