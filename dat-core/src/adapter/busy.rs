@@ -7,8 +7,8 @@
 use super::{Control, Ia};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::sync::atomic::Ordering;
-use crate::sync::{Guard, RawLock};
+use crate::sync::atomic::{Ordering, fence};
+use crate::sync::{Guard, Parked, RawLock};
 
 /// Returns the error of a call that meets the control call of a context that it interrupts.
 #[cold]
@@ -18,6 +18,43 @@ pub(crate) fn busy(resource: Subtype) -> Error {
 }
 
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
+    /// Locks the state of control calls.
+    ///
+    /// `None` if the current context interrupts a control call, which then tells it at its end.
+    #[inline]
+    pub(crate) fn try_control(&self) -> Option<Guard<'_, L::Control, Control<'s, B>>> {
+        match self.control.try_lock() {
+            None if L::PARKS => {
+                self.note_missed();
+                // A holder on another processor may have read the note before it was made. Then it
+                // has released the lock by now.
+                fence(Ordering::SeqCst);
+                self.control.try_lock()
+            }
+            control => control,
+        }
+    }
+
+    /// Notes that a context missed something, for which `make_up` makes up.
+    #[inline]
+    pub(crate) fn note_missed(&self) {
+        self.shared.missed.store(true, Ordering::Release);
+    }
+
+    /// Returns true if a context missed something since the last `make_up`.
+    #[inline(always)]
+    pub(crate) fn has_missed(&self) -> bool {
+        L::PARKS && self.shared.missed.load(Ordering::Relaxed)
+    }
+
+    /// Ends a parking; contexts that met it are told when the control lock is released.
+    #[inline]
+    pub(crate) fn end_parking<T>(&self, parked: Parked<'_, L, T>) {
+        if parked.end() {
+            self.note_missed();
+        }
+    }
+
     /// Runs `f` on the state of control calls under their lock.
     ///
     /// # Errors
@@ -27,7 +64,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         &self,
         f: impl FnOnce(&mut Control<'s, B>) -> Result<R>,
     ) -> Result<R> {
-        let Some(mut control) = self.control.try_lock() else {
+        let Some(mut control) = self.try_control() else {
             return Err(busy(Subtype::ResourceDevice));
         };
         let outcome = f(&mut control);
@@ -40,8 +77,12 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     #[cfg_attr(not(feature = "compact"), inline)]
     fn leave(&self, control: Guard<'_, L::Control, Control<'s, B>>) {
         drop(control);
-        if L::PARKS && self.shared.missed.load(Ordering::Relaxed) {
-            self.make_up();
+        if L::PARKS {
+            // Pairs with the fence of `try_control`.
+            fence(Ordering::SeqCst);
+            if self.has_missed() {
+                self.make_up();
+            }
         }
     }
 }

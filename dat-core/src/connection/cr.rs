@@ -168,17 +168,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         .because(Cause::FlagCombination));
                 }
             };
-            let key = self.with_endpoint(ep, |_, endpoint| {
+            self.with_parked_endpoint(ep, |_, endpoint| {
                 permit(call, endpoint.state)?;
-                endpoint.queue_pair.ok_or_else(not_ready)
-            })?;
-            Self::check_private_data(control, private_data, ACCEPT_DATA)?;
-            // Without the endpoint's lock: the control lock keeps the state.
-            control
-                .backend()?
-                .accept(request, key, private_data)
-                .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
-            self.with_endpoint(ep, |_, endpoint| {
+                let key = endpoint.queue_pair.ok_or_else(not_ready)?;
+                Self::check_private_data(control, private_data, ACCEPT_DATA)?;
+                control
+                    .backend()?
+                    .accept(request, key, private_data)
+                    .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
                 endpoint.step(Trigger::Accept);
                 endpoint.connection.remote = remote;
                 endpoint.connection.remote_port = remote_port;

@@ -178,25 +178,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let mut deferred = Deferred::default();
         let drains = self.controlled(|control| {
-            let drains = self.with_endpoint(ep, |slot, endpoint| {
+            self.with_parked_endpoint(ep, |slot, endpoint| {
                 match (permit(call, endpoint.state)?, call) {
-                    (Legal::NoOp, _) => Ok(Some(false)),
+                    (Legal::NoOp, _) => Ok(false),
                     (Legal::Yes, Call::DisconnectGraceful) => {
                         control.watch.add(slot, ep.slot(), None);
-                        Ok(Some(endpoint.step(Trigger::Drain)))
+                        Ok(endpoint.step(Trigger::Drain))
                     }
-                    _ => Ok(None),
+                    _ => {
+                        let ending = Ending {
+                            trigger: Trigger::DisconnectAbruptly,
+                            mode: Some(DisconnectMode::Abrupt),
+                            kind: ConnectionEventKind::Disconnected,
+                        };
+                        self.end_connection(control, endpoint, ending, &mut deferred);
+                        Ok(false)
+                    }
                 }
-            })?;
-            if drains.is_none() {
-                let ending = Ending {
-                    trigger: Trigger::DisconnectAbruptly,
-                    mode: Some(DisconnectMode::Abrupt),
-                    kind: ConnectionEventKind::Disconnected,
-                };
-                self.end_connection(control, ep, ending, &mut deferred);
-            }
-            Ok(drains == Some(true))
+            })
         });
         self.run_deferred(&mut deferred);
         if drains? {
@@ -214,40 +213,36 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         now: Instant,
         invalid: &Invalid,
     ) -> Result<()> {
-        let key = self.with_endpoint(ep, |_, endpoint| {
+        self.with_parked_endpoint(ep, |slot, endpoint| {
             permit(Call::Connect, endpoint.state)?;
-            endpoint.queue_pair.ok_or_else(not_ready)
-        })?;
-        if param.timeout == 0 {
-            return Err(invalid.timeout.because(Cause::BadTimeout));
-        }
-        Self::check_private_data(control, param.private_data, invalid.private_data)?;
-        if ConnectFlags::from_bits(param.flags.bits()).is_none() {
-            return Err(FLAGS.because(Cause::UnknownFlags));
-        }
-        let backend = control.backend()?;
-        let provider = backend.provider_attributes();
-        check_quality(param.quality, &provider, invalid.quality)?;
-        if param.flags.contains(ConnectFlags::MULTIPATH) && !provider.supports_multipath {
-            return Err(Error::model_not_supported().because(Cause::Unsupported));
-        }
-        check_address(param.address, backend.ia_attributes().ia_address)?;
-        let request = ConnectRequest {
-            address: param.address,
-            qualifier: param.qualifier,
-            private_data: param.private_data,
-            quality: param.quality,
-        };
-        // Without the endpoint's lock: the control lock keeps the state.
-        let local_port = backend
-            .connect(key, &request)
-            .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
-        let remote = Some(param.address);
-        self.with_endpoint(ep, |slot, endpoint| {
+            let key = endpoint.queue_pair.ok_or_else(not_ready)?;
+            if param.timeout == 0 {
+                return Err(invalid.timeout.because(Cause::BadTimeout));
+            }
+            Self::check_private_data(control, param.private_data, invalid.private_data)?;
+            if ConnectFlags::from_bits(param.flags.bits()).is_none() {
+                return Err(FLAGS.because(Cause::UnknownFlags));
+            }
+            let backend = control.backend()?;
+            let provider = backend.provider_attributes();
+            check_quality(param.quality, &provider, invalid.quality)?;
+            if param.flags.contains(ConnectFlags::MULTIPATH) && !provider.supports_multipath {
+                return Err(Error::model_not_supported().because(Cause::Unsupported));
+            }
+            check_address(param.address, backend.ia_attributes().ia_address)?;
+            let request = ConnectRequest {
+                address: param.address,
+                qualifier: param.qualifier,
+                private_data: param.private_data,
+                quality: param.quality,
+            };
+            let local_port = backend
+                .connect(key, &request)
+                .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
             endpoint.step(Trigger::Connect);
             let connection = &mut endpoint.connection;
             connection.clear();
-            connection.remote = remote;
+            connection.remote = Some(param.address);
             connection.qualifier = param.qualifier;
             connection.remote_port = param.qualifier;
             connection.local_port = local_port;

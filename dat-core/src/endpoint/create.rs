@@ -148,7 +148,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// It has no zone and no dispatchers, so it needs neither device objects nor records.
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
         let (index, slot) = self.free_slot(control)?;
-        slot.parked(|endpoint, side| {
+        self.with_parked_slot(slot, |endpoint, side| {
             let before = endpoint.generation;
             let state = EndpointState::TentativeConnectionPending;
             let id = self.occupy_slot(slot, endpoint, index, state, None)?;
@@ -169,7 +169,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn forget_tentative_endpoint(&self, ep: EpId) {
         if let Some(slot) = self.shared.endpoints.get(ep.index()) {
             slot.handle.store(0);
-            slot.parked(|endpoint, side| {
+            self.with_parked_slot(slot, |endpoint, side| {
                 endpoint.clear_slot(endpoint.generation);
                 *side = ReceiveSide::EMPTY;
             });
@@ -315,7 +315,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .map(|srq| self.attach_endpoint_to_srq(srq))
             .transpose()?
             .map(|(srq, ..)| srq);
-        let outcome = slot.parked(|endpoint, side| {
+        let outcome = self.with_parked_slot(slot, |endpoint, side| {
             let before = endpoint.generation;
             let id = self.occupy_slot(slot, endpoint, index, state, tied)?;
             if srq.is_some() {

@@ -1,15 +1,14 @@
 //! Access to endpoints, and the ends and the events of their connections.
 
 use super::endpoint::ConnectionData;
-use super::state::next;
 use super::{Endpoint, EndpointSlot, ReceiveSide, Trigger};
 use crate::adapter::{Control, Ia, busy};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::{Result, Subtype};
 use crate::event::{AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY};
-use crate::id::{EpId, Handle, Index};
+use crate::id::{EpId, Handle};
 use crate::sync::atomic::Ordering;
-use crate::sync::{Guard, RawLock};
+use crate::sync::{Guard, Parked, RawLock};
 
 /// Slot of an endpoint on backend `B`.
 pub(crate) type SlotOf<B, L> =
@@ -18,6 +17,9 @@ pub(crate) type SlotOf<B, L> =
 pub(crate) type EndpointOf<B> = Endpoint<<B as Backend>::SendQueue>;
 /// Slot of an endpoint, and the endpoint, locked.
 type LockedEndpoint<'a, B, L> = (&'a SlotOf<B, L>, Guard<'a, L, EndpointOf<B>>);
+
+/// As `LockedEndpoint`, parked.
+type ParkedEndpoint<'a, B, L> = (&'a SlotOf<B, L>, Parked<'a, L, EndpointOf<B>>);
 
 /// The end of a connection or connection attempt.
 #[derive(Clone, Copy, Debug)]
@@ -45,27 +47,60 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f(slot, &mut endpoint)
     }
 
-    /// Runs `f` on both sides of a live endpoint while they are parked. Needs the control lock.
-    ///
-    /// # Errors
-    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
-    pub(super) fn with_parked_endpoint<T>(
+    /// As `with_endpoint`, while the endpoint is parked. Needs the control lock.
+    pub(crate) fn with_parked_endpoint<R>(
+        &self,
+        ep: EpId,
+        f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> Result<R>,
+    ) -> Result<R> {
+        let (slot, mut endpoint) = self.park_endpoint(ep)?;
+        let outcome = f(slot, &mut endpoint);
+        self.end_parking(endpoint);
+        outcome
+    }
+
+    /// As `with_parked_endpoint`, for both sides of the endpoint.
+    pub(super) fn with_parked_queues<R>(
         &self,
         ep: EpId,
         f: impl FnOnce(
             &SlotOf<B, L>,
             &mut EndpointOf<B>,
             &mut ReceiveSide<B::ReceiveQueue>,
-        ) -> Result<T>,
-    ) -> Result<T> {
-        let refused = || ep.refused(self.shared.instance);
-        let slot = self.shared.endpoints.get(ep.index()).ok_or_else(refused)?;
-        slot.parked(|endpoint, side| {
-            if endpoint.id != ep || ep.is_null() {
-                return Err(refused());
-            }
-            f(slot, endpoint, side)
+        ) -> Result<R>,
+    ) -> Result<R> {
+        self.with_parked_endpoint(ep, |slot, endpoint| {
+            let mut side = slot.receive.park();
+            let outcome = f(slot, endpoint, &mut side);
+            self.end_parking(side);
+            outcome
         })
+    }
+
+    /// As `with_parked_queues`, for a slot that may be free.
+    pub(super) fn with_parked_slot<R>(
+        &self,
+        slot: &SlotOf<B, L>,
+        f: impl FnOnce(&mut EndpointOf<B>, &mut ReceiveSide<B::ReceiveQueue>) -> R,
+    ) -> R {
+        let mut endpoint = slot.main.park();
+        let mut side = slot.receive.park();
+        let outcome = f(&mut endpoint, &mut side);
+        self.end_parking(side);
+        self.end_parking(endpoint);
+        outcome
+    }
+
+    /// Parks a live endpoint.
+    fn park_endpoint(&self, ep: EpId) -> Result<ParkedEndpoint<'_, B, L>> {
+        if let Some(slot) = self.shared.endpoints.get(ep.index()) {
+            let endpoint = slot.main.park();
+            if endpoint.id == ep && !ep.is_null() {
+                return Ok((slot, endpoint));
+            }
+            self.end_parking(endpoint);
+        }
+        Err(ep.refused(self.shared.instance))
     }
 
     /// Locks a live endpoint.
@@ -81,14 +116,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Err(ep.refused(self.shared.instance))
     }
 
-    /// Runs `f` on the endpoint that a backend's token names, if the endpoint is live.
+    /// As `with_parked_endpoint`, for the endpoint that a backend's token names.
     pub(crate) fn with_token<R>(
         &self,
         token: u64,
         f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> R,
     ) -> Option<R> {
         let ep = EpId::from_handle(Handle::from_raw(token));
-        self.with_endpoint(ep, |slot, endpoint| Ok(f(slot, endpoint)))
+        self.with_parked_endpoint(ep, |slot, endpoint| Ok(f(slot, endpoint)))
             .ok()
     }
 
@@ -96,54 +131,47 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn end_connection(
         &self,
         control: &mut Control<'_, B>,
-        ep: EpId,
+        endpoint: &mut EndpointOf<B>,
         ending: Ending,
         deferred: &mut Deferred,
     ) -> bool {
-        if let Some(mode) = ending.mode {
-            // The device is called without the endpoint's lock. The control lock keeps the state.
-            let key = self.with_endpoint(ep, |_, endpoint| {
-                Ok(next(endpoint.state, ending.trigger).and(endpoint.queue_pair))
-            });
-            if let (Ok(Some(key)), Ok(backend)) = (key, control.backend()) {
-                backend.disconnect(key, mode);
-            }
-        }
-        let ended = self.with_endpoint(ep, |_, endpoint| {
-            if !endpoint.step(ending.trigger) {
-                return Ok(None);
-            }
-            endpoint.connection.deadline = None;
-            let size = if ending.kind == ConnectionEventKind::PeerRejected {
-                endpoint.connection.private_data.len()
-            } else {
-                0
-            };
-            Ok(Some((endpoint.connect_evd, endpoint.srq.is_some(), size)))
-        });
-        let Ok(Some((evd, is_shared, size))) = ended else {
+        if !endpoint.step(ending.trigger) {
             return false;
-        };
-        self.report_connection(evd, ep, ending.kind, size, deferred);
-        if is_shared {
-            self.report_shared_end(ep, ending.kind, deferred);
         }
+        if let (Some(mode), Some(key), Ok(backend)) =
+            (ending.mode, endpoint.queue_pair, control.backend())
+        {
+            backend.disconnect(key, mode);
+        }
+        endpoint.connection.deadline = None;
+        let size = if ending.kind == ConnectionEventKind::PeerRejected {
+            endpoint.connection.private_data.len()
+        } else {
+            0
+        };
+        self.report_connection(endpoint, ending.kind, size, deferred);
+        self.report_shared_end(endpoint, ending.kind, deferred);
         true
     }
 
-    /// Queues EP_BROKEN for the connection of an endpoint with a shared queue, if it has ended.
+    /// Queues EP_BROKEN for a connection that ended, if the endpoint uses a shared queue.
     ///
     /// Does so only after `report_shared_ends`.
-    fn report_shared_end(&self, ep: EpId, kind: ConnectionEventKind, deferred: &mut Deferred) {
+    fn report_shared_end(
+        &self,
+        endpoint: &EndpointOf<B>,
+        kind: ConnectionEventKind,
+        deferred: &mut Deferred,
+    ) {
         use ConnectionEventKind::{Broken, Disconnected};
-        let has_ended = matches!(kind, Broken | Disconnected);
+        let has_ended = endpoint.srq.is_some() && matches!(kind, Broken | Disconnected);
         if has_ended && self.tells_shared_ends.load(Ordering::Relaxed) {
             let event = Event::Async {
                 kind: AsyncEventKind::EpBroken,
-                handle: ep.handle(),
+                handle: endpoint.id.handle(),
                 reason: REASON_PRIMARY,
             };
-            self.push_event(self.async_evd, &event, deferred);
+            self.push_async(&event, deferred);
         }
     }
 
@@ -160,20 +188,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Queues a connection event after the completions that can be polled.
     ///
     /// Without a connection dispatcher, no event is queued.
-    fn report_connection(
+    pub(crate) fn report_connection(
         &self,
-        evd: Option<Index>,
-        ep: EpId,
+        endpoint: &EndpointOf<B>,
         kind: ConnectionEventKind,
         private_data_size: usize,
         deferred: &mut Deferred,
     ) {
-        let Some(evd) = evd else {
+        let Some(evd) = endpoint.connect_evd else {
             return;
         };
         let event = Event::Connection {
             kind,
-            ep,
+            ep: endpoint.id,
             // At most `PRIVATE_DATA_MAX`.
             private_data_size: private_data_size as u16,
         };
@@ -183,21 +210,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Queues ESTABLISHED before the connection's data (order rules of the event design).
     pub(crate) fn report_established(
         &self,
-        evd: Option<Index>,
-        ep: EpId,
+        endpoint: &EndpointOf<B>,
         private_data_size: usize,
         deferred: &mut Deferred,
     ) {
-        let slot = evd.and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
+        let slot = endpoint
+            .connect_evd
+            .and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
         if let Some(slot) = slot {
             let event = Event::Connection {
                 kind: ConnectionEventKind::Established,
-                ep,
+                ep: endpoint.id,
                 // At most `PRIVATE_DATA_MAX`.
                 private_data_size: private_data_size as u16,
             };
             self.with_parked(slot, |queue| {
-                let queued = queue.push_established(&event, ep.slot(), &self.shared, deferred);
+                let index = endpoint.id.slot();
+                let queued = queue.push_established(&event, index, &self.shared, deferred);
                 queue.note_overflow(queued, deferred);
             });
         }
@@ -208,16 +237,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: DTO-12, RMB-22
     pub(crate) fn connection_failed(&self, ep: EpId) {
         let mut deferred = Deferred::default();
-        let ending = Ending {
-            trigger: Trigger::Break,
-            mode: Some(DisconnectMode::Broken),
-            kind: ConnectionEventKind::Broken,
-        };
-        let Some(mut control) = self.control.try_lock() else {
+        let Some(mut control) = self.try_control() else {
             return self.note_failed_connection(ep);
         };
         // A freed endpoint has no connection to break.
-        let _broken = self.end_connection(&mut control, ep, ending, &mut deferred);
+        let _broken = self.with_parked_endpoint(ep, |_, endpoint| {
+            let ending = Ending {
+                trigger: Trigger::Break,
+                mode: Some(DisconnectMode::Broken),
+                kind: ConnectionEventKind::Broken,
+            };
+            Ok(self.end_connection(&mut control, endpoint, ending, &mut deferred))
+        });
         drop(control);
         self.run_deferred(&mut deferred);
     }

@@ -59,16 +59,6 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
         receive: Mutex::new(ReceiveSide::EMPTY),
     };
 
-    /// Runs `f` on both sides while they are parked. Needs the control lock.
-    pub(super) fn parked<T>(
-        &self,
-        f: impl FnOnce(&mut Endpoint<S>, &mut ReceiveSide<R>) -> T,
-    ) -> T {
-        let mut endpoint = self.main.park();
-        let mut side = self.receive.park();
-        f(&mut endpoint, &mut side)
-    }
-
     /// Returns true if the slot holds an endpoint.
     pub(crate) fn is_live(&self) -> bool {
         self.main.with(|endpoint| !endpoint.id.is_null())

@@ -81,7 +81,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn ep_reset(&self, ep: EpId) -> Result<()> {
         let mut deferred = Deferred::default();
         let outcome = self.controlled(|control| {
-            self.with_parked_endpoint(ep, |_, endpoint, side| {
+            self.with_parked_queues(ep, |_, endpoint, side| {
                 if permit(Call::Reset, endpoint.state)? == Legal::NoOp {
                     return Ok(());
                 }
@@ -181,7 +181,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         };
         self.end_quietly(control, slot, deferred);
-        let Some(left) = Self::clear_slot(control, slot) else {
+        let Some(left) = self.clear_slot(control, slot) else {
             return;
         };
         // Completions left in the completion queues would occupy entries that other endpoints get
@@ -221,8 +221,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Clears an endpoint's slot, destroys its queue pair and returns its other resources.
-    fn clear_slot(control: &mut Control<'_, B>, slot: &SlotOf<B, L>) -> Option<Left> {
-        let (left, queue_pair, send, receive) = slot.parked(|endpoint, side| {
+    fn clear_slot(&self, control: &mut Control<'_, B>, slot: &SlotOf<B, L>) -> Option<Left> {
+        let (left, queue_pair, send, receive) = self.with_parked_slot(slot, |endpoint, side| {
             let left = Left {
                 id: endpoint.id,
                 ring: endpoint.ring,
@@ -281,15 +281,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Polls the completion queues of both dispatchers of an endpoint.
     fn poll_both(&self, requests: Option<Index>, receives: Option<Index>, deferred: &mut Deferred) {
-        self.poll_locked(requests, deferred);
-        self.poll_locked(receives.filter(|_| receives != requests), deferred);
-    }
-
-    /// As `poll_at`, for callers that hold locks.
-    fn poll_locked(&self, evd: Option<Index>, deferred: &mut Deferred) {
-        let slot = evd.and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
-        if let Some(slot) = slot {
-            self.poll_slot(slot, deferred);
+        let others = receives.filter(|_| receives != requests);
+        for evd in requests.into_iter().chain(others) {
+            self.poll_slot_at(evd, deferred);
         }
     }
 }

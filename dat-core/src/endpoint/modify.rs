@@ -57,7 +57,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let state = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.state))?;
             let (selected, zone) = self.check_fields(control, state, fields, wanted)?;
             let with = |field: EpFields| selected.contains(field);
-            self.with_parked_endpoint(ep, |slot, endpoint, side| {
+            self.with_parked_queues(ep, |slot, endpoint, side| {
                 let merged = self.merged(control, endpoint, side, selected, wanted);
                 let attributes = merged.as_ref().map_err(|error| *error)?;
                 let shared = endpoint.srq.is_some();
@@ -134,28 +134,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EPH-01..05
     pub fn ep_set_watermark(&self, ep: EpId, soft: i32, hard: i32) -> Result<()> {
         self.controlled(|control| {
-            let key = self.with_endpoint(ep, |_, endpoint| {
+            self.with_parked_endpoint(ep, |_, endpoint| {
                 permit(Call::Inspect, endpoint.state)?;
-                Ok(endpoint.queue_pair)
-            })?;
-            for (limit, argument, parameter) in
-                [(soft, 2, Parameter::Soft), (hard, 3, Parameter::Hard)]
-            {
-                if limit < WATERMARK_INFINITE {
-                    return Err(Error::invalid_argument(argument)
-                        .about(parameter)
-                        .because(Cause::NegativeCount));
+                for (limit, argument, parameter) in
+                    [(soft, 2, Parameter::Soft), (hard, 3, Parameter::Hard)]
+                {
+                    if limit < WATERMARK_INFINITE {
+                        return Err(Error::invalid_argument(argument)
+                            .about(parameter)
+                            .because(Cause::NegativeCount));
+                    }
                 }
-            }
-            // Without a queue pair, its creation sets the limits.
-            if let Some(key) = key {
-                let limit = |value: i32| u32::try_from(value).ok();
-                control
-                    .backend()?
-                    .set_high_watermarks(key, limit(soft), limit(hard))
-                    .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
-            }
-            self.with_endpoint(ep, |_, endpoint| {
+                // Without a queue pair, its creation sets the limits.
+                if let Some(key) = endpoint.queue_pair {
+                    let limit = |value: i32| u32::try_from(value).ok();
+                    control
+                        .backend()?
+                        .set_high_watermarks(key, limit(soft), limit(hard))
+                        .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
+                }
                 endpoint.soft_high_watermark = soft;
                 if endpoint.srq.is_some() {
                     endpoint.attributes.srq_soft_hw = soft;

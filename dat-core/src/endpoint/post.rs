@@ -299,7 +299,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             match posted {
                 Ok(()) => return Ok(()),
-                Err(Refusal::Device) => return Err(refused_by_device(Subtype::ResourceTep)),
+                Err(Refusal::Device) if !L::PARKS => {
+                    return Err(refused_by_device(Subtype::ResourceTep));
+                }
                 Err(_) => {}
             }
         }

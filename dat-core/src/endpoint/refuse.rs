@@ -76,7 +76,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             _ => {}
         }
-        out_of_room(refusal, Subtype::ResourceTep)
+        drop(endpoint);
+        self.no_room(refusal, Subtype::ResourceTep)
+    }
+
+    /// As `out_of_room`. No lock may be held.
+    fn no_room(&self, refusal: &Refusal, resource: Subtype) -> Error {
+        // A device that cannot be interrupted refuses work while the interrupted context calls it.
+        if L::PARKS && *refusal == Refusal::Device && self.try_control().is_none() {
+            return busy(resource);
+        }
+        out_of_room(refusal, resource)
     }
 
     #[cold]
@@ -116,8 +126,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(error) = refused_flags(flags, side.refused_flags, 5) {
             return error;
         }
-        self.refused_buffer(segments, side.max_segments, side.zone_seal)
-            .unwrap_or_else(|| out_of_room(refusal, Subtype::ResourceTep))
+        let refused = self.refused_buffer(segments, side.max_segments, side.zone_seal);
+        drop(side);
+        refused.unwrap_or_else(|| self.no_room(refusal, Subtype::ResourceTep))
     }
 
     #[cold]
@@ -136,8 +147,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if queue.id != srq || srq.is_null() {
             return srq.refused(self.shared.instance);
         }
-        self.refused_buffer(segments, queue.max_segments, queue.zone_seal)
-            .unwrap_or_else(|| out_of_room(refusal, Subtype::ResourceSrq))
+        let refused = self.refused_buffer(segments, queue.max_segments, queue.zone_seal);
+        drop(queue);
+        refused.unwrap_or_else(|| self.no_room(refusal, Subtype::ResourceSrq))
     }
 
     /// Returns the error of a receive buffer, if any.

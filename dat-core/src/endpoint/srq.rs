@@ -554,7 +554,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })?;
         let mut deferred = Deferred::default();
         for _ in 0..due {
-            self.push_event(self.async_evd, &low_watermark_event(srq), &mut deferred);
+            self.push_async(&low_watermark_event(srq), &mut deferred);
         }
         self.run_deferred(&mut deferred);
         Ok(())
@@ -567,7 +567,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let srq = SrqId::from_handle(Handle::from_raw(token));
         let expected = self.with_srq(srq, |_, queue| Ok(core::mem::take(&mut queue.armed)));
         if expected == Ok(true) {
-            self.push_event(self.async_evd, &low_watermark_event(srq), deferred);
+            self.push_async(&low_watermark_event(srq), deferred);
         }
     }
 
@@ -589,7 +589,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 handle: srq.handle(),
                 reason: REASON_PRIMARY,
             };
-            self.push_event(self.async_evd, &event, deferred);
+            self.push_async(&event, deferred);
         }
     }
 
@@ -692,11 +692,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             &mut SharedReceives<B::SharedReceiveQueue>,
         ) -> Result<R>,
     ) -> Result<R> {
-        self.with_srq(srq, |_, _| Ok(()))?;
-        match self.shared.shared_receive_queues.get(srq.index()) {
-            Some(slot) => f(slot, &mut slot.main.park()),
-            None => Err(srq.refused(self.shared.instance)),
+        if let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) {
+            let mut queue = slot.main.park();
+            let outcome = if queue.id == srq && !srq.is_null() {
+                f(slot, &mut queue)
+            } else {
+                Err(srq.refused(self.shared.instance))
+            };
+            self.end_parking(queue);
+            return outcome;
         }
+        Err(srq.refused(self.shared.instance))
     }
 
     #[inline(never)]

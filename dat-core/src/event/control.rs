@@ -232,9 +232,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut deferred = Deferred::default();
         let resized = self.controlled(|control| {
             let length = checked_length(min_qlen);
+            if L::PARKS {
+                self.poll_slot_at(evd.slot(), &mut deferred);
+            }
             self.with_parked_evd(evd, |queue| {
                 let length = length?;
-                queue.poll(&self.shared, &mut deferred);
+                if !L::PARKS {
+                    queue.poll(&self.shared, &mut deferred);
+                }
                 if queue.queued() > length {
                     return Err(
                         Error::invalid_state(Subtype::NoSubtype).because(Cause::BelowOutstanding)
@@ -253,6 +258,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let backend = control.backend()?;
                 if min_qlen > longest(backend) {
                     return Err(exhausted(Cause::AboveLimit));
+                }
+                if length > queue.depth && queue.completions.is_some() {
+                    self.check_unmasked(queue)?;
                 }
                 let slots = slot::count(queue.flags, length);
                 let ring = self.take_event_slots(evd.slot(), slots, length);
@@ -436,10 +444,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(index)) else {
             return;
         };
+        // With its waiter gone, it can be parked.
+        if let Some(waker) = slot.queue.with(EvdQueue::end_wait) {
+            deferred.wake(waker);
+        }
         let (evd, cno, completions) = self.with_parked(slot, |queue| {
-            if let Some(waker) = queue.end_wait() {
-                deferred.wake(waker);
-            }
             (queue.id, queue.cno, queue.discard(&self.shared))
         });
         self.shared.event_dispatchers.give_back(evd.handle());

@@ -49,8 +49,10 @@ impl Pending {
     pub(crate) const OVERFLOW: Self = Self(2);
     /// A failure of the dispatcher's completion queue.
     pub(crate) const FAILURE: Self = Self(4);
-    /// A look at the completion queue, which was not armed or refused a call.
+    /// A look at the completion queue, which was not armed.
     pub(crate) const LOOK: Self = Self(8);
+    /// A look at a dispatcher that refused a call while it was parked.
+    pub(crate) const REFUSED: Self = Self(16);
 
     pub(crate) const fn add(&mut self, what: Self) {
         self.0 |= what.0;

@@ -15,7 +15,7 @@ use crate::storage::VisitLink;
 use crate::sync::{Mutex, RawLock};
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.
-const ARMING_ROUNDS: u32 = 16;
+pub(crate) const ARMING_ROUNDS: u32 = 16;
 
 /// Slot for one event dispatcher.
 ///

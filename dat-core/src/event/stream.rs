@@ -4,12 +4,23 @@ use super::Deferred;
 use super::EvdSlot;
 use super::queue::{EvdConfig, EvdQueue};
 use crate::adapter::Ia;
-use crate::backend::{Backend, CompletionQueue, backend_refused};
+use crate::backend::{Backend, backend_refused};
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::flags::EvdFlags;
 use crate::id::{EvdId, Index};
 use crate::sync::RawLock;
-use crate::sync::atomic::Ordering;
+
+/// Reason for a look at a completion queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It may have completions, each of which notifies for itself.
+    Any,
+    /// An earlier polled completion may have been the solicited one, so any queued event notifies.
+    Solicited,
+    /// The dispatcher refused calls while it was parked. So any queued event notifies, except a
+    /// waiter: none was refused, and it may have a condition of its own (EVW-11).
+    AfterParking,
+}
 
 /// A wait that polls its dispatcher next.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +83,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         Error::insufficient_resources(Subtype::ResourceTevd)
                             .because(Cause::AboveLimit),
                     )?;
-                    queue.set_capacity(backend, capacity)?;
+                    self.set_capacity(queue, backend, capacity)?;
                     queue.config = Some(config);
                     queue.refresh();
                     queue.endpoint_streams = queue.endpoint_streams.saturating_add(1);
@@ -101,7 +112,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         self.with_parked(slot, |queue| {
             let capacity = queue.capacity.saturating_sub(old).saturating_add(new);
-            queue.set_capacity(backend, capacity)
+            self.set_capacity(queue, backend, capacity)
         })
     }
 
@@ -117,7 +128,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     queue.capacity = queue.capacity.saturating_sub(capacity);
                     queue.endpoint_streams = queue.endpoint_streams.saturating_sub(1);
                     if queue.endpoint_streams == 0 && queue.unfix_config(&self.shared) {
-                        self.shared.missed.store(true, Ordering::Release);
+                        self.note_missed();
                     }
                 }
             });
@@ -142,12 +153,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Handles the event of an armed completion queue: polls it, announces and arms it again.
     ///
-    /// `solicited`: an earlier polled completion may have been the solicited one, so any queued
-    /// event notifies. No lock may be held.
+    /// No lock may be held.
     pub(crate) fn completions_arrived(&self, queue: Index, solicited: bool) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(queue)) {
             let mut deferred = Deferred::default();
-            self.look_at(slot, solicited, &mut deferred);
+            let look = if solicited {
+                Look::Solicited
+            } else {
+                Look::Any
+            };
+            self.look_at(slot, look, &mut deferred);
             self.run_deferred(&mut deferred);
         }
     }
@@ -158,7 +173,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn look_at(
         &self,
         slot: &EvdSlot<B::CompletionQueue, L>,
-        solicited: bool,
+        look: Look,
         deferred: &mut Deferred,
     ) {
         if L::PARKS {
@@ -171,8 +186,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !L::PARKS {
             queue.poll(&self.shared, deferred);
         }
+        let notifies = match look {
+            Look::Any => false,
+            Look::Solicited => true,
+            Look::AfterParking => queue.waiter.is_none(),
+        };
         // A dequeued event needs no notification.
-        if solicited && queue.queued() != 0 {
+        if notifies && queue.queued() != 0 {
             queue.announce(true, deferred);
         }
         queue.keep_armed(&self.shared, deferred);
@@ -197,23 +217,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.completions_arrived(queue, solicited);
         }
     }
-}
 
-impl<C: CompletionQueue> EvdQueue<C> {
-    /// Sets how many completions may be outstanding, and makes room for them.
-    fn set_capacity<B>(&mut self, backend: &mut B, capacity: u32) -> Result<()>
-    where
-        B: Backend<CompletionQueue = C>,
-    {
-        if capacity > self.depth {
-            if let Some(completions) = &mut self.completions {
+    /// Sets how many completions may be outstanding at a dispatcher, and makes room for them.
+    ///
+    /// Needs the control lock, and `queue` from `with_parked`.
+    fn set_capacity(
+        &self,
+        queue: &mut EvdQueue<B::CompletionQueue>,
+        backend: &mut B,
+        capacity: u32,
+    ) -> Result<()> {
+        if capacity > queue.depth {
+            self.check_unmasked(queue)?;
+            if let Some(completions) = &mut queue.completions {
                 backend
                     .reserve_completions(completions, capacity)
                     .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
             }
-            self.depth = capacity;
+            queue.depth = capacity;
         }
-        self.capacity = capacity;
+        queue.capacity = capacity;
         Ok(())
     }
 }

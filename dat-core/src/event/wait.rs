@@ -7,7 +7,7 @@ use core::task::{Context, Poll, Waker};
 
 use super::dequeue::failed;
 use super::event::Event;
-use super::queue::{EvdConfig, EvdSlot, Head};
+use super::queue::{EvdConfig, EvdQueue, EvdSlot, Head};
 use super::{Deferred, OwnWait};
 use crate::adapter::{EVENTS_PER_CALL, Ia};
 use crate::backend::Backend;
@@ -157,6 +157,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Checks and starts a wait; returns its serial number.
     #[inline(never)]
     fn begin_wait(&self, evd: EvdId, threshold: i32) -> Result<u32> {
+        if L::PARKS {
+            self.poll_at(evd.slot());
+        }
         self.on_evd(evd, |queue, deferred| {
             if !queue.waitable {
                 return Err(Error::invalid_state(Subtype::InvalidStateEvdUnwaitable));
@@ -185,7 +188,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 return Err(Error::invalid_state(config).because(Cause::ThresholdNotAllowed));
             }
             let serial = queue.begin_wait(threshold);
-            queue.poll(&self.shared, deferred);
+            if !L::PARKS {
+                queue.poll(&self.shared, deferred);
+            }
             queue.notify_waiter_of_queued();
             Ok(serial)
         })
@@ -353,8 +358,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         if L::PARKS {
             self.ia.poll_slot(self.slot, &mut deferred);
         }
-        // A dispatcher with a waiter is never parked.
-        let outcome = self.slot.queue.with(|queue| {
+        let mut poll = |queue: &mut EvdQueue<B::CompletionQueue>| {
             if queue.id != self.evd {
                 return Poll::Ready(Err(Error::abort()));
             }
@@ -389,7 +393,14 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
             fresh = queue.end_wait();
             queue.keep_armed(shared, &mut deferred);
             Poll::Ready(outcome)
-        });
+        };
+        // A dispatcher with a waiter is never parked.
+        let outcome = match self.slot.queue.lock_unparked() {
+            Some(mut queue) => poll(&mut queue),
+            None => Poll::Ready(Err(Error::invalid_state(
+                Subtype::InvalidStateEvdUnwaitable,
+            ))),
+        };
         self.finished = outcome.is_ready();
         self.ia.run_deferred(&mut deferred);
         if let Poll::Ready(Ok(Waited { event, .. })) = &outcome
@@ -437,7 +448,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         if L::PARKS {
             self.ia.poll_slot(self.slot, &mut deferred);
         }
-        let outcome = self.slot.queue.with(|queue| {
+        let mut expire = |queue: &mut EvdQueue<B::CompletionQueue>| {
             if self.finished || queue.id != self.evd {
                 return Err(Expired { queued: 0 });
             }
@@ -459,7 +470,12 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 }),
                 _ => Err(Expired { queued }),
             }
-        });
+        };
+        let outcome = match self.slot.queue.lock_unparked() {
+            Some(mut queue) => expire(&mut queue),
+            // As in `poll`: the wait has ended.
+            None => Err(Expired { queued: 0 }),
+        };
         self.finished = true;
         self.ia.run_deferred(&mut deferred);
         if let Ok(Waited { event, .. }) = &outcome

@@ -2,8 +2,9 @@
 //!
 //! `adapter/busy.rs` has the rules. A dispatcher is parked by [`Mutex::park`](crate::sync::Mutex).
 
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::backend::Backend;
+use crate::error::{Result, Subtype};
 use crate::event::{Deferred, EvdQueue, EvdSlot, Pending};
 use crate::id::{EpId, Handle};
 use crate::sync::RawLock;
@@ -12,21 +13,39 @@ use crate::sync::atomic::Ordering;
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Runs `f` on a parked dispatcher. Needs the control lock.
     ///
-    /// One with a waiter stays locked in place of being parked, because the waiter could not be
-    /// told when the parking ends.
+    /// A dispatcher with a waiter stays locked in place of being parked: the end of a parking tells
+    /// contexts, not waiters. So does the asynchronous one, to which every context reports. `f`
+    /// gives no command to the device for a locked one if [`is_masked`](Self::is_masked) says so.
     #[inline]
     pub(crate) fn with_parked<R>(
         &self,
         slot: &EvdSlot<B::CompletionQueue, L>,
         f: impl FnOnce(&mut EvdQueue<B::CompletionQueue>) -> R,
     ) -> R {
-        let mut queue = slot.queue.park_unless(|queue| queue.waiter.is_some());
+        let mut queue = slot.queue.park_unless(|queue| self.is_masked(queue));
         let result = f(&mut queue);
         if queue.end() {
-            slot.queue.with(|queue| queue.pending.add(Pending::LOOK));
-            self.shared.missed.store(true, Ordering::Release);
+            slot.queue.with(|queue| queue.pending.add(Pending::REFUSED));
+            self.note_missed();
         }
         result
+    }
+
+    /// Returns true if changes of a dispatcher keep its lock, which masks interrupts.
+    #[inline]
+    pub(crate) fn is_masked(&self, queue: &EvdQueue<B::CompletionQueue>) -> bool {
+        L::PARKS && (queue.waiter.is_some() || queue.id == self.async_evd)
+    }
+
+    /// Refuses a command to the device for a dispatcher that keeps its lock, which masks interrupts.
+    ///
+    /// # Errors
+    /// - INSUFFICIENT_RESOURCES (TEVD): the dispatcher has a waiter.
+    pub(crate) fn check_unmasked(&self, queue: &EvdQueue<B::CompletionQueue>) -> Result<()> {
+        if self.is_masked(queue) {
+            return Err(busy(Subtype::ResourceTevd));
+        }
+        Ok(())
     }
 
     /// Polls a dispatcher; where the lock parks, each completion in a section of its own.
@@ -51,7 +70,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let slot = self.shared.endpoints.get(ep.index());
         if let Some(slot) = slot.filter(|slot| slot.handle.load() == ep.handle().to_raw()) {
             slot.note_failure();
-            self.shared.missed.store(true, Ordering::Release);
+            self.note_missed();
             self.interrupt_handle().notify();
         }
     }

@@ -7,16 +7,13 @@ use crate::backend::{
 use crate::connection::Incoming;
 use crate::endpoint::{Ending, Trigger};
 use crate::event::{
-    AsyncEventKind, ConnectionEventKind, Deferred, Event, OwnWait, REASON_SOFT_HIGH_WATERMARK,
+    ARMING_ROUNDS, AsyncEventKind, ConnectionEventKind, Deferred, Event, OwnWait,
+    REASON_SOFT_HIGH_WATERMARK,
 };
 use crate::flags::EndpointState;
-use crate::id::{EpId, Handle, Index};
+use crate::id::{EpId, Index};
 use crate::sync::RawLock;
-use crate::sync::atomic::Ordering;
 use crate::time::{Instant, first};
-
-/// Maximum attempts to arm a completion queue into which completions keep arriving.
-const ARMING_ROUNDS: u32 = 16;
 
 /// Part of a control event to handle after the control lock is released.
 enum Rest {
@@ -40,7 +37,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPK-06..11, CRA-03, EPD-02, EPD-05, EPD-10, PSC-01, PSC-02, EPH-02, GEN-09
     pub fn progress(&self, now: Instant) -> usize {
-        if L::PARKS && self.shared.missed.load(Ordering::Relaxed) {
+        // A context that interrupts a control call leaves it to that one.
+        if self.has_missed() && self.try_control().is_some() {
             self.make_up();
         }
         let mut handled = 0_usize;
@@ -64,10 +62,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// `progress` without this test. A backend that cannot tell returns false.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        let Some(mut control) = self.control.try_lock() else {
+        let Some(mut control) = self.try_control() else {
             return false;
         };
-        if L::PARKS && self.shared.missed.load(Ordering::Relaxed) {
+        if self.has_missed() {
             return false;
         }
         !control.watch.pending && control.backend().is_ok_and(|backend| backend.is_quiet())
@@ -79,7 +77,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: GEN-09
     pub fn next_deadline(&self) -> Option<Instant> {
-        let Some(mut control) = self.control.try_lock() else {
+        let Some(mut control) = self.try_control() else {
             return Some(Instant::ZERO);
         };
         let own = control.watch.earliest;
@@ -96,7 +94,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cfg_attr(feature = "compact", inline(never))]
     pub(crate) fn handle_next(&self, now: Instant, own: Option<OwnWait>) -> bool {
         let mut deferred = None;
-        let Some(mut control) = self.control.try_lock() else {
+        let Some(mut control) = self.try_control() else {
             return false;
         };
         let mut handle = |control: &mut Control<'_, B>| {
@@ -202,7 +200,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         handle,
                         reason: REASON_SOFT_HIGH_WATERMARK,
                     };
-                    self.push_event(self.async_evd, &event, deferred);
+                    self.push_async(&event, deferred);
                 }
             }
             ControlEvent::DeviceFailed => return Rest::DeviceFailed,
@@ -211,21 +209,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn established(&self, token: u64, private_data: &PrivateData, deferred: &mut Deferred) {
-        let established = self.with_token(token, |_, endpoint| {
+        self.with_token(token, |_, endpoint| {
             let active = endpoint.state == EndpointState::ActiveConnectionPending;
             if !endpoint.step(Trigger::Establish) {
-                return None;
+                return;
             }
             endpoint.connection.deadline = None;
             if active {
                 endpoint.connection.private_data.clone_from(private_data);
             }
             let size = endpoint.connection.private_data.len();
-            Some((endpoint.connect_evd, endpoint.id, size))
+            self.report_established(endpoint, size, deferred);
         });
-        if let Some(Some((evd, ep, size))) = established {
-            self.report_established(evd, ep, size, deferred);
-        }
     }
 
     fn attempt_failed(
@@ -235,7 +230,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         failure: &ConnectFailure,
         deferred: &mut Deferred,
     ) {
-        let found = self.with_token(token, |_, endpoint| {
+        self.with_token(token, |_, endpoint| {
             let kind = if endpoint.state == EndpointState::CompletionPending {
                 ConnectionEventKind::AcceptCompletionError
             } else {
@@ -251,16 +246,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     ConnectFailure::TimedOut => ConnectionEventKind::TimedOut,
                 }
             };
-            (endpoint.id, kind)
-        });
-        if let Some((ep, kind)) = found {
             let ending = Ending {
                 trigger: Trigger::AttemptFailure,
                 mode: None,
                 kind,
             };
-            self.end_connection(control, ep, ending, deferred);
-        }
+            self.end_connection(control, endpoint, ending, deferred);
+        });
     }
 
     /// Handles the end of a connection; the end of an attempt counts as its failure.
@@ -277,8 +269,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             mode: None,
             kind,
         };
-        let ep = EpId::from_handle(Handle::from_raw(token));
-        if !self.end_connection(control, ep, ending, deferred) {
+        let ended = self.with_token(token, |_, endpoint| {
+            self.end_connection(control, endpoint, ending, deferred)
+        });
+        if ended == Some(false) {
             self.attempt_failed(control, token, &ConnectFailure::NonPeerRejected, deferred);
         }
     }
@@ -315,7 +309,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cfg_attr(feature = "compact", inline(never))]
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
         let endpoints = &self.shared.endpoints;
-        let control = self.control.try_lock();
+        let control = self.try_control();
         // From here on the lock is waited for: whoever interrupts the scan ends its own calls first.
         let Some(mut scan) = control.and_then(|mut control| control.watch.begin_scan()) else {
             return 0;
@@ -331,8 +325,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .lock_unparked()
                 .map(|endpoint| (endpoint.id, endpoint.state, endpoint.connection.deadline))
             else {
-                // The context that this one interrupts changes it.
-                left = Some(left.flatten());
+                // Another context changes it, perhaps the deadline: the next call looks again.
+                left = Some(first(left.flatten(), Some(Instant::ZERO)));
                 self.control.with(|control| control.watch.list(slot, index));
                 continue;
             };
@@ -366,25 +360,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn give_up(&self, ep: EpId, deadline: Instant) -> bool {
         let mut deferred = Deferred::default();
         let ended = self.controlled(|control| {
-            let kind = self.with_endpoint(ep, |_, endpoint| {
+            self.with_parked_endpoint(ep, |_, endpoint| {
                 if endpoint.connection.deadline != Some(deadline) {
-                    return Ok(None);
+                    return Ok(false);
                 }
-                Ok(Some(if endpoint.connection.answered {
+                let kind = if endpoint.connection.answered {
                     ConnectionEventKind::TimedOut
                 } else {
                     ConnectionEventKind::Unreachable
-                }))
-            })?;
-            let Some(kind) = kind else {
-                return Ok(false);
-            };
-            let ending = Ending {
-                trigger: Trigger::AttemptFailure,
-                mode: Some(DisconnectMode::Abrupt),
-                kind,
-            };
-            Ok(self.end_connection(control, ep, ending, &mut deferred))
+                };
+                let ending = Ending {
+                    trigger: Trigger::AttemptFailure,
+                    mode: Some(DisconnectMode::Abrupt),
+                    kind,
+                };
+                Ok(self.end_connection(control, endpoint, ending, &mut deferred))
+            })
         });
         self.run_deferred(&mut deferred);
         ended.unwrap_or(false)
@@ -397,17 +388,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.poll_requests(ep);
         let mut deferred = Deferred::default();
         let ended = self.controlled(|control| {
-            // No request is posted while it drains.
-            let ring = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.ring))?;
-            if !ring.is_idle(&self.shared.records) {
-                return Ok(false);
-            }
-            let ending = Ending {
-                trigger: Trigger::Drained,
-                mode: Some(DisconnectMode::Graceful),
-                kind: ConnectionEventKind::Disconnected,
-            };
-            Ok(self.end_connection(control, ep, ending, &mut deferred))
+            self.with_parked_endpoint(ep, |_, endpoint| {
+                if !endpoint.ring.is_idle(&self.shared.records) {
+                    return Ok(false);
+                }
+                let ending = Ending {
+                    trigger: Trigger::Drained,
+                    mode: Some(DisconnectMode::Graceful),
+                    kind: ConnectionEventKind::Disconnected,
+                };
+                Ok(self.end_connection(control, endpoint, ending, &mut deferred))
+            })
         });
         self.run_deferred(&mut deferred);
         ended.unwrap_or(false)

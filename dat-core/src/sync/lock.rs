@@ -3,6 +3,7 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
+use super::Mark;
 use super::atomic::{AtomicBool, Ordering};
 
 /// Mutual exclusion.
@@ -13,9 +14,10 @@ use super::atomic::{AtomicBool, Ordering};
 /// opposite order. It never takes a lock twice in one context; an implementation may deadlock then.
 ///
 /// # Safety
-/// From the return of `acquire` to the call of `release`, no other `acquire` of the same lock may
-/// return, on any thread or interrupt level. The writes of a holder must be visible to the next
-/// holder.
+/// From the return of `acquire`, or of `try_acquire` with a state, to the call of `release`: no
+/// other `acquire` of the same lock may return, and no other `try_acquire` may return a state, on
+/// any thread or interrupt level. The writes of a holder must be visible to the next holder.
+/// `mark` of a lock returns the same in every call: `None`, or a mark that no other lock has.
 #[expect(unsafe_code)]
 // UNSAFETY: `Mutex` relies on this promise to hand out `&mut`.
 pub unsafe trait RawLock {
@@ -35,8 +37,15 @@ pub unsafe trait RawLock {
     /// Set if a control call marks an object while the device changes it, in place of holding the
     /// object's lock.
     ///
-    /// For locks that mask interrupts. Data calls that meet the mark are refused.
+    /// For locks that mask interrupts. Data calls that meet the mark are refused. Set it if `mark`
+    /// returns a mark.
     const PARKS: bool = false;
+
+    /// Returns the mark of the value that the lock protects, if the lock parks.
+    #[inline(always)]
+    fn mark(&self) -> Option<&Mark> {
+        None
+    }
 
     /// Waits until the lock is free, and acquires it.
     ///
@@ -48,11 +57,11 @@ pub unsafe trait RawLock {
     /// Acquires the lock, or returns `None` if the current context would wait for a context that it
     /// interrupts.
     ///
-    /// The core uses it for [`Control`](Self::Control), and refuses the call on `None`. By default
-    /// it waits.
+    /// The core uses it for [`Control`](Self::Control), and refuses the call on `None`. The mutex of
+    /// an operating system returns `None` in every interrupt handler. By default it waits.
     ///
     /// # Safety
-    /// As for `acquire`, if the lock was acquired.
+    /// As for `acquire`, if it returns a state.
     #[inline(always)]
     unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
         // SAFETY: promised by the caller.
@@ -62,7 +71,7 @@ pub unsafe trait RawLock {
     /// Releases the lock.
     ///
     /// # Safety
-    /// `state` came from `acquire` of this lock, under the conditions stated there.
+    /// `state` came from `acquire` or `try_acquire` of this lock, under the conditions stated there.
     unsafe fn release(&self, state: Self::State<'_>);
 }
 
@@ -245,21 +254,20 @@ unsafe impl RawLock for ContextLock {
 /// It takes `D` for short sections, whose lengths depend neither on the device nor on the lengths
 /// of queues.
 ///
-/// An endpoint or dispatcher whose queues the device creates or changes is marked meanwhile. A post
-/// to it is refused: INSUFFICIENT_RESOURCES with the cause [`Busy`](crate::error::Cause::Busy). A
-/// dequeue returns QUEUE_EMPTY. After the change the adapter polls such a dispatcher and counts an
-/// interrupt ([`Ia::take_interrupts`](crate::Ia::take_interrupts)), so no completion stays
-/// unnoticed.
+/// An endpoint, shared receive queue or dispatcher whose queues the device creates or changes is
+/// marked meanwhile. Calls that meet the mark are refused (GEN-16), and told when to look again:
+/// after the change the adapter counts an interrupt
+/// ([`Ia::take_interrupts`](crate::Ia::take_interrupts)).
 ///
 /// `C` is [`ContextLock`], or the mutex of an operating system. Where threads preempt each other on
 /// one processor, it cannot be a spin lock.
 #[derive(Debug)]
-pub struct SplitLock<D, C>(D, PhantomData<fn() -> C>);
+pub struct SplitLock<D, C>(D, Mark, PhantomData<fn() -> C>);
 
 #[expect(unsafe_code)]
-// SAFETY: every call goes to `D`, under the same conditions.
+// SAFETY: every call goes to `D`, under the same conditions; the mark is the lock's own.
 unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
-    const INIT: Self = Self(D::INIT, PhantomData);
+    const INIT: Self = Self(D::INIT, Mark::new(), PhantomData);
 
     type Control = C;
 
@@ -270,6 +278,11 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
 
     const PARKS: bool = true;
 
+    #[inline(always)]
+    fn mark(&self) -> Option<&Mark> {
+        Some(&self.1)
+    }
+
     #[inline]
     unsafe fn acquire(&self) -> Self::State<'_> {
         // SAFETY: promised by the caller.
@@ -277,8 +290,14 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
     }
 
     #[inline]
+    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        // SAFETY: promised by the caller.
+        unsafe { self.0.try_acquire() }
+    }
+
+    #[inline]
     unsafe fn release(&self, state: D::State<'_>) {
-        // SAFETY: promised by the caller; the state came from `acquire` of `D`.
+        // SAFETY: promised by the caller; the state came from the same function of `D`.
         unsafe { self.0.release(state) }
     }
 }

@@ -117,14 +117,10 @@ fn is_done(location: &Location<'_>) -> bool {
     changed(location, &[Change::Skipped]).is_none()
 }
 
-/// Returns a mark that was read, or `none` if the mutant skips the read.
+/// Returns a mark that was read; false if the mutant skips the read.
 #[track_caller]
-pub(crate) fn read_mark<T>(mark: T, none: T) -> T {
-    if is_done(Location::caller()) {
-        mark
-    } else {
-        none
-    }
+pub(crate) fn read_mark(is_set: bool) -> bool {
+    is_done(Location::caller()) && is_set
 }
 
 /// Returns the mutant's change at this location, if it is one of `possible`.

@@ -1,11 +1,12 @@
 //! A value protected by a raw lock.
 //!
 //! # Parking
-//! A change that takes long must not keep a lock that masks interrupts. Where `L::PARKS` is set,
-//! [`park`](Mutex::park) marks the value under the lock, releases the lock, and gives access to the
-//! value; its end takes the lock again and removes the mark. That is as exclusive as a guard:
-//! 1. The mark is read and written under the lock only, and every function that takes the lock
-//!    reads it before it creates a guard or a [`Parked`]. On a mark it creates neither.
+//! A change that takes long must not keep a lock that masks interrupts. A lock that parks has a
+//! [`Mark`](super::Mark). [`park`](Mutex::park) sets the mark under the lock, releases the lock, and
+//! gives access to the value; its end takes the lock again and removes the mark. That is as
+//! exclusive as a guard:
+//! 1. The mark is accessed under the lock only, and every function that takes the lock reads it
+//!    before it returns a guard or a [`Parked`]. On a mark it returns neither.
 //! 2. The mark is set while the caller has the lock and the value has no mark. So no guard and no
 //!    other `Parked` exists then, and by 1 none comes into being before the mark is removed.
 //! 3. Only the drop of the `Parked` that set the mark removes it, when its borrows have ended.
@@ -13,21 +14,12 @@
 //!
 //! `parking.rs` of the models proves this, and that it fails if a mark is not read.
 
-use core::cell::{Cell, UnsafeCell};
+use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
-use super::RawLock;
-
-/// The mark of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
-    None,
-    Parked,
-    /// Parked, and a context was refused since.
-    Missed,
-}
+use super::{Mark, RawLock};
 
 /// A value that only the holder of the lock can access.
 ///
@@ -35,8 +27,6 @@ enum Mark {
 #[repr(C)]
 pub struct Mutex<L, T> {
     lock: L,
-    /// Accessed under the lock only.
-    mark: Cell<Mark>,
     /// Accesses to the value, for loom to detect simultaneous ones.
     #[cfg(loom)]
     accesses: super::loom_sync::Accesses,
@@ -46,7 +36,7 @@ pub struct Mutex<L, T> {
 #[expect(unsafe_code)]
 // SAFETY: the value is accessed only through a guard or a `Parked`, of which one exists at a time
 // (contract of `RawLock`, and the module's documentation). So sharing the mutex only moves access to
-// the value from thread to thread. The mark is accessed under the lock.
+// the value from thread to thread.
 unsafe impl<L: RawLock + Sync, T: Send> Sync for Mutex<L, T> {}
 
 impl<L: RawLock, T> Mutex<L, T> {
@@ -54,7 +44,6 @@ impl<L: RawLock, T> Mutex<L, T> {
     pub const fn new(value: T) -> Self {
         Self {
             lock: L::INIT,
-            mark: Cell::new(Mark::None),
             #[cfg(loom)]
             accesses: super::loom_sync::Accesses::new(),
             value: UnsafeCell::new(value),
@@ -73,9 +62,9 @@ impl<L: RawLock, T> Mutex<L, T> {
 
     /// Locks the mutex until the guard is dropped.
     ///
-    /// For paths where a closure costs one call too many. Waits while the value is parked. That is
-    /// never the case for a value that is parked under the control lock only, if the caller has
-    /// that lock.
+    /// For paths where a closure costs one call too many. Waits while the value is parked, so the
+    /// caller has the control lock or the value is never parked: a context that interrupts the
+    /// parking one would wait for ever.
     ///
     /// Guards are dropped in the opposite order of their creation.
     #[inline]
@@ -107,7 +96,7 @@ impl<L: RawLock, T> Mutex<L, T> {
             mutex: self,
             state: ManuallyDrop::new(state),
         };
-        (!L::PARKS || self.mark.get() == Mark::None).then_some(guard)
+        (!guard.is_parked()).then_some(guard)
     }
 
     /// Takes exclusive access until the result is dropped, without the lock if it parks.
@@ -124,12 +113,13 @@ impl<L: RawLock, T> Mutex<L, T> {
     #[cfg_attr(loom, track_caller)]
     pub(crate) fn park_unless(&self, keeps: impl FnOnce(&T) -> bool) -> Parked<'_, L, T> {
         let guard = self.lock();
-        let guard = if L::PARKS && !keeps(&guard) {
-            self.mark.set(Mark::Parked);
-            drop(guard);
-            None
-        } else {
-            Some(guard)
+        let guard = match self.lock.mark() {
+            Some(mark) if !keeps(&guard) => {
+                mark.set();
+                drop(guard);
+                None
+            }
+            _ => Some(guard),
         };
         Parked {
             mutex: self,
@@ -140,6 +130,7 @@ impl<L: RawLock, T> Mutex<L, T> {
 
     /// Acquires the lock and creates its guard; on a lock that parks, the caller reads the mark.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     fn guard(&self) -> Guard<'_, L, T> {
         #[expect(unsafe_code)]
         // SAFETY: the guard releases the lock once, when it is dropped. Guards are passed at most
@@ -170,14 +161,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     #[inline(never)]
     fn try_lock_marked(&self) -> Option<Guard<'_, L, T>> {
         let guard = self.guard();
-        let mark = self.mark.get();
-        #[cfg(loom)]
-        let mark = super::loom_sync::read_mark(mark, Mark::None);
-        if mark != Mark::None {
-            self.mark.set(Mark::Missed);
-            return None;
-        }
-        Some(guard)
+        (!guard.is_parked()).then_some(guard)
     }
 }
 
@@ -196,15 +180,17 @@ impl<L: RawLock, T> Parked<'_, L, T> {
             return false;
         }
         // Without a guard, nothing is left to drop.
-        ManuallyDrop::new(self).remove_mark() == Mark::Missed
+        ManuallyDrop::new(self).remove_mark()
     }
 
-    /// Removes the mark; returns it. Nothing accesses the value by `self` afterwards.
+    /// Removes the mark; returns true if a context was refused.
+    ///
+    /// Nothing accesses the value by `self` afterwards.
     #[inline(never)]
-    fn remove_mark(&self) -> Mark {
-        // Its guard accesses only the mark.
-        let _guard = self.mutex.guard();
-        self.mutex.mark.replace(Mark::None)
+    fn remove_mark(&self) -> bool {
+        // The guard accesses only the mark.
+        let guard = self.mutex.guard();
+        guard.mutex.lock.mark().is_some_and(Mark::remove)
     }
 }
 
@@ -241,7 +227,7 @@ impl<L: RawLock, T> Drop for Parked<'_, L, T> {
     #[inline]
     fn drop(&mut self) {
         if self.guard.is_none() {
-            let _was = self.remove_mark();
+            let _missed = self.remove_mark();
         }
     }
 }
@@ -265,6 +251,13 @@ impl<T> Mutex<super::HostLock, T> {
 pub(crate) struct Guard<'a, L: RawLock, T> {
     mutex: &'a Mutex<L, T>,
     state: ManuallyDrop<L::State<'a>>,
+}
+
+impl<L: RawLock, T> Guard<'_, L, T> {
+    /// Returns true if the value is parked, and notes the refusal; the guard is then dropped.
+    fn is_parked(&self) -> bool {
+        self.mutex.lock.mark().is_some_and(Mark::refuses)
+    }
 }
 
 impl<L: RawLock, T> Deref for Guard<'_, L, T> {
@@ -300,7 +293,7 @@ impl<L: RawLock, T> Drop for Guard<'_, L, T> {
     #[inline]
     fn drop(&mut self) {
         #[expect(unsafe_code)]
-        // SAFETY: the state is taken only here, and came from `acquire` of this lock.
+        // SAFETY: the state is taken only here, and came from `acquire` or `try_acquire` of this lock.
         unsafe {
             self.mutex.lock.release(ManuallyDrop::take(&mut self.state));
         }

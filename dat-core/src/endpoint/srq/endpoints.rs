@@ -100,7 +100,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let srq = srq.slot();
         let mut endpoint = None;
         loop {
-            let Some(control) = self.control.try_lock() else {
+            let Some(control) = self.try_control() else {
                 return;
             };
             endpoint = self.next_endpoint_on_srq(&control, srq, endpoint);
