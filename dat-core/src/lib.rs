@@ -44,17 +44,27 @@
 //! get an [`InterruptHandle`], which only counts an interrupt and wakes wakers. It takes no lock, so
 //! a handler can notify an adapter with any lock.
 //!
-//! With `SplitLock<CriticalSectionLock, ContextLock>` a handler may also post, dequeue, and query
-//! data state ([`Ia::ep_get_status`]). Interrupts are masked for short sections only, never while
-//! the device executes a command. If the handler interrupts a control call:
-//! - its own control calls are refused: INSUFFICIENT_RESOURCES with the cause
-//!   [`Busy`](error::Cause::Busy);
-//! - so are posts to an object that the call changes; a dequeue from one returns QUEUE_EMPTY;
-//! - after the call, [`Ia::take_interrupts`] is not 0, and a dequeue finds what was missed.
+//! With `SplitLock<CriticalSectionLock, ContextLock>` a handler may also post, bind, dequeue, and
+//! query data state ([`Ia::evd_query`]; [`Ia::ep_get_status`] without a shared queue). Interrupts
+//! are masked for short sections only, never while the device executes a command. The driver must
+//! allow that: a post, a poll and an arming may interrupt its other calls.
 //!
-//! A failed completion that a handler dequeues breaks its connection in the next [`Ia::progress`].
-//! A handler does not wait, and does not open, close or drop an adapter. A dispatcher with a waiter
-//! is changed with interrupts masked.
+//! # Errors
+//! With a `SplitLock` every call may also return INSUFFICIENT_RESOURCES with the cause
+//! [`Busy`](error::Cause::Busy), before its other checks and without an effect (GEN-16):
+//! - a control call that interrupts another one;
+//! - any call that uses an object whose queues an interrupted control call changes; a dequeue
+//!   returns QUEUE_EMPTY then, also for a stale handle;
+//! - a control call whose dispatcher has a waiter and would need a longer completion queue: create
+//!   the dispatcher with a length that suffices.
+//!
+//! After an interrupted control call, [`Ia::take_interrupts`] is not 0 if a call was refused. Run
+//! the handler again then. A failed completion breaks its connection in the next [`Ia::progress`].
+//! A handler does not wait, and does not open, close or drop an adapter.
+//!
+//! Sections have a bounded length with two exceptions, in which it grows with the number of queued
+//! events: a dispatcher that has a waiter while one of its endpoints is freed or reset, or
+//! established; and [`Ia::evd_resize`] of a dispatcher with a waiter or of the adapter's own.
 //!
 //! With `CriticalSectionLock` alone a handler may make any call except waits, but interrupts are
 //! masked during all of a control call, device commands included.

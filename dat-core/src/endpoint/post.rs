@@ -141,8 +141,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - PROTECTION_VIOLATION (READ): a region is in another zone than the endpoint.
     /// - INVALID_PARAMETER (ARG3): a segment reaches outside its region.
     /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding, the endpoint
-    ///   has no request dispatcher, or the device refused. With a lock that splits, also: the
-    ///   current context interrupts a call that changes the endpoint.
+    ///   has no request dispatcher, or the device refused.
     ///
     /// Spec: EPS-01..05, DTO-04..07, DTO-10
     ///

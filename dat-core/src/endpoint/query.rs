@@ -126,16 +126,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         for evd in [receive_evd, request_evd].into_iter().flatten() {
             self.poll_at(evd);
         }
-        let held = self.controlled(|control| {
-            // Only the device knows the buffers taken from a shared queue.
-            let key = self.with_endpoint(ep, |_, endpoint| {
+        // Only the device knows the buffers taken from a shared queue.
+        let of_shared = || {
+            self.with_endpoint(ep, |_, endpoint| {
                 Ok(endpoint.queue_pair.filter(|_| endpoint.srq.is_some()))
-            })?;
-            Ok(match key {
-                Some(key) => control.backend()?.receive_info(key).allocated.unwrap_or(0),
-                None => 0,
             })
-        })?;
+        };
+        let held = match of_shared()? {
+            Some(_) => self.controlled(|control| {
+                Ok(match of_shared()? {
+                    Some(key) => control.backend()?.receive_info(key).allocated.unwrap_or(0),
+                    None => 0,
+                })
+            })?,
+            None => 0,
+        };
         let (state, ring, reach) = self.with_endpoint(ep, |slot, endpoint| {
             permit(Call::Inspect, endpoint.state)?;
             let side = slot.receive.lock_unparked();

@@ -494,7 +494,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let slot = dispatchers.get(fired.index());
         let is_live = |slot: &super::EvdSlot<_, L>| match slot.queue.lock_unparked() {
             Some(queue) => queue.id == fired,
-            // A parked one is live.
+            // A parked one may be another by now; then its next call refuses the handle.
             None => true,
         };
         if slot.is_some_and(is_live) {

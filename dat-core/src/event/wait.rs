@@ -111,8 +111,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// - INVALID_PARAMETER (ARG3): `threshold` is below 1 or above the queue length.
     /// - INVALID_STATE (EVD_CONFIG_NOTIFY, EVD_CONFIG_SOLICITED): `threshold` is not 1, but only
     ///   notifications end a wait on this dispatcher.
-    /// - INSUFFICIENT_RESOURCES (TEVD): with a lock that splits, the current context interrupts a
-    ///   call that changes the dispatcher.
     ///
     /// Spec: EVW-01..05, EVW-11
     #[inline]

@@ -428,7 +428,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let armed = (0..ARMING_ROUNDS).any(|_| {
             self.poll_slot(slot, &mut deferred);
             let Some(mut queue) = slot.queue.lock_unparked() else {
-                // The end of the parking arms it.
+                // The end of the parking brings the next `progress`, which comes back.
                 return true;
             };
             let failed = queue.failure.is_some();

@@ -230,7 +230,8 @@ unsafe impl RawLock for ContextLock {
 
     type State<'a> = ();
 
-    // For calls that cannot be refused: the adapter is opened, reopened or dropped.
+    // For calls that cannot be refused, such as the drop of the adapter, and for the rest of a
+    // `progress` that had the lock before: it interrupts no context that holds it.
     unsafe fn acquire(&self) -> Self::State<'_> {
         while self.0.swap(true, Ordering::Acquire) {
             core::hint::spin_loop();
