@@ -198,8 +198,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             return Err(DeviceFault::UnknownKind);
         }
         H::from_device();
-        let words = core::array::from_fn(|word| read(entry, word));
-        let entry = defs::Completion::decode(words);
+        let entry = defs::Completion::of(|word| read(entry, word));
         let generation = self
             .tables
             .generations

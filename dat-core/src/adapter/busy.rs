@@ -21,7 +21,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Locks the state of control calls.
     ///
     /// `None` if the current context interrupts a control call, which then tells it at its end.
-    #[inline]
+    #[cfg_attr(feature = "compact", inline(never))]
+    #[cfg_attr(not(feature = "compact"), inline)]
     pub(crate) fn try_control(&self) -> Option<Guard<'_, L::Control, Control<'s, B>>> {
         match self.control.try_lock() {
             None if L::PARKS => {
@@ -48,7 +49,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Ends a parking; contexts that met it are told when the control lock is released.
-    #[inline]
+    #[cfg_attr(feature = "compact", inline(never))]
+    #[cfg_attr(not(feature = "compact"), inline)]
     pub(crate) fn end_parking<T>(&self, parked: Parked<'_, L, T>) {
         if parked.end() {
             self.note_missed();

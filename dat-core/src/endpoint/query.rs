@@ -75,38 +75,44 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EPQ-01..03, GEN-08
     pub fn ep_query(&self, ep: EpId, fields: EpFields) -> Result<EpParam> {
         self.controlled(|control| {
-            let (zone, srq, evds) = self.with_endpoint(ep, |_, endpoint| {
+            let local_address = control
+                .backend()
+                .map(|backend| backend.ia_attributes().ia_address);
+            let (zone, srq, evds, param) = self.with_endpoint(ep, |_, endpoint| {
                 permit(Call::Inspect, endpoint.state)?;
                 check_fields(fields)?;
-                let receives = endpoint.receive_evd;
-                let evds = [receives, endpoint.request_evd, endpoint.connect_evd];
-                Ok((endpoint.zone, endpoint.srq, evds))
-            })?;
-            let zone = zone.and_then(|zone| control.protection_zones.get(usize::from(zone)));
-            let pz = zone.map(|zone| zone.id);
-            let srq = srq.and_then(|srq| self.shared.shared_receive_queues.get(usize::from(srq)));
-            let srq = srq.map(|slot| slot.main.with(|queue| queue.id));
-            let [recv_evd, request_evd, connect_evd] =
-                evds.map(|evd| evd.map(|evd| self.evd_id_at(evd)));
-            let local_address = control.backend()?.ia_attributes().ia_address;
-            // The control lock keeps what the first section found.
-            self.with_endpoint(ep, |_, endpoint| {
                 let (local, remote) = known_addresses(endpoint.state);
                 let connection = &endpoint.connection;
-                Ok(EpParam {
+                let param = EpParam {
                     ia: self.handle(),
                     state: endpoint.state,
-                    pz,
-                    recv_evd,
-                    request_evd,
-                    connect_evd,
-                    srq,
-                    local_address,
+                    pz: None,
+                    recv_evd: None,
+                    request_evd: None,
+                    connect_evd: None,
+                    srq: None,
+                    local_address: local_address?,
                     local_port: local.then_some(connection.local_port),
                     remote_address: connection.remote.filter(|_| remote),
                     remote_port: remote.then_some(connection.remote_port),
                     attributes: endpoint.attributes,
-                })
+                };
+                let receives = endpoint.receive_evd;
+                let evds = [receives, endpoint.request_evd, endpoint.connect_evd];
+                Ok((endpoint.zone, endpoint.srq, evds, param))
+            })?;
+            // The control lock keeps these objects.
+            let zone = zone.and_then(|zone| control.protection_zones.get(usize::from(zone)));
+            let srq = srq.and_then(|srq| self.shared.shared_receive_queues.get(usize::from(srq)));
+            let [recv_evd, request_evd, connect_evd] =
+                evds.map(|evd| evd.map(|evd| self.evd_id_at(evd)));
+            Ok(EpParam {
+                pz: zone.map(|zone| zone.id),
+                recv_evd,
+                request_evd,
+                connect_evd,
+                srq: srq.map(|slot| slot.main.with(|queue| queue.id)),
+                ..param
             })
         })
     }

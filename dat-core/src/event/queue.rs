@@ -403,8 +403,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
             if self.failure.is_some() {
                 break;
             }
-            match queue.poll().transpose() {
-                Some(Ok(completion)) => {
+            // Matched in place: `transpose` copies the completion.
+            match queue.poll() {
+                Ok(Some(completion)) => {
                     if let Some(event) = shared.event_of(&completion, queue.immediate()) {
                         return Ok(event);
                     }
@@ -412,12 +413,12 @@ impl<C: CompletionQueue> EvdQueue<C> {
                         return Err(Error::queue_empty().because(Cause::Contended));
                     }
                 }
-                Some(Err(failure)) => {
+                Err(failure) => {
                     self.fail(failure);
                     // The cause makes the caller report the failure, once.
                     return Err(Error::queue_empty().because(Cause::DeviceGone));
                 }
-                None => break,
+                Ok(None) => break,
             }
         }
         self.overflowed = false;

@@ -7,8 +7,11 @@ use crate::backend::Backend;
 use crate::error::{Result, Subtype};
 use crate::event::{Deferred, EvdQueue, EvdSlot, Pending};
 use crate::id::{EpId, Handle};
-use crate::sync::RawLock;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Parked, RawLock};
+
+/// A dispatcher that is parked, or locked in place of that.
+type ParkedDispatcher<'a, B, L> = Parked<'a, L, EvdQueue<<B as Backend>::CompletionQueue>>;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Runs `f` on a parked dispatcher. Needs the control lock.
@@ -22,13 +25,32 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         slot: &EvdSlot<B::CompletionQueue, L>,
         f: impl FnOnce(&mut EvdQueue<B::CompletionQueue>) -> R,
     ) -> R {
-        let mut queue = slot.queue.park_unless(|queue| self.is_masked(queue));
+        let mut queue = self.park_dispatcher(slot);
         let result = f(&mut queue);
+        self.end_parking_of(slot, queue);
+        result
+    }
+
+    #[cfg_attr(feature = "compact", inline(never))]
+    #[cfg_attr(not(feature = "compact"), inline)]
+    fn park_dispatcher<'a>(
+        &self,
+        slot: &'a EvdSlot<B::CompletionQueue, L>,
+    ) -> ParkedDispatcher<'a, B, L> {
+        slot.queue.park_unless(|queue| self.is_masked(queue))
+    }
+
+    #[cfg_attr(feature = "compact", inline(never))]
+    #[cfg_attr(not(feature = "compact"), inline)]
+    fn end_parking_of(
+        &self,
+        slot: &EvdSlot<B::CompletionQueue, L>,
+        queue: ParkedDispatcher<'_, B, L>,
+    ) {
         if queue.end() {
             slot.queue.with(|queue| queue.pending.add(Pending::REFUSED));
             self.note_missed();
         }
-        result
     }
 
     /// Returns true if changes of a dispatcher keep its lock, which masks interrupts.

@@ -102,7 +102,8 @@ impl<L: RawLock, T> Mutex<L, T> {
     /// Takes exclusive access until the result is dropped, without the lock if it parks.
     ///
     /// The caller holds the control lock, so that contexts with that lock never wait for the mark.
-    #[inline]
+    #[cfg_attr(feature = "compact", inline(never))]
+    #[cfg_attr(not(feature = "compact"), inline)]
     #[cfg_attr(loom, track_caller)]
     pub(crate) fn park(&self) -> Parked<'_, L, T> {
         self.park_unless(|_| false)

@@ -1,13 +1,16 @@
 //! Measures each call once.
 
 use core::sync::atomic::AtomicU8;
+use core::task::Waker;
 
 use backend_mmio::defs::mlx5::CompletionKind;
 use cortex_m::register::msp;
 use dat_core::attributes::{EpAttributes, IaAddress, SrqAttributes};
 use dat_core::backend::Backend as DatBackend;
 use dat_core::connection::{CrSlot, PspSlot, RspSlot};
-use dat_core::endpoint::{ConnectParam, EndpointSlot, SrqSlot};
+use dat_core::endpoint::{
+    BatchOperation, BatchReceive, BatchRequest, ConnectParam, EndpointSlot, Extended, SrqSlot,
+};
 use dat_core::error::Cause;
 use dat_core::event::{CnoSlot, EvdSlot, Event, EventSlot};
 use dat_core::flags::{
@@ -15,6 +18,7 @@ use dat_core::flags::{
     IaFields, LmrFields, MemoryPrivileges, ProviderFields, PspFields, PspFlags, PzFields,
     QualityOfService, RmrFields, RspFields, SrqFields, TIMEOUT_INFINITE,
 };
+use dat_core::id::{CrId, EpId, EvdId};
 use dat_core::memory::{
     LmrMemory, LmrRequest, LmrSlot, LmrTriplet, PzSlot, Region, RmrSlot, RmrTriplet,
 };
@@ -56,12 +60,10 @@ dat_core::define_storage! {
     }
 }
 
+type Adapter<'a> = Ia<'a, Backend, Lock>;
 type Evd = EvdSlot<<Backend as DatBackend>::CompletionQueue, Lock>;
-type Endpoint = EndpointSlot<
-    <Backend as DatBackend>::SendQueue,
-    <Backend as DatBackend>::ReceiveQueue,
-    Lock,
->;
+type Endpoint =
+    EndpointSlot<<Backend as DatBackend>::SendQueue, <Backend as DatBackend>::ReceiveQueue, Lock>;
 type Srq = SrqSlot<<Backend as DatBackend>::SharedReceiveQueue, Lock>;
 
 static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
@@ -109,11 +111,7 @@ fn refused<T>(result: Result<T>) -> Result<()> {
 /// Prints the sizes of the storage's parts.
 fn sizes() {
     let size = |kind, name, bytes: usize| report::line(kind, name, bytes as u32);
-    size(
-        "object",
-        "Ia",
-        size_of::<Ia<'_, Backend, Lock>>(),
-    );
+    size("object", "Ia", size_of::<Ia<'_, Backend, Lock>>());
     size(
         "storage",
         "PzSlot",
@@ -145,6 +143,129 @@ fn sizes() {
         "driver",
         size_of::<Lent>() + size_of::<Occupancy>(),
     );
+}
+
+/// Objects that a connection needs.
+struct Objects {
+    ep: EpId,
+    /// Unconnected.
+    sharing: EpId,
+    connections: EvdId,
+    transfers: EvdId,
+    segment: LmrTriplet,
+    remote: RmrTriplet,
+}
+
+/// Returns the connection request that is next.
+fn request(ia: &Adapter<'_>, connections: EvdId) -> Result<CrId> {
+    match ia.evd_dequeue(connections)? {
+        Event::ConnectionRequest { cr, .. } => Ok(cr),
+        _ => Err(Error::internal(Cause::EndpointState)),
+    }
+}
+
+/// Measures the calls for which the first connection had no room, and its failure.
+fn second_connection(ia: &Adapter<'_>, objects: &Objects) -> Result<()> {
+    let Objects {
+        ep,
+        sharing,
+        connections,
+        transfers,
+        segment,
+        remote,
+    } = *objects;
+    let flags = PspFlags::Consumer;
+    let (psp, qualifier) = measured("psp_create_any", || ia.psp_create_any(connections, flags))?;
+    ia.progress(NOW);
+    let cr = request(ia, connections)?;
+    measured("cr_handoff", || ia.cr_handoff(cr, qualifier))?;
+    ia.cr_accept(request(ia, connections)?, Some(ep), b"")?;
+    ia.progress(NOW);
+    ia.evd_dequeue(connections)?;
+    // Segments of one kind each.
+    let one = &[segment];
+    measured("post_send_one", || ia.post_send(ep, one, 1, NOTHING))?;
+    measured("post_rdma_write_one", || {
+        ia.post_rdma_write(ep, one, 2, &remote, NOTHING)
+    })?;
+    let small = RmrTriplet {
+        length: 8,
+        ..remote
+    };
+    measured("post_rdma_read_one", || {
+        ia.post_rdma_read(ep, one, 3, &small, NOTHING)
+    })?;
+    // This layout has none.
+    let operation = Extended::FetchAndAdd { add: 1 };
+    refused(measured("post_extended_refused", || {
+        ia.post_extended(ep, operation, one, 4, &small, NOTHING)
+    }))?;
+    measured("post_recv_one", || ia.post_recv(ep, one, 5, NOTHING))?;
+    let receive = BatchReceive {
+        segments: one,
+        cookie: 6,
+        flags: NOTHING,
+    };
+    let receives = [receive; 2];
+    measured("post_recv_batch", || ia.post_recv_batch(ep, &receives))
+        .map_err(|refused| refused.error)?;
+    for index in 0..3 {
+        still::complete(CompletionKind::REQUEST, index, 0);
+        ia.evd_dequeue(transfers)?;
+    }
+    // Requests without an event, before one with an event.
+    let request = BatchRequest {
+        operation: BatchOperation::Send,
+        segments: one,
+        cookie: 7,
+        flags: CompletionFlags::SUPPRESS,
+    };
+    let requests = [request; 3];
+    measured("post_batch", || ia.post_batch(ep, &requests)).map_err(|refused| refused.error)?;
+    for index in 3..6 {
+        still::complete(CompletionKind::REQUEST, index, 0);
+    }
+    still::complete(CompletionKind::RECEIVE, 0, 8);
+    measured("evd_dequeue_after_suppressed", || {
+        ia.evd_dequeue(transfers).map(drop)
+    })?;
+    let mut wait = measured("evd_wait", || ia.evd_wait(transfers, 1))?;
+    let waits = measured("evd_wait_poll", || wait.poll(Waker::noop()).is_pending());
+    still::complete(CompletionKind::RECEIVE, 1, 8);
+    let ended = measured("evd_wait_poll_ready", || {
+        wait.poll(Waker::noop()).is_ready()
+    });
+    if !waits || !ended {
+        return Err(Error::internal(Cause::EndpointState));
+    }
+    drop(wait);
+    let wait = ia.evd_wait(transfers, 1)?;
+    if measured("evd_wait_expire", || wait.expire()).is_ok() {
+        return Err(Error::internal(Cause::EndpointState));
+    }
+    measured("next_deadline", || ia.next_deadline());
+    measured("interrupt_notify", || ia.interrupt_handle().notify());
+    // The provider has no high watermarks.
+    refused(measured("ep_set_watermark", || {
+        ia.ep_set_watermark(ep, 1, 1)
+    }))?;
+    let quality = QualityOfService::BEST_EFFORT;
+    measured("ep_dup_connect", || {
+        ia.ep_dup_connect(sharing, ep, TIMEOUT_INFINITE, b"", quality, NOW)
+    })?;
+    // A request fails; `progress` then breaks the connection.
+    ia.post_send(ep, one, 8, NOTHING)?;
+    still::complete(CompletionKind::FAILED_REQUEST, 6, 0);
+    measured("evd_dequeue_failed", || ia.evd_dequeue(transfers).map(drop))?;
+    measured("progress_broken", || ia.progress(NOW));
+    ia.evd_dequeue(connections)?;
+    ia.ep_disconnect(sharing, CloseFlags::Abrupt)?;
+    for ep in [ep, sharing] {
+        while ia.progress(NOW) != 0 {}
+        while ia.evd_dequeue(connections).is_ok() {}
+        ia.ep_reset(ep)?;
+    }
+    ia.psp_free(psp)
 }
 
 /// Measures all calls.
@@ -325,6 +446,15 @@ pub(crate) fn all(
         ia.rsp_query(rsp, RspFields::all()).map(drop)
     })?;
     measured("rsp_free", || ia.rsp_free(rsp))?;
+    let objects = Objects {
+        ep,
+        sharing,
+        connections,
+        transfers,
+        segment,
+        remote,
+    };
+    second_connection(&ia, &objects)?;
     let param = ConnectParam {
         address: IaAddress::Node(2),
         qualifier: 7,
@@ -345,6 +475,10 @@ pub(crate) fn all(
     };
     measured("cr_reject", || ia.cr_reject(cr, b"no"))?;
     ia.psp_free(psp)?;
+
+    // Shared receive queues.
+    measured("srq_set_lw", || ia.srq_set_lw(srq, 1))?;
+    measured("srq_resize", || ia.srq_resize(srq, 3))?;
 
     // Destruction.
     measured("ep_free", || ia.ep_free(ep))?;

@@ -4,8 +4,8 @@
 //!
 //! Each call is made once, on a device that does nothing on its own. The stack is painted before
 //! and checked after. Each call prints its stack use in bytes, its number of instructions, and how
-//! many of them it makes at a time with interrupts masked. The parts of the storage print their sizes. The size of the image includes the
-//! calls and this program.
+//! many of them it makes at a time with interrupts masked. The parts of the storage print their
+//! sizes. The size of the image includes the calls and this program.
 #![no_std]
 #![no_main]
 
