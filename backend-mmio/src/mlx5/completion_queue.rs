@@ -263,6 +263,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     /// Takes the oldest request of a queue, which has this index; returns its token.
     ///
     /// `received` is the length of a receive.
+    #[inline(always)]
     fn take_oldest(
         &self,
         queue: &QueueCell,

@@ -64,23 +64,29 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Dequeues on the slow way: any event, a failure, completions without an event.
     #[cold]
     #[inline(never)]
-    fn dequeue_slow(
-        &self,
-        mut queue: Guard<'_, L, EvdQueue<B::CompletionQueue>>,
+    fn dequeue_slow<'a>(
+        &'a self,
+        mut queue: Guard<'a, L, EvdQueue<B::CompletionQueue>>,
         evd: EvdId,
     ) -> Result<Event> {
-        let mut outcome = queue.dequeue(evd, &self.shared);
         let mut patience = queue.depth;
-        drop(queue);
-        while L::PARKS
-            && patience != 0
-            && matches!(&outcome, Err(error) if error.cause() == Cause::Contended)
-            && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
-            && let Some(mut queue) = slot.queue.lock_unparked()
-        {
+        let outcome = loop {
+            let outcome = queue.dequeue(evd, &self.shared);
+            drop(queue);
+            // Each completion without an event has a section of its own.
+            if !L::PARKS
+                || patience == 0
+                || !matches!(&outcome, Err(error) if error.cause() == Cause::Contended)
+            {
+                break outcome;
+            }
             patience = patience.wrapping_sub(1);
-            outcome = queue.dequeue(evd, &self.shared);
-        }
+            let slot = self.shared.event_dispatchers.get(evd.index());
+            match slot.and_then(|slot| slot.queue.lock_unparked()) {
+                Some(next) => queue = next,
+                None => break outcome,
+            }
+        };
         match &outcome {
             Ok(event) if failed(event) => self.break_connection_after(event),
             Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),

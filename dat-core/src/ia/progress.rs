@@ -33,7 +33,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Events are replies and requests of peers, ends of connections, completions with a waiter,
     /// and watermarks. Handles at most 64 control events and returns the number of things done;
     /// call it again until that is 0. Call it regularly, and before dequeuing connection or
-    /// asynchronous events. A reply that has arrived counts even if its deadline has passed.
+    /// asynchronous events. A reply that has arrived counts even if its deadline has passed. In a
+    /// context that interrupts a control call it handles nothing and returns 0 (GEN-16).
     ///
     /// Spec: EPK-06..11, CRA-03, EPD-02, EPD-05, EPD-10, PSC-01, PSC-02, EPH-02, GEN-09
     pub fn progress(&self, now: Instant) -> usize {

@@ -100,6 +100,11 @@ fn run<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
+/// Writes a completion of the newest queue pair.
+fn complete(kind: CompletionKind, index: u16, length: u32) {
+    still::complete(still::newest(), kind, index, length);
+}
+
 /// Expects a refusal; returns an error if the call succeeded.
 fn refused<T>(result: Result<T>) -> Result<()> {
     match result {
@@ -210,7 +215,7 @@ fn second_connection(ia: &Adapter<'_>, objects: &Objects) -> Result<()> {
     measured("post_recv_batch", || ia.post_recv_batch(ep, &receives))
         .map_err(|refused| refused.error)?;
     for index in 0..3 {
-        still::complete(CompletionKind::REQUEST, index, 0);
+        complete(CompletionKind::REQUEST, index, 0);
         ia.evd_dequeue(transfers)?;
     }
     // Requests without an event, before one with an event.
@@ -223,15 +228,15 @@ fn second_connection(ia: &Adapter<'_>, objects: &Objects) -> Result<()> {
     let requests = [request; 3];
     measured("post_batch", || ia.post_batch(ep, &requests)).map_err(|refused| refused.error)?;
     for index in 3..6 {
-        still::complete(CompletionKind::REQUEST, index, 0);
+        complete(CompletionKind::REQUEST, index, 0);
     }
-    still::complete(CompletionKind::RECEIVE, 0, 8);
+    complete(CompletionKind::RECEIVE, 0, 8);
     measured("evd_dequeue_after_suppressed", || {
         ia.evd_dequeue(transfers).map(drop)
     })?;
     let mut wait = measured("evd_wait", || ia.evd_wait(transfers, 1))?;
     let waits = measured("evd_wait_poll", || wait.poll(Waker::noop()).is_pending());
-    still::complete(CompletionKind::RECEIVE, 1, 8);
+    complete(CompletionKind::RECEIVE, 1, 8);
     let ended = measured("evd_wait_poll_ready", || {
         wait.poll(Waker::noop()).is_ready()
     });
@@ -255,7 +260,7 @@ fn second_connection(ia: &Adapter<'_>, objects: &Objects) -> Result<()> {
     })?;
     // A request fails; `progress` then breaks the connection.
     ia.post_send(ep, one, 8, NOTHING)?;
-    still::complete(CompletionKind::FAILED_REQUEST, 6, 0);
+    complete(CompletionKind::FAILED_REQUEST, 6, 0);
     measured("evd_dequeue_failed", || ia.evd_dequeue(transfers).map(drop))?;
     measured("progress_broken", || ia.progress(NOW));
     ia.evd_dequeue(connections)?;
@@ -377,11 +382,11 @@ pub(crate) fn all(
         ia.post_send(ep, &[], 6, NOTHING)
     }))?;
     measured("srq_post_recv", || ia.srq_post_recv(srq, &[segment], 7))?;
-    still::complete(CompletionKind::RECEIVE, 0, 8);
+    complete(CompletionKind::RECEIVE, 0, 8);
     measured("evd_dequeue_receive", || {
         ia.evd_dequeue(transfers).map(drop)
     })?;
-    still::complete(CompletionKind::REQUEST, 0, 0);
+    complete(CompletionKind::REQUEST, 0, 0);
     measured("evd_dequeue_sent", || ia.evd_dequeue(transfers).map(drop))?;
     refused(measured("evd_dequeue_empty", || ia.evd_dequeue(transfers)))?;
     measured("lmr_sync", || {

@@ -15,7 +15,7 @@ use backend_mmio::ring::{
 use backend_mmio::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal, MappedRegisters};
 use dat_core::backend::SyncDirection;
 use dat_core::sync::SlotMemory;
-use mlx5_idle::{Channel, Idle, Kind, LIMITS, Made, Recorder};
+use mlx5_idle::{Channel, Idle, Kind, LIMITS, Made, Numbers, Recorder};
 
 use crate::masked;
 
@@ -202,8 +202,13 @@ pub(crate) fn backend(lent: &'static mut Lent, occupancy: &'static mut Occupancy
     )
 }
 
-/// Writes a completion for the descriptor of an index.
-pub(crate) fn complete(kind: CompletionKind, index: u16, length: u32) {
+/// Returns the numbers of the newest queue pair.
+pub(crate) fn newest() -> Numbers {
+    MADE.newest()
+}
+
+/// Writes a completion of a queue pair for the descriptor of an index.
+pub(crate) fn complete(of: Numbers, kind: CompletionKind, index: u16, length: u32) {
     let rings = DmaView::new(&RINGS, BUS);
-    MADE.complete(&rings, COMPLETIONS as u32, kind, index, length);
+    MADE.complete_of(of, &rings, COMPLETIONS as u32, kind, index, length);
 }

@@ -1,9 +1,11 @@
 //! An interrupt after each release of a lock, in each call.
 //!
 //! The critical section of the image pends an interrupt before it unmasks interrupts. Its handler
-//! posts a send and a receive to two endpoints, dequeues and notifies. The image ends with success if
-//! each call does what it would do without, each refusal in the handler is a documented one, and no
-//! command to the device was given with interrupts masked.
+//! posts to an endpoint that no call touches, to one that the calls change and to a dispatcher; the
+//! device completes the posts to the first one, and the handler dequeues their completions. The image
+//! ends with success if each call does what it would do without, all posts to the first endpoint are
+//! accepted and complete once, each other refusal is one of GEN-16, and no command to the device was
+//! given with interrupts masked.
 #![no_std]
 #![no_main]
 
@@ -82,6 +84,7 @@ use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
 use dat_core::sync::{ContextLock, CriticalSectionLock, SplitLock};
 use dat_core::time::Instant;
 use dat_core::{Abi, Error, Ia, Result};
+use mlx5_idle::Numbers;
 
 use still::{Backend, DISPATCHERS, PAIRS, POSTS, REGIONS, SEGMENTS, SHARED, WINDOWS, ZONES};
 
@@ -102,7 +105,7 @@ dat_core::define_storage! {
         public_service_points: 2,
         reserved_service_points: 1,
         connection_requests: 2,
-        events: 16,
+        events: 32,
         records: PAIRS * 2 * POSTS + SHARED * POSTS,
     }
 }
@@ -111,8 +114,13 @@ dat_core::define_storage! {
 #[derive(Clone, Copy)]
 struct Work {
     ia: &'static Adapter,
-    endpoints: [EpId; 2],
+    /// No call touches it.
+    own: EpId,
+    numbers: Numbers,
+    /// The calls change it.
+    other: EpId,
     transfers: EvdId,
+    software: EvdId,
     segment: LmrTriplet,
 }
 
@@ -120,23 +128,47 @@ static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 static WORK: Mutex<Cell<Option<Work>>> = Mutex::new(Cell::new(None));
 /// Runs of the handler.
 static RUNS: AtomicU32 = AtomicU32::new(0);
-/// Posts that it made.
-static POSTED: AtomicU32 = AtomicU32::new(0);
-/// Refusals that no documentation names.
+/// Accepted sends and receives of the handler's own endpoint.
+static SENT: AtomicU32 = AtomicU32::new(0);
+static RECEIVED: AtomicU32 = AtomicU32::new(0);
+/// Their completions that were dequeued.
+static COMPLETED: AtomicU32 = AtomicU32::new(0);
+/// Refusals that met a control call, and those that GEN-16 does not name.
+static BUSY: AtomicU32 = AtomicU32::new(0);
 static ODD: AtomicU32 = AtomicU32::new(0);
+/// Cookie of the handler's posts to its own endpoint.
+const COOKIE: u64 = 77;
 
-fn count(counter: &AtomicU32) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+fn count(counter: &AtomicU32) -> u32 {
+    let before = counter.load(Ordering::Relaxed);
+    counter.store(before + 1, Ordering::Relaxed);
+    before
 }
 
-fn note(posted: Result<()>) {
-    match posted.map_err(|error| (error.kind(), error.cause())) {
-        Ok(()) => count(&POSTED),
-        Err((ErrorKind::InsufficientResources, Cause::Busy | Cause::QueueFull))
+/// Counts the refusal of a call whose object an interrupted call may change.
+fn note(made: Result<()>) {
+    match made.map_err(|error| (error.kind(), error.cause())) {
+        Ok(()) => {}
+        Err((ErrorKind::InsufficientResources, Cause::Busy)) => {
+            count(&BUSY);
+        }
+        Err((ErrorKind::InsufficientResources, Cause::QueueFull))
+        | Err((ErrorKind::QueueFull, _))
         | Err((ErrorKind::InvalidState, _))
-        | Err((ErrorKind::InvalidHandle, Cause::Stale))
-        | Err((ErrorKind::PrivilegesViolation, Cause::StaleContext)) => {}
-        Err(_) => count(&ODD),
+        | Err((ErrorKind::InvalidHandle, Cause::Stale)) => {}
+        Err(_) => {
+            count(&ODD);
+        }
+    }
+}
+
+/// Takes the completions of the handler's own posts.
+fn dequeue(work: &Work) {
+    while let Ok(event) = work.ia.evd_dequeue(work.transfers) {
+        match event {
+            Event::Dto(done) if done.cookie == COOKIE => count(&COMPLETED),
+            _ => count(&ODD),
+        };
     }
 }
 
@@ -146,31 +178,65 @@ fn PendSV() {
     let work = critical_section::with(|section| WORK.borrow(section).get());
     if let Some(work) = work {
         count(&RUNS);
-        for ep in work.endpoints {
-            let flags = CompletionFlags::empty();
-            note(work.ia.post_send(ep, &[work.segment], 1, flags));
-            note(work.ia.post_recv(ep, &[work.segment], 1, flags));
+        let (flags, segments) = (CompletionFlags::empty(), [work.segment]);
+        match work.ia.post_send(work.own, &segments, COOKIE, flags) {
+            Ok(()) => {
+                let index = count(&SENT) as u16;
+                still::complete(work.numbers, CompletionKind::REQUEST, index, 0);
+            }
+            Err(error) => unless_full(error),
         }
-        // The device completes nothing on its own; a dequeue of nothing still polls.
-        let _empty = work.ia.evd_dequeue(work.transfers);
+        match work.ia.post_recv(work.own, &segments, COOKIE, flags) {
+            Ok(()) => {
+                // The slots of a receive queue are as many as its receives.
+                let index = count(&RECEIVED) as u16;
+                still::complete(work.numbers, CompletionKind::RECEIVE, index, 8);
+            }
+            Err(error) => unless_full(error),
+        }
+        note(work.ia.post_send(work.other, &segments, 1, flags));
+        note(work.ia.post_recv(work.other, &segments, 1, flags));
+        note(work.ia.evd_post_se(work.software, 1));
+        note(work.ia.pz_create().and_then(|pz| work.ia.pz_free(pz)));
+        dequeue(&work);
         work.ia.interrupt_handle().notify();
     }
     masked::PENDS.store(true, Ordering::Relaxed);
 }
 
+/// Counts a refusal of the handler's own endpoint, unless its queue is full.
+fn unless_full(error: Error) {
+    if error.cause() != Cause::QueueFull {
+        count(&ODD);
+    }
+}
+
+/// Connects the newest endpoint.
+fn connect(ia: &Adapter, ep: EpId, connections: EvdId) -> Result<()> {
+    let psp = ia.psp_create(7, connections, PspFlags::Consumer)?;
+    ia.progress(Instant::ZERO);
+    let Event::ConnectionRequest { cr, .. } = ia.evd_dequeue(connections)? else {
+        return Err(Error::internal(Cause::EndpointState));
+    };
+    ia.cr_accept(cr, Some(ep), b"")?;
+    ia.progress(Instant::ZERO);
+    ia.evd_dequeue(connections)?;
+    ia.psp_free(psp)
+}
+
 /// Makes calls of all kinds while the handler interrupts each.
 fn calls(ia: &'static Adapter) -> Result<()> {
-    const NOW: Instant = Instant::ZERO;
     let pz = ia.pz_create()?;
-    let connections = EvdFlags::CONNECTION | EvdFlags::CR;
-    let connections = ia.evd_create(8, None, connections)?;
+    let connections = ia.evd_create(8, None, EvdFlags::CONNECTION | EvdFlags::CR)?;
+    let software = ia.evd_create(4, None, EvdFlags::SOFTWARE)?;
     let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
     let transfers = ia.evd_create(still::COMPLETIONS as i32 - 1, None, transfers)?;
-    let lmr = ia.lmr_create(&LmrRequest {
+    let request = || LmrRequest {
         memory: LmrMemory::Virtual(Region::from_static(&BUFFER)),
         pz,
         privileges: MemoryPrivileges::ALL,
-    })?;
+    };
+    let lmr = ia.lmr_create(&request())?;
     let segment = LmrTriplet {
         context: lmr.lmr_context,
         address: lmr.registered_address,
@@ -191,7 +257,37 @@ fn calls(ia: &'static Adapter) -> Result<()> {
         let (evd, connect) = (Some(transfers), Some(connections));
         ia.ep_create(Some(pz), evd, evd, connect, Some(&attributes))
     };
-    let endpoints @ [ep, other] = [create()?, create()?];
+    let (other, own) = (create()?, create()?);
+    connect(ia, own, connections)?;
+    let work = Work {
+        ia,
+        own,
+        numbers: still::newest(),
+        other,
+        transfers,
+        software,
+        segment,
+    };
+    critical_section::with(|section| WORK.borrow(section).set(Some(work)));
+    masked::PENDS.store(true, Ordering::Relaxed);
+
+    // Each call is interrupted from here on.
+    let rmr = ia.rmr_create(pz)?;
+    let more = ia.lmr_create(&request())?;
+    let sizes = SrqAttributes {
+        max_recv_dtos: POSTS as i32,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let srq = ia.srq_create(pz, &sizes)?;
+    ia.srq_post_recv(srq, &[segment], 7)?;
+    ia.srq_set_lw(srq, 1)?;
+    ia.srq_resize(srq, 3)?;
+    ia.evd_dequeue(software)?;
+    ia.evd_resize(software, 8)?;
+    let mut parameters = ia.ep_query(other, EpFields::all())?;
+    parameters.attributes.max_request_dtos = 2;
+    ia.ep_modify(other, EpFields::MAX_REQUEST_DTOS, &parameters)?;
     let peer = ConnectParam {
         address: IaAddress::Node(2),
         qualifier: 7,
@@ -200,70 +296,42 @@ fn calls(ia: &'static Adapter) -> Result<()> {
         quality: QualityOfService::BEST_EFFORT,
         flags: ConnectFlags::empty(),
     };
-    let work = Work {
-        ia,
-        endpoints,
-        transfers,
-        segment,
-    };
-    critical_section::with(|section| WORK.borrow(section).set(Some(work)));
-    masked::PENDS.store(true, Ordering::Relaxed);
-
-    // Each call is interrupted from here on.
-    let rmr = ia.rmr_create(pz)?;
-    let srq = ia.srq_create(
-        pz,
-        &SrqAttributes {
-            max_recv_dtos: POSTS as i32,
-            max_recv_iov: 1,
-            low_watermark: 0,
-        },
-    )?;
-    ia.srq_post_recv(srq, &[segment], 7)?;
-    let software = ia.evd_create(4, None, EvdFlags::SOFTWARE)?;
-    ia.evd_post_se(software, 1)?;
-    ia.evd_dequeue(software)?;
-    let mut parameters = ia.ep_query(other, EpFields::all())?;
-    parameters.attributes.max_request_dtos = 2;
-    ia.ep_modify(other, EpFields::MAX_REQUEST_DTOS, &parameters)?;
-    ia.ep_connect(other, &peer, NOW)?;
-    while ia.progress(NOW) != 0 {}
+    ia.ep_connect(other, &peer, Instant::ZERO)?;
+    while ia.progress(Instant::ZERO) != 0 {}
     while ia.evd_dequeue(connections).is_ok() {}
-    still::complete(CompletionKind::RECEIVE, 0, 8);
-    let Ok(Event::Dto(_)) = ia.evd_dequeue(transfers) else {
-        // The handler may have taken it.
-        return finish(ia, other, ep, connections);
-    };
-    ia.ep_get_status(ep)?;
-    ia.lmr_free(lmr.lmr)?;
-    ia.rmr_free(rmr)?;
-    ia.srq_free(srq)?;
-    finish(ia, other, ep, connections)
-}
-
-/// Ends the connection, and frees what the handler posts to.
-fn finish(ia: &'static Adapter, other: EpId, ep: EpId, connections: EvdId) -> Result<()> {
-    let psp = ia.psp_create(7, connections, PspFlags::Consumer)?;
+    ia.ep_get_status(other)?;
+    let psp = ia.psp_create(8, connections, PspFlags::Consumer)?;
     ia.progress(Instant::ZERO);
     ia.psp_free(psp)?;
     ia.ep_disconnect(other, CloseFlags::Abrupt)?;
     while ia.progress(Instant::ZERO) != 0 {}
     ia.ep_reset(other)?;
     ia.ep_free(other)?;
-    ia.ep_free(ep)?;
+    ia.lmr_free(more.lmr)?;
+    ia.rmr_free(rmr)?;
+    ia.srq_free(srq)?;
+    ia.evd_free(software)?;
     masked::PENDS.store(false, Ordering::Relaxed);
-    let count = |name, counter: &AtomicU32| {
+
+    while ia.take_interrupts() != 0 {
+        ia.progress(Instant::ZERO);
+    }
+    dequeue(&work);
+    let report = |name, counter: &AtomicU32| {
         let count = counter.load(Ordering::Relaxed);
         report::line("count", name, count);
         count
     };
-    let (runs, posted) = (count("runs", &RUNS), count("posts", &POSTED));
-    let odd = count("undocumented_refusals", &ODD);
-    let commands = count("masked_commands", &masked::COMMANDS);
-    if runs < 100 || posted == 0 || odd != 0 || commands != 0 {
+    let (runs, busy) = (report("runs", &RUNS), report("busy", &BUSY));
+    let posted = report("sends", &SENT) + report("receives", &RECEIVED);
+    let completed = report("completions", &COMPLETED);
+    let odd = report("undocumented_refusals", &ODD);
+    let commands = report("masked_commands", &masked::COMMANDS);
+    let is_good = runs > 100 && busy != 0 && odd == 0 && commands == 0;
+    if !is_good || posted < runs || posted != completed {
         return Err(Error::internal(Cause::EndpointState));
     }
-    Ok(())
+    ia.ep_free(own)
 }
 
 #[cortex_m_rt::entry]

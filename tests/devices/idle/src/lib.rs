@@ -86,6 +86,15 @@ pub struct Made {
     listener: Word64,
 }
 
+/// The numbers that a completion has of its queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// The device's number.
+    pub queue_pair: u32,
+    /// The driver's number.
+    pub user_index: u32,
+}
+
 /// The rings of a queue pair, that of receives first.
 #[derive(Clone, Copy, Debug)]
 pub struct Rings {
@@ -139,9 +148,15 @@ impl Made {
         self.queue_pair.load(Ordering::Relaxed)
     }
 
-    /// Writes a completion of the newest queue pair to the newest completion queue.
-    ///
-    /// `index` is that of the descriptor, and `entries` are those of the completion queue.
+    /// Returns the numbers of the newest queue pair.
+    pub fn newest(&self) -> Numbers {
+        Numbers {
+            queue_pair: self.queue_pair(),
+            user_index: self.user_index.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Writes a completion of the newest queue pair, as `complete_of`.
     pub fn complete(
         &self,
         memory: &DmaView<'_>,
@@ -150,12 +165,27 @@ impl Made {
         index: u16,
         length: u32,
     ) {
+        self.complete_of(self.newest(), memory, entries, kind, index, length);
+    }
+
+    /// Writes a completion of a queue pair to the newest completion queue.
+    ///
+    /// `index` is that of the descriptor, and `entries` are those of the completion queue.
+    pub fn complete_of(
+        &self,
+        of: Numbers,
+        memory: &DmaView<'_>,
+        entries: u32,
+        kind: CompletionKind,
+        index: u16,
+        length: u32,
+    ) {
         let written = self.written.load(Ordering::Relaxed);
         let entry = Completion {
-            user_index: self.user_index.load(Ordering::Relaxed),
+            user_index: of.user_index,
             length,
             syndrome: Syndrome(0),
-            queue_pair: self.queue_pair(),
+            queue_pair: of.queue_pair,
             opcode: Opcode(0),
         };
         let ring = u64::from(self.completions.load(Ordering::Relaxed));
