@@ -42,6 +42,8 @@ mod attributes;
 mod backend;
 #[cfg(feature = "std")]
 mod counts;
+#[cfg(feature = "std")]
+mod device;
 #[cfg(feature = "udp")]
 mod forks;
 #[cfg(feature = "std")]
@@ -66,12 +68,21 @@ mod udp;
 #[cfg(feature = "std")]
 mod wait;
 
+#[cfg(feature = "std")]
+pub use adapter::{ReceiveAttributes, Receiver, RemoteRights, SendAttributes};
 #[cfg(feature = "udp")]
 pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]
 pub use counts::{AdapterCounts, ConnectionCounts, LocalCounts};
+#[cfg(feature = "std")]
+pub use dat_queues::{Detail, Opcode};
+#[cfg(feature = "std")]
+pub use device::{
+    Data, DeviceCompletion, DeviceLimits, DeviceQueue, INLINE_MAX, Operation, PairOptions,
+    PairState, Post, PostError, Posts, RegionAccess, RoceDevice, WindowBind,
+};
 #[cfg(feature = "udp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "udp")))]
 pub use options::StartThread;

@@ -20,6 +20,7 @@ ibverbs-utils | ibv_devinfo ibv_devices ibv_rc_pingpong | tests the guest's RDMA
 rdmacm-utils | rping | tests connections in the guest
 libibverbs-dev | /usr/include/infiniband/verbs.h | needed to build the verbs backend
 librdmacm-dev | /usr/include/rdma/rdma_cma.h | needed to build the verbs backend
+python3-pyverbs | /usr/share/doc/rdma-core/tests/run_tests.py | rdma-core's own tests of verbs
 pkg-config | pkg-config | finds the libraries of RDMA devices
 libclang-dev | /usr/lib/llvm-*/lib/libclang.so | reads the C headers of RDMA devices
 rustc-web | /usr/bin/rustc | compiles dat-core for other processors and the thread sanitizer

@@ -96,7 +96,7 @@ impl Adapter {
         if !self.reserve_link() {
             return Err(resources);
         }
-        let qpn = self.qpns.draw(key).ok_or(resources)?;
+        let qpn = self.draw_qpn(key).ok_or(resources)?;
         let transaction = self.random.next();
         let now = self.now;
         request.qpn = qpn;
@@ -123,6 +123,12 @@ impl Adapter {
         Ok(())
     }
 
+    /// Returns the QPN of a queue pair in its next connection: its own, if it has one (ROCE-272).
+    fn draw_qpn(&mut self, key: usize) -> Option<u32> {
+        let own = self.pairs.get(key)?.qpn;
+        own.or_else(|| self.qpns.draw(key))
+    }
+
     /// Accepts a request with a queue pair.
     ///
     /// # Errors
@@ -140,7 +146,7 @@ impl Adapter {
         }
         let (reads_in, reads_out) = pair.reads();
         let shared_receive_queue = pair.setup.shared.is_some();
-        let qpn = self.qpns.draw(key).ok_or(BackendError::Resources)?;
+        let qpn = self.draw_qpn(key).ok_or(BackendError::Resources)?;
         let reply = ConnectReply {
             ids: Ids::default(),
             qpn,
@@ -210,6 +216,7 @@ impl Adapter {
             let (slots, resources) = pair.transport_slots(probes, resources);
             pair.transport = Some(QueuePair::new(agreement, &options, slots, resources));
             pair.link = Some(id);
+            pair.path = path;
             pair.state = state;
             pair.keep_alive = keep_alive.map(|period| period.max(SHORTEST_KEEP_ALIVE));
             pair.heard = self.now;

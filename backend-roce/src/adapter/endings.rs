@@ -32,7 +32,13 @@ impl Adapter {
         };
         pair.state = State::Error;
         pair.is_failing = true;
+        let local = pair.local;
+        self.locals.failing += 1;
         self.set_ready(key);
+        // The peer may never read what is before that packet.
+        if local.is_some_and(|local| self.locals.is_full(local)) {
+            self.finish_failure(key);
+        }
     }
 
     /// Ends a queue pair that failed, once its last packet is sent, and reports it.
@@ -58,7 +64,7 @@ impl Adapter {
             return;
         };
         pair.state = State::Error;
-        pair.is_failing = false;
+        self.locals.failing -= usize::from(core::mem::take(&mut pair.is_failing));
         let last = pair.transport.as_mut().and_then(QueuePair::end);
         if let Some(completion) = last {
             self.complete_receive(key, &completion);
@@ -74,10 +80,9 @@ impl Adapter {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return;
             };
-            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
+            let Some(path) = pair.path else {
                 return;
             };
-            let path = link.path;
             let room = match path.local {
                 None => PACKET_MAX,
                 // A response may be larger. Its length is known once it is written.
@@ -125,6 +130,7 @@ impl Adapter {
                 return;
             };
             pair.first += 1;
+            pair.receivers.pop_front();
             self.complete_request(key, &entry, DtoStatus::Flushed);
         }
     }
@@ -156,8 +162,13 @@ impl Adapter {
             self.counts.requester += requester;
             self.counts.responder += responder;
         }
+        // That of a connection leaves with its messages.
+        let local = pair.local.take().filter(|_| pair.link.is_none());
         pair.link = None;
-        pair.local = None;
+        pair.path = None;
+        pair.datagrams = None;
+        pair.receivers.clear();
+        pair.peer_failed = false;
         // A pair of queues that is full would keep it from the next connection.
         let was_ready = core::mem::take(&mut pair.is_ready);
         // Their room stays reserved.
@@ -171,6 +182,9 @@ impl Adapter {
         pair.receives.clear();
         let taken = pair.current.take().is_some();
         let setup = pair.setup;
+        if let Some(local) = local {
+            self.locals.leave(local);
+        }
         if was_ready {
             self.ready_pairs.retain(|ready| *ready != key);
             self.locals.forget(key);
@@ -221,6 +235,9 @@ impl Adapter {
         let Some(pair) = self.pairs.remove(key) else {
             return;
         };
+        if let Some(qpn) = pair.qpn {
+            self.port_numbers.release(qpn, self.now);
+        }
         if pair.is_gathering {
             self.gathering.retain(|gathering| *gathering != key);
         }

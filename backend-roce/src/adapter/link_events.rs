@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData as CoreData};
+use dat_core::backend::{ConnectFailure, ControlEvent, NotLocal, PrivateData as CoreData};
 use dat_queues::State;
 
 use super::Adapter;
@@ -34,6 +34,8 @@ impl Adapter {
             Some(ConnectionEvent::Rejected(reject)) if self.propose_smaller(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) if self.asks_elsewhere(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) => {
+                self.not_local =
+                    (reject.reason == Reason::LOCAL_ONLY).then_some(NotLocal::Required);
                 let failure = if reject.reason == Reason::CONSUMER {
                     self.note_answer(id);
                     ConnectFailure::PeerRejected(unpack(reject.private_data.bytes()))
@@ -44,6 +46,7 @@ impl Adapter {
                 self.attempt_failed(id, failure);
             }
             Some(ConnectionEvent::Unreachable) => {
+                self.not_local = None;
                 let link = self.links.get(id);
                 // Port 4791 may belong to a kernel that answers others only.
                 let is_refused = link.is_some_and(|link| link.is_refused);
@@ -74,6 +77,7 @@ impl Adapter {
         let Some((key, agreement)) = link.pair.zip(Agreement::active(&link.request, reply)) else {
             return;
         };
+        self.not_local = None;
         self.note_answer(id);
         let is_translated = is_ours(reply.guid) && reply.guid & TRANSLATED != 0;
         let asked = self.options.keep_alive;

@@ -14,6 +14,46 @@ struct Region {
     memory: RegisteredMemory,
     domain: DomainKey,
     privileges: MemoryPrivileges,
+    /// Set if peers may use atomics.
+    atomics: bool,
+    /// Address of its first byte, less the one that requests name.
+    shift: u64,
+}
+
+impl Region {
+    #[expect(unsafe_code, reason = "the device of this backend is its own code")]
+    fn new(registration: &Registration, address: u64, atomics: bool) -> Self {
+        Self {
+            // SAFETY: `deregister`, `replace` and the drop of the backend remove the region under
+            // the lock of the adapter, which every copy holds.
+            memory: unsafe { RegisteredMemory::new(registration) },
+            domain: registration.domain(),
+            privileges: registration.privileges(),
+            atomics,
+            shift: (registration.base().addr() as u64).wrapping_sub(address),
+        }
+    }
+
+    /// Returns the memory at an address of requests; `None` if it does not lie within.
+    fn span(&self, address: u64, length: u64) -> Option<RegisteredSpan<'_>> {
+        self.memory.span(address.wrapping_add(self.shift), length)
+    }
+
+    fn grants(&self, right: Right) -> bool {
+        match right {
+            Right::Atomic => self.atomics,
+            Right::Read | Right::Write => self.privileges.contains(needed(right)),
+        }
+    }
+}
+
+/// Returns the privileges of a window that an access needs.
+fn needed(right: Right) -> MemoryPrivileges {
+    match right {
+        Right::Read => MemoryPrivileges::REMOTE_READ,
+        Right::Write => MemoryPrivileges::REMOTE_WRITE,
+        Right::Atomic => MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE,
+    }
 }
 
 /// A memory window.
@@ -66,21 +106,26 @@ impl Memories {
     }
 
     /// Registers memory; `None` if all keys are in use, or there is no memory for the entry.
-    #[expect(unsafe_code, reason = "the device of this backend is its own code")]
     pub(crate) fn register(&mut self, registration: &Registration) -> Option<RegionKeys> {
+        let atomics = registration.privileges().contains(needed(Right::Atomic));
+        self.register_at(registration, registration.base().addr() as u64, atomics)
+    }
+
+    /// As [`register`](Self::register), for memory whose first byte has `address` in requests.
+    pub(crate) fn register_at(
+        &mut self,
+        registration: &Registration,
+        address: u64,
+        atomics: bool,
+    ) -> Option<RegionKeys> {
         if !self.regions.has_room() {
             return None;
         }
         let object = self.regions.vacant_key();
         let key = self.keys.draw(Named::Region(object))?;
         let privileges = registration.privileges();
-        self.regions.insert(Region {
-            // SAFETY: `deregister` and the drop of the backend remove the region under the lock of
-            // the adapter, which every copy holds.
-            memory: unsafe { RegisteredMemory::new(registration) },
-            domain: registration.domain(),
-            privileges,
-        });
+        self.regions
+            .insert(Region::new(registration, address, atomics));
         let remote_rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
         let is_remote = privileges.intersects(remote_rights);
         Some(RegionKeys {
@@ -88,6 +133,25 @@ impl Memories {
             local: key,
             remote: if is_remote { key } else { 0 },
         })
+    }
+
+    /// Gives a region other memory, rights or another domain; it keeps its key.
+    ///
+    /// Returns false if there is no such region.
+    pub(crate) fn replace(
+        &mut self,
+        key: u32,
+        registration: &Registration,
+        address: u64,
+        atomics: bool,
+    ) -> bool {
+        let Some(Named::Region(object)) = self.keys.get(key).copied() else {
+            return false;
+        };
+        let region = self.regions.get_mut(object);
+        region
+            .map(|region| *region = Region::new(registration, address, atomics))
+            .is_some()
     }
 
     pub(crate) fn deregister(&mut self, region: RegionKeys) {
@@ -179,7 +243,7 @@ impl Memories {
             needed |= MemoryPrivileges::LOCAL_WRITE;
         }
         self.region(request.region.local, domain, needed)
-            .and_then(|region| region.memory.span(request.address, request.length))
+            .and_then(|region| region.span(request.address, request.length))
             .is_some()
     }
 
@@ -209,9 +273,7 @@ impl Memories {
         needed: MemoryPrivileges,
     ) -> Option<RegisteredSpan<'_>> {
         let region = self.region(segment.key, domain, needed)?;
-        region
-            .memory
-            .span(segment.address, u64::from(segment.length))
+        region.span(segment.address, u64::from(segment.length))
     }
 
     /// Returns the memory that a peer names on a queue pair of `domain` (ROCE-109, ROCE-110).
@@ -222,12 +284,7 @@ impl Memories {
         right: Right,
         domain: DomainKey,
     ) -> Result<RegisteredSpan<'_>, AccessError> {
-        let needed = match right {
-            Right::Read => MemoryPrivileges::REMOTE_READ,
-            Right::Write => MemoryPrivileges::REMOTE_WRITE,
-            Right::Atomic => MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE,
-        };
-        self.find_remote(at, u64::from(length), needed, domain)
+        self.find_remote(at, u64::from(length), right, domain)
             .ok_or(AccessError)
     }
 
@@ -235,24 +292,28 @@ impl Memories {
         &self,
         at: RemoteAddress,
         length: u64,
-        needed: MemoryPrivileges,
+        right: Right,
         domain: DomainKey,
     ) -> Option<RegisteredSpan<'_>> {
+        let none = MemoryPrivileges::empty();
         let region = match *self.keys.get(at.key)? {
             Named::Binding => return None,
-            Named::Region(object) => self.region_at(object, domain, needed)?,
+            Named::Region(object) => {
+                let region = self.region_at(object, domain, none);
+                region.filter(|region| region.grants(right))?
+            }
             Named::Window(window) => {
                 let window = self.windows.get(window)?;
                 let bound = window.bound.as_ref()?;
                 let start = at.address.checked_sub(bound.address)?;
                 let inside = start <= bound.length && length <= bound.length - start;
-                if !inside || window.domain != domain || !bound.privileges.contains(needed) {
+                if !inside || window.domain != domain || !bound.privileges.contains(needed(right)) {
                     return None;
                 }
-                self.region(bound.region, domain, MemoryPrivileges::empty())?
+                self.region(bound.region, domain, none)?
             }
         };
-        region.memory.span(at.address, length)
+        region.span(at.address, length)
     }
 
     /// Calls `each` with the memory of `length` bytes from `offset` of the segments on, part by part,

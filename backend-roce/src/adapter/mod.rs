@@ -3,10 +3,12 @@
 //! One lock protects the whole adapter ([`crate::backend`]). So a packet looks up its region, and
 //! copies, under the lock that deregistration takes (ROCE-125).
 
+mod attached;
 mod attempts;
 mod buffers;
 mod completions;
 mod cookies;
+mod datagrams;
 mod deadlines;
 mod endings;
 mod link_events;
@@ -17,6 +19,7 @@ mod management;
 mod memories;
 mod outcomes;
 mod packets;
+mod port_numbers;
 mod posts;
 mod private_data;
 mod probes;
@@ -28,8 +31,11 @@ mod service_points;
 mod slab;
 mod timers;
 
+pub use attached::{ReceiveAttributes, RemoteRights, SendAttributes};
 pub(crate) use completions::Completions;
+pub use datagrams::Receiver;
 pub(crate) use memories::Memories;
+pub(crate) use port_numbers::PORTS;
 pub(crate) use private_data::private_size;
 pub(crate) use queue_pair::{Pair, SEGMENTS, SendEntry};
 pub(crate) use service_points::port_of;
@@ -56,6 +62,7 @@ use cookies::Cookies;
 use deadlines::{Deadlines, Timer};
 use link_table::LinkTable;
 use locals::Locals;
+use port_numbers::PortNumbers;
 use random::Random;
 use refusals::COMMON_SERVICES_MAX;
 use requests::{Arrived, Parked};
@@ -84,6 +91,8 @@ pub(crate) struct Adapter {
     pub(crate) pairs: Slab<Pair>,
     /// Queue pairs by QPN.
     qpns: NumberTable<'static, usize>,
+    /// Queue pairs by QPNs that name a port.
+    port_numbers: PortNumbers,
     pub(crate) shared_receives: Slab<SharedReceives>,
     pub(crate) completion_queues: RingTable<Completions>,
     pub(crate) listeners: Slab<Listener>,
@@ -125,7 +134,7 @@ pub(crate) struct Adapter {
     pub(crate) gathers: Arc<AtomicBool>,
     ready_links: VecDeque<u32>,
     outbox: Outbox,
-    locals: Locals,
+    pub(crate) locals: Locals,
     /// Why the last attempt found no queues, if it may take no other way (ROCE-252).
     pub(crate) not_local: Option<NotLocal>,
     control: VecDeque<ControlEvent>,
@@ -162,6 +171,7 @@ impl Adapter {
             domains: Slab::new(),
             memories: Memories::new(random.secret(), keys)?,
             pairs: Slab::new(),
+            port_numbers: PortNumbers::default(),
             qpns: numbers(NumberKind::Qpn, random.secret(), connections)?,
             shared_receives: Slab::new(),
             completion_queues: RingTable::default(),
@@ -288,7 +298,7 @@ impl Adapter {
             let (requester, responder) = pair.transport.as_ref()?.counts();
             Some(ConnectionCounts {
                 is_local: pair.local.is_some(),
-                peer: self.links.get(pair.link?)?.path.wire.destination(),
+                peer: pair.path?.wire.destination(),
                 requester,
                 responder,
             })

@@ -2,11 +2,12 @@
 
 use dat_core::backend::{ControlEvent, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
-use dat_queues::Work;
+use dat_queues::{Detail, Opcode, Work};
 
 use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
+use crate::proto::requester::Status;
 use crate::proto::responder::ReceiveCompletion;
 
 impl Adapter {
@@ -20,11 +21,13 @@ impl Adapter {
                 return;
             };
             pair.first += 1;
+            pair.peer_failed |= done.status == Status::RemoteOperational;
             let status = entry.status(done.status);
             self.complete_request(key, &entry, status);
         }
     }
 
+    #[inline]
     pub(super) fn complete_request(&mut self, key: usize, entry: &SendEntry, status: DtoStatus) {
         if let Work::Bind(_, window_key) = entry.request.work
             && status == DtoStatus::Flushed
@@ -38,11 +41,16 @@ impl Adapter {
             pair.probes -= 1;
             return;
         }
-        let (setup, request) = (pair.setup, &entry.request);
-        self.add_completion(
-            setup.request_queue,
-            setup.request_done(key, request, status),
-        );
+        // An error is reported in any case (ROCE-265).
+        if entry.is_silent && status == DtoStatus::Success {
+            return;
+        }
+        let setup = pair.setup;
+        let mut done = setup.request_done(key, &entry.request, status);
+        if pair.peer_failed {
+            done.detail = Detail::PeerFailed;
+        }
+        self.add_completion(setup.request_queue, done);
     }
 
     pub(super) fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
@@ -58,6 +66,9 @@ impl Adapter {
         let mut entry = setup.receive_done(key, done.token, status, done.length);
         entry.completion.solicited = done.solicited;
         entry.immediate = done.immediate.map(u32::from_ne_bytes);
+        if done.is_write {
+            entry.opcode = Opcode::ReceiveWrite;
+        }
         self.add_completion(setup.receive_queue, entry);
     }
 

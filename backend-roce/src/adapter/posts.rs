@@ -31,6 +31,18 @@ impl Adapter {
         key: usize,
         posted: impl Iterator<Item = Request>,
     ) -> Option<usize> {
+        let is_behind = self.begin_posts(key)?;
+        for request in posted {
+            self.post_request(key, request.into());
+        }
+        self.end_posts(key, is_behind)
+    }
+
+    /// Prepares for posts; returns true if their consumer has completions to take.
+    ///
+    /// `None` if the queue pair takes none.
+    #[inline]
+    pub(crate) fn begin_posts(&mut self, key: usize) -> Option<bool> {
         let pair = self.pairs.get(key)?;
         if !pair.state.takes_requests() {
             return None;
@@ -44,9 +56,12 @@ impl Adapter {
         if let Some(transport) = self.transport(key) {
             transport.expect_more(is_behind);
         }
-        for request in posted {
-            self.post_request(key, request.into());
-        }
+        Some(is_behind)
+    }
+
+    /// Lets posted requests leave; returns how many are not complete.
+    #[inline]
+    pub(crate) fn end_posts(&mut self, key: usize, is_behind: bool) -> Option<usize> {
         let pair = self.pairs.get(key)?;
         let count = pair.posted();
         if pair.state == State::Error {

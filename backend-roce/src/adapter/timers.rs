@@ -38,7 +38,6 @@ impl Adapter {
                 Timer::Gathered => self.release_gathered(),
                 Timer::Pair(key) => {
                     if let Some(pair) = self.pairs.get_mut(key) {
-                        let link = pair.link;
                         let mut late = None;
                         if let Some(transport) = &mut pair.transport {
                             let before = transport.counts().0.timeouts;
@@ -46,8 +45,8 @@ impl Adapter {
                             let is_late = transport.counts().0.timeouts != before;
                             late = is_late.then(|| transport.longest_payload());
                         }
-                        if let Some((link, payload)) = link.zip(late) {
-                            self.note_unanswered(link, payload);
+                        if let Some(payload) = late {
+                            self.note_unanswered(key, payload);
                         }
                         self.after_transport(key);
                         self.set_ready(key);

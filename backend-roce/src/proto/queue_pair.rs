@@ -4,7 +4,7 @@ use dat_core::time::Instant;
 
 use super::connection::{ConnectReply, ConnectRequest};
 use super::memory::{LocalError, ReceiveQueue, RemoteMemory, RequestMemory};
-use super::packet::{Packet, RnrTimer};
+use super::packet::{NakCode, Packet, RnrTimer};
 use super::requester::{
     Completion, Held, PostError, Request, RequestSlot, Requester, RequesterCounts, RequesterOptions,
 };
@@ -139,6 +139,56 @@ impl<'s> QueuePair<'s> {
             // The responder begins.
             requests_first: true,
         }
+    }
+
+    /// Makes a queue pair that is ready to receive; it has no requests of its own yet.
+    pub fn receiving(
+        qpn: u32,
+        options: ResponderOptions,
+        resources: impl Into<Slots<'s, ResourceSlot>>,
+    ) -> Self {
+        let requester = RequesterOptions {
+            destination: options.destination,
+            first: Psn::new(0),
+            mtu: options.mtu,
+            initiator_depth: 0,
+            window: 1,
+            run: 1,
+            timeout: 0,
+            is_lossless: true,
+            retry_count: 0,
+            rnr_retry_count: 0,
+        };
+        Self {
+            qpn,
+            requester: Requester::new(requester, Slots::default()),
+            responder: Responder::new(options, resources),
+            requests_first: true,
+        }
+    }
+
+    /// Makes a queue pair that is ready to receive ready to send, too.
+    pub fn start_requests(
+        &mut self,
+        options: RequesterOptions,
+        slots: impl Into<Slots<'s, RequestSlot>>,
+    ) {
+        self.requester = Requester::new(options, slots);
+    }
+
+    /// Changes the rights of the peer: to read, to write and to use atomics.
+    pub const fn set_rights(&mut self, read: bool, write: bool, atomic: bool) {
+        self.responder.set_rights(read, write, atomic);
+    }
+
+    /// Returns the QPN of the peer.
+    pub const fn destination(&self) -> u32 {
+        self.responder.destination()
+    }
+
+    /// Returns the NAK by which the responder ended the connection, if it did.
+    pub const fn fault(&self) -> Option<NakCode> {
+        self.responder.fault()
     }
 
     /// Posts a request.

@@ -1,8 +1,10 @@
-//! The queues of an adapter to others of this host, and who takes packets from them.
+//! The queues of an adapter to others of this host, and the threads that take packets from them.
 
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use dat_core::backend::{BackendError, NotLocal};
+use dat_core::time::Instant;
 
 #[cfg(feature = "udp")]
 use super::Watch;
@@ -10,7 +12,7 @@ use super::{Bursts, Driven, LATE_YIELDS, Shared, lock};
 use crate::adapter::{Adapter, port_of};
 use crate::counts::AdapterCounts;
 use crate::options::PathChoice;
-use crate::port::{LocalNumber, LocalQueues, LocalWay};
+use crate::port::{Gone, LocalNumber, LocalQueues, LocalWay};
 
 /// Bytes of local packets that are taken before timers and sockets are looked at.
 const LOCAL_BYTES: usize = 256 << 10;
@@ -23,6 +25,10 @@ const LOCAL_EVENTS: usize = 512;
 
 /// Bytes that an empty packet of a local queue counts for.
 const EMPTY_PACKET: usize = 1 << 10;
+
+/// Time between two looks at a set-up, and how many there are at most: for some 10 s.
+const SETUP_PAUSE: Duration = Duration::from_micros(50);
+const SETUP_LOOKS: usize = 200_000;
 
 /// How the thread of an adapter minds local queues while it sleeps.
 #[cfg(feature = "udp")]
@@ -37,16 +43,16 @@ pub(crate) enum Attention {
 }
 
 impl Shared {
-    /// Returns true if pairs of local queues are being made.
-    pub(crate) fn is_setting_up(&self) -> bool {
+    /// Returns the time of the next look at pairs of local queues that are being made.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
         let local = self.local.as_ref().filter(|_| !self.is_forked());
-        local.is_some_and(|local| local.is_setting_up())
+        local.and_then(|local| local.next_look())
     }
 
     /// Makes and ends pairs of local queues, by calls of the system.
-    pub(crate) fn attend(&self) {
+    pub(crate) fn attend(&self, gone: Gone) {
         if let Some(local) = self.local.as_ref().filter(|_| !self.is_forked()) {
-            local.attend();
+            local.attend(gone);
         }
     }
 
@@ -98,7 +104,7 @@ impl Shared {
         let taken = self.try_input();
         let taken = taken.map(|mut input| self.take_local(&mut input, || false));
         if matches!(taken, None | Some(Bursts::Some)) {
-            // Whoever has the input may have looked for the last time.
+            // The thread that has the input may have looked for the last time.
             self.wake_service();
         }
         taken.is_some()
@@ -152,6 +158,49 @@ impl Shared {
         }
     }
 
+    /// Returns the pair of local queues to a peer, once it is made; `None` if packets go through
+    /// sockets.
+    ///
+    /// # Errors
+    /// `Unreachable`: the adapter has no other way.
+    pub(crate) fn queues_to(
+        &self,
+        source: IpAddr,
+        peer: SocketAddr,
+    ) -> Result<Option<LocalNumber>, BackendError> {
+        let no_queues = match self.path {
+            PathChoice::Local => Err(BackendError::Unreachable),
+            _ => Ok(None),
+        };
+        let Ok(Some(asked)) = self.dial(source, peer, peer.port().into())? else {
+            return no_queues;
+        };
+        let is_expected = self.enter_briefly(|adapter| adapter.locals.expect(asked));
+        self.dialled(asked);
+        let mut found = None;
+        // A set-up has an end of its own; this one is for a thread that does not get there.
+        for _ in 0..SETUP_LOOKS {
+            if !is_expected {
+                break;
+            }
+            found = self.enter_briefly(|adapter| adapter.locals.outcome(asked));
+            if found.is_some() {
+                break;
+            }
+            std::thread::sleep(SETUP_PAUSE);
+            if let Some(mut input) = self.try_input() {
+                self.take_local(&mut input, || false);
+            }
+        }
+        self.enter_briefly(|adapter| {
+            adapter.locals.forget_setup(asked);
+            match found.filter(|number| adapter.locals.mtu(*number).is_some()) {
+                Some(number) => Ok(Some(number)),
+                None => no_queues,
+            }
+        })
+    }
+
     /// Takes over what has become of a pair, now that the adapter knows its number.
     pub(crate) fn dialled(&self, number: LocalNumber) {
         if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
@@ -176,7 +225,7 @@ impl Shared {
 
     /// Ends the pairs of local queues, at the end of the adapter; peers read what was written.
     ///
-    /// Those who hold the adapter hold no pair (ROCE-224).
+    /// A program that still holds the adapter holds no pair (ROCE-224).
     pub(crate) fn close_queues(&self) {
         if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
             self.enter(Adapter::end_locals);

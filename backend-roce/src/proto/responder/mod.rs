@@ -98,6 +98,18 @@ impl<'s> Responder<'s> {
         }
     }
 
+    /// Changes the rights of the peer.
+    pub const fn set_rights(&mut self, read: bool, write: bool, atomic: bool) {
+        self.options.remote_read = read;
+        self.options.remote_write = write;
+        self.options.remote_atomic = atomic;
+    }
+
+    /// Returns the QPN of the peer.
+    pub const fn destination(&self) -> u32 {
+        self.options.destination
+    }
+
     /// Returns the NAK that ended the connection; the queue pair is in error if there is one.
     pub const fn fault(&self) -> Option<NakCode> {
         self.fault

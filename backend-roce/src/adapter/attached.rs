@@ -1,0 +1,264 @@
+//! Queue pairs that are attached by their attributes, without connection management.
+//!
+//! Their programs tell each other addresses, QPNs and PSNs in another way.
+
+use core::net::{IpAddr, SocketAddr};
+
+use dat_core::backend::BackendError;
+use dat_queues::State;
+
+use super::datagrams::Receiver;
+use super::port_numbers::port_of_qpn;
+use super::{Adapter, Pair, SendEntry};
+use crate::port::{LocalNumber, Path};
+use crate::proto::icrc::Flow;
+use crate::proto::packet::RnrTimer;
+use crate::proto::queue_pair::QueuePair;
+use crate::proto::requester::RequesterOptions;
+use crate::proto::responder::ResponderOptions;
+use crate::proto::{PathMtu, Psn};
+use crate::reserve::Reserve;
+
+/// What a peer may do with the memory of a queue pair, as far as its regions allow it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteRights {
+    /// RDMA Reads.
+    pub read: bool,
+    /// RDMA Writes.
+    pub write: bool,
+    /// Atomic operations.
+    pub atomic: bool,
+}
+
+/// Attributes of a queue pair that becomes ready to receive.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveAttributes {
+    /// Address of this side.
+    pub local: IpAddr,
+    /// Address of the peer, with the interface of a link-local one; its port is that of the QPN.
+    pub peer: SocketAddr,
+    /// QPN of the peer.
+    pub peer_qpn: u32,
+    /// PSN of the first request of the peer.
+    pub expects: u32,
+    /// Path MTU of both directions.
+    pub mtu: PathMtu,
+    /// Reads and atomics of the peer that are answered at a time.
+    pub resources: u8,
+    /// Code of the wait of a peer whose message finds no receive.
+    pub not_ready_timer: u8,
+    /// Rights of the peer.
+    pub rights: RemoteRights,
+}
+
+/// Attributes of a queue pair that becomes ready to send.
+#[derive(Clone, Copy, Debug)]
+pub struct SendAttributes {
+    /// PSN of the first request.
+    pub sends: u32,
+    /// Reads and atomics under way.
+    pub depth: u8,
+    /// Code of the time without progress after which a request is repeated; 0 means never.
+    pub timeout: u8,
+    /// Repetitions without progress, at most 7.
+    pub retries: u8,
+    /// Repetitions of a message that found no receive: 0 to 6, or 7 for ever.
+    pub not_ready_retries: u8,
+}
+
+impl ReceiveAttributes {
+    /// Returns the address of the peer with the port of its QPN, and true if that names one.
+    pub(crate) fn peer(&self) -> (SocketAddr, bool) {
+        let (port, is_ours) = port_of_qpn(self.peer_qpn);
+        let mut peer = self.peer;
+        peer.set_port(port);
+        (peer, is_ours)
+    }
+}
+
+impl Adapter {
+    /// Adds the numbers of a port that the adapter has; false if there is no memory.
+    pub(crate) fn number_port(&mut self, port: u16) -> bool {
+        self.hold_port(port) && self.port_numbers.add_port(port)
+    }
+
+    /// Keeps a port that the adapter has claimed until its end; false if there is no memory.
+    pub(crate) fn hold_port(&mut self, port: u16) -> bool {
+        let ports = self.ports.len() + self.unused_ports.len() + 1;
+        let has_room = self.ports.try_reserve(1).is_ok() && self.unused_ports.has_room_for(ports);
+        if has_room {
+            *self.ports.entry(port).or_default() += 1;
+        }
+        has_room
+    }
+
+    /// Gives a queue pair a QPN that names a port; `None` if the ports have none left.
+    pub(crate) fn number_pair(&mut self, key: usize) -> Option<u32> {
+        let pair = self.pairs.get_mut(key)?;
+        let qpn = self.port_numbers.draw(key, self.now)?;
+        pair.qpn = Some(qpn);
+        pair.setup.token = qpn.into();
+        Some(qpn)
+    }
+
+    /// Returns the queue pair with a QPN that names a port.
+    pub(crate) fn numbered_pair(&self, qpn: u32) -> Option<usize> {
+        self.port_numbers.get(qpn)
+    }
+
+    /// Returns a queue pair in a state.
+    pub(crate) fn pair_in(&mut self, key: usize, state: State) -> Result<&mut Pair, BackendError> {
+        let pair = self.pairs.get_mut(key);
+        pair.filter(|pair| pair.state == state)
+            .ok_or(BackendError::State)
+    }
+
+    /// Makes a queue pair ready to receive (ROCE-262), through `local` if that is open (ROCE-273).
+    ///
+    /// # Errors
+    /// - `State`: it is not new, and was not reset.
+    /// - `Address`: the addresses are of different families.
+    /// - `Resources`: there is no memory for its transport.
+    pub(crate) fn attach(
+        &mut self,
+        key: usize,
+        with: &ReceiveAttributes,
+        local: Option<LocalNumber>,
+    ) -> Result<(), BackendError> {
+        let qpn = self.pair_in(key, State::Unconnected)?.qpn;
+        let qpn = qpn.ok_or(BackendError::State)?;
+        let own = SocketAddr::new(with.local, port_of_qpn(qpn).0);
+        let (peer, is_ours) = with.peer();
+        let flow = Flow::between(own, peer).ok_or(BackendError::Address)?;
+        let queues = local.and_then(|number| Some((number, self.locals.mtu(number)?)));
+        let path = Path {
+            single: !is_ours,
+            local: queues.map(|(number, _)| number),
+            ..Path::from(flow)
+        };
+        let options = ResponderOptions {
+            destination: with.peer_qpn,
+            first: Psn::new(with.expects),
+            mtu: queues.map_or(with.mtu, |(_, mtu)| mtu),
+            remote_read: with.rights.read,
+            remote_write: with.rights.write,
+            remote_atomic: with.rights.atomic,
+            rnr_timer: RnrTimer::from_code(with.not_ready_timer),
+        };
+        let now = self.now;
+        let pair = self.pair_in(key, State::Unconnected)?;
+        pair.setup.reads_in = with.resources.into();
+        if !pair.reserve_transport() || path.local.is_some_and(|local| !self.locals.join(local)) {
+            return Err(BackendError::Resources);
+        }
+        let pair = self.pair_in(key, State::Unconnected)?;
+        let resources = pair.resources(with.resources.into());
+        pair.transport = Some(QueuePair::receiving(qpn, options, resources));
+        pair.path = Some(path);
+        pair.local = path.local;
+        pair.state = State::Accepting;
+        pair.heard = now;
+        if path.local.is_none() {
+            self.join_buffers(key, &path);
+        }
+        Ok(())
+    }
+
+    /// Makes a queue pair ready to send, too (ROCE-262).
+    ///
+    /// # Errors
+    /// `State`: it is not ready to receive, or it sends already.
+    pub(crate) fn start_requests(
+        &mut self,
+        key: usize,
+        with: &SendAttributes,
+    ) -> Result<(), BackendError> {
+        let window = self.options.window;
+        let pair = self.pair_in(key, State::Accepting)?;
+        let path = pair.path.filter(|_| pair.link.is_none());
+        let path = path.ok_or(BackendError::State)?;
+        let run = self.outbox.run_packets(&path);
+        let pair = self.pair_in(key, State::Accepting)?;
+        pair.setup.reads_out = with.depth.into();
+        let slots = pair.request_slots(0);
+        let transport = pair.transport.as_mut().ok_or(BackendError::State)?;
+        let options = RequesterOptions {
+            destination: transport.destination(),
+            first: Psn::new(with.sends),
+            mtu: transport.mtu(),
+            initiator_depth: with.depth,
+            window,
+            run,
+            timeout: with.timeout,
+            // Its peer may leave without a message that would say so.
+            is_lossless: false,
+            retry_count: with.retries,
+            rnr_retry_count: with.not_ready_retries,
+        };
+        transport.start_requests(options, slots);
+        pair.state = State::Connected;
+        Ok(())
+    }
+
+    /// Changes the rights of the peer of a queue pair that has a transport.
+    pub(crate) fn set_rights(&mut self, key: usize, rights: RemoteRights) {
+        let pair = self.pairs.get_mut(key);
+        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+            transport.set_rights(rights.read, rights.write, rights.atomic);
+        }
+    }
+
+    /// Sets how many Reads and atomics the next connection of a queue pair may have under way:
+    /// those of the peer, and its own.
+    pub(crate) fn set_depths(&mut self, key: usize, (peer, own): (u8, u8)) {
+        if let Some(pair) = self.pairs.get_mut(key) {
+            (pair.setup.reads_in, pair.setup.reads_out) = (peer.into(), own.into());
+        }
+    }
+
+    /// Returns how many Reads and atomics the peer of a request answers, and has under way.
+    pub(crate) fn request_depths(&self, id: u32) -> Option<(u8, u8)> {
+        let request = self.links.get(id)?.request;
+        Some((request.responder_resources, request.initiator_depth))
+    }
+
+    /// Puts a queue pair in error: what is posted is flushed.
+    pub(crate) fn fail_pair(&mut self, key: usize) {
+        self.finish_failure(key);
+        self.end_pair(key, true);
+    }
+
+    /// Makes a queue pair as it was when it was new.
+    pub(crate) fn clear_attached(&mut self, key: usize) {
+        self.fail_pair(key);
+        self.clear_pair(key);
+        if let Some(pair) = self.pairs.get_mut(key) {
+            pair.state = State::Unconnected;
+        }
+    }
+
+    /// Posts one more request to a queue pair that takes them; false if it is full.
+    ///
+    /// `inline` is copied, in place of the segments of the request. A datagram has a receiver.
+    pub(crate) fn post_attached(
+        &mut self,
+        key: usize,
+        mut entry: SendEntry,
+        inline: Option<&[&[u8]]>,
+        receiver: Option<Receiver>,
+    ) -> bool {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return false;
+        };
+        if pair.posted() >= pair.setup.request_depth {
+            return false;
+        }
+        if let Some(parts) = inline {
+            entry.request.length = pair.place_inline(parts);
+            entry.is_inline = true;
+        }
+        pair.receivers.extend(receiver);
+        self.post_request(key, entry);
+        true
+    }
+}

@@ -1,0 +1,223 @@
+//! Requests of a device, and how they are posted.
+
+use dat_core::backend::{BindRequest, RegionKeys, RemoteRange, Segment, SendFlags, WindowKey};
+use dat_core::flags::MemoryPrivileges;
+use dat_queues::{Change, Request, Segments, Work};
+
+use crate::adapter::{Adapter, Receiver, RemoteRights, SEGMENTS, SendEntry};
+use crate::proto::PathMtu;
+
+/// Operation of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A message, with immediate data or without.
+    Send(Option<u32>),
+    /// An RDMA Write, with immediate data or without.
+    Write(RemoteRange, Option<u32>),
+    /// An RDMA Read.
+    Read(RemoteRange),
+    /// Adds a number to 8 bytes of the peer.
+    FetchAdd(RemoteRange, u64),
+    /// Replaces 8 bytes of the peer if they are what is expected.
+    CompareSwap {
+        /// The 8 bytes.
+        remote: RemoteRange,
+        /// The expected number.
+        compare: u64,
+        /// The new number.
+        swap: u64,
+    },
+}
+
+/// Local data of a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// Segments of regions.
+    Segments(&'a [Segment]),
+    /// Bytes that are copied at once.
+    Inline(&'a [&'a [u8]]),
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Post<'a> {
+    /// Names the request in its completion.
+    pub token: u64,
+    /// Operation.
+    pub operation: Operation,
+    /// Local data.
+    pub data: Data<'a>,
+    /// Receiver of a datagram.
+    pub receiver: Option<Receiver>,
+    /// Set if no completion reports a success.
+    pub silent: bool,
+    /// Set if it waits for earlier Reads and atomics.
+    pub fence: bool,
+    /// Set if the completion of the peer is solicited.
+    pub solicited: bool,
+}
+
+/// A bind of a memory window.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowBind {
+    /// Names the request in its completion.
+    pub token: u64,
+    /// The window.
+    pub window: WindowKey,
+    /// Key of the region that it opens; meaningless if `length` is 0.
+    pub region: u32,
+    /// Address of the first byte, as requests name it.
+    pub address: u64,
+    /// Length in bytes; 0 unbinds.
+    pub length: u64,
+    /// Rights of peers, without atomics.
+    pub rights: RemoteRights,
+    /// Set if no completion reports a success.
+    pub silent: bool,
+    /// Set if it waits for earlier Reads and atomics.
+    pub fence: bool,
+}
+
+/// Reason why a request or a receive is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The queue pair takes none in its state, or does not exist.
+    State,
+    /// The queue is full, or there is no memory.
+    Full,
+    /// It has too many segments, too much inline data, or inline data that it cannot have.
+    Invalid,
+}
+
+/// Requests on their way to a queue pair; its adapter is locked.
+pub struct Posts<'a> {
+    pub(super) adapter: &'a mut Adapter,
+    pub(super) key: usize,
+}
+
+impl Posts<'_> {
+    /// Returns how many requests have room.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let pair = self.adapter.pairs.get(self.key);
+        pair.map_or(0, |pair| {
+            pair.setup.request_depth.saturating_sub(pair.posted())
+        })
+    }
+
+    /// Posts a bind of a window; returns its next key.
+    ///
+    /// # Errors
+    /// The bind is not taken: [`PostError::Full`], also if no key is left; [`PostError::Invalid`].
+    pub fn bind(&mut self, bind: &WindowBind) -> Result<u32, PostError> {
+        let pair = self.adapter.pairs.get(self.key).ok_or(PostError::State)?;
+        if pair.datagrams.is_some() {
+            return Err(PostError::Invalid);
+        }
+        let key = self.adapter.memories.begin_bind(bind.window.0);
+        let key = key.ok_or(PostError::Full)?;
+        let mut privileges = MemoryPrivileges::empty();
+        privileges.set(MemoryPrivileges::REMOTE_READ, bind.rights.read);
+        privileges.set(MemoryPrivileges::REMOTE_WRITE, bind.rights.write);
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::FENCE, bind.fence);
+        let request = BindRequest {
+            token: bind.token,
+            window: bind.window,
+            region: RegionKeys {
+                object: 0,
+                local: bind.region,
+                remote: bind.region,
+            },
+            address: bind.address,
+            length: bind.length,
+            privileges,
+            flags,
+            is_only: true,
+        };
+        let work = Work::Bind(request, key);
+        let request = Request::new(bind.token, work, flags, Segments::new());
+        let entry = SendEntry {
+            is_silent: bind.silent,
+            ..SendEntry::from(request)
+        };
+        if !self.adapter.post_attached(self.key, entry, None, None) {
+            self.adapter.memories.cancel_bind(key);
+            return Err(PostError::Full);
+        }
+        Ok(key)
+    }
+
+    /// Posts a request.
+    ///
+    /// # Errors
+    /// The request is not taken: [`PostError::Full`], [`PostError::Invalid`].
+    pub fn post(&mut self, post: &Post<'_>) -> Result<(), PostError> {
+        let pair = self.adapter.pairs.get(self.key).ok_or(PostError::State)?;
+        let (longest, is_datagram) = (pair.longest_inline(), pair.datagrams.is_some());
+        let has_receiver = post.receiver.is_some();
+        let sends_only = matches!(post.operation, Operation::Send(_));
+        if is_datagram != has_receiver || is_datagram && !sends_only {
+            return Err(PostError::Invalid);
+        }
+        let (segments, inline) = match post.data {
+            Data::Segments(segments) => (taken(segments)?, None),
+            Data::Inline(parts) => {
+                let lengths = parts.iter().map(|part| part.len());
+                let length = lengths.fold(0, usize::saturating_add);
+                let sends = matches!(post.operation, Operation::Send(_) | Operation::Write(..));
+                if length > longest || !sends {
+                    return Err(PostError::Invalid);
+                }
+                (Segments::new(), Some(parts))
+            }
+        };
+        let mut immediate = None;
+        let work = match post.operation {
+            Operation::Send(number) => {
+                immediate = number;
+                Work::Send
+            }
+            Operation::Write(at, None) => Work::Write(at),
+            Operation::Write(at, Some(number)) => Work::WriteImmediate(at, number),
+            Operation::Read(at) => Work::Read(at),
+            Operation::FetchAdd(at, add) => Work::Atomic(at, Change::Add(add)),
+            Operation::CompareSwap {
+                remote,
+                compare,
+                swap,
+            } => Work::Atomic(remote, Change::Swap { compare, swap }),
+        };
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::FENCE, post.fence);
+        flags.set(SendFlags::SOLICITED, post.solicited);
+        let mut request = Request::new(post.token, work, flags, segments);
+        let lengths = request.segments.iter().map(|segment| segment.length);
+        request.length = lengths.fold(0, u32::saturating_add);
+        let entry = SendEntry {
+            is_silent: post.silent,
+            immediate,
+            ..SendEntry::from(request)
+        };
+        let inline_length = inline.map_or(0, |parts| parts.iter().map(|part| part.len()).sum());
+        let length = inline_length.max(entry.request.length as usize);
+        if is_datagram && length > PathMtu::Bytes4096.bytes() as usize {
+            return Err(PostError::Invalid);
+        }
+        let (adapter, receiver) = (&mut *self.adapter, post.receiver);
+        let is_taken = adapter.post_attached(self.key, entry, inline, receiver);
+        is_taken.then_some(()).ok_or(PostError::Full)
+    }
+}
+
+/// Copies segments; those without bytes need no key.
+pub(super) fn taken(segments: &[Segment]) -> Result<Segments, PostError> {
+    let mut list = Segments::new();
+    if segments.len() > SEGMENTS {
+        return Err(PostError::Invalid);
+    }
+    let has_room = list.try_reserve(segments.len());
+    has_room.map_err(|_| PostError::Full)?;
+    list.extend(segments.iter().copied().filter(|part| part.length > 0));
+    Ok(list)
+}

@@ -1,0 +1,210 @@
+//! Devices with sockets on the loop-back interface.
+
+#![cfg(feature = "udp")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use backend_roce::proto::PathMtu;
+use backend_roce::{
+    Data, DeviceCompletion, DeviceQueue, Operation, PairOptions, PairState, PathChoice, Post,
+    ReceiveAttributes, RegionAccess, RemoteRights, RoceDevice, RoceOptions, SendAttributes,
+};
+use dat_core::backend::{BackendError, Segment};
+use dat_core::flags::DtoStatus;
+use dat_core::memory::Region;
+
+const LENGTH: usize = 100_000;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A device with a queue pair and memory.
+struct Side {
+    device: RoceDevice,
+    queue: DeviceQueue,
+    qpn: u32,
+    bytes: &'static [AtomicU8],
+    segment: Segment,
+}
+
+impl Side {
+    fn open(address: IpAddr, path: PathChoice) -> Self {
+        let mut options = RoceOptions::random().expect("random bytes");
+        options.path = path;
+        let device = RoceDevice::open(SocketAddr::new(address, 0), &options).expect("a device");
+        let domain = device.create_domain().expect("a domain");
+        let queue = device.create_queue(16).expect("a queue");
+        let options = PairOptions {
+            domain,
+            sends: &queue,
+            receives: &queue,
+            shared: None,
+            send_depth: 4,
+            receive_depth: 4,
+            inline: 0,
+        };
+        let qpn = device.create_pair(&options).expect("a pair");
+        let bytes: Vec<AtomicU8> = (0..LENGTH).map(|_| AtomicU8::new(0)).collect();
+        let bytes: &'static [AtomicU8] = bytes.leak();
+        let access = RegionAccess {
+            local_write: true,
+            ..RegionAccess::default()
+        };
+        let key = device.register(domain, &Region::from_static(bytes), access);
+        Self {
+            device,
+            queue,
+            qpn,
+            bytes,
+            segment: Segment {
+                address: bytes.as_ptr() as u64,
+                length: LENGTH as u32,
+                key: key.expect("a region"),
+            },
+        }
+    }
+
+    fn attach(&self, own: IpAddr, peer: IpAddr, peer_qpn: u32) {
+        self.try_attach(own, peer, peer_qpn).expect("ready");
+    }
+
+    fn try_attach(&self, own: IpAddr, peer: IpAddr, peer_qpn: u32) -> Result<(), BackendError> {
+        let receives = ReceiveAttributes {
+            local: own,
+            peer: SocketAddr::new(peer, 0),
+            peer_qpn,
+            expects: 5,
+            mtu: PathMtu::Bytes4096,
+            resources: 1,
+            not_ready_timer: 1,
+            rights: RemoteRights::default(),
+        };
+        let sends = SendAttributes {
+            sends: 5,
+            depth: 1,
+            timeout: 14,
+            retries: 7,
+            not_ready_retries: 7,
+        };
+        let done = self.device.ready_to_receive(self.qpn, &receives);
+        done.and_then(|()| self.device.ready_to_send(self.qpn, &sends))
+    }
+
+    fn send(&self) {
+        let posted = self.device.post(self.qpn, |posts| {
+            posts.post(&Post {
+                token: 2,
+                operation: Operation::Send(None),
+                data: Data::Segments(&[self.segment]),
+                receiver: None,
+                silent: false,
+                fence: false,
+                solicited: false,
+            })
+        });
+        posted.expect("a pair that sends").expect("a request");
+    }
+
+    /// Sends a message to another side, which takes it.
+    fn send_to(&self, two: &Self) {
+        self.bytes[LENGTH - 1].store(9, Ordering::Relaxed);
+        let posted = two.device.post_receive(two.qpn, 1, &[two.segment]);
+        posted.expect("a receive");
+        self.send();
+        let (sent, received) = (self.wait(), two.wait());
+        assert_eq!((sent.token, sent.status), (2, DtoStatus::Success));
+        assert_eq!((received.token, received.status), (1, DtoStatus::Success));
+        assert_eq!(received.length as usize, LENGTH);
+        assert_eq!(two.bytes[LENGTH - 1].load(Ordering::Relaxed), 9);
+    }
+
+    fn wait(&self) -> DeviceCompletion {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let mut found = None;
+            let polled = self.device.poll(&self.queue, 1, |done| found = Some(done));
+            polled.expect("a queue that works");
+            if let Some(done) = found {
+                return done;
+            }
+            assert!(Instant::now() < end, "no completion");
+        }
+    }
+}
+
+/// Devices at one address, and at several of a host, have ports of their own.
+///
+/// Spec: ROCE-260, ROCE-261, ROCE-262
+#[test]
+fn devices_of_one_address_reach_each_other() {
+    let address = Ipv4Addr::new(127, 88, 1, 1).into();
+    let other = Ipv4Addr::new(127, 88, 1, 2).into();
+    for peer in [address, other] {
+        let (one, two) = (
+            Side::open(address, PathChoice::Packets),
+            Side::open(peer, PathChoice::Packets),
+        );
+        let ports = [one.qpn, two.qpn].map(|qpn| (qpn >> 11) + 57_344);
+        assert!(ports.iter().all(|port| *port >= 61_000), "{ports:?}");
+        assert!(peer != address || ports[0] != ports[1], "{ports:?}");
+        one.attach(address, peer, two.qpn);
+        two.attach(peer, address, one.qpn);
+        one.send_to(&two);
+        assert_eq!(one.device.counts().local.packets_sent, 0);
+    }
+}
+
+/// Devices of one host use queues in memory if both have them.
+///
+/// Spec: ROCE-273
+#[test]
+fn devices_of_one_host_reach_each_other_through_queues() {
+    use PathChoice::{Any, Local, Packets};
+    let [own, peer] = [1, 2].map(|last| Ipv4Addr::new(127, 88, 2, last).into());
+    for paths in [(Any, Any), (Local, Any), (Any, Packets), (Packets, Any)] {
+        let (one, two) = (Side::open(own, paths.0), Side::open(peer, paths.1));
+        // Each end may make a pair of queues, of which both take packets.
+        std::thread::scope(|scope| {
+            scope.spawn(|| one.attach(own, peer, two.qpn));
+            scope.spawn(|| two.attach(peer, own, one.qpn));
+        });
+        one.send_to(&two);
+        two.send_to(&one);
+        let is_local = paths.0 != Packets && paths.1 != Packets;
+        for side in [&one, &two] {
+            let counts = side.device.counts();
+            assert_eq!(counts.local.packets_sent > 0, is_local, "{paths:?}");
+        }
+    }
+    let (one, two) = (Side::open(own, Local), Side::open(peer, Packets));
+    let refused = one.try_attach(own, peer, two.qpn);
+    assert_eq!(refused, Err(BackendError::Unreachable));
+}
+
+/// A device that ends leaves its peers' requests without an answer.
+///
+/// Spec: ROCE-273
+#[test]
+fn requests_fail_once_the_queues_end() {
+    let [own, peer] = [1, 2].map(|last| Ipv4Addr::new(127, 88, 3, last).into());
+    for has_request in [true, false] {
+        let (one, two) = (
+            Side::open(own, PathChoice::Local),
+            Side::open(peer, PathChoice::Local),
+        );
+        one.attach(own, peer, two.qpn);
+        two.attach(peer, own, one.qpn);
+        one.send_to(&two);
+        if has_request {
+            // It finds no receive, and is repeated for ever.
+            one.send();
+        }
+        drop(two);
+        if !has_request {
+            one.send();
+        }
+        assert_eq!(one.wait().status, DtoStatus::Transport, "{has_request}");
+        assert_eq!(one.device.pair_state(one.qpn), Ok(PairState::Failed));
+    }
+}

@@ -1,0 +1,156 @@
+//! The adapter of this process.
+
+use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use backend_roce::{RoceDevice, RoceOptions};
+use dat_core::backend::ControlEvent;
+
+use crate::errors::{Result, of_system};
+use crate::gids::Interfaces;
+use crate::settings::Settings;
+
+/// What events of the adapter are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Subject {
+    /// Completions of a queue, by its number.
+    Queue(u32),
+    /// The limit of a shared receive queue, by its token.
+    SharedQueue(u64),
+    /// The failure of a queue pair, by its QPN.
+    Pair(u32),
+    /// The connection of a queue pair, by its QPN.
+    Connection(u32),
+    /// Requests at a listener, by its token.
+    Listener(u64),
+}
+
+/// Receives the events about a subject.
+///
+/// It calls of the device only what reads: the thread may be in another call.
+pub(crate) type Notify = Box<dyn Fn(&ControlEvent) + Send + Sync>;
+
+type Receivers = Mutex<HashMap<Subject, Notify>>;
+
+/// The adapter, which all contexts of the process use.
+pub(crate) struct Adapter {
+    pub(crate) device: RoceDevice,
+    /// Address that it was opened at, which may be a wildcard.
+    pub(crate) address: SocketAddr,
+    pub(crate) interfaces: Interfaces,
+    receivers: Arc<Receivers>,
+    /// Token of the next subject that has one.
+    next_token: AtomicU64,
+}
+
+/// The adapter, and the number of the process that opened it.
+static PROCESS: Mutex<Option<(u32, Arc<Adapter>)>> = Mutex::new(None);
+
+/// Returns the adapter, which the first call of a process opens.
+///
+/// A child of `fork` opens its own one; objects of its parent stay with that.
+///
+/// # Errors
+/// Those of the system; `EINVAL` for settings that nobody can have.
+pub(crate) fn adapter() -> Result<Arc<Adapter>> {
+    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = std::process::id();
+    if let Some((of, adapter)) = &*process
+        && *of == number
+    {
+        return Ok(Arc::clone(adapter));
+    }
+    let adapter = Arc::new(Adapter::open(Settings::read()?)?);
+    // The parent's adapter is not to be closed here.
+    core::mem::forget(process.replace((number, Arc::clone(&adapter))));
+    Ok(adapter)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns what an event is about.
+fn subjects(event: &ControlEvent) -> [Option<Subject>; 2] {
+    match *event {
+        ControlEvent::Completions { queue } | ControlEvent::SolicitedCompletions { queue } => {
+            [Some(Subject::Queue(queue)), None]
+        }
+        ControlEvent::SharedReceiveLimit { queue } => [Some(Subject::SharedQueue(queue)), None],
+        ControlEvent::ConnectionRequest { listener, .. } => {
+            [Some(Subject::Listener(listener)), None]
+        }
+        ControlEvent::Broken { queue_pair } => {
+            // The token of a queue pair is its QPN.
+            let qpn = queue_pair as u32;
+            [Some(Subject::Pair(qpn)), Some(Subject::Connection(qpn))]
+        }
+        ControlEvent::Established { queue_pair, .. }
+        | ControlEvent::ConnectFailed { queue_pair, .. }
+        | ControlEvent::Disconnected { queue_pair } => {
+            [Some(Subject::Connection(queue_pair as u32)), None]
+        }
+        _ => [None; 2],
+    }
+}
+
+/// Gives an event to the receivers of its subjects.
+fn tell(receivers: &Receivers, event: &ControlEvent) {
+    let receivers = lock(receivers);
+    for subject in subjects(event).into_iter().flatten() {
+        if let Some(notify) = receivers.get(&subject) {
+            notify(event);
+        }
+    }
+}
+
+impl Adapter {
+    /// Tells of completions of a queue, as the device does.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, queue: u32) {
+        tell(&self.receivers, &ControlEvent::Completions { queue });
+    }
+
+    fn open(settings: Settings) -> Result<Self> {
+        let mut options = RoceOptions::random().map_err(|error| of_system(&error))?;
+        options.path = settings.path;
+        let device = RoceDevice::open(settings.address, &options);
+        let device = device.map_err(|error| of_system(&error))?;
+        let receivers = Arc::<Receivers>::default();
+        let told = Arc::clone(&receivers);
+        device.on_event(move |event| tell(&told, &event));
+        Ok(Self {
+            device,
+            address: settings.address,
+            interfaces: Interfaces::of(settings.address),
+            receivers,
+            next_token: AtomicU64::new(0),
+        })
+    }
+
+    /// Sets the receiver of the events about a subject.
+    pub(crate) fn receive(&self, subject: Subject, notify: Notify) {
+        lock(&self.receivers).insert(subject, notify);
+    }
+
+    /// Removes the receiver; it does not run any more.
+    pub(crate) fn forget(&self, subject: Subject) {
+        lock(&self.receivers).remove(&subject);
+    }
+
+    /// Returns a token for a subject.
+    pub(crate) fn token(&self) -> u64 {
+        self.next_token.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns true if the adapter serves an address of this host.
+    ///
+    /// Loop-back addresses are of every device, as in the kernel.
+    pub(crate) fn serves(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        let mut gids = self.interfaces.gids.iter();
+        ip.is_loopback() || gids.any(|gid| gid.address == ip)
+    }
+}

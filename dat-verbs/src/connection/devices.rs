@@ -1,0 +1,56 @@
+//! Devices as librdmacm lists them: the context that all identifiers share.
+
+use core::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::errno::Errno;
+
+use crate::adapter::adapter;
+use crate::boundary::layout::ibv_context;
+use crate::boundary::{Handle, Out, free_list, list_of};
+use crate::context::Context;
+use crate::device::device;
+use crate::errors::{Result, or};
+use crate::memory::{Domain, ibv_alloc_pd};
+use crate::opening::open;
+
+/// The context of all identifiers, and the domain that they have unless the program names one.
+#[derive(Clone, Copy)]
+pub(super) struct Shared {
+    pub(super) context: Handle<Context>,
+    pub(super) domain: Handle<Domain>,
+}
+
+/// Returns the context and the domain of all identifiers, which the first call makes.
+pub(super) fn shared() -> Result<Shared> {
+    static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let adapter = adapter()?;
+    // A program may have ended them, as it may any others. Those of a parent process have another
+    // adapter.
+    let is_usable = |shared: &Shared| {
+        let own = shared.context.get();
+        own.is_some_and(|own| Arc::ptr_eq(&own.adapter, &adapter)) && shared.domain.get().is_some()
+    };
+    if let Some(shared) = shared.filter(is_usable) {
+        return Ok(shared);
+    }
+    let context = open(device())?;
+    let domain = ibv_alloc_pd(context);
+    if domain.is_null() {
+        return Err(Errno::last());
+    }
+    Ok(*shared.insert(Shared { context, domain }))
+}
+
+pub(crate) extern "C" fn rdma_get_devices(count: Out<c_int>) -> *mut *mut ibv_context {
+    let list = shared().map(|shared| {
+        count.set(1);
+        list_of(&[shared.context.pointer::<ibv_context>()])
+    });
+    or(list, core::ptr::null_mut())
+}
+
+pub(crate) extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
+    free_list(list);
+}

@@ -1,0 +1,359 @@
+//! Identifiers.
+
+use core::ffi::{c_int, c_uint};
+use core::net::SocketAddr;
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dat_core::backend::{ListenerKey, RequestKey};
+use nix::errno::Errno;
+
+use super::channel::{Event, EventChannel, Events, News, acknowledge, create, next};
+use crate::adapter::{Adapter, Subject, adapter};
+use crate::boundary::layout::{
+    IBV_QPT_RC, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP, ibv_sa_path_rec, rdma_cm_id,
+};
+use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
+use crate::completion::{Channel, Queue};
+use crate::errors::{Result, done};
+use crate::events::Unacknowledged;
+use crate::memory::Domain;
+use crate::transfer::{Pair, Wanted};
+
+/// What belongs to an identifier.
+pub(crate) struct Id {
+    pub(super) adapter: Arc<Adapter>,
+    state: Mutex<State>,
+    /// Events that the program has yet to acknowledge.
+    pub(super) events: Unacknowledged,
+}
+
+impl Kind for Id {
+    type C = rdma_cm_id;
+}
+
+/// Progress of an identifier towards a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    #[default]
+    New,
+    Bound,
+    AddressResolved,
+    RouteResolved,
+    Listening(ListenerKey),
+    /// It has the request of a peer to decide about.
+    Requested(RequestKey),
+    /// It asked a peer, or has accepted the request of one.
+    Connecting,
+    Connected,
+    Disconnected,
+}
+
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) remote: Option<SocketAddr>,
+    /// Keeps the port of `local` for this identifier.
+    pub(super) reserved: Option<UdpSocket>,
+    /// Path that the structure names.
+    pub(super) path: Option<Box<ibv_sa_path_rec>>,
+    pub(super) options: Options,
+    pub(super) pair: Handle<Pair>,
+    /// Queues that were made for the queue pair, and go with it.
+    pub(super) own_queues: Vec<(Handle<Channel>, Handle<Queue>)>,
+    /// What the queue pairs of requests are made with, in synchronous mode.
+    pub(super) for_requests: Option<(Handle<Domain>, Wanted)>,
+    /// Token of the listener in events of the adapter.
+    pub(super) token: u64,
+    events: Arc<Events>,
+    /// The channel that the identifier has of its own, in synchronous mode.
+    own_channel: Option<Handle<EventChannel>>,
+    /// The event that the structure names, in synchronous mode.
+    event: Option<Handle<Event>>,
+}
+
+/// Options that a program set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Options {
+    /// Set if a bind to `::` takes no IPv4.
+    pub(super) only_its_family: bool,
+    /// Code of the time in which the peer acknowledges.
+    pub(super) ack_timeout: Option<u8>,
+}
+
+impl Id {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds an event of an identifier to its channel.
+pub(super) fn raise(id: Handle<Id>, news: &News<'_>) {
+    raise_about(id, id, news);
+}
+
+/// As [`raise`], about another identifier for a request.
+pub(super) fn raise_about(id: Handle<Id>, about: Handle<Id>, news: &News<'_>) {
+    if let Some(own) = id.get() {
+        let events = Arc::clone(&own.state().events);
+        events.push(Event::new(id, about, news));
+    }
+}
+
+/// Waits for the next event of an identifier in synchronous mode.
+pub(super) fn next_of(id: Handle<Id>) -> Result<Handle<Event>> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    let events = {
+        let state = own.state();
+        state.own_channel.ok_or(Errno::EINVAL)?;
+        Arc::clone(&state.events)
+    };
+    next(&events)
+}
+
+/// Keeps an event that the program took in synchronous mode in its structure.
+pub(super) fn keep(id: Handle<Id>, event: Handle<Event>) {
+    if let Some(own) = id.get() {
+        own.state().event = Some(event);
+        id.change(|c| c.event = event.pointer());
+    }
+}
+
+/// Waits for the event of a call, in synchronous mode.
+///
+/// # Errors
+/// The status of the event, and those of the wait.
+pub(super) fn complete(id: Handle<Id>) -> Result<()> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    let events = {
+        let mut state = own.state();
+        if state.own_channel.is_none() {
+            return Ok(());
+        }
+        if let Some(event) = state.event.take() {
+            acknowledge(event)?;
+        }
+        Arc::clone(&state.events)
+    };
+    let event = next(&events)?;
+    keep(id, event);
+    let c = event.read().ok_or(Errno::EINVAL)?;
+    match c.status {
+        0 => Ok(()),
+        _ if c.event == RDMA_CM_EVENT_REJECTED => Err(Errno::ECONNREFUSED),
+        status => Err(Errno::from_raw(status.saturating_abs())),
+    }
+}
+
+/// Returns the events of a channel, and the channel if the identifier has it of its own.
+fn channel_of(
+    channel: Handle<EventChannel>,
+) -> Result<(Handle<EventChannel>, Option<Handle<EventChannel>>)> {
+    if channel.is_null() {
+        let made = create()?;
+        return Ok((made, Some(made)));
+    }
+    Ok((channel, None))
+}
+
+/// Makes an identifier; a null channel stands for synchronous mode.
+///
+/// # Errors
+/// `EOPNOTSUPP`: it is for another port space than TCP.
+pub(super) fn make(
+    channel: Handle<EventChannel>,
+    id_context: Address,
+    space: c_uint,
+) -> Result<Handle<Id>> {
+    if space != RDMA_PS_TCP {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let adapter = adapter()?;
+    let (channel, own_channel) = channel_of(channel)?;
+    let events = Arc::clone(&channel.get().ok_or(Errno::EINVAL)?.events);
+    let mut c: rdma_cm_id = zeroed();
+    c.channel = channel.pointer();
+    c.context = id_context.0;
+    c.ps = space;
+    c.qp_type = IBV_QPT_RC;
+    let state = State {
+        phase: Phase::New,
+        local: None,
+        remote: None,
+        reserved: None,
+        path: None,
+        options: Options::default(),
+        pair: Handle::NULL,
+        own_queues: Vec::new(),
+        for_requests: None,
+        token: adapter.token(),
+        events,
+        own_channel,
+        event: None,
+    };
+    let own = Id {
+        adapter,
+        state: Mutex::new(state),
+        events: Unacknowledged::default(),
+    };
+    Ok(Handle::new(c, own))
+}
+
+pub(crate) extern "C" fn rdma_create_id(
+    channel: Handle<EventChannel>,
+    to: Out<Handle<Id>>,
+    id_context: Address,
+    space: c_uint,
+) -> c_int {
+    done((|| {
+        if to.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        to.set(make(channel, id_context, space)?);
+        Ok(())
+    })())
+}
+
+/// Ends an identifier, after the program has acknowledged all events that it took.
+///
+/// Its queue pair stays, without a connection of its own.
+pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
+    done((|| {
+        let own = id.get().ok_or(Errno::EINVAL)?;
+        leave(own);
+        let (events, event) = {
+            let mut state = own.state();
+            (Arc::clone(&state.events), state.event.take())
+        };
+        taken_of(&events, id).into_iter().for_each(Event::discard);
+        if let Some(event) = event {
+            acknowledge(event)?;
+        }
+        own.events.wait();
+        let own = id.end().ok_or(Errno::EINVAL)?;
+        let state = own
+            .state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(channel) = state.own_channel {
+            channel.end();
+        }
+        Ok(())
+    })())
+}
+
+/// Ends what the adapter does for an identifier; no events about it follow.
+fn leave(own: &Id) {
+    let (phase, pair, token) = {
+        let state = own.state();
+        (state.phase, state.pair, state.token)
+    };
+    let device = &own.adapter.device;
+    match phase {
+        Phase::Listening(listener) => {
+            own.adapter.forget(Subject::Listener(token));
+            device.stop_listening(listener);
+        }
+        Phase::Requested(request) => device.reject(request, &[]),
+        _ => {}
+    }
+    if let Some(pair) = pair.get() {
+        own.adapter.forget(Subject::Connection(pair.qpn));
+        if matches!(phase, Phase::Connecting | Phase::Connected) {
+            // It may have ended meanwhile.
+            let _ended = device.disconnect(pair.qpn);
+        }
+    }
+}
+
+fn taken_of(events: &Events, id: Handle<Id>) -> Vec<Handle<Event>> {
+    events.remove(|event| event.get().is_some_and(|event| event.id == id))
+}
+
+/// Moves an identifier and its events to another channel; null stands for synchronous mode.
+pub(crate) extern "C" fn rdma_migrate_id(id: Handle<Id>, channel: Handle<EventChannel>) -> c_int {
+    done((|| {
+        let own = id.get().ok_or(Errno::EINVAL)?;
+        let (channel, own_channel) = channel_of(channel)?;
+        let events = Arc::clone(&channel.get().ok_or(Errno::EINVAL)?.events);
+        let (former, former_channel, event) = {
+            let mut state = own.state();
+            (
+                core::mem::replace(&mut state.events, Arc::clone(&events)),
+                core::mem::replace(&mut state.own_channel, own_channel),
+                state.event.take(),
+            )
+        };
+        for event in taken_of(&former, id) {
+            events.push(event);
+        }
+        if let Some(event) = event {
+            acknowledge(event)?;
+        }
+        id.change(|c| {
+            c.channel = channel.pointer();
+            c.event = core::ptr::null_mut();
+        });
+        own.events.wait();
+        if let Some(channel) = former_channel {
+            channel.end();
+        }
+        Ok(())
+    })())
+}
+
+/// Returns a port in network order; 0 if there is none.
+fn port(address: Option<SocketAddr>) -> u16 {
+    address.map_or(0, |address| address.port()).to_be()
+}
+
+pub(crate) extern "C" fn rdma_get_src_port(id: Handle<Id>) -> u16 {
+    port(id.get().and_then(|own| own.state().local))
+}
+
+pub(crate) extern "C" fn rdma_get_dst_port(id: Handle<Id>) -> u16 {
+    port(id.get().and_then(|own| own.state().remote))
+}
+
+pub(crate) extern "C" fn rdma_set_option(
+    id: Handle<Id>,
+    level: c_int,
+    option: c_int,
+    value: In<u8>,
+    length: usize,
+) -> c_int {
+    const OF_ID: c_int = 0;
+    const TYPE_OF_SERVICE: c_int = 0;
+    const REUSES_ADDRESS: c_int = 1;
+    const ONLY_ITS_FAMILY: c_int = 2;
+    const ACK_TIMEOUT: c_int = 3;
+    done((|| {
+        let own = id.get().ok_or(Errno::EINVAL)?;
+        let mut state = own.state();
+        let byte = || {
+            let byte = value.get().filter(|_| length == 1);
+            byte.ok_or(Errno::EINVAL)
+        };
+        let number = || {
+            let number = value.cast::<c_int>().get();
+            number
+                .filter(|_| length == size_of::<c_int>())
+                .ok_or(Errno::EINVAL)
+        };
+        match (level, option) {
+            // Datagrams of the adapter have the class of its sockets.
+            (OF_ID, TYPE_OF_SERVICE) => byte().map(|_| ()),
+            // A port that an identifier has left is free at once.
+            (OF_ID, REUSES_ADDRESS) => number().map(|_| ()),
+            (OF_ID, ONLY_ITS_FAMILY) => {
+                state.options.only_its_family = number()? != 0;
+                Ok(())
+            }
+            (OF_ID, ACK_TIMEOUT) => {
+                state.options.ack_timeout = Some(byte()?);
+                Ok(())
+            }
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    })())
+}

@@ -1,0 +1,122 @@
+//! Listening identifiers, and the requests that they get.
+
+use core::ffi::c_int;
+use core::net::{Ipv4Addr, SocketAddr};
+
+use dat_core::backend::ControlEvent;
+use nix::errno::Errno;
+
+use super::channel::{News, acknowledge};
+use super::devices::shared;
+use super::id::{Id, Phase, keep, make, next_of, raise_about, rdma_destroy_id, rdma_migrate_id};
+use super::pair;
+use super::resolve::{bind, set_addresses, set_device};
+use crate::adapter::Subject;
+use crate::boundary::layout::{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP};
+use crate::boundary::{Address, Handle, Out};
+use crate::errors::{Result, done, refused};
+
+const UNSPECIFIED: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Makes an identifier listen; it is bound first if it was not.
+///
+/// Requests wait as long as their peers, so that the backlog does not matter.
+pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, _backlog: c_int) -> c_int {
+    done((|| {
+        let own = id.get().ok_or(Errno::EINVAL)?;
+        // A request may come in a call of the adapter, which cannot make them then.
+        shared()?;
+        if own.state().phase == Phase::New {
+            bind(id, UNSPECIFIED)?;
+        }
+        let (port, token) = {
+            let mut state = own.state();
+            let local = state.local.filter(|_| state.phase == Phase::Bound);
+            // The adapter takes the port in its place.
+            state.reserved = None;
+            (local.ok_or(Errno::EINVAL)?.port(), state.token)
+        };
+        // Before the first request can come.
+        let notify = move |event: &_| request(id, event);
+        let subject = Subject::Listener(token);
+        own.adapter.receive(subject, Box::new(notify));
+        match own.adapter.device.listen(token, port) {
+            Ok(listener) => {
+                own.state().phase = Phase::Listening(listener);
+                Ok(())
+            }
+            Err(error) => {
+                own.adapter.forget(subject);
+                Err(refused(error))
+            }
+        }
+    })())
+}
+
+/// Makes the identifier of a request, and tells of it.
+///
+/// Without memory or descriptors for it, the attempt of the peer ends by time.
+fn request(listener: Handle<Id>, event: &ControlEvent) {
+    let ControlEvent::ConnectionRequest {
+        request,
+        local,
+        remote,
+        private_data,
+        ..
+    } = event
+    else {
+        return;
+    };
+    let made = (|| {
+        let own = listener.get().ok_or(Errno::EINVAL)?;
+        let c = listener.read().ok_or(Errno::EINVAL)?;
+        let port = own.state().local.map_or(0, |local| local.port());
+        let id = make(Handle::at(c.channel), Address(c.context), RDMA_PS_TCP)?;
+        set_device(id)?;
+        let mut local = local.socket_address().unwrap_or(UNSPECIFIED);
+        local.set_port(port);
+        let remote = remote.socket_address().unwrap_or(UNSPECIFIED);
+        {
+            let mut state = id.get().ok_or(Errno::EINVAL)?.state();
+            (state.local, state.remote) = (Some(local), Some(remote));
+            state.phase = Phase::Requested(*request);
+        }
+        set_addresses(id, local, remote);
+        let depths = own.adapter.device.request_depths(*request);
+        let news = News {
+            data: private_data.as_slice(),
+            depths: depths.unwrap_or((0, 0)),
+            ..News::of(RDMA_CM_EVENT_CONNECT_REQUEST)
+        };
+        raise_about(listener, id, &news);
+        Ok(())
+    })();
+    let _ended_by_time: Result<()> = made;
+}
+
+/// Waits for a request at an identifier in synchronous mode.
+pub(crate) extern "C" fn rdma_get_request(listener: Handle<Id>, to: Out<Handle<Id>>) -> c_int {
+    done((|| {
+        let own = listener.get().ok_or(Errno::EINVAL)?;
+        let event = next_of(listener)?;
+        let c = event.read().ok_or(Errno::EINVAL)?;
+        if c.event != RDMA_CM_EVENT_CONNECT_REQUEST {
+            acknowledge(event)?;
+            return Err(Errno::EINVAL);
+        }
+        // Its calls wait, too, and its event stays with it.
+        let id = Handle::at(c.id);
+        if rdma_migrate_id(id, Handle::NULL) != 0 {
+            return Err(Errno::last());
+        }
+        keep(id, event);
+        let wanted = own.state().for_requests;
+        if let Some((domain, mut wanted)) = wanted {
+            pair::make(id, domain, &mut wanted).inspect_err(|_| {
+                rdma_destroy_id(id);
+            })?;
+        }
+        to.set(id);
+        Ok(())
+    })())
+}

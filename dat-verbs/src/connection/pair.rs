@@ -1,0 +1,141 @@
+//! Queue pairs of identifiers.
+
+use core::ffi::c_int;
+
+use nix::errno::Errno;
+
+use super::id::Id;
+use crate::adapter::Subject;
+use crate::boundary::layout::{
+    IBV_QPS_INIT, IBV_QPT_RC, ibv_cq, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+};
+use crate::boundary::{Address, Handle, Out, tell_made};
+use crate::completion::{
+    Channel, Queue, ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel,
+    ibv_destroy_cq,
+};
+use crate::context::of_structure;
+use crate::errors::{Result, count, done};
+use crate::memory::Domain;
+use crate::transfer::{Wanted, create, destroy};
+
+/// Makes a completion queue for an identifier, with a channel.
+fn make_queue(id: Handle<Id>, depth: u32) -> Result<(Handle<Channel>, Handle<Queue>)> {
+    let context = of_structure(id.read().ok_or(Errno::EINVAL)?.verbs);
+    let channel = ibv_create_comp_channel(context);
+    let depth = count(depth.max(1));
+    let queue = ibv_create_cq(context, depth, Address(id.pointer()), channel, 0);
+    if channel.is_null() || queue.is_null() {
+        let error = Errno::last();
+        ibv_destroy_comp_channel(channel);
+        return Err(error);
+    }
+    Ok((channel, queue))
+}
+
+/// Makes the queue pair of an identifier, and the completion queues that the program leaves out.
+///
+/// # Errors
+/// `EINVAL`: the identifier has no device, or a queue pair; it is not for a reliable connection.
+pub(super) fn make(id: Handle<Id>, domain: Handle<Domain>, wanted: &mut Wanted) -> Result<()> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    let c = id.read().ok_or(Errno::EINVAL)?;
+    if c.verbs.is_null() || own.state().pair.get().is_some() || wanted.kind != IBV_QPT_RC {
+        return Err(Errno::EINVAL);
+    }
+    let domain = match domain.is_null() {
+        true => Handle::at(c.pd),
+        false => domain,
+    };
+    let made = (|| {
+        if wanted.sends.is_null() {
+            let (channel, queue) = make_queue(id, wanted.cap.max_send_wr)?;
+            wanted.sends = queue;
+            own.state().own_queues.push((channel, queue));
+            id.change(|c| c.send_cq_channel = channel.pointer());
+        }
+        if wanted.receives.is_null() {
+            let (channel, queue) = make_queue(id, wanted.cap.max_recv_wr)?;
+            wanted.receives = queue;
+            own.state().own_queues.push((channel, queue));
+            id.change(|c| c.recv_cq_channel = channel.pointer());
+        }
+        create(domain, wanted)
+    })();
+    let pair = made.inspect_err(|_| end_queues(own))?;
+    let known = pair.get().ok_or(Errno::EINVAL)?;
+    // As librdmacm does: it takes receives from now on.
+    known.set_state(pair, IBV_QPS_INIT);
+    wanted.cap = known.sizes();
+    own.state().pair = pair;
+    let notify = move |event: &_| super::connect::take(id, event);
+    own.adapter
+        .receive(Subject::Connection(known.qpn), Box::new(notify));
+    id.change(|c| {
+        c.qp = pair.pointer();
+        c.pd = domain.pointer();
+        c.send_cq = wanted.sends.pointer();
+        c.recv_cq = wanted.receives.pointer();
+        c.srq = wanted.shared.pointer();
+    });
+    Ok(())
+}
+
+/// Makes a queue pair, and tells the program what it got.
+pub(super) fn tell(
+    id: Handle<Id>,
+    domain: Handle<Domain>,
+    mut wanted: Wanted,
+    attributes: Out<ibv_qp_init_attr>,
+) -> Result<()> {
+    make(id, domain, &mut wanted)?;
+    let mut c = attributes.get().ok_or(Errno::EINVAL)?;
+    c.cap = wanted.cap;
+    c.send_cq = wanted.sends.pointer::<ibv_cq>();
+    c.recv_cq = wanted.receives.pointer::<ibv_cq>();
+    tell_made(attributes, &c);
+    Ok(())
+}
+
+pub(crate) extern "C" fn rdma_create_qp(
+    id: Handle<Id>,
+    domain: Handle<Domain>,
+    attributes: Out<ibv_qp_init_attr>,
+) -> c_int {
+    done((|| {
+        let wanted = Wanted::from(&attributes.get().ok_or(Errno::EINVAL)?);
+        tell(id, domain, wanted, attributes)
+    })())
+}
+
+pub(crate) extern "C" fn rdma_create_qp_ex(
+    id: Handle<Id>,
+    attributes: Out<ibv_qp_init_attr_ex>,
+) -> c_int {
+    done((|| {
+        let (wanted, domain) = Wanted::extended(&attributes.get().ok_or(Errno::EINVAL)?)?;
+        tell(id, domain, wanted, attributes.cast())
+    })())
+}
+
+/// Ends the completion queues that were made for an identifier.
+fn end_queues(own: &Id) {
+    let queues = core::mem::take(&mut own.state().own_queues);
+    for (channel, queue) in queues {
+        ibv_destroy_cq(queue);
+        ibv_destroy_comp_channel(channel);
+    }
+}
+
+pub(crate) extern "C" fn rdma_destroy_qp(id: Handle<Id>) {
+    let Some(own) = id.get() else {
+        return;
+    };
+    let pair = core::mem::replace(&mut own.state().pair, Handle::NULL);
+    if !pair.is_null() {
+        // The program may have ended it itself.
+        let _ended = destroy(pair);
+    }
+    id.change(|c| c.qp = core::ptr::null_mut());
+    end_queues(own);
+}

@@ -1,0 +1,242 @@
+//! Addresses and routes of identifiers.
+
+use core::ffi::c_int;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::UdpSocket;
+
+use nix::errno::Errno;
+
+use super::channel::News;
+use super::devices::shared;
+use super::id::{Id, Phase, complete, raise};
+use crate::boundary::layout::{
+    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid,
+    ibv_sa_path_rec, rdma_cm_id,
+};
+use crate::boundary::{Handle, SocketPointer, socket_storage, zeroed};
+use crate::errors::{Result, done, of_system};
+use crate::query::PORT;
+
+/// Key of the default partition, in network order.
+const PARTITION: u16 = 0xFFFF;
+/// Routers that a packet may pass.
+const HOPS: u8 = 64;
+/// `IBV_SA_EQUAL`.
+const EQUAL: u8 = 2;
+
+/// Sets the device of an identifier.
+pub(super) fn set_device(id: Handle<Id>) -> Result<()> {
+    let shared = shared()?;
+    id.change(|c| {
+        c.verbs = shared.context.pointer();
+        c.pd = shared.domain.pointer();
+        c.port_num = PORT;
+    });
+    Ok(())
+}
+
+/// Reserves the port of an address, or a free one for port 0; returns the address with it.
+///
+/// A port of the adapter, such as that of a connection, needs no socket.
+///
+/// # Errors
+/// `EADDRINUSE`: another identifier or program has it. `ENODEV`: the device does not serve the
+/// address.
+fn reserve(own: &Id, mut address: SocketAddr) -> Result<(SocketAddr, Option<UdpSocket>)> {
+    let ip = address.ip();
+    if !ip.is_unspecified() && !own.adapter.serves(ip) {
+        return Err(Errno::ENODEV);
+    }
+    // Processes whose devices have different addresses may have the same port.
+    let at = match own.adapter.address.ip() {
+        device if ip.is_unspecified() && !device.is_unspecified() => {
+            SocketAddr::new(device, address.port())
+        }
+        _ => address,
+    };
+    match UdpSocket::bind(at) {
+        Ok(socket) => {
+            let bound = socket.local_addr().map_err(|error| of_system(&error))?;
+            address.set_port(bound.port());
+            Ok((address, Some(socket)))
+        }
+        Err(error) => match error.kind() {
+            io::ErrorKind::AddrNotAvailable => Err(Errno::ENODEV),
+            io::ErrorKind::AddrInUse if own.adapter.device.has_port(address.port()) => {
+                Ok((address, None))
+            }
+            _ => Err(of_system(&error)),
+        },
+    }
+}
+
+/// Binds a new identifier.
+pub(super) fn bind(id: Handle<Id>, address: SocketAddr) -> Result<()> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    if own.state().phase != Phase::New {
+        return Err(Errno::EINVAL);
+    }
+    let (address, socket) = reserve(own, address)?;
+    if !address.ip().is_unspecified() {
+        set_device(id)?;
+    }
+    {
+        let mut state = own.state();
+        state.phase = Phase::Bound;
+        state.local = Some(address);
+        state.reserved = socket;
+    }
+    let storage = socket_storage(address);
+    id.change(|c| c.route.addr.__bindgen_anon_1.src_storage = storage);
+    Ok(())
+}
+
+/// Returns the address of this host that packets to a peer come from.
+fn source(from: SocketAddr, to: SocketAddr) -> io::Result<IpAddr> {
+    let socket = UdpSocket::bind(SocketAddr::new(from.ip(), 0))?;
+    // A port does not matter for the route.
+    let port = if to.port() == 0 { 1 } else { to.port() };
+    let mut to = to;
+    to.set_port(port);
+    socket.connect(to)?;
+    Ok(socket.local_addr()?.ip().to_canonical())
+}
+
+const fn unspecified(of: SocketAddr) -> SocketAddr {
+    let ip = match of {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(ip, 0)
+}
+
+fn gid(ip: IpAddr) -> ibv_gid {
+    let raw = match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    ibv_gid { raw }
+}
+
+/// Resolves the address of a peer of a bound identifier.
+///
+/// # Errors
+/// The event of the failure has them: the host has no route, or none from the device.
+fn resolve(id: Handle<Id>, to: SocketAddr) -> Result<()> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    let mut local = own.state().local.ok_or(Errno::EINVAL)?;
+    if local.is_ipv4() != to.is_ipv4() {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    let device = own.adapter.address.ip();
+    let from = match local.ip().is_unspecified() && device.is_ipv4() == to.is_ipv4() {
+        true if !to.ip().is_loopback() => SocketAddr::new(device, 0),
+        _ => local,
+    };
+    let ip = source(from, to).map_err(|error| of_system(&error))?;
+    if !own.adapter.serves(ip) {
+        return Err(Errno::ENODEV);
+    }
+    local.set_ip(ip);
+    set_device(id)?;
+    {
+        let mut state = own.state();
+        state.local = Some(local);
+        state.remote = Some(to);
+        state.phase = Phase::AddressResolved;
+    }
+    set_addresses(id, local, to);
+    Ok(())
+}
+
+/// Shows the addresses of both sides to the program.
+pub(super) fn set_addresses(id: Handle<Id>, local: SocketAddr, to: SocketAddr) {
+    let (source, destination) = (socket_storage(local), socket_storage(to));
+    id.change(|c: &mut rdma_cm_id| {
+        let addresses = &mut c.route.addr;
+        addresses.__bindgen_anon_1.src_storage = source;
+        addresses.__bindgen_anon_2.dst_storage = destination;
+        addresses.addr.ibaddr.sgid = gid(local.ip());
+        addresses.addr.ibaddr.dgid = gid(to.ip());
+        addresses.addr.ibaddr.pkey = PARTITION;
+    });
+}
+
+pub(crate) extern "C" fn rdma_bind_addr(id: Handle<Id>, address: SocketPointer) -> c_int {
+    done(address.get().and_then(|address| {
+        let address = address.ok_or(Errno::EINVAL)?;
+        bind(id, address)
+    }))
+}
+
+/// Resolves the address of a peer, and tells the result by an event.
+pub(super) fn resolve_address(
+    id: Handle<Id>,
+    from: Option<SocketAddr>,
+    to: SocketAddr,
+) -> Result<()> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    let phase = own.state().phase;
+    match phase {
+        Phase::New => bind(id, from.unwrap_or(unspecified(to)))?,
+        Phase::Bound => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    match resolve(id, to) {
+        Ok(()) => raise(id, &News::of(RDMA_CM_EVENT_ADDR_RESOLVED)),
+        Err(error) => raise(
+            id,
+            &News {
+                status: -(error as c_int),
+                ..News::of(RDMA_CM_EVENT_ADDR_ERROR)
+            },
+        ),
+    }
+    complete(id)
+}
+
+/// Sets the route, which RoCE has with the address, and tells so by an event.
+pub(super) fn resolve_route(id: Handle<Id>) -> Result<()> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
+    let pointer = {
+        let mut state = own.state();
+        let (local, remote) = (state.local, state.remote);
+        let (Phase::AddressResolved, Some(local), Some(remote)) = (state.phase, local, remote)
+        else {
+            return Err(Errno::EINVAL);
+        };
+        let mut path: ibv_sa_path_rec = zeroed();
+        path.sgid = gid(local.ip());
+        path.dgid = gid(remote.ip());
+        path.hop_limit = HOPS;
+        path.reversible = 1;
+        path.numb_path = 1;
+        path.pkey = PARTITION;
+        path.mtu_selector = EQUAL;
+        path.mtu = own.adapter.interfaces.mtu.code();
+        state.phase = Phase::RouteResolved;
+        core::ptr::from_mut(&mut **state.path.insert(Box::new(path)))
+    };
+    id.change(|c| {
+        c.route.path_rec = pointer;
+        c.route.num_paths = 1;
+    });
+    raise(id, &News::of(RDMA_CM_EVENT_ROUTE_RESOLVED));
+    complete(id)
+}
+
+pub(crate) extern "C" fn rdma_resolve_addr(
+    id: Handle<Id>,
+    from: SocketPointer,
+    to: SocketPointer,
+    _timeout: c_int,
+) -> c_int {
+    done((|| {
+        resolve_address(id, from.get()?, to.get()?.ok_or(Errno::EINVAL)?)
+    })())
+}
+
+pub(crate) extern "C" fn rdma_resolve_route(id: Handle<Id>, _timeout: c_int) -> c_int {
+    done(resolve_route(id))
+}

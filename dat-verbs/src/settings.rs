@@ -1,0 +1,65 @@
+//! What `dat run` tells the library, by variables of the environment.
+
+use core::net::SocketAddr;
+use std::env;
+
+use backend_roce::{PathChoice, parse_ip, wildcard};
+use nix::errno::Errno;
+
+use crate::errors::Result;
+
+/// Address of the device; all addresses of the host without it.
+pub(crate) const ADDRESS: &str = "DAT_VERBS_ADDRESS";
+/// Way to the peers: `any`, `local` or `packets`.
+pub(crate) const PATH: &str = "DAT_VERBS_PATH";
+
+/// Settings of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) address: SocketAddr,
+    pub(crate) path: PathChoice,
+}
+
+impl Settings {
+    /// Reads the settings of this process.
+    ///
+    /// # Errors
+    /// `EINVAL`: a variable has another value.
+    pub(crate) fn read() -> Result<Self> {
+        let value = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        Self::of(value(ADDRESS).as_deref(), value(PATH).as_deref())
+    }
+
+    fn of(address: Option<&str>, path: Option<&str>) -> Result<Self> {
+        Ok(Self {
+            address: match address {
+                None => wildcard(),
+                Some(text) => parse_ip(text).map_err(|_| Errno::EINVAL)?,
+            },
+            path: match path {
+                None | Some("any") => PathChoice::Any,
+                Some("packets") => PathChoice::Packets,
+                Some("local") => PathChoice::Local,
+                Some(_) => return Err(Errno::EINVAL),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_defaults_and_refuse_other_values() {
+        let settings = Settings::of(None, None).expect("defaults");
+        assert!(settings.address.ip().is_unspecified());
+        assert_eq!(settings.path, PathChoice::Any);
+        let settings = Settings::of(Some("127.0.0.1"), Some("packets")).expect("values");
+        assert_eq!(settings.address.to_string(), "127.0.0.1:0");
+        assert_eq!(settings.path, PathChoice::Packets);
+        for (address, path) in [(Some("lo"), None), (None, Some("Local"))] {
+            assert_eq!(Settings::of(address, path), Err(Errno::EINVAL));
+        }
+    }
+}

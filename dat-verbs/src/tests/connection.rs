@@ -1,0 +1,301 @@
+//! Identifiers, their addresses and events.
+
+use core::ffi::c_int;
+use core::net::SocketAddr;
+use core::ptr::null_mut;
+
+use libc::sockaddr_storage;
+use nix::errno::Errno;
+use rustix::fs::{OFlags, fcntl_setfl};
+
+use super::refusal;
+use crate::boundary::layout::{
+    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED,
+    RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event,
+};
+use crate::boundary::{Address, Handle, In, Out, SocketPointer, Text, socket_storage, zeroed};
+use crate::connection::{
+    Event, EventChannel, Id, rdma_ack_cm_event, rdma_bind_addr, rdma_create_ep,
+    rdma_create_event_channel, rdma_create_id, rdma_destroy_ep, rdma_destroy_event_channel,
+    rdma_destroy_id, rdma_freeaddrinfo, rdma_get_cm_event, rdma_get_dst_port, rdma_get_src_port,
+    rdma_getaddrinfo, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
+};
+
+const NOWHERE: SocketPointer = SocketPointer::at(core::ptr::null());
+
+fn storage(address: &str) -> sockaddr_storage {
+    socket_storage(address.parse().expect("an address"))
+}
+
+const fn pointer(storage: &sockaddr_storage) -> SocketPointer {
+    SocketPointer::at(core::ptr::from_ref(storage).cast())
+}
+
+fn channel() -> Handle<EventChannel> {
+    let channel = rdma_create_event_channel();
+    let own = channel.get().expect("a channel");
+    fcntl_setfl(&*own.events, OFlags::NONBLOCK).expect("flags");
+    channel
+}
+
+/// Makes an identifier; null is for synchronous mode.
+fn id(channel: Handle<EventChannel>) -> Handle<Id> {
+    let mut id = Handle::NULL;
+    let made = rdma_create_id(
+        channel,
+        Out::at(&raw mut id),
+        Address(null_mut()),
+        RDMA_PS_TCP,
+    );
+    assert_eq!(made, 0, "{}", Errno::last());
+    id
+}
+
+/// Takes an event.
+fn event(channel: Handle<EventChannel>) -> Result<(Handle<Event>, rdma_cm_event), Errno> {
+    let mut event = Handle::NULL;
+    match rdma_get_cm_event(channel, Out::at(&raw mut event)) {
+        0 => Ok((event, event.read().expect("an event"))),
+        failed => Err(refusal(failed)),
+    }
+}
+
+/// Takes an event, acknowledges it, and returns its kind and status.
+fn kind(channel: Handle<EventChannel>) -> Result<(u32, c_int), Errno> {
+    let (handle, c) = event(channel)?;
+    assert_eq!(rdma_ack_cm_event(handle), 0);
+    assert_eq!(refusal(rdma_ack_cm_event(handle)), Errno::EINVAL);
+    Ok((c.event, c.status))
+}
+
+#[test]
+fn an_address_and_a_route_are_resolved() {
+    let channel = channel();
+    let id = id(channel);
+    assert_eq!(kind(channel), Err(Errno::EAGAIN));
+    assert_eq!(refusal(rdma_resolve_route(id, 100)), Errno::EINVAL);
+    let peer = storage("127.0.0.1:7174");
+    assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
+    assert_eq!(kind(channel), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
+    let c = id.read().expect("an identifier");
+    assert!(!c.verbs.is_null() && c.port_num == 1);
+    assert_eq!(rdma_get_dst_port(id), 7174_u16.to_be());
+    assert_ne!(rdma_get_src_port(id), 0);
+    assert_eq!(
+        refusal(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100)),
+        Errno::EINVAL,
+        "it is resolved"
+    );
+    assert_eq!(rdma_resolve_route(id, 100), 0);
+    assert_eq!(kind(channel), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
+    let c = id.read().expect("an identifier");
+    assert!(c.route.num_paths == 1 && !c.route.path_rec.is_null());
+    assert_eq!(rdma_destroy_id(id), 0);
+    assert_eq!(refusal(rdma_destroy_id(id)), Errno::EINVAL);
+    rdma_destroy_event_channel(channel);
+}
+
+#[test]
+fn an_address_that_is_not_resolved_is_told_by_an_event() {
+    let channel = channel();
+    let id = id(channel);
+    // A broadcast address: no socket connects to it without asking for that.
+    let peer = storage("255.255.255.255:7174");
+    assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
+    let (told, status) = kind(channel).expect("an event");
+    assert_eq!(told, RDMA_CM_EVENT_ADDR_ERROR);
+    assert!(status < 0);
+    // In synchronous mode, by the call.
+    let alone = self::id(Handle::NULL);
+    assert_eq!(
+        refusal(rdma_resolve_addr(alone, NOWHERE, pointer(&peer), 100)) as c_int,
+        -status
+    );
+    assert_eq!(rdma_destroy_id(alone), 0);
+    assert_eq!(rdma_destroy_id(id), 0);
+    rdma_destroy_event_channel(channel);
+}
+
+#[test]
+fn calls_of_synchronous_mode_return_with_their_event() {
+    let id = id(Handle::NULL);
+    let peer = storage("127.0.0.1:7174");
+    assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
+    assert_eq!(rdma_resolve_route(id, 100), 0);
+    let c = id.read().expect("an identifier");
+    let named = Handle::<Event>::at(c.event).read();
+    assert_eq!(
+        named.map(|event| event.event),
+        Some(RDMA_CM_EVENT_ROUTE_RESOLVED)
+    );
+    assert_eq!(rdma_destroy_id(id), 0);
+}
+
+#[test]
+fn a_bound_port_belongs_to_one_identifier() {
+    let channel = channel();
+    let (first, second) = (id(channel), id(channel));
+    let any = storage("127.0.0.1:0");
+    assert_eq!(rdma_bind_addr(first, pointer(&any)), 0);
+    assert!(!first.read().expect("an identifier").verbs.is_null());
+    assert_eq!(refusal(rdma_bind_addr(first, pointer(&any))), Errno::EINVAL);
+    let port = u16::from_be(rdma_get_src_port(first));
+    let same = socket_storage(SocketAddr::from(([127, 0, 0, 1], port)));
+    assert_eq!(
+        refusal(rdma_bind_addr(second, pointer(&same))),
+        Errno::EADDRINUSE
+    );
+    let stranger = storage("192.0.2.199:0");
+    assert_eq!(
+        refusal(rdma_bind_addr(second, pointer(&stranger))),
+        Errno::ENODEV
+    );
+    assert_eq!(rdma_destroy_id(first), 0);
+    assert_eq!(rdma_bind_addr(second, pointer(&same)), 0);
+    assert_eq!(rdma_destroy_id(second), 0);
+    let all = id(channel);
+    assert_eq!(rdma_bind_addr(all, pointer(&storage("0.0.0.0:0"))), 0);
+    assert!(all.read().expect("an identifier").verbs.is_null());
+    assert_eq!(rdma_destroy_id(all), 0);
+    rdma_destroy_event_channel(channel);
+}
+
+#[test]
+fn an_identifier_takes_its_events_to_another_channel() {
+    let (from, to) = (channel(), channel());
+    let (id, other) = (id(from), id(from));
+    let peer = storage("127.0.0.1:7174");
+    for id in [id, other] {
+        assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
+    }
+    assert_eq!(rdma_migrate_id(id, to), 0);
+    let (handle, c) = event(to).expect("an event");
+    assert!(Handle::<Id>::at(c.id) == id);
+    assert_eq!(event(to).err(), Some(Errno::EAGAIN));
+    // An identifier ends when its events are acknowledged; those nobody took end with it.
+    std::thread::scope(|scope| {
+        let end = scope.spawn(move || rdma_destroy_id(id));
+        assert_eq!(rdma_ack_cm_event(handle), 0);
+        assert_eq!(end.join().expect("the end"), 0);
+    });
+    assert_eq!(rdma_destroy_id(other), 0);
+    assert_eq!(event(from).err(), Some(Errno::EAGAIN));
+    rdma_destroy_event_channel(from);
+    rdma_destroy_event_channel(to);
+}
+
+#[test]
+fn only_what_is_supported_is_made_and_set() {
+    let channel = channel();
+    let mut none = Handle::NULL;
+    let to = Out::at(&raw mut none);
+    let context = Address(null_mut());
+    assert_eq!(
+        refusal(rdma_create_id(channel, to, context, RDMA_PS_UDP)),
+        Errno::EOPNOTSUPP
+    );
+    let nothing: Out<Handle<Id>> = Out::at(null_mut());
+    assert_eq!(
+        refusal(rdma_create_id(channel, nothing, context, RDMA_PS_TCP)),
+        Errno::EINVAL
+    );
+    let id = id(channel);
+    let number = 1_i32;
+    let value: In<u8> = In::at((&raw const number).cast());
+    for option in 0..=3 {
+        let length = if option == 1 || option == 2 { 4 } else { 1 };
+        assert_eq!(rdma_set_option(id, 0, option, value, length), 0);
+        let refused = rdma_set_option(id, 0, option, value, 2);
+        assert_eq!(refusal(refused), Errno::EINVAL, "{option}");
+    }
+    for (level, option) in [(0, 4), (1, 1)] {
+        let refused = rdma_set_option(id, level, option, value, 4);
+        assert_eq!(refusal(refused), Errno::EOPNOTSUPP);
+    }
+    assert_eq!(rdma_destroy_id(id), 0);
+    rdma_destroy_event_channel(channel);
+}
+
+#[test]
+fn names_are_resolved() {
+    let ask = |hints: Option<&rdma_addrinfo>| {
+        let hints = In::at(hints.map_or(core::ptr::null(), core::ptr::from_ref));
+        let mut info = Handle::NULL;
+        let (node, service) = (Text::of(c"127.0.0.1"), Text::of(c"7174"));
+        assert_eq!(
+            rdma_getaddrinfo(node, service, hints, Out::at(&raw mut info)),
+            0
+        );
+        let c = info.read().expect("an answer");
+        (info, c)
+    };
+    let (info, c) = ask(None);
+    let expected: SocketAddr = "127.0.0.1:7174".parse().expect("an address");
+    assert_eq!(SocketPointer::at(c.ai_dst_addr).get(), Ok(Some(expected)));
+    assert_eq!((c.ai_port_space, c.ai_qp_type), (0x106, 2));
+    assert!(c.ai_src_addr.is_null());
+    rdma_freeaddrinfo(info);
+    let mut hints: rdma_addrinfo = zeroed();
+    hints.ai_flags = 1;
+    let (info, c) = ask(Some(&hints));
+    assert_eq!(SocketPointer::at(c.ai_src_addr).get(), Ok(Some(expected)));
+    assert!(c.ai_dst_addr.is_null());
+    rdma_freeaddrinfo(info);
+    let mut info = Handle::NULL;
+    let to = Out::at(&raw mut info);
+    let failed = rdma_getaddrinfo(Text::NONE, Text::NONE, In::at(core::ptr::null()), to);
+    assert_eq!(refusal(failed), Errno::EINVAL);
+    hints.ai_flags = 2;
+    let failed = rdma_getaddrinfo(
+        Text::of(c"no address"),
+        Text::NONE,
+        In::at(&raw const hints),
+        to,
+    );
+    assert_eq!(failed, libc::EAI_NONAME);
+}
+
+#[test]
+fn an_endpoint_has_its_address_and_route() {
+    let ask = |flags| {
+        let mut hints: rdma_addrinfo = zeroed();
+        hints.ai_flags = flags;
+        hints.ai_port_space = RDMA_PS_TCP.cast_signed();
+        let mut info = Handle::NULL;
+        let to = Out::at(&raw mut info);
+        let hints = In::at(&raw const hints);
+        assert_eq!(
+            rdma_getaddrinfo(Text::of(c"127.0.0.1"), Text::NONE, hints, to),
+            0
+        );
+        info
+    };
+    let none: Out<ibv_qp_init_attr> = Out::at(core::ptr::null_mut());
+    for (flags, is_resolved) in [(0, true), (1, false)] {
+        let info = ask(flags);
+        let mut id = Handle::NULL;
+        let to = Out::at(&raw mut id);
+        let answer: *const rdma_addrinfo = info.pointer();
+        assert_eq!(rdma_create_ep(to, In::at(answer), Handle::NULL, none), 0);
+        let c = id.read().expect("an identifier");
+        assert_eq!(c.route.num_paths == 1, is_resolved);
+        assert!(!c.verbs.is_null() && rdma_get_src_port(id) != 0);
+        rdma_destroy_ep(id);
+        assert!(id.get().is_none());
+        // A listening one gives its requests such queue pairs.
+        let mut attributes: ibv_qp_init_attr = zeroed();
+        let wanted = Out::at(&raw mut attributes);
+        let answer = In::at(answer);
+        assert_eq!(rdma_create_ep(to, answer, Handle::NULL, wanted), 0);
+        let c = id.read().expect("an identifier");
+        assert_eq!(c.qp.is_null(), !is_resolved);
+        assert_eq!(attributes.send_cq.is_null(), !is_resolved);
+        rdma_destroy_ep(id);
+        assert!(id.get().is_none());
+        rdma_freeaddrinfo(info);
+    }
+    let nothing = In::at(core::ptr::null());
+    let mut id = Handle::NULL;
+    let refused = rdma_create_ep(Out::at(&raw mut id), nothing, Handle::NULL, none);
+    assert_eq!(refusal(refused), Errno::EINVAL);
+}

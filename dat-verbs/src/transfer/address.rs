@@ -1,0 +1,156 @@
+//! Address handles.
+
+use core::ffi::c_int;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use crate::adapter::Adapter;
+use crate::boundary::layout::{IBV_WC_GRH, ibv_ah, ibv_ah_attr, ibv_grh, ibv_wc};
+use crate::boundary::{Handle, In, Kind, Out, gid_bytes, values, zeroed};
+use crate::context::Context;
+use crate::errors::{Result, code, done, or};
+use crate::gids::Gid;
+use crate::memory::Domain;
+use crate::query::PORT;
+
+/// Bytes of the network header in a receive of a datagram.
+const NETWORK_HEADER: usize = 40;
+/// Routers that an answer may pass.
+const HOPS: u8 = 64;
+
+/// What belongs to an address handle.
+pub(crate) struct AddressHandle {
+    /// Address of this side, and that of the peer.
+    pub(super) route: (IpAddr, SocketAddr),
+    _domain_use: Arc<()>,
+}
+
+impl Kind for AddressHandle {
+    type C = ibv_ah;
+}
+
+fn address_of(gid: [u8; 16]) -> IpAddr {
+    IpAddr::from(Ipv6Addr::from(gid)).to_canonical()
+}
+
+/// Returns the address of this side and that of the peer, as an address vector names them.
+///
+/// # Errors
+/// `EINVAL`: it has no GID, as Ethernet demands, or this device does not have what it names.
+pub(super) fn route(adapter: &Adapter, vector: &ibv_ah_attr) -> Result<(IpAddr, SocketAddr)> {
+    if vector.is_global == 0 || vector.port_num != PORT {
+        return Err(Errno::EINVAL);
+    }
+    let index = usize::from(vector.grh.sgid_index);
+    let local = adapter.interfaces.gids.get(index).ok_or(Errno::EINVAL)?;
+    let peer = match (address_of(gid_bytes(vector.grh.dgid)), local.address) {
+        (IpAddr::V6(peer), IpAddr::V6(own)) if own.is_unicast_link_local() => {
+            SocketAddrV6::new(peer, 0, 0, local.interface).into()
+        }
+        (peer, _) => SocketAddr::new(peer, 0),
+    };
+    let is_right = peer.is_ipv4() == local.address.is_ipv4();
+    is_right
+        .then_some((local.address, peer))
+        .ok_or(Errno::EINVAL)
+}
+
+fn create(domain: Handle<Domain>, vector: Option<ibv_ah_attr>) -> Result<Handle<AddressHandle>> {
+    let own = domain.get().ok_or(Errno::EINVAL)?;
+    let route = route(&own.adapter, &vector.ok_or(Errno::EINVAL)?)?;
+    let mut c: ibv_ah = zeroed();
+    c.context = domain.read().ok_or(Errno::EINVAL)?.context;
+    c.pd = domain.pointer();
+    let made = AddressHandle {
+        route,
+        _domain_use: Arc::clone(&own.users),
+    };
+    Ok(Handle::new(c, made))
+}
+
+pub(crate) extern "C" fn ibv_create_ah(
+    domain: Handle<Domain>,
+    vector: In<ibv_ah_attr>,
+) -> Handle<AddressHandle> {
+    or(create(domain, vector.get()), Handle::NULL)
+}
+
+pub(crate) extern "C" fn ibv_destroy_ah(address: Handle<AddressHandle>) -> c_int {
+    code(address.end().map(drop).ok_or(Errno::EINVAL))
+}
+
+/// Returns the addresses of the sender of a datagram and of this side, by its network header.
+fn ends(header: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let v4 = |at: usize| {
+        let ip: [u8; 4] = *header.get(at..)?.first_chunk()?;
+        Some(Ipv4Addr::from(ip).into())
+    };
+    let v6 = |at: usize| {
+        let ip: [u8; 16] = *header.get(at..)?.first_chunk()?;
+        Some(IpAddr::from(Ipv6Addr::from(ip)))
+    };
+    // The one of IPv4 is in the second half.
+    match header.first()? >> 4 {
+        6 => Some((v6(8)?, v6(24)?)),
+        _ => Some((v4(32)?, v4(36)?)),
+    }
+}
+
+/// Returns the address vector of the sender of a datagram.
+fn sender(
+    adapter: &Adapter,
+    port: u8,
+    completion: In<ibv_wc>,
+    header: In<ibv_grh>,
+) -> Result<ibv_ah_attr> {
+    let has_header = completion
+        .get()
+        .is_some_and(|done| done.wc_flags & IBV_WC_GRH != 0);
+    let bytes = header.cast::<u8>();
+    let (peer, own) = ends(values(&bytes, NETWORK_HEADER))
+        .filter(|_| has_header)
+        .ok_or(Errno::EINVAL)?;
+    let mut gids = adapter.interfaces.gids.iter();
+    let index = gids.position(|gid| gid.address == own);
+    let index = index.and_then(|index| u8::try_from(index).ok());
+    let mut vector: ibv_ah_attr = zeroed();
+    vector.is_global = 1;
+    vector.port_num = port;
+    let peer = Gid {
+        address: peer,
+        interface: 0,
+    };
+    vector.grh.dgid.raw = peer.bytes();
+    vector.grh.sgid_index = index.ok_or(Errno::EINVAL)?;
+    vector.grh.hop_limit = HOPS;
+    Ok(vector)
+}
+
+pub(crate) extern "C" fn ibv_init_ah_from_wc(
+    context: Handle<Context>,
+    port: u8,
+    completion: In<ibv_wc>,
+    header: In<ibv_grh>,
+    to: Out<ibv_ah_attr>,
+) -> c_int {
+    done((|| {
+        let adapter = &context.get().ok_or(Errno::EINVAL)?.adapter;
+        let is_set = to.set(sender(adapter, port, completion, header)?);
+        is_set.then_some(()).ok_or(Errno::EINVAL)
+    })())
+}
+
+pub(crate) extern "C" fn ibv_create_ah_from_wc(
+    domain: Handle<Domain>,
+    completion: In<ibv_wc>,
+    header: In<ibv_grh>,
+    port: u8,
+) -> Handle<AddressHandle> {
+    let made = (|| {
+        let adapter = &domain.get().ok_or(Errno::EINVAL)?.adapter;
+        create(domain, Some(sender(adapter, port, completion, header)?))
+    })();
+    or(made, Handle::NULL)
+}

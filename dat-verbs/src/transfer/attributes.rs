@@ -1,0 +1,127 @@
+//! Attributes of queue pairs.
+
+use core::ffi::c_uint;
+
+use backend_roce::proto::PathMtu;
+use backend_roce::{ReceiveAttributes, RemoteRights, SendAttributes};
+use nix::errno::Errno;
+
+use super::address::route;
+use crate::adapter::Adapter;
+use crate::boundary::layout::{
+    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_MTU_256,
+    IBV_MTU_4096, IBV_QP_ACCESS_FLAGS, IBV_QP_ALT_PATH, IBV_QP_AV, IBV_QP_DEST_QPN,
+    IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER,
+    IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY,
+    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, ibv_qp_attr,
+};
+use crate::errors::Result;
+use crate::query::PORT;
+
+/// Bits of a QPN and of a PSN.
+const NUMBER: u32 = 0xFF_FFFF;
+
+/// Returns the rights that the attributes give the peer.
+pub(super) fn rights(of: &ibv_qp_attr) -> RemoteRights {
+    let has = |flag: c_uint| of.qp_access_flags & flag != 0;
+    RemoteRights {
+        read: has(IBV_ACCESS_REMOTE_READ),
+        write: has(IBV_ACCESS_REMOTE_WRITE),
+        atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+    }
+}
+
+/// Returns what a queue pair needs to be ready to receive.
+pub(super) fn receive_attributes(adapter: &Adapter, of: &ibv_qp_attr) -> Result<ReceiveAttributes> {
+    let (local, peer) = route(adapter, &of.ah_attr)?;
+    let mtu = u8::try_from(of.path_mtu).ok().and_then(PathMtu::from_code);
+    Ok(ReceiveAttributes {
+        local,
+        peer,
+        peer_qpn: of.dest_qp_num,
+        expects: of.rq_psn,
+        mtu: mtu.ok_or(Errno::EINVAL)?,
+        resources: of.max_dest_rd_atomic,
+        not_ready_timer: of.min_rnr_timer,
+        rights: rights(of),
+    })
+}
+
+/// Returns what a queue pair needs to be ready to send.
+pub(super) const fn send_attributes(of: &ibv_qp_attr) -> SendAttributes {
+    SendAttributes {
+        sends: of.sq_psn,
+        depth: of.max_rd_atomic,
+        timeout: of.timeout,
+        retries: of.retry_cnt,
+        not_ready_retries: of.rnr_retry,
+    }
+}
+
+/// Returns attributes with those that a program changes.
+///
+/// # Errors
+/// `EINVAL`: one has a value that it cannot have. `EOPNOTSUPP`: it is about a second path.
+pub(super) fn merged(
+    adapter: &Adapter,
+    own: &ibv_qp_attr,
+    new: &ibv_qp_attr,
+    mask: c_uint,
+) -> Result<ibv_qp_attr> {
+    let has = |field| mask & field != 0;
+    if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let reads = adapter.device.limits().reads;
+    let rules = [
+        (IBV_QP_PKEY_INDEX, new.pkey_index == 0),
+        (IBV_QP_PORT, new.port_num == PORT),
+        (
+            IBV_QP_PATH_MTU,
+            (IBV_MTU_256..=IBV_MTU_4096).contains(&new.path_mtu),
+        ),
+        (IBV_QP_DEST_QPN, new.dest_qp_num <= NUMBER),
+        (
+            IBV_QP_MAX_DEST_RD_ATOMIC,
+            u32::from(new.max_dest_rd_atomic) <= reads,
+        ),
+        (
+            IBV_QP_MAX_QP_RD_ATOMIC,
+            u32::from(new.max_rd_atomic) <= reads,
+        ),
+        (IBV_QP_MIN_RNR_TIMER, new.min_rnr_timer < 32),
+        (IBV_QP_TIMEOUT, new.timeout < 32),
+        (IBV_QP_RETRY_CNT, new.retry_cnt < 8),
+        (IBV_QP_RNR_RETRY, new.rnr_retry < 8),
+    ];
+    if rules.iter().any(|(field, is_met)| has(*field) && !is_met) {
+        return Err(Errno::EINVAL);
+    }
+    let mut next = *own;
+    macro_rules! take {
+        ($($mask:ident $($field:ident)+;)*) => {
+            $(if has($mask) {
+                $(next.$field = new.$field;)+
+            })*
+        };
+    }
+    take! {
+        IBV_QP_PORT port_num;
+        IBV_QP_QKEY qkey;
+        IBV_QP_ACCESS_FLAGS qp_access_flags;
+        IBV_QP_AV ah_attr;
+        IBV_QP_PATH_MTU path_mtu;
+        IBV_QP_DEST_QPN dest_qp_num;
+        IBV_QP_RQ_PSN rq_psn;
+        IBV_QP_SQ_PSN sq_psn;
+        IBV_QP_MAX_DEST_RD_ATOMIC max_dest_rd_atomic;
+        IBV_QP_MAX_QP_RD_ATOMIC max_rd_atomic;
+        IBV_QP_MIN_RNR_TIMER min_rnr_timer;
+        IBV_QP_TIMEOUT timeout;
+        IBV_QP_RETRY_CNT retry_cnt;
+        IBV_QP_RNR_RETRY rnr_retry;
+    }
+    next.rq_psn &= NUMBER;
+    next.sq_psn &= NUMBER;
+    Ok(next)
+}

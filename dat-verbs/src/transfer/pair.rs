@@ -1,0 +1,432 @@
+//! Queue pairs.
+
+use core::ffi::{c_int, c_uint};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use backend_roce::proto::packet::NakCode;
+use backend_roce::{PairOptions, PairState};
+use nix::errno::Errno;
+
+use super::attributes::{merged, receive_attributes, rights, send_attributes};
+use super::building::{self, Begun};
+use super::shared::SharedQueue;
+use super::transitions;
+use crate::adapter::{Adapter, Subject};
+use crate::boundary::layout::{
+    IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_MIG_MIGRATED,
+    IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE, IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD,
+    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET,
+    IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, IBV_QPT_UD, ibv_context, ibv_event_type, ibv_qp,
+    ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state,
+    ibv_qp_type,
+};
+use crate::boundary::{Address, Handle, In, Kind, Out, tell_made, zeroed};
+use crate::completion::Queue;
+use crate::context::{AsyncEvents, of_structure};
+use crate::errors::{Result, code, or, refused};
+use crate::memory::Domain;
+use crate::turns::Turns;
+
+/// Inline data that each queue pair may have: programs rely on some, as devices grant it unasked.
+const LEAST_INLINE: u32 = 64;
+
+/// What belongs to a queue pair.
+pub(crate) struct Pair {
+    pub(crate) adapter: Arc<Adapter>,
+    pub(crate) qpn: u32,
+    pub(super) kind: ibv_qp_type,
+    /// Set if all requests are signalled.
+    pub(super) signals_all: bool,
+    pub(super) cap: ibv_qp_cap,
+    state: AtomicU32,
+    /// What it was told last.
+    attributes: Mutex<ibv_qp_attr>,
+    /// Turns from `ibv_wr_start` to `ibv_wr_complete`, and the requests of the turn.
+    pub(super) turns: Turns<Vec<Begun>>,
+    pub(crate) async_events: AsyncEvents,
+    /// Uses of its domain and queues.
+    _uses: Vec<Arc<()>>,
+}
+
+impl Kind for Pair {
+    type C = ibv_qp_ex;
+}
+
+const _: () = assert!(offset_of!(ibv_qp_ex, qp_base) == 0);
+
+/// What a program wants of a queue pair.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) qp_context: Address,
+    pub(crate) sends: Handle<Queue>,
+    pub(crate) receives: Handle<Queue>,
+    pub(crate) shared: Handle<SharedQueue>,
+    pub(crate) cap: ibv_qp_cap,
+    pub(crate) kind: ibv_qp_type,
+    signals_all: bool,
+    /// Set if `ibv_wr_*` are wanted.
+    is_extended: bool,
+}
+
+impl From<&ibv_qp_init_attr> for Wanted {
+    fn from(attributes: &ibv_qp_init_attr) -> Self {
+        Self {
+            qp_context: Address(attributes.qp_context),
+            sends: Handle::at(attributes.send_cq),
+            receives: Handle::at(attributes.recv_cq),
+            shared: Handle::at(attributes.srq),
+            cap: attributes.cap,
+            kind: attributes.qp_type,
+            signals_all: attributes.sq_sig_all != 0,
+            is_extended: false,
+        }
+    }
+}
+
+impl Wanted {
+    /// Reads extended attributes; returns them with the domain.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: something is wanted that the device does not have.
+    pub(crate) fn extended(attributes: &ibv_qp_init_attr_ex) -> Result<(Self, Handle<Domain>)> {
+        const KNOWN: u32 =
+            IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        let has = |field| attributes.comp_mask & field != 0;
+        let has_flags = has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0;
+        let is_extended = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
+        let lacks = is_extended && attributes.send_ops_flags & !building::OPERATIONS != 0;
+        if attributes.comp_mask & !KNOWN != 0 || has_flags || lacks {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let domain = match has(IBV_QP_INIT_ATTR_PD) {
+            true => Handle::at(attributes.pd),
+            false => Handle::NULL,
+        };
+        let wanted = Self {
+            qp_context: Address(attributes.qp_context),
+            sends: Handle::at(attributes.send_cq),
+            receives: Handle::at(attributes.recv_cq),
+            shared: Handle::at(attributes.srq),
+            cap: attributes.cap,
+            kind: attributes.qp_type,
+            signals_all: attributes.sq_sig_all != 0,
+            is_extended,
+        };
+        Ok((wanted, domain))
+    }
+
+    /// Returns the sizes that the queue pair gets.
+    ///
+    /// # Errors
+    /// `EINVAL`: one is above a limit of the device.
+    fn sizes(&self, adapter: &Adapter) -> Result<ibv_qp_cap> {
+        let limits = adapter.device.limits();
+        let mut cap = self.cap;
+        if !self.shared.is_null() {
+            (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+        }
+        let is_right = cap.max_send_wr <= limits.work_requests
+            && cap.max_recv_wr <= limits.work_requests
+            && cap.max_send_sge <= limits.segments
+            && cap.max_recv_sge <= limits.segments
+            && cap.max_inline_data <= limits.inline;
+        cap.max_inline_data = cap.max_inline_data.max(LEAST_INLINE);
+        cap.max_send_sge = cap.max_send_sge.max(1);
+        if self.shared.is_null() {
+            cap.max_recv_sge = cap.max_recv_sge.max(1);
+        }
+        is_right.then_some(cap).ok_or(Errno::EINVAL)
+    }
+}
+
+/// Makes a queue pair.
+///
+/// # Errors
+/// - `EINVAL`: an object is missing, or a size is above its limit.
+/// - `EOPNOTSUPP`: it is neither for a reliable connection nor for datagrams.
+pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<Pair>> {
+    let own = domain.get().ok_or(Errno::EINVAL)?;
+    let context = of_structure(domain.read().ok_or(Errno::EINVAL)?.context);
+    let context = context.get().ok_or(Errno::EINVAL)?;
+    if wanted.kind != IBV_QPT_RC && wanted.kind != IBV_QPT_UD {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let sends = wanted.sends.get().ok_or(Errno::EINVAL)?;
+    let receives = wanted.receives.get().ok_or(Errno::EINVAL)?;
+    let shared = match wanted.shared.is_null() {
+        true => None,
+        false => Some(wanted.shared.get().ok_or(Errno::EINVAL)?),
+    };
+    let adapter = Arc::clone(&own.adapter);
+    let cap = wanted.sizes(&adapter)?;
+    let qpn = {
+        let send_queue = sends.device_queue();
+        // A thread locks a queue once.
+        let other = (wanted.sends != wanted.receives).then(|| receives.device_queue());
+        adapter.device.create_pair(&PairOptions {
+            domain: own.key,
+            sends: &send_queue,
+            receives: other.as_ref().unwrap_or(&send_queue),
+            shared: shared.map(|queue| queue.key),
+            send_depth: cap.max_send_wr,
+            receive_depth: cap.max_recv_wr,
+            inline: cap.max_inline_data,
+        })
+    };
+    let qpn = qpn.map_err(refused)?;
+    let mut uses = vec![&own.users, &sends.users, &receives.users];
+    uses.extend(shared.map(|queue| &queue.users));
+    let pair = Pair {
+        adapter: Arc::clone(&adapter),
+        qpn,
+        kind: wanted.kind,
+        signals_all: wanted.signals_all,
+        cap,
+        state: AtomicU32::new(IBV_QPS_RESET),
+        attributes: Mutex::new(zeroed()),
+        turns: Turns::default(),
+        async_events: AsyncEvents::of(context),
+        _uses: uses.into_iter().cloned().collect(),
+    };
+    let pair = Handle::new(structure(domain, wanted, qpn), pair);
+    let notify = move |_: &_| tell_failure(pair);
+    adapter.receive(Subject::Pair(qpn), Box::new(notify));
+    Ok(pair)
+}
+
+/// Returns the structure of a new queue pair.
+fn structure(domain: Handle<Domain>, wanted: &Wanted, qpn: u32) -> ibv_qp_ex {
+    let mut c: ibv_qp_ex = zeroed();
+    let base = &mut c.qp_base;
+    base.context = domain
+        .read()
+        .map_or(core::ptr::null_mut(), |domain| domain.context);
+    base.qp_context = wanted.qp_context.0;
+    base.pd = domain.pointer();
+    base.send_cq = wanted.sends.pointer();
+    base.recv_cq = wanted.receives.pointer();
+    base.srq = wanted.shared.pointer();
+    base.handle = qpn;
+    base.qp_num = qpn;
+    base.state = IBV_QPS_RESET;
+    base.qp_type = wanted.kind;
+    if wanted.is_extended {
+        building::fill(&mut c);
+    }
+    c
+}
+
+/// Tells the program that a queue pair failed, if that was by a request of the peer.
+fn tell_failure(pair: Handle<Pair>) {
+    let Some(own) = pair.get() else {
+        return;
+    };
+    let kind: ibv_event_type = match own.adapter.device.fault(own.qpn) {
+        Some(NakCode::RemoteAccess) => IBV_EVENT_QP_ACCESS_ERR,
+        Some(NakCode::InvalidRequest) => IBV_EVENT_QP_REQ_ERR,
+        Some(_) => IBV_EVENT_QP_FATAL,
+        None => return,
+    };
+    own.async_events.tell(kind, Address(pair.pointer()));
+}
+
+pub(crate) extern "C" fn ibv_create_qp(
+    domain: Handle<Domain>,
+    attributes: Out<ibv_qp_init_attr>,
+) -> Handle<Pair> {
+    let made = attributes.get().ok_or(Errno::EINVAL).and_then(|mut c| {
+        let pair = create(domain, &Wanted::from(&c))?;
+        c.cap = pair.get().ok_or(Errno::EINVAL)?.cap;
+        tell_made(attributes, &c);
+        Ok(pair)
+    });
+    or(made, Handle::NULL)
+}
+
+/// `create_qp_ex` of a context.
+pub(crate) extern "C" fn create_qp_ex(
+    _context: *mut ibv_context,
+    attributes: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    let made = (|| {
+        let extended = In::at(attributes.cast_const());
+        let (wanted, domain) = Wanted::extended(&extended.get().ok_or(Errno::EINVAL)?)?;
+        let pair = create(domain, &wanted)?;
+        let attributes: Out<ibv_qp_init_attr> = Out::at(attributes.cast());
+        let mut c = attributes.get().ok_or(Errno::EINVAL)?;
+        c.cap = pair.get().ok_or(Errno::EINVAL)?.cap;
+        tell_made(attributes, &c);
+        Ok(pair)
+    })();
+    or(made, Handle::NULL).pointer()
+}
+
+pub(crate) extern "C" fn ibv_qp_to_qp_ex(pair: Handle<Pair>) -> *mut ibv_qp_ex {
+    let extended = (|| {
+        let c = pair.read().ok_or(Errno::EINVAL)?;
+        c.wr_start.ok_or(Errno::EOPNOTSUPP)?;
+        Ok(pair.pointer())
+    })();
+    or(extended, core::ptr::null_mut())
+}
+
+/// Ends a queue pair, after the program has acknowledged all events that it took.
+pub(crate) fn destroy(pair: Handle<Pair>) -> Result<()> {
+    let own = pair.get().ok_or(Errno::EINVAL)?;
+    own.adapter.forget(Subject::Pair(own.qpn));
+    own.adapter.forget(Subject::Connection(own.qpn));
+    own.async_events.end(Address(pair.pointer()));
+    let own = pair.end().ok_or(Errno::EINVAL)?;
+    own.adapter.device.destroy_pair(own.qpn).map_err(refused)
+}
+
+pub(crate) extern "C" fn ibv_destroy_qp(pair: Handle<Pair>) -> c_int {
+    code(destroy(pair))
+}
+
+impl Pair {
+    fn attributes(&self) -> MutexGuard<'_, ibv_qp_attr> {
+        self.attributes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns its sizes.
+    pub(crate) const fn sizes(&self) -> ibv_qp_cap {
+        self.cap
+    }
+
+    /// Returns true if it takes no receives.
+    pub(super) fn is_reset(&self) -> bool {
+        self.state.load(Ordering::Acquire) == IBV_QPS_RESET
+    }
+
+    /// Sets the state, in the structure too.
+    pub(crate) fn set_state(&self, handle: Handle<Self>, state: ibv_qp_state) {
+        self.state.store(state, Ordering::Release);
+        handle.change(|c| c.qp_base.state = state);
+    }
+
+    /// Returns the state: what the program set, or the error of a queue pair that has failed since.
+    fn state(&self, handle: Handle<Self>) -> ibv_qp_state {
+        let state = self.state.load(Ordering::Acquire);
+        let has_failed = self.adapter.device.pair_state(self.qpn) == Ok(PairState::Failed);
+        if has_failed && state != IBV_QPS_RESET && state != IBV_QPS_ERR {
+            self.set_state(handle, IBV_QPS_ERR);
+            return IBV_QPS_ERR;
+        }
+        state
+    }
+
+    /// Changes the state and the attributes.
+    fn modify(&self, handle: Handle<Self>, new: &ibv_qp_attr, mask: c_uint) -> Result<()> {
+        let has = |field| mask & field != 0;
+        let mut own = self.attributes();
+        let now = self.state(handle);
+        if has(IBV_QP_CUR_STATE) && new.cur_qp_state != now {
+            return Err(Errno::EINVAL);
+        }
+        let to = if has(IBV_QP_STATE) { new.qp_state } else { now };
+        transitions::check(self.kind, now, to, mask)?;
+        let next = merged(&self.adapter, &own, new, mask)?;
+        match self.kind {
+            IBV_QPT_UD => self.enter_for_datagrams(now, to, &next),
+            _ => self.enter(now, to, &next, has(IBV_QP_ACCESS_FLAGS)),
+        }?;
+        *own = match to {
+            IBV_QPS_RESET => zeroed(),
+            _ => next,
+        };
+        self.set_state(handle, to);
+        Ok(())
+    }
+
+    /// Carries out a change of state.
+    fn enter(
+        &self,
+        from: ibv_qp_state,
+        to: ibv_qp_state,
+        with: &ibv_qp_attr,
+        has_rights: bool,
+    ) -> Result<()> {
+        let device = &self.adapter.device;
+        let entered = match (from, to) {
+            (_, IBV_QPS_RESET) => device.reset_pair(self.qpn),
+            (_, IBV_QPS_ERR) => device.fail_pair(self.qpn),
+            (IBV_QPS_INIT, IBV_QPS_RTR) => {
+                let attributes = receive_attributes(&self.adapter, with)?;
+                device.ready_to_receive(self.qpn, &attributes)
+            }
+            (IBV_QPS_RTR, IBV_QPS_RTS) => {
+                let ready = device.ready_to_send(self.qpn, &send_attributes(with));
+                ready.and_then(|()| device.set_rights(self.qpn, rights(with)))
+            }
+            _ if has_rights => device.set_rights(self.qpn, rights(with)),
+            _ => Ok(()),
+        };
+        entered.map_err(refused)
+    }
+
+    /// Carries out a change of state of a queue pair for datagrams.
+    fn enter_for_datagrams(
+        &self,
+        from: ibv_qp_state,
+        to: ibv_qp_state,
+        with: &ibv_qp_attr,
+    ) -> Result<()> {
+        let device = &self.adapter.device;
+        let entered = match (from, to) {
+            (_, IBV_QPS_RESET) => device.reset_pair(self.qpn),
+            (_, IBV_QPS_ERR) => device.fail_pair(self.qpn),
+            (IBV_QPS_INIT, IBV_QPS_RTR) => device.receive_datagrams(self.qpn, with.qkey),
+            (IBV_QPS_RTR, IBV_QPS_RTS) => {
+                let ready = device.send_datagrams(self.qpn);
+                ready.and_then(|()| device.set_datagram_key(self.qpn, with.qkey))
+            }
+            _ => device.set_datagram_key(self.qpn, with.qkey),
+        };
+        entered.map_err(refused)
+    }
+}
+
+pub(crate) extern "C" fn ibv_modify_qp(
+    pair: Handle<Pair>,
+    attributes: In<ibv_qp_attr>,
+    mask: c_int,
+) -> c_int {
+    code((|| {
+        let own = pair.get().ok_or(Errno::EINVAL)?;
+        let attributes = attributes.look().ok_or(Errno::EINVAL)?;
+        own.modify(pair, attributes, mask.cast_unsigned())
+    })())
+}
+
+pub(crate) extern "C" fn ibv_query_qp(
+    pair: Handle<Pair>,
+    attributes: Out<ibv_qp_attr>,
+    _mask: c_int,
+    init: Out<ibv_qp_init_attr>,
+) -> c_int {
+    code((|| {
+        let own = pair.get().ok_or(Errno::EINVAL)?;
+        let state = own.state(pair);
+        let mut known = *own.attributes();
+        (known.qp_state, known.cur_qp_state) = (state, state);
+        known.cap = own.cap;
+        known.path_mig_state = IBV_MIG_MIGRATED;
+        attributes.set(known);
+        let base = pair.read().ok_or(Errno::EINVAL)?.qp_base;
+        init.set(ibv_qp_init_attr {
+            qp_context: base.qp_context,
+            send_cq: base.send_cq,
+            recv_cq: base.recv_cq,
+            srq: base.srq,
+            cap: own.cap,
+            qp_type: own.kind,
+            sq_sig_all: own.signals_all.into(),
+        });
+        Ok(())
+    })())
+}

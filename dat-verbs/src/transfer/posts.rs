@@ -1,0 +1,205 @@
+//! Lists of requests and receives.
+
+use core::ffi::{c_int, c_uint};
+
+use backend_roce::{Data, Operation, Post, PostError, Posts, Receiver};
+use dat_core::backend::{RemoteRange, Segment};
+use smallvec::SmallVec;
+
+use super::address::AddressHandle;
+use super::pair::Pair;
+use super::shared::SharedQueue;
+use crate::boundary::layout::{
+    IBV_QPT_UD, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_ah, ibv_qp, ibv_recv_wr,
+    ibv_send_wr, ibv_sge, ibv_srq,
+};
+use crate::boundary::{Handle, In, Inline as _, Out, Segmented as _};
+
+/// Segments of a request; four need no allocation.
+pub(super) type Segments = SmallVec<[Segment; 4]>;
+
+/// Returns the number of an error.
+pub(super) const fn number(error: PostError) -> c_int {
+    match error {
+        PostError::Full => libc::ENOMEM,
+        PostError::State | PostError::Invalid => libc::EINVAL,
+    }
+}
+
+pub(super) const fn segment(from: &ibv_sge) -> Segment {
+    Segment {
+        address: from.addr,
+        length: from.length,
+        key: from.lkey,
+    }
+}
+
+/// Returns the receiver of a datagram.
+pub(super) fn receiver(
+    (address, qpn, key): (*mut ibv_ah, u32, u32),
+) -> Result<Receiver, PostError> {
+    let handle = Handle::<AddressHandle>::at(address);
+    let (local, peer) = handle.trusted().ok_or(PostError::Invalid)?.route;
+    Ok(Receiver {
+        local,
+        peer,
+        qpn,
+        key,
+    })
+}
+
+fn operation(request: &ibv_send_wr) -> Result<Operation, PostError> {
+    let remote = || {
+        let (address, key) = request.remote();
+        RemoteRange { address, key }
+    };
+    let immediate = || Some(request.immediate());
+    let (address, key, compare_add, swap) = request.atomic();
+    let word = RemoteRange { address, key };
+    Ok(match request.opcode {
+        IBV_WR_SEND => Operation::Send(None),
+        IBV_WR_SEND_WITH_IMM => Operation::Send(immediate()),
+        IBV_WR_RDMA_WRITE => Operation::Write(remote(), None),
+        IBV_WR_RDMA_WRITE_WITH_IMM => Operation::Write(remote(), immediate()),
+        IBV_WR_RDMA_READ => Operation::Read(remote()),
+        IBV_WR_ATOMIC_FETCH_AND_ADD => Operation::FetchAdd(word, compare_add),
+        IBV_WR_ATOMIC_CMP_AND_SWP => Operation::CompareSwap {
+            remote: word,
+            compare: compare_add,
+            swap,
+        },
+        _ => return Err(PostError::Invalid),
+    })
+}
+
+/// Returns true if no completion tells of the success of a request.
+pub(super) const fn is_silent(pair: &Pair, flags: c_uint) -> bool {
+    !pair.signals_all && flags & IBV_SEND_SIGNALED == 0
+}
+
+/// Returns a request as the device takes it.
+pub(super) const fn post<'a>(
+    pair: &Pair,
+    token: u64,
+    flags: c_uint,
+    (operation, receiver): (Operation, Option<Receiver>),
+    data: Data<'a>,
+) -> Post<'a> {
+    Post {
+        token,
+        operation,
+        data,
+        receiver,
+        silent: is_silent(pair, flags),
+        fence: flags & IBV_SEND_FENCE != 0,
+        solicited: flags & IBV_SEND_SOLICITED != 0,
+    }
+}
+
+fn post_one(pair: &Pair, posts: &mut Posts<'_>, request: &ibv_send_wr) -> Result<(), PostError> {
+    let segments = request.segments();
+    if segments.len() > pair.cap.max_send_sge as usize {
+        return Err(PostError::Invalid);
+    }
+    let receiver = match pair.kind {
+        IBV_QPT_UD => Some(receiver(request.receiver())?),
+        _ => None,
+    };
+    let what = (operation(request)?, receiver);
+    let flags = request.send_flags;
+    if flags & IBV_SEND_INLINE != 0 {
+        let parts: SmallVec<[&[u8]; 4]> = segments.iter().map(|part| part.bytes()).collect();
+        let data = Data::Inline(&parts);
+        return posts.post(&post(pair, request.wr_id, flags, what, data));
+    }
+    let segments: Segments = segments.iter().map(segment).collect();
+    let data = Data::Segments(&segments);
+    posts.post(&post(pair, request.wr_id, flags, what, data))
+}
+
+/// `post_send` of a context.
+pub(crate) extern "C" fn post_send(
+    pair: *mut ibv_qp,
+    first: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    let handle = Handle::<Pair>::at(pair);
+    let mut next = first;
+    let mut post_all = |own: &Pair| {
+        let posted = own.adapter.device.post(own.qpn, |posts| {
+            while let Some(request) = In::at(next).look() {
+                post_one(own, posts, request)?;
+                next = request.next;
+            }
+            Ok(())
+        });
+        posted.and_then(|posted| posted)
+    };
+    let posted = handle.trusted().ok_or(PostError::State);
+    match posted.and_then(&mut post_all) {
+        Ok(()) => 0,
+        Err(error) => {
+            Out::at(bad).set(next);
+            number(error)
+        }
+    }
+}
+
+/// Posts receives of a list by `post`, of at most `most` segments each.
+fn post_receives(
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+    most: u32,
+    mut post: impl FnMut(u64, &[Segment]) -> Result<(), PostError>,
+) -> c_int {
+    let mut next = first;
+    while let Some(receive) = In::at(next).look() {
+        let segments: Segments = receive.segments().iter().map(segment).collect();
+        let posted = match segments.len() > most as usize {
+            true => Err(PostError::Invalid),
+            false => post(receive.wr_id, &segments),
+        };
+        if let Err(error) = posted {
+            Out::at(bad).set(next);
+            return number(error);
+        }
+        next = receive.next;
+    }
+    0
+}
+
+/// `post_recv` of a context.
+pub(crate) extern "C" fn post_recv(
+    pair: *mut ibv_qp,
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let handle = Handle::<Pair>::at(pair);
+    let Some(own) = handle.trusted().filter(|own| !own.is_reset()) else {
+        Out::at(bad).set(first);
+        return libc::EINVAL;
+    };
+    post_receives(first, bad, own.cap.max_recv_sge, |token, segments| {
+        own.adapter.device.post_receive(own.qpn, token, segments)
+    })
+}
+
+/// `post_srq_recv` of a context.
+pub(crate) extern "C" fn post_srq_recv(
+    queue: *mut ibv_srq,
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let handle = Handle::<SharedQueue>::at(queue);
+    let Some(own) = handle.trusted() else {
+        Out::at(bad).set(first);
+        return libc::EINVAL;
+    };
+    post_receives(first, bad, own.segments, |token, segments| {
+        own.adapter
+            .device
+            .post_shared(own.key, own.depth, token, segments)
+    })
+}
