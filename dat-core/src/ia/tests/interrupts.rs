@@ -8,20 +8,20 @@ mod cases;
 mod parked;
 
 use core::cell::RefCell;
-use core::task::{Poll, Waker};
+use core::task::Waker;
 use std::boxed::Box;
 use std::format;
 use std::rc::Rc;
 use std::vec::Vec;
 
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
-use crate::event::{EvdWait, Event};
+use crate::event::Event;
 use crate::flags::{CloseFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::id::EpId;
-use crate::testing::{TestBackend, WakeCount};
+use crate::testing::WakeCount;
 use crate::time::Instant;
 
-use bed::{Bed, CHOSEN, COOKIE, HANDLER, Lock, NOTHING, RELEASES};
+use bed::{Bed, CHOSEN, COOKIE, HANDLER, NOTHING, RELEASES};
 use cases::{CASES, Case, Changes};
 
 /// What a call of the handler uses.
@@ -271,6 +271,9 @@ fn a_handler_interrupts_each_call_at_each_release() {
 }
 
 /// Makes a call while the dispatcher of transfers has a waiter.
+///
+/// The adapter stays open, of which there can be many with `std` only.
+#[cfg(feature = "std")]
 fn interrupt_waiter(case: &'static Case, chosen: u32) -> u32 {
     let bed: &'static Bed = Box::leak(Box::new(Bed::new()));
     let mut done = Done::default();
@@ -279,7 +282,7 @@ fn interrupt_waiter(case: &'static Case, chosen: u32) -> u32 {
     progress(bed);
     done.dequeue(bed);
     let other = bed.pair(bed.other).unwrap();
-    type Wait = EvdWait<'static, 'static, TestBackend, Lock>;
+    type Wait = crate::event::EvdWait<'static, 'static, crate::testing::TestBackend, bed::Lock>;
     let wait: Rc<RefCell<Wait>> = Rc::new(RefCell::new(bed.ia.evd_wait(bed.data, 1).unwrap()));
     let (wakes, waker) = WakeCount::new();
     assert!(wait.borrow_mut().poll(&waker).is_pending());
@@ -288,8 +291,8 @@ fn interrupt_waiter(case: &'static Case, chosen: u32) -> u32 {
         let (wait, found, waker) = (wait.clone(), found.clone(), waker.clone());
         move || {
             *found.borrow_mut() = match wait.borrow_mut().poll(&waker) {
-                Poll::Ready(outcome) => Some(outcome),
-                Poll::Pending => None,
+                core::task::Poll::Ready(outcome) => Some(outcome),
+                core::task::Poll::Pending => None,
             };
             bed.device.complete_request(other, DtoStatus::Success);
         }
@@ -304,8 +307,8 @@ fn interrupt_waiter(case: &'static Case, chosen: u32) -> u32 {
     let found = found.unwrap_or_else(|| {
         assert_ne!(wakes.take(), 0, "{context}");
         match wait.borrow_mut().poll(&waker) {
-            Poll::Ready(outcome) => outcome,
-            Poll::Pending => panic!("{context}"),
+            core::task::Poll::Ready(outcome) => outcome,
+            core::task::Poll::Pending => panic!("{context}"),
         }
     });
     assert!(found.is_ok(), "{found:?}; {context}");
@@ -315,6 +318,7 @@ fn interrupt_waiter(case: &'static Case, chosen: u32) -> u32 {
 /// A waiter is woken by a completion that arrives at any release of a lock in any call.
 ///
 /// Spec: GEN-16, EVW-01
+#[cfg(feature = "std")]
 #[test]
 fn a_waiter_is_woken_whatever_call_is_interrupted() {
     for case in CASES {
@@ -365,7 +369,11 @@ fn a_control_call_inside_another_is_refused() {
         },
         |bed| assert!(!bed.ia.is_quiet()),
         |bed| assert_eq!(bed.ia.next_deadline(), Some(Instant::ZERO)),
-        |bed| assert_eq!(bed.ia.progress(Instant::ZERO), 0),
+        |bed| {
+            // The second call does not tell of the first one: the handler might come back for ever.
+            assert_eq!(bed.ia.progress(Instant::ZERO), 0);
+            assert_eq!(bed.ia.progress(Instant::ZERO), 0);
+        },
     ];
     for call in calls {
         let made = bed.ia.controlled(|_| {
