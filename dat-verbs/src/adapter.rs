@@ -4,13 +4,14 @@ use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::net::UdpSocket;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use backend_roce::{RoceDevice, RoceOptions};
 use dat_core::backend::ControlEvent;
 
 use crate::errors::{Result, of_system};
 use crate::gids::Interfaces;
+use crate::locks::lock;
 use crate::managed::ManagedPairs;
 use crate::settings::Settings;
 
@@ -61,7 +62,7 @@ static PROCESS: Mutex<Option<(u32, Arc<Adapter>)>> = Mutex::new(None);
 /// # Errors
 /// Those of the system; `EINVAL` for settings that nobody can have.
 pub(crate) fn adapter() -> Result<Arc<Adapter>> {
-    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut process = lock(&PROCESS);
     let number = std::process::id();
     if let Some((of, adapter)) = &*process
         && *of == number
@@ -72,10 +73,6 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>> {
     // The parent's adapter is not to be closed here.
     core::mem::forget(process.replace((number, Arc::clone(&adapter))));
     Ok(adapter)
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns what an event is about.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use backend_roce::{RemoteRights, SendAttributes};
 
-use crate::adapter::lock;
+use crate::locks::lock;
 
 /// What a program wants of its side, apart from what both sides agree on.
 pub(crate) type Tuning = (SendAttributes, RemoteRights);

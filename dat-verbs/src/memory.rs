@@ -8,7 +8,7 @@ use dat_core::backend::DomainKey;
 use dat_core::memory::Region;
 use nix::errno::Errno;
 
-use crate::adapter::{Adapter, lock};
+use crate::adapter::Adapter;
 use crate::boundary::layout::{
     IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_ON_DEMAND,
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
@@ -17,6 +17,7 @@ use crate::boundary::layout::{
 use crate::boundary::{Address, Handle, Kind, provide, region, zeroed};
 use crate::context::Context;
 use crate::errors::{Result, code, or, refused};
+use crate::locks::lock;
 
 /// What belongs to a protection domain.
 pub(crate) struct Domain {

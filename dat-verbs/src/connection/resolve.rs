@@ -10,13 +10,13 @@ use nix::errno::Errno;
 use super::channel::News;
 use super::devices::shared;
 use super::id::{Id, Phase, complete, raise};
-use crate::adapter::lock;
 use crate::boundary::layout::{
     RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid,
     ibv_sa_path_rec, rdma_cm_id,
 };
 use crate::boundary::{Handle, SocketPointer, socket_storage, zeroed};
 use crate::errors::{Result, done, of_system};
+use crate::locks::lock;
 use crate::query::PORT;
 
 /// Key of the default partition, in network order.
