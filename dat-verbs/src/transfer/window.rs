@@ -11,8 +11,9 @@ use super::pair::Pair;
 use super::posts::number;
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
-    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_MW_TYPE_1,
-    IBV_SEND_FENCE, IBV_SEND_SIGNALED, ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, IBV_MW_TYPE_1, IBV_SEND_FENCE, IBV_SEND_SIGNALED, ibv_mw, ibv_mw_bind,
+    ibv_mw_type, ibv_pd, ibv_qp,
 };
 use crate::boundary::{Handle, In, Kind, zeroed};
 use crate::errors::{Result, code, or, refused};
@@ -81,7 +82,11 @@ pub(crate) extern "C" fn bind_mw(
             }
         };
         let has = |flag| info.mw_access_flags & flag != 0;
-        let known = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+        // The right of this side is the region's.
+        let known = IBV_ACCESS_LOCAL_WRITE
+            | IBV_ACCESS_REMOTE_READ
+            | IBV_ACCESS_REMOTE_WRITE
+            | IBV_ACCESS_REMOTE_ATOMIC;
         if info.mw_access_flags & !known != 0 {
             return Err(invalid);
         }
