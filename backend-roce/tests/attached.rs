@@ -6,7 +6,7 @@ mod common;
 
 use backend_roce::{
     Data, Opcode, Operation, PairOptions, PairState, Post, PostError, RegionAccess, RemoteRights,
-    SendAttributes,
+    SendAttributes, WindowBind,
 };
 use common::verbs::{ALL, Bed, LENGTH, REGION, SENDS, Side, post, receives};
 use common::wire::Wire;
@@ -518,4 +518,70 @@ fn a_device_takes_another_port_when_its_numbers_are_used() {
     assert_eq!(side.device.destroy_pair(qpns[7]), Ok(()));
     let next = side.pair();
     assert!(!qpns.contains(&next), "{next:#x}");
+}
+
+/// Other memory, rights and domains of a region hold for the next access; its key stays.
+///
+/// Spec: ROCE-274
+#[test]
+fn a_region_that_is_changed_keeps_its_key() {
+    let mut bed = Bed::new();
+    let at = bed.sides[1].remote(8);
+    bed.sides[0].fill(0, &[7; 8]);
+    let write = Operation::Write(at, None);
+    assert_eq!(bed.status(write, 8), DtoStatus::Success);
+    let two = &bed.sides[1];
+    let memory = Region::from_static(two.bytes);
+    let remote = RemoteRights::default();
+    let local = RegionAccess { remote, ..REGION };
+    let change = |key, access| two.device.reregister(key, two.domain, &memory, access);
+    assert_eq!(change(two.key ^ 1, local), Err(BackendError::State));
+    assert_eq!(change(two.key, local), Ok(()));
+    bed.sides[0].fill(0, &[8; 8]);
+    assert_eq!(bed.status(write, 8), DtoStatus::RemoteAccess);
+    assert_eq!(bed.sides[1].read(8, 8), [7; 8]);
+}
+
+/// Spec: ROCE-275
+#[test]
+fn a_window_grants_a_range_until_it_is_bound_anew() {
+    // The key of which bind is used, the distance from its range, and whether that is granted.
+    for (used, distance, is_granted) in [(1, 0, true), (0, 0, false), (1, 1, false)] {
+        let mut bed = Bed::new();
+        let window = bed.sides[1].device.create_window(bed.sides[1].domain);
+        let bind = WindowBind {
+            token: 5,
+            window: window.expect("a window"),
+            region: bed.sides[1].key,
+            address: bed.sides[1].remote(64).address,
+            length: 16,
+            rights: RemoteRights {
+                write: true,
+                ..RemoteRights::default()
+            },
+            silent: false,
+            fence: false,
+        };
+        let keys = [0, 1].map(|_| {
+            let device = &bed.sides[1].device;
+            let key = device.post(bed.qpns[1], |posts| posts.bind(&bind));
+            let [done] = bed.completions(1, 1)[..] else {
+                panic!("a bind has one completion");
+            };
+            let told = (done.token, done.status, done.opcode);
+            assert_eq!(told, (5, DtoStatus::Success, Opcode::Bind));
+            key.expect("a pair").expect("a key")
+        });
+        assert_ne!(keys[0], keys[1]);
+        let at = RemoteRange {
+            address: bind.address + distance,
+            key: keys[used],
+        };
+        let status = bed.status(Operation::Write(at, None), 16);
+        let expected = match is_granted {
+            true => DtoStatus::Success,
+            false => DtoStatus::RemoteAccess,
+        };
+        assert_eq!(status, expected, "{used} {distance}");
+    }
 }

@@ -713,3 +713,35 @@ fn rdma_cm_tells_of_a_rejection_and_refuses_misuse() {
     assert_eq!(rdma_destroy_id(server), 0);
     ends.close();
 }
+
+#[test]
+fn windows_are_of_type_1_and_of_regions_that_allow_them() {
+    let bed = Bed::new(no_srq);
+    // SAFETY: a live context.
+    let ops = unsafe { (*bed.context).ops };
+    // SAFETY: a live domain, and its device's function.
+    let window = |kind| unsafe { ops.alloc_mw.expect("a function")(bed.pd, kind) };
+    assert!(window(IBV_MW_TYPE_2).is_null());
+    assert_eq!(errno(), libc::EOPNOTSUPP);
+    let one = window(IBV_MW_TYPE_1);
+    assert!(!one.is_null());
+    // SAFETY: numbers and pointers.
+    let mut bind: ibv_mw_bind = unsafe { zeroed() };
+    bind.bind_info.mr = bed.mr;
+    bind.bind_info.addr = bed.bytes.as_ptr() as u64;
+    bind.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    // SAFETY: live objects, and their device's function.
+    let mut post = |length| unsafe {
+        bind.bind_info.length = length;
+        ops.bind_mw.expect("a function")(bed.pairs[0], one, &raw mut bind)
+    };
+    assert_eq!(post(8), libc::EINVAL);
+    // No bytes are of no region.
+    assert_eq!(post(0), 0);
+    // SAFETY: a live window, and its device's function.
+    let end = || unsafe { ops.dealloc_mw.expect("a function")(one) };
+    assert_eq!(ibv_dealloc_pd(bed.pd), libc::EBUSY);
+    assert_eq!(end(), 0);
+    assert_eq!(end(), libc::EINVAL);
+    bed.close();
+}
