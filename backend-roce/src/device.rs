@@ -319,7 +319,7 @@ impl RoceDevice {
     /// The former memory is not used any more.
     ///
     /// # Errors
-    /// `State`: there is no such region.
+    /// `State`: there is no such region, or a window is bound to it.
     pub fn reregister(
         &self,
         key: u32,

@@ -5,8 +5,8 @@
 mod common;
 
 use backend_roce::{
-    Data, Opcode, Operation, PairOptions, PairState, Post, PostError, RegionAccess, RemoteRights,
-    SendAttributes, WindowBind,
+    Bind, Data, Opcode, Operation, PairOptions, PairState, Post, PostError, RegionAccess,
+    RemoteRights, SendAttributes,
 };
 use common::verbs::{ALL, Bed, LENGTH, REGION, SENDS, Side, post, receives};
 use common::wire::Wire;
@@ -542,39 +542,57 @@ fn a_region_that_is_changed_keeps_its_key() {
     assert_eq!(bed.sides[1].read(8, 8), [7; 8]);
 }
 
+/// Returns a bind of a new window of the second side to 16 bytes of a region.
+fn bind_of(bed: &Bed, region: u32, rights: RemoteRights) -> Bind {
+    let two = &bed.sides[1];
+    Bind {
+        token: 5,
+        window: two.device.create_window(two.domain).expect("a window"),
+        region,
+        address: two.remote(64).address,
+        length: 16,
+        rights,
+        silent: false,
+        fence: false,
+    }
+}
+
+/// Binds a window of the second side; returns its key and the status.
+fn bind(bed: &mut Bed, bind: &Bind) -> (u32, DtoStatus) {
+    let device = &bed.sides[1].device;
+    let key = device.post(bed.qpns[1], |posts| posts.bind(bind));
+    let [done] = bed.completions(1, 1)[..] else {
+        panic!("a bind has one completion");
+    };
+    assert_eq!((done.token, done.opcode), (5, Opcode::Bind));
+    (key.expect("a pair").expect("a key"), done.status)
+}
+
+const NONE: RemoteRights = RemoteRights {
+    read: false,
+    write: false,
+    atomic: false,
+};
+const WRITE: RemoteRights = RemoteRights {
+    write: true,
+    ..NONE
+};
+
 /// Spec: ROCE-275
 #[test]
 fn a_window_grants_a_range_until_it_is_bound_anew() {
     // The key of which bind is used, the distance from its range, and whether that is granted.
     for (used, distance, is_granted) in [(1, 0, true), (0, 0, false), (1, 1, false)] {
         let mut bed = Bed::new();
-        let window = bed.sides[1].device.create_window(bed.sides[1].domain);
-        let bind = WindowBind {
-            token: 5,
-            window: window.expect("a window"),
-            region: bed.sides[1].key,
-            address: bed.sides[1].remote(64).address,
-            length: 16,
-            rights: RemoteRights {
-                write: true,
-                ..RemoteRights::default()
-            },
-            silent: false,
-            fence: false,
-        };
+        let wanted = bind_of(&bed, bed.sides[1].key, WRITE);
         let keys = [0, 1].map(|_| {
-            let device = &bed.sides[1].device;
-            let key = device.post(bed.qpns[1], |posts| posts.bind(&bind));
-            let [done] = bed.completions(1, 1)[..] else {
-                panic!("a bind has one completion");
-            };
-            let told = (done.token, done.status, done.opcode);
-            assert_eq!(told, (5, DtoStatus::Success, Opcode::Bind));
-            key.expect("a pair").expect("a key")
+            let (key, status) = bind(&mut bed, &wanted);
+            assert_eq!(status, DtoStatus::Success);
+            key
         });
         assert_ne!(keys[0], keys[1]);
         let at = RemoteRange {
-            address: bind.address + distance,
+            address: wanted.address + distance,
             key: keys[used],
         };
         let status = bed.status(Operation::Write(at, None), 16);
@@ -583,5 +601,95 @@ fn a_window_grants_a_range_until_it_is_bound_anew() {
             false => DtoStatus::RemoteAccess,
         };
         assert_eq!(status, expected, "{used} {distance}");
+    }
+}
+
+/// Spec: ROCE-275
+#[test]
+fn a_window_grants_atomics_by_a_right_of_their_own() {
+    let atomic = RemoteRights {
+        atomic: true,
+        ..NONE
+    };
+    let both = RemoteRights {
+        read: true,
+        ..WRITE
+    };
+    for (rights, adds, writes) in [(atomic, true, false), (both, false, true)] {
+        for (is_add, is_granted) in [(true, adds), (false, writes)] {
+            let mut bed = Bed::new();
+            let wanted = bind_of(&bed, bed.sides[1].key, rights);
+            let (key, status) = bind(&mut bed, &wanted);
+            assert_eq!(status, DtoStatus::Success);
+            let at = RemoteRange {
+                address: wanted.address,
+                key,
+            };
+            let operation = match is_add {
+                true => Operation::FetchAdd(at, 1),
+                false => Operation::Write(at, None),
+            };
+            let expected = match is_granted {
+                true => DtoStatus::Success,
+                false => DtoStatus::RemoteAccess,
+            };
+            assert_eq!(bed.status(operation, 8), expected, "{rights:?} {is_add}");
+        }
+    }
+}
+
+/// A window cannot give what its region does not, and a right to write memory is never left behind.
+///
+/// Spec: ROCE-275
+#[test]
+fn a_window_holds_its_region_as_it_is() {
+    for rights in [WRITE, ALL] {
+        let mut bed = Bed::new();
+        let two = &bed.sides[1];
+        let memory = Region::from_static(two.bytes);
+        let constant = RegionAccess {
+            local_write: false,
+            remote: NONE,
+            address: None,
+        };
+        let region = two.device.register(two.domain, &memory, constant);
+        let region = region.expect("a region");
+        let wanted = bind_of(&bed, region, rights);
+        let (_, status) = bind(&mut bed, &wanted);
+        assert_eq!(
+            status,
+            DtoStatus::RmrOperationFailed,
+            "it cannot be written"
+        );
+
+        let mut bed = Bed::new();
+        let region = bed.sides[1].key;
+        let wanted = bind_of(&bed, region, rights);
+        let (key, status) = bind(&mut bed, &wanted);
+        assert_eq!(status, DtoStatus::Success);
+        let two = &bed.sides[1];
+        let memory = Region::from_static(two.bytes);
+        let change = || {
+            let device = &two.device;
+            device.reregister(region, two.domain, &memory, constant)
+        };
+        assert!(two.device.has_windows(region));
+        assert_eq!(change(), Err(BackendError::State), "it has a window");
+        let at = RemoteRange {
+            address: wanted.address,
+            key,
+        };
+        assert_eq!(
+            bed.status(Operation::Write(at, None), 16),
+            DtoStatus::Success
+        );
+        let two = &bed.sides[1];
+        two.device.deregister(region);
+        assert!(!two.device.has_windows(region), "its windows are unbound");
+        assert_eq!(
+            bed.status(Operation::Write(at, None), 16),
+            DtoStatus::RemoteAccess
+        );
+        bed.sides[1].device.destroy_window(wanted.window);
     }
 }

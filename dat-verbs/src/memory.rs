@@ -1,7 +1,7 @@
 //! Protection domains and memory regions.
 
 use core::ffi::{c_int, c_uint};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use backend_roce::{RegionAccess, RemoteRights};
 use dat_core::backend::DomainKey;
@@ -208,10 +208,7 @@ fn reregister(
     if flags == 0 || flags & !(OTHER_MEMORY | OTHER_DOMAIN | OTHER_ACCESS) != 0 {
         return Err(INVALID);
     }
-    let mut registered = own
-        .registered
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut registered = lock(&own.registered);
     let mut other = registered.clone();
     if flags & OTHER_MEMORY != 0 {
         (other.start, other.length, other.address) = (start, length, None);
@@ -225,6 +222,9 @@ fn reregister(
     }
     let replaced = other.parts().and_then(|(memory, access)| {
         let device = &own.adapter.device;
+        if device.has_windows(other.key) {
+            return Err(Errno::EBUSY);
+        }
         let replaced = device.reregister(other.key, other.domain, &memory, access);
         replaced.map_err(refused)
     });
@@ -292,9 +292,14 @@ pub(crate) extern "C" fn ibv_rereg_mr(
 }
 
 pub(crate) extern "C" fn ibv_dereg_mr(region: Handle<MemoryRegion>) -> c_int {
-    code(region.end().ok_or(Errno::EINVAL).map(|own| {
-        let registered = own.registered.into_inner();
-        let registered = registered.unwrap_or_else(PoisonError::into_inner);
-        own.adapter.device.deregister(registered.key);
-    }))
+    code((|| {
+        let own = region.get().ok_or(Errno::EINVAL)?;
+        let key = lock(&own.registered).key;
+        if own.adapter.device.has_windows(key) {
+            return Err(Errno::EBUSY);
+        }
+        let own = region.end().ok_or(Errno::EINVAL)?;
+        own.adapter.device.deregister(key);
+        Ok(())
+    })())
 }

@@ -47,7 +47,16 @@ impl Region {
     }
 }
 
-/// Returns the privileges of a window that an access needs.
+/// Returns the privileges of a region that an access by a window needs.
+fn needed_locally(right: Right) -> MemoryPrivileges {
+    match right {
+        Right::Read => MemoryPrivileges::LOCAL_READ,
+        Right::Write => MemoryPrivileges::LOCAL_WRITE,
+        Right::Atomic => MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
+    }
+}
+
+/// Returns the privileges that an access needs.
 fn needed(right: Right) -> MemoryPrivileges {
     match right {
         Right::Read => MemoryPrivileges::REMOTE_READ,
@@ -72,6 +81,17 @@ struct Binding {
     address: u64,
     length: u64,
     privileges: MemoryPrivileges,
+    /// Set if peers may use atomics.
+    atomics: bool,
+}
+
+impl Binding {
+    fn grants(&self, right: Right) -> bool {
+        match right {
+            Right::Atomic => self.atomics,
+            Right::Read | Right::Write => self.privileges.contains(needed(right)),
+        }
+    }
 }
 
 /// Object that a key names.
@@ -80,7 +100,10 @@ enum Named {
     Region(usize),
     Window(usize),
     /// A window, once a bind is carried out.
-    Binding,
+    Binding {
+        /// Whether peers may use atomics; `None` if those may who may read and write.
+        atomics: Option<bool>,
+    },
 }
 
 /// Regions and windows; their keys are drawn from one table (ROCE-130).
@@ -137,7 +160,7 @@ impl Memories {
 
     /// Gives a region other memory, rights or another domain; it keeps its key.
     ///
-    /// Returns false if there is no such region.
+    /// Returns false if there is no such region, or a window is bound to it.
     pub(crate) fn replace(
         &mut self,
         key: u32,
@@ -148,14 +171,28 @@ impl Memories {
         let Some(Named::Region(object)) = self.keys.get(key).copied() else {
             return false;
         };
+        if self.window_of(key).is_some() {
+            return false;
+        }
         let region = self.regions.get_mut(object);
         region
             .map(|region| *region = Region::new(registration, address, atomics))
             .is_some()
     }
 
+    /// Returns a window that is bound to a region.
+    pub(crate) fn window_of(&self, region: u32) -> Option<usize> {
+        let is_bound = |window: &Window| window.bound.is_some_and(|bound| bound.region == region);
+        let mut windows = self.windows.iter();
+        windows.find_map(|(index, window)| is_bound(window).then_some(index))
+    }
+
+    /// Removes a region, and unbinds its windows.
     pub(crate) fn deregister(&mut self, region: RegionKeys) {
         if let Some(Named::Region(object)) = self.keys.get(region.local).copied() {
+            while let Some(window) = self.window_of(region.local) {
+                self.set_binding(window, None);
+            }
             self.keys.remove(region.local);
             self.regions.remove(object);
         }
@@ -186,9 +223,11 @@ impl Memories {
     }
 
     /// Draws the key of a window for a bind; `None` if there is no such window or no key left.
-    pub(crate) fn begin_bind(&mut self, window: usize) -> Option<u32> {
+    ///
+    /// `atomics` tells whether peers may use atomics; `None` if those may who may read and write.
+    pub(crate) fn begin_bind(&mut self, window: usize, atomics: Option<bool>) -> Option<u32> {
         self.windows.get(window)?;
-        self.keys.draw(Named::Binding)
+        self.keys.draw(Named::Binding { atomics })
     }
 
     /// Returns the key of a bind that is not carried out.
@@ -205,21 +244,22 @@ impl Memories {
         key: u32,
         domain: DomainKey,
     ) -> Result<(), LocalError> {
-        let allowed = self.may_bind(request, domain);
+        let atomics = match self.keys.get(key) {
+            Some(Named::Binding { atomics }) => *atomics,
+            _ => None,
+        };
+        let implied = request.privileges.contains(needed(Right::Atomic));
+        let binding = Binding {
+            key,
+            region: request.region.local,
+            address: request.address,
+            length: request.length,
+            privileges: request.privileges,
+            atomics: atomics.unwrap_or(implied),
+        };
+        let allowed = self.may_bind(request.window.0, &binding, domain);
         let binds = allowed && request.length > 0;
-        let old = self.windows.get_mut(request.window.0).and_then(|window| {
-            let bound = binds.then_some(Binding {
-                key,
-                region: request.region.local,
-                address: request.address,
-                length: request.length,
-                privileges: request.privileges,
-            });
-            core::mem::replace(&mut window.bound, bound)
-        });
-        if let Some(old) = old {
-            self.keys.remove(old.key);
-        }
+        self.set_binding(request.window.0, binds.then_some(binding));
         match self.keys.get_mut(key).filter(|_| binds) {
             Some(named) => *named = Named::Window(request.window.0),
             None => self.cancel_bind(key),
@@ -227,23 +267,30 @@ impl Memories {
         allowed.then_some(()).ok_or(LocalError)
     }
 
-    fn may_bind(&self, request: &BindRequest, domain: DomainKey) -> bool {
-        let window = self.windows.get(request.window.0);
+    /// Replaces the binding of a window; the old key becomes invalid.
+    fn set_binding(&mut self, window: usize, bound: Option<Binding>) {
+        let window = self.windows.get_mut(window);
+        let old = window.and_then(|window| core::mem::replace(&mut window.bound, bound));
+        if let Some(old) = old {
+            self.keys.remove(old.key);
+        }
+    }
+
+    fn may_bind(&self, window: usize, binding: &Binding, domain: DomainKey) -> bool {
+        let window = self.windows.get(window);
         if window.is_none_or(|window| window.domain != domain) {
             return false;
         }
-        if request.length == 0 {
+        if binding.length == 0 {
             return true;
         }
-        let mut needed = MemoryPrivileges::empty();
-        if request.privileges.contains(MemoryPrivileges::REMOTE_READ) {
-            needed |= MemoryPrivileges::LOCAL_READ;
-        }
-        if request.privileges.contains(MemoryPrivileges::REMOTE_WRITE) {
-            needed |= MemoryPrivileges::LOCAL_WRITE;
-        }
-        self.region(request.region.local, domain, needed)
-            .and_then(|region| region.span(request.address, request.length))
+        let rights = [Right::Read, Right::Write, Right::Atomic].into_iter();
+        let granted = rights.filter(|right| binding.grants(*right));
+        let needed = granted.fold(MemoryPrivileges::empty(), |needed, right| {
+            needed | needed_locally(right)
+        });
+        self.region(binding.region, domain, needed)
+            .and_then(|region| region.span(binding.address, binding.length))
             .is_some()
     }
 
@@ -295,11 +342,10 @@ impl Memories {
         right: Right,
         domain: DomainKey,
     ) -> Option<RegisteredSpan<'_>> {
-        let none = MemoryPrivileges::empty();
         let region = match *self.keys.get(at.key)? {
-            Named::Binding => return None,
+            Named::Binding { .. } => return None,
             Named::Region(object) => {
-                let region = self.region_at(object, domain, none);
+                let region = self.region_at(object, domain, MemoryPrivileges::empty());
                 region.filter(|region| region.grants(right))?
             }
             Named::Window(window) => {
@@ -307,10 +353,10 @@ impl Memories {
                 let bound = window.bound.as_ref()?;
                 let start = at.address.checked_sub(bound.address)?;
                 let inside = start <= bound.length && length <= bound.length - start;
-                if !inside || window.domain != domain || !bound.privileges.contains(needed(right)) {
+                if !inside || window.domain != domain || !bound.grants(right) {
                     return None;
                 }
-                self.region(bound.region, domain, none)?
+                self.region(bound.region, domain, needed_locally(right))?
             }
         };
         region.span(at.address, length)

@@ -4,6 +4,7 @@ use dat_core::backend::{BindRequest, RegionKeys, RemoteRange, Segment, SendFlags
 use dat_core::flags::MemoryPrivileges;
 use dat_queues::{Change, Request, Segments, Work};
 
+use super::RoceDevice;
 use crate::adapter::{Adapter, Receiver, RemoteRights, SEGMENTS, SendEntry};
 use crate::proto::PathMtu;
 
@@ -70,7 +71,7 @@ pub struct Bind {
     pub address: u64,
     /// Bytes; without any, the window is only unbound.
     pub length: u64,
-    /// Rights of peers, beside those of their queue pair. Who may read and write may use atomics.
+    /// Rights of peers, beside those of their queue pair.
     pub rights: RemoteRights,
     /// Set if no completion reports a success.
     pub silent: bool,
@@ -179,7 +180,8 @@ impl Posts<'_> {
             return Err(PostError::Invalid);
         }
         let memories = &mut self.adapter.memories;
-        let key = memories.begin_bind(bind.window.0).ok_or(PostError::Full)?;
+        let key = memories.begin_bind(bind.window.0, Some(bind.rights.atomic));
+        let key = key.ok_or(PostError::Full)?;
         let mut privileges = MemoryPrivileges::empty();
         privileges.set(MemoryPrivileges::REMOTE_READ, bind.rights.read);
         privileges.set(MemoryPrivileges::REMOTE_WRITE, bind.rights.write);
@@ -209,6 +211,15 @@ impl Posts<'_> {
         }
         self.adapter.memories.cancel_bind(key);
         Err(PostError::Full)
+    }
+}
+
+impl RoceDevice {
+    /// Returns true if a window is bound to a region.
+    #[must_use]
+    pub fn has_windows(&self, region: u32) -> bool {
+        self.look(|adapter| adapter.memories.window_of(region))
+            .is_some()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::connection::{
     rdma_init_qp_attr, rdma_listen, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route,
 };
 use crate::context::of_structure;
-use crate::memory::{Domain, ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_reg_mr};
+use crate::memory::{Domain, ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_reg_mr, ibv_rereg_mr};
 use crate::transfer::{
     Pair, alloc_mw, bind_mw, dealloc_mw, ibv_create_qp, ibv_destroy_qp, ibv_modify_qp,
 };
@@ -217,8 +217,19 @@ fn bind(program: &Program) {
         while poll_cq(program.queue.pointer(), 1, &raw mut wc) == 0 {}
         assert_eq!((wc.status, wc.opcode, wc.wr_id), (0, IBV_WC_BIND_MW, wr_id));
     }
+    // The window holds its region as it is.
+    let read_only = IBV_ACCESS_MW_BIND.cast_signed();
+    for (flags, access) in [(1, 0), (2, 0), (4, read_only)] {
+        let changed = ibv_rereg_mr(regions[0], flags, program.domain, start, 64, access);
+        assert_eq!((changed, Errno::last()), (-4, Errno::EBUSY), "{flags}");
+    }
+    assert_eq!(ibv_dereg_mr(regions[0]), libc::EBUSY);
     assert_eq!(dealloc_mw(window), 0);
     assert_eq!(dealloc_mw(window), libc::EINVAL);
+    assert_eq!(
+        ibv_rereg_mr(regions[0], 4, program.domain, start, 64, read_only),
+        0
+    );
     for region in regions {
         assert_eq!(ibv_dereg_mr(region), 0);
     }
