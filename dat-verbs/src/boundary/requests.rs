@@ -21,27 +21,32 @@ unsafe fn list<'a, T>(first: *const T, count: usize) -> &'a [T] {
     unsafe { core::slice::from_raw_parts(first, count) }
 }
 
-fn length(count: c_int) -> usize {
-    usize::try_from(count).unwrap_or(0)
+/// Returns how many segments there are from the first one on; `None` if there are more than `most`,
+/// less than none, or some at no address.
+fn count_of(first: *const ibv_sge, count: c_int, most: u32) -> Option<usize> {
+    let count = u32::try_from(count).ok().filter(|count| *count <= most)?;
+    (count == 0 || !first.is_null()).then_some(count as usize)
 }
 
 /// A request with segments.
 pub(crate) trait Segmented {
-    /// Returns the segments that it names.
-    fn segments(&self) -> &[ibv_sge];
+    /// Returns the segments that it names; `None` if they are more than `most`, or no list.
+    fn segments(&self, most: u32) -> Option<&[ibv_sge]>;
 }
 
 impl Segmented for ibv_send_wr {
-    fn segments(&self) -> &[ibv_sge] {
+    fn segments(&self, most: u32) -> Option<&[ibv_sge]> {
+        let count = count_of(self.sg_list, self.num_sge, most)?;
         // SAFETY: a request names segments that the program keeps during the call.
-        unsafe { list(self.sg_list, length(self.num_sge)) }
+        Some(unsafe { list(self.sg_list, count) })
     }
 }
 
 impl Segmented for ibv_recv_wr {
-    fn segments(&self) -> &[ibv_sge] {
+    fn segments(&self, most: u32) -> Option<&[ibv_sge]> {
+        let count = count_of(self.sg_list, self.num_sge, most)?;
         // SAFETY: as above.
-        unsafe { list(self.sg_list, length(self.num_sge)) }
+        Some(unsafe { list(self.sg_list, count) })
     }
 }
 

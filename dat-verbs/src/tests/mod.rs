@@ -4,6 +4,7 @@ mod completion;
 mod connection;
 mod managed;
 mod memory;
+mod posts;
 mod queries;
 
 use nix::errno::Errno;

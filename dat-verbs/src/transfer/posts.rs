@@ -99,10 +99,8 @@ pub(super) const fn post<'a>(
 }
 
 fn post_one(pair: &Pair, posts: &mut Posts<'_>, request: &ibv_send_wr) -> Result<(), PostError> {
-    let segments = request.segments();
-    if segments.len() > pair.cap.max_send_sge as usize {
-        return Err(PostError::Invalid);
-    }
+    let segments = request.segments(pair.cap.max_send_sge);
+    let segments = segments.ok_or(PostError::Invalid)?;
     let receiver = match pair.kind {
         IBV_QPT_UD => Some(receiver(request.receiver())?),
         _ => None,
@@ -156,11 +154,11 @@ fn post_receives(
 ) -> c_int {
     let mut next = first;
     while let Some(receive) = In::at(next).look() {
-        let segments: Segments = receive.segments().iter().map(segment).collect();
-        let posted = match segments.len() > most as usize {
-            true => Err(PostError::Invalid),
-            false => post(receive.wr_id, &segments),
-        };
+        let posted = receive.segments(most).ok_or(PostError::Invalid);
+        let posted = posted.and_then(|segments| {
+            let segments: Segments = segments.iter().map(segment).collect();
+            post(receive.wr_id, &segments)
+        });
         if let Err(error) = posted {
             Out::at(bad).set(next);
             return number(error);
