@@ -6,21 +6,31 @@ mod common;
 
 use std::net::SocketAddr;
 
-use backend_roce::{Operation, Post, PostError, Receiver};
-use common::verbs::{Bed, SENDS, post, receives};
+use backend_roce::{Operation, PairOptions, Post, PostError, Receiver};
+use common::verbs::{Bed, SENDS, Side, post, receives};
 use dat_core::backend::{BackendError, Segment};
 use dat_core::flags::DtoStatus;
 
-/// Two sides with a queue pair for datagrams each; their keys are 7 and 8.
+/// Makes a queue pair for datagrams ready.
+fn make_ready_side(side: &Side, qpn: u32, key: u32) {
+    assert_eq!(side.device.send_datagrams(qpn), Err(BackendError::State));
+    assert_eq!(side.device.receive_datagrams(qpn, key), Ok(()));
+    let again = side.device.receive_datagrams(qpn, key);
+    assert_eq!(again, Err(BackendError::State));
+    assert_eq!(side.device.send_datagrams(qpn), Ok(()));
+}
+
+/// Makes the queue pairs of both sides ready; their keys are 7 and 8.
+fn make_ready(bed: &Bed) {
+    for (side, (qpn, key)) in bed.sides.iter().zip(bed.qpns.into_iter().zip([7, 8])) {
+        make_ready_side(side, qpn, key);
+    }
+}
+
+/// Two sides with a queue pair for datagrams each.
 fn datagram_bed() -> Bed {
     let bed = Bed::unattached();
-    for (side, (qpn, key)) in bed.sides.iter().zip(bed.qpns.into_iter().zip([7, 8])) {
-        assert_eq!(side.device.send_datagrams(qpn), Err(BackendError::State));
-        assert_eq!(side.device.receive_datagrams(qpn, key), Ok(()));
-        let again = side.device.receive_datagrams(qpn, key);
-        assert_eq!(again, Err(BackendError::State));
-        assert_eq!(side.device.send_datagrams(qpn), Ok(()));
-    }
+    make_ready(&bed);
     bed
 }
 
@@ -88,6 +98,44 @@ fn a_datagram_needs_the_key_and_a_receive() {
     assert_eq!(bed.sides[1].device.set_datagram_key(qpns[1], 7), Ok(()));
     bed.sides[1].receive(qpns[1], 2, 0, 70);
     assert_eq!(send(&mut bed, 1 << 31), 2);
+    assert_eq!(bed.completions(1, 1)[0].status, DtoStatus::Success);
+}
+
+/// Receives of a shared queue are left to queue pairs that work.
+///
+/// Spec: ROCE-270
+#[test]
+fn a_failed_queue_pair_takes_no_datagram() {
+    let mut bed = Bed::unattached();
+    let two = &bed.sides[1];
+    let shared = two.device.create_shared_queue(9, two.domain, 4);
+    let shared = shared.expect("a queue");
+    let options = PairOptions {
+        shared: Some(shared),
+        ..two.options()
+    };
+    bed.qpns[1] = two.device.create_pair(&options).expect("a pair");
+    let segments = [two.segment(0, 64)];
+    let posted = two.device.post_shared(shared, 4, 1, &segments);
+    assert_eq!(posted, Ok(()));
+    make_ready(&bed);
+    let segments = [bed.sides[0].segment(0, 8)];
+    for (is_failed, dropped) in [(true, 1), (false, 1)] {
+        if is_failed {
+            assert_eq!(bed.sides[1].device.fail_pair(bed.qpns[1]), Ok(()));
+        }
+        let datagram = datagram(&bed, 8, &segments);
+        assert_eq!(bed.sides[0].post(bed.qpns[0], &datagram), Ok(()));
+        assert_eq!(bed.completions(0, 1)[0].status, DtoStatus::Success);
+        bed.step();
+        let two = &bed.sides[1];
+        assert_eq!(two.device.counts().dropped, dropped, "{is_failed}");
+        if is_failed {
+            assert_eq!(two.take().len(), 0);
+            assert_eq!(two.device.reset_pair(bed.qpns[1]), Ok(()));
+            make_ready_side(two, bed.qpns[1], 8);
+        }
+    }
     assert_eq!(bed.completions(1, 1)[0].status, DtoStatus::Success);
 }
 

@@ -164,7 +164,9 @@ impl Adapter {
         let bth = packet.header.bth;
         let named = packet.header.extensions.deth.and_then(|deth| {
             let key = self.port_numbers.get(bth.destination)?;
-            let own = self.pairs.get(key)?.datagrams?;
+            let pair = self.pairs.get(key)?;
+            let receives = matches!(pair.state, State::Accepting | State::Connected);
+            let own = pair.datagrams.filter(|_| receives)?;
             Some((key, deth)).filter(|_| own == deth.queue_key && arrival.local.is_none())
         });
         let Some((key, deth)) = named else {
