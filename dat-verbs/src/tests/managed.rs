@@ -226,6 +226,7 @@ fn bind(program: &Program) {
     assert_eq!(ibv_dereg_mr(regions[0]), libc::EBUSY);
     assert_eq!(dealloc_mw(window), 0);
     assert_eq!(dealloc_mw(window), libc::EINVAL);
+    assert_eq!(bind_mw(pair, window, &raw mut wanted), libc::EINVAL);
     assert_eq!(
         ibv_rereg_mr(regions[0], 4, program.domain, start, 64, read_only),
         0

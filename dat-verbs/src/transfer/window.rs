@@ -70,7 +70,8 @@ pub(crate) extern "C" fn bind_mw(
     let (pair, window) = (Handle::<Pair>::at(pair), Handle::<Window>::at(window));
     let bound = (|| {
         let invalid = PostError::Invalid;
-        let own = pair.trusted().ok_or(PostError::State)?;
+        // Not a data path: objects that have ended are refused.
+        let own = pair.get().ok_or(PostError::State)?;
         let wanted = In::at(bind.cast_const()).get().ok_or(invalid)?;
         let info = wanted.bind_info;
         let region = match info.length {
@@ -92,7 +93,7 @@ pub(crate) extern "C" fn bind_mw(
         }
         let bind = Bind {
             token: wanted.wr_id,
-            window: window.trusted().ok_or(invalid)?.key,
+            window: window.get().ok_or(invalid)?.key,
             region,
             address: info.addr,
             length: info.length,
