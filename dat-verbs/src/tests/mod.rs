@@ -4,7 +4,7 @@ mod completion;
 mod connection;
 mod managed;
 mod memory;
-mod posts;
+pub(crate) mod posts;
 mod queries;
 
 use nix::errno::Errno;

@@ -8,8 +8,8 @@ use crate::boundary::layout::{
     IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU,
     IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN,
     IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
-    IBV_QPT_RC, IBV_WR_SEND, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge,
-    ibv_srq_attr, ibv_srq_init_attr,
+    IBV_QPT_RC, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV, IBV_WR_SEND, IBV_WR_SEND_WITH_INV, ibv_qp_attr,
+    ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq_attr, ibv_srq_init_attr,
 };
 use crate::boundary::{Address, Handle, In, Out, zeroed};
 use crate::completion::{Queue, ibv_create_cq, ibv_destroy_cq};
@@ -21,15 +21,15 @@ use crate::transfer::{
 };
 
 /// A queue pair that is its own peer.
-struct Bed {
+pub(crate) struct Bed {
     context: Opened,
     domain: Handle<Domain>,
     queue: Handle<Queue>,
-    pair: Handle<Pair>,
+    pub(crate) pair: Handle<Pair>,
 }
 
 impl Bed {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let context = Opened::new();
         let domain = ibv_alloc_pd(context.0);
         let queue = ibv_create_cq(context.0, 16, Address(null_mut()), Handle::NULL, 0);
@@ -92,7 +92,7 @@ impl Bed {
         (posted, bad == &raw mut request)
     }
 
-    fn close(self) {
+    pub(crate) fn close(self) {
         assert_eq!(ibv_destroy_qp(self.pair), 0);
         assert_eq!(ibv_destroy_cq(self.queue), 0);
         assert_eq!(ibv_dealloc_pd(self.domain), 0);
@@ -140,5 +140,20 @@ fn a_wrong_number_of_segments_is_refused() {
     let posted = post_recv(bed.pair.pointer(), &raw mut receive, &raw mut bad);
     assert_eq!(posted, 0);
     assert_eq!(ibv_destroy_srq(shared), 0);
+    bed.close();
+}
+
+#[test]
+fn an_operation_that_is_not_supported_is_told() {
+    let bed = Bed::new();
+    let send = |opcode| {
+        let mut request: ibv_send_wr = zeroed();
+        request.opcode = opcode;
+        bed.send(request)
+    };
+    for opcode in [IBV_WR_LOCAL_INV, IBV_WR_SEND_WITH_INV, IBV_WR_BIND_MW] {
+        assert_eq!(send(opcode), (libc::EOPNOTSUPP, true), "{opcode}");
+    }
+    assert_eq!(send(99), (libc::EINVAL, true));
     bed.close();
 }

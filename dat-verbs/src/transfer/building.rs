@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use backend_roce::{Data, Operation, Receiver};
+use backend_roce::{Data, Operation, Post, Receiver};
 use dat_core::backend::RemoteRange;
 
 use super::pair::Pair;
@@ -10,7 +10,8 @@ use super::posts::{Segments, number, post, receiver, segment};
 use crate::boundary::layout::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
     IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, ibv_ah, ibv_data_buf, ibv_qp_ex, ibv_sge,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QPT_UD, ibv_ah, ibv_data_buf,
+    ibv_qp_cap, ibv_qp_ex, ibv_sge,
 };
 use crate::boundary::{Handle, In, Inline as _, next_request, values};
 
@@ -32,6 +33,8 @@ pub(super) struct Begun {
     segments: Segments,
     /// Data in place of segments.
     inline: Option<Vec<u8>>,
+    /// Set if it has more data or segments than it may: they are not kept.
+    is_long: bool,
 }
 
 /// Gives a queue pair these calls.
@@ -67,18 +70,41 @@ fn begin(pair: *mut ibv_qp_ex, operation: Operation) {
         receiver: None,
         segments: Segments::new(),
         inline: None,
+        is_long: false,
     };
     own.turns.with(|requests| requests.push(begun));
 }
 
 /// Changes the request that was begun last.
-fn change(pair: *mut ibv_qp_ex, change: impl FnOnce(&mut Begun)) {
+fn change(pair: *mut ibv_qp_ex, change: impl FnOnce(&mut Begun, &ibv_qp_cap)) {
     if let Some(own) = Handle::<Pair>::at(pair).trusted() {
         own.turns.with(|requests| {
             if let Some(last) = requests.last_mut() {
-                change(last);
+                change(last, &own.cap);
             }
         });
+    }
+}
+
+impl Begun {
+    /// Adds segments, if it may have as many.
+    fn add(&mut self, segments: &[ibv_sge], most: &ibv_qp_cap) {
+        let count = self.segments.len().saturating_add(segments.len());
+        self.is_long |= count > most.max_send_sge as usize;
+        if !self.is_long {
+            self.segments.extend(segments.iter().map(segment));
+        }
+    }
+
+    /// Sets the data, if it may have as much.
+    fn set_data(&mut self, parts: &[ibv_data_buf], most: &ibv_qp_cap) {
+        let lengths = parts.iter().map(|part| part.length);
+        let length = lengths.fold(0, usize::saturating_add);
+        self.is_long |= length > most.max_inline_data as usize;
+        if !self.is_long {
+            let bytes = parts.iter().flat_map(|part| part.bytes());
+            self.inline = Some(bytes.copied().collect());
+        }
     }
 }
 
@@ -91,32 +117,50 @@ extern "C" fn start(pair: *mut ibv_qp_ex) {
 
 extern "C" fn abort(pair: *mut ibv_qp_ex) {
     if let Some(own) = Handle::<Pair>::at(pair).trusted() {
+        own.turns.with(Vec::clear);
         own.turns.end();
     }
 }
 
+/// Acts on a request as the device takes it.
+///
+/// # Errors
+/// `EINVAL`: the device refuses it.
+fn with_post(
+    own: &Pair,
+    one: &Begun,
+    act: impl FnOnce(&Post<'_>) -> Result<(), c_int>,
+) -> Result<(), c_int> {
+    let sends = matches!(one.operation, Operation::Send(_));
+    let may_be_inline = sends || matches!(one.operation, Operation::Write(..));
+    let is_datagram = own.kind == IBV_QPT_UD;
+    if one.is_long
+        || one.inline.is_some() && !may_be_inline
+        || is_datagram && !sends
+        || is_datagram != one.receiver.is_some()
+    {
+        return Err(libc::EINVAL);
+    }
+    let parts = [one.inline.as_deref().unwrap_or_default()];
+    let data = match one.inline {
+        Some(_) => Data::Inline(&parts),
+        None => Data::Segments(&one.segments),
+    };
+    let what = (one.operation, one.receiver);
+    act(&post(own, one.token, one.flags, what, data)?)
+}
+
 /// Posts all requests of the turn, or none.
 fn post_all(own: &Pair, requests: &[Begun]) -> Result<(), c_int> {
-    let is_long = |one: &Begun| match &one.inline {
-        Some(data) => data.len() > own.cap.max_inline_data as usize,
-        None => one.segments.len() > own.cap.max_send_sge as usize,
-    };
-    if requests.iter().any(is_long) {
-        return Err(libc::EINVAL);
+    for one in requests {
+        with_post(own, one, |_| Ok(()))?;
     }
     let posted = own.adapter.device.post(own.qpn, |posts| {
         if posts.room() < requests.len() {
             return Err(libc::ENOMEM);
         }
         for one in requests {
-            let parts = [one.inline.as_deref().unwrap_or_default()];
-            let data = match one.inline {
-                Some(_) => Data::Inline(&parts),
-                None => Data::Segments(&one.segments),
-            };
-            let what = (one.operation, one.receiver);
-            let one = post(own, one.token, one.flags, what, data);
-            posts.post(&one).map_err(number)?;
+            with_post(own, one, |one| posts.post(one).map_err(number))?;
         }
         Ok(())
     });
@@ -128,7 +172,11 @@ extern "C" fn complete(pair: *mut ibv_qp_ex) -> c_int {
     let Some(own) = handle.trusted() else {
         return libc::EINVAL;
     };
-    let posted = own.turns.with(|requests| post_all(own, requests));
+    let posted = own.turns.with(|requests| {
+        let posted = post_all(own, requests);
+        requests.clear();
+        posted
+    });
     own.turns.end();
     posted.err().unwrap_or(0)
 }
@@ -178,18 +226,23 @@ extern "C" fn atomic_fetch_add(pair: *mut ibv_qp_ex, key: u32, address: u64, add
 
 extern "C" fn set_ud_addr(pair: *mut ibv_qp_ex, address: *mut ibv_ah, qpn: u32, key: u32) {
     let receiver = receiver((address, qpn, key)).ok();
-    change(pair, |one| one.receiver = receiver);
+    change(pair, |one, _| one.receiver = receiver);
 }
 
 extern "C" fn set_sge(pair: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     let from = ibv_sge { addr, length, lkey };
-    change(pair, |one| one.segments.push(segment(&from)));
+    change(pair, |one, most| one.add(&[from], most));
 }
 
 extern "C" fn set_sge_list(pair: *mut ibv_qp_ex, count: usize, first: *const ibv_sge) {
     let first = In::at(first);
-    let segments = values(&first, count).iter().map(segment);
-    change(pair, |one| one.segments.extend(segments));
+    change(pair, |one, most| {
+        if count > most.max_send_sge as usize {
+            one.is_long = true;
+        } else {
+            one.add(values(&first, count), most);
+        }
+    });
 }
 
 extern "C" fn set_inline_data(pair: *mut ibv_qp_ex, first: *mut c_void, length: usize) {
@@ -197,12 +250,77 @@ extern "C" fn set_inline_data(pair: *mut ibv_qp_ex, first: *mut c_void, length: 
         addr: first,
         length,
     };
-    change(pair, |one| one.inline = Some(data.bytes().to_vec()));
+    change(pair, |one, most| one.set_data(&[data], most));
 }
 
 extern "C" fn set_inline_data_list(pair: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
     let first = In::at(first);
-    let parts = values(&first, count).iter();
-    let data = parts.flat_map(|part| part.bytes()).copied().collect();
-    change(pair, |one| one.inline = Some(data));
+    change(pair, |one, most| one.set_data(values(&first, count), most));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::posts::Bed;
+
+    fn room(bed: &Bed) -> usize {
+        let own = bed.pair.get().expect("a pair");
+        let room = own.adapter.device.post(own.qpn, |posts| posts.room());
+        room.expect("a pair")
+    }
+
+    #[test]
+    fn a_turn_posts_all_of_its_requests_or_none() {
+        let bed = Bed::new();
+        let pair = bed.pair.pointer();
+        let mut bytes = [7_u8; 8];
+        let first: *mut c_void = (&raw mut bytes).cast();
+        let before = room(&bed);
+        // A Read has no inline data.
+        start(pair);
+        send(pair);
+        rdma_read(pair, 0, 0);
+        set_inline_data(pair, first, 8);
+        assert_eq!((complete(pair), room(&bed)), (libc::EINVAL, before));
+        start(pair);
+        send(pair);
+        assert_eq!((complete(pair), room(&bed)), (0, before - 1));
+        // Nothing of a turn is left.
+        assert_eq!((complete(pair), room(&bed)), (0, before - 1));
+        start(pair);
+        send(pair);
+        abort(pair);
+        assert_eq!((complete(pair), room(&bed)), (0, before - 1));
+        bed.close();
+    }
+
+    #[test]
+    fn too_much_is_refused_and_not_read() {
+        let bed = Bed::new();
+        let pair = bed.pair.pointer();
+        let before = room(&bed);
+        let mut byte = 7_u8;
+        let data = [ibv_data_buf {
+            addr: (&raw mut byte).cast(),
+            length: usize::MAX,
+        }; 2];
+        let segments = [ibv_sge {
+            addr: 0,
+            length: 0,
+            lkey: 0,
+        }];
+        for kind in 0..4 {
+            start(pair);
+            send(pair);
+            match kind {
+                0 => set_inline_data(pair, data[0].addr, 1 << 40),
+                1 => set_inline_data_list(pair, 2, data.as_ptr()),
+                2 => set_sge_list(pair, usize::MAX, segments.as_ptr()),
+                _ => (0..3).for_each(|_| set_sge(pair, 0, 0, 0)),
+            }
+            let done = (complete(pair), room(&bed));
+            assert_eq!(done, (libc::EINVAL, before), "{kind}");
+        }
+        bed.close();
+    }
 }

@@ -11,9 +11,10 @@ use super::pair::Pair;
 use super::shared::SharedQueue;
 use crate::boundary::layout::{
     IBV_QPT_UD, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
-    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_ah, ibv_qp, ibv_recv_wr,
-    ibv_send_wr, ibv_sge, ibv_srq,
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_WRITE, IBV_WR_BIND_MW,
+    IBV_WR_DRIVER1, IBV_WR_LOCAL_INV, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV,
+    IBV_WR_TSO, ibv_ah, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq,
 };
 use crate::boundary::{Handle, In, Inline as _, Out, Segmented as _};
 
@@ -50,7 +51,7 @@ pub(super) fn receiver(
     })
 }
 
-fn operation(request: &ibv_send_wr) -> Result<Operation, PostError> {
+fn operation(request: &ibv_send_wr) -> Result<Operation, c_int> {
     let remote = || {
         let (address, key) = request.remote();
         RemoteRange { address, key }
@@ -70,7 +71,9 @@ fn operation(request: &ibv_send_wr) -> Result<Operation, PostError> {
             compare: compare_add,
             swap,
         },
-        _ => return Err(PostError::Invalid),
+        IBV_WR_LOCAL_INV | IBV_WR_BIND_MW | IBV_WR_SEND_WITH_INV | IBV_WR_TSO | IBV_WR_DRIVER1
+        | IBV_WR_ATOMIC_WRITE => return Err(libc::EOPNOTSUPP),
+        _ => return Err(libc::EINVAL),
     })
 }
 
@@ -79,15 +82,29 @@ pub(super) const fn is_silent(pair: &Pair, flags: c_uint) -> bool {
     !pair.signals_all && flags & IBV_SEND_SIGNALED == 0
 }
 
+/// Returns true if data has at most `most` bytes.
+fn fits(data: &Data<'_>, most: u32) -> bool {
+    let length = match data {
+        Data::Segments(segments) => segments.iter().map(|part| u64::from(part.length)).sum(),
+        Data::Inline(parts) => parts.iter().map(|part| part.len() as u64).sum::<u64>(),
+    };
+    length <= u64::from(most)
+}
+
 /// Returns a request as the device takes it.
-pub(super) const fn post<'a>(
+///
+/// A datagram is refused if it does not fit into a packet of every interface.
+pub(super) fn post<'a>(
     pair: &Pair,
     token: u64,
     flags: c_uint,
     (operation, receiver): (Operation, Option<Receiver>),
     data: Data<'a>,
-) -> Post<'a> {
-    Post {
+) -> Result<Post<'a>, c_int> {
+    if receiver.is_some() && !fits(&data, pair.adapter.interfaces.mtu.bytes()) {
+        return Err(libc::EINVAL);
+    }
+    Ok(Post {
         token,
         operation,
         data,
@@ -95,14 +112,14 @@ pub(super) const fn post<'a>(
         silent: is_silent(pair, flags),
         fence: flags & IBV_SEND_FENCE != 0,
         solicited: flags & IBV_SEND_SOLICITED != 0,
-    }
+    })
 }
 
-fn post_one(pair: &Pair, posts: &mut Posts<'_>, request: &ibv_send_wr) -> Result<(), PostError> {
+fn post_one(pair: &Pair, posts: &mut Posts<'_>, request: &ibv_send_wr) -> Result<(), c_int> {
     let segments = request.segments(pair.cap.max_send_sge);
-    let segments = segments.ok_or(PostError::Invalid)?;
+    let segments = segments.ok_or(libc::EINVAL)?;
     let receiver = match pair.kind {
-        IBV_QPT_UD => Some(receiver(request.receiver())?),
+        IBV_QPT_UD => Some(receiver(request.receiver()).map_err(number)?),
         _ => None,
     };
     let what = (operation(request)?, receiver);
@@ -110,11 +127,13 @@ fn post_one(pair: &Pair, posts: &mut Posts<'_>, request: &ibv_send_wr) -> Result
     if flags & IBV_SEND_INLINE != 0 {
         let parts: SmallVec<[&[u8]; 4]> = segments.iter().map(|part| part.bytes()).collect();
         let data = Data::Inline(&parts);
-        return posts.post(&post(pair, request.wr_id, flags, what, data));
+        let one = post(pair, request.wr_id, flags, what, data)?;
+        return posts.post(&one).map_err(number);
     }
     let segments: Segments = segments.iter().map(segment).collect();
     let data = Data::Segments(&segments);
-    posts.post(&post(pair, request.wr_id, flags, what, data))
+    let one = post(pair, request.wr_id, flags, what, data)?;
+    posts.post(&one).map_err(number)
 }
 
 /// `post_send` of a context.
@@ -133,14 +152,14 @@ pub(crate) extern "C" fn post_send(
             }
             Ok(())
         });
-        posted.and_then(|posted| posted)
+        posted.map_err(number).and_then(|posted| posted)
     };
-    let posted = handle.trusted().ok_or(PostError::State);
+    let posted = handle.trusted().ok_or(libc::EINVAL);
     match posted.and_then(&mut post_all) {
         Ok(()) => 0,
         Err(error) => {
             Out::at(bad).set(next);
-            number(error)
+            error
         }
     }
 }
@@ -200,4 +219,27 @@ pub(crate) extern "C" fn post_srq_recv(
             .device
             .post_shared(own.key, own.depth(), token, segments)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_fits_up_to_the_last_byte() {
+        let segment = |length| Segment {
+            address: 0,
+            length,
+            key: 0,
+        };
+        for (lengths, expected) in [([1000, 24], true), ([1000, 25], false)] {
+            let segments = lengths.map(segment);
+            assert_eq!(fits(&Data::Segments(&segments), 1024), expected);
+            let bytes = [7; 1000];
+            let parts = lengths.map(|length| &bytes[..length as usize]);
+            assert_eq!(fits(&Data::Inline(&parts), 1024), expected);
+        }
+        let long = [u32::MAX; 2].map(segment);
+        assert!(!fits(&Data::Segments(&long), 4096));
+    }
 }
