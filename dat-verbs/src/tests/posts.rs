@@ -157,3 +157,12 @@ fn an_operation_that_is_not_supported_is_told() {
     assert_eq!(send(99), (libc::EINVAL, true));
     bed.close();
 }
+
+/// As in a child of fork, whose adapter is another one.
+#[test]
+fn a_queue_pair_that_its_adapter_does_not_have_ends() {
+    let bed = Bed::new();
+    let own = bed.pair.get().expect("a pair");
+    assert!(own.adapter.device.destroy_pair(own.qpn).is_ok());
+    bed.close();
+}
