@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
@@ -530,18 +531,7 @@ unsafe impl Backend for RoceBackend {
         token: u64,
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
-        self.shared.check_process()?;
-        let (qualifier, claimed) = match qualifier {
-            Some(qualifier) => (qualifier, self.claim(qualifier)?),
-            None => self.choose_qualifier()?,
-        };
-        let key = self
-            .shared
-            .enter(|adapter| adapter.listen(token, qualifier));
-        if key.is_err() && claimed {
-            self.shared.port().release(port_of(qualifier));
-        }
-        Ok((ListenerKey(key?), qualifier))
+        self.listen_at(token, qualifier, None)
     }
 
     fn stop_listening(&mut self, listener: ListenerKey) {
@@ -648,6 +638,27 @@ fn pair_holds(adapter: &Adapter, key: usize) -> bool {
 }
 
 impl RoceBackend {
+    /// Listens, at one address of the adapter or at all.
+    pub(crate) fn listen_at(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+        address: Option<IpAddr>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        self.shared.check_process()?;
+        let (qualifier, claimed) = match qualifier {
+            Some(qualifier) => (qualifier, self.claim(qualifier)?),
+            None => self.choose_qualifier()?,
+        };
+        let key = self
+            .shared
+            .enter(|adapter| adapter.listen(token, qualifier, address));
+        if key.is_err() && claimed {
+            self.shared.port().release(port_of(qualifier));
+        }
+        Ok((ListenerKey(key?), qualifier))
+    }
+
     /// Claims the port of a qualifier; returns false if the adapter has it already.
     fn claim(&self, qualifier: u64) -> Result<bool, BackendError> {
         let port = port_of(qualifier);

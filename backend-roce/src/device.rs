@@ -7,7 +7,8 @@
 mod connections;
 mod posts;
 
-pub use posts::{Data, Operation, Post, PostError, Posts, WindowBind};
+pub use connections::Attempt;
+pub use posts::{Bind, Data, Operation, Post, PostError, Posts};
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -25,7 +26,9 @@ use dat_core::memory::Region;
 use dat_queues::{Detail, Opcode, Owner, Receive, State};
 
 pub(crate) use crate::adapter::PORTS;
-use crate::adapter::{Adapter, Pair, ReceiveAttributes, RemoteRights, SEGMENTS, SendAttributes};
+use crate::adapter::{
+    Adapter, Pair, PrivateForm, ReceiveAttributes, RemoteRights, SEGMENTS, SendAttributes,
+};
 use crate::attributes;
 use crate::backend::{RoceBackend, RoceDriver};
 use crate::counts::AdapterCounts;
@@ -194,7 +197,10 @@ impl RoceDevice {
 
     pub(crate) fn of(backend: RoceBackend) -> Option<Self> {
         let shared = Arc::clone(backend.shared());
-        let is_added = shared.enter(|adapter| adapter.number_port(adapter.address.port()));
+        let is_added = shared.enter(|adapter| {
+            adapter.private_form = PrivateForm::Plain;
+            adapter.number_port(adapter.address.port())
+        });
         is_added.then(|| Self {
             backend: Mutex::new(backend),
             shared,
@@ -341,7 +347,7 @@ impl RoceDevice {
         self.backend().deregister(keys);
     }
 
-    /// Makes a memory window, which is not bound.
+    /// Makes a memory window, which [`Posts::bind`] binds.
     ///
     /// # Errors
     /// `Resources`: there are too many, or there is no memory.
@@ -349,7 +355,7 @@ impl RoceDevice {
         self.backend().create_window(domain)
     }
 
-    /// Removes a memory window; its key is invalid at once.
+    /// Removes a window; its key is invalid at once.
     pub fn destroy_window(&self, window: WindowKey) {
         self.backend().destroy_window(window);
     }
@@ -434,6 +440,21 @@ impl RoceDevice {
         let mut backend = self.backend();
         let made = backend.create_shared_receive_queue(token, domain, depth, SEGMENTS as u32);
         made.map(|(key, _)| key)
+    }
+
+    /// Changes the depth of a shared receive queue.
+    ///
+    /// # Errors
+    /// - `Resources`: it is too large, or there is no memory.
+    /// - `State`: it has more receives, or there is no such queue.
+    pub fn resize_shared_queue(
+        &self,
+        queue: SharedReceiveQueueKey,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        let mut backend = self.backend();
+        let mut handle = RoceReceiveQueue::new(backend.executor(), Owner::Shared(queue.0), 0);
+        backend.resize_shared_receive_queue(queue, &mut handle, depth)
     }
 
     /// Arms the limit of a shared receive queue: with fewer receives, it raises an event once.

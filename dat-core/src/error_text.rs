@@ -261,6 +261,7 @@ impl Cause {
             Cause::AddressKind => {
                 "the adapter cannot use an address of this family or kind, such as one of many hosts"
             }
+            Cause::Busy => "another context is in a control call, or changes the object",
             Cause::DeviceGone => "the device is gone",
             Cause::CorruptCompletion => "an impossible completion, or an inconsistent table",
             Cause::Contended => "the object changed while the call checked it",

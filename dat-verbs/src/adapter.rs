@@ -3,13 +3,16 @@
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex};
 
 use backend_roce::{RoceDevice, RoceOptions};
 use dat_core::backend::ControlEvent;
 
 use crate::errors::{Result, of_system};
 use crate::gids::Interfaces;
+use crate::locks::lock;
+use crate::managed::ManagedPairs;
 use crate::settings::Settings;
 
 /// What events of the adapter are about.
@@ -40,6 +43,10 @@ pub(crate) struct Adapter {
     /// Address that it was opened at, which may be a wildcard.
     pub(crate) address: SocketAddr,
     pub(crate) interfaces: Interfaces,
+    /// Keeps the ports of identifiers until one listens there.
+    pub(crate) reserved: Mutex<HashMap<SocketAddr, UdpSocket>>,
+    /// Queue pairs of programs that rdma_cm connects.
+    pub(crate) managed: ManagedPairs,
     receivers: Arc<Receivers>,
     /// Token of the next subject that has one.
     next_token: AtomicU64,
@@ -55,7 +62,7 @@ static PROCESS: Mutex<Option<(u32, Arc<Adapter>)>> = Mutex::new(None);
 /// # Errors
 /// Those of the system; `EINVAL` for settings that nobody can have.
 pub(crate) fn adapter() -> Result<Arc<Adapter>> {
-    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut process = lock(&PROCESS);
     let number = std::process::id();
     if let Some((of, adapter)) = &*process
         && *of == number
@@ -66,10 +73,6 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>> {
     // The parent's adapter is not to be closed here.
     core::mem::forget(process.replace((number, Arc::clone(&adapter))));
     Ok(adapter)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns what an event is about.
@@ -125,9 +128,16 @@ impl Adapter {
             device,
             address: settings.address,
             interfaces: Interfaces::of(settings.address),
+            reserved: Mutex::default(),
+            managed: ManagedPairs::default(),
             receivers,
             next_token: AtomicU64::new(0),
         })
+    }
+
+    /// Leaves the reserved ports that `is_left` names.
+    pub(crate) fn leave_ports(&self, is_left: impl Fn(&SocketAddr) -> bool) {
+        lock(&self.reserved).retain(|address, _| !is_left(address));
     }
 
     /// Sets the receiver of the events about a subject.

@@ -41,6 +41,8 @@ mod exports;
 mod forks;
 mod gids;
 mod list;
+mod locks;
+mod managed;
 mod memory;
 mod opening;
 mod query;

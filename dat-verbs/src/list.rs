@@ -182,12 +182,12 @@ macro_rules! calls_of_verbs {
                 rdma_join_multicast_ex: minus;
             }
             "RDMACM_1.2" {
-                rdma_establish: minus;
-                rdma_init_qp_attr: minus;
+                rdma_establish = connection;
+                rdma_init_qp_attr = connection;
             }
             "RDMACM_1.3" {
                 rdma_get_remote_ece: minus;
-                rdma_reject_ece: minus;
+                rdma_reject_ece = connection;
                 rdma_set_local_ece: minus;
             }
             old {

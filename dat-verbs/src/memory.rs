@@ -17,6 +17,7 @@ use crate::boundary::layout::{
 use crate::boundary::{Address, Handle, Kind, provide, region, zeroed};
 use crate::context::Context;
 use crate::errors::{Result, code, or, refused};
+use crate::locks::lock;
 
 /// What belongs to a protection domain.
 pub(crate) struct Domain {
@@ -54,11 +55,10 @@ impl Kind for MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Returns true if the access flags of the region have a flag.
-    pub(crate) fn allows(&self, flag: c_uint) -> bool {
-        let registered = self.registered.lock();
-        let registered = registered.unwrap_or_else(PoisonError::into_inner);
-        registered.flags & flag != 0
+    /// Returns its key, if windows may be bound to it.
+    pub(crate) fn key_for_windows(&self) -> Option<u32> {
+        let registered = lock(&self.registered);
+        (registered.flags & IBV_ACCESS_MW_BIND != 0).then_some(registered.key)
     }
 }
 

@@ -499,13 +499,20 @@ impl Completion {
 
     /// Decodes all words but the tail.
     #[must_use]
-    pub const fn decode(words: [u32; 15]) -> Self {
+    pub fn decode(words: [u32; 15]) -> Self {
+        Self::of(|word| words.get(word).copied().unwrap_or_default())
+    }
+
+    /// Decodes the words that `read` returns by index; reads only those with a field.
+    #[inline]
+    pub fn of(read: impl Fn(usize) -> u32) -> Self {
+        let operation = read(Self::QUEUE_PAIR);
         Self {
-            user_index: words[Self::USER_INDEX] & COUNTER,
-            length: words[Self::LENGTH],
-            syndrome: Syndrome(words[Self::SYNDROME] as u8),
-            queue_pair: words[Self::QUEUE_PAIR] & COUNTER,
-            opcode: Opcode((words[Self::QUEUE_PAIR] >> 24) as u8),
+            user_index: read(Self::USER_INDEX) & COUNTER,
+            length: read(Self::LENGTH),
+            syndrome: Syndrome(read(Self::SYNDROME) as u8),
+            queue_pair: operation & COUNTER,
+            opcode: Opcode((operation >> 24) as u8),
         }
     }
 }

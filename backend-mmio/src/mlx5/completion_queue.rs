@@ -198,8 +198,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             return Err(DeviceFault::UnknownKind);
         }
         H::from_device();
-        let words = core::array::from_fn(|word| read(entry, word));
-        let entry = defs::Completion::decode(words);
+        let entry = defs::Completion::of(|word| read(entry, word));
         let generation = self
             .tables
             .generations
@@ -264,6 +263,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     /// Takes the oldest request of a queue, which has this index; returns its token.
     ///
     /// `received` is the length of a receive.
+    #[inline(always)]
     fn take_oldest(
         &self,
         queue: &QueueCell,

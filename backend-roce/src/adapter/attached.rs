@@ -66,6 +66,29 @@ pub struct SendAttributes {
     pub not_ready_retries: u8,
 }
 
+/// Terms of a connection that rdma_cm makes, as a program learns them.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionTerms {
+    /// QPN of the peer.
+    pub peer_qpn: u32,
+    /// Port of rdma_cm of the side that asked.
+    pub asks_from: u16,
+    /// PSN of the next request of the peer; 0 before it is chosen.
+    pub expects: u32,
+    /// PSN of the oldest request of this side that is not acknowledged.
+    pub sends: u32,
+    /// Path MTU.
+    pub mtu: PathMtu,
+    /// Reads and atomics that this side answers, and has under way, at a time.
+    pub depths: (u8, u8),
+    /// Code of the time without progress after which a request is repeated.
+    pub timeout: u8,
+    /// Repetitions without progress.
+    pub retries: u8,
+    /// Repetitions of a message that found no receive.
+    pub not_ready_retries: u8,
+}
+
 impl ReceiveAttributes {
     /// Returns the address of the peer with the port of its QPN, and true if that names one.
     pub(crate) fn peer(&self) -> (SocketAddr, bool) {
@@ -216,10 +239,55 @@ impl Adapter {
         }
     }
 
-    /// Returns how many Reads and atomics the peer of a request answers, and has under way.
-    pub(crate) fn request_depths(&self, id: u32) -> Option<(u8, u8)> {
-        let request = self.links.get(id)?.request;
-        Some((request.responder_resources, request.initiator_depth))
+    /// Sets the port of rdma_cm that the peer of the next connection learns, and whether the queue
+    /// pair outlives a failure of the attempt.
+    pub(crate) fn set_attempt(&mut self, key: usize, own_port: u16, is_kept: bool) {
+        if let Some(pair) = self.pairs.get_mut(key) {
+            (pair.own_port, pair.is_kept) = (Some(own_port), is_kept);
+        }
+    }
+
+    /// Returns what a program learns of the peer of a request.
+    pub(crate) fn request_terms(&self, id: u32) -> Option<ConnectionTerms> {
+        let request = &self.links.get(id)?.request;
+        Some(ConnectionTerms {
+            peer_qpn: request.qpn,
+            asks_from: request.source_port,
+            expects: 0,
+            sends: request.starting_psn.value(),
+            mtu: request.mtu?,
+            depths: (request.initiator_depth, request.responder_resources),
+            timeout: request.ack_timeout,
+            retries: request.retry_count,
+            not_ready_retries: request.rnr_retry_count,
+        })
+    }
+
+    /// Returns the terms of the connection of a queue pair that rdma_cm has made.
+    pub(crate) fn pair_terms(&self, key: usize) -> Option<ConnectionTerms> {
+        let pair = self.pairs.get(key)?;
+        let transport = pair.transport.as_ref()?;
+        let request = &self.links.get(pair.link?)?.request;
+        let (expects, sends, _) = transport.progress();
+        Some(ConnectionTerms {
+            peer_qpn: transport.destination(),
+            asks_from: request.source_port,
+            expects: expects.value(),
+            sends: sends.value(),
+            mtu: transport.mtu(),
+            depths: (pair.reads().0, transport.depth()),
+            timeout: request.ack_timeout,
+            retries: request.retry_count,
+            not_ready_retries: request.rnr_retry_count,
+        })
+    }
+
+    /// Sets the patience of a queue pair that rdma_cm has connected.
+    pub(crate) fn set_patience(&mut self, key: usize, with: &SendAttributes) {
+        let pair = self.pairs.get_mut(key);
+        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+            transport.set_patience(with.timeout, with.retries, with.not_ready_retries);
+        }
     }
 
     /// Puts a queue pair in error: what is posted is flushed.

@@ -8,7 +8,7 @@ use dat_queues::State;
 
 use super::Adapter;
 use super::links::{Link, TRANSLATED};
-use super::private_data::{pack, pack_request, private_size};
+use super::private_data::{PrivateForm, pack, pack_request, private_size};
 use super::probes::SHORTEST_KEEP_ALIVE;
 use super::service_points::{port_of, service};
 use crate::port::{LocalWay, Route};
@@ -44,14 +44,15 @@ impl Adapter {
         data: &[u8],
     ) -> Result<(), BackendError> {
         let resources = BackendError::Resources;
-        let (private_data, private_length, private_tail) = pack_request(data).ok_or(resources)?;
+        let packed = pack_request(self.private_form, data);
+        let (private_data, private_length, private_tail) = packed.ok_or(resources)?;
         let dialled = port_of(qualifier);
         let source = SocketAddr::new(route.source, self.address.port());
         peer.set_port(dialled);
         let mut flow = Flow::between(source, peer).ok_or(BackendError::Address)?;
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = pair.reads();
-        let shared_receive_queue = pair.setup.shared.is_some();
+        let (shared_receive_queue, own_port) = (pair.setup.shared.is_some(), pair.own_port);
         let nonce = self.random.next().to_ne_bytes();
         let options = self.connection_options();
         let mut request = ConnectRequest {
@@ -72,7 +73,7 @@ impl Adapter {
             shared_receive_queue,
             source: route.source,
             destination: peer.ip(),
-            source_port: source.port(),
+            source_port: own_port.unwrap_or(source.port()),
             ack_timeout: self.options.timeout,
             mark: Some(Mark {
                 port: source.port(),
@@ -135,7 +136,8 @@ impl Adapter {
     /// - `State`: the request is gone.
     /// - `Resources`: no QPN is left, or the private data is too long.
     pub(crate) fn accept(&mut self, id: u32, key: usize, data: &[u8]) -> Result<(), BackendError> {
-        let private_data = pack::<REPLY_PRIVATE>(data).ok_or(BackendError::Resources)?;
+        let private_data = pack::<REPLY_PRIVATE>(self.private_form, data);
+        let private_data = private_data.ok_or(BackendError::Resources)?;
         let link = self.links.get(id).filter(|link| link.waits);
         let link = link.ok_or(BackendError::State)?;
         let (request, translated) = (link.request, link.path.wire != link.path.view);
@@ -233,17 +235,22 @@ impl Adapter {
         let Some(link) = self.links.get(id).filter(|link| link.waits) else {
             return;
         };
-        let (port, request) = (link.path.wire.source_port, link.request);
+        let (local, request) = (link.path.wire.source(), link.request);
         // The consumer has no room for the request if its service point is still there.
-        let refusal = match self.service_at(port, &request) {
+        let refusal = match self.service_at(local, &request) {
             Some(_) => Reason::NO_RESOURCES,
             None => Reason::INVALID_SERVICE,
         };
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
-        let kept = data.get(..private_size()).unwrap_or(data);
-        let private_data = pack::<REJECT_PRIVATE>(kept).filter(|_| by_consumer);
+        let form = self.private_form;
+        let most = match form {
+            PrivateForm::Packed => private_size(),
+            PrivateForm::Plain => REJECT_PRIVATE,
+        };
+        let kept = data.get(..most).unwrap_or(data);
+        let private_data = pack::<REJECT_PRIVATE>(form, kept).filter(|_| by_consumer);
         let reject = Reject {
             ids: Ids::default(),
             answered: Answered::Request,

@@ -38,7 +38,10 @@ impl Adapter {
                     (reject.reason == Reason::LOCAL_ONLY).then_some(NotLocal::Required);
                 let failure = if reject.reason == Reason::CONSUMER {
                     self.note_answer(id);
-                    ConnectFailure::PeerRejected(unpack(reject.private_data.bytes()))
+                    ConnectFailure::PeerRejected(unpack(
+                        self.private_form,
+                        reject.private_data.bytes(),
+                    ))
                 } else {
                     self.counts.without_room += u64::from(reject.reason == Reason::NO_RESOURCES);
                     ConnectFailure::NonPeerRejected
@@ -91,7 +94,7 @@ impl Adapter {
         if let Some(queue_pair) = self.pairs.get(key).map(|pair| pair.setup.token) {
             self.raise(ControlEvent::Established {
                 queue_pair,
-                private_data: unpack(reply.private_data.bytes()),
+                private_data: unpack(self.private_form, reply.private_data.bytes()),
             });
         }
     }
@@ -127,10 +130,14 @@ impl Adapter {
         self.detach(id);
         self.take_back(id);
         if let Some(key) = pair
-            && let Some(pair) = self.pairs.get(key)
+            && let Some(pair) = self.pairs.get_mut(key)
         {
             let queue_pair = pair.setup.token;
-            self.stop_pair(key);
+            if pair.is_kept && pair.state == State::Connecting {
+                (pair.state, pair.link) = (State::Unconnected, None);
+            } else {
+                self.stop_pair(key);
+            }
             self.raise(ControlEvent::ConnectFailed {
                 queue_pair,
                 failure,

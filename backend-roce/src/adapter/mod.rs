@@ -31,12 +31,12 @@ mod service_points;
 mod slab;
 mod timers;
 
-pub use attached::{ReceiveAttributes, RemoteRights, SendAttributes};
+pub use attached::{ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes};
 pub(crate) use completions::Completions;
 pub use datagrams::Receiver;
 pub(crate) use memories::Memories;
 pub(crate) use port_numbers::PORTS;
-pub(crate) use private_data::private_size;
+pub(crate) use private_data::{PrivateForm, private_size};
 pub(crate) use queue_pair::{Pair, SEGMENTS, SendEntry};
 pub(crate) use service_points::port_of;
 pub(crate) use slab::Slab;
@@ -66,7 +66,7 @@ use port_numbers::PortNumbers;
 use random::Random;
 use refusals::COMMON_SERVICES_MAX;
 use requests::{Arrived, Parked};
-use service_points::Listener;
+use service_points::{Listener, Service};
 
 /// Bytes of the outbox.
 pub(crate) const OUTBOX: usize = 256 << 10;
@@ -97,7 +97,7 @@ pub(crate) struct Adapter {
     pub(crate) completion_queues: RingTable<Completions>,
     pub(crate) listeners: Slab<Listener>,
     /// Listeners by service id.
-    services: Table<u64, usize>,
+    services: Table<Service, usize>,
     /// Peers with services that have answered at port 4791, the newest last.
     common_services: VecDeque<(IpAddr, u64)>,
     /// Connections by communication id.
@@ -140,6 +140,7 @@ pub(crate) struct Adapter {
     control: VecDeque<ControlEvent>,
     /// Set by a control event, until its caller has told the consumer.
     pub(crate) raised: bool,
+    pub(crate) private_form: PrivateForm,
     pub(crate) counts: AdapterCounts,
 }
 
@@ -201,6 +202,7 @@ impl Adapter {
             not_local: None,
             control: VecDeque::new(),
             raised: false,
+            private_form: PrivateForm::Packed,
             counts: AdapterCounts::default(),
             random,
             options,

@@ -108,7 +108,7 @@ impl Adapter {
             path.view.destination_port = UDP_PORT;
         }
         let is_refused = self.options.path == PathChoice::Local && local.is_none();
-        let point = self.service_at(wire.destination().port(), request);
+        let point = self.service_at(wire.destination(), request);
         let reason = match point {
             Some(_) if is_refused => Reason::LOCAL_ONLY,
             _ => Reason::INVALID_SERVICE,
@@ -345,7 +345,7 @@ impl Adapter {
             remote: IaAddress::from(arrived.peer),
             remote_port: arrived.peer.port().into(),
             local: IaAddress::from(local),
-            private_data: unpack_request(request),
+            private_data: unpack_request(self.private_form, request),
         });
     }
 

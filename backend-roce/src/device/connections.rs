@@ -1,6 +1,6 @@
 //! Connections of a device that rdma_cm makes.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
@@ -11,7 +11,19 @@ use dat_core::flags::QualityOfService;
 use dat_queues::State;
 
 use super::RoceDevice;
+use crate::adapter::{ConnectionTerms, RemoteRights, SendAttributes};
 use crate::port::{Route, canonical};
+
+/// How a queue pair is to be connected.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt {
+    /// Port of rdma_cm that the peer learns.
+    pub own_port: u16,
+    /// Reads and atomics under way: those of the peer, and its own.
+    pub depths: (u8, u8),
+    /// Set if the queue pair stays as it is if the attempt fails; it is in error otherwise.
+    pub keeps_pair: bool,
+}
 
 impl RoceDevice {
     /// Returns the way to a peer, whose port does not matter.
@@ -30,12 +42,29 @@ impl RoceDevice {
 
     /// Listens at a port of rdma_cm; `token` names the listener in events.
     ///
+    /// It takes the requests to one address, or those of a family that no other listener has.
+    /// `None` stands for all addresses.
+    ///
     /// # Errors
-    /// - `QualifierInUse`: the device, or another program, has the port.
+    /// - `QualifierInUse`: another listener has the address, or another program the port.
     /// - `Resources`, `Descriptors`, `Prohibited`: the system refuses it, or there is no memory.
-    pub fn listen(&self, token: u64, port: u16) -> Result<ListenerKey, BackendError> {
-        let listens = self.backend().listen(token, Some(port.into()));
+    pub fn listen(
+        &self,
+        token: u64,
+        port: u16,
+        address: Option<IpAddr>,
+    ) -> Result<ListenerKey, BackendError> {
+        let address = address.map(|address| address.to_canonical());
+        let listens = self.backend().listen_at(token, Some(port.into()), address);
         listens.map(|(listener, _)| listener)
+    }
+
+    /// Returns true if there is such a listener.
+    #[must_use]
+    pub fn listens(&self, port: u16, address: Option<IpAddr>) -> bool {
+        let address = address.map(|address| address.to_canonical());
+        self.shared
+            .enter(|adapter| adapter.listens(port.into(), address))
     }
 
     /// Stops listening.
@@ -45,7 +74,6 @@ impl RoceDevice {
 
     /// Connects a queue pair to a listener of rdma_cm; events tell the outcome.
     ///
-    /// `depths` are Reads and atomics under way: those of the peer, and its own.
     ///
     /// # Errors
     /// - `State`: it is in another state than [`PairState::Unattached`](super::PairState::Unattached).
@@ -56,9 +84,11 @@ impl RoceDevice {
         qpn: u32,
         peer: SocketAddr,
         data: &[u8],
-        depths: (u8, u8),
+        with: &Attempt,
     ) -> Result<(), BackendError> {
-        let key = self.prepare(qpn, depths)?;
+        let key = self.prepare(qpn, with.depths)?;
+        self.shared
+            .enter(|adapter| adapter.set_attempt(key.0, with.own_port, with.keeps_pair));
         let request = ConnectRequest {
             address: IaAddress::from(peer),
             qualifier: peer.port().into(),
@@ -85,16 +115,41 @@ impl RoceDevice {
         self.backend().accept(request, key, data)
     }
 
-    /// Returns how many Reads and atomics the peer of a request answers, and has under way.
+    /// Returns what is known of the peer of a request.
     #[must_use]
-    pub fn request_depths(&self, request: RequestKey) -> Option<(u8, u8)> {
+    pub fn request_terms(&self, request: RequestKey) -> Option<ConnectionTerms> {
         let id = u32::try_from(request.0).ok()?;
-        self.look(|adapter| adapter.request_depths(id))
+        self.look(|adapter| adapter.request_terms(id))
     }
 
-    /// Rejects a request.
-    pub fn reject(&self, request: RequestKey, data: &[u8]) {
-        self.backend().reject(request, true, data);
+    /// Returns the terms of the connection of a queue pair.
+    #[must_use]
+    pub fn pair_terms(&self, qpn: u32) -> Option<ConnectionTerms> {
+        self.look(|adapter| adapter.pair_terms(adapter.attached(qpn).ok()?))
+    }
+
+    /// Sets the rights of the peer, and the time-out and the repetitions of requests, of a queue
+    /// pair that is connected. The rest of the attributes is that of the connection.
+    ///
+    /// # Errors
+    /// `State`: there is none with this QPN.
+    pub fn tune(
+        &self,
+        qpn: u32,
+        with: &SendAttributes,
+        rights: RemoteRights,
+    ) -> Result<(), BackendError> {
+        self.shared.enter(|adapter| {
+            let key = adapter.attached(qpn)?;
+            adapter.set_patience(key, with);
+            adapter.set_rights(key, rights);
+            Ok(())
+        })
+    }
+
+    /// Rejects a request, by the program or for want of room.
+    pub fn reject(&self, request: RequestKey, by_program: bool, data: &[u8]) {
+        self.backend().reject(request, by_program, data);
     }
 
     /// Ends the connection of a queue pair; no event about it follows.

@@ -181,6 +181,17 @@ impl<'s> QueuePair<'s> {
         self.responder.set_rights(read, write, atomic);
     }
 
+    /// Sets the patience of requests; see [`Requester::set_patience`].
+    pub const fn set_patience(&mut self, timeout: u8, retries: u8, not_ready_retries: u8) {
+        let requester = &mut self.requester;
+        requester.set_patience(timeout, retries, not_ready_retries);
+    }
+
+    /// Returns how many Reads and Atomics of this side may be under way.
+    pub const fn depth(&self) -> u8 {
+        self.requester.depth()
+    }
+
     /// Returns the QPN of the peer.
     pub const fn destination(&self) -> u32 {
         self.responder.destination()

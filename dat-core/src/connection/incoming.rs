@@ -71,6 +71,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates the connection request in slot `index`, with its event at the service point.
     ///
     /// The slot may hold the request that is handed off. An error changes nothing.
+    // A frame more would be too many for the stack of a microcontroller.
+    #[cfg_attr(feature = "compact", inline(always))]
     pub(super) fn offer(
         &self,
         control: &mut Control<'_, B>,
@@ -92,6 +94,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns the endpoint for a request, and true if this call made it.
+    #[cfg_attr(feature = "compact", inline(always))]
     fn endpoint_for(
         &self,
         control: &mut Control<'_, B>,
@@ -115,6 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Writes the request with its endpoint `ep`, and queues its event.
+    #[cfg_attr(feature = "compact", inline(always))]
     fn announce(
         &self,
         control: &mut Control<'_, B>,
@@ -155,6 +159,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .event_dispatchers
             .get(usize::from(evd))
             .is_some_and(|slot| {
+                if L::PARKS {
+                    self.poll_slot(slot, deferred);
+                }
                 slot.queue
                     .with(|queue| queue.push(&event, &self.shared, deferred))
             });

@@ -11,7 +11,7 @@
 use super::{
     Endpoint, Refusal, not_ready, out_of_room, refused_by_device, refused_flags, send_flags,
 };
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
@@ -123,8 +123,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !cfg!(feature = "compact")
             && let Some(endpoint) = self.shared.endpoints.get(ep.index())
             && let Some(region) = self.shared.remote_regions.get(rmr.index())
+            && let Some(endpoint) = &mut endpoint.main.lock_unparked()
         {
-            let endpoint = &mut endpoint.main.lock();
             let region = &mut region.main.lock();
             match self.shared.enqueue_bind(endpoint, region, bind) {
                 Ok(context) => return Ok(context),
@@ -165,7 +165,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cold]
     #[inline(never)]
     fn bind_renewed(&self, bind: &Bind<'_>) -> Result<u32> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             // Windows are replaced only under the control lock.
             let (window, zone, sequence) = self.with_remote_region(bind.rmr, |region| {
                 let zone = zone_of_seal(region.zone_seal);
@@ -248,9 +248,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Err(error) => error,
             });
         };
-        endpoint
-            .main
-            .with(|endpoint| slot.main.with(|region| f(endpoint, region)))
+        let Some(mut endpoint) = endpoint.main.lock_unparked() else {
+            return Err(busy(Subtype::ResourceTep));
+        };
+        slot.main.with(|region| f(&mut endpoint, region))
     }
 
     /// Completes the posted binds of a request queue, which was emptied without completions.
@@ -290,7 +291,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .with(|region| region.under_way().next().map(|binding| binding.endpoint));
         let request_evd = endpoint
             .and_then(|index| self.shared.endpoints.get(usize::from(index)))
-            .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
+            .and_then(|slot| slot.main.lock_unparked()?.request_evd);
         if let Some(evd) = request_evd {
             self.poll_at(evd);
         }

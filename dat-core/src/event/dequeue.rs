@@ -1,5 +1,6 @@
 //! Dequeuing events without waiting, and posting software events.
 
+use super::Deferred;
 use super::event::Event;
 use super::queue::{EvdQueue, Head};
 use crate::adapter::Ia;
@@ -44,7 +45,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
             return Err(evd.refused(self.shared.instance));
         };
-        let mut queue = slot.queue.lock();
+        let Some(mut queue) = slot.queue.lock_unparked() else {
+            return Err(Error::queue_empty());
+        };
         if !cfg!(feature = "compact") && queue.open == evd {
             match queue.take_success(&self.shared) {
                 Head::Success(completion) => return Ok(Event::Dto(completion)),
@@ -61,13 +64,29 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Dequeues on the slow way: any event, a failure, completions without an event.
     #[cold]
     #[inline(never)]
-    fn dequeue_slow(
-        &self,
-        mut queue: Guard<'_, L, EvdQueue<B::CompletionQueue>>,
+    fn dequeue_slow<'a>(
+        &'a self,
+        mut queue: Guard<'a, L, EvdQueue<B::CompletionQueue>>,
         evd: EvdId,
     ) -> Result<Event> {
-        let outcome = queue.dequeue(evd, &self.shared);
-        drop(queue);
+        let mut patience = queue.depth;
+        let outcome = loop {
+            let outcome = queue.dequeue(evd, &self.shared);
+            drop(queue);
+            // Each completion without an event has a section of its own.
+            if !L::PARKS
+                || patience == 0
+                || !matches!(&outcome, Err(error) if error.cause() == Cause::Contended)
+            {
+                break outcome;
+            }
+            patience = patience.wrapping_sub(1);
+            let slot = self.shared.event_dispatchers.get(evd.index());
+            match slot.and_then(|slot| slot.queue.lock_unparked()) {
+                Some(next) => queue = next,
+                None => break outcome,
+            }
+        };
         match &outcome {
             Ok(event) if failed(event) => self.break_connection_after(event),
             Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),
@@ -87,6 +106,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline]
     pub fn evd_post_se(&self, evd: EvdId, pointer: u64) -> Result<()> {
         if !cfg!(feature = "compact")
+            && !L::PARKS
             && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
         {
             let mut queue = slot.queue.lock();
@@ -109,6 +129,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts a software event that ends a wait or notifies, or returns the error.
     #[inline(never)]
     fn evd_post_se_slow(&self, evd: EvdId, pointer: u64) -> Result<()> {
+        if L::PARKS
+            && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
+        {
+            let mut deferred = Deferred::default();
+            self.poll_slot(slot, &mut deferred);
+            self.run_deferred(&mut deferred);
+        }
         self.on_evd(evd, |queue, deferred| {
             if !queue.flags.contains(EvdFlags::SOFTWARE) {
                 return Err(Error::invalid_argument(1)
@@ -125,20 +152,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Breaks the connection of a failed transfer or bind (DTO-12, RMB-22).
     ///
-    /// A flushed one has no connection any longer. No lock may be held.
+    /// A flushed one has no connection any longer. No lock may be held. Where the lock parks, the
+    /// next `progress` breaks it: the caller may be an interrupt handler.
     #[cold]
     pub(super) fn break_connection_after(&self, event: &Event) {
-        match event {
-            Event::Dto(completion) if breaks_connection(completion.status) => {
-                self.connection_failed(completion.ep);
-            }
-            Event::RmrBind(completion) if breaks_connection(completion.status) => {
-                self.connection_failed(completion.ep);
-            }
-            Event::Extended(completion) if breaks_connection(completion.status) => {
-                self.connection_failed(completion.ep);
-            }
-            _ => {}
+        let (ep, status) = match event {
+            Event::Dto(completion) => (completion.ep, completion.status),
+            Event::RmrBind(completion) => (completion.ep, completion.status),
+            Event::Extended(completion) => (completion.ep, completion.status),
+            _ => return,
+        };
+        if !breaks_connection(status) {
+            return;
+        }
+        if L::PARKS {
+            self.note_failed_connection(ep);
+        } else {
+            self.connection_failed(ep);
         }
     }
 

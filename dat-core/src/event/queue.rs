@@ -15,7 +15,7 @@ use crate::storage::VisitLink;
 use crate::sync::{Mutex, RawLock};
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.
-const ARMING_ROUNDS: u32 = 16;
+pub(crate) const ARMING_ROUNDS: u32 = 16;
 
 /// Slot for one event dispatcher.
 ///
@@ -381,6 +381,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Removes the first event, polling the device if necessary.
+    ///
+    /// QUEUE_EMPTY with the cause `Contended` if the lock must be released before the next look.
     pub(crate) fn dequeue<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -393,25 +395,30 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
         // Skips completions without an event (suppressed, stale). The limit returns control to the
         // caller if the device delivers nothing else.
-        for _ in 0..self.depth {
+        let most = if L::PARKS { 1 } else { self.depth };
+        for _ in 0..most {
             let Some(queue) = &mut self.completions else {
                 break;
             };
             if self.failure.is_some() {
                 break;
             }
-            match queue.poll().transpose() {
-                Some(Ok(completion)) => {
+            // Matched in place: `transpose` copies the completion.
+            match queue.poll() {
+                Ok(Some(completion)) => {
                     if let Some(event) = shared.event_of(&completion, queue.immediate()) {
                         return Ok(event);
                     }
+                    if L::PARKS {
+                        return Err(Error::queue_empty().because(Cause::Contended));
+                    }
                 }
-                Some(Err(failure)) => {
+                Err(failure) => {
                     self.fail(failure);
                     // The cause makes the caller report the failure, once.
                     return Err(Error::queue_empty().because(Cause::DeviceGone));
                 }
-                None => break,
+                Ok(None) => break,
             }
         }
         self.overflowed = false;
@@ -457,17 +464,34 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         let mut patience = self.depth.saturating_add(1);
-        while patience != 0 && self.failure.is_none() {
+        while patience != 0 && self.poll_next(shared, deferred) {
             patience = patience.wrapping_sub(1);
-            let Some(completions) = &mut self.completions else {
-                return;
-            };
-            let Some(polled) = completions.poll().transpose() else {
-                return;
-            };
-            let immediate = completions.immediate();
-            self.take_polled(polled, immediate, shared, deferred);
         }
+    }
+
+    /// Polls one completion into the list of ready ones; returns false if there is none.
+    #[inline(always)]
+    pub(crate) fn poll_next<B, L>(
+        &mut self,
+        shared: &Shared<'_, B, L>,
+        deferred: &mut Deferred,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        if self.failure.is_some() {
+            return false;
+        }
+        let Some(completions) = &mut self.completions else {
+            return false;
+        };
+        let Some(polled) = completions.poll().transpose() else {
+            return false;
+        };
+        let immediate = completions.immediate();
+        self.take_polled(polled, immediate, shared, deferred);
+        true
     }
 
     /// Queues and announces a polled completion, or records and reports a failure.
@@ -502,7 +526,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     /// Arms the completion queue if a waiter or an enabled notification object needs it.
     ///
     /// A waiter needs it while its condition does not hold. Completions that arrive before the
-    /// arming are polled and announced.
+    /// arming are polled and announced; where the lock parks, by `run_deferred`.
     pub(crate) fn keep_armed<B, L>(&mut self, shared: &Shared<'_, B, L>, deferred: &mut Deferred)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -526,6 +550,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
             };
             match completions.arm(solicited_only) {
                 Armed::Armed => self.armed = true,
+                Armed::Missed if L::PARKS => {
+                    return deferred.keep_pending(&mut self.pending, Pending::LOOK);
+                }
                 Armed::Missed => self.poll(shared, deferred),
             }
         }
@@ -541,7 +568,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Resets the configuration after the last endpoint stream; the next stream sets it.
-    pub(crate) fn unfix_config<B, L>(&mut self, shared: &Shared<'_, B, L>)
+    ///
+    /// Returns true if the completion queue must be armed again.
+    pub(crate) fn unfix_config<B, L>(&mut self, shared: &Shared<'_, B, L>) -> bool
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -550,9 +579,14 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.config = None;
         self.refresh();
         if !(narrow && self.armed) {
-            return;
+            return false;
+        }
+        if L::PARKS {
+            self.pending.add(Pending::LOOK);
+            return true;
         }
         self.arm_for_all(shared);
+        false
     }
 
     /// Arms a queue, armed for solicited completions only, for all completions.

@@ -60,7 +60,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        self.poll(shared, deferred);
+        // Where the lock parks, the caller has polled before it took the lock.
+        if !L::PARKS {
+            self.poll(shared, deferred);
+        }
         self.push_ahead(event, shared, deferred)
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
 use super::device::{Call, Device, Posted, Step};
-use super::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
+use super::{IA_ATTRIBUTES, MASKED, PROVIDER_ATTRIBUTES};
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
     BackendError, Completion, ControlEvent, DeviceFailure, Extensions, QueuePairKey, ReceiveInfo,
@@ -57,6 +57,12 @@ impl TestBackend {
         })))
     }
 
+    /// Locks the device for a command, which takes its time.
+    pub(super) fn command(&self) -> MutexGuard<'_, Device> {
+        assert_eq!(MASKED.get(), 0, "a command with interrupts masked");
+        self.device()
+    }
+
     pub(super) fn device(&self) -> MutexGuard<'_, Device> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,6 +75,11 @@ impl TestBackend {
     /// Makes the next call that can fail succeed, after the results set before.
     pub(crate) fn pass_next(&self) {
         self.device().refusals.push_back(Ok(()));
+    }
+
+    /// Forgets the results of the next calls that `refuse_next` and `pass_next` set.
+    pub(crate) fn refuse_no_more(&self) {
+        self.device().refusals.clear();
     }
 
     /// Makes the next doorbell refuse the `newest` requests.
@@ -101,6 +112,15 @@ impl TestBackend {
     /// Adds a control event for `progress`.
     pub(crate) fn push_control(&self, event: ControlEvent) {
         self.device().control.push_back(event);
+    }
+
+    /// Returns the number of completions that `inject_before_arming` has not delivered yet.
+    pub(crate) fn slipping(&self, queue: u32) -> usize {
+        let device = self.device();
+        device
+            .completions
+            .get(&queue)
+            .map_or(0, |completions| completions.slipping.len())
     }
 
     /// Sets the device's next deadline.

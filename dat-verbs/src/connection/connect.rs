@@ -2,15 +2,18 @@
 
 use core::ffi::{c_int, c_void};
 
-use backend_roce::RoceDevice;
+use backend_roce::{Attempt, RoceDevice};
 use dat_core::backend::{ConnectFailure, ControlEvent};
 use nix::errno::Errno;
 
+use super::attributes::forget_request;
 use super::channel::News;
-use super::id::{Id, Phase, complete, raise};
+use super::id::{Id, OtherPair, Phase, complete, raise};
+use crate::adapter::Subject;
 use crate::boundary::layout::{
-    IBV_QPS_ERR, IBV_QPS_RTS, RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED,
-    RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_UNREACHABLE, ibv_qp_state, rdma_conn_param,
+    IBV_QPS_ERR, IBV_QPS_RTS, RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DISCONNECTED,
+    RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_UNREACHABLE, ibv_qp_state,
+    rdma_conn_param,
 };
 use crate::boundary::{Handle, In, values};
 use crate::errors::{Result, done, refused};
@@ -36,11 +39,21 @@ pub(super) fn take(id: Handle<Id>, event: &ControlEvent) {
     };
     match event {
         ControlEvent::Established { private_data, .. } => {
-            own.state().phase = Phase::Connected;
+            let other = {
+                let mut state = own.state();
+                state.phase = Phase::Connected;
+                state.other
+            };
             set_state(own, IBV_QPS_RTS);
+            let kind = match other {
+                Some(other) if other.is_active => RDMA_CM_EVENT_CONNECT_RESPONSE,
+                _ => RDMA_CM_EVENT_ESTABLISHED,
+            };
+            let terms = own.qpn().and_then(|qpn| own.adapter.device.pair_terms(qpn));
             let news = News {
                 data: private_data.as_slice(),
-                ..News::of(RDMA_CM_EVENT_ESTABLISHED)
+                depths: terms.map_or((0, 0), |terms| terms.depths),
+                ..News::of(kind)
             };
             raise(id, &news);
         }
@@ -52,8 +65,16 @@ pub(super) fn take(id: Handle<Id>, event: &ControlEvent) {
                 ConnectFailure::NonPeerRejected => (RDMA_CM_EVENT_REJECTED, BY_SYSTEM, &[][..]),
                 _ => (RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, &[][..]),
             };
-            own.state().phase = Phase::Disconnected;
-            set_state(own, IBV_QPS_ERR);
+            let other = {
+                let mut state = own.state();
+                state.phase = Phase::Disconnected;
+                state.other.take()
+            };
+            match other {
+                // It is as before, and the program may connect it by another identifier.
+                Some(other) => own.adapter.managed.remove(other.qpn),
+                None => set_state(own, IBV_QPS_ERR),
+            }
             let news = News {
                 status,
                 data,
@@ -61,7 +82,11 @@ pub(super) fn take(id: Handle<Id>, event: &ControlEvent) {
             };
             raise(id, &news);
         }
-        ControlEvent::Disconnected { .. } | ControlEvent::Broken { .. } => {
+        ControlEvent::Disconnected { queue_pair } => {
+            own.adapter.managed.leave(*queue_pair as u32);
+            end(id, own);
+        }
+        ControlEvent::Broken { .. } => {
             end(id, own);
         }
         _ => {}
@@ -112,28 +137,45 @@ impl Asked {
     }
 }
 
-/// Returns the QPN of the queue pair of an identifier.
-fn qpn(own: &Id) -> Result<u32> {
+/// Returns the QPN of the queue pair that an identifier connects: its own, or that of the
+/// parameters.
+fn pair_for(id: Handle<Id>, parameters: In<rdma_conn_param>, is_active: bool) -> Result<u32> {
+    let own = id.get().ok_or(Errno::EINVAL)?;
     let pair = own.state().pair;
-    Ok(pair.get().ok_or(Errno::EINVAL)?.qpn)
+    if let Some(pair) = pair.get() {
+        return Ok(pair.qpn);
+    }
+    let qpn = parameters.get().ok_or(Errno::EINVAL)?.qp_num;
+    own.adapter.device.pair_state(qpn).map_err(refused)?;
+    own.adapter.managed.add(qpn);
+    own.state().other = Some(OtherPair { qpn, is_active });
+    let notify = move |event: &_| take(id, event);
+    own.adapter
+        .receive(Subject::Connection(qpn), Box::new(notify));
+    Ok(qpn)
 }
 
 pub(crate) extern "C" fn rdma_connect(id: Handle<Id>, parameters: In<rdma_conn_param>) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
-        let qpn = qpn(own)?;
-        let (phase, peer) = {
+        let (phase, local, peer) = {
             let state = own.state();
-            (state.phase, state.remote)
+            (state.phase, state.local, state.remote)
         };
-        let peer = peer.filter(|_| phase == Phase::RouteResolved);
-        let peer = peer.ok_or(Errno::EINVAL)?;
+        let ends = local.zip(peer).filter(|_| phase == Phase::RouteResolved);
+        let (local, peer) = ends.ok_or(Errno::EINVAL)?;
+        let qpn = pair_for(id, parameters, true)?;
         let device = &own.adapter.device;
         let asked = Asked::of(device, parameters);
         // The event of the outcome may come before the call returns.
         own.state().phase = Phase::Connecting;
         let data = values(&asked.data, asked.length);
-        let connects = device.connect(qpn, peer, data, asked.depths);
+        let with = Attempt {
+            own_port: local.port(),
+            depths: asked.depths,
+            keeps_pair: own.state().other.is_some(),
+        };
+        let connects = device.connect(qpn, peer, data, &with);
         connects.map_err(|error| {
             own.state().phase = phase;
             refused(error)
@@ -149,9 +191,10 @@ pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_pa
         let Phase::Requested(request) = phase else {
             return Err(Errno::EINVAL);
         };
-        let qpn = qpn(own)?;
+        let qpn = pair_for(id, parameters, false)?;
         let device = &own.adapter.device;
         let asked = Asked::of(device, parameters);
+        forget_request(own, request);
         own.state().phase = Phase::Connecting;
         let data = values(&asked.data, asked.length);
         let accepts = device.accept(request, qpn, data, asked.depths);
@@ -159,11 +202,34 @@ pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_pa
             own.state().phase = phase;
             refused(error)
         })?;
+        if let Some((with, rights)) = own.adapter.managed.tuning(qpn) {
+            device.tune(qpn, &with, rights).map_err(refused)?;
+        }
         complete(id)
     })())
 }
 
+/// Confirms an answer that a program has got for a queue pair that it made itself.
+pub(crate) extern "C" fn rdma_establish(id: Handle<Id>) -> c_int {
+    done((|| {
+        let own = id.get().ok_or(Errno::EINVAL)?;
+        let state = own.state();
+        let is_active = state.other.is_some_and(|other| other.is_active);
+        let is_answered = is_active && state.phase == Phase::Connected;
+        is_answered.then_some(()).ok_or(Errno::EINVAL)
+    })())
+}
+
 pub(crate) extern "C" fn rdma_reject(id: Handle<Id>, data: In<c_void>, length: u8) -> c_int {
+    reject(id, true, data, length)
+}
+
+/// Rejects a request for what this side does not have.
+pub(crate) extern "C" fn rdma_reject_ece(id: Handle<Id>, data: In<c_void>, length: u8) -> c_int {
+    reject(id, false, data, length)
+}
+
+fn reject(id: Handle<Id>, by_program: bool, data: In<c_void>, length: u8) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
         let request = {
@@ -176,7 +242,8 @@ pub(crate) extern "C" fn rdma_reject(id: Handle<Id>, data: In<c_void>, length: u
         };
         let data = data.cast();
         let data = values(&data, length.into());
-        own.adapter.device.reject(request, data);
+        forget_request(own, request);
+        own.adapter.device.reject(request, by_program, data);
         Ok(())
     })())
 }
@@ -185,7 +252,7 @@ pub(crate) extern "C" fn rdma_reject(id: Handle<Id>, data: In<c_void>, length: u
 pub(crate) extern "C" fn rdma_disconnect(id: Handle<Id>) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
-        let qpn = qpn(own)?;
+        let qpn = own.qpn().ok_or(Errno::EINVAL)?;
         if own.state().phase != Phase::Connected {
             return Ok(());
         }

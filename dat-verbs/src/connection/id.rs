@@ -1,13 +1,13 @@
 //! Identifiers.
 
 use core::ffi::{c_int, c_uint};
-use core::net::SocketAddr;
-use std::net::UdpSocket;
+use core::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_core::backend::{ListenerKey, RequestKey};
 use nix::errno::Errno;
 
+use super::attributes::forget_request;
 use super::channel::{Event, EventChannel, Events, News, acknowledge, create, next};
 use crate::adapter::{Adapter, Subject, adapter};
 use crate::boundary::layout::{
@@ -53,12 +53,12 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
-    /// Keeps the port of `local` for this identifier.
-    pub(super) reserved: Option<UdpSocket>,
     /// Path that the structure names.
     pub(super) path: Option<Box<ibv_sa_path_rec>>,
     pub(super) options: Options,
     pub(super) pair: Handle<Pair>,
+    /// A queue pair that the program made itself, in place of that one.
+    pub(super) other: Option<OtherPair>,
     /// Queues that were made for the queue pair, and go with it.
     pub(super) own_queues: Vec<(Handle<Channel>, Handle<Queue>)>,
     /// What the queue pairs of requests are made with, in synchronous mode.
@@ -72,6 +72,14 @@ pub(super) struct State {
     event: Option<Handle<Event>>,
 }
 
+/// A queue pair that does not belong to its identifier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OtherPair {
+    pub(super) qpn: u32,
+    /// Set on the side that asked: the program confirms the answer.
+    pub(super) is_active: bool,
+}
+
 /// Options that a program set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Options {
@@ -81,7 +89,26 @@ pub(super) struct Options {
     pub(super) ack_timeout: Option<u8>,
 }
 
+impl Options {
+    /// Returns the address at which an identifier listens that is bound to `ip`; `None` stands for
+    /// all of both families.
+    pub(super) fn listens_at(self, ip: IpAddr) -> Option<IpAddr> {
+        let is_one = ip.is_ipv4() || !ip.is_unspecified() || self.only_its_family;
+        is_one.then_some(ip)
+    }
+}
+
 impl Id {
+    /// Returns the QPN of its queue pair, or of the one that the program made itself.
+    pub(super) fn qpn(&self) -> Option<u32> {
+        let (pair, other) = {
+            let state = self.state();
+            (state.pair, state.other)
+        };
+        let own = pair.get().map(|pair| pair.qpn);
+        own.or(other.map(|other| other.qpn))
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,10 +207,10 @@ pub(super) fn make(
         phase: Phase::New,
         local: None,
         remote: None,
-        reserved: None,
         path: None,
         options: Options::default(),
         pair: Handle::NULL,
+        other: None,
         own_queues: Vec::new(),
         for_requests: None,
         token: adapter.token(),
@@ -244,24 +271,28 @@ pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
 
 /// Ends what the adapter does for an identifier; no events about it follow.
 fn leave(own: &Id) {
-    let (phase, pair, token) = {
+    let (phase, token, local) = {
         let state = own.state();
-        (state.phase, state.pair, state.token)
+        (state.phase, state.token, state.local)
     };
     let device = &own.adapter.device;
+    own.adapter.leave_ports(|address| Some(*address) == local);
     match phase {
         Phase::Listening(listener) => {
             own.adapter.forget(Subject::Listener(token));
             device.stop_listening(listener);
         }
-        Phase::Requested(request) => device.reject(request, &[]),
+        Phase::Requested(request) => {
+            forget_request(own, request);
+            device.reject(request, true, &[]);
+        }
         _ => {}
     }
-    if let Some(pair) = pair.get() {
-        own.adapter.forget(Subject::Connection(pair.qpn));
+    if let Some(qpn) = own.qpn() {
+        own.adapter.forget(Subject::Connection(qpn));
         if matches!(phase, Phase::Connecting | Phase::Connected) {
             // It may have ended meanwhile.
-            let _ended = device.disconnect(pair.qpn);
+            let _ended = device.disconnect(qpn);
         }
     }
 }

@@ -29,18 +29,19 @@ pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, _backlog: c_int) -> c_int {
         if own.state().phase == Phase::New {
             bind(id, UNSPECIFIED)?;
         }
-        let (port, token) = {
-            let mut state = own.state();
+        let (local, token, options) = {
+            let state = own.state();
             let local = state.local.filter(|_| state.phase == Phase::Bound);
-            // The adapter takes the port in its place.
-            state.reserved = None;
-            (local.ok_or(Errno::EINVAL)?.port(), state.token)
+            (local.ok_or(Errno::EINVAL)?, state.token, state.options)
         };
+        let (port, address) = (local.port(), options.listens_at(local.ip()));
+        // The adapter takes the port in their place, at all of its addresses.
+        own.adapter.leave_ports(|address| address.port() == port);
         // Before the first request can come.
         let notify = move |event: &_| request(id, event);
         let subject = Subject::Listener(token);
         own.adapter.receive(subject, Box::new(notify));
-        match own.adapter.device.listen(token, port) {
+        match own.adapter.device.listen(token, port, address) {
             Ok(listener) => {
                 own.state().phase = Phase::Listening(listener);
                 Ok(())
@@ -75,17 +76,20 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
         set_device(id)?;
         let mut local = local.socket_address().unwrap_or(UNSPECIFIED);
         local.set_port(port);
-        let remote = remote.socket_address().unwrap_or(UNSPECIFIED);
+        let terms = own.adapter.device.request_terms(*request);
+        let mut remote = remote.socket_address().unwrap_or(UNSPECIFIED);
+        if let Some(terms) = terms {
+            remote.set_port(terms.asks_from);
+        }
         {
             let mut state = id.get().ok_or(Errno::EINVAL)?.state();
             (state.local, state.remote) = (Some(local), Some(remote));
             state.phase = Phase::Requested(*request);
         }
         set_addresses(id, local, remote);
-        let depths = own.adapter.device.request_depths(*request);
         let news = News {
             data: private_data.as_slice(),
-            depths: depths.unwrap_or((0, 0)),
+            depths: terms.map_or((0, 0), |terms| terms.depths),
             ..News::of(RDMA_CM_EVENT_CONNECT_REQUEST)
         };
         raise_about(listener, id, &news);

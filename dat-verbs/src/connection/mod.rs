@@ -1,5 +1,6 @@
 //! Identifiers, events and connections of librdmacm.
 
+mod attributes;
 mod channel;
 mod connect;
 mod devices;
@@ -10,12 +11,15 @@ mod listen;
 mod pair;
 mod resolve;
 
+pub(crate) use attributes::rdma_init_qp_attr;
 #[cfg(test)]
 pub(crate) use channel::{Event, EventChannel};
 pub(crate) use channel::{
     rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
 };
-pub(crate) use connect::{rdma_accept, rdma_connect, rdma_disconnect, rdma_reject};
+pub(crate) use connect::{
+    rdma_accept, rdma_connect, rdma_disconnect, rdma_establish, rdma_reject, rdma_reject_ece,
+};
 pub(crate) use devices::{rdma_free_devices, rdma_get_devices};
 pub(crate) use endpoint::{rdma_create_ep, rdma_destroy_ep};
 #[cfg(test)]

@@ -16,12 +16,13 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Handle, SocketPointer, socket_storage, zeroed};
 use crate::errors::{Result, done, of_system};
+use crate::locks::lock;
 use crate::query::PORT;
 
 /// Key of the default partition, in network order.
 const PARTITION: u16 = 0xFFFF;
 /// Routers that a packet may pass.
-const HOPS: u8 = 64;
+pub(super) const HOPS: u8 = 64;
 /// `IBV_SA_EQUAL`.
 const EQUAL: u8 = 2;
 
@@ -38,18 +39,22 @@ pub(super) fn set_device(id: Handle<Id>) -> Result<()> {
 
 /// Reserves the port of an address, or a free one for port 0; returns the address with it.
 ///
-/// A port of the adapter, such as that of a connection, needs no socket.
+/// A port of the adapter, such as that of a connection or a listener, needs no socket.
 ///
 /// # Errors
 /// `EADDRINUSE`: another identifier or program has it. `ENODEV`: the device does not serve the
 /// address.
-fn reserve(own: &Id, mut address: SocketAddr) -> Result<(SocketAddr, Option<UdpSocket>)> {
-    let ip = address.ip();
-    if !ip.is_unspecified() && !own.adapter.serves(ip) {
+fn reserve(own: &Id, mut address: SocketAddr) -> Result<SocketAddr> {
+    let (ip, adapter) = (address.ip(), &own.adapter);
+    if !ip.is_unspecified() && !adapter.serves(ip) {
         return Err(Errno::ENODEV);
     }
+    let listens_at = own.state().options.listens_at(ip);
+    if adapter.device.listens(address.port(), listens_at) {
+        return Err(Errno::EADDRINUSE);
+    }
     // Processes whose devices have different addresses may have the same port.
-    let at = match own.adapter.address.ip() {
+    let at = match adapter.address.ip() {
         device if ip.is_unspecified() && !device.is_unspecified() => {
             SocketAddr::new(device, address.port())
         }
@@ -59,13 +64,12 @@ fn reserve(own: &Id, mut address: SocketAddr) -> Result<(SocketAddr, Option<UdpS
         Ok(socket) => {
             let bound = socket.local_addr().map_err(|error| of_system(&error))?;
             address.set_port(bound.port());
-            Ok((address, Some(socket)))
+            lock(&adapter.reserved).insert(address, socket);
+            Ok(address)
         }
         Err(error) => match error.kind() {
             io::ErrorKind::AddrNotAvailable => Err(Errno::ENODEV),
-            io::ErrorKind::AddrInUse if own.adapter.device.has_port(address.port()) => {
-                Ok((address, None))
-            }
+            io::ErrorKind::AddrInUse if adapter.device.has_port(address.port()) => Ok(address),
             _ => Err(of_system(&error)),
         },
     }
@@ -77,15 +81,14 @@ pub(super) fn bind(id: Handle<Id>, address: SocketAddr) -> Result<()> {
     if own.state().phase != Phase::New {
         return Err(Errno::EINVAL);
     }
-    let (address, socket) = reserve(own, address)?;
+    let address = reserve(own, address)?;
     if !address.ip().is_unspecified() {
-        set_device(id)?;
+        set_device(id).inspect_err(|_| own.adapter.leave_ports(|left| *left == address))?;
     }
     {
         let mut state = own.state();
         state.phase = Phase::Bound;
         state.local = Some(address);
-        state.reserved = socket;
     }
     let storage = socket_storage(address);
     id.change(|c| c.route.addr.__bindgen_anon_1.src_storage = storage);
@@ -111,7 +114,7 @@ const fn unspecified(of: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-fn gid(ip: IpAddr) -> ibv_gid {
+pub(super) fn gid(ip: IpAddr) -> ibv_gid {
     let raw = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),

@@ -6,19 +6,22 @@ use core::ptr::null_mut;
 
 use libc::sockaddr_storage;
 use nix::errno::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::refusal;
 use crate::boundary::layout::{
-    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED,
+    IBV_QPT_RC, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
+    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_RESOLVED,
     RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event,
 };
 use crate::boundary::{Address, Handle, In, Out, SocketPointer, Text, socket_storage, zeroed};
 use crate::connection::{
-    Event, EventChannel, Id, rdma_ack_cm_event, rdma_bind_addr, rdma_create_ep,
-    rdma_create_event_channel, rdma_create_id, rdma_destroy_ep, rdma_destroy_event_channel,
-    rdma_destroy_id, rdma_freeaddrinfo, rdma_get_cm_event, rdma_get_dst_port, rdma_get_src_port,
-    rdma_getaddrinfo, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
+    Event, EventChannel, Id, rdma_ack_cm_event, rdma_bind_addr, rdma_connect, rdma_create_ep,
+    rdma_create_event_channel, rdma_create_id, rdma_create_qp, rdma_destroy_ep,
+    rdma_destroy_event_channel, rdma_destroy_id, rdma_destroy_qp, rdma_freeaddrinfo,
+    rdma_get_cm_event, rdma_get_dst_port, rdma_get_src_port, rdma_getaddrinfo, rdma_listen,
+    rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
 };
 
 const NOWHERE: SocketPointer = SocketPointer::at(core::ptr::null());
@@ -158,6 +161,85 @@ fn a_bound_port_belongs_to_one_identifier() {
     assert!(all.read().expect("an identifier").verbs.is_null());
     assert_eq!(rdma_destroy_id(all), 0);
     rdma_destroy_event_channel(channel);
+}
+
+/// Waits for an event of a channel that does not block.
+fn awaited(channel: Handle<EventChannel>) -> (Handle<Event>, rdma_cm_event) {
+    let own = channel.get().expect("a channel");
+    let mut set = [PollFd::new(&*own.events, PollFlags::IN)];
+    poll(&mut set, None).expect("a poll");
+    event(channel).expect("an event")
+}
+
+/// Spec: ROCE-272
+#[test]
+fn a_port_has_a_listener_for_each_address() {
+    let (servers, clients) = (channel(), channel());
+    let at = |text: &str, port: u16| storage(&format!("{text}:{port}"));
+    let listens = |to: &sockaddr_storage| {
+        let id = id(servers);
+        assert_eq!(rdma_bind_addr(id, pointer(to)), 0, "{}", Errno::last());
+        id
+    };
+    let first = listens(&at("127.0.0.1", 0));
+    let port = u16::from_be(rdma_get_src_port(first));
+    // Both are bound before one listens.
+    let second = listens(&at("127.0.0.2", port));
+    for id in [first, second] {
+        assert_eq!(rdma_listen(id, 1), 0, "{}", Errno::last());
+    }
+    let all = listens(&at("0.0.0.0", port));
+    assert_eq!(rdma_listen(all, 1), 0, "{}", Errno::last());
+    for taken in ["127.0.0.1", "127.0.0.2", "0.0.0.0"] {
+        let other = id(servers);
+        let refused = rdma_bind_addr(other, pointer(&at(taken, port)));
+        assert_eq!(refusal(refused), Errno::EADDRINUSE, "{taken}");
+        assert_eq!(rdma_destroy_id(other), 0);
+    }
+    let ask = |to: &str| {
+        let id = id(clients);
+        let peer = at(to, port);
+        assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
+        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
+        assert_eq!(rdma_resolve_route(id, 100), 0);
+        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
+        let mut attributes: ibv_qp_init_attr = zeroed();
+        attributes.qp_type = IBV_QPT_RC;
+        let wanted = Out::at(&raw mut attributes);
+        assert_eq!(rdma_create_qp(id, Handle::NULL, wanted), 0);
+        assert_eq!(rdma_connect(id, In::at(core::ptr::null())), 0);
+        id
+    };
+    let end = |id| {
+        rdma_destroy_qp(id);
+        assert_eq!(rdma_destroy_id(id), 0);
+    };
+    for (to, listener) in [
+        ("127.0.0.2", second),
+        ("127.0.0.1", first),
+        ("127.0.0.3", all),
+    ] {
+        let id = ask(to);
+        let (handle, c) = awaited(servers);
+        assert_eq!(c.event, RDMA_CM_EVENT_CONNECT_REQUEST);
+        assert!(Handle::<Id>::at(c.listen_id) == listener, "{to}");
+        assert_eq!(rdma_ack_cm_event(handle), 0);
+        assert_eq!(rdma_destroy_id(Handle::at(c.id)), 0);
+        end(id);
+        while kind(clients).is_ok() {}
+    }
+    // Without it, nobody listens at the others.
+    assert_eq!(rdma_destroy_id(all), 0);
+    let id = ask("127.0.0.3");
+    let (handle, c) = awaited(clients);
+    assert_eq!(c.event, RDMA_CM_EVENT_REJECTED);
+    assert_eq!(rdma_ack_cm_event(handle), 0);
+    end(id);
+    for id in [first, second] {
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    rdma_destroy_event_channel(servers);
+    rdma_destroy_event_channel(clients);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod completion;
 mod connection;
+mod managed;
 mod memory;
 mod queries;
 

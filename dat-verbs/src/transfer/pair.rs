@@ -277,6 +277,7 @@ pub(crate) fn destroy(pair: Handle<Pair>) -> Result<()> {
     let own = pair.get().ok_or(Errno::EINVAL)?;
     own.adapter.forget(Subject::Pair(own.qpn));
     own.adapter.forget(Subject::Connection(own.qpn));
+    own.adapter.managed.remove(own.qpn);
     own.async_events.end(Address(pair.pointer()));
     let own = pair.end().ok_or(Errno::EINVAL)?;
     own.adapter.device.destroy_pair(own.qpn).map_err(refused)
@@ -313,7 +314,11 @@ impl Pair {
     fn state(&self, handle: Handle<Self>) -> ibv_qp_state {
         let state = self.state.load(Ordering::Acquire);
         let has_failed = self.adapter.device.pair_state(self.qpn) == Ok(PairState::Failed);
-        if has_failed && state != IBV_QPS_RESET && state != IBV_QPS_ERR {
+        if has_failed
+            && state != IBV_QPS_RESET
+            && state != IBV_QPS_ERR
+            && !self.adapter.managed.is_left(self.qpn)
+        {
             self.set_state(handle, IBV_QPS_ERR);
             return IBV_QPS_ERR;
         }
@@ -351,10 +356,30 @@ impl Pair {
         with: &ibv_qp_attr,
         has_rights: bool,
     ) -> Result<()> {
-        let device = &self.adapter.device;
+        let (device, managed) = (&self.adapter.device, &self.adapter.managed);
         let entered = match (from, to) {
-            (_, IBV_QPS_RESET) => device.reset_pair(self.qpn),
+            (_, IBV_QPS_RESET) => {
+                managed.remove(self.qpn);
+                device.reset_pair(self.qpn)
+            }
+            // The peer of a connection gets no other word of its end.
+            (_, IBV_QPS_ERR)
+                if managed.has(self.qpn)
+                    && device.pair_state(self.qpn) != Ok(PairState::Unattached) =>
+            {
+                device.disconnect(self.qpn)
+            }
             (_, IBV_QPS_ERR) => device.fail_pair(self.qpn),
+            (IBV_QPS_INIT, IBV_QPS_RTR)
+                if managed.takes(self.qpn, (with.dest_qp_num, with.rq_psn)) =>
+            {
+                Ok(())
+            }
+            (IBV_QPS_RTR, IBV_QPS_RTS)
+                if managed.tune(self.qpn, (send_attributes(with), rights(with))) =>
+            {
+                device.tune(self.qpn, &send_attributes(with), rights(with))
+            }
             (IBV_QPS_INIT, IBV_QPS_RTR) => {
                 let attributes = receive_attributes(&self.adapter, with)?;
                 device.ready_to_receive(self.qpn, &attributes)

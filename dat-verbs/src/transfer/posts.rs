@@ -200,6 +200,6 @@ pub(crate) extern "C" fn post_srq_recv(
     post_receives(first, bad, own.segments, |token, segments| {
         own.adapter
             .device
-            .post_shared(own.key, own.depth, token, segments)
+            .post_shared(own.key, own.depth(), token, segments)
     })
 }

@@ -1,6 +1,7 @@
 //! Shared receive queues.
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_core::backend::SharedReceiveQueueKey;
@@ -8,7 +9,8 @@ use nix::errno::Errno;
 
 use crate::adapter::{Adapter, Subject};
 use crate::boundary::layout::{
-    IBV_EVENT_SRQ_LIMIT_REACHED, IBV_SRQ_LIMIT, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    IBV_EVENT_SRQ_LIMIT_REACHED, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, ibv_srq, ibv_srq_attr,
+    ibv_srq_init_attr,
 };
 use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
 use crate::context::{AsyncEvents, of_structure};
@@ -21,7 +23,7 @@ pub(crate) struct SharedQueue {
     pub(super) key: SharedReceiveQueueKey,
     /// Names the queue in events of the adapter.
     token: u64,
-    pub(super) depth: u32,
+    depth: AtomicU32,
     pub(super) segments: u32,
     /// Receives below which it tells so, once; 0 for never.
     limit: Mutex<u32>,
@@ -36,6 +38,11 @@ impl Kind for SharedQueue {
 }
 
 impl SharedQueue {
+    /// Returns the most receives.
+    pub(super) fn depth(&self) -> u32 {
+        self.depth.load(Ordering::Acquire)
+    }
+
     fn limit(&self) -> MutexGuard<'_, u32> {
         self.limit.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,7 +69,7 @@ fn create(domain: Handle<Domain>, init: &ibv_srq_init_attr) -> Result<Handle<Sha
         adapter: Arc::clone(&adapter),
         key,
         token,
-        depth,
+        depth: AtomicU32::new(depth),
         segments,
         limit: Mutex::new(0),
         async_events: AsyncEvents::of(context.get().ok_or(Errno::EINVAL)?),
@@ -105,7 +112,7 @@ pub(crate) extern "C" fn ibv_destroy_srq(queue: Handle<SharedQueue>) -> c_int {
     })())
 }
 
-/// Changes the limit; the size stays, as `device_cap_flags` tells.
+/// Changes the size and the limit.
 pub(crate) extern "C" fn ibv_modify_srq(
     queue: Handle<SharedQueue>,
     attributes: In<ibv_srq_attr>,
@@ -113,12 +120,28 @@ pub(crate) extern "C" fn ibv_modify_srq(
 ) -> c_int {
     code((|| {
         let own = queue.get().ok_or(Errno::EINVAL)?;
-        let limit = attributes.get().ok_or(Errno::EINVAL)?.srq_limit;
-        let mask = mask.cast_unsigned();
-        if mask & !IBV_SRQ_LIMIT != 0 || limit > own.depth {
+        let new = attributes.get().ok_or(Errno::EINVAL)?;
+        let has = |field| mask.cast_unsigned() & field != 0;
+        let limit = if has(IBV_SRQ_LIMIT) {
+            new.srq_limit
+        } else {
+            *own.limit()
+        };
+        let depth = if has(IBV_SRQ_MAX_WR) {
+            new.max_wr
+        } else {
+            own.depth()
+        };
+        let is_known = mask.cast_unsigned() & !(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) == 0;
+        if !is_known || depth == 0 || limit > depth {
             return Err(Errno::EINVAL);
         }
-        if mask & IBV_SRQ_LIMIT != 0 {
+        if has(IBV_SRQ_MAX_WR) {
+            let resized = own.adapter.device.resize_shared_queue(own.key, depth);
+            resized.map_err(refused)?;
+            own.depth.store(depth, Ordering::Release);
+        }
+        if has(IBV_SRQ_LIMIT) {
             *own.limit() = limit;
             let armed = own.adapter.device.arm_limit(own.key, limit);
             armed.map_err(refused)?;
@@ -131,7 +154,7 @@ pub(crate) extern "C" fn ibv_query_srq(queue: Handle<SharedQueue>, to: Out<ibv_s
     code((|| {
         let own = queue.get().ok_or(Errno::EINVAL)?;
         let is_set = to.set(ibv_srq_attr {
-            max_wr: own.depth,
+            max_wr: own.depth(),
             max_sge: own.segments,
             srq_limit: *own.limit(),
         });

@@ -1,13 +1,16 @@
 //! Measures each call once.
 
 use core::sync::atomic::AtomicU8;
+use core::task::Waker;
 
 use backend_mmio::defs::mlx5::CompletionKind;
 use cortex_m::register::msp;
 use dat_core::attributes::{EpAttributes, IaAddress, SrqAttributes};
 use dat_core::backend::Backend as DatBackend;
 use dat_core::connection::{CrSlot, PspSlot, RspSlot};
-use dat_core::endpoint::{ConnectParam, EndpointSlot, SrqSlot};
+use dat_core::endpoint::{
+    BatchOperation, BatchReceive, BatchRequest, ConnectParam, EndpointSlot, Extended, SrqSlot,
+};
 use dat_core::error::Cause;
 use dat_core::event::{CnoSlot, EvdSlot, Event, EventSlot};
 use dat_core::flags::{
@@ -15,10 +18,11 @@ use dat_core::flags::{
     IaFields, LmrFields, MemoryPrivileges, ProviderFields, PspFields, PspFlags, PzFields,
     QualityOfService, RmrFields, RspFields, SrqFields, TIMEOUT_INFINITE,
 };
+use dat_core::id::{CrId, EpId, EvdId};
 use dat_core::memory::{
     LmrMemory, LmrRequest, LmrSlot, LmrTriplet, PzSlot, Region, RmrSlot, RmrTriplet,
 };
-use dat_core::sync::CriticalSectionLock;
+use dat_core::sync::{ContextLock, CriticalSectionLock, SplitLock};
 use dat_core::time::Instant;
 use dat_core::{Error, Ia, RecordSlot, Result};
 
@@ -26,7 +30,10 @@ use crate::still::{
     self, Backend, COMPLETIONS, DISPATCHERS, Lent, Occupancy, PAIRS, POSTS, REGIONS, SEGMENTS,
     SHARED, WINDOWS, ZONES,
 };
-use crate::{clock, report, stack};
+use crate::{clock, masked, report, stack};
+
+/// Data calls mask interrupts, control calls do not.
+type Lock = SplitLock<CriticalSectionLock, ContextLock>;
 
 /// Event slots: asynchronous, connection and consumer dispatchers.
 ///
@@ -37,7 +44,7 @@ const RECORDS: usize = PAIRS * 2 * POSTS + SHARED * POSTS;
 
 dat_core::define_storage! {
     /// Storage of the core.
-    pub(crate) uninit struct Storage for Backend, CriticalSectionLock {
+    pub(crate) uninit struct Storage for Backend, Lock {
         endpoints: PAIRS,
         local_regions: REGIONS,
         remote_regions: WINDOWS,
@@ -53,33 +60,49 @@ dat_core::define_storage! {
     }
 }
 
-type Evd = EvdSlot<<Backend as DatBackend>::CompletionQueue, CriticalSectionLock>;
-type Endpoint = EndpointSlot<
-    <Backend as DatBackend>::SendQueue,
-    <Backend as DatBackend>::ReceiveQueue,
-    CriticalSectionLock,
->;
-type Srq = SrqSlot<<Backend as DatBackend>::SharedReceiveQueue, CriticalSectionLock>;
+type Adapter<'a> = Ia<'a, Backend, Lock>;
+type Evd = EvdSlot<<Backend as DatBackend>::CompletionQueue, Lock>;
+type Endpoint =
+    EndpointSlot<<Backend as DatBackend>::SendQueue, <Backend as DatBackend>::ReceiveQueue, Lock>;
+type Srq = SrqSlot<<Backend as DatBackend>::SharedReceiveQueue, Lock>;
 
 static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 const NOW: Instant = Instant::ZERO;
 
-/// Makes a call, and prints its stack use and its number of instructions.
+/// Makes a call, and prints what it costs.
+///
+/// Those are its stack use, its number of instructions, the highest number of them with interrupts
+/// masked at a time, and its commands to the device with interrupts masked.
 fn measured<T>(name: &str, call: impl FnOnce() -> T) -> T {
     let top = stack::paint(msp::read());
+    masked::start();
     let before = clock::now();
     let result = run(call);
     let after = clock::now();
-    report::line("stack", name, stack::used(top));
-    report::line("instructions", name, clock::between(before, after));
+    print(name, top, clock::between(before, after));
     result
+}
+
+/// Prints the costs of a call.
+#[inline(never)]
+fn print(name: &str, top: u32, instructions: u32) {
+    let (longest, commands) = masked::end();
+    report::line("stack", name, stack::used(top));
+    report::line("instructions", name, instructions);
+    report::line("masked", name, longest);
+    report::line("commands", name, commands);
 }
 
 /// Gives the call its own frame: its stack use includes compiler temporaries.
 #[inline(never)]
 fn run<T>(call: impl FnOnce() -> T) -> T {
     call()
+}
+
+/// Writes a completion of the newest queue pair.
+fn complete(kind: CompletionKind, index: u16, length: u32) {
+    still::complete(still::newest(), kind, index, length);
 }
 
 /// Expects a refusal; returns an error if the call succeeded.
@@ -93,11 +116,7 @@ fn refused<T>(result: Result<T>) -> Result<()> {
 /// Prints the sizes of the storage's parts.
 fn sizes() {
     let size = |kind, name, bytes: usize| report::line(kind, name, bytes as u32);
-    size(
-        "object",
-        "Ia",
-        size_of::<Ia<'_, Backend, CriticalSectionLock>>(),
-    );
+    size("object", "Ia", size_of::<Ia<'_, Backend, Lock>>());
     size(
         "storage",
         "PzSlot",
@@ -107,13 +126,13 @@ fn sizes() {
     size(
         "storage",
         "RmrSlot",
-        Storage.remote_regions * size_of::<RmrSlot<CriticalSectionLock>>(),
+        Storage.remote_regions * size_of::<RmrSlot<Lock>>(),
     );
     size("storage", "EvdSlot", DISPATCHERS * size_of::<Evd>());
     size(
         "storage",
         "CnoSlot",
-        Storage.notification_objects * size_of::<CnoSlot<CriticalSectionLock>>(),
+        Storage.notification_objects * size_of::<CnoSlot<Lock>>(),
     );
     size("storage", "EndpointSlot", PAIRS * size_of::<Endpoint>());
     size("storage", "SrqSlot", SHARED * size_of::<Srq>());
@@ -129,6 +148,129 @@ fn sizes() {
         "driver",
         size_of::<Lent>() + size_of::<Occupancy>(),
     );
+}
+
+/// Objects that a connection needs.
+struct Objects {
+    ep: EpId,
+    /// Unconnected.
+    sharing: EpId,
+    connections: EvdId,
+    transfers: EvdId,
+    segment: LmrTriplet,
+    remote: RmrTriplet,
+}
+
+/// Returns the connection request that is next.
+fn request(ia: &Adapter<'_>, connections: EvdId) -> Result<CrId> {
+    match ia.evd_dequeue(connections)? {
+        Event::ConnectionRequest { cr, .. } => Ok(cr),
+        _ => Err(Error::internal(Cause::EndpointState)),
+    }
+}
+
+/// Measures the calls for which the first connection had no room, and its failure.
+fn second_connection(ia: &Adapter<'_>, objects: &Objects) -> Result<()> {
+    let Objects {
+        ep,
+        sharing,
+        connections,
+        transfers,
+        segment,
+        remote,
+    } = *objects;
+    let flags = PspFlags::Consumer;
+    let (psp, qualifier) = measured("psp_create_any", || ia.psp_create_any(connections, flags))?;
+    ia.progress(NOW);
+    let cr = request(ia, connections)?;
+    measured("cr_handoff", || ia.cr_handoff(cr, qualifier))?;
+    ia.cr_accept(request(ia, connections)?, Some(ep), b"")?;
+    ia.progress(NOW);
+    ia.evd_dequeue(connections)?;
+    // Segments of one kind each.
+    let one = &[segment];
+    measured("post_send_one", || ia.post_send(ep, one, 1, NOTHING))?;
+    measured("post_rdma_write_one", || {
+        ia.post_rdma_write(ep, one, 2, &remote, NOTHING)
+    })?;
+    let small = RmrTriplet {
+        length: 8,
+        ..remote
+    };
+    measured("post_rdma_read_one", || {
+        ia.post_rdma_read(ep, one, 3, &small, NOTHING)
+    })?;
+    // This layout has none.
+    let operation = Extended::FetchAndAdd { add: 1 };
+    refused(measured("post_extended_refused", || {
+        ia.post_extended(ep, operation, one, 4, &small, NOTHING)
+    }))?;
+    measured("post_recv_one", || ia.post_recv(ep, one, 5, NOTHING))?;
+    let receive = BatchReceive {
+        segments: one,
+        cookie: 6,
+        flags: NOTHING,
+    };
+    let receives = [receive; 2];
+    measured("post_recv_batch", || ia.post_recv_batch(ep, &receives))
+        .map_err(|refused| refused.error)?;
+    for index in 0..3 {
+        complete(CompletionKind::REQUEST, index, 0);
+        ia.evd_dequeue(transfers)?;
+    }
+    // Requests without an event, before one with an event.
+    let request = BatchRequest {
+        operation: BatchOperation::Send,
+        segments: one,
+        cookie: 7,
+        flags: CompletionFlags::SUPPRESS,
+    };
+    let requests = [request; 3];
+    measured("post_batch", || ia.post_batch(ep, &requests)).map_err(|refused| refused.error)?;
+    for index in 3..6 {
+        complete(CompletionKind::REQUEST, index, 0);
+    }
+    complete(CompletionKind::RECEIVE, 0, 8);
+    measured("evd_dequeue_after_suppressed", || {
+        ia.evd_dequeue(transfers).map(drop)
+    })?;
+    let mut wait = measured("evd_wait", || ia.evd_wait(transfers, 1))?;
+    let waits = measured("evd_wait_poll", || wait.poll(Waker::noop()).is_pending());
+    complete(CompletionKind::RECEIVE, 1, 8);
+    let ended = measured("evd_wait_poll_ready", || {
+        wait.poll(Waker::noop()).is_ready()
+    });
+    if !waits || !ended {
+        return Err(Error::internal(Cause::EndpointState));
+    }
+    drop(wait);
+    let wait = ia.evd_wait(transfers, 1)?;
+    if measured("evd_wait_expire", || wait.expire()).is_ok() {
+        return Err(Error::internal(Cause::EndpointState));
+    }
+    measured("next_deadline", || ia.next_deadline());
+    measured("interrupt_notify", || ia.interrupt_handle().notify());
+    // The provider has no high watermarks.
+    refused(measured("ep_set_watermark", || {
+        ia.ep_set_watermark(ep, 1, 1)
+    }))?;
+    let quality = QualityOfService::BEST_EFFORT;
+    measured("ep_dup_connect", || {
+        ia.ep_dup_connect(sharing, ep, TIMEOUT_INFINITE, b"", quality, NOW)
+    })?;
+    // A request fails; `progress` then breaks the connection.
+    ia.post_send(ep, one, 8, NOTHING)?;
+    complete(CompletionKind::FAILED_REQUEST, 6, 0);
+    measured("evd_dequeue_failed", || ia.evd_dequeue(transfers).map(drop))?;
+    measured("progress_broken", || ia.progress(NOW));
+    ia.evd_dequeue(connections)?;
+    ia.ep_disconnect(sharing, CloseFlags::Abrupt)?;
+    for ep in [ep, sharing] {
+        while ia.progress(NOW) != 0 {}
+        while ia.evd_dequeue(connections).is_ok() {}
+        ia.ep_reset(ep)?;
+    }
+    ia.psp_free(psp)
 }
 
 /// Measures all calls.
@@ -240,11 +382,11 @@ pub(crate) fn all(
         ia.post_send(ep, &[], 6, NOTHING)
     }))?;
     measured("srq_post_recv", || ia.srq_post_recv(srq, &[segment], 7))?;
-    still::complete(CompletionKind::RECEIVE, 0, 8);
+    complete(CompletionKind::RECEIVE, 0, 8);
     measured("evd_dequeue_receive", || {
         ia.evd_dequeue(transfers).map(drop)
     })?;
-    still::complete(CompletionKind::REQUEST, 0, 0);
+    complete(CompletionKind::REQUEST, 0, 0);
     measured("evd_dequeue_sent", || ia.evd_dequeue(transfers).map(drop))?;
     refused(measured("evd_dequeue_empty", || ia.evd_dequeue(transfers)))?;
     measured("lmr_sync", || {
@@ -309,6 +451,15 @@ pub(crate) fn all(
         ia.rsp_query(rsp, RspFields::all()).map(drop)
     })?;
     measured("rsp_free", || ia.rsp_free(rsp))?;
+    let objects = Objects {
+        ep,
+        sharing,
+        connections,
+        transfers,
+        segment,
+        remote,
+    };
+    second_connection(&ia, &objects)?;
     let param = ConnectParam {
         address: IaAddress::Node(2),
         qualifier: 7,
@@ -329,6 +480,10 @@ pub(crate) fn all(
     };
     measured("cr_reject", || ia.cr_reject(cr, b"no"))?;
     ia.psp_free(psp)?;
+
+    // Shared receive queues.
+    measured("srq_set_lw", || ia.srq_set_lw(srq, 1))?;
+    measured("srq_resize", || ia.srq_resize(srq, 3))?;
 
     // Destruction.
     measured("ep_free", || ia.ep_free(ep))?;

@@ -101,6 +101,12 @@ const STEPS: &[Step] = &[
         |workspace, _| tests::run(workspace, Scope::Default),
         |workspace, _| tests::run(workspace, Scope::All),
     ),
+    both(
+        "verbs",
+        "the tests of RDMA devices on libdat_verbs.so, where the headers of rdma-core are",
+        |workspace, _| tests::run_on_library(workspace, Scope::Default),
+        |workspace, _| tests::run_on_library(workspace, Scope::All),
+    ),
     complete(
         "dependencies",
         "licences and sources of dependencies",
@@ -433,7 +439,8 @@ mod order {
                 "conformance",
                 "lint",
                 "documentation",
-                "test"
+                "test",
+                "verbs"
             ]
         );
         let all = names(true, &[]);

@@ -13,8 +13,13 @@ use crate::scope::Scope;
 use crate::test_programs::{self, TestProgram};
 use crate::workspace::Workspace;
 
-/// Test programs that need an RDMA device; guests run them.
+/// Test programs that need an RDMA device: that of `libdat_verbs.so` here, others in guests.
 const OF_DEVICES: [&str; 2] = ["verbs", "verbs_differential"];
+/// The library with this device, beside the programs that cargo builds, and the device's name.
+const OF_VERBS: (&str, &str) = ("libdat_verbs.so", "dat0");
+/// Headers that the backend of these programs is built from, and the folder of headers.
+const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
+const INCLUDED: &str = "/usr/include";
 /// Test programs in real time: they run without capabilities, as those of ordinary users do, and
 /// most of their threads sleep.
 const WITHOUT_CAPABILITIES: [&str; 2] = ["roce_processes", "roce_sockets"];
@@ -63,7 +68,7 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     };
     let lanes = (0..processors()).map(|lane| folder.join(format!("{lane}.log")));
     in_lanes(lanes.collect(), &programs, |log, test| {
-        let before = is_unprivileged(test).then_some(&unprivileged[..]);
+        let before = is_unprivileged(test).then_some((&unprivileged[..], THREADS));
         run_program(test, before, log)
     })?;
     let scope = scope.arguments();
@@ -71,11 +76,55 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     Ok(())
 }
 
+/// Runs the tests of RDMA devices on the device of `libdat_verbs.so`, without capabilities.
+///
+/// They share the ports of the device, so they run one at a time.
+pub(super) fn run_on_library(workspace: &Workspace, scope: Scope) -> Result<()> {
+    if let Some(missing) = HEADERS
+        .iter()
+        .find(|name| !Path::new(INCLUDED).join(name).exists())
+    {
+        println!(
+            "{} not run: rdma-core's {missing} is not installed (Debian's libibverbs-dev and \
+            librdmacm-dev)",
+            OF_DEVICES.join(" and ")
+        );
+        return Ok(());
+    }
+    let mut command = test_programs::build(workspace, scope);
+    if scope == Scope::Default {
+        command.args(["--package", "dat-verbs", "--package", "dat-tests"]);
+        command.args(["--features", "dat-tests/verbs"]);
+    }
+    let mut programs = test_programs::built(&mut command, "the tests of devices")?;
+    programs.retain(|program| OF_DEVICES.contains(&program.name.as_str()));
+    ensure!(
+        programs.len() == OF_DEVICES.len(),
+        "cargo built {} of the tests of devices",
+        programs.len()
+    );
+    let folder = workspace.target().join("steps/tests");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let (library, device) = OF_VERBS;
+    for test in &programs {
+        let library = test.program.with_file_name(library);
+        let (preload, device) = (
+            format!("LD_PRELOAD={library}"),
+            format!("DAT_DEVICE={device}"),
+        );
+        let mut before = without_capabilities(test);
+        before.extend(["env", &preload, &device]);
+        run_program(test, Some((&before, "1")), &folder.join("library.log"))?;
+    }
+    Ok(())
+}
+
 /// Runs a test program and prints its output at its end, so that outputs do not mix.
 ///
-/// `before` are the words that precede the command of a program in real time.
-fn run_program(test: &TestProgram, before: Option<&[&str]>, log: &Path) -> Result<()> {
-    let mut command = match before.and_then(<[_]>::split_first) {
+/// For a program in real time, `before` are the words that precede its command, and the number of
+/// its threads.
+fn run_program(test: &TestProgram, before: Option<(&[&str], &str)>, log: &Path) -> Result<()> {
+    let mut command = match before.and_then(|(words, _)| words.split_first()) {
         None => test.command(),
         Some((first, words)) => {
             let mut command = test.command_of(first);
@@ -83,8 +132,8 @@ fn run_program(test: &TestProgram, before: Option<&[&str]>, log: &Path) -> Resul
             command
         }
     };
-    if before.is_some() {
-        command.env("RUST_TEST_THREADS", THREADS);
+    if let Some((_, threads)) = before {
+        command.env("RUST_TEST_THREADS", threads);
     }
     let name = &test.name;
     let (begin, output) = (Instant::now(), File::create(log)?);

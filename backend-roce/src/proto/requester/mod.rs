@@ -384,6 +384,19 @@ impl<'s> Requester<'s> {
         })
     }
 
+    /// Sets the code of the time-out, and the repetitions that are accepted from now on.
+    pub const fn set_patience(&mut self, timeout: u8, retries: u8, not_ready_retries: u8) {
+        self.options.timeout = timeout;
+        self.options.retry_count = retries;
+        self.options.rnr_retry_count = not_ready_retries;
+        (self.timeouts_left, self.not_ready_left) = (retries, not_ready_retries);
+    }
+
+    /// Returns how many Reads and Atomics may be under way.
+    pub const fn depth(&self) -> u8 {
+        self.options.initiator_depth
+    }
+
     /// Sets the most room of the packets under way.
     ///
     /// A part of a Read that was asked for is asked for again whatever the limit.

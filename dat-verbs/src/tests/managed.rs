@@ -1,0 +1,225 @@
+//! Queue pairs that a program makes itself, and connects by rdma_cm; memory windows.
+
+use core::ffi::c_int;
+use core::ptr::null_mut;
+
+use nix::errno::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::refusal;
+use crate::boundary::layout::{
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_WRITE, IBV_MW_TYPE_1,
+    IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_BIND_MW,
+    RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE,
+    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP, ibv_mw_bind, ibv_qp_attr, ibv_qp_init_attr, ibv_wc,
+    rdma_cm_event, rdma_conn_param,
+};
+use crate::boundary::{Address, Handle, In, Out, SocketPointer, socket_storage, zeroed};
+use crate::completion::{Queue, ibv_create_cq, ibv_destroy_cq, poll_cq};
+use crate::connection::{
+    EventChannel, Id, rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_connect,
+    rdma_create_event_channel, rdma_create_id, rdma_destroy_event_channel, rdma_destroy_id,
+    rdma_disconnect, rdma_establish, rdma_get_cm_event, rdma_get_devices, rdma_get_src_port,
+    rdma_init_qp_attr, rdma_listen, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route,
+};
+use crate::context::of_structure;
+use crate::memory::{Domain, ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_reg_mr};
+use crate::transfer::{
+    Pair, alloc_mw, bind_mw, dealloc_mw, ibv_create_qp, ibv_destroy_qp, ibv_modify_qp,
+};
+
+fn storage(port: u16) -> libc::sockaddr_storage {
+    socket_storage(([127, 0, 0, 1], port).into())
+}
+
+const fn pointer(storage: &libc::sockaddr_storage) -> SocketPointer {
+    SocketPointer::at(core::ptr::from_ref(storage).cast())
+}
+
+fn new_id(channel: Handle<EventChannel>) -> Handle<Id> {
+    let mut id = Handle::NULL;
+    let made = rdma_create_id(
+        channel,
+        Out::at(&raw mut id),
+        Address(null_mut()),
+        RDMA_PS_TCP,
+    );
+    assert_eq!(made, 0, "{}", Errno::last());
+    id
+}
+
+/// Waits for an event, which must be of a kind.
+fn next(channel: Handle<EventChannel>, kind: u32) -> rdma_cm_event {
+    let own = channel.get().expect("a channel");
+    poll(&mut [PollFd::new(&*own.events, PollFlags::IN)], None).expect("a poll");
+    let mut event = Handle::NULL;
+    assert_eq!(rdma_get_cm_event(channel, Out::at(&raw mut event)), 0);
+    let c = event.read().expect("an event");
+    assert_eq!((c.event, rdma_ack_cm_event(event)), (kind, 0));
+    c
+}
+
+/// A program with a queue pair for each side of a connection.
+struct Program {
+    domain: Handle<Domain>,
+    queue: Handle<Queue>,
+    pairs: [Handle<Pair>; 2],
+    channels: [Handle<EventChannel>; 2],
+    listener: Handle<Id>,
+}
+
+impl Program {
+    fn new() -> Self {
+        let devices = rdma_get_devices(Out::at(null_mut()));
+        let context = of_structure(crate::boundary::values(&In::at(devices), 1)[0]);
+        crate::connection::rdma_free_devices(devices);
+        let domain = ibv_alloc_pd(context);
+        let queue = ibv_create_cq(context, 16, Address(null_mut()), Handle::NULL, 0);
+        let pairs = [(); 2].map(|()| {
+            let mut wanted: ibv_qp_init_attr = zeroed();
+            (wanted.send_cq, wanted.recv_cq) = (queue.pointer(), queue.pointer());
+            wanted.qp_type = IBV_QPT_RC;
+            wanted.cap.max_send_wr = 4;
+            ibv_create_qp(domain, Out::at(&raw mut wanted))
+        });
+        let channels = [(); 2].map(|()| rdma_create_event_channel());
+        let listener = new_id(channels[1]);
+        assert_eq!(rdma_bind_addr(listener, pointer(&storage(0))), 0);
+        assert_eq!(rdma_listen(listener, 4), 0);
+        Self {
+            domain,
+            queue,
+            pairs,
+            channels,
+            listener,
+        }
+    }
+
+    /// Returns the parameters of a connection with a queue pair.
+    fn parameters(&self, side: usize) -> rdma_conn_param {
+        let mut parameters: rdma_conn_param = zeroed();
+        parameters.qp_num = self.pairs[side].read().expect("a pair").qp_base.qp_num;
+        (parameters.responder_resources, parameters.initiator_depth) = (3, 2);
+        parameters
+    }
+
+    /// Asks for a connection; returns the identifiers of both sides.
+    fn ask(&self) -> [Handle<Id>; 2] {
+        let client = new_id(self.channels[0]);
+        let peer = storage(u16::from_be(rdma_get_src_port(self.listener)));
+        let nowhere = SocketPointer::at(core::ptr::null());
+        assert_eq!(rdma_resolve_addr(client, nowhere, pointer(&peer), 100), 0);
+        next(self.channels[0], RDMA_CM_EVENT_ADDR_RESOLVED);
+        assert_eq!(rdma_resolve_route(client, 100), 0);
+        next(self.channels[0], RDMA_CM_EVENT_ROUTE_RESOLVED);
+        assert_eq!(refusal(rdma_establish(client)), Errno::EINVAL);
+        let parameters = self.parameters(0);
+        assert_eq!(rdma_connect(client, In::at(&raw const parameters)), 0);
+        let c = next(self.channels[1], RDMA_CM_EVENT_CONNECT_REQUEST);
+        [client, Handle::at(c.id)]
+    }
+
+    /// Leads a queue pair to a state by the attributes of an identifier.
+    fn lead(&self, side: usize, id: Handle<Id>, state: u32) -> ibv_qp_attr {
+        let mut attributes: ibv_qp_attr = zeroed();
+        attributes.qp_state = state;
+        let mut mask: c_int = 0;
+        let (to, known) = (Out::at(&raw mut attributes), Out::at(&raw mut mask));
+        assert_eq!(rdma_init_qp_attr(id, to, known), 0, "{state}");
+        let with = In::at(&raw const attributes);
+        assert_eq!(ibv_modify_qp(self.pairs[side], with, mask), 0, "{state}");
+        attributes
+    }
+
+    fn close(self) {
+        assert_eq!(rdma_destroy_id(self.listener), 0);
+        for pair in self.pairs {
+            assert_eq!(ibv_destroy_qp(pair), 0);
+        }
+        assert_eq!(ibv_destroy_cq(self.queue), 0);
+        assert_eq!(ibv_dealloc_pd(self.domain), 0);
+        for channel in self.channels {
+            rdma_destroy_event_channel(channel);
+        }
+    }
+}
+
+/// Spec: ROCE-272
+#[test]
+fn a_program_connects_queue_pairs_of_its_own_and_binds_a_window() {
+    let program = Program::new();
+    let [client, server] = program.ask();
+    assert_eq!(rdma_reject_ece(server, In::at(core::ptr::null()), 0), 0);
+    let c = next(program.channels[0], RDMA_CM_EVENT_REJECTED);
+    assert_ne!(c.status, 28, "the program gave no reason");
+    for id in [client, server] {
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    // The queue pair is as it was before.
+    let [client, server] = program.ask();
+    for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
+        program.lead(1, server, state);
+    }
+    let parameters = program.parameters(1);
+    assert_eq!(rdma_accept(server, In::at(&raw const parameters)), 0);
+    next(program.channels[0], RDMA_CM_EVENT_CONNECT_RESPONSE);
+    for state in [IBV_QPS_INIT, IBV_QPS_RTR] {
+        program.lead(0, client, state);
+    }
+    let attributes = program.lead(0, client, IBV_QPS_RTS);
+    assert_eq!(attributes.max_rd_atomic, 2);
+    assert_eq!(rdma_establish(client), 0);
+    next(program.channels[1], RDMA_CM_EVENT_ESTABLISHED);
+    bind(&program);
+    assert_eq!(rdma_disconnect(client), 0);
+    for channel in program.channels {
+        next(channel, RDMA_CM_EVENT_DISCONNECTED);
+    }
+    for id in [client, server] {
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    program.close();
+}
+
+/// Binds a window twice by the first queue pair.
+fn bind(program: &Program) {
+    let memory = [0_u8; 64];
+    let start = Address(memory.as_ptr().cast_mut().cast());
+    let all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+    let flags = [all, IBV_ACCESS_LOCAL_WRITE].map(u32::cast_signed);
+    let regions = flags.map(|flags| ibv_reg_mr(program.domain, start, 64, flags));
+    assert!(alloc_mw(program.domain.pointer(), 99).is_null());
+    let window = alloc_mw(program.domain.pointer(), IBV_MW_TYPE_1);
+    let key = || {
+        let c = In::at(window.cast_const()).get().expect("a window");
+        c.rkey
+    };
+    let mut wanted: ibv_mw_bind = zeroed();
+    wanted.send_flags = IBV_SEND_SIGNALED;
+    wanted.bind_info.addr = start.0 as u64;
+    wanted.bind_info.length = 64;
+    wanted.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    let pair = program.pairs[0].pointer();
+    // No region, and one that windows may not be bound to.
+    for region in [Handle::NULL, regions[1]] {
+        wanted.bind_info.mr = region.pointer();
+        assert_eq!(bind_mw(pair, window, &raw mut wanted), libc::EINVAL);
+    }
+    wanted.bind_info.mr = regions[0].pointer();
+    let mut keys = vec![key()];
+    for wr_id in [5, 6] {
+        wanted.wr_id = wr_id;
+        assert_eq!(bind_mw(pair, window, &raw mut wanted), 0);
+        assert!(!keys.contains(&key()));
+        keys.push(key());
+        let mut wc: ibv_wc = zeroed();
+        while poll_cq(program.queue.pointer(), 1, &raw mut wc) == 0 {}
+        assert_eq!((wc.status, wc.opcode, wc.wr_id), (0, IBV_WC_BIND_MW, wr_id));
+    }
+    assert_eq!(dealloc_mw(window), 0);
+    assert_eq!(dealloc_mw(window), libc::EINVAL);
+    for region in regions {
+        assert_eq!(ibv_dereg_mr(region), 0);
+    }
+}
