@@ -157,8 +157,7 @@ impl RoceDriver {
         number.map(std::io::Error::from_raw_os_error)
     }
 
-    /// Returns why the last attempt with [`PathChoice::Local`](crate::PathChoice) found no queues,
-    /// once.
+    /// Returns why the last attempt, or service point, that had to use local queues could not, once.
     #[must_use]
     pub fn not_local(&self) -> Option<NotLocal> {
         self.0.enter(|adapter| adapter.not_local.take())
@@ -625,20 +624,11 @@ unsafe impl Backend for RoceBackend {
         if self.shared.is_threaded() {
             return None;
         }
+        let look = self.shared.next_look();
         self.shared.enter(|adapter| {
-            let acts = adapter.has_output() || self.shared.is_setting_up();
-            let now = acts.then_some(adapter.now);
-            now.or_else(|| adapter.deadline())
+            let now = adapter.has_output().then_some(adapter.now);
+            now.or_else(|| adapter.deadline().into_iter().chain(look).min())
         })
-    }
-}
-
-/// Returns the reason for a port that is not claimed, though no other socket has it.
-const fn unclaimed(refused: ClaimError) -> BackendError {
-    match refused {
-        ClaimError::Descriptors => BackendError::Descriptors,
-        ClaimError::Prohibited => BackendError::Prohibited,
-        ClaimError::InUse | ClaimError::Refused => BackendError::Resources,
     }
 }
 
@@ -677,8 +667,25 @@ impl RoceBackend {
         }
         match self.shared.port().claim(port) {
             Ok(()) => Ok(true),
-            Err(ClaimError::InUse) => Err(BackendError::QualifierInUse),
-            Err(refused) => Err(unclaimed(refused)),
+            Err(refused) => Err(self.unclaimed(refused)),
+        }
+    }
+
+    /// Returns the reason for a port that is not claimed.
+    fn unclaimed(&self, refused: ClaimError) -> BackendError {
+        if let ClaimError::NotLocal(reason) = refused {
+            self.shared
+                .enter(|adapter| adapter.not_local = Some(reason));
+        }
+        match refused {
+            ClaimError::Descriptors | ClaimError::NotLocal(NotLocal::Descriptors) => {
+                BackendError::Descriptors
+            }
+            ClaimError::Prohibited => BackendError::Prohibited,
+            ClaimError::InUse | ClaimError::NotLocal(NotLocal::Taken) => {
+                BackendError::QualifierInUse
+            }
+            ClaimError::Refused | ClaimError::NotLocal(_) => BackendError::Resources,
         }
     }
 
@@ -692,8 +699,8 @@ impl RoceBackend {
             }
             match self.shared.port().claim(port) {
                 Ok(()) => return Ok((port.into(), true)),
-                Err(ClaimError::InUse) => {}
-                Err(refused) => return Err(unclaimed(refused)),
+                Err(ClaimError::InUse | ClaimError::NotLocal(NotLocal::Taken)) => {}
+                Err(refused) => return Err(self.unclaimed(refused)),
             }
         }
         Err(BackendError::QualifierUnavailable)

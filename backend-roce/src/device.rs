@@ -8,7 +8,7 @@ mod connections;
 mod posts;
 
 pub use connections::Attempt;
-pub use posts::{Bind, Data, Operation, Post, PostError, Posts};
+pub use posts::{Data, Operation, Post, PostError, Posts, WindowBind};
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ use dat_core::backend::{
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::Region;
-use dat_queues::{Opcode, Owner, Receive, State};
+use dat_queues::{Detail, Opcode, Owner, Receive, State};
 
 pub(crate) use crate::adapter::PORTS;
 use crate::adapter::{
@@ -156,9 +156,9 @@ pub struct DeviceCompletion {
     pub immediate: Option<u32>,
     /// QPN of the sender of a datagram.
     pub source: Option<u32>,
-    /// Set with `RemoteResponder` if the peer failed for reasons of its own, such as memory of a
-    /// receive that is not there; not for a request that it does not take.
-    pub peer_failed: bool,
+    /// With `RemoteResponder`, the peer may have failed for reasons of its own, such as memory of a
+    /// receive that is not there. A datagram may have come over IPv4.
+    pub detail: Detail,
 }
 
 /// A completion queue.
@@ -347,7 +347,7 @@ impl RoceDevice {
         self.backend().deregister(keys);
     }
 
-    /// Makes a memory window, which [`Posts::bind`] binds.
+    /// Makes a memory window, which is not bound.
     ///
     /// # Errors
     /// `Resources`: there are too many, or there is no memory.
@@ -355,7 +355,7 @@ impl RoceDevice {
         self.backend().create_window(domain)
     }
 
-    /// Removes a window; its key is invalid at once.
+    /// Removes a memory window; its key is invalid at once.
     pub fn destroy_window(&self, window: WindowKey) {
         self.backend().destroy_window(window);
     }
@@ -416,7 +416,7 @@ impl RoceDevice {
                     qpn: entry.completion.queue_pair as u32,
                     immediate: entry.immediate,
                     source: Some(entry.source).filter(|qpn| *qpn != 0),
-                    peer_failed: entry.peer_failed,
+                    detail: entry.detail,
                 });
             })
         };

@@ -77,11 +77,11 @@ pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]
 pub use counts::{AdapterCounts, ConnectionCounts, LocalCounts};
 #[cfg(feature = "std")]
-pub use dat_queues::Opcode;
+pub use dat_queues::{Detail, Opcode};
 #[cfg(feature = "std")]
 pub use device::{
-    Attempt, Bind, Data, DeviceCompletion, DeviceLimits, DeviceQueue, INLINE_MAX, Operation,
-    PairOptions, PairState, Post, PostError, Posts, RegionAccess, RoceDevice,
+    Attempt, Data, DeviceCompletion, DeviceLimits, DeviceQueue, INLINE_MAX, Operation, PairOptions,
+    PairState, Post, PostError, Posts, RegionAccess, RoceDevice, WindowBind,
 };
 #[cfg(feature = "udp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "udp")))]

@@ -23,7 +23,7 @@ use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX};
 use crate::options::{PathChoice, RoceOptions};
-use crate::port::{Arrival, Awakening, ClaimError, LocalQueues, Outbox, Port, Route};
+use crate::port::{Arrival, Awakening, ClaimError, Gone, LocalQueues, Outbox, Port, Route};
 use crate::proto::icrc::Flow;
 use crate::reserve::zeros;
 
@@ -408,8 +408,8 @@ impl Shared {
             events.sleeps_on_port = true;
             let before = events.count;
             drop(events);
-            self.lease.note_look();
-            // Who is about to sleep asks for doorbells, and looks once more.
+            self.lease.note_sleep();
+            // Before the sleep, the thread asks for doorbells and looks once more.
             let awakening = match self.arm() {
                 true => Some(Awakening::Local),
                 false => self.port.sleep(pause),
@@ -513,7 +513,7 @@ impl Shared {
                 rounds = rounds.saturating_sub(1);
                 if rounds == 0 {
                     drop(output);
-                    // Whoever sends what is left also sends what others asked for.
+                    // The next sender also sends the packets that others asked for.
                     let _is_asked = own.leave();
                     return false;
                 }
@@ -688,7 +688,7 @@ impl Shared {
         }
         let bursts = match self.try_input() {
             Some(mut input) => {
-                self.attend();
+                self.attend(Gone::Any);
                 self.take_local(&mut input, || false);
                 self.take_packets(&mut input, (BURSTS, BURST), || false)
             }

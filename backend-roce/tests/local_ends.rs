@@ -99,7 +99,10 @@ fn the_death_of_a_peer_breaks_its_connections() {
         received.expect("a receive");
         peer.signal(Signal::KILL);
         let events = [next(&right), next(&right)];
-        let is_broken = |event: &Event| matches!(event, Event::Connection { kind, .. } if *kind == ConnectionEventKind::Broken);
+        let is_broken = |event: &Event| {
+            matches!(event, Event::Connection { kind, .. }
+                if *kind == ConnectionEventKind::Broken)
+        };
         assert!(events.iter().any(is_broken), "{events:?}");
         assert_eq!(right.driver.counts().local.pairs, 0);
     }
@@ -476,7 +479,8 @@ fn serve(right: &End, ends: &mut Vec<End>) -> usize {
     while let Some(end) = ends.get(index) {
         let event = end.look();
         seen += usize::from(event.is_some());
-        let is_over = matches!(event, Some(Event::Connection { kind, .. }) if kind != ConnectionEventKind::Established);
+        let is_over = matches!(event, Some(Event::Connection { kind, .. })
+            if kind != ConnectionEventKind::Established);
         match is_over {
             true => ends.swap_remove(index).free(),
             false => index += 1,

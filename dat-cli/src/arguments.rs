@@ -13,6 +13,7 @@ use clap_complete::Shell;
 
 use crate::failure::Failure;
 use crate::peer::{Peer, QUALIFIER, parse_device, parse_ip, parse_peer};
+use crate::remote::counts::without_counts;
 use crate::rsm::arguments::RsmArguments;
 use crate::size::{Sweep, parse_count, parse_duration, parse_quota, parse_size, parse_sweep};
 
@@ -158,9 +159,14 @@ pub(crate) struct DeviceName {
     /// if this build and host have one, else roce]
     #[arg(long, value_name = "NAME", value_parser = parse_device)]
     pub(crate) device: Option<String>,
-    /// Use this way on roce [default: any, unless the name of the device has one]
+    /// Use this way on roce; without --device, this selects roce [default: any, unless the name of
+    /// the device has one]
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) path: Option<PathName>,
+    /// Print the path of the connections, the counts of packets, retransmits and errors, and why
+    /// shared memory is not used; only on roce
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 /// A way between two ends on roce.
@@ -217,28 +223,33 @@ impl DeviceArguments {
     /// Returns true if the arguments select an RDMA device, and false for the mock.
     ///
     /// # Errors
-    /// - Usage: `--wait` is given without an RDMA device.
+    /// - Usage: `--wait` or `--verbose` is given without an RDMA device.
     pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
-        wanted(
-            self.named.name().is_some() || self.connect.is_some(),
-            self.waiting,
-        )
+        wanted(&self.named, self.connect.is_some(), self.waiting)
     }
 }
 
-/// Returns `named`: true if the command is for an RDMA device.
+/// Returns true if the command is for an RDMA device: a named one, or one that connects.
 ///
 /// # Errors
-/// - Usage: `--wait` is given without a device.
-pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Failure> {
-    if !named && waiting.wait.is_some() {
+/// - Usage: `--wait` or `--verbose` is given without a device.
+pub(crate) fn wanted(
+    named: &DeviceName,
+    connects: bool,
+    waiting: WaitingArguments,
+) -> Result<bool, Failure> {
+    let named_or_connects = named.name().is_some() || connects;
+    if !named_or_connects && named.verbose {
+        return Err(without_counts("--verbose"));
+    }
+    if !named_or_connects && waiting.wait.is_some() {
         return Err(Failure::usage(
             "--wait cannot be used here",
             "it applies to RDMA devices only; on the mock this program does the transfers itself",
             "add --device or --connect, or remove --wait",
         ));
     }
-    Ok(named)
+    Ok(named_or_connects)
 }
 
 #[derive(Args)]
@@ -361,10 +372,6 @@ pub(crate) struct PerfArguments {
     /// Measurement time per size, 1ms to 1day, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
-    /// Print the path and the counts of packets, retransmits and errors at the end; only on roce,
-    /// for write, read and send
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
     /// Write a plot of the results to this new file; the name must end in .svg
     #[arg(long, value_name = "FILE.svg", value_parser = local_path())]
     pub(crate) plot: Option<PathBuf>,
@@ -570,6 +577,21 @@ fn specific(error: &clap::Error, paragraphs: &[String]) -> Option<String> {
         }
         ErrorKind::ArgumentConflict => Some("leave out one of them".into()),
         _ => None,
+    }
+}
+
+impl Command {
+    /// Returns true if the command is to say why shared memory is not used.
+    pub(crate) const fn is_verbose(&self) -> bool {
+        match self {
+            Self::Copy(copy) => copy.device.named.verbose,
+            Self::Perf(perf) => perf.device.named.verbose,
+            Self::Serve(serve) => serve.named.verbose,
+            Self::Rsm(rsm) => rsm.command.named().verbose,
+            Self::Tour | Self::Run(_) | Self::Devices(_) | Self::Completions(_) | Self::Man(_) => {
+                false
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod devices;
 mod failure;
 mod interrupt;
 mod limits;
+mod log;
 mod manual;
 mod memory;
 mod names;
@@ -50,6 +51,10 @@ pub fn main() -> ExitCode {
         }
     };
     let mut output = Output::new(arguments.common.json, arguments.common.quiet);
+    let is_verbose = |command: &Command| command.is_verbose();
+    if arguments.command.as_ref().is_some_and(is_verbose) && output.is_text() {
+        log::begin();
+    }
     let mut signals = None;
     let mut catch = || signals.insert(Signals::catch()).clone();
     let result = match arguments.command.unwrap_or(Command::Tour) {

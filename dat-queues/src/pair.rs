@@ -4,7 +4,7 @@ use dat_core::backend::{Completion, DomainKey, QueuePairRequest, SharedReceiveQu
 use dat_core::flags::DtoStatus;
 
 use crate::request::{Change, Request, Work};
-use crate::ring::{Entry, Kind, Opcode};
+use crate::ring::{Detail, Entry, Kind, Opcode};
 
 /// State of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl PairSetup {
             kind,
             opcode,
             source: 0,
-            peer_failed: false,
+            detail: Detail::None,
             extra: false,
         }
     }

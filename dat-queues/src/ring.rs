@@ -46,6 +46,17 @@ pub enum Opcode {
     ReceiveWrite,
 }
 
+/// What else is known of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Nothing.
+    None,
+    /// The peer failed for reasons of its own.
+    PeerFailed,
+    /// It is of a datagram over IPv4.
+    Ipv4,
+}
+
 /// A completion and its queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<K> {
@@ -61,8 +72,8 @@ pub struct Entry<K> {
     pub opcode: Opcode,
     /// Number of the queue pair that sent a datagram; 0 for others.
     pub source: u32,
-    /// Set if the peer failed for reasons of its own.
-    pub peer_failed: bool,
+    /// What else is known of it.
+    pub detail: Detail,
     /// True if it needs no place, as a duplicate: another completion may have that place.
     pub extra: bool,
 }

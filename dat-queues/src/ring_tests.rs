@@ -27,7 +27,7 @@ fn entry(owner: u32, token: u64) -> Entry<u32> {
         kind: Kind::Request,
         opcode: Opcode::Send,
         source: 0,
-        peer_failed: false,
+        detail: Detail::None,
         extra: false,
     }
 }

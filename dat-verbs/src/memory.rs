@@ -8,7 +8,7 @@ use dat_core::backend::DomainKey;
 use dat_core::memory::Region;
 use nix::errno::Errno;
 
-use crate::adapter::{Adapter, lock};
+use crate::adapter::Adapter;
 use crate::boundary::layout::{
     IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_ON_DEMAND,
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
@@ -54,10 +54,11 @@ impl Kind for MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Returns its key, if windows may be bound to it.
-    pub(crate) fn key_for_windows(&self) -> Option<u32> {
-        let registered = lock(&self.registered);
-        (registered.flags & IBV_ACCESS_MW_BIND != 0).then_some(registered.key)
+    /// Returns true if the access flags of the region have a flag.
+    pub(crate) fn allows(&self, flag: c_uint) -> bool {
+        let registered = self.registered.lock();
+        let registered = registered.unwrap_or_else(PoisonError::into_inner);
+        registered.flags & flag != 0
     }
 }
 

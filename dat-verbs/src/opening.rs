@@ -35,14 +35,14 @@ pub(crate) fn open(device: Handle<Device>) -> Result<Handle<Context>> {
     c.create_qp_ex = Some(transfer::create_qp_ex);
     let context = &mut c.context;
     context.device = device.pointer();
-    context.ops.alloc_mw = Some(transfer::alloc_mw);
-    context.ops.bind_mw = Some(transfer::bind_mw);
-    context.ops.dealloc_mw = Some(transfer::dealloc_mw);
     context.ops.poll_cq = Some(completion::poll_cq);
     context.ops.req_notify_cq = Some(completion::req_notify_cq);
     context.ops.post_send = Some(transfer::post_send);
     context.ops.post_recv = Some(transfer::post_recv);
     context.ops.post_srq_recv = Some(transfer::post_srq_recv);
+    context.ops.alloc_mw = Some(transfer::alloc_mw);
+    context.ops.bind_mw = Some(transfer::bind_mw);
+    context.ops.dealloc_mw = Some(transfer::dealloc_mw);
     context.cmd_fd = -1;
     context.async_fd = async_events.descriptor();
     context.num_comp_vectors = 1;

@@ -1,4 +1,4 @@
-//! Programs of rdma-core and perftest, unchanged, in two processes without privileges.
+//! Programs of rdma-core, perftest and others, unchanged, in two processes without privileges.
 //!
 //! A program that is not installed is not run, which the test says.
 
@@ -52,6 +52,8 @@ impl Library {
             .args(arguments.split_whitespace())
             .env("LD_PRELOAD", &self.path)
             .env("DAT_VERBS_ADDRESS", ADDRESS)
+            .env("UCX_TLS", "rc_verbs,ud_verbs,self")
+            .env("UCX_NET_DEVICES", "dat0:1")
             .current_dir("/")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -210,5 +212,27 @@ fn connections_of_librdmacm() {
         };
         let (server, client) = (split(server), split(client));
         library.pass((&server.0, &server.1), (&client.0, &client.1), port);
+    }
+}
+
+#[test]
+fn programs_of_others() {
+    let library = Library::new();
+    let (port, other) = (free_port(), free_port());
+    for (program, server, client, port) in [
+        (
+            "ucx_perftest",
+            format!("-p {port}"),
+            format!("-p {port} -t tag_bw -s 65536 -n 100 {ADDRESS}"),
+            port,
+        ),
+        (
+            "qperf",
+            format!("-lp {other}"),
+            format!("-lp {other} -t 1 -cm1 {ADDRESS} rc_lat rc_rdma_write_bw quit"),
+            other,
+        ),
+    ] {
+        library.pass((program, &server), (program, &client), port);
     }
 }

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use dat_core::backend::{BackendError, SendFlags};
 use dat_core::flags::DtoStatus;
-use dat_queues::State;
+use dat_queues::{Detail, State};
 
 use super::packets::PACKET_MAX;
 use super::port_numbers::port_of_qpn;
@@ -212,6 +212,9 @@ impl Adapter {
         entry.completion.solicited = bth.solicited;
         entry.immediate = packet.header.extensions.immediate.map(u32::from_ne_bytes);
         entry.source = deth.source;
+        if arrival.flow.source().is_ipv4() {
+            entry.detail = Detail::Ipv4;
+        }
         self.add_completion(setup.receive_queue, entry);
         if let Some(shared) = shared_key {
             self.check_limit(shared.0);

@@ -32,7 +32,13 @@ impl Adapter {
         };
         pair.state = State::Error;
         pair.is_failing = true;
+        let local = pair.local;
+        self.locals.failing += 1;
         self.set_ready(key);
+        // The peer may never read what is before that packet.
+        if local.is_some_and(|local| self.locals.is_full(local)) {
+            self.finish_failure(key);
+        }
     }
 
     /// Ends a queue pair that failed, once its last packet is sent, and reports it.
@@ -58,7 +64,7 @@ impl Adapter {
             return;
         };
         pair.state = State::Error;
-        pair.is_failing = false;
+        self.locals.failing -= usize::from(core::mem::take(&mut pair.is_failing));
         let last = pair.transport.as_mut().and_then(QueuePair::end);
         if let Some(completion) = last {
             self.complete_receive(key, &completion);

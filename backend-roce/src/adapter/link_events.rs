@@ -2,14 +2,13 @@
 
 use core::time::Duration;
 
-use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData as CoreData};
+use dat_core::backend::{ConnectFailure, ControlEvent, NotLocal, PrivateData as CoreData};
 use dat_queues::State;
 
 use super::Adapter;
 use super::links::{TRANSLATED, is_ours};
 use super::private_data::unpack;
 use crate::proto::connection::{ConnectReply, ConnectionEvent, Reason};
-use crate::proto::packet::Opcode;
 use crate::proto::queue_pair::Agreement;
 
 /// Silence after which a translated connection is probed, before a translator forgets it (ROCE-53).
@@ -17,12 +16,8 @@ const TRANSLATED_KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 impl Adapter {
     /// Takes a request on a queue pair for the last message of the handshake (ROCE-167).
-    pub(super) fn note_request(&mut self, key: usize, opcode: Opcode) {
-        let pair = self.pairs.get(key);
-        let accepting = pair.filter(|pair| pair.state == State::Accepting);
-        if let Some(id) = accepting.and_then(|pair| pair.link)
-            && !(opcode.is_response() || opcode.has_deth())
-            && let Some(link) = self.links.get_mut(id)
+    pub(super) fn note_request(&mut self, id: u32) {
+        if let Some(link) = self.links.get_mut(id)
             && let Some(event) = link.connection.note_request()
         {
             self.link_event(id, Some(event));
@@ -39,6 +34,8 @@ impl Adapter {
             Some(ConnectionEvent::Rejected(reject)) if self.propose_smaller(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) if self.asks_elsewhere(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) => {
+                self.not_local =
+                    (reject.reason == Reason::LOCAL_ONLY).then_some(NotLocal::Required);
                 let failure = if reject.reason == Reason::CONSUMER {
                     self.note_answer(id);
                     ConnectFailure::PeerRejected(unpack(
@@ -52,6 +49,7 @@ impl Adapter {
                 self.attempt_failed(id, failure);
             }
             Some(ConnectionEvent::Unreachable) => {
+                self.not_local = None;
                 let link = self.links.get(id);
                 // Port 4791 may belong to a kernel that answers others only.
                 let is_refused = link.is_some_and(|link| link.is_refused);
@@ -82,6 +80,7 @@ impl Adapter {
         let Some((key, agreement)) = link.pair.zip(Agreement::active(&link.request, reply)) else {
             return;
         };
+        self.not_local = None;
         self.note_answer(id);
         let is_translated = is_ours(reply.guid) && reply.guid & TRANSLATED != 0;
         let asked = self.options.keep_alive;
@@ -134,7 +133,7 @@ impl Adapter {
             && let Some(pair) = self.pairs.get_mut(key)
         {
             let queue_pair = pair.setup.token;
-            if pair.is_kept && pair.state == State::Connecting {
+            if pair.attempt.is_some_and(|with| with.keeps_pair) && pair.state == State::Connecting {
                 (pair.state, pair.link) = (State::Unconnected, None);
             } else {
                 self.stop_pair(key);

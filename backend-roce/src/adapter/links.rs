@@ -152,6 +152,7 @@ impl Adapter {
         let index = self.links.reserve();
         index.is_some_and(|index| self.deadlines.has_room(Timer::Link(index)))
             && self.ready_links.has_room_for(links)
+            && self.locals.reserve_attempt()
     }
 
     /// Follows the peer of a connection to another port, if it may have moved there (ROCE-52).
@@ -231,6 +232,11 @@ impl Adapter {
         let deadline = link.connection.deadline();
         let is_new = !core::mem::replace(&mut link.is_ready, true);
         let local = link.path.local;
+        if is_over && local.is_some_and(|local| self.locals.drop_messages(local, id)) {
+            // A peer that reads nothing keeps no place of it.
+            self.remove_link(id);
+            return;
+        }
         let mut add = |local| self.locals.add(local, Sender::Link(id));
         if is_new && !local.is_some_and(&mut add) {
             self.ready_links.push_back(id);

@@ -75,6 +75,10 @@ pub(crate) struct Locals {
     slots: Vec<Option<Local>>,
     /// Pairs that have something to send, and are not known to be full.
     listed: VecDeque<u16>,
+    /// Attempts that wait for a set-up, with its number; there is room for one more.
+    attempts: VecDeque<(LocalNumber, u32)>,
+    /// Queue pairs that have failed, and are to send their last packet.
+    pub(super) failing: usize,
     /// Set-ups that queue pairs without a connection wait for, each with the pair that it came to.
     awaited: Vec<(LocalNumber, Option<LocalNumber>)>,
     /// The packets of one turn.
@@ -87,6 +91,8 @@ impl Locals {
         Self {
             slots: Vec::new(),
             listed: VecDeque::new(),
+            attempts: VecDeque::new(),
+            failing: 0,
             awaited: Vec::new(),
             outbox: Outbox::new(Vec::new(), RUN_PACKETS_MAX),
         }
@@ -108,8 +114,8 @@ impl Locals {
     }
 
     /// Returns true if two pairs lead to the same adapter: each of both ends may have made one.
-    pub(super) fn lead_to_one(&self, pairs: [Option<LocalNumber>; 2]) -> bool {
-        let peer = |number| Some(self.get(number?)?.queue.peer());
+    pub(super) fn lead_to_one(&self, pairs: [LocalNumber; 2]) -> bool {
+        let peer = |number| Some(self.get(number)?.queue.peer());
         let [one, other] = pairs.map(peer);
         one.is_some() && one == other
     }
@@ -153,6 +159,28 @@ impl Locals {
         if let Some(local) = self.get_mut(number) {
             local.users = local.users.saturating_sub(1);
         }
+    }
+
+    /// Makes room for one more attempt; false if there is no memory.
+    pub(super) fn reserve_attempt(&mut self) -> bool {
+        let attempts = self.attempts.len() + 1;
+        self.attempts.has_room_for(attempts)
+    }
+
+    /// Returns true if requests and responses of a pair wait for room.
+    pub(super) fn is_full(&self, number: LocalNumber) -> bool {
+        self.get(number).is_some_and(|local| local.is_full)
+    }
+
+    /// Forgets the messages of a connection that is over, if its pair has no room for any; false if
+    /// it has.
+    pub(super) fn drop_messages(&mut self, number: LocalNumber, id: u32) -> bool {
+        let local = self.get_mut(number).filter(|local| local.is_stuck);
+        let is_stuck = local.is_some();
+        if let Some(local) = local {
+            local.links.retain(|ready| *ready != id);
+        }
+        is_stuck
     }
 
     fn open(&mut self, number: LocalNumber, mtu: PathMtu, queue: Arc<dyn LocalQueue>) -> bool {
@@ -248,7 +276,7 @@ impl Locals {
 
     /// Copies the packets of the outbox into the queue of a pair; returns their number and bytes.
     ///
-    /// Unless `placed` is 0, it is one packet, of which as many bytes are there.
+    /// If `placed` is not 0, the outbox has one packet, and that many bytes of its payload are there.
     pub(super) fn push(&mut self, number: LocalNumber, placed: usize) -> (u64, u64) {
         let totals = self.outbox.totals();
         match self.slots.get(usize::from(number.slot)) {
@@ -297,6 +325,7 @@ impl Adapter {
                 local.is_full = true;
                 local.is_stuck |= is_message;
                 self.counts.local.full += 1;
+                self.finish_failures(number);
                 continue;
             }
             let before = self.counts.local.bytes_sent;
@@ -309,6 +338,20 @@ impl Adapter {
             }
             sent += (self.counts.local.bytes_sent - before) as usize;
             self.locals.list(number.slot);
+        }
+    }
+
+    /// Ends the connections that have failed and wait for room to tell it, which may not come.
+    #[cold]
+    fn finish_failures(&mut self, number: LocalNumber) {
+        while self.locals.failing > 0
+            && let Some(local) = self.locals.get(number)
+            && let Some(key) = local.pairs.iter().copied().find(|key| {
+                let pair = self.pairs.get(*key);
+                pair.is_some_and(|pair| pair.is_failing)
+            })
+        {
+            self.finish_failure(key);
         }
     }
 
@@ -347,11 +390,8 @@ impl Adapter {
         match local {
             Ok(None) => self.after_link(id),
             // The port tells what becomes of it.
-            Ok(Some(_)) => {}
-            Err(NotLocal::Nobody) => {
-                self.not_local = Some(NotLocal::Nobody);
-                self.find_nobody(id);
-            }
+            Ok(Some(number)) => self.locals.attempts.push_back((number, id)),
+            Err(NotLocal::Nobody) => self.find_nobody(id),
             Err(reason) => self.give_up(id, reason),
         }
     }
@@ -363,6 +403,7 @@ impl Adapter {
             link.connection.abandon();
             self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
         }
+        self.not_local = Some(NotLocal::Nobody);
     }
 
     /// Sends the request of an attempt that has waited for a pair of queues, on one way or the
@@ -388,11 +429,11 @@ impl Adapter {
 
     /// Ends an attempt that finds no queues and may take no other way (ROCE-251).
     fn give_up(&mut self, id: u32, reason: NotLocal) {
-        self.not_local = Some(reason);
         if let Some(link) = self.links.get_mut(id) {
             link.connection.abandon();
         }
         self.link_event(id, Some(ConnectionEvent::Unreachable));
+        self.not_local = Some(reason);
     }
 
     /// Takes over a change of a pair of queues.
@@ -423,11 +464,18 @@ impl Adapter {
                 *pair = Some(number);
             }
         }
-        for index in 0..self.links.bound() {
-            let link = self.links.at_mut(index);
+        for _ in 0..self.locals.attempts.len() {
+            let Some((waits, id)) = self.locals.attempts.pop_front() else {
+                return;
+            };
+            if waits != asked {
+                self.locals.attempts.push_back((waits, id));
+                continue;
+            }
+            // It may have ended.
+            let link = self.links.get_mut(id);
             if let Some(link) = link.filter(|link| link.pending == Some(asked)) {
                 link.pending = Some(number);
-                let id = link.id;
                 self.settle(id, reason);
             }
         }
@@ -465,11 +513,16 @@ impl Adapter {
                 link.is_ready = false;
             }
         }
+        let mut users = local.users;
         for index in 0..self.links.bound() {
+            if users == 0 {
+                break;
+            }
             let link = self.links.at_mut(index);
             let Some(link) = link.filter(|link| link.path.local == Some(number)) else {
                 continue;
             };
+            users -= 1;
             let (id, state) = (link.id, link.connection.state());
             let event = match state {
                 LinkState::Established => Some(ConnectionEvent::Disconnected { broken: true }),
@@ -486,9 +539,12 @@ impl Adapter {
             self.link_event(id, event);
         }
         for key in 0..self.pairs.bound() {
+            if users == 0 {
+                break;
+            }
             let pair = self.pairs.get(key);
-            let is_left = pair.is_some_and(|pair| pair.local == Some(number));
-            if is_left {
+            if pair.is_some_and(|pair| pair.link.is_none() && pair.local == Some(number)) {
+                users -= 1;
                 self.break_attached(key);
             }
         }

@@ -2,7 +2,7 @@
 
 use dat_core::backend::{ControlEvent, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
-use dat_queues::{Opcode, Work};
+use dat_queues::{Detail, Opcode, Work};
 
 use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry};
@@ -27,6 +27,7 @@ impl Adapter {
         }
     }
 
+    #[inline]
     pub(super) fn complete_request(&mut self, key: usize, entry: &SendEntry, status: DtoStatus) {
         if let Work::Bind(_, window_key) = entry.request.work
             && status == DtoStatus::Flushed
@@ -46,7 +47,9 @@ impl Adapter {
         }
         let setup = pair.setup;
         let mut done = setup.request_done(key, &entry.request, status);
-        done.peer_failed = pair.peer_failed;
+        if pair.peer_failed {
+            done.detail = Detail::PeerFailed;
+        }
         self.add_completion(setup.request_queue, done);
     }
 

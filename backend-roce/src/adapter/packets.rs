@@ -1,10 +1,12 @@
 //! Packets of an adapter, in and out.
 
+use dat_queues::State;
+
 use super::deadlines::Timer;
 use super::locals::Sender;
 use super::queue_pair::{Access, Receives};
 use super::{Adapter, Pair};
-use crate::port::{Arrival, LocalNumber, Outbox, Path, RECORD_OVERHEAD, RUN_PACKETS_MAX};
+use crate::port::{Arrival, LocalNumber, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::connection;
 use crate::proto::icrc::{Flow, Verdict};
 use crate::proto::packet::{OVERHEAD_MAX, Opcode, Packet};
@@ -48,8 +50,18 @@ impl Adapter {
         }
     }
 
-    /// Checks the ICRC of a packet on a path; counts a wrong one, and returns false.
-    fn verify(&mut self, path: &Path, wire: &Flow, index: u16, datagram: &[u8]) -> bool {
+    /// Checks the ICRC of a packet to a queue pair; returns true if the address of the peer of its
+    /// connection has changed.
+    ///
+    /// Counts a wrong one, and returns `None`.
+    fn verify(
+        &mut self,
+        key: usize,
+        link: Option<u32>,
+        wire: &Flow,
+        (index, datagram): (u16, &[u8]),
+    ) -> Option<bool> {
+        let path = self.pairs.get(key)?.path.as_ref()?;
         let valid = match path.received(wire).verify_segment(index, datagram) {
             Verdict::Right => true,
             Verdict::Recovered(identification) => path.single || identification < SEGMENT_MAX,
@@ -57,16 +69,10 @@ impl Adapter {
         };
         if !valid {
             self.counts.bad_icrc += 1;
+            return None;
         }
-        valid
-    }
-
-    /// Returns true if a packet comes from another port of the peer of a connection.
-    fn has_moved(&self, link: Option<u32>, path: &Path, wire: &Flow) -> bool {
-        path.wire != path.view
-            && link
-                .and_then(|link| self.links.get(link))
-                .is_some_and(|link| link.has_moved(wire))
+        let link = link.and_then(|link| self.links.get(link));
+        Some(link.is_some_and(|link| link.has_moved(wire)))
     }
 
     fn count_packet(&mut self, arrival: &Arrival, bytes: u64) {
@@ -78,23 +84,33 @@ impl Adapter {
         }
     }
 
-    /// Returns the queue pair with a QPN and its path, if packets reach it on the way of this one
-    /// (ROCE-231).
-    fn addressed(&self, qpn: u32, arrival: &Arrival) -> Option<(usize, Path)> {
+    /// Returns the queue pair with a QPN, its connection and its state, if packets reach it on the
+    /// way of this one (ROCE-231).
+    fn addressed(&self, qpn: u32, arrival: &Arrival) -> Option<(usize, Option<u32>, State)> {
         let key = match self.port_numbers.get(qpn) {
             Some(key) => key,
             None => *self.qpns.get(qpn)?,
         };
         let pair = self.pairs.get(key)?;
-        let path = pair.path?;
         let has_payload = !arrival.is_split || self.locals.source(arrival).is_some();
-        let is_on_way = pair.local == arrival.local
-            || pair.link.is_none() && self.locals.lead_to_one([pair.local, arrival.local]);
-        // An attached queue pair has one peer, which does not move (ROCE-263).
-        let is_reached = is_on_way
-            && has_payload
-            && (pair.link.is_some() || pair.local.is_some() || path.is_from_peer(&arrival.flow));
-        is_reached.then_some((key, path))
+        let is_reached = match pair.link {
+            Some(_) => pair.local == arrival.local,
+            None => self.reaches_attached(pair, arrival),
+        };
+        (is_reached && has_payload).then_some((key, pair.link, pair.state))
+    }
+
+    /// Returns true if an arrival is of the peer of an attached queue pair.
+    #[inline(never)]
+    fn reaches_attached(&self, pair: &Pair, arrival: &Arrival) -> bool {
+        match (pair.local, arrival.local, &pair.path) {
+            // It has one peer, which does not move (ROCE-263).
+            (None, None, Some(path)) => path.is_from_peer(&arrival.flow),
+            (Some(own), Some(other), Some(_)) => {
+                own == other || self.locals.lead_to_one([own, other])
+            }
+            _ => false,
+        }
     }
 
     /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
@@ -110,20 +126,21 @@ impl Adapter {
             self.management(arrival, datagram, &packet);
             return None;
         }
-        let Some((key, path)) = self.addressed(bth.destination, arrival) else {
+        let Some((key, link, state)) = self.addressed(bth.destination, arrival) else {
             self.receive_datagram(arrival, index, datagram, &packet);
             return None;
         };
-        if arrival.local.is_none() && !self.verify(&path, wire, index, datagram) {
-            return None;
-        }
+        let is_checked = arrival.local.is_none();
+        let has_moved = is_checked && self.verify(key, link, wire, (index, datagram))?;
         if bth.opcode == Opcode::CongestionNotification {
             self.counts.congestion += 1;
             return None;
         }
-        self.note_request(key, bth.opcode);
-        let link = self.pairs.get(key)?.link;
-        let has_moved = self.has_moved(link, &path, wire);
+        if let Some(accepting) = link.filter(|_| state == State::Accepting)
+            && !(bth.opcode.is_response() || bth.opcode.has_deth())
+        {
+            self.note_request(accepting);
+        }
         let source = self.locals.source(arrival);
         let pair = self.pairs.get_mut(key)?;
         let Pair {
@@ -151,11 +168,10 @@ impl Adapter {
         let before = (has_moved || may_repeat).then(|| transport.progress());
         let shared_key = pair.setup.shared.map(|key| key.0);
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
+        let own_domain = pair.setup.domain;
         let mut queue = Receives {
             memories: &self.memories,
-            domain: shared
-                .as_ref()
-                .map_or(pair.setup.domain, |shared| shared.domain),
+            domain: shared.as_ref().map_or(own_domain, |shared| shared.domain),
             own: receives,
             shared,
             current,
@@ -225,9 +241,11 @@ impl Adapter {
     /// Those of the local way take at most `room` bytes, which its queue has.
     pub(super) fn transmit_pair(&mut self, key: usize, room: usize) {
         self.limit_room(key);
-        let local = self.pairs.get(key).and_then(|pair| pair.local);
+        let pair = self.pairs.get(key);
+        let local = pair.and_then(|pair| pair.local);
+        let is_for_datagrams = pair.is_some_and(|pair| pair.datagrams.is_some());
         let is_more = match local {
-            None if self.is_for_datagrams(key) => self.write_datagrams(key),
+            None if is_for_datagrams => self.write_datagrams(key),
             None => self.write_packets(key),
             Some(local) => {
                 let is_more = self.write_local_packets(local, key, room);
@@ -242,11 +260,6 @@ impl Adapter {
             self.end_turn(key);
             self.finish_failure(key);
         }
-    }
-
-    fn is_for_datagrams(&self, key: usize) -> bool {
-        let pair = self.pairs.get(key);
-        pair.is_some_and(|pair| pair.datagrams.is_some())
     }
 
     /// Writes packets of a queue pair; false if it has none left that it may send now.

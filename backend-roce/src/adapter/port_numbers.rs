@@ -59,7 +59,12 @@ impl PortNumbers {
     }
 
     /// Returns the queue pair with a QPN.
+    #[inline]
     pub(super) fn get(&self, qpn: u32) -> Option<usize> {
+        // Of most adapters there are none.
+        if self.pairs.is_empty() {
+            return None;
+        }
         *self.pairs.get(self.place(qpn)?)?
     }
 
@@ -103,9 +108,6 @@ impl PortNumbers {
     }
 
     fn place(&self, qpn: u32) -> Option<usize> {
-        if self.ports.is_empty() {
-            return None;
-        }
         let (port, is_named) = port_of_qpn(qpn);
         let index = self.ports.iter().position(|own| *own == port);
         let number = qpn as usize & ((1 << BITS) - 1);

@@ -41,6 +41,7 @@ impl Adapter {
     /// Prepares for posts; returns true if their consumer has completions to take.
     ///
     /// `None` if the queue pair takes none.
+    #[inline]
     pub(crate) fn begin_posts(&mut self, key: usize) -> Option<bool> {
         let pair = self.pairs.get(key)?;
         if !pair.state.takes_requests() {
@@ -59,6 +60,7 @@ impl Adapter {
     }
 
     /// Lets posted requests leave; returns how many are not complete.
+    #[inline]
     pub(crate) fn end_posts(&mut self, key: usize, is_behind: bool) -> Option<usize> {
         let pair = self.pairs.get(key)?;
         let count = pair.posted();

@@ -109,12 +109,15 @@ impl Adapter {
         }
         let is_refused = self.options.path == PathChoice::Local && local.is_none();
         let point = self.service_at(wire.destination(), request);
+        let reason = match point {
+            Some(_) if is_refused => Reason::LOCAL_ONLY,
+            _ => Reason::INVALID_SERVICE,
+        };
         let point = point.filter(|_| !is_refused);
         let (peer, source) = (wire.source(), wire.source().ip());
         let (proof, refusal) = self.refusal(request, source, local, point.is_some());
         let (Some(point), None) = (point, refusal) else {
-            let (reason, information) =
-                refusal.unwrap_or((Reason::INVALID_SERVICE, Information::None));
+            let (reason, information) = refusal.unwrap_or((reason, Information::None));
             let refusal = refuse(mad.transaction, request, reason, information);
             self.write_mad(&path, &refusal);
             return;

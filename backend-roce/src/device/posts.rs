@@ -57,20 +57,20 @@ pub struct Post<'a> {
     pub solicited: bool,
 }
 
-/// A request that binds a memory window.
+/// A bind of a memory window.
 #[derive(Clone, Copy, Debug)]
-pub struct Bind {
+pub struct WindowBind {
     /// Names the request in its completion.
     pub token: u64,
     /// The window.
     pub window: WindowKey,
-    /// Key of the region.
+    /// Key of the region that it opens; meaningless if `length` is 0.
     pub region: u32,
-    /// Address of the first byte, in requests.
+    /// Address of the first byte, as requests name it.
     pub address: u64,
-    /// Bytes; without any, the window is only unbound.
+    /// Length in bytes; 0 unbinds.
     pub length: u64,
-    /// Rights of peers, beside those of their queue pair. Who may read and write may use atomics.
+    /// Rights of peers, without atomics.
     pub rights: RemoteRights,
     /// Set if no completion reports a success.
     pub silent: bool,
@@ -103,6 +103,49 @@ impl Posts<'_> {
         pair.map_or(0, |pair| {
             pair.setup.request_depth.saturating_sub(pair.posted())
         })
+    }
+
+    /// Posts a bind of a window; returns its next key.
+    ///
+    /// # Errors
+    /// The bind is not taken: [`PostError::Full`], also if no key is left; [`PostError::Invalid`].
+    pub fn bind(&mut self, bind: &WindowBind) -> Result<u32, PostError> {
+        let pair = self.adapter.pairs.get(self.key).ok_or(PostError::State)?;
+        if pair.datagrams.is_some() {
+            return Err(PostError::Invalid);
+        }
+        let key = self.adapter.memories.begin_bind(bind.window.0);
+        let key = key.ok_or(PostError::Full)?;
+        let mut privileges = MemoryPrivileges::empty();
+        privileges.set(MemoryPrivileges::REMOTE_READ, bind.rights.read);
+        privileges.set(MemoryPrivileges::REMOTE_WRITE, bind.rights.write);
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::FENCE, bind.fence);
+        let request = BindRequest {
+            token: bind.token,
+            window: bind.window,
+            region: RegionKeys {
+                object: 0,
+                local: bind.region,
+                remote: bind.region,
+            },
+            address: bind.address,
+            length: bind.length,
+            privileges,
+            flags,
+            is_only: true,
+        };
+        let work = Work::Bind(request, key);
+        let request = Request::new(bind.token, work, flags, Segments::new());
+        let entry = SendEntry {
+            is_silent: bind.silent,
+            ..SendEntry::from(request)
+        };
+        if !self.adapter.post_attached(self.key, entry, None, None) {
+            self.adapter.memories.cancel_bind(key);
+            return Err(PostError::Full);
+        }
+        Ok(key)
     }
 
     /// Posts a request.
@@ -164,51 +207,6 @@ impl Posts<'_> {
         let (adapter, receiver) = (&mut *self.adapter, post.receiver);
         let is_taken = adapter.post_attached(self.key, entry, inline, receiver);
         is_taken.then_some(()).ok_or(PostError::Full)
-    }
-
-    /// Posts a bind of a window; returns the key that the window then has.
-    ///
-    /// The former key is invalid once the request is carried out.
-    ///
-    /// # Errors
-    /// - [`PostError::Full`]: also if there is no such window, or no key is left.
-    /// - [`PostError::Invalid`]: the queue pair is for datagrams.
-    pub fn bind(&mut self, bind: &Bind) -> Result<u32, PostError> {
-        let pair = self.adapter.pairs.get(self.key).ok_or(PostError::State)?;
-        if pair.datagrams.is_some() {
-            return Err(PostError::Invalid);
-        }
-        let memories = &mut self.adapter.memories;
-        let key = memories.begin_bind(bind.window.0).ok_or(PostError::Full)?;
-        let mut privileges = MemoryPrivileges::empty();
-        privileges.set(MemoryPrivileges::REMOTE_READ, bind.rights.read);
-        privileges.set(MemoryPrivileges::REMOTE_WRITE, bind.rights.write);
-        let mut flags = SendFlags::empty();
-        flags.set(SendFlags::FENCE, bind.fence);
-        let request = BindRequest {
-            token: bind.token,
-            window: bind.window,
-            region: RegionKeys {
-                object: 0,
-                local: bind.region,
-                remote: bind.region,
-            },
-            address: bind.address,
-            length: bind.length,
-            privileges,
-            flags,
-            is_only: false,
-        };
-        let work = Work::Bind(request, key);
-        let entry = SendEntry {
-            is_silent: bind.silent,
-            ..SendEntry::from(Request::new(bind.token, work, flags, Segments::new()))
-        };
-        if self.adapter.post_attached(self.key, entry, None, None) {
-            return Ok(key);
-        }
-        self.adapter.memories.cancel_bind(key);
-        Err(PostError::Full)
     }
 }
 

@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use dat_core::backend::NotLocal;
 use dat_core::sync::RegisteredSpan;
+use dat_core::time::Instant;
 
 use super::Arrival;
 use crate::proto::PathMtu;
@@ -27,7 +28,8 @@ pub trait LocalQueue: Send + Sync {
     /// Returns the room for packets, in bytes.
     ///
     /// If it is less than `least`, [`LocalEvent::Room`] follows once it is not.
-    /// The first call of several decides, until [`withdraw`](Self::withdraw).
+    /// The first call of several decides, until [`withdraw`](Self::withdraw). 0 asks for no event,
+    /// and looks anew.
     fn room(&self, least: usize) -> usize;
 
     /// Waits for room no longer.
@@ -39,8 +41,8 @@ pub trait LocalQueue: Send + Sync {
     /// the end of the pair, drops them.
     fn push(&self, packets: &[u8], segment: usize);
 
-    /// Copies a part of a payload to where [`push_split`](Self::push_split) leaves it; false without
-    /// room.
+    /// Copies a part of a payload to the place where [`push_split`](Self::push_split) leaves it;
+    /// false without room.
     fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool;
 
     /// As [`push`](Self::push), for a packet of which `payload` bytes were placed and the `headers`
@@ -54,8 +56,8 @@ pub trait LocalQueue: Send + Sync {
     /// Wakes the peer if it sleeps. Follows a push.
     fn ring(&self);
 
-    /// Returns the name of the adapter that the pair leads to.
-    fn peer(&self) -> [u8; 16];
+    /// Returns the name of the adapter that the pair leads to, and the number of its process.
+    fn peer(&self) -> ([u8; 16], i32);
 }
 
 /// Most bytes of the room of a queue that a push takes beside those of the packets.
@@ -88,6 +90,18 @@ pub enum LocalEvent {
     Ended(LocalNumber),
 }
 
+/// The pairs whose peers may have gone, as far as the system has reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gone {
+    /// None of them.
+    #[default]
+    None,
+    /// The pair of a slot.
+    One(u16),
+    /// Any pair.
+    Any,
+}
+
 /// Pairs of queues to adapters of this host. All calls return at once.
 pub trait LocalQueues: Send + Sync {
     /// Begins the set-up of a pair to the adapter with an address, from an address of this side.
@@ -117,13 +131,14 @@ pub trait LocalQueues: Send + Sync {
     /// Returns true if there are pairs, set-ups or events.
     fn is_used(&self) -> bool;
 
-    /// Returns true if pairs are being made whose progress the system does not report.
-    fn is_setting_up(&self) -> bool;
+    /// Returns the time of the next look at pairs that are being made, if there are any.
+    fn next_look(&self) -> Option<Instant>;
 
-    /// Accepts new pairs and looks for peers that have gone, by calls of the system.
-    fn attend(&self);
+    /// Goes on with new pairs and looks for peers that have gone, by calls of the system.
+    fn attend(&self, gone: Gone);
 
-    /// As [`attend`](Self::attend), by one call of the system: the next call does the next part.
+    /// As [`attend`](Self::attend) for any peer, by one call of the system: the next call does the
+    /// next part.
     fn attend_next(&self);
 
     /// Ends all pairs and set-ups, without events. Peers read what was written.

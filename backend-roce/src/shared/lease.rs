@@ -1,6 +1,6 @@
-//! Who takes packets from local queues: the thread of their adapter, or the program.
+//! The choice of the thread that takes packets from local queues: the adapter's or the program's.
 //!
-//! The thread asks for doorbells while it sleeps. For a program that polls, each would cost the
+//! The adapter's thread asks for doorbells while it sleeps. For a program that polls, each would cost the
 //! peer a system call, and wake the thread in vain. So the thread leaves the queues to such a
 //! program: it asks for no doorbell, and looks again after a while (ROCE-235).
 //!
@@ -14,8 +14,8 @@ use super::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 /// are asked for.
 const VAIN: usize = 16;
 
-/// Looks since the last one of the thread that show that the program polls, though that one finds
-/// packets: they may share a processor.
+/// Looks since the last one of the thread that show that the program polls, though it has also
+/// slept on the port, and the thread finds packets.
 const MANY: usize = 64;
 
 /// The lease of an adapter's local queues to the program.
@@ -23,6 +23,8 @@ const MANY: usize = 64;
 pub(crate) struct Lease {
     /// Looks of the program for packets; of two at a time one may be missed.
     looks: AtomicUsize,
+    /// Looks of a thread of the program that was about to sleep on the port.
+    sleeps: AtomicUsize,
     /// Waits of the program that have begun.
     waits: AtomicUsize,
     is_on: AtomicBool,
@@ -30,13 +32,14 @@ pub(crate) struct Lease {
     vain: AtomicUsize,
 }
 
-/// What the thread of an adapter has seen of the program.
+/// The state of the program, as the thread of its adapter has seen it.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// Looks when it woke up.
     woken: usize,
-    /// Looks and waits when it decided last.
+    /// Looks, sleeps and waits when it decided last.
     looks: usize,
+    sleeps: usize,
     waits: usize,
     /// Set if a doorbell woke it.
     is_rung: bool,
@@ -50,6 +53,14 @@ impl Lease {
         let before = self.looks.load(Ordering::Relaxed);
         self.looks.store(before.wrapping_add(1), Ordering::Relaxed);
         before
+    }
+
+    /// As [`note_look`](Self::note_look), of a thread that is about to sleep on the port. One
+    /// thread at a time calls it.
+    pub(super) fn note_sleep(&self) {
+        self.note_look();
+        let before = self.sleeps.load(Ordering::Relaxed);
+        self.sleeps.store(before.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Notes that a thread of the program is about to wait for an event; returns true if it has to
@@ -76,19 +87,22 @@ impl Lease {
         (watch.is_rung, watch.found) = (is_rung, false);
     }
 
-    /// Ends a look of the thread; returns true if it leaves the queues to the program, which it does
-    /// not beside `sleepers` of the program.
+    /// Ends a look of the thread; returns true if it leaves the queues to the program, and never
+    /// beside `sleepers` of the program.
     ///
     /// Otherwise it has to ask for doorbells before it sleeps.
     pub(super) fn decide(&self, watch: &mut Watch, sleepers: bool) -> bool {
         let looks = self.looks.load(Ordering::Relaxed);
-        let most = if watch.found { MANY } else { 0 };
+        let sleeps = self.sleeps.load(Ordering::Relaxed);
+        let has_slept = core::mem::replace(&mut watch.sleeps, sleeps) != sleeps;
+        // A thread that shares a processor with a program that polls finds packets before it.
+        let most = if watch.found && has_slept { MANY } else { 0 };
         let polls = looks != watch.woken || looks.wrapping_sub(watch.looks) > most;
         watch.looks = looks;
         self.is_on.store(polls, Ordering::Relaxed);
         fence();
         let waits = self.waits.load(Ordering::Relaxed);
-        // Who has begun to wait has asked for no doorbell, or for one that has come.
+        // A thread that has begun to wait has asked for no doorbell, or for one that has come.
         let is_new = core::mem::replace(&mut watch.waits, waits) != waits;
         let leased = polls && !is_new && !sleepers;
         if polls && !leased {

@@ -1,9 +1,10 @@
-//! The queues of an adapter to others of this host, and who takes packets from them.
+//! The queues of an adapter to others of this host, and the threads that take packets from them.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use dat_core::backend::{BackendError, NotLocal};
+use dat_core::time::Instant;
 
 #[cfg(feature = "udp")]
 use super::Watch;
@@ -11,7 +12,7 @@ use super::{Bursts, Driven, LATE_YIELDS, Shared, lock};
 use crate::adapter::{Adapter, port_of};
 use crate::counts::AdapterCounts;
 use crate::options::PathChoice;
-use crate::port::{LocalNumber, LocalQueues, LocalWay};
+use crate::port::{Gone, LocalNumber, LocalQueues, LocalWay};
 
 /// Bytes of local packets that are taken before timers and sockets are looked at.
 const LOCAL_BYTES: usize = 256 << 10;
@@ -42,16 +43,16 @@ pub(crate) enum Attention {
 }
 
 impl Shared {
-    /// Returns true if pairs of local queues are being made.
-    pub(crate) fn is_setting_up(&self) -> bool {
+    /// Returns the time of the next look at pairs of local queues that are being made.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
         let local = self.local.as_ref().filter(|_| !self.is_forked());
-        local.is_some_and(|local| local.is_setting_up())
+        local.and_then(|local| local.next_look())
     }
 
     /// Makes and ends pairs of local queues, by calls of the system.
-    pub(crate) fn attend(&self) {
+    pub(crate) fn attend(&self, gone: Gone) {
         if let Some(local) = self.local.as_ref().filter(|_| !self.is_forked()) {
-            local.attend();
+            local.attend(gone);
         }
     }
 
@@ -103,7 +104,7 @@ impl Shared {
         let taken = self.try_input();
         let taken = taken.map(|mut input| self.take_local(&mut input, || false));
         if matches!(taken, None | Some(Bursts::Some)) {
-            // Whoever has the input may have looked for the last time.
+            // The thread that has the input may have looked for the last time.
             self.wake_service();
         }
         taken.is_some()
@@ -224,7 +225,7 @@ impl Shared {
 
     /// Ends the pairs of local queues, at the end of the adapter; peers read what was written.
     ///
-    /// Those who hold the adapter hold no pair (ROCE-224).
+    /// A program that still holds the adapter holds no pair (ROCE-224).
     pub(crate) fn close_queues(&self) {
         if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
             self.enter(Adapter::end_locals);

@@ -1,4 +1,6 @@
-//! Tests of sleeps and late looks at a port where datagrams never end.
+//! Tests of sleeps and late looks at a port where datagrams never end, and of the lease.
+
+mod local;
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::AtomicUsize;
@@ -9,6 +11,51 @@ use dat_core::event::ThreadWait;
 
 use super::*;
 
+/// A port that is closed but for what a test gives it.
+trait Half: Send + Sync {
+    fn receive(&self) -> Option<Arrival> {
+        None
+    }
+
+    fn sleep(&self, _: Option<Duration>) -> Option<Awakening> {
+        None
+    }
+
+    fn local(&self) -> Option<Arc<dyn LocalQueues>> {
+        None
+    }
+}
+
+impl<H: Half> Port for H {
+    fn address(&self) -> SocketAddr {
+        ClosedPort.address()
+    }
+
+    fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
+        ClosedPort.route(peer)
+    }
+
+    fn claim(&self, port: u16) -> Result<(), ClaimError> {
+        ClosedPort.claim(port)
+    }
+
+    fn release(&self, _: u16) {}
+
+    fn send(&self, _: &Flow, _: &[u8], _: usize) {}
+
+    fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
+        Half::receive(self)
+    }
+
+    fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
+        Half::sleep(self, pause)
+    }
+
+    fn local(&self) -> Option<Arc<dyn LocalQueues>> {
+        Half::local(self)
+    }
+}
+
 /// A port at which datagrams never end.
 #[derive(Default)]
 struct EndlessPort {
@@ -18,24 +65,8 @@ struct EndlessPort {
     adapter: Arc<OnceLock<Weak<Shared>>>,
 }
 
-impl Port for EndlessPort {
-    fn address(&self) -> SocketAddr {
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4791)
-    }
-
-    fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
-        Err(BackendError::Unreachable)
-    }
-
-    fn claim(&self, _: u16) -> Result<(), ClaimError> {
-        Err(ClaimError::Refused)
-    }
-
-    fn release(&self, _: u16) {}
-
-    fn send(&self, _: &Flow, _: &[u8], _: usize) {}
-
-    fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
+impl Half for EndlessPort {
+    fn receive(&self) -> Option<Arrival> {
         self.taken.fetch_add(1, Ordering::Relaxed);
         if let Some(shared) = self.adapter.get().and_then(Weak::upgrade) {
             shared.wake(|events| events.count += 1);
@@ -140,12 +171,18 @@ fn a_lease_lasts_while_the_program_polls() {
     lease.begin(&mut watch, true);
     lease.note_look();
     assert!(!lease.decide(&mut watch, true), "a thread sleeps");
-    // Few polls before the look count only if the look finds nothing.
-    for polls in [1, 100] {
+    // A look that finds packets, as each one does on the processor of the program, ends no lease.
+    // But few looks of a program that sleeps on the port begin none.
+    for (polls, sleeps, is_leased) in [(1, 0, true), (0, 1, false), (1, 1, false), (100, 1, true)] {
         (0..polls).for_each(|_| _ = lease.note_look());
+        (0..sleeps).for_each(|_| lease.note_sleep());
         lease.begin(&mut watch, true);
         watch.found = true;
-        assert_eq!(lease.decide(&mut watch, false), polls == 100);
+        assert_eq!(
+            lease.decide(&mut watch, false),
+            is_leased,
+            "{polls} {sleeps}"
+        );
     }
     assert!(!look(&lease, &mut watch, false, false));
     lease.note_look();

@@ -175,11 +175,10 @@ impl Port for UdpPort {
         let has_room = sockets.try_reserve(1).is_ok();
         has_room.then_some(()).ok_or(ClaimError::Refused)?;
         self.register(&socket).map_err(|_| ClaimError::Refused)?;
-        sockets.push(socket);
-        drop(sockets);
         if let Some(neighbours) = &self.neighbours {
-            neighbours.listen(port);
+            neighbours.listen(port).map_err(ClaimError::NotLocal)?;
         }
+        sockets.push(socket);
         Ok(())
     }
 
@@ -304,7 +303,7 @@ impl Port for UdpPort {
         if wakeup.setup
             && let Some(neighbours) = &self.neighbours
         {
-            neighbours.attend();
+            neighbours.attend(wakeup.gone);
         }
         Some(match wakeup.arrivals {
             true => Awakening::Arrivals {
@@ -398,7 +397,8 @@ impl RoceBackend {
                 let neighbours =
                     Neighbours::new(name, bound, pollers.clone(), path == PathChoice::Local);
                 let neighbours = neighbours.ok_or(io::ErrorKind::OutOfMemory)?;
-                neighbours.listen(bound.port());
+                // Peers find the ports of service points; this one need not be found.
+                let _ = neighbours.listen(bound.port());
                 Some(Arc::new(neighbours))
             }
         };

@@ -9,12 +9,18 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::port::Gone;
+
 /// The data of an event of the waker; sockets need no data of their own, since all are read.
 const WAKER: u64 = 1;
 const SOCKET: u64 = 0;
-/// The doorbell of a pair of local queues, or a socket that makes one.
+/// The doorbell of a pair of local queues, with its slot in the upper bits, or a socket that makes
+/// one.
 const BELL: u64 = 2;
 const SETUP: u64 = 3;
+
+/// Bits below a slot.
+const KIND_BITS: u32 = 8;
 
 /// New data, reported once and to one poller.
 const ARRIVALS: EpollFlags = EpollFlags::EPOLLIN
@@ -45,6 +51,8 @@ pub(crate) struct Wakeup {
     pub(crate) local: bool,
     /// A pair of local queues is to be made or has ended.
     pub(crate) setup: bool,
+    /// The pairs that have ended.
+    pub(crate) gone: Gone,
     /// [`Poller::wake`] was called.
     pub(crate) woken: bool,
     /// A signal of the system arrived, or the process was stopped.
@@ -53,14 +61,20 @@ pub(crate) struct Wakeup {
 
 impl Wakeup {
     fn note(&mut self, flags: EpollFlags, data: u64) {
-        match data {
+        match data & ((1 << KIND_BITS) - 1) {
             SOCKET => {
                 self.arrivals = true;
                 self.reports |= flags.contains(EpollFlags::EPOLLERR);
             }
             BELL => {
                 self.local = true;
-                self.setup |= flags.intersects(HUNG_UP);
+                if flags.intersects(HUNG_UP) {
+                    self.setup = true;
+                    self.gone = match self.gone {
+                        Gone::None => Gone::One((data >> KIND_BITS) as u16),
+                        Gone::One(_) | Gone::Any => Gone::Any,
+                    };
+                }
             }
             SETUP => (self.local, self.setup) = (true, true),
             _ => self.woken = true,
@@ -102,17 +116,13 @@ impl Poller {
         Ok(self.poll.add(socket, EpollEvent::new(ARRIVALS, data))?)
     }
 
-    /// Adds the socket of a doorbell, in place of one that made its pair.
+    /// Adds the doorbell of the pair in a slot; its socket may have made the pair before.
     ///
     /// # Errors
     /// No memory is left.
-    pub(crate) fn add_bell(&self, socket: impl AsFd) -> io::Result<()> {
-        self.add_as(&socket, BELL)
-    }
-
-    /// Removes a socket that made a pair.
-    pub(crate) fn remove(&self, socket: impl AsFd) {
+    pub(crate) fn add_bell(&self, socket: impl AsFd, slot: u16) -> io::Result<()> {
         let _ = self.poll.delete(&socket);
+        self.add_as(&socket, BELL | u64::from(slot) << KIND_BITS)
     }
 
     /// Ends the sleep, or the next one.
@@ -193,6 +203,37 @@ mod tests {
         while !fs::read_to_string(&status).unwrap().contains(") S ") {
             thread::yield_now();
         }
+    }
+
+    /// The system names the pair that has ended, unless there are several.
+    ///
+    /// Spec: ROCE-216
+    #[test]
+    fn the_end_of_a_pair_is_reported_with_its_slot() {
+        let poller = Poller::new().unwrap();
+        let pairs = [3, 500].map(|slot| {
+            let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+            poller.add_bell(&one, slot).unwrap();
+            (one, other)
+        });
+        let rung = || poller.sleep(Some(Duration::ZERO));
+        std::io::Write::write_all(&mut &pairs[0].1, &[0]).unwrap();
+        let wakeup = rung();
+        assert!(wakeup.local && !wakeup.setup);
+        assert_eq!(wakeup.gone, Gone::None);
+        let [(_first, near), (_second, far)] = pairs;
+        drop(far);
+        assert_eq!(rung().gone, Gone::One(500));
+        drop(near);
+        assert_eq!(rung().gone, Gone::One(3));
+        let pairs = [1, 2].map(|slot| {
+            let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+            poller.add_bell(&one, slot).unwrap();
+            drop(other);
+            one
+        });
+        assert_eq!(rung().gone, Gone::Any);
+        drop(pairs);
     }
 
     /// The pollers of the threads with sleeps of their own.

@@ -19,9 +19,6 @@ use crate::shared::{Attention, Shared, Watch};
 /// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
 const LINGER: Duration = Duration::from_millis(300);
 
-/// Time between two looks at pairs of queues that are being made.
-const SETUP_LOOK: Duration = Duration::from_millis(1);
-
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
 
@@ -127,16 +124,16 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
     loop {
         let attention = shared.end_watch(&mut watch);
         let leased = (attention == Attention::Leased).then_some(look_again);
-        let longest = earlier(leased, shared.is_setting_up().then_some(SETUP_LOOK));
         let pause = {
             let mut sleeps_until = shared.sleeps_until();
             let deadline = shared.enter(|adapter| adapter.deadline());
             *sleeps_until = Some(deadline.unwrap_or(NEVER));
-            let left = deadline.map(|deadline| {
+            let first = deadline.into_iter().chain(shared.next_look()).min();
+            let left = first.map(|first| {
                 let now = ThreadWait::clock().as_micros();
-                Duration::from_micros(deadline.as_micros().saturating_sub(now))
+                Duration::from_micros(first.as_micros().saturating_sub(now))
             });
-            earlier(left, longest)
+            earlier(left, leased)
         };
         let left = end.map(|end: std::time::Instant| {
             end.saturating_duration_since(std::time::Instant::now())
@@ -151,9 +148,9 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
         shared.begin_watch(&mut watch, wakeup.local && !wakeup.setup);
         *shared.sleeps_until() = None;
         if wakeup.setup {
-            shared.attend();
+            shared.attend(wakeup.gone);
         }
-        // Who wakes the thread may have left datagrams to it.
+        // A caller that wakes the thread may have left datagrams to it.
         let is_local = (wakeup.local || attention == Attention::Busy) && !wakeup.woken;
         let sockets = more || wakeup.arrivals || !is_local;
         let driven = match sockets {

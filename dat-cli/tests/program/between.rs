@@ -75,7 +75,7 @@ fn files_are_copied_to_another_process() {
         assert_eq!(report["bytes"], content.len());
         assert!(fs::read(stored.join(&target)).unwrap() == content);
     }
-    // What is there already is kept.
+    // A file that is there already is kept.
     refused(
         &["copy", name(&source), "copy0", "--connect", &address],
         1,
@@ -324,37 +324,6 @@ fn a_device_has_the_path_mtu_of_its_name() {
         2,
         &["256, 512, 1024, 2048 or 4096"],
     );
-}
-
-/// Two processes of one user share memory, unless one of them is told to send packets.
-#[test]
-fn the_path_between_two_processes_is_chosen() {
-    let by = |path: &'static str| match path {
-        "" => Vec::new(),
-        _ => vec!["--path", path],
-    };
-    for (number, served) in [(33, ""), (34, "packets"), (35, "any")] {
-        let address = address(number);
-        let device = format!("roce://{address}");
-        let serve = ["serve", "--device", &device];
-        let _server = Other::start(&[&serve[..], &by(served)].concat());
-        for asked in ["", "any", "local", "packets"] {
-            let perf = ["perf", "write", "-n", "10", "-v", "--connect", &address];
-            let perf = [&perf[..], &by(asked)].concat();
-            if (served, asked) == ("packets", "local") {
-                refused(&perf, 1, &["no process listens", "without `path=packets`"]);
-                continue;
-            }
-            let counters = &json(&perf, 0)["counters"];
-            let is_local = served != "packets" && asked != "packets";
-            let expected = if is_local {
-                &counters["connections"]
-            } else {
-                &0.into()
-            };
-            assert_eq!(&counters["local_connections"], expected, "{served} {asked}");
-        }
-    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod copy;
 mod devices;
 mod manual;
 mod names;
+#[cfg(target_os = "linux")]
+mod paths;
 mod perf;
 mod rsm;
 mod run;

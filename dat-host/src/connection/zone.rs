@@ -215,6 +215,8 @@ impl Zone {
     /// While `backlog` requests wait, further ones are refused.
     ///
     /// # Errors
+    /// - [`NotLocal`](crate::Error::NotLocal): peers of this host would not find the qualifier, and
+    ///   the adapter takes no others (`path=local`).
     /// - [`Refused`](crate::Error::Refused) CONN_QUAL_IN_USE: another listener has the qualifier.
     /// - INVALID_PARAMETER (`qualifier`): the transport cannot express it.
     /// - INVALID_PARAMETER (`min_qlen`): the backlog is 0.

@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use backend_roce::{DeviceCompletion, DeviceQueue, Opcode};
+use backend_roce::{Detail, DeviceCompletion, DeviceQueue, Opcode};
 use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
 use nix::errno::Errno;
@@ -176,7 +176,7 @@ fn work_completion(done: &DeviceCompletion) -> ibv_wc {
     let mut wc: ibv_wc = zeroed();
     wc.wr_id = done.token;
     wc.status = match done.status {
-        DtoStatus::RemoteResponder if done.peer_failed => IBV_WC_REM_OP_ERR,
+        DtoStatus::RemoteResponder if done.detail == Detail::PeerFailed => IBV_WC_REM_OP_ERR,
         status => status_of(status),
     };
     wc.opcode = opcode_of(done.opcode);
@@ -189,6 +189,11 @@ fn work_completion(done: &DeviceCompletion) -> ibv_wc {
     if let Some(source) = done.source {
         wc.src_qp = source;
         wc.wc_flags |= IBV_WC_GRH;
+        // Network cards tell the kind of the network header so, and UCX reads it.
+        wc.sl = match done.detail {
+            Detail::Ipv4 => 2,
+            _ => 1,
+        };
     }
     wc
 }

@@ -74,6 +74,11 @@ fn operation(request: &ibv_send_wr) -> Result<Operation, PostError> {
     })
 }
 
+/// Returns true if no completion tells of the success of a request.
+pub(super) const fn is_silent(pair: &Pair, flags: c_uint) -> bool {
+    !pair.signals_all && flags & IBV_SEND_SIGNALED == 0
+}
+
 /// Returns a request as the device takes it.
 pub(super) const fn post<'a>(
     pair: &Pair,
@@ -87,7 +92,7 @@ pub(super) const fn post<'a>(
         operation,
         data,
         receiver,
-        silent: !pair.signals_all && flags & IBV_SEND_SIGNALED == 0,
+        silent: is_silent(pair, flags),
         fence: flags & IBV_SEND_FENCE != 0,
         solicited: flags & IBV_SEND_SOLICITED != 0,
     }

@@ -3,22 +3,25 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use backend_roce::{Bind, PostError, RemoteRights};
+use backend_roce::{RemoteRights, WindowBind};
 use dat_core::backend::WindowKey;
 use nix::errno::Errno;
 
 use super::pair::Pair;
-use super::posts::number;
+use super::posts::{is_silent, number};
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
-    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_MW_TYPE_1,
-    IBV_SEND_FENCE, IBV_SEND_SIGNALED, ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
+    IBV_MW_TYPE_1, IBV_SEND_FENCE, ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp,
 };
 use crate::boundary::{Handle, In, Kind, zeroed};
 use crate::errors::{Result, code, or, refused};
 use crate::memory::{Domain, MemoryRegion};
 
-/// What belongs to a window.
+/// Rights that a window can grant; that of this side is the region's.
+const RIGHTS: u32 = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+
+/// What belongs to a memory window.
 pub(crate) struct Window {
     adapter: Arc<Adapter>,
     key: WindowKey,
@@ -29,84 +32,86 @@ impl Kind for Window {
     type C = ibv_mw;
 }
 
+fn create(domain: Handle<Domain>, kind: ibv_mw_type) -> Result<Handle<Window>> {
+    let own = domain.get().ok_or(Errno::EINVAL)?;
+    if kind != IBV_MW_TYPE_1 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let key = own.adapter.device.create_window(own.key).map_err(refused)?;
+    let mut c: ibv_mw = zeroed();
+    c.context = domain.read().ok_or(Errno::EINVAL)?.context;
+    c.pd = domain.pointer();
+    c.type_ = kind;
+    let made = Window {
+        adapter: Arc::clone(&own.adapter),
+        key,
+        _domain_use: Arc::clone(&own.users),
+    };
+    Ok(Handle::new(c, made))
+}
+
 /// `alloc_mw` of a context.
 pub(crate) extern "C" fn alloc_mw(domain: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
-    let domain = Handle::<Domain>::at(domain);
-    let made: Result<Handle<Window>> = (|| {
-        let own = domain.get().ok_or(Errno::EINVAL)?;
-        if kind != IBV_MW_TYPE_1 {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let key = own.adapter.device.create_window(own.key).map_err(refused)?;
-        let mut c: ibv_mw = zeroed();
-        c.context = domain.read().ok_or(Errno::EINVAL)?.context;
-        c.pd = domain.pointer();
-        c.type_ = kind;
-        let made = Window {
-            adapter: Arc::clone(&own.adapter),
-            key,
-            _domain_use: Arc::clone(&own.users),
-        };
-        Ok(Handle::new(c, made))
-    })();
-    or(made, Handle::NULL).pointer()
+    or(create(Handle::at(domain), kind), Handle::NULL).pointer()
 }
 
 /// `dealloc_mw` of a context.
 pub(crate) extern "C" fn dealloc_mw(window: *mut ibv_mw) -> c_int {
-    let window = Handle::<Window>::at(window);
-    code(window.end().ok_or(Errno::EINVAL).map(|own| {
-        own.adapter.device.destroy_window(own.key);
-    }))
+    let own = Handle::<Window>::at(window).end().ok_or(Errno::EINVAL);
+    code(own.map(|own| own.adapter.device.destroy_window(own.key)))
 }
 
-/// `bind_mw` of a context.
+/// `bind_mw` of a context: posts a bind, and gives the window its next key.
 pub(crate) extern "C" fn bind_mw(
     pair: *mut ibv_qp,
     window: *mut ibv_mw,
     bind: *mut ibv_mw_bind,
 ) -> c_int {
-    let (pair, window) = (Handle::<Pair>::at(pair), Handle::<Window>::at(window));
-    let bound = (|| {
-        let invalid = PostError::Invalid;
-        let own = pair.trusted().ok_or(PostError::State)?;
-        let wanted = In::at(bind.cast_const()).get().ok_or(invalid)?;
-        let info = wanted.bind_info;
+    code((|| {
+        let pair = Handle::<Pair>::at(pair);
+        let own = pair.get().ok_or(Errno::EINVAL)?;
+        let window = Handle::<Window>::at(window);
+        let key = window.get().ok_or(Errno::EINVAL)?.key;
+        let bind = In::at(bind.cast_const());
+        let bind = bind.look().ok_or(Errno::EINVAL)?;
+        let info = &bind.bind_info;
+        let rights = info.mw_access_flags;
+        let region = Handle::<MemoryRegion>::at(info.mr);
+        // A window of no bytes is of no region.
         let region = match info.length {
             0 => 0,
             _ => {
-                let region = Handle::<MemoryRegion>::at(info.mr);
-                let region = region.get().and_then(MemoryRegion::key_for_windows);
-                region.ok_or(invalid)?
+                let may_bind = region
+                    .get()
+                    .is_some_and(|own| own.allows(IBV_ACCESS_MW_BIND));
+                let c = region.read().filter(|_| may_bind);
+                c.ok_or(Errno::EINVAL)?.lkey
             }
         };
-        let has = |flag| info.mw_access_flags & flag != 0;
-        let known = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-        if info.mw_access_flags & !known != 0 {
-            return Err(invalid);
+        if rights & !RIGHTS != 0 {
+            return Err(Errno::EOPNOTSUPP);
         }
-        let bind = Bind {
-            token: wanted.wr_id,
-            window: window.trusted().ok_or(invalid)?.key,
+        let request = WindowBind {
+            token: bind.wr_id,
+            window: key,
             region,
             address: info.addr,
             length: info.length,
             rights: RemoteRights {
-                read: has(IBV_ACCESS_REMOTE_READ),
-                write: has(IBV_ACCESS_REMOTE_WRITE),
-                atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+                read: rights & IBV_ACCESS_REMOTE_READ != 0,
+                write: rights & IBV_ACCESS_REMOTE_WRITE != 0,
+                atomic: false,
             },
-            silent: !own.signals_all && wanted.send_flags & IBV_SEND_SIGNALED == 0,
-            fence: wanted.send_flags & IBV_SEND_FENCE != 0,
+            silent: is_silent(own, bind.send_flags),
+            fence: bind.send_flags & IBV_SEND_FENCE != 0,
         };
-        let posted = own.adapter.device.post(own.qpn, |posts| posts.bind(&bind));
-        posted.and_then(|posted| posted)
-    })();
-    match bound {
-        Ok(key) => {
-            window.change(|c| c.rkey = key);
-            0
-        }
-        Err(error) => number(error),
-    }
+        let posted = own
+            .adapter
+            .device
+            .post(own.qpn, |posts| posts.bind(&request));
+        let key = posted.and_then(|posted| posted);
+        let key = key.map_err(|error| Errno::from_raw(number(error)))?;
+        window.change(|c| c.rkey = key);
+        Ok(())
+    })())
 }

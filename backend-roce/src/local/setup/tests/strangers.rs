@@ -12,10 +12,12 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-    SocketType, bind, connect, listen, recv, sendmsg, socket_with,
+    SocketType, bind, connect, listen, recv, sendmsg, socket_with, socketpair,
 };
 
+use super::super::super::bell::Bell;
 use super::super::super::memory::{LENGTH, Memory};
+use super::super::super::pair::{Naming, Role};
 use super::super::message::{Answer, Hello, Verdict};
 use super::*;
 
@@ -154,6 +156,33 @@ fn who_has_asked_sends_the_memory_of_that_question_or_is_refused() {
     talk(&made(&mut adapter, target));
 }
 
+/// A pair with a process that gives itself the name of another adapter is no pair with that one.
+///
+/// Spec: ROCE-221
+#[test]
+fn the_name_of_an_adapter_is_of_its_process() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    let (identity, own) = dialler();
+    let (memory, _) = Memory::create().unwrap();
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (ours, _theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let naming = Naming {
+        number: 9,
+        peer_number: 9,
+        peer_adapter: Known {
+            process: 1,
+            ..known(&identity)
+        },
+        own: adapter.address,
+        peer: own,
+    };
+    let pair = LocalPair::new(naming, Role::Listener, memory, Bell::new(ours));
+    adapter.pairs.0.push(pair);
+    let target = adapter.address;
+    talk(&made(&mut adapter, target));
+    assert_eq!(adapter.pairs.0.len(), 1, "beside that one");
+}
+
 /// A file without a name, of a length, with seals, filled if `fills`.
 fn file(flags: MemfdFlags, length: usize, seals: SealFlags, fills: bool) -> Option<OwnedFd> {
     let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -234,6 +263,11 @@ fn a_connection_is_watched_until_its_question_comes() {
     let _stranger = stranger(&adapter);
     adapter.accept(ZERO);
     assert_eq!(adapter.pairs.2, 1);
+    // One that cannot be watched is closed.
+    adapter.pairs.1 = Room::Lost;
+    let stranger = stranger(&adapter);
+    adapter.accept(ZERO);
+    assert!(is_closed(&stranger));
 }
 
 /// Takes the question of a dialler at the name of an address, and answers something.
@@ -243,7 +277,7 @@ fn answered<T>(answer: impl FnOnce(OwnedFd) -> T) -> String {
     let listener = socket();
     bind(&listener, &names::name(target).unwrap()).unwrap();
     listen(&listener, 1).unwrap();
-    let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, target, First::Offer, ZERO).unwrap();
     let accepted = rustix::net::accept(&listener).unwrap();
     // It may stay open until the end.
     let _kept = answer(accepted);
