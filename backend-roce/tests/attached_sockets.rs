@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use backend_roce::proto::PathMtu;
 use backend_roce::{
-    Data, DeviceCompletion, DeviceQueue, Operation, PairOptions, PairState, PathChoice, Post,
-    ReceiveAttributes, RegionAccess, RemoteRights, RoceDevice, RoceOptions, SendAttributes,
+    Attempt, Data, DeviceCompletion, DeviceQueue, Operation, PairOptions, PairState, PathChoice,
+    Post, ReceiveAttributes, RegionAccess, RemoteRights, RoceDevice, RoceOptions, SendAttributes,
 };
 use dat_core::backend::{BackendError, ControlEvent, Segment};
 use dat_core::flags::DtoStatus;
@@ -236,15 +236,23 @@ fn a_numbered_pair_is_connected_by_rdma_cm() {
         }
     };
     let port = 20_472;
-    two.device.listen(1, port).expect("a listener");
+    two.device.listen(1, port, None).expect("a listener");
     let at = SocketAddr::new(peer, port);
-    let connect = || one.device.connect(one.qpn, at, b"hello", (1, 1));
+    let with = Attempt {
+        own_port: 0,
+        depths: (1, 1),
+        retries: 7,
+        not_ready_retries: 7,
+        keeps_pair: false,
+    };
+    let connect = || one.device.connect(one.qpn, at, b"hello", &with);
     assert_eq!(connect(), Ok(()));
     let ControlEvent::ConnectionRequest { request, .. } = next() else {
         panic!("no request");
     };
-    assert_eq!(two.device.request_depths(request), Some((1, 1)));
-    let accepted = two.device.accept(request, two.qpn, b"", (1, 1));
+    let terms = two.device.request_terms(request).expect("a request");
+    assert_eq!(terms.depths, (1, 1));
+    let accepted = two.device.accept(request, two.qpn, b"", &with);
     assert_eq!(accepted, Ok(()));
     let mut established = [0; 2].map(|_| match next() {
         ControlEvent::Established { queue_pair, .. } => queue_pair,

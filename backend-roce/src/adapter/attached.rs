@@ -10,6 +10,7 @@ use dat_queues::State;
 use super::datagrams::Receiver;
 use super::port_numbers::port_of_qpn;
 use super::{Adapter, Pair, SendEntry};
+use crate::device::Attempt;
 use crate::port::{LocalNumber, Path};
 use crate::proto::icrc::Flow;
 use crate::proto::packet::RnrTimer;
@@ -231,19 +232,12 @@ impl Adapter {
         }
     }
 
-    /// Sets how many Reads and atomics the next connection of a queue pair may have under way:
-    /// those of the peer, and its own.
-    pub(crate) fn set_depths(&mut self, key: usize, (peer, own): (u8, u8)) {
+    /// Sets how the next connection of a queue pair is made.
+    pub(crate) fn set_attempt(&mut self, key: usize, with: &Attempt) {
         if let Some(pair) = self.pairs.get_mut(key) {
+            let (peer, own) = with.depths;
             (pair.setup.reads_in, pair.setup.reads_out) = (peer.into(), own.into());
-        }
-    }
-
-    /// Sets the port of rdma_cm that the peer of the next connection learns, and whether the queue
-    /// pair outlives a failure of the attempt.
-    pub(crate) fn set_attempt(&mut self, key: usize, own_port: u16, is_kept: bool) {
-        if let Some(pair) = self.pairs.get_mut(key) {
-            (pair.own_port, pair.is_kept) = (Some(own_port), is_kept);
+            pair.attempt = Some(*with);
         }
     }
 
@@ -278,7 +272,7 @@ impl Adapter {
             depths: (pair.reads().0, transport.depth()),
             timeout: request.ack_timeout,
             retries: request.retry_count,
-            not_ready_retries: request.rnr_retry_count,
+            not_ready_retries: transport.not_ready_retries(),
         })
     }
 

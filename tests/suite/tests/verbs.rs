@@ -2,6 +2,7 @@
 //!
 //! Both ends of every connection are on the device. `DAT_DEVICE` names it; the default is the first
 //! one with an active port. `DAT_WINDOWS=2` asks for windows of type 2 on a device with both types.
+//! `cargo xtask test` runs them on `dat0` of `libdat_verbs.so`; guests have soft-RoCE.
 //! The tests share the device's ports, so they must run one at a time (`--test-threads=1`).
 //! `tests/suite/backends.toml` lists the tests that verbs cannot pass, with reasons.
 
