@@ -7,7 +7,6 @@
 mod connections;
 mod posts;
 
-pub use connections::Attempt;
 pub use posts::{Data, Operation, Post, PostError, Posts, WindowBind};
 
 use alloc::boxed::Box;

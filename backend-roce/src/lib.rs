@@ -69,7 +69,9 @@ mod udp;
 mod wait;
 
 #[cfg(feature = "std")]
-pub use adapter::{ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes};
+pub use adapter::{
+    Attempt, ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes,
+};
 #[cfg(feature = "udp")]
 pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
@@ -80,7 +82,7 @@ pub use counts::{AdapterCounts, ConnectionCounts, LocalCounts};
 pub use dat_queues::{Detail, Opcode};
 #[cfg(feature = "std")]
 pub use device::{
-    Attempt, Data, DeviceCompletion, DeviceLimits, DeviceQueue, INLINE_MAX, Operation, PairOptions,
+    Data, DeviceCompletion, DeviceLimits, DeviceQueue, INLINE_MAX, Operation, PairOptions,
     PairState, Post, PostError, Posts, RegionAccess, RoceDevice, WindowBind,
 };
 #[cfg(feature = "udp")]

@@ -4,11 +4,9 @@
 //! program makes for that set attributes only.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use backend_roce::{RemoteRights, SendAttributes};
-
-use crate::adapter::lock;
 
 /// What a program wants of its side, apart from what both sides agree on.
 pub(crate) type Tuning = (SendAttributes, RemoteRights);
@@ -35,7 +33,7 @@ pub(crate) struct ManagedPairs(Mutex<Known>);
 
 impl ManagedPairs {
     fn known(&self) -> MutexGuard<'_, Known> {
-        lock(&self.0)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Expects a queue pair with the attributes of a request.
