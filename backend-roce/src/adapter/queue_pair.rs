@@ -13,10 +13,10 @@ use dat_queues::{
     SharedReceives, State, Watermarks, Work,
 };
 
+use super::attached::Attempt;
 use super::buffers::Share;
 use super::datagrams::Receiver;
 use super::memories::Memories;
-use crate::device::Attempt;
 use crate::port::{LocalNumber, LocalQueue, Path};
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,

@@ -11,24 +11,8 @@ use dat_core::flags::QualityOfService;
 use dat_queues::State;
 
 use super::RoceDevice;
-use crate::adapter::{ConnectionTerms, RemoteRights, SendAttributes};
+use crate::adapter::{Attempt, ConnectionTerms, RemoteRights, SendAttributes};
 use crate::port::{Route, canonical};
-
-/// How a queue pair is to be connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attempt {
-    /// Port of rdma_cm that the peer learns.
-    pub own_port: u16,
-    /// Reads and atomics under way: those of the peer, and its own.
-    pub depths: (u8, u8),
-    /// Repetitions of requests of the peer without progress, at most 7; those of this side are what
-    /// the peer asks for.
-    pub retries: u8,
-    /// Repetitions of its messages that find no receive: 0 to 6, or 7 for ever.
-    pub not_ready_retries: u8,
-    /// Set if the queue pair stays as it is if the attempt fails; it is in error otherwise.
-    pub keeps_pair: bool,
-}
 
 impl RoceDevice {
     /// Returns the way to a peer, whose port does not matter.

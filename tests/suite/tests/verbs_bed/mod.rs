@@ -17,7 +17,7 @@ use dat_tests::fixture::Testbed;
 use crate::exceptions::exception;
 
 /// The device of `libdat_verbs.so`.
-const OF_LIBRARY: &str = "dat0";
+pub(crate) const OF_LIBRARY: &str = "dat0";
 /// Duration of a step.
 const STEP: Duration = Duration::from_micros(1000);
 /// Steps without an event after which the bed counts as idle.
