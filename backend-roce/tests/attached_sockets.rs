@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use backend_roce::proto::PathMtu;
 use backend_roce::{
-    Data, DeviceCompletion, DeviceQueue, Operation, PairOptions, PairState, PathChoice, Post,
-    ReceiveAttributes, RegionAccess, RemoteRights, RoceDevice, RoceOptions, SendAttributes,
+    Attempt, Data, DeviceCompletion, DeviceQueue, Operation, PairOptions, PairState, PathChoice,
+    Post, ReceiveAttributes, RegionAccess, RemoteRights, RoceDevice, RoceOptions, SendAttributes,
 };
 use dat_core::backend::{BackendError, ControlEvent, Segment};
 use dat_core::flags::DtoStatus;
@@ -236,14 +236,20 @@ fn a_numbered_pair_is_connected_by_rdma_cm() {
         }
     };
     let port = 20_472;
-    two.device.listen(1, port).expect("a listener");
+    two.device.listen(1, port, None).expect("a listener");
     let at = SocketAddr::new(peer, port);
-    let connect = || one.device.connect(one.qpn, at, b"hello", (1, 1));
+    let attempt = Attempt {
+        own_port: 20_471,
+        depths: (1, 1),
+        keeps_pair: false,
+    };
+    let connect = || one.device.connect(one.qpn, at, b"hello", &attempt);
     assert_eq!(connect(), Ok(()));
     let ControlEvent::ConnectionRequest { request, .. } = next() else {
         panic!("no request");
     };
-    assert_eq!(two.device.request_depths(request), Some((1, 1)));
+    let terms = two.device.request_terms(request).expect("terms");
+    assert_eq!((terms.peer_qpn, terms.asks_from), (one.qpn, 20_471));
     let accepted = two.device.accept(request, two.qpn, b"", (1, 1));
     assert_eq!(accepted, Ok(()));
     let mut established = [0; 2].map(|_| match next() {
