@@ -239,7 +239,7 @@ fn a_numbered_pair_is_connected_by_rdma_cm() {
     two.device.listen(1, port, None).expect("a listener");
     let at = SocketAddr::new(peer, port);
     let with = Attempt {
-        own_port: 0,
+        own_port: 20_471,
         depths: (1, 1),
         retries: 7,
         not_ready_retries: 7,
@@ -251,6 +251,7 @@ fn a_numbered_pair_is_connected_by_rdma_cm() {
         panic!("no request");
     };
     let terms = two.device.request_terms(request).expect("a request");
+    assert_eq!((terms.peer_qpn, terms.asks_from), (one.qpn, 20_471));
     assert_eq!(terms.depths, (1, 1));
     let accepted = two.device.accept(request, two.qpn, b"", &with);
     assert_eq!(accepted, Ok(()));
