@@ -7,7 +7,6 @@
 mod connections;
 mod posts;
 
-pub use connections::Attempt;
 pub use posts::{Bind, Data, Operation, Post, PostError, Posts};
 
 use alloc::boxed::Box;
