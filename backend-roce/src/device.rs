@@ -646,6 +646,18 @@ impl RoceDevice {
         })
     }
 
+    /// Changes the code of the time after which the peer repeats what found no receive.
+    ///
+    /// # Errors
+    /// `State`: there is none with this QPN.
+    pub fn set_not_ready_timer(&self, qpn: u32, code: u8) -> Result<(), BackendError> {
+        self.shared.enter(|adapter| {
+            let key = adapter.attached(qpn)?;
+            adapter.set_not_ready_timer(key, code);
+            Ok(())
+        })
+    }
+
     /// Puts a queue pair in error: what is posted is flushed.
     ///
     /// # Errors

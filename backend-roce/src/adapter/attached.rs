@@ -231,6 +231,14 @@ impl Adapter {
         }
     }
 
+    /// Sets the code of the time after which the peer repeats what found no receive.
+    pub(crate) fn set_not_ready_timer(&mut self, key: usize, code: u8) {
+        let pair = self.pairs.get_mut(key);
+        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+            transport.set_not_ready_timer(RnrTimer::from_code(code));
+        }
+    }
+
     /// Sets how many Reads and atomics the next connection of a queue pair may have under way:
     /// those of the peer, and its own.
     pub(crate) fn set_depths(&mut self, key: usize, (peer, own): (u8, u8)) {
