@@ -10,7 +10,8 @@ use super::posts::{Segments, number, post, receiver, segment};
 use crate::boundary::layout::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
     IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, ibv_ah, ibv_data_buf, ibv_qp_ex, ibv_sge,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QPT_UD, ibv_ah, ibv_data_buf, ibv_qp_ex,
+    ibv_sge,
 };
 use crate::boundary::{Handle, In, Inline as _, next_request, values};
 
@@ -91,7 +92,7 @@ extern "C" fn start(pair: *mut ibv_qp_ex) {
 
 extern "C" fn abort(pair: *mut ibv_qp_ex) {
     if let Some(own) = Handle::<Pair>::at(pair).trusted() {
-        own.turns.end();
+        own.turns.close(Vec::clear);
     }
 }
 
@@ -101,7 +102,16 @@ fn post_all(own: &Pair, requests: &[Begun]) -> Result<(), c_int> {
         Some(data) => data.len() > own.cap.max_inline_data as usize,
         None => one.segments.len() > own.cap.max_send_sge as usize,
     };
-    if requests.iter().any(is_long) {
+    let is_datagram = own.kind == IBV_QPT_UD;
+    let is_wrong = |one: &Begun| {
+        let sends = matches!(one.operation, Operation::Send(_));
+        let takes_inline = sends || matches!(one.operation, Operation::Write(..));
+        one.receiver.is_some() != is_datagram
+            || is_datagram && !sends
+            || one.inline.is_some() && !takes_inline
+            || is_long(one)
+    };
+    if requests.iter().any(is_wrong) {
         return Err(libc::EINVAL);
     }
     let posted = own.adapter.device.post(own.qpn, |posts| {
@@ -128,9 +138,12 @@ extern "C" fn complete(pair: *mut ibv_qp_ex) -> c_int {
     let Some(own) = handle.trusted() else {
         return libc::EINVAL;
     };
-    let posted = own.turns.with(|requests| post_all(own, requests));
-    own.turns.end();
-    posted.err().unwrap_or(0)
+    let posted = own.turns.close(|requests| {
+        let posted = post_all(own, requests);
+        requests.clear();
+        posted
+    });
+    posted.unwrap_or(Err(libc::EINVAL)).err().unwrap_or(0)
 }
 
 const fn at(key: u32, address: u64) -> RemoteRange {
@@ -205,4 +218,58 @@ extern "C" fn set_inline_data_list(pair: *mut ibv_qp_ex, count: usize, first: *c
     let parts = values(&first, count).iter();
     let data = parts.flat_map(|part| part.bytes()).copied().collect();
     change(pair, |one| one.inline = Some(data));
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ptr::null_mut;
+
+    use super::*;
+    use crate::boundary::layout::{
+        IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_RC, IBV_SEND_SIGNALED,
+        ibv_qp_init_attr_ex, ibv_wc,
+    };
+    use crate::boundary::{Address, zeroed};
+    use crate::completion::{ibv_create_cq, ibv_destroy_cq, poll_cq};
+    use crate::memory::{ibv_alloc_pd, ibv_dealloc_pd};
+    use crate::tests::Opened;
+    use crate::tests::pairs::fail;
+    use crate::transfer::{create_qp_ex, ibv_destroy_qp};
+
+    #[test]
+    fn requests_of_a_turn_are_posted_together_and_once() {
+        let context = Opened::new();
+        let domain = ibv_alloc_pd(context.0);
+        let queue = ibv_create_cq(context.0, 8, Address(null_mut()), Handle::NULL, 0);
+        let mut wanted: ibv_qp_init_attr_ex = zeroed();
+        (wanted.send_cq, wanted.recv_cq) = (queue.pointer(), queue.pointer());
+        (wanted.qp_type, wanted.pd) = (IBV_QPT_RC, domain.pointer());
+        wanted.cap.max_send_wr = 4;
+        wanted.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        wanted.send_ops_flags = OPERATIONS;
+        let pair: *mut ibv_qp_ex = create_qp_ex(context.0.pointer(), &raw mut wanted).cast();
+        let handle = Handle::<Pair>::at(pair);
+        handle.change(|c| c.wr_flags = IBV_SEND_SIGNALED);
+        // What is posted to it now is flushed, which tells of each request.
+        fail(handle);
+        let completed = || {
+            let mut wc: ibv_wc = zeroed();
+            poll_cq(queue.pointer(), 1, &raw mut wc)
+        };
+        // A Read takes no inline data: the Send before it is not posted either.
+        start(pair);
+        send(pair);
+        rdma_read(pair, 1, 0);
+        set_inline_data(pair, null_mut(), 0);
+        assert_eq!(complete(pair), libc::EINVAL);
+        assert_eq!(completed(), 0);
+        start(pair);
+        send(pair);
+        assert_eq!(complete(pair), 0);
+        assert_eq!(complete(pair), libc::EINVAL, "a second time");
+        assert_eq!((completed(), completed()), (1, 0));
+        assert_eq!(ibv_destroy_qp(handle), 0);
+        assert_eq!(ibv_destroy_cq(queue), 0);
+        assert_eq!(ibv_dealloc_pd(domain), 0);
+    }
 }
