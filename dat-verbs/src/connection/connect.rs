@@ -147,8 +147,12 @@ fn pair_for(id: Handle<Id>, parameters: In<rdma_conn_param>, is_active: bool) ->
     }
     let qpn = parameters.get().ok_or(Errno::EINVAL)?.qp_num;
     own.adapter.device.pair_state(qpn).map_err(refused)?;
-    own.adapter.managed.add(qpn);
-    own.state().other = Some(OtherPair { qpn, is_active });
+    let number = own.adapter.managed.add(qpn);
+    own.state().other = Some(OtherPair {
+        qpn,
+        number,
+        is_active,
+    });
     let notify = move |event: &_| take(id, event);
     own.adapter
         .receive(Subject::Connection(qpn), Box::new(notify));
@@ -252,12 +256,21 @@ fn reject(id: Handle<Id>, by_program: bool, data: In<c_void>, length: u8) -> c_i
 pub(crate) extern "C" fn rdma_disconnect(id: Handle<Id>) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
-        let qpn = own.qpn().ok_or(Errno::EINVAL)?;
-        if own.state().phase != Phase::Connected {
+        let qpn = own.qpn();
+        let (phase, had_other) = {
+            let state = own.state();
+            (state.phase, state.other.is_some())
+        };
+        if qpn.is_none() && !had_other {
+            return Err(Errno::EINVAL);
+        }
+        if phase != Phase::Connected {
             return Ok(());
         }
-        let ends = own.adapter.device.disconnect(qpn);
-        ends.map_err(refused)?;
+        // A queue pair that the program has destroyed has no connection.
+        if let Some(qpn) = qpn {
+            own.adapter.device.disconnect(qpn).map_err(refused)?;
+        }
         // The adapter tells nothing about what it was asked for.
         match end(id, own) {
             true => complete(id),

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_core::backend::{ListenerKey, RequestKey};
@@ -22,10 +23,12 @@ use crate::transfer::{Pair, Wanted};
 
 /// What belongs to an identifier.
 pub(crate) struct Id {
-    pub(super) adapter: Arc<Adapter>,
+    pub(crate) adapter: Arc<Adapter>,
     state: Mutex<State>,
     /// Events that the program has yet to acknowledge.
     pub(super) events: Unacknowledged,
+    /// Requests that a listener takes before the program has taken one.
+    pub(super) places: AtomicU32,
 }
 
 impl Kind for Id {
@@ -76,6 +79,8 @@ pub(super) struct State {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OtherPair {
     pub(super) qpn: u32,
+    /// Tells it from others with the same QPN.
+    pub(super) number: u64,
     /// Set on the side that asked: the program confirms the answer.
     pub(super) is_active: bool,
 }
@@ -99,13 +104,23 @@ impl Options {
 }
 
 impl Id {
-    /// Returns the QPN of its queue pair, or of the one that the program made itself.
-    pub(super) fn qpn(&self) -> Option<u32> {
+    /// Takes the place of a request; returns false if there is none.
+    pub(super) fn take_place(&self) -> bool {
+        let one_less = |places: u32| places.checked_sub(1);
+        let relaxed = Ordering::Relaxed;
+        self.places.fetch_update(relaxed, relaxed, one_less).is_ok()
+    }
+
+    /// Returns the QPN of its queue pair, or of the one that the program made itself, while that is
+    /// there: later, another queue pair may have the number.
+    pub(crate) fn qpn(&self) -> Option<u32> {
         let (pair, other) = {
             let state = self.state();
             (state.pair, state.other)
         };
         let own = pair.get().map(|pair| pair.qpn);
+        let managed = &self.adapter.managed;
+        let other = other.filter(|other| managed.is_same(other.qpn, other.number));
         own.or(other.map(|other| other.qpn))
     }
 
@@ -222,6 +237,7 @@ pub(super) fn make(
         adapter,
         state: Mutex::new(state),
         events: Unacknowledged::default(),
+        places: AtomicU32::new(0),
     };
     Ok(Handle::new(c, own))
 }

@@ -266,6 +266,56 @@ fn an_identifier_takes_its_events_to_another_channel() {
     rdma_destroy_event_channel(to);
 }
 
+/// Spec: ROCE-272
+#[test]
+fn requests_beyond_the_backlog_are_refused() {
+    let (servers, clients) = (channel(), channel());
+    let listener = id(servers);
+    assert_eq!(
+        rdma_bind_addr(listener, pointer(&storage("127.0.0.1:0"))),
+        0
+    );
+    assert_eq!(rdma_listen(listener, 1), 0);
+    let port = u16::from_be(rdma_get_src_port(listener));
+    let peer = socket_storage(SocketAddr::from(([127, 0, 0, 1], port)));
+    let ask = || {
+        let id = id(clients);
+        assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
+        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
+        assert_eq!(rdma_resolve_route(id, 100), 0);
+        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
+        let mut attributes: ibv_qp_init_attr = zeroed();
+        attributes.qp_type = IBV_QPT_RC;
+        let wanted = Out::at(&raw mut attributes);
+        assert_eq!(rdma_create_qp(id, Handle::NULL, wanted), 0);
+        assert_eq!(rdma_connect(id, In::at(core::ptr::null())), 0);
+        id
+    };
+    let taken = |channel, expected| {
+        let (handle, c) = awaited(channel);
+        assert_eq!((c.event, rdma_ack_cm_event(handle)), (expected, 0));
+        Handle::<Id>::at(c.id)
+    };
+    let first = ask();
+    let own = servers.get().expect("a channel");
+    poll(&mut [PollFd::new(&*own.events, PollFlags::IN)], None).expect("a poll");
+    let second = ask();
+    assert!(taken(clients, RDMA_CM_EVENT_REJECTED) == second);
+    let request = taken(servers, RDMA_CM_EVENT_CONNECT_REQUEST);
+    // The place is free again.
+    let third = ask();
+    let other = taken(servers, RDMA_CM_EVENT_CONNECT_REQUEST);
+    for id in [request, other, listener] {
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    for id in [first, second, third] {
+        rdma_destroy_qp(id);
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    rdma_destroy_event_channel(servers);
+    rdma_destroy_event_channel(clients);
+}
+
 #[test]
 fn only_what_is_supported_is_made_and_set() {
     let channel = channel();

@@ -223,3 +223,27 @@ fn bind(program: &Program) {
         assert_eq!(ibv_dereg_mr(region), 0);
     }
 }
+
+/// Its QPN may be that of another queue pair by then.
+#[test]
+fn an_identifier_leaves_a_queue_pair_that_was_destroyed() {
+    let program = Program::new();
+    let [client, server] = program.ask();
+    let qpn = program.parameters(0).qp_num;
+    assert_eq!(client.get().and_then(Id::qpn), Some(qpn));
+    assert_eq!(ibv_destroy_qp(program.pairs[0]), 0);
+    assert_eq!(client.get().and_then(Id::qpn), None);
+    let managed = &client.get().expect("an identifier").adapter.managed;
+    managed.add(qpn);
+    assert_eq!(client.get().and_then(Id::qpn), None, "it is another one");
+    managed.remove(qpn);
+    for id in [client, server, program.listener] {
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    assert_eq!(ibv_destroy_qp(program.pairs[1]), 0);
+    assert_eq!(ibv_destroy_cq(program.queue), 0);
+    assert_eq!(ibv_dealloc_pd(program.domain), 0);
+    for channel in program.channels {
+        rdma_destroy_event_channel(channel);
+    }
+}
