@@ -198,7 +198,7 @@ pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_pa
         let qpn = pair_for(id, parameters, false)?;
         let device = &own.adapter.device;
         let asked = Asked::of(device, parameters);
-        forget_request(own, request);
+        forget_request(own);
         own.state().phase = Phase::Connecting;
         let data = values(&asked.data, asked.length);
         let accepts = device.accept(request, qpn, data, asked.depths);
@@ -246,7 +246,7 @@ fn reject(id: Handle<Id>, by_program: bool, data: In<c_void>, length: u8) -> c_i
         };
         let data = data.cast();
         let data = values(&data, length.into());
-        forget_request(own, request);
+        forget_request(own);
         own.adapter.device.reject(request, by_program, data);
         Ok(())
     })())
@@ -264,14 +264,20 @@ pub(crate) extern "C" fn rdma_disconnect(id: Handle<Id>) -> c_int {
         if qpn.is_none() && !had_other {
             return Err(Errno::EINVAL);
         }
-        if phase != Phase::Connected {
+        if !matches!(phase, Phase::Connecting | Phase::Connected) {
             return Ok(());
         }
         // A queue pair that the program has destroyed has no connection.
         if let Some(qpn) = qpn {
             own.adapter.device.disconnect(qpn).map_err(refused)?;
         }
-        // The adapter tells nothing about what it was asked for.
+        // The adapter tells nothing about what it was asked for, also if that was not yet made.
+        {
+            let mut state = own.state();
+            if state.phase == Phase::Connecting {
+                state.phase = Phase::Connected;
+            }
+        }
         match end(id, own) {
             true => complete(id),
             false => Ok(()),

@@ -62,6 +62,8 @@ pub(super) struct State {
     pub(super) pair: Handle<Pair>,
     /// A queue pair that the program made itself, in place of that one.
     pub(super) other: Option<OtherPair>,
+    /// What the queue pair of its request is expected with.
+    pub(super) expected: Option<(u32, u32)>,
     /// Queues that were made for the queue pair, and go with it.
     pub(super) own_queues: Vec<(Handle<Channel>, Handle<Queue>)>,
     /// What the queue pairs of requests are made with, in synchronous mode.
@@ -137,8 +139,9 @@ pub(super) fn raise(id: Handle<Id>, news: &News<'_>) {
 /// As [`raise`], about another identifier for a request.
 pub(super) fn raise_about(id: Handle<Id>, about: Handle<Id>, news: &News<'_>) {
     if let Some(own) = id.get() {
-        let events = Arc::clone(&own.state().events);
-        events.push(Event::new(id, about, news));
+        let event = Event::new(id, about, news);
+        // A migration to another channel comes before or after it.
+        own.state().events.push(event);
     }
 }
 
@@ -226,6 +229,7 @@ pub(super) fn make(
         options: Options::default(),
         pair: Handle::NULL,
         other: None,
+        expected: None,
         own_queues: Vec::new(),
         for_requests: None,
         token: adapter.token(),
@@ -299,7 +303,7 @@ fn leave(own: &Id) {
             device.stop_listening(listener);
         }
         Phase::Requested(request) => {
-            forget_request(own, request);
+            forget_request(own);
             device.reject(request, true, &[]);
         }
         _ => {}
@@ -323,17 +327,18 @@ pub(crate) extern "C" fn rdma_migrate_id(id: Handle<Id>, channel: Handle<EventCh
         let own = id.get().ok_or(Errno::EINVAL)?;
         let (channel, own_channel) = channel_of(channel)?;
         let events = Arc::clone(&channel.get().ok_or(Errno::EINVAL)?.events);
-        let (former, former_channel, event) = {
+        let (former_channel, event) = {
             let mut state = own.state();
+            let former = core::mem::replace(&mut state.events, Arc::clone(&events));
+            // Later events follow them.
+            for event in taken_of(&former, id) {
+                events.push(event);
+            }
             (
-                core::mem::replace(&mut state.events, Arc::clone(&events)),
                 core::mem::replace(&mut state.own_channel, own_channel),
                 state.event.take(),
             )
         };
-        for event in taken_of(&former, id) {
-            events.push(event);
-        }
         if let Some(event) = event {
             acknowledge(event)?;
         }
