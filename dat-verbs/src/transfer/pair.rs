@@ -165,9 +165,12 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
     let adapter = Arc::clone(&own.adapter);
     let cap = wanted.sizes(&adapter)?;
     let qpn = {
+        // A thread locks a queue once; all lock two of them in one order.
+        let is_first = wanted.sends.pointer::<u8>() <= wanted.receives.pointer();
+        let earlier = (!is_first).then(|| receives.device_queue());
         let send_queue = sends.device_queue();
-        // A thread locks a queue once.
-        let other = (wanted.sends != wanted.receives).then(|| receives.device_queue());
+        let is_other = is_first && wanted.sends != wanted.receives;
+        let other = earlier.or_else(|| is_other.then(|| receives.device_queue()));
         adapter.device.create_pair(&PairOptions {
             domain: own.key,
             sends: &send_queue,
