@@ -8,7 +8,6 @@ mod connections;
 mod delivery;
 mod posts;
 
-pub use connections::Attempt;
 pub use posts::{Bind, Data, Operation, Post, PostError, Posts};
 
 use alloc::boxed::Box;

@@ -69,7 +69,9 @@ mod udp;
 mod wait;
 
 #[cfg(feature = "std")]
-pub use adapter::{ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes};
+pub use adapter::{
+    Attempt, ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes,
+};
 #[cfg(feature = "udp")]
 pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
@@ -80,8 +82,8 @@ pub use counts::{AdapterCounts, ConnectionCounts, LocalCounts};
 pub use dat_queues::{Detail, Opcode};
 #[cfg(feature = "std")]
 pub use device::{
-    Attempt, Bind, Data, DeviceCompletion, DeviceLimits, DeviceQueue, INLINE_MAX, Operation,
-    PairOptions, PairState, Post, PostError, Posts, RegionAccess, RoceDevice,
+    Bind, Data, DeviceCompletion, DeviceLimits, DeviceQueue, INLINE_MAX, Operation, PairOptions,
+    PairState, Post, PostError, Posts, RegionAccess, RoceDevice,
 };
 #[cfg(feature = "udp")]
 pub use forks::process_generation;

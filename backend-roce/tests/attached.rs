@@ -5,8 +5,8 @@
 mod common;
 
 use backend_roce::{
-    Data, Opcode, Operation, PairOptions, PairState, Post, PostError, RegionAccess, RemoteRights,
-    SendAttributes, WindowBind,
+    Bind, Data, Opcode, Operation, PairOptions, PairState, Post, PostError, RegionAccess,
+    RemoteRights, SendAttributes,
 };
 use common::verbs::{ALL, Bed, LENGTH, REGION, SENDS, Side, post, receives};
 use common::wire::Wire;
@@ -549,7 +549,7 @@ fn a_window_grants_a_range_until_it_is_bound_anew() {
     for (used, distance, is_granted) in [(1, 0, true), (0, 0, false), (1, 1, false)] {
         let mut bed = Bed::new();
         let window = bed.sides[1].device.create_window(bed.sides[1].domain);
-        let bind = WindowBind {
+        let bind = Bind {
             token: 5,
             window: window.expect("a window"),
             region: bed.sides[1].key,

@@ -4,14 +4,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use backend_roce::proto::PathMtu;
 use backend_roce::{
-    Data, DeviceCompletion, DeviceQueue, Operation, PairOptions, PairState, PathChoice, Post,
-    ReceiveAttributes, RegionAccess, RemoteRights, RoceDevice, RoceOptions, SendAttributes,
+    Attempt, Data, DeviceCompletion, DeviceQueue, Operation, PairOptions, PairState, PathChoice,
+    Post, ReceiveAttributes, RegionAccess, RemoteRights, RoceDevice, RoceOptions, SendAttributes,
 };
-use dat_core::backend::{BackendError, Segment};
+use dat_core::backend::{BackendError, ControlEvent, Segment};
 use dat_core::flags::DtoStatus;
 use dat_core::memory::Region;
 
@@ -207,4 +208,62 @@ fn requests_fail_once_the_queues_end() {
         assert_eq!(one.wait().status, DtoStatus::Transport, "{has_request}");
         assert_eq!(one.device.pair_state(one.qpn), Ok(PairState::Failed));
     }
+}
+
+/// A connection of rdma_cm has the QPN of its queue pair, which is new.
+///
+/// Spec: ROCE-272
+#[test]
+fn a_numbered_pair_is_connected_by_rdma_cm() {
+    let [own, peer] = [1, 2].map(|last| Ipv4Addr::new(127, 88, 4, last).into());
+    let (one, two) = (
+        Side::open(own, PathChoice::Packets),
+        Side::open(peer, PathChoice::Packets),
+    );
+    let (sender, events) = mpsc::channel();
+    for side in [&one, &two] {
+        let sender = sender.clone();
+        let tell = move |event| {
+            // Later ones interest nobody.
+            let _sent = sender.send(event);
+        };
+        side.device.on_event(tell);
+    }
+    let next = || loop {
+        let event = events.recv_timeout(PATIENCE).expect("an event");
+        if !matches!(event, ControlEvent::Answered { .. }) {
+            return event;
+        }
+    };
+    let port = 20_472;
+    two.device.listen(1, port, None).expect("a listener");
+    let at = SocketAddr::new(peer, port);
+    let with = Attempt {
+        own_port: 20_471,
+        depths: (1, 1),
+        retries: 7,
+        not_ready_retries: 7,
+        keeps_pair: false,
+    };
+    let connect = || one.device.connect(one.qpn, at, b"hello", &with);
+    assert_eq!(connect(), Ok(()));
+    let ControlEvent::ConnectionRequest { request, .. } = next() else {
+        panic!("no request");
+    };
+    let terms = two.device.request_terms(request).expect("a request");
+    assert_eq!((terms.peer_qpn, terms.asks_from), (one.qpn, 20_471));
+    assert_eq!(terms.depths, (1, 1));
+    let accepted = two.device.accept(request, two.qpn, b"", &with);
+    assert_eq!(accepted, Ok(()));
+    let mut established = [0; 2].map(|_| match next() {
+        ControlEvent::Established { queue_pair, .. } => queue_pair,
+        event => panic!("{event:?}"),
+    });
+    established.sort_unstable();
+    let mut qpns = [one.qpn, two.qpn].map(u64::from);
+    qpns.sort_unstable();
+    assert_eq!(established, qpns);
+    assert_eq!(connect(), Err(BackendError::State), "it is not new");
+    one.send_to(&two);
+    two.send_to(&one);
 }

@@ -89,6 +89,22 @@ pub struct ConnectionTerms {
     pub not_ready_retries: u8,
 }
 
+/// How a queue pair is to be connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Port of rdma_cm that the peer learns.
+    pub own_port: u16,
+    /// Reads and atomics under way: those of the peer, and its own.
+    pub depths: (u8, u8),
+    /// Repetitions of requests of the peer without progress, at most 7; those of this side are what
+    /// the peer asks for.
+    pub retries: u8,
+    /// Repetitions of its messages that find no receive: 0 to 6, or 7 for ever.
+    pub not_ready_retries: u8,
+    /// Set if the queue pair stays as it is if the attempt fails; it is in error otherwise.
+    pub keeps_pair: bool,
+}
+
 impl ReceiveAttributes {
     /// Returns the address of the peer with the port of its QPN, and true if that names one.
     pub(crate) fn peer(&self) -> (SocketAddr, bool) {
@@ -239,19 +255,12 @@ impl Adapter {
         }
     }
 
-    /// Sets how many Reads and atomics the next connection of a queue pair may have under way:
-    /// those of the peer, and its own.
-    pub(crate) fn set_depths(&mut self, key: usize, (peer, own): (u8, u8)) {
+    /// Sets how the next connection of a queue pair is made.
+    pub(crate) fn set_attempt(&mut self, key: usize, with: &Attempt) {
         if let Some(pair) = self.pairs.get_mut(key) {
+            let (peer, own) = with.depths;
             (pair.setup.reads_in, pair.setup.reads_out) = (peer.into(), own.into());
-        }
-    }
-
-    /// Sets the port of rdma_cm that the peer of the next connection learns, and whether the queue
-    /// pair outlives a failure of the attempt.
-    pub(crate) fn set_attempt(&mut self, key: usize, own_port: u16, is_kept: bool) {
-        if let Some(pair) = self.pairs.get_mut(key) {
-            (pair.own_port, pair.is_kept) = (Some(own_port), is_kept);
+            pair.attempt = Some(*with);
         }
     }
 
@@ -286,7 +295,7 @@ impl Adapter {
             depths: (pair.reads().0, transport.depth()),
             timeout: request.ack_timeout,
             retries: request.retry_count,
-            not_ready_retries: request.rnr_retry_count,
+            not_ready_retries: transport.not_ready_retries(),
         })
     }
 

@@ -6,11 +6,11 @@ use core::time::Duration;
 use dat_core::backend::{BackendError, ConnectFailure};
 use dat_queues::State;
 
-use super::Adapter;
 use super::links::{Link, TRANSLATED};
 use super::private_data::{PrivateForm, pack, pack_request, private_size};
 use super::probes::SHORTEST_KEEP_ALIVE;
 use super::service_points::{port_of, service};
+use super::{Adapter, Pair};
 use crate::port::{LocalWay, Route};
 use crate::proto::Psn;
 use crate::proto::connection::{
@@ -52,7 +52,8 @@ impl Adapter {
         let mut flow = Flow::between(source, peer).ok_or(BackendError::Address)?;
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = pair.reads();
-        let (shared_receive_queue, own_port) = (pair.setup.shared.is_some(), pair.own_port);
+        let shared_receive_queue = pair.setup.shared.is_some();
+        let (source_port, retry_count, rnr_retry_count) = self.wishes(pair);
         let nonce = self.random.next().to_ne_bytes();
         let options = self.connection_options();
         let mut request = ConnectRequest {
@@ -66,14 +67,14 @@ impl Adapter {
             is_reliable: true,
             starting_psn: Psn::new(self.random.next() as u32),
             local_response_timeout: options.response_timeout,
-            retry_count: self.options.retries,
-            rnr_retry_count: self.options.not_ready_retries,
+            retry_count,
+            rnr_retry_count,
             mtu: Some(route.mtu.min(self.options.mtu)),
             max_retries: options.max_retries,
             shared_receive_queue,
             source: route.source,
             destination: peer.ip(),
-            source_port: own_port.unwrap_or(source.port()),
+            source_port,
             ack_timeout: self.options.timeout,
             mark: Some(Mark {
                 port: source.port(),
@@ -124,6 +125,20 @@ impl Adapter {
         Ok(())
     }
 
+    /// Returns the port of rdma_cm that the peer of a queue pair learns, and the repetitions that it
+    /// is asked for: without progress, and of messages that find no receive.
+    fn wishes(&self, pair: &Pair) -> (u16, u8, u8) {
+        let options = &self.options;
+        let usual = (
+            self.address.port(),
+            options.retries,
+            options.not_ready_retries,
+        );
+        pair.attempt.map_or(usual, |with| {
+            (with.own_port, with.retries, with.not_ready_retries)
+        })
+    }
+
     /// Returns the QPN of a queue pair in its next connection: its own, if it has one (ROCE-272).
     fn draw_qpn(&mut self, key: usize) -> Option<u32> {
         let own = self.pairs.get(key)?.qpn;
@@ -148,6 +163,7 @@ impl Adapter {
         }
         let (reads_in, reads_out) = pair.reads();
         let shared_receive_queue = pair.setup.shared.is_some();
+        let (_, _, rnr_retry_count) = self.wishes(pair);
         let qpn = self.draw_qpn(key).ok_or(BackendError::Resources)?;
         let reply = ConnectReply {
             ids: Ids::default(),
@@ -155,7 +171,7 @@ impl Adapter {
             starting_psn: Psn::new(self.random.next() as u32),
             responder_resources: reads_in.min(request.initiator_depth),
             initiator_depth: reads_out.min(request.responder_resources),
-            rnr_retry_count: self.options.not_ready_retries,
+            rnr_retry_count,
             shared_receive_queue,
             guid: self.guid | if translated { TRANSLATED } else { 0 },
             private_data,

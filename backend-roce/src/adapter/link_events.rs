@@ -133,7 +133,7 @@ impl Adapter {
             && let Some(pair) = self.pairs.get_mut(key)
         {
             let queue_pair = pair.setup.token;
-            if pair.is_kept && pair.state == State::Connecting {
+            if pair.attempt.is_some_and(|with| with.keeps_pair) && pair.state == State::Connecting {
                 (pair.state, pair.link) = (State::Unconnected, None);
             } else {
                 self.stop_pair(key);

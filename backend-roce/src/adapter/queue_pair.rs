@@ -13,6 +13,7 @@ use dat_queues::{
     SharedReceives, State, Watermarks, Work,
 };
 
+use super::attached::Attempt;
 use super::buffers::Share;
 use super::datagrams::Receiver;
 use super::memories::Memories;
@@ -186,10 +187,8 @@ pub(crate) struct Pair {
     resource_slots: Vec<ResourceSlot>,
     /// QPN of a queue pair that is attached by its attributes.
     pub(crate) qpn: Option<u32>,
-    /// Port of rdma_cm that its peer learns; that of the adapter without one.
-    pub(crate) own_port: Option<u16>,
-    /// Set if a failed attempt to connect leaves it as it was.
-    pub(crate) is_kept: bool,
+    /// How its next connection is made, of a queue pair of a device.
+    pub(crate) attempt: Option<Attempt>,
     /// Key of a queue pair for datagrams, which has no transport (Q_Key).
     pub(crate) datagrams: Option<u32>,
     /// Receivers of the datagrams among the requests.
@@ -253,8 +252,7 @@ impl Pair {
             request_slots: Vec::new(),
             resource_slots: Vec::new(),
             qpn: None,
-            own_port: None,
-            is_kept: false,
+            attempt: None,
             datagrams: None,
             receivers: VecDeque::new(),
             inline: Inline::default(),

@@ -11,19 +11,8 @@ use dat_core::flags::QualityOfService;
 use dat_queues::State;
 
 use super::RoceDevice;
-use crate::adapter::{ConnectionTerms, RemoteRights, SendAttributes};
+use crate::adapter::{Attempt, ConnectionTerms, RemoteRights, SendAttributes};
 use crate::port::{Route, canonical};
-
-/// How a queue pair is to be connected.
-#[derive(Clone, Copy, Debug)]
-pub struct Attempt {
-    /// Port of rdma_cm that the peer learns.
-    pub own_port: u16,
-    /// Reads and atomics under way: those of the peer, and its own.
-    pub depths: (u8, u8),
-    /// Set if the queue pair stays as it is if the attempt fails; it is in error otherwise.
-    pub keeps_pair: bool,
-}
 
 impl RoceDevice {
     /// Returns the way to a peer, whose port does not matter.
@@ -74,7 +63,6 @@ impl RoceDevice {
 
     /// Connects a queue pair to a listener of rdma_cm; events tell the outcome.
     ///
-    ///
     /// # Errors
     /// - `State`: it is in another state than [`PairState::Unattached`](super::PairState::Unattached).
     /// - `Unreachable`, `Address`: there is no way to the peer.
@@ -86,9 +74,7 @@ impl RoceDevice {
         data: &[u8],
         with: &Attempt,
     ) -> Result<(), BackendError> {
-        let key = self.prepare(qpn, with.depths)?;
-        self.shared
-            .enter(|adapter| adapter.set_attempt(key.0, with.own_port, with.keeps_pair));
+        let key = self.prepare(qpn, with)?;
         let request = ConnectRequest {
             address: IaAddress::from(peer),
             qualifier: peer.port().into(),
@@ -109,9 +95,9 @@ impl RoceDevice {
         request: RequestKey,
         qpn: u32,
         data: &[u8],
-        depths: (u8, u8),
+        with: &Attempt,
     ) -> Result<(), BackendError> {
-        let key = self.prepare(qpn, depths)?;
+        let key = self.prepare(qpn, with)?;
         self.backend().accept(request, key, data)
     }
 
@@ -174,11 +160,11 @@ impl RoceDevice {
         Ok(())
     }
 
-    fn prepare(&self, qpn: u32, depths: (u8, u8)) -> Result<QueuePairKey, BackendError> {
+    fn prepare(&self, qpn: u32, with: &Attempt) -> Result<QueuePairKey, BackendError> {
         self.shared.enter(|adapter| {
             let key = adapter.attached(qpn)?;
             adapter.pair_in(key, State::Unconnected)?;
-            adapter.set_depths(key, depths);
+            adapter.set_attempt(key, with);
             Ok(QueuePairKey(key))
         })
     }

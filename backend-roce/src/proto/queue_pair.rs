@@ -192,6 +192,11 @@ impl<'s> QueuePair<'s> {
         requester.set_patience(timeout, retries, not_ready_retries);
     }
 
+    /// Returns the repetitions of messages that find no receive.
+    pub const fn not_ready_retries(&self) -> u8 {
+        self.requester.not_ready_retries()
+    }
+
     /// Returns how many Reads and Atomics of this side may be under way.
     pub const fn depth(&self) -> u8 {
         self.requester.depth()

@@ -23,6 +23,8 @@ const BY_PROGRAM: c_int = 28;
 const BY_SYSTEM: c_int = 8;
 /// Reads and atomics under way without parameters of the program.
 const USUAL_DEPTHS: (u8, u8) = (16, 16);
+/// Most repetitions; of messages that find no receive, for ever.
+const MOST_RETRIES: u8 = 7;
 
 /// Sets the state of the queue pair of an identifier.
 fn set_state(own: &Id, state: ibv_qp_state) {
@@ -113,15 +115,29 @@ fn end(id: Handle<Id>, own: &Id) -> bool {
 /// What a program asks of a connection: depths of this side, and private data.
 struct Asked {
     depths: (u8, u8),
+    retries: u8,
+    not_ready_retries: u8,
     data: In<u8>,
     length: usize,
 }
 
 impl Asked {
+    fn attempt(&self, own: &Id, own_port: u16) -> Attempt {
+        Attempt {
+            own_port,
+            depths: self.depths,
+            retries: self.retries,
+            not_ready_retries: self.not_ready_retries,
+            keeps_pair: own.state().other.is_some(),
+        }
+    }
+
     fn of(device: &RoceDevice, parameters: In<rdma_conn_param>) -> Self {
         let Some(parameters) = parameters.get() else {
             return Self {
                 depths: USUAL_DEPTHS,
+                retries: MOST_RETRIES,
+                not_ready_retries: MOST_RETRIES,
                 data: In::at(core::ptr::null()),
                 length: 0,
             };
@@ -131,6 +147,8 @@ impl Asked {
         let depths = (parameters.responder_resources, parameters.initiator_depth);
         Self {
             depths: (depths.0.min(reads), depths.1.min(reads)),
+            retries: parameters.retry_count.min(MOST_RETRIES),
+            not_ready_retries: parameters.rnr_retry_count.min(MOST_RETRIES),
             data: In::at(parameters.private_data.cast()),
             length: parameters.private_data_len.into(),
         }
@@ -174,11 +192,7 @@ pub(crate) extern "C" fn rdma_connect(id: Handle<Id>, parameters: In<rdma_conn_p
         // The event of the outcome may come before the call returns.
         own.state().phase = Phase::Connecting;
         let data = values(&asked.data, asked.length);
-        let with = Attempt {
-            own_port: local.port(),
-            depths: asked.depths,
-            keeps_pair: own.state().other.is_some(),
-        };
+        let with = asked.attempt(own, local.port());
         let connects = device.connect(qpn, peer, data, &with);
         connects.map_err(|error| {
             own.state().phase = phase;
@@ -201,7 +215,7 @@ pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_pa
         forget_request(own);
         own.state().phase = Phase::Connecting;
         let data = values(&asked.data, asked.length);
-        let accepts = device.accept(request, qpn, data, asked.depths);
+        let accepts = device.accept(request, qpn, data, &asked.attempt(own, 0));
         accepts.map_err(|error| {
             own.state().phase = phase;
             refused(error)

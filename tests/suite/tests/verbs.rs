@@ -2,6 +2,7 @@
 //!
 //! Both ends of every connection are on the device. `DAT_DEVICE` names it; the default is the first
 //! one with an active port. `DAT_WINDOWS=2` asks for windows of type 2 on a device with both types.
+//! `cargo xtask test` runs them on `dat0` of `libdat_verbs.so`; guests have soft-RoCE.
 //! The tests share the device's ports, so they must run one at a time (`--test-threads=1`).
 //! `tests/suite/backends.toml` lists the tests that verbs cannot pass, with reasons.
 
@@ -23,11 +24,12 @@ use dat_storage::{Limits, Reservation};
 use dat_tests::fixture::{
     Adapter, Net, Party, PartyOptions, RsmTestbed, Testbed, granted, refused, report_skip,
 };
+use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::{env, thread};
 
-use verbs_bed::VerbsBed;
+use verbs_bed::{OF_LIBRARY, VerbsBed};
 
 mod exceptions;
 mod verbs_bed;
@@ -309,6 +311,13 @@ fn every_address_of_the_adapter_is_reached() {
     let bed = VerbsBed::new();
     let known = devices().into_iter().find(|one| one.name == bed.name());
     for address in known.expect("the device").addresses {
+        let ip = address.socket_address().map(|address| address.ip());
+        let is_of_link = matches!(ip, Some(IpAddr::V6(ip)) if ip.is_unicast_link_local());
+        if is_of_link && bed.name() == OF_LIBRARY {
+            let reason = "libdat_verbs.so makes no connection to a link-local address";
+            report_skip("every_address_of_the_adapter_is_reached", reason);
+            continue;
+        }
         let (net, left, right) = Net::unconnected(&bed);
         let requests = granted(right.ia.evd_create(8, None, EvdFlags::CR));
         let qualifier = net.qualifier();

@@ -93,8 +93,9 @@ pub(super) fn run_on_library(workspace: &Workspace, scope: Scope) -> Result<()> 
     }
     let mut command = test_programs::build(workspace, scope);
     if scope == Scope::Default {
-        command.args(["--package", "dat-verbs", "--package", "dat-tests"]);
-        command.args(["--features", "dat-tests/verbs"]);
+        cmd!(workspace.shell, "cargo build --package dat-verbs").run()?;
+        command.args(["--package", "dat-tests", "--features", "verbs"]);
+        command.args(OF_DEVICES.iter().flat_map(|name| ["--test", name]));
     }
     let mut programs = test_programs::built(&mut command, "the tests of devices")?;
     programs.retain(|program| OF_DEVICES.contains(&program.name.as_str()));

@@ -392,6 +392,11 @@ impl<'s> Requester<'s> {
         (self.timeouts_left, self.not_ready_left) = (retries, not_ready_retries);
     }
 
+    /// Returns how many RNR NAKs without progress are accepted.
+    pub const fn not_ready_retries(&self) -> u8 {
+        self.options.rnr_retry_count
+    }
+
     /// Returns how many Reads and Atomics may be under way.
     pub const fn depth(&self) -> u8 {
         self.options.initiator_depth

@@ -16,6 +16,8 @@ use dat_tests::fixture::Testbed;
 
 use crate::exceptions::exception;
 
+/// The device of `libdat_verbs.so`.
+pub(crate) const OF_LIBRARY: &str = "dat0";
 /// Duration of a step.
 const STEP: Duration = Duration::from_micros(1000);
 /// Steps without an event after which the bed counts as idle.
@@ -41,10 +43,14 @@ impl VerbsBed {
             first.map(|device| device.name)
         });
         let device = device.expect("this machine has no RDMA device with an active port");
-        let vendor = open(&device, 7).ia_attributes().vendor_name;
+        let vendor = match &*device {
+            // It has the vendor number of soft-RoCE, but not its exceptions.
+            OF_LIBRARY => "dat-verbs",
+            _ => open(&device, 7).ia_attributes().vendor_name,
+        };
         Self {
-            device,
             vendor: vendor.to_owned(),
+            device,
             steps: Cell::new(0),
             steps_to_rest,
         }
