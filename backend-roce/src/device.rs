@@ -5,14 +5,14 @@
 //! ones by the peer's responder.
 
 mod connections;
+mod delivery;
 mod posts;
 
 pub use posts::{Bind, Data, Operation, Post, PostError, Posts};
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_core::attributes::EpAttributes;
@@ -38,6 +38,7 @@ use crate::proto::packet::NakCode;
 use crate::proto::packet::UDP_PORT;
 use crate::queues::{RoceCompletionQueue, RoceReceiveQueue};
 use crate::shared::Shared;
+use delivery::Delivery;
 use posts::taken;
 
 /// Most bytes of a request whose data is copied when it is posted.
@@ -262,17 +263,21 @@ impl RoceDevice {
         self.shared.enter(|adapter| adapter.counts())
     }
 
-    /// Calls `act` with the events of the device, without its lock; only the first call counts.
+    /// Calls `act` with the events of the device in order, without its lock; only the first call
+    /// counts.
     ///
     /// It must neither wait for another call on the device nor drop it.
     pub fn on_event(&self, act: impl Fn(ControlEvent) + Send + Sync + 'static) {
         let shared = Arc::downgrade(&self.shared);
+        let delivery = Delivery::default();
         self.shared.set_on_event(Box::new(move || {
-            while let Some(shared) = shared.upgrade()
-                && let Some(event) = shared.enter_briefly(Adapter::next_event)
-            {
-                act(event);
-            }
+            delivery.deliver(|| {
+                while let Some(shared) = shared.upgrade()
+                    && let Some(event) = shared.enter_briefly(Adapter::next_event)
+                {
+                    act(event);
+                }
+            });
         }));
     }
 
@@ -636,6 +641,18 @@ impl RoceDevice {
         self.shared.enter(|adapter| {
             let key = adapter.attached(qpn)?;
             adapter.set_rights(key, rights);
+            Ok(())
+        })
+    }
+
+    /// Changes the code of the time after which the peer repeats what found no receive.
+    ///
+    /// # Errors
+    /// `State`: there is none with this QPN.
+    pub fn set_not_ready_timer(&self, qpn: u32, code: u8) -> Result<(), BackendError> {
+        self.shared.enter(|adapter| {
+            let key = adapter.attached(qpn)?;
+            adapter.set_not_ready_timer(key, code);
             Ok(())
         })
     }

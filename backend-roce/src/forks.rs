@@ -30,6 +30,18 @@ pub(crate) fn generation() -> usize {
     FORKS.load(Ordering::Relaxed)
 }
 
+/// As `generation`, for what a process has without an adapter; counts later forks.
+///
+/// State with a lock belongs to one generation: a thread of the parent may have held the lock, and
+/// the child has no thread that would release it.
+#[must_use]
+pub fn process_generation() -> usize {
+    if !REGISTERED.load(Ordering::Acquire) && register().is_ok() {
+        REGISTERED.store(true, Ordering::Release);
+    }
+    generation()
+}
+
 /// Prepares later forks; called before the first socket is opened.
 ///
 /// # Errors

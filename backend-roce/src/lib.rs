@@ -86,6 +86,8 @@ pub use device::{
     PairState, Post, PostError, Posts, RegionAccess, RoceDevice,
 };
 #[cfg(feature = "udp")]
+pub use forks::process_generation;
+#[cfg(feature = "udp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "udp")))]
 pub use options::StartThread;
 #[cfg(feature = "std")]

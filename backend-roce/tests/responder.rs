@@ -369,6 +369,17 @@ fn a_repeated_request_leaves_a_waiting_nak() {
     assert_eq!(said, [(1, ACCESS, 1)]);
 }
 
+/// Spec: ROCE-22
+#[test]
+fn the_time_to_wait_for_a_receive_can_change() {
+    let mut bench = Bench::usual();
+    let other = RnrTimer::from_code(OPTIONS.rnr_timer.code() + 1);
+    bench.responder.set_not_ready_timer(other);
+    let answers = bench.receive(&[send(0, &[1])]);
+    let said: Vec<_> = answers.iter().map(said).collect();
+    assert_eq!(said, [(0, Syndrome::ReceiverNotReady(other), 0)]);
+}
+
 /// Spec: ROCE-26, ROCE-39, ROCE-100, ROCE-109..110
 #[test]
 fn any_requests_of_a_hostile_peer_touch_only_what_is_granted() {

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,8 +108,11 @@ fn environment(library: &Path, arguments: &RunArguments) -> Result<Vec<(&'static
     let mut preload = library.as_os_str().to_owned();
     let others = env::var_os(PRELOAD).filter(|others| !others.is_empty());
     if let Some(others) = others.filter(|others| !has(others, library)) {
+        // The loader takes spaces, too, which would end the value in a script.
+        let one = |byte: &u8| if *byte == b' ' { b':' } else { *byte };
+        let others = others.as_bytes().iter().map(one).collect();
         preload.push(":");
-        preload.push(others);
+        preload.push(OsString::from_vec(others));
     }
     let mut environment = vec![(PRELOAD, preload)];
     if let Some(address) = arguments.address {

@@ -11,7 +11,7 @@ use dat_core::backend::ControlEvent;
 
 use crate::errors::{Result, of_system};
 use crate::gids::Interfaces;
-use crate::locks::lock;
+use crate::locks::{OfProcess, lock};
 use crate::managed::ManagedPairs;
 use crate::settings::Settings;
 
@@ -52,8 +52,8 @@ pub(crate) struct Adapter {
     next_token: AtomicU64,
 }
 
-/// The adapter, and the number of the process that opened it.
-static PROCESS: Mutex<Option<(u32, Arc<Adapter>)>> = Mutex::new(None);
+/// The adapter that this process has opened.
+static PROCESS: OfProcess<Option<Arc<Adapter>>> = OfProcess::new();
 
 /// Returns the adapter, which the first call of a process opens.
 ///
@@ -62,17 +62,13 @@ static PROCESS: Mutex<Option<(u32, Arc<Adapter>)>> = Mutex::new(None);
 /// # Errors
 /// Those of the system; `EINVAL` for settings that nobody can have.
 pub(crate) fn adapter() -> Result<Arc<Adapter>> {
-    let mut process = lock(&PROCESS);
-    let number = std::process::id();
-    if let Some((of, adapter)) = &*process
-        && *of == number
-    {
-        return Ok(Arc::clone(adapter));
-    }
-    let adapter = Arc::new(Adapter::open(Settings::read()?)?);
-    // The parent's adapter is not to be closed here.
-    core::mem::forget(process.replace((number, Arc::clone(&adapter))));
-    Ok(adapter)
+    PROCESS.with(|process| {
+        if let Some(adapter) = process {
+            return Ok(Arc::clone(adapter));
+        }
+        let adapter = Arc::new(Adapter::open(Settings::read()?)?);
+        Ok(Arc::clone(process.insert(adapter)))
+    })
 }
 
 /// Returns what an event is about.

@@ -19,6 +19,13 @@ impl Kind for Device {
     type C = ibv_device;
 }
 
+impl Handle<Device> {
+    /// Returns true for the device, also of a program that has it from before a `fork`.
+    pub(crate) fn is_ours(self) -> bool {
+        self == device()
+    }
+}
+
 /// Writes a text to an array, which has room for it.
 fn write(array: &mut [c_char], text: &str) {
     for (place, byte) in array.iter_mut().zip(text.bytes()) {
@@ -51,7 +58,7 @@ pub(crate) extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
 }
 
 pub(crate) extern "C" fn ibv_get_device_name(device: Handle<Device>) -> Text {
-    if device.get().is_none() {
+    if !device.is_ours() {
         return Text::NONE;
     }
     let c: *const ibv_device = device.pointer();
@@ -63,15 +70,15 @@ pub(crate) extern "C" fn ibv_get_device_name(device: Handle<Device>) -> Text {
 
 /// Returns the GUID in network order; 0 if the device cannot be opened.
 pub(crate) extern "C" fn ibv_get_device_guid(device: Handle<Device>) -> u64 {
-    match (device.get(), adapter()) {
-        (Some(_), Ok(adapter)) => u64::from_ne_bytes(adapter.interfaces.guid),
+    match (device.is_ours(), adapter()) {
+        (true, Ok(adapter)) => u64::from_ne_bytes(adapter.interfaces.guid),
         _ => 0,
     }
 }
 
 pub(crate) extern "C" fn ibv_get_device_index(device: Handle<Device>) -> c_int {
-    match device.get() {
-        Some(_) => 0,
-        None => -1,
+    match device.is_ours() {
+        true => 0,
+        false => -1,
     }
 }

@@ -16,6 +16,8 @@ pub(crate) type Tuning = (SendAttributes, RemoteRights);
 /// A queue pair, by its QPN.
 #[derive(Default)]
 struct Managed {
+    /// Tells it from others with the same QPN.
+    number: u64,
     /// Set before the connection is made.
     tuning: Option<Tuning>,
     /// Set once the peer has ended the connection: the program ends the queue pair.
@@ -27,6 +29,22 @@ struct Known {
     pairs: HashMap<u32, Managed>,
     /// Requests whose attributes a program has asked for: QPN of the peer, and first PSN.
     requests: HashSet<(u32, u32)>,
+    /// Number of the next queue pair.
+    next: u64,
+}
+
+impl Known {
+    /// Returns a queue pair, which is added if it is not known.
+    fn add(&mut self, qpn: u32) -> &Managed {
+        let next = &mut self.next;
+        self.pairs.entry(qpn).or_insert_with(|| {
+            *next += 1;
+            Managed {
+                number: *next,
+                ..Managed::default()
+            }
+        })
+    }
 }
 
 /// The queue pairs of an adapter that are managed.
@@ -48,16 +66,26 @@ impl ManagedPairs {
         self.known().requests.remove(&request);
     }
 
-    /// Adds a queue pair that is about to be connected.
-    pub(crate) fn add(&self, qpn: u32) {
-        self.known().pairs.entry(qpn).or_default();
+    /// Adds a queue pair that is about to be connected; returns the number that tells it from others
+    /// with the same QPN.
+    pub(crate) fn add(&self, qpn: u32) -> u64 {
+        self.known().add(qpn).number
+    }
+
+    /// Returns true if the queue pair with this number is there.
+    pub(crate) fn is_same(&self, qpn: u32, number: u64) -> bool {
+        let known = self.known();
+        known
+            .pairs
+            .get(&qpn)
+            .is_some_and(|pair| pair.number == number)
     }
 
     /// Returns true if a queue pair is known, or is expected with these attributes.
     pub(crate) fn takes(&self, qpn: u32, attributes: (u32, u32)) -> bool {
         let mut known = self.known();
         if known.requests.contains(&attributes) {
-            known.pairs.entry(qpn).or_default();
+            known.add(qpn);
         }
         known.pairs.contains_key(&qpn)
     }

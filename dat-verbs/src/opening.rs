@@ -24,7 +24,7 @@ const IS_EXTENDED: *mut c_void = usize::MAX as *mut c_void;
 
 /// Opens the device.
 pub(crate) fn open(device: Handle<Device>) -> Result<Handle<Context>> {
-    device.get().ok_or(Errno::ENODEV)?;
+    device.is_ours().then_some(()).ok_or(Errno::ENODEV)?;
     let adapter = adapter()?;
     let async_events = Arc::new(EventQueue::new()?);
     let mut c: verbs_context = zeroed();

@@ -31,6 +31,16 @@ impl<T> Turns<T> {
         act(&mut self.state().own)
     }
 
+    /// Acts on the value, and ends the turn of this thread; `None` if there is none.
+    pub(crate) fn close<R>(&self, act: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mut state = self.state();
+        let acted = state.is_taken.then(|| act(&mut state.own));
+        state.is_taken = false;
+        drop(state);
+        self.free.notify_one();
+        acted
+    }
+
     /// Ends the turn of this thread.
     pub(crate) fn end(&self) {
         self.state().is_taken = false;

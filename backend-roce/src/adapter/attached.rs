@@ -247,6 +247,14 @@ impl Adapter {
         }
     }
 
+    /// Sets the code of the time after which the peer repeats what found no receive.
+    pub(crate) fn set_not_ready_timer(&mut self, key: usize, code: u8) {
+        let pair = self.pairs.get_mut(key);
+        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+            transport.set_not_ready_timer(RnrTimer::from_code(code));
+        }
+    }
+
     /// Sets how the next connection of a queue pair is made.
     pub(crate) fn set_attempt(&mut self, key: usize, with: &Attempt) {
         if let Some(pair) = self.pairs.get_mut(key) {

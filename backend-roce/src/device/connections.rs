@@ -138,6 +138,17 @@ impl RoceDevice {
         self.backend().reject(request, by_program, data);
     }
 
+    /// Rejects a request for want of room, as a function for events may.
+    ///
+    /// The rejection leaves with the next packets.
+    pub fn refuse(&self, request: RequestKey) {
+        if let Ok(id) = u32::try_from(request.0)
+            && !self.shared.is_forked()
+        {
+            self.shared.enter(|adapter| adapter.reject(id, false, &[]));
+        }
+    }
+
     /// Ends the connection of a queue pair; no event about it follows.
     ///
     /// # Errors

@@ -181,6 +181,11 @@ impl<'s> QueuePair<'s> {
         self.responder.set_rights(read, write, atomic);
     }
 
+    /// Changes the time after which the peer repeats what found no receive.
+    pub const fn set_not_ready_timer(&mut self, timer: RnrTimer) {
+        self.responder.set_not_ready_timer(timer);
+    }
+
     /// Sets the patience of requests; see [`Requester::set_patience`].
     pub const fn set_patience(&mut self, timeout: u8, retries: u8, not_ready_retries: u8) {
         let requester = &mut self.requester;

@@ -115,6 +115,7 @@ fn other_preloaded_libraries_stay() {
     let library = installed.path("lib/libdat_verbs.so");
     for (before, after) in [
         ("/a/b.so", format!("{library}:/a/b.so")),
+        ("/a/b.so /c.so", format!("{library}:/a/b.so:/c.so")),
         (library.as_str(), library.clone()),
     ] {
         let output = Command::new(installed.path("bin/dat"))

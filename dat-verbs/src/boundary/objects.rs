@@ -6,7 +6,8 @@ use core::ffi::c_void;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use crate::locks::OfProcess;
 
 /// What an object has behind its structure for C.
 pub(crate) trait Kind: Send + Sync + Sized + 'static {
@@ -48,13 +49,11 @@ unsafe impl<K> Send for Handle<K> {}
 unsafe impl<K> Sync for Handle<K> {}
 
 /// Kinds of the objects that have not ended, by address.
-static LIVE: LazyLock<Mutex<HashMap<usize, TypeId>>> = LazyLock::new(Mutex::default);
+///
+/// Those of its parent are none of a child of `fork`.
+static LIVE: OfProcess<HashMap<usize, TypeId>> = OfProcess::new();
 /// Held while a structure changes.
-static CHANGES: Mutex<()> = Mutex::new(());
-
-fn live() -> MutexGuard<'static, HashMap<usize, TypeId>> {
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static CHANGES: OfProcess<()> = OfProcess::new();
 
 impl<K> Handle<K> {
     pub(crate) const NULL: Self = Self(null_mut(), PhantomData);
@@ -80,7 +79,7 @@ impl<K: Kind> Handle<K> {
         let c = UnsafeCell::new(c);
         let object = Box::into_raw(Box::new(Object { c, own }));
         let handle = Self(object.wrapping_byte_add(K::OFFSET).cast(), PhantomData);
-        live().insert(handle.0.addr(), TypeId::of::<K>());
+        LIVE.with(|live| live.insert(handle.0.addr(), TypeId::of::<K>()));
         handle
     }
 
@@ -89,7 +88,7 @@ impl<K: Kind> Handle<K> {
     }
 
     fn is_live(self) -> bool {
-        live().get(&self.0.addr()) == Some(&TypeId::of::<K>())
+        LIVE.with(|live| live.get(&self.0.addr()) == Some(&TypeId::of::<K>()))
     }
 
     /// Returns what belongs to the object; `None` if there is no such object.
@@ -108,28 +107,28 @@ impl<K: Kind> Handle<K> {
 
     /// Returns a copy of the structure of a live object.
     pub(crate) fn read(self) -> Option<K::C> {
-        let _unchanged = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: as in `get`; changes of this side hold the lock.
-        self.is_live().then(|| unsafe { *(*self.object()).c.get() })
+        CHANGES.with(|()| self.is_live().then(|| unsafe { *(*self.object()).c.get() }))
     }
 
     /// Changes the structure of a live object; `change` makes no call.
     pub(crate) fn change(self, change: impl FnOnce(&mut K::C)) {
-        let _alone = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_live() {
-            // SAFETY: as in `get`; nobody else on this side has a reference, by the lock.
-            change(unsafe { &mut *(*self.object()).c.get() });
-        }
+        CHANGES.with(|()| {
+            if self.is_live() {
+                // SAFETY: as in `get`; nobody else on this side has a reference, by the lock.
+                change(unsafe { &mut *(*self.object()).c.get() });
+            }
+        });
     }
 
     /// Ends an object; returns what belonged to it, or `None` if there is no such object.
     pub(crate) fn end(self) -> Option<K> {
-        {
-            let mut live = live();
-            if live.get(&self.0.addr()) != Some(&TypeId::of::<K>()) {
-                return None;
-            }
-            live.remove(&self.0.addr());
+        let was_live = LIVE.with(|live| {
+            let is_live = live.get(&self.0.addr()) == Some(&TypeId::of::<K>());
+            is_live && live.remove(&self.0.addr()).is_some()
+        });
+        if !was_live {
+            return None;
         }
         // SAFETY: `new` made it, and it was live until now: it is freed once.
         let object = unsafe { Box::from_raw(self.object()) };

@@ -67,7 +67,8 @@ pub(crate) extern "C" fn create_cq_ex(
 /// `ENOENT`: there is none.
 fn advance(handle: Handle<Queue>, own: &Queue) -> Result<()> {
     let mut taken = None;
-    own.poll(1, |done| taken = Some(done))?;
+    let polled = own.poll(1, |done| taken = Some(done));
+    polled.inspect_err(|_| own.fail(handle))?;
     let wc = taken.ok_or(Errno::ENOENT)?;
     show_completion(handle, wc.wr_id, wc.status);
     own.turns.with(|current| *current = Some(wc));

@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use backend_roce::{Detail, DeviceCompletion, DeviceQueue, Opcode};
@@ -40,6 +41,8 @@ pub(crate) struct Queue {
     pub(crate) users: Arc<()>,
     /// Turns of the threads that poll it as an extended one, and the completion of the turn.
     pub(super) turns: Turns<Option<ibv_wc>>,
+    /// Set once the program is told that it failed.
+    has_failed: AtomicBool,
 }
 
 impl Kind for Queue {
@@ -92,6 +95,7 @@ pub(super) fn create(
             async_events: AsyncEvents::of(own),
             users: Arc::new(()),
             turns: Turns::default(),
+            has_failed: AtomicBool::new(false),
         },
     );
     if let Some(channel) = channel {
@@ -281,8 +285,11 @@ pub(crate) extern "C" fn poll_cq(queue: *mut ibv_cq, most: c_int, to: *mut ibv_w
 }
 
 impl Queue {
-    /// Tells the program that the queue failed.
+    /// Tells the program once that the queue failed.
     pub(crate) fn fail(&self, handle: Handle<Self>) {
+        if self.has_failed.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let object = Address(handle.pointer());
         self.async_events.tell(IBV_EVENT_CQ_ERR, object);
     }

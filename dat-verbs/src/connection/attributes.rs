@@ -4,7 +4,6 @@ use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 
 use backend_roce::ConnectionTerms;
-use dat_core::backend::RequestKey;
 use nix::errno::Errno;
 
 use super::id::{Id, Phase};
@@ -31,10 +30,11 @@ fn name(own: &Id, terms: &ConnectionTerms) -> (u32, u32) {
     (terms.peer_qpn, psn as u32)
 }
 
-/// Expects no queue pair for a request any more.
-pub(super) fn forget_request(own: &Id, request: RequestKey) {
-    if let Some(terms) = own.adapter.device.request_terms(request) {
-        own.adapter.managed.forget(name(own, &terms));
+/// Expects no queue pair for the request of an identifier any more; the request may be gone.
+pub(super) fn forget_request(own: &Id) {
+    let expected = own.state().expected.take();
+    if let Some(name) = expected {
+        own.adapter.managed.forget(name);
     }
 }
 
@@ -50,6 +50,7 @@ fn terms(own: &Id) -> Result<ConnectionTerms> {
             terms.map(|terms| {
                 let name = name(own, &terms);
                 own.adapter.managed.expect(name);
+                own.state().expected = Some(name);
                 ConnectionTerms {
                     expects: name.1,
                     ..terms

@@ -1,6 +1,7 @@
 //! Event channels and events.
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use nix::errno::Errno;
@@ -112,10 +113,13 @@ pub(super) fn create() -> Result<Handle<EventChannel>> {
 /// Takes the next event; waits for it if the descriptor blocks.
 pub(super) fn next(events: &Events) -> Result<Handle<Event>> {
     events.take(|event| {
-        if let Some(id) = event.get().map(|event| event.id)
-            && let Some(id) = id.get()
+        if let Some((of, about)) = event.get().map(|event| (event.id, event.about))
+            && let Some(id) = of.get()
         {
             id.events.add();
+            if about != of {
+                id.places.fetch_add(1, Ordering::Relaxed);
+            }
         }
         event
     })

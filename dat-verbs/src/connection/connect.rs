@@ -165,8 +165,12 @@ fn pair_for(id: Handle<Id>, parameters: In<rdma_conn_param>, is_active: bool) ->
     }
     let qpn = parameters.get().ok_or(Errno::EINVAL)?.qp_num;
     own.adapter.device.pair_state(qpn).map_err(refused)?;
-    own.adapter.managed.add(qpn);
-    own.state().other = Some(OtherPair { qpn, is_active });
+    let number = own.adapter.managed.add(qpn);
+    own.state().other = Some(OtherPair {
+        qpn,
+        number,
+        is_active,
+    });
     let notify = move |event: &_| take(id, event);
     own.adapter
         .receive(Subject::Connection(qpn), Box::new(notify));
@@ -208,7 +212,7 @@ pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_pa
         let qpn = pair_for(id, parameters, false)?;
         let device = &own.adapter.device;
         let asked = Asked::of(device, parameters);
-        forget_request(own, request);
+        forget_request(own);
         own.state().phase = Phase::Connecting;
         let data = values(&asked.data, asked.length);
         let accepts = device.accept(request, qpn, data, &asked.attempt(own, 0));
@@ -256,7 +260,7 @@ fn reject(id: Handle<Id>, by_program: bool, data: In<c_void>, length: u8) -> c_i
         };
         let data = data.cast();
         let data = values(&data, length.into());
-        forget_request(own, request);
+        forget_request(own);
         own.adapter.device.reject(request, by_program, data);
         Ok(())
     })())
@@ -266,13 +270,28 @@ fn reject(id: Handle<Id>, by_program: bool, data: In<c_void>, length: u8) -> c_i
 pub(crate) extern "C" fn rdma_disconnect(id: Handle<Id>) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
-        let qpn = own.qpn().ok_or(Errno::EINVAL)?;
-        if own.state().phase != Phase::Connected {
+        let qpn = own.qpn();
+        let (phase, had_other) = {
+            let state = own.state();
+            (state.phase, state.other.is_some())
+        };
+        if qpn.is_none() && !had_other {
+            return Err(Errno::EINVAL);
+        }
+        if !matches!(phase, Phase::Connecting | Phase::Connected) {
             return Ok(());
         }
-        let ends = own.adapter.device.disconnect(qpn);
-        ends.map_err(refused)?;
-        // The adapter tells nothing about what it was asked for.
+        // A queue pair that the program has destroyed has no connection.
+        if let Some(qpn) = qpn {
+            own.adapter.device.disconnect(qpn).map_err(refused)?;
+        }
+        // The adapter tells nothing about what it was asked for, also if that was not yet made.
+        {
+            let mut state = own.state();
+            if state.phase == Phase::Connecting {
+                state.phase = Phase::Connected;
+            }
+        }
         match end(id, own) {
             true => complete(id),
             false => Ok(()),

@@ -1,16 +1,15 @@
 //! Devices as librdmacm lists them: the context that all identifiers share.
 
 use core::ffi::c_int;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 
-use crate::adapter::adapter;
 use crate::boundary::layout::ibv_context;
 use crate::boundary::{Handle, Out, free_list, list_of};
 use crate::context::Context;
 use crate::device::device;
 use crate::errors::{Result, or};
+use crate::locks::OfProcess;
 use crate::memory::{Domain, ibv_alloc_pd};
 use crate::opening::open;
 
@@ -23,24 +22,21 @@ pub(super) struct Shared {
 
 /// Returns the context and the domain of all identifiers, which the first call makes.
 pub(super) fn shared() -> Result<Shared> {
-    static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    let adapter = adapter()?;
-    // A program may have ended them, as it may any others. Those of a parent process have another
-    // adapter.
-    let is_usable = |shared: &Shared| {
-        let own = shared.context.get();
-        own.is_some_and(|own| Arc::ptr_eq(&own.adapter, &adapter)) && shared.domain.get().is_some()
-    };
-    if let Some(shared) = shared.filter(is_usable) {
-        return Ok(shared);
-    }
-    let context = open(device())?;
-    let domain = ibv_alloc_pd(context);
-    if domain.is_null() {
-        return Err(Errno::last());
-    }
-    Ok(*shared.insert(Shared { context, domain }))
+    static SHARED: OfProcess<Option<Shared>> = OfProcess::new();
+    // A program may have ended them, as it may any others.
+    let is_usable =
+        |shared: &Shared| shared.context.get().is_some() && shared.domain.get().is_some();
+    SHARED.with(|shared| {
+        if let Some(shared) = shared.filter(is_usable) {
+            return Ok(shared);
+        }
+        let context = open(device())?;
+        let domain = ibv_alloc_pd(context);
+        if domain.is_null() {
+            return Err(Errno::last());
+        }
+        Ok(*shared.insert(Shared { context, domain }))
+    })
 }
 
 pub(crate) extern "C" fn rdma_get_devices(count: Out<c_int>) -> *mut *mut ibv_context {

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_core::backend::{ListenerKey, RequestKey};
@@ -22,10 +23,12 @@ use crate::transfer::{Pair, Wanted};
 
 /// What belongs to an identifier.
 pub(crate) struct Id {
-    pub(super) adapter: Arc<Adapter>,
+    pub(crate) adapter: Arc<Adapter>,
     state: Mutex<State>,
     /// Events that the program has yet to acknowledge.
     pub(super) events: Unacknowledged,
+    /// Requests that a listener takes before the program has taken one.
+    pub(super) places: AtomicU32,
 }
 
 impl Kind for Id {
@@ -59,6 +62,8 @@ pub(super) struct State {
     pub(super) pair: Handle<Pair>,
     /// A queue pair that the program made itself, in place of that one.
     pub(super) other: Option<OtherPair>,
+    /// What the queue pair of its request is expected with.
+    pub(super) expected: Option<(u32, u32)>,
     /// Queues that were made for the queue pair, and go with it.
     pub(super) own_queues: Vec<(Handle<Channel>, Handle<Queue>)>,
     /// What the queue pairs of requests are made with, in synchronous mode.
@@ -76,6 +81,8 @@ pub(super) struct State {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OtherPair {
     pub(super) qpn: u32,
+    /// Tells it from others with the same QPN.
+    pub(super) number: u64,
     /// Set on the side that asked: the program confirms the answer.
     pub(super) is_active: bool,
 }
@@ -99,13 +106,23 @@ impl Options {
 }
 
 impl Id {
-    /// Returns the QPN of its queue pair, or of the one that the program made itself.
-    pub(super) fn qpn(&self) -> Option<u32> {
+    /// Takes the place of a request; returns false if there is none.
+    pub(super) fn take_place(&self) -> bool {
+        let one_less = |places: u32| places.checked_sub(1);
+        let relaxed = Ordering::Relaxed;
+        self.places.fetch_update(relaxed, relaxed, one_less).is_ok()
+    }
+
+    /// Returns the QPN of its queue pair, or of the one that the program made itself, while that is
+    /// there: later, another queue pair may have the number.
+    pub(crate) fn qpn(&self) -> Option<u32> {
         let (pair, other) = {
             let state = self.state();
             (state.pair, state.other)
         };
         let own = pair.get().map(|pair| pair.qpn);
+        let managed = &self.adapter.managed;
+        let other = other.filter(|other| managed.is_same(other.qpn, other.number));
         own.or(other.map(|other| other.qpn))
     }
 
@@ -122,8 +139,9 @@ pub(super) fn raise(id: Handle<Id>, news: &News<'_>) {
 /// As [`raise`], about another identifier for a request.
 pub(super) fn raise_about(id: Handle<Id>, about: Handle<Id>, news: &News<'_>) {
     if let Some(own) = id.get() {
-        let events = Arc::clone(&own.state().events);
-        events.push(Event::new(id, about, news));
+        let event = Event::new(id, about, news);
+        // A migration to another channel comes before or after it.
+        own.state().events.push(event);
     }
 }
 
@@ -211,6 +229,7 @@ pub(super) fn make(
         options: Options::default(),
         pair: Handle::NULL,
         other: None,
+        expected: None,
         own_queues: Vec::new(),
         for_requests: None,
         token: adapter.token(),
@@ -222,6 +241,7 @@ pub(super) fn make(
         adapter,
         state: Mutex::new(state),
         events: Unacknowledged::default(),
+        places: AtomicU32::new(0),
     };
     Ok(Handle::new(c, own))
 }
@@ -283,7 +303,7 @@ fn leave(own: &Id) {
             device.stop_listening(listener);
         }
         Phase::Requested(request) => {
-            forget_request(own, request);
+            forget_request(own);
             device.reject(request, true, &[]);
         }
         _ => {}
@@ -307,17 +327,18 @@ pub(crate) extern "C" fn rdma_migrate_id(id: Handle<Id>, channel: Handle<EventCh
         let own = id.get().ok_or(Errno::EINVAL)?;
         let (channel, own_channel) = channel_of(channel)?;
         let events = Arc::clone(&channel.get().ok_or(Errno::EINVAL)?.events);
-        let (former, former_channel, event) = {
+        let (former_channel, event) = {
             let mut state = own.state();
+            let former = core::mem::replace(&mut state.events, Arc::clone(&events));
+            // Later events follow them.
+            for event in taken_of(&former, id) {
+                events.push(event);
+            }
             (
-                core::mem::replace(&mut state.events, Arc::clone(&events)),
                 core::mem::replace(&mut state.own_channel, own_channel),
                 state.event.take(),
             )
         };
-        for event in taken_of(&former, id) {
-            events.push(event);
-        }
         if let Some(event) = event {
             acknowledge(event)?;
         }

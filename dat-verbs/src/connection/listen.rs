@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddr};
+use core::sync::atomic::Ordering;
 
 use dat_core::backend::ControlEvent;
 use nix::errno::Errno;
@@ -16,12 +17,15 @@ use crate::boundary::layout::{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP};
 use crate::boundary::{Address, Handle, Out};
 use crate::errors::{Result, done, refused};
 
+/// Requests of a listener that wait, as in the kernel.
+const MOST_REQUESTS: u32 = 1024;
+
 const UNSPECIFIED: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Makes an identifier listen; it is bound first if it was not.
 ///
-/// Requests wait as long as their peers, so that the backlog does not matter.
-pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, _backlog: c_int) -> c_int {
+/// Requests beyond the backlog, of those that the program has not taken, are refused.
+pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, backlog: c_int) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
         // A request may come in a call of the adapter, which cannot make them then.
@@ -37,6 +41,9 @@ pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, _backlog: c_int) -> c_int {
         let (port, address) = (local.port(), options.listens_at(local.ip()));
         // The adapter takes the port in their place, at all of its addresses.
         own.adapter.leave_ports(|address| address.port() == port);
+        let backlog = u32::try_from(backlog).ok().filter(|backlog| *backlog > 0);
+        let places = backlog.map_or(MOST_REQUESTS, |backlog| backlog.min(MOST_REQUESTS));
+        own.places.store(places, Ordering::Relaxed);
         // Before the first request can come.
         let notify = move |event: &_| request(id, event);
         let subject = Subject::Listener(token);
@@ -56,7 +63,7 @@ pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, _backlog: c_int) -> c_int {
 
 /// Makes the identifier of a request, and tells of it.
 ///
-/// Without memory or descriptors for it, the attempt of the peer ends by time.
+/// Without a place, memory or descriptors for it, the attempt of the peer is refused.
 fn request(listener: Handle<Id>, event: &ControlEvent) {
     let ControlEvent::ConnectionRequest {
         request,
@@ -68,12 +75,19 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
     else {
         return;
     };
+    let Some(own) = listener.get() else {
+        return;
+    };
+    if !own.take_place() {
+        return own.adapter.device.refuse(*request);
+    }
     let made = (|| {
-        let own = listener.get().ok_or(Errno::EINVAL)?;
         let c = listener.read().ok_or(Errno::EINVAL)?;
         let port = own.state().local.map_or(0, |local| local.port());
         let id = make(Handle::at(c.channel), Address(c.context), RDMA_PS_TCP)?;
-        set_device(id)?;
+        set_device(id).inspect_err(|_| {
+            rdma_destroy_id(id);
+        })?;
         let mut local = local.socket_address().unwrap_or(UNSPECIFIED);
         local.set_port(port);
         let terms = own.adapter.device.request_terms(*request);
@@ -95,7 +109,11 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
         raise_about(listener, id, &news);
         Ok(())
     })();
-    let _ended_by_time: Result<()> = made;
+    let made: Result<()> = made;
+    if made.is_err() {
+        own.places.fetch_add(1, Ordering::Relaxed);
+        own.adapter.device.refuse(*request);
+    }
 }
 
 /// Waits for a request at an identifier in synchronous mode.
@@ -111,7 +129,11 @@ pub(crate) extern "C" fn rdma_get_request(listener: Handle<Id>, to: Out<Handle<I
         // Its calls wait, too, and its event stays with it.
         let id = Handle::at(c.id);
         if rdma_migrate_id(id, Handle::NULL) != 0 {
-            return Err(Errno::last());
+            let error = Errno::last();
+            // Nobody else knows the request.
+            acknowledge(event)?;
+            rdma_destroy_id(id);
+            return Err(error);
         }
         keep(id, event);
         let wanted = own.state().for_requests;

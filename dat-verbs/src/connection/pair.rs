@@ -23,9 +23,12 @@ use crate::transfer::{Wanted, create, destroy};
 fn make_queue(id: Handle<Id>, depth: u32) -> Result<(Handle<Channel>, Handle<Queue>)> {
     let context = of_structure(id.read().ok_or(Errno::EINVAL)?.verbs);
     let channel = ibv_create_comp_channel(context);
+    if channel.is_null() {
+        return Err(Errno::last());
+    }
     let depth = count(depth.max(1));
     let queue = ibv_create_cq(context, depth, Address(id.pointer()), channel, 0);
-    if channel.is_null() || queue.is_null() {
+    if queue.is_null() {
         let error = Errno::last();
         ibv_destroy_comp_channel(channel);
         return Err(error);

@@ -1,6 +1,8 @@
 //! The device file that UCX looks for: it is there, as `/dev/null`.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::AtomicPtr;
 
 use super::open::next;
 
@@ -21,17 +23,16 @@ fn actual(path: *const c_char) -> *const c_char {
     }
 }
 
-/// Calls the next function of a name with an answer about a path.
+/// Calls the next function of a kind with an answer about a path.
 ///
 /// # Safety
 /// `to` has room for the answer of the function.
-unsafe fn next_stat(name: &'static CStr, path: *const c_char, to: *mut c_void) -> c_int {
-    let function = next(name);
+unsafe fn next_stat(function: *mut c_void, path: *const c_char, to: *mut c_void) -> c_int {
     if function.is_null() {
         nix::errno::Errno::ENOSYS.set();
         return -1;
     }
-    // SAFETY: the functions of these names have this type.
+    // SAFETY: the functions that are passed have this type.
     let function: Stat = unsafe { core::mem::transmute(function) };
     // SAFETY: as the caller says.
     unsafe { function(actual(path), to) }
@@ -39,19 +40,22 @@ unsafe fn next_stat(name: &'static CStr, path: *const c_char, to: *mut c_void) -
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn stat(path: *const c_char, to: *mut c_void) -> c_int {
+    static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
     // SAFETY: the program passes room for the answer.
-    unsafe { next_stat(c"stat", path, to) }
+    unsafe { next_stat(next(c"stat", &NEXT), path, to) }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn stat64(path: *const c_char, to: *mut c_void) -> c_int {
+    static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
     // SAFETY: as above.
-    unsafe { next_stat(c"stat64", path, to) }
+    unsafe { next_stat(next(c"stat64", &NEXT), path, to) }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
-    let function = next(c"access");
+    static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+    let function = next(c"access", &NEXT);
     if function.is_null() {
         nix::errno::Errno::ENOSYS.set();
         return -1;

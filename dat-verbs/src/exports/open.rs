@@ -3,6 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// Names of files that this library stands for.
 const STANDS_FOR: [&[u8]; 4] = [
@@ -15,9 +16,22 @@ const STANDS_FOR: [&[u8]; 4] = [
 type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
 /// Returns the function of a name that this library hides; null if there is none.
-pub(super) fn next(name: &'static CStr) -> *mut c_void {
+///
+/// It is looked up once: that resets the error of the caller's `dlerror`.
+pub(super) fn next(name: &'static CStr, kept: &AtomicPtr<c_void>) -> *mut c_void {
+    let known = kept.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return known;
+    }
     // SAFETY: the name ends with a zero byte.
-    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    kept.store(found, Ordering::Relaxed);
+    found
+}
+
+/// Stands for the next `dlopen` if there is none.
+const extern "C" fn none(_name: *const c_char, _flags: c_int) -> *mut c_void {
+    null_mut()
 }
 
 fn stands_for(name: &CStr) -> bool {
@@ -27,7 +41,11 @@ fn stands_for(name: &CStr) -> bool {
 
 /// Returns this library's handle for a name that it stands for, or null; and the next `dlopen`.
 extern "C" fn ours(name: *const c_char, flags: c_int, next_open: &mut *mut c_void) -> *mut c_void {
-    *next_open = next(c"dlopen");
+    static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+    *next_open = next(c"dlopen", &NEXT);
+    if next_open.is_null() {
+        *next_open = none as *mut c_void;
+    }
     if name.is_null() {
         return null_mut();
     }

@@ -16,13 +16,15 @@ use crate::boundary::layout::{
     RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event,
 };
 use crate::boundary::{Address, Handle, In, Out, SocketPointer, Text, socket_storage, zeroed};
+use crate::completion::{ibv_create_cq, ibv_destroy_cq};
 use crate::connection::{
     Event, EventChannel, Id, rdma_ack_cm_event, rdma_bind_addr, rdma_connect, rdma_create_ep,
     rdma_create_event_channel, rdma_create_id, rdma_create_qp, rdma_destroy_ep,
     rdma_destroy_event_channel, rdma_destroy_id, rdma_destroy_qp, rdma_freeaddrinfo,
-    rdma_get_cm_event, rdma_get_dst_port, rdma_get_src_port, rdma_getaddrinfo, rdma_listen,
-    rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
+    rdma_get_cm_event, rdma_get_dst_port, rdma_get_request, rdma_get_src_port, rdma_getaddrinfo,
+    rdma_listen, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
 };
+use crate::context::of_structure;
 
 const NOWHERE: SocketPointer = SocketPointer::at(core::ptr::null());
 
@@ -266,6 +268,56 @@ fn an_identifier_takes_its_events_to_another_channel() {
     rdma_destroy_event_channel(to);
 }
 
+/// Spec: ROCE-272
+#[test]
+fn requests_beyond_the_backlog_are_refused() {
+    let (servers, clients) = (channel(), channel());
+    let listener = id(servers);
+    assert_eq!(
+        rdma_bind_addr(listener, pointer(&storage("127.0.0.1:0"))),
+        0
+    );
+    assert_eq!(rdma_listen(listener, 1), 0);
+    let port = u16::from_be(rdma_get_src_port(listener));
+    let peer = socket_storage(SocketAddr::from(([127, 0, 0, 1], port)));
+    let ask = || {
+        let id = id(clients);
+        assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
+        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
+        assert_eq!(rdma_resolve_route(id, 100), 0);
+        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
+        let mut attributes: ibv_qp_init_attr = zeroed();
+        attributes.qp_type = IBV_QPT_RC;
+        let wanted = Out::at(&raw mut attributes);
+        assert_eq!(rdma_create_qp(id, Handle::NULL, wanted), 0);
+        assert_eq!(rdma_connect(id, In::at(core::ptr::null())), 0);
+        id
+    };
+    let taken = |channel, expected| {
+        let (handle, c) = awaited(channel);
+        assert_eq!((c.event, rdma_ack_cm_event(handle)), (expected, 0));
+        Handle::<Id>::at(c.id)
+    };
+    let first = ask();
+    let own = servers.get().expect("a channel");
+    poll(&mut [PollFd::new(&*own.events, PollFlags::IN)], None).expect("a poll");
+    let second = ask();
+    assert!(taken(clients, RDMA_CM_EVENT_REJECTED) == second);
+    let request = taken(servers, RDMA_CM_EVENT_CONNECT_REQUEST);
+    // The place is free again.
+    let third = ask();
+    let other = taken(servers, RDMA_CM_EVENT_CONNECT_REQUEST);
+    for id in [request, other, listener] {
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    for id in [first, second, third] {
+        rdma_destroy_qp(id);
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    rdma_destroy_event_channel(servers);
+    rdma_destroy_event_channel(clients);
+}
+
 #[test]
 fn only_what_is_supported_is_made_and_set() {
     let channel = channel();
@@ -380,4 +432,79 @@ fn an_endpoint_has_its_address_and_route() {
     let mut id = Handle::NULL;
     let refused = rdma_create_ep(Out::at(&raw mut id), nothing, Handle::NULL, none);
     assert_eq!(refusal(refused), Errno::EINVAL);
+}
+
+/// Runs a test of this program alone, with few descriptors; returns true in that process.
+fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "DAT_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let status = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 64 && exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--nocapture"])
+        .env(ALONE, test)
+        .status();
+    assert!(status.expect("a process").success());
+    false
+}
+
+#[test]
+fn without_descriptors_nothing_is_left_behind() {
+    if !is_alone("tests::connection::without_descriptors_nothing_is_left_behind") {
+        return;
+    }
+    let all = || -> Vec<std::fs::File> {
+        core::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+    };
+    let listener = id(Handle::NULL);
+    assert_eq!(
+        rdma_bind_addr(listener, pointer(&storage("127.0.0.1:0"))),
+        0
+    );
+    assert_eq!(rdma_listen(listener, 1), 0);
+    let clients = channel();
+    let client = id(clients);
+    let port = u16::from_be(rdma_get_src_port(listener));
+    let peer = socket_storage(SocketAddr::from(([127, 0, 0, 1], port)));
+    assert_eq!(rdma_resolve_addr(client, NOWHERE, pointer(&peer), 100), 0);
+    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
+    assert_eq!(rdma_resolve_route(client, 100), 0);
+    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
+    // The next number of a completion queue tells how many were made.
+    let context = of_structure(client.read().expect("an identifier").verbs);
+    let number = || {
+        let queue = ibv_create_cq(context, 1, Address(null_mut()), Handle::NULL, 0);
+        let number = queue.read().expect("a queue").handle;
+        assert_eq!(ibv_destroy_cq(queue), 0);
+        number
+    };
+    let mut attributes: ibv_qp_init_attr = zeroed();
+    attributes.qp_type = IBV_QPT_RC;
+    let wanted = Out::at(&raw mut attributes);
+    let before = number();
+    let taken = all();
+    let refused = rdma_create_qp(client, Handle::NULL, wanted);
+    assert_eq!(refusal(refused), Errno::EMFILE);
+    drop(taken);
+    assert_eq!(number(), before + 1);
+    assert_eq!(rdma_create_qp(client, Handle::NULL, wanted), 0);
+    assert_eq!(rdma_connect(client, In::at(core::ptr::null())), 0);
+    let requests = Handle::<EventChannel>::at(listener.read().expect("an identifier").channel);
+    let own = requests.get().expect("a channel");
+    poll(&mut [PollFd::new(&*own.events, PollFlags::IN)], None).expect("a poll");
+    let taken = all();
+    let mut request = Handle::NULL;
+    let refused = rdma_get_request(listener, Out::at(&raw mut request));
+    assert_eq!(refusal(refused), Errno::EMFILE);
+    drop(taken);
+    let (handle, c) = awaited(clients);
+    assert_eq!(c.event, RDMA_CM_EVENT_REJECTED);
+    assert_eq!(rdma_ack_cm_event(handle), 0);
+    // It waits for no event.
+    assert_eq!(rdma_destroy_id(listener), 0);
+    rdma_destroy_qp(client);
+    assert_eq!(rdma_destroy_id(client), 0);
+    rdma_destroy_event_channel(clients);
 }

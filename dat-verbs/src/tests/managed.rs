@@ -235,3 +235,48 @@ fn bind(program: &Program) {
         assert_eq!(ibv_dereg_mr(region), 0);
     }
 }
+
+/// Its QPN may be that of another queue pair by then.
+#[test]
+fn an_identifier_leaves_a_queue_pair_that_was_destroyed() {
+    let program = Program::new();
+    let [client, server] = program.ask();
+    let qpn = program.parameters(0).qp_num;
+    assert_eq!(client.get().and_then(Id::qpn), Some(qpn));
+    assert_eq!(ibv_destroy_qp(program.pairs[0]), 0);
+    assert_eq!(client.get().and_then(Id::qpn), None);
+    let managed = &client.get().expect("an identifier").adapter.managed;
+    managed.add(qpn);
+    assert_eq!(client.get().and_then(Id::qpn), None, "it is another one");
+    managed.remove(qpn);
+    for id in [client, server, program.listener] {
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    assert_eq!(ibv_destroy_qp(program.pairs[1]), 0);
+    assert_eq!(ibv_destroy_cq(program.queue), 0);
+    assert_eq!(ibv_dealloc_pd(program.domain), 0);
+    for channel in program.channels {
+        rdma_destroy_event_channel(channel);
+    }
+}
+
+/// Its attempt may have ended by then, on the other side.
+#[test]
+fn a_request_that_is_left_expects_no_queue_pair() {
+    let program = Program::new();
+    let [client, server] = program.ask();
+    program.lead(1, server, IBV_QPS_INIT);
+    let attributes = program.lead(1, server, IBV_QPS_RTR);
+    assert_eq!(rdma_disconnect(client), 0);
+    // It was not yet connected.
+    next(program.channels[0], RDMA_CM_EVENT_DISCONNECTED);
+    let name = (attributes.dest_qp_num, attributes.rq_psn);
+    let adapter = std::sync::Arc::clone(&server.get().expect("an identifier").adapter);
+    assert!(adapter.managed.takes(1, name));
+    adapter.managed.remove(1);
+    for id in [client, server] {
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    assert!(!adapter.managed.takes(1, name));
+    program.close();
+}

@@ -4,6 +4,7 @@ mod completion;
 mod connection;
 mod managed;
 mod memory;
+pub(crate) mod pairs;
 pub(crate) mod posts;
 mod queries;
 
@@ -15,10 +16,10 @@ use crate::device::device;
 use crate::opening::{ibv_close_device, ibv_open_device};
 
 /// A context that is closed at the end.
-struct Opened(Handle<Context>);
+pub(crate) struct Opened(pub(crate) Handle<Context>);
 
 impl Opened {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let context = ibv_open_device(device());
         assert!(!context.is_null(), "{}", Errno::last());
         Self(context)

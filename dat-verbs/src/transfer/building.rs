@@ -117,8 +117,7 @@ extern "C" fn start(pair: *mut ibv_qp_ex) {
 
 extern "C" fn abort(pair: *mut ibv_qp_ex) {
     if let Some(own) = Handle::<Pair>::at(pair).trusted() {
-        own.turns.with(Vec::clear);
-        own.turns.end();
+        own.turns.close(Vec::clear);
     }
 }
 
@@ -172,13 +171,12 @@ extern "C" fn complete(pair: *mut ibv_qp_ex) -> c_int {
     let Some(own) = handle.trusted() else {
         return libc::EINVAL;
     };
-    let posted = own.turns.with(|requests| {
+    let posted = own.turns.close(|requests| {
         let posted = post_all(own, requests);
         requests.clear();
         posted
     });
-    own.turns.end();
-    posted.err().unwrap_or(0)
+    posted.unwrap_or(Err(libc::EINVAL)).err().unwrap_or(0)
 }
 
 const fn at(key: u32, address: u64) -> RemoteRange {
@@ -285,11 +283,14 @@ mod tests {
         start(pair);
         send(pair);
         assert_eq!((complete(pair), room(&bed)), (0, before - 1));
-        // Nothing of a turn is left.
-        assert_eq!((complete(pair), room(&bed)), (0, before - 1));
+        // A turn ends once, and nothing of it is left.
+        let over = (libc::EINVAL, before - 1);
+        assert_eq!((complete(pair), room(&bed)), over);
         start(pair);
         send(pair);
         abort(pair);
+        assert_eq!((complete(pair), room(&bed)), over);
+        start(pair);
         assert_eq!((complete(pair), room(&bed)), (0, before - 1));
         bed.close();
     }

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend_roce::proto::packet::NakCode;
@@ -15,12 +15,12 @@ use super::shared::SharedQueue;
 use super::transitions;
 use crate::adapter::{Adapter, Subject};
 use crate::boundary::layout::{
-    IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_MIG_MIGRATED,
-    IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE, IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD,
-    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET,
-    IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, IBV_QPT_UD, ibv_context, ibv_event_type, ibv_qp,
-    ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state,
-    ibv_qp_type,
+    IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
+    IBV_EVENT_QP_REQ_ERR, IBV_MIG_MIGRATED, IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE,
+    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    IBV_QP_MIN_RNR_TIMER, IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR,
+    IBV_QPS_RTS, IBV_QPT_RC, IBV_QPT_UD, ibv_context, ibv_event_type, ibv_qp, ibv_qp_attr,
+    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state, ibv_qp_type,
 };
 use crate::boundary::{Address, Handle, In, Kind, Out, tell_made, zeroed};
 use crate::completion::Queue;
@@ -41,6 +41,9 @@ pub(crate) struct Pair {
     pub(super) signals_all: bool,
     pub(super) cap: ibv_qp_cap,
     state: AtomicU32,
+    /// Set if it takes receives of a shared queue, whose last one it has not told of.
+    tells_last: AtomicBool,
+    has_shared: bool,
     /// What it was told last.
     attributes: Mutex<ibv_qp_attr>,
     /// Turns from `ibv_wr_start` to `ibv_wr_complete`, and the requests of the turn.
@@ -162,9 +165,12 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
     let adapter = Arc::clone(&own.adapter);
     let cap = wanted.sizes(&adapter)?;
     let qpn = {
+        // A thread locks a queue once; all lock two of them in one order.
+        let is_first = wanted.sends.pointer::<u8>() <= wanted.receives.pointer();
+        let earlier = (!is_first).then(|| receives.device_queue());
         let send_queue = sends.device_queue();
-        // A thread locks a queue once.
-        let other = (wanted.sends != wanted.receives).then(|| receives.device_queue());
+        let is_other = is_first && wanted.sends != wanted.receives;
+        let other = earlier.or_else(|| is_other.then(|| receives.device_queue()));
         adapter.device.create_pair(&PairOptions {
             domain: own.key,
             sends: &send_queue,
@@ -185,6 +191,8 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
         signals_all: wanted.signals_all,
         cap,
         state: AtomicU32::new(IBV_QPS_RESET),
+        tells_last: AtomicBool::new(shared.is_some()),
+        has_shared: shared.is_some(),
         attributes: Mutex::new(zeroed()),
         turns: Turns::default(),
         async_events: AsyncEvents::of(context),
@@ -218,18 +226,21 @@ fn structure(domain: Handle<Domain>, wanted: &Wanted, qpn: u32) -> ibv_qp_ex {
     c
 }
 
-/// Tells the program that a queue pair failed, if that was by a request of the peer.
+/// Tells the program that a queue pair failed: by a request of the peer, and of its last receive.
 fn tell_failure(pair: Handle<Pair>) {
     let Some(own) = pair.get() else {
         return;
     };
-    let kind: ibv_event_type = match own.adapter.device.fault(own.qpn) {
-        Some(NakCode::RemoteAccess) => IBV_EVENT_QP_ACCESS_ERR,
-        Some(NakCode::InvalidRequest) => IBV_EVENT_QP_REQ_ERR,
-        Some(_) => IBV_EVENT_QP_FATAL,
-        None => return,
+    let kind: Option<ibv_event_type> = match own.adapter.device.fault(own.qpn) {
+        Some(NakCode::RemoteAccess) => Some(IBV_EVENT_QP_ACCESS_ERR),
+        Some(NakCode::InvalidRequest) => Some(IBV_EVENT_QP_REQ_ERR),
+        Some(_) => Some(IBV_EVENT_QP_FATAL),
+        None => None,
     };
-    own.async_events.tell(kind, Address(pair.pointer()));
+    if let Some(kind) = kind {
+        own.async_events.tell(kind, Address(pair.pointer()));
+    }
+    own.tell_last(pair);
 }
 
 pub(crate) extern "C" fn ibv_create_qp(
@@ -310,6 +321,20 @@ impl Pair {
     pub(crate) fn set_state(&self, handle: Handle<Self>, state: ibv_qp_state) {
         self.state.store(state, Ordering::Release);
         handle.change(|c| c.qp_base.state = state);
+        match state {
+            IBV_QPS_RESET => self.tells_last.store(self.has_shared, Ordering::Relaxed),
+            IBV_QPS_ERR => self.tell_last(handle),
+            _ => {}
+        }
+    }
+
+    /// Tells the program once that a failed queue pair takes no more receives of a shared queue.
+    fn tell_last(&self, handle: Handle<Self>) {
+        if self.tells_last.swap(false, Ordering::Relaxed) {
+            let object = Address(handle.pointer());
+            self.async_events
+                .tell(IBV_EVENT_QP_LAST_WQE_REACHED, object);
+        }
     }
 
     /// Returns the state: what the program set, or the error of a queue pair that has failed since.
@@ -342,6 +367,12 @@ impl Pair {
             IBV_QPT_UD => self.enter_for_datagrams(now, to, &next),
             _ => self.enter(now, to, &next, has(IBV_QP_ACCESS_FLAGS)),
         }?;
+        // Until it receives, the change to that state takes it.
+        if has(IBV_QP_MIN_RNR_TIMER) && matches!(now, IBV_QPS_RTR | IBV_QPS_RTS) {
+            let device = &self.adapter.device;
+            let set = device.set_not_ready_timer(self.qpn, next.min_rnr_timer);
+            set.map_err(refused)?;
+        }
         *own = match to {
             IBV_QPS_RESET => zeroed(),
             _ => next,

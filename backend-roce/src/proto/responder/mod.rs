@@ -105,6 +105,11 @@ impl<'s> Responder<'s> {
         self.options.remote_atomic = atomic;
     }
 
+    /// Changes the time after which the peer repeats what found no receive.
+    pub const fn set_not_ready_timer(&mut self, timer: RnrTimer) {
+        self.options.rnr_timer = timer;
+    }
+
     /// Returns the QPN of the peer.
     pub const fn destination(&self) -> u32 {
         self.options.destination
