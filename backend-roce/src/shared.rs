@@ -408,7 +408,7 @@ impl Shared {
             events.sleeps_on_port = true;
             let before = events.count;
             drop(events);
-            self.lease.note_sleep();
+            self.lease.note_look();
             // Before the sleep, the thread asks for doorbells and looks once more.
             let awakening = match self.arm() {
                 true => Some(Awakening::Local),

@@ -14,8 +14,8 @@ use super::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 /// are asked for.
 const VAIN: usize = 16;
 
-/// Looks since the last one of the thread that show that the program polls, though it has also
-/// slept on the port, and the thread finds packets.
+/// Looks since the last one of the thread that show that the program polls, though that one finds
+/// packets: they may share a processor.
 const MANY: usize = 64;
 
 /// The lease of an adapter's local queues to the program.
@@ -23,8 +23,6 @@ const MANY: usize = 64;
 pub(crate) struct Lease {
     /// Looks of the program for packets; of two at a time one may be missed.
     looks: AtomicUsize,
-    /// Looks of a thread of the program that was about to sleep on the port.
-    sleeps: AtomicUsize,
     /// Waits of the program that have begun.
     waits: AtomicUsize,
     is_on: AtomicBool,
@@ -37,9 +35,8 @@ pub(crate) struct Lease {
 pub(crate) struct Watch {
     /// Looks when it woke up.
     woken: usize,
-    /// Looks, sleeps and waits when it decided last.
+    /// Looks and waits when it decided last.
     looks: usize,
-    sleeps: usize,
     waits: usize,
     /// Set if a doorbell woke it.
     is_rung: bool,
@@ -53,14 +50,6 @@ impl Lease {
         let before = self.looks.load(Ordering::Relaxed);
         self.looks.store(before.wrapping_add(1), Ordering::Relaxed);
         before
-    }
-
-    /// As [`note_look`](Self::note_look), of a thread that is about to sleep on the port. One
-    /// thread at a time calls it.
-    pub(super) fn note_sleep(&self) {
-        self.note_look();
-        let before = self.sleeps.load(Ordering::Relaxed);
-        self.sleeps.store(before.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Notes that a thread of the program is about to wait for an event; returns true if it has to
@@ -93,10 +82,7 @@ impl Lease {
     /// Otherwise it has to ask for doorbells before it sleeps.
     pub(super) fn decide(&self, watch: &mut Watch, sleepers: bool) -> bool {
         let looks = self.looks.load(Ordering::Relaxed);
-        let sleeps = self.sleeps.load(Ordering::Relaxed);
-        let has_slept = core::mem::replace(&mut watch.sleeps, sleeps) != sleeps;
-        // A thread that shares a processor with a program that polls finds packets before it.
-        let most = if watch.found && has_slept { MANY } else { 0 };
+        let most = if watch.found { MANY } else { 0 };
         let polls = looks != watch.woken || looks.wrapping_sub(watch.looks) > most;
         watch.looks = looks;
         self.is_on.store(polls, Ordering::Relaxed);
