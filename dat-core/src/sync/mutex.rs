@@ -2,7 +2,7 @@
 //!
 //! # Parking
 //! A change that takes long must not keep a lock that masks interrupts. A lock that parks has a
-//! [`Mark`](super::Mark). [`park`](Mutex::park) sets the mark under the lock, releases the lock, and
+//! [`Mark`]. [`park`](Mutex::park) sets the mark under the lock, releases the lock, and
 //! gives access to the value; its end takes the lock again and removes the mark. That is as
 //! exclusive as a guard:
 //! 1. The mark is accessed under the lock only, and every function that takes the lock reads it
