@@ -107,7 +107,7 @@ impl RegionAccess {
     }
 }
 
-/// What a queue pair is made with.
+/// Parameters of a new queue pair.
 #[derive(Clone, Copy)]
 pub struct PairOptions<'a> {
     /// Protection domain.

@@ -117,9 +117,9 @@
 //! | `fuzz_sched` | for fuzz targets, unstable: a hook before shared accesses (`sync::on_access`) |
 //!
 //! # Unsafe code
-//! Only in [`sync`] (locks, parked objects, copies of shared bytes). Two promises come from outside: from the
-//! caller that makes a [`memory::Region`] from raw parts, and from the author of a
-//! [`backend::Backend`].
+//! Only in [`sync`] (locks, parked objects, copies of shared bytes). Two promises come from
+//! outside: from the caller that makes a [`memory::Region`] from raw parts, and from the author of
+//! a [`backend::Backend`].
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom, split64))))]
 #![no_std]

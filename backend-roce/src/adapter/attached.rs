@@ -19,7 +19,7 @@ use crate::proto::responder::ResponderOptions;
 use crate::proto::{PathMtu, Psn};
 use crate::reserve::Reserve;
 
-/// What a peer may do with the memory of a queue pair, as far as its regions allow it.
+/// Rights of a peer to the memory of a queue pair; each access needs that of its region, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteRights {
     /// RDMA Reads.

@@ -8,7 +8,7 @@ use super::Adapter;
 use crate::proto::connection::{ConnectRequest, service_of};
 use crate::reserve::Reserve;
 
-/// What a service point listens to: its service id, and the address that requests go to.
+/// Service id of a service point, and the address that requests go to.
 ///
 /// An unspecified address stands for its family, and none for all.
 pub(super) type Service = (u64, Option<IpAddr>);

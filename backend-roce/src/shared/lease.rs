@@ -1,8 +1,8 @@
 //! The choice of the thread that takes packets from local queues: the adapter's or the program's.
 //!
-//! The adapter's thread asks for doorbells while it sleeps. For a program that polls, each would cost the
-//! peer a system call, and wake the thread in vain. So the thread leaves the queues to such a
-//! program: it asks for no doorbell, and looks again after a while (ROCE-235).
+//! The adapter's thread asks for doorbells while it sleeps. For a program that polls, each would
+//! cost the peer a system call, and wake the thread in vain. So the thread leaves the queues to
+//! such a program: it asks for no doorbell, and looks again after a while (ROCE-235).
 //!
 //! A program does not say that it stops polling. But before it sleeps it [`waits`](Lease::waits).
 //! Either it then sees the lease, and asks for doorbells itself, or the thread sees the wait, and

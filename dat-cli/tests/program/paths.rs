@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::between::{Other, address, name};
 use super::{dat, json, refused, text};
 
-/// What becomes of a client.
+/// Outcome of a client.
 enum Outcome {
     Local,
     Packets,
