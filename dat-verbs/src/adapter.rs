@@ -22,7 +22,7 @@ pub(crate) enum Subject {
     Queue(u32),
     /// The limit of a shared receive queue, by its token.
     SharedQueue(u64),
-    /// The failure of a queue pair, by its QPN.
+    /// The peer and the failure of a queue pair, by its QPN.
     Pair(u32),
     /// The connection of a queue pair, by its QPN.
     Connection(u32),
@@ -81,13 +81,12 @@ fn subjects(event: &ControlEvent) -> [Option<Subject>; 2] {
         ControlEvent::ConnectionRequest { listener, .. } => {
             [Some(Subject::Listener(listener)), None]
         }
-        ControlEvent::Broken { queue_pair } => {
+        ControlEvent::Broken { queue_pair } | ControlEvent::Established { queue_pair, .. } => {
             // The token of a queue pair is its QPN.
             let qpn = queue_pair as u32;
             [Some(Subject::Pair(qpn)), Some(Subject::Connection(qpn))]
         }
-        ControlEvent::Established { queue_pair, .. }
-        | ControlEvent::ConnectFailed { queue_pair, .. }
+        ControlEvent::ConnectFailed { queue_pair, .. }
         | ControlEvent::Disconnected { queue_pair } => {
             [Some(Subject::Connection(queue_pair as u32)), None]
         }

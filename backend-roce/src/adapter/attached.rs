@@ -4,7 +4,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, ControlEvent, PrivateData};
 use dat_queues::State;
 
 use super::datagrams::Receiver;
@@ -196,11 +196,30 @@ impl Adapter {
         pair.path = Some(path);
         pair.local = path.local;
         pair.state = State::Accepting;
+        pair.has_peer = false;
         pair.heard = now;
         if path.local.is_none() {
             self.join_buffers(key, &path);
         }
         Ok(())
+    }
+
+    /// Takes a request to a queue pair that may not send yet.
+    ///
+    /// It stands for the last message of the handshake of a connection. Without one, the first
+    /// request raises an event.
+    pub(super) fn note_peer(&mut self, key: usize, link: Option<u32>) {
+        if let Some(accepting) = link {
+            self.note_request(accepting);
+        } else if let Some(pair) = self.pairs.get_mut(key)
+            && !core::mem::replace(&mut pair.has_peer, true)
+        {
+            let queue_pair = pair.setup.token;
+            self.raise(ControlEvent::Established {
+                queue_pair,
+                private_data: PrivateData::new(),
+            });
+        }
     }
 
     /// Makes a queue pair ready to send, too (ROCE-262).

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend_roce::proto::packet::NakCode;
 use backend_roce::{PairOptions, PairState};
+use dat_core::backend::ControlEvent;
 use nix::errno::Errno;
 
 use super::attributes::{merged, receive_attributes, rights, send_attributes};
@@ -15,7 +16,7 @@ use super::shared::SharedQueue;
 use super::transitions;
 use crate::adapter::{Adapter, Subject};
 use crate::boundary::layout::{
-    IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
+    IBV_EVENT_COMM_EST, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
     IBV_EVENT_QP_REQ_ERR, IBV_MIG_MIGRATED, IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE,
     IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
     IBV_QP_MIN_RNR_TIMER, IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR,
@@ -199,7 +200,7 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
         _uses: uses.into_iter().cloned().collect(),
     };
     let pair = Handle::new(structure(domain, wanted, qpn), pair);
-    let notify = move |_: &_| tell_failure(pair);
+    let notify = move |event: &_| take(pair, event);
     adapter.receive(Subject::Pair(qpn), Box::new(notify));
     Ok(pair)
 }
@@ -226,21 +227,32 @@ fn structure(domain: Handle<Domain>, wanted: &Wanted, qpn: u32) -> ibv_qp_ex {
     c
 }
 
-/// Tells the program that a queue pair failed: by a request of the peer, and of its last receive.
-fn tell_failure(pair: Handle<Pair>) {
+/// Takes an event of the adapter about a queue pair.
+fn take(pair: Handle<Pair>, event: &ControlEvent) {
     let Some(own) = pair.get() else {
         return;
     };
-    let kind: Option<ibv_event_type> = match own.adapter.device.fault(own.qpn) {
-        Some(NakCode::RemoteAccess) => Some(IBV_EVENT_QP_ACCESS_ERR),
-        Some(NakCode::InvalidRequest) => Some(IBV_EVENT_QP_REQ_ERR),
-        Some(_) => Some(IBV_EVENT_QP_FATAL),
-        None => None,
+    let device = &own.adapter.device;
+    let kind: Option<ibv_event_type> = match event {
+        // Of a connection of rdma_cm, the identifier tells.
+        ControlEvent::Established { .. } => {
+            let is_attached = device.pair_terms(own.qpn).is_none();
+            is_attached.then_some(IBV_EVENT_COMM_EST)
+        }
+        _ if device.loses_completions(own.qpn) => Some(IBV_EVENT_QP_FATAL),
+        // Completions tell of other failures.
+        _ => match device.fault(own.qpn) {
+            Some(NakCode::RemoteAccess) => Some(IBV_EVENT_QP_ACCESS_ERR),
+            Some(NakCode::InvalidRequest) => Some(IBV_EVENT_QP_REQ_ERR),
+            _ => None,
+        },
     };
     if let Some(kind) = kind {
         own.async_events.tell(kind, Address(pair.pointer()));
     }
-    own.tell_last(pair);
+    if let ControlEvent::Broken { .. } = event {
+        own.tell_last(pair);
+    }
 }
 
 pub(crate) extern "C" fn ibv_create_qp(
