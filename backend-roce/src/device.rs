@@ -6,6 +6,8 @@
 
 mod connections;
 mod delivery;
+#[cfg(feature = "udp")]
+mod finish;
 mod posts;
 
 pub use posts::{Bind, Data, Operation, Post, PostError, Posts};

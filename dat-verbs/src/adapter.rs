@@ -71,6 +71,11 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>> {
     })
 }
 
+/// Returns the adapter if this process has one and no thread opens one now; never waits.
+pub(crate) fn opened() -> Option<Arc<Adapter>> {
+    PROCESS.look(Clone::clone).flatten()
+}
+
 /// Returns what an event is about.
 fn subjects(event: &ControlEvent) -> [Option<Subject>; 2] {
     match *event {
@@ -157,5 +162,18 @@ impl Adapter {
         let ip = ip.to_canonical();
         let mut gids = self.interfaces.gids.iter();
         ip.is_loopback() || gids.any(|gid| gid.address == ip)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_adapter_of_the_process_is_known() {
+        let adapter = adapter().expect("an adapter");
+        // Another thread may look, too.
+        let found = core::iter::repeat_with(opened).find_map(|found| found);
+        assert!(Arc::ptr_eq(&adapter, &found.expect("the adapter")));
     }
 }

@@ -1,5 +1,6 @@
 //! Names and versions of the exports; `build.rs` defines the versions.
 
+mod exit;
 mod files;
 mod open;
 
