@@ -1,7 +1,7 @@
 //! Identifiers, their addresses and events.
 
 use core::ffi::c_int;
-use core::net::SocketAddr;
+use core::net::{SocketAddr, SocketAddrV6};
 use core::ptr::null_mut;
 
 use libc::sockaddr_storage;
@@ -12,19 +12,21 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use super::refusal;
 use crate::boundary::layout::{
     IBV_QPT_RC, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
-    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_RESOLVED,
-    RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event,
+    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_init_attr, rdma_addrinfo,
+    rdma_cm_event,
 };
 use crate::boundary::{Address, Handle, In, Out, SocketPointer, Text, socket_storage, zeroed};
 use crate::completion::{ibv_create_cq, ibv_destroy_cq};
 use crate::connection::{
-    Event, EventChannel, Id, rdma_ack_cm_event, rdma_bind_addr, rdma_connect, rdma_create_ep,
-    rdma_create_event_channel, rdma_create_id, rdma_create_qp, rdma_destroy_ep,
+    Event, EventChannel, Id, rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_connect,
+    rdma_create_ep, rdma_create_event_channel, rdma_create_id, rdma_create_qp, rdma_destroy_ep,
     rdma_destroy_event_channel, rdma_destroy_id, rdma_destroy_qp, rdma_freeaddrinfo,
     rdma_get_cm_event, rdma_get_dst_port, rdma_get_request, rdma_get_src_port, rdma_getaddrinfo,
     rdma_listen, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
 };
 use crate::context::of_structure;
+use crate::settings::ADDRESS;
 
 const NOWHERE: SocketPointer = SocketPointer::at(core::ptr::null());
 
@@ -507,4 +509,88 @@ fn without_descriptors_nothing_is_left_behind() {
     rdma_destroy_qp(client);
     assert_eq!(rdma_destroy_id(client), 0);
     rdma_destroy_event_channel(clients);
+}
+
+/// Returns a link-local address of this host with its interface, if there is one.
+fn link_local() -> Option<SocketAddrV6> {
+    let all = nix::ifaddrs::getifaddrs().ok()?;
+    let mut all = all.filter_map(|one| one.address?.as_sockaddr_in6().copied());
+    let found = all.find(|address| address.ip().is_unicast_link_local())?;
+    Some(found.into())
+}
+
+/// With a device at all addresses, and with one at this address only.
+///
+/// Spec: ROCE-272
+#[test]
+fn a_link_local_address_is_connected_by_its_interface() {
+    let Some(mut address) = link_local() else {
+        return;
+    };
+    let has_others = std::env::var_os(ADDRESS).is_none();
+    if has_others {
+        let status = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args([
+                "a_link_local_address_is_connected_by_its_interface",
+                "--nocapture",
+            ])
+            .env(ADDRESS, format!("{}%{}", address.ip(), address.scope_id()))
+            .status();
+        assert!(status.expect("a process").success());
+    }
+    let (servers, clients) = (channel(), channel());
+    let [listener, client, lost] = [servers, clients, clients].map(id);
+    let own = socket_storage(address.into());
+    let bound = rdma_bind_addr(listener, pointer(&own));
+    assert_eq!(bound, 0, "{}", Errno::last());
+    assert_eq!(rdma_listen(listener, 1), 0, "{}", Errno::last());
+    address.set_port(u16::from_be(rdma_get_src_port(listener)));
+    let peer = socket_storage(address.into());
+    assert_eq!(rdma_resolve_addr(client, NOWHERE, pointer(&peer), 100), 0);
+    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
+    let c = client.read().expect("an identifier").route.addr;
+    let shown = SocketPointer::at((&raw const c.__bindgen_anon_1).cast()).get();
+    let Ok(Some(SocketAddr::V6(shown))) = shown else {
+        panic!("{shown:?}");
+    };
+    assert_eq!(
+        (shown.ip(), shown.scope_id()),
+        (address.ip(), address.scope_id())
+    );
+    assert_eq!(rdma_resolve_route(client, 100), 0);
+    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
+    let mut attributes: ibv_qp_init_attr = zeroed();
+    attributes.qp_type = IBV_QPT_RC;
+    let wanted = Out::at(&raw mut attributes);
+    assert_eq!(rdma_create_qp(client, Handle::NULL, wanted), 0);
+    assert_eq!(rdma_connect(client, In::at(core::ptr::null())), 0);
+    let (handle, c) = awaited(servers);
+    assert_eq!(c.event, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_eq!(rdma_ack_cm_event(handle), 0);
+    let request = Handle::at(c.id);
+    assert_eq!(rdma_create_qp(request, Handle::NULL, wanted), 0);
+    assert_eq!(rdma_accept(request, In::at(core::ptr::null())), 0);
+    for channel in [clients, servers] {
+        let (handle, c) = awaited(channel);
+        assert_eq!(c.event, RDMA_CM_EVENT_ESTABLISHED);
+        assert_eq!(rdma_ack_cm_event(handle), 0);
+    }
+    for id in [client, request, listener] {
+        rdma_destroy_qp(id);
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    // Without its interface, it is refused at once, unless the device has one only.
+    while kind(clients).is_ok() {}
+    address.set_scope_id(0);
+    let nowhere = socket_storage(address.into());
+    assert_eq!(rdma_resolve_addr(lost, NOWHERE, pointer(&nowhere), 100), 0);
+    let told = match has_others {
+        true => (RDMA_CM_EVENT_ADDR_ERROR, -(Errno::EINVAL as c_int)),
+        false => (RDMA_CM_EVENT_ADDR_RESOLVED, 0),
+    };
+    assert_eq!(kind(clients), Ok(told));
+    assert_eq!(rdma_destroy_id(lost), 0);
+    for channel in [servers, clients] {
+        rdma_destroy_event_channel(channel);
+    }
 }
