@@ -70,7 +70,7 @@ mod wait;
 
 #[cfg(feature = "std")]
 pub use adapter::{
-    Attempt, ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes,
+    Attempt, ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes, Tuning,
 };
 #[cfg(feature = "udp")]
 pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};

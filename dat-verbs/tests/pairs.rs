@@ -208,6 +208,80 @@ fn limits_are_told_and_met() {
     assert_eq!(ibv_close_device(context), -1);
 }
 
+/// Makes a queue pair for datagrams with `ibv_wr_*`, and leads it to RTS.
+fn datagram_pair(bed: &Bed) -> *mut ibv_qp {
+    // SAFETY: numbers and pointers.
+    let mut init: ibv_qp_init_attr_ex = unsafe { zeroed() };
+    let plain = wanted(bed.cq, null_mut());
+    (init.send_cq, init.recv_cq) = (plain.send_cq, plain.recv_cq);
+    (init.cap, init.qp_type) = (plain.cap, IBV_QPT_UD);
+    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    init.pd = bed.pd;
+    init.send_ops_flags = IBV_QP_EX_WITH_SEND.into();
+    let front = std::mem::offset_of!(verbs_context, context);
+    // SAFETY: the context is part of an extended one, and the function is its device's.
+    let pair = unsafe {
+        let extended = bed.context.byte_sub(front).cast::<verbs_context>();
+        (*extended).create_qp_ex.expect("a function")(bed.context, &raw mut init)
+    };
+    assert!(!pair.is_null(), "errno {}", errno());
+    let change = |state, mask| {
+        // SAFETY: numbers and pointers.
+        let mut attr: ibv_qp_attr = unsafe { zeroed() };
+        (attr.qp_state, attr.port_num) = (state, 1);
+        assert_eq!(ibv_modify_qp(pair, &raw mut attr, mask as c_int), 0);
+    };
+    let first = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+    change(IBV_QPS_INIT, first);
+    change(IBV_QPS_RTR, IBV_QP_STATE);
+    change(IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    pair
+}
+
+/// A datagram is as long as a packet of every interface, by both ways to post it.
+#[test]
+fn a_long_datagram_is_refused() {
+    let mut bed = Bed::new(no_srq);
+    let pair = datagram_pair(&bed);
+    // SAFETY: numbers.
+    let mut port: ibv_port_attr = unsafe { zeroed() };
+    assert_eq!(ibv_query_port(bed.context, 1, &raw mut port), 0);
+    let mtu = 128_u32 << port.active_mtu;
+    let [_, (mut receives, _), _] = changes(bed.context, 0);
+    let address = ibv_create_ah(bed.pd, &raw mut receives.ah_attr);
+    assert!(!address.is_null(), "errno {}", errno());
+    let half = mtu / 2;
+    let extended = ibv_qp_to_qp_ex(pair);
+    for (length, expected) in [(half, 0), (half + 1, libc::EINVAL)] {
+        let mut segments = [bed.segment(0, half), bed.segment(half as usize, length)];
+        // SAFETY: numbers and pointers.
+        let mut request: ibv_send_wr = unsafe { zeroed() };
+        (request.sg_list, request.num_sge) = (segments.as_mut_ptr(), 2);
+        (request.opcode, request.wr.ud.ah) = (IBV_WR_SEND, address);
+        // SAFETY: a live queue pair.
+        request.wr.ud.remote_qpn = unsafe { (*pair).qp_num };
+        let mut bad = null_mut();
+        // SAFETY: a live queue pair, and its device's functions.
+        let posted = unsafe {
+            let post = (*bed.context).ops.post_send.expect("a function");
+            let posted = post(pair, &raw mut request, &raw mut bad);
+            let qp = &*extended;
+            qp.wr_start.expect("a function")(extended);
+            qp.wr_send.expect("a function")(extended);
+            qp.wr_set_ud_addr.expect("a function")(extended, address, (*pair).qp_num, 0);
+            for part in &segments {
+                let set = qp.wr_set_sge.expect("a function");
+                set(extended, part.lkey, part.addr, part.length);
+            }
+            [posted, qp.wr_complete.expect("a function")(extended)]
+        };
+        assert_eq!(posted, [expected; 2], "{length}");
+    }
+    assert_eq!(ibv_destroy_ah(address), 0);
+    assert_eq!(ibv_destroy_qp(pair), 0);
+    bed.close();
+}
+
 /// Two ends of rdma_cm: one that listens, and one that connects.
 struct Ends {
     channels: [*mut rdma_event_channel; 2],

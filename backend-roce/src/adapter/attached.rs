@@ -87,6 +87,19 @@ pub struct ConnectionTerms {
     pub retries: u8,
     /// Repetitions of a message that found no receive.
     pub not_ready_retries: u8,
+    /// Code of the wait of a peer whose message finds no receive.
+    pub not_ready_timer: u8,
+}
+
+/// What a program wants of its side of a connection that rdma_cm makes.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// Rights of the peer.
+    pub rights: RemoteRights,
+    /// Code of the wait of a peer whose message finds no receive.
+    pub not_ready_timer: u8,
+    /// Time-out and repetitions of its requests, once it may send; the rest is agreed on.
+    pub sends: Option<SendAttributes>,
 }
 
 /// How a queue pair is to be connected.
@@ -260,17 +273,24 @@ impl Adapter {
 
     /// Changes the rights of the peer of a queue pair that has a transport.
     pub(crate) fn set_rights(&mut self, key: usize, rights: RemoteRights) {
-        let pair = self.pairs.get_mut(key);
-        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+        if let Some(transport) = self.transport(key) {
             transport.set_rights(rights.read, rights.write, rights.atomic);
         }
     }
 
     /// Sets the code of the time after which the peer repeats what found no receive.
     pub(crate) fn set_not_ready_timer(&mut self, key: usize, code: u8) {
-        let pair = self.pairs.get_mut(key);
-        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+        if let Some(transport) = self.transport(key) {
             transport.set_not_ready_timer(RnrTimer::from_code(code));
+        }
+    }
+
+    /// Sets what a program wants of its side of a queue pair that rdma_cm has connected.
+    pub(crate) fn tune(&mut self, key: usize, with: &Tuning) {
+        self.set_rights(key, with.rights);
+        self.set_not_ready_timer(key, with.not_ready_timer);
+        if let Some((transport, sends)) = self.transport(key).zip(with.sends) {
+            transport.set_patience(sends.timeout, sends.retries, sends.not_ready_retries);
         }
     }
 
@@ -296,6 +316,7 @@ impl Adapter {
             timeout: request.ack_timeout,
             retries: request.retry_count,
             not_ready_retries: request.rnr_retry_count,
+            not_ready_timer: self.options.not_ready_timer,
         })
     }
 
@@ -315,15 +336,8 @@ impl Adapter {
             timeout: request.ack_timeout,
             retries: request.retry_count,
             not_ready_retries: transport.not_ready_retries(),
+            not_ready_timer: transport.not_ready_timer().code(),
         })
-    }
-
-    /// Sets the patience of a queue pair that rdma_cm has connected.
-    pub(crate) fn set_patience(&mut self, key: usize, with: &SendAttributes) {
-        let pair = self.pairs.get_mut(key);
-        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
-            transport.set_patience(with.timeout, with.retries, with.not_ready_retries);
-        }
     }
 
     /// Puts a queue pair in error: what is posted is flushed.

@@ -108,7 +108,7 @@ fn fill(own: &Id, c: &mut ibv_qp_attr) -> Result<u32> {
             c.dest_qp_num = terms.peer_qpn;
             c.rq_psn = terms.expects;
             c.max_dest_rd_atomic = terms.depths.0;
-            c.min_rnr_timer = 0;
+            c.min_rnr_timer = terms.not_ready_timer;
             Ok(IBV_QP_STATE
                 | IBV_QP_AV
                 | IBV_QP_PATH_MTU

@@ -120,16 +120,36 @@ impl Program {
         [client, Handle::at(c.id)]
     }
 
-    /// Leads a queue pair to a state by the attributes of an identifier.
+    /// Leads a queue pair to a state by the attributes of an identifier; returns those.
     fn lead(&self, side: usize, id: Handle<Id>, state: u32) -> ibv_qp_attr {
+        self.lead_with(side, id, state, |_| ())
+    }
+
+    /// As [`lead`](Self::lead), with attributes that the program changes.
+    fn lead_with(
+        &self,
+        side: usize,
+        id: Handle<Id>,
+        state: u32,
+        change: impl FnOnce(&mut ibv_qp_attr),
+    ) -> ibv_qp_attr {
         let mut attributes: ibv_qp_attr = zeroed();
         attributes.qp_state = state;
         let mut mask: c_int = 0;
         let (to, known) = (Out::at(&raw mut attributes), Out::at(&raw mut mask));
         assert_eq!(rdma_init_qp_attr(id, to, known), 0, "{state}");
+        let told = attributes;
+        change(&mut attributes);
         let with = In::at(&raw const attributes);
         assert_eq!(ibv_modify_qp(self.pairs[side], with, mask), 0, "{state}");
-        attributes
+        told
+    }
+
+    /// Returns the code of the wait of a peer whose message finds no receive.
+    fn timer(&self, side: usize) -> u8 {
+        let own = self.pairs[side].get().expect("a pair");
+        let terms = own.adapter.device.pair_terms(own.qpn);
+        terms.expect("a connection").not_ready_timer
     }
 
     fn close(self) {
@@ -158,15 +178,21 @@ fn a_program_connects_queue_pairs_of_its_own_and_binds_a_window() {
     }
     // The queue pair is as it was before.
     let [client, server] = program.ask();
-    for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
-        program.lead(1, server, state);
-    }
+    program.lead(1, server, IBV_QPS_INIT);
+    let timer = |code| move |c: &mut ibv_qp_attr| c.min_rnr_timer = code;
+    let told = program.lead_with(1, server, IBV_QPS_RTR, timer(5));
+    assert_eq!(
+        told.min_rnr_timer, 20,
+        "as the connection is made without the program"
+    );
+    program.lead(1, server, IBV_QPS_RTS);
     let parameters = program.parameters(1);
     assert_eq!(rdma_accept(server, In::at(&raw const parameters)), 0);
     next(program.channels[0], RDMA_CM_EVENT_CONNECT_RESPONSE);
-    for state in [IBV_QPS_INIT, IBV_QPS_RTR] {
-        program.lead(0, client, state);
-    }
+    assert_eq!(program.timer(1), 5);
+    program.lead(0, client, IBV_QPS_INIT);
+    program.lead_with(0, client, IBV_QPS_RTR, timer(7));
+    assert_eq!(program.timer(0), 7);
     let attributes = program.lead(0, client, IBV_QPS_RTS);
     assert_eq!(attributes.max_rd_atomic, 2);
     assert_eq!(rdma_establish(client), 0);

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend_roce::proto::packet::NakCode;
-use backend_roce::{PairOptions, PairState};
-use dat_core::backend::ControlEvent;
+use backend_roce::{PairOptions, PairState, SendAttributes, Tuning};
+use dat_core::backend::{BackendError, ControlEvent};
 use nix::errno::Errno;
 
 use super::attributes::{merged, receive_attributes, rights, send_attributes};
@@ -418,12 +418,10 @@ impl Pair {
             (IBV_QPS_INIT, IBV_QPS_RTR)
                 if managed.takes(self.qpn, (with.dest_qp_num, with.rq_psn)) =>
             {
-                Ok(())
+                self.tune(with, None)
             }
-            (IBV_QPS_RTR, IBV_QPS_RTS)
-                if managed.tune(self.qpn, (send_attributes(with), rights(with))) =>
-            {
-                device.tune(self.qpn, &send_attributes(with), rights(with))
+            (_, IBV_QPS_RTS) if managed.has(self.qpn) => {
+                self.tune(with, Some(send_attributes(with)))
             }
             (IBV_QPS_INIT, IBV_QPS_RTR) => {
                 let attributes = receive_attributes(&self.adapter, with)?;
@@ -437,6 +435,21 @@ impl Pair {
             _ => Ok(()),
         };
         entered.map_err(refused)
+    }
+
+    /// Keeps what the program wants of a queue pair that rdma_cm connects, or has connected.
+    fn tune(
+        &self,
+        with: &ibv_qp_attr,
+        sends: Option<SendAttributes>,
+    ) -> core::result::Result<(), BackendError> {
+        let tuning = Tuning {
+            rights: rights(with),
+            not_ready_timer: with.min_rnr_timer,
+            sends,
+        };
+        self.adapter.managed.tune(self.qpn, tuning);
+        self.adapter.device.tune(self.qpn, &tuning)
     }
 
     /// Carries out a change of state of a queue pair for datagrams.

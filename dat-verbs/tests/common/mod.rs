@@ -68,6 +68,9 @@ calls! {
     ibv_close_device(context: *mut ibv_context) -> c_int;
     ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int;
     ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
+    ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
+    ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
+    ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
     ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
     ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int;
     ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
