@@ -29,6 +29,8 @@
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
+#[cfg(test)]
+extern crate self as backend_roce;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 

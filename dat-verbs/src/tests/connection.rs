@@ -34,7 +34,7 @@ fn storage(address: &str) -> sockaddr_storage {
     socket_storage(address.parse().expect("an address"))
 }
 
-const fn pointer(storage: &sockaddr_storage) -> SocketPointer {
+pub(super) const fn pointer(storage: &sockaddr_storage) -> SocketPointer {
     SocketPointer::at(core::ptr::from_ref(storage).cast())
 }
 
@@ -46,7 +46,7 @@ fn channel() -> Handle<EventChannel> {
 }
 
 /// Makes an identifier; null is for synchronous mode.
-fn id(channel: Handle<EventChannel>) -> Handle<Id> {
+pub(super) fn id(channel: Handle<EventChannel>) -> Handle<Id> {
     let mut id = Handle::NULL;
     let made = rdma_create_id(
         channel,
@@ -167,6 +167,26 @@ fn a_bound_port_belongs_to_one_identifier() {
     rdma_destroy_event_channel(channel);
 }
 
+/// Makes the queue pair of an identifier.
+fn make_pair(id: Handle<Id>) {
+    let mut attributes: ibv_qp_init_attr = zeroed();
+    attributes.qp_type = IBV_QPT_RC;
+    let wanted = Out::at(&raw mut attributes);
+    assert_eq!(rdma_create_qp(id, Handle::NULL, wanted), 0);
+}
+
+/// Asks a peer for a connection; the channel has no other event.
+fn ask(clients: Handle<EventChannel>, peer: &sockaddr_storage) -> Handle<Id> {
+    let id = id(clients);
+    assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(peer), 100), 0);
+    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
+    assert_eq!(rdma_resolve_route(id, 100), 0);
+    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
+    make_pair(id);
+    assert_eq!(rdma_connect(id, In::at(core::ptr::null())), 0);
+    id
+}
+
 /// Waits for an event of a channel that does not block.
 fn awaited(channel: Handle<EventChannel>) -> (Handle<Event>, rdma_cm_event) {
     let own = channel.get().expect("a channel");
@@ -200,20 +220,7 @@ fn a_port_has_a_listener_for_each_address() {
         assert_eq!(refusal(refused), Errno::EADDRINUSE, "{taken}");
         assert_eq!(rdma_destroy_id(other), 0);
     }
-    let ask = |to: &str| {
-        let id = id(clients);
-        let peer = at(to, port);
-        assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
-        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
-        assert_eq!(rdma_resolve_route(id, 100), 0);
-        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
-        let mut attributes: ibv_qp_init_attr = zeroed();
-        attributes.qp_type = IBV_QPT_RC;
-        let wanted = Out::at(&raw mut attributes);
-        assert_eq!(rdma_create_qp(id, Handle::NULL, wanted), 0);
-        assert_eq!(rdma_connect(id, In::at(core::ptr::null())), 0);
-        id
-    };
+    let ask = |to: &str| ask(clients, &at(to, port));
     let end = |id| {
         rdma_destroy_qp(id);
         assert_eq!(rdma_destroy_id(id), 0);
@@ -282,19 +289,7 @@ fn requests_beyond_the_backlog_are_refused() {
     assert_eq!(rdma_listen(listener, 1), 0);
     let port = u16::from_be(rdma_get_src_port(listener));
     let peer = socket_storage(SocketAddr::from(([127, 0, 0, 1], port)));
-    let ask = || {
-        let id = id(clients);
-        assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
-        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
-        assert_eq!(rdma_resolve_route(id, 100), 0);
-        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
-        let mut attributes: ibv_qp_init_attr = zeroed();
-        attributes.qp_type = IBV_QPT_RC;
-        let wanted = Out::at(&raw mut attributes);
-        assert_eq!(rdma_create_qp(id, Handle::NULL, wanted), 0);
-        assert_eq!(rdma_connect(id, In::at(core::ptr::null())), 0);
-        id
-    };
+    let ask = || ask(clients, &peer);
     let taken = |channel, expected| {
         let (handle, c) = awaited(channel);
         assert_eq!((c.event, rdma_ack_cm_event(handle)), (expected, 0));
@@ -539,15 +534,14 @@ fn a_link_local_address_is_connected_by_its_interface() {
         assert!(status.expect("a process").success());
     }
     let (servers, clients) = (channel(), channel());
-    let [listener, client, lost] = [servers, clients, clients].map(id);
+    let [listener, lost] = [servers, clients].map(id);
     let own = socket_storage(address.into());
     let bound = rdma_bind_addr(listener, pointer(&own));
     assert_eq!(bound, 0, "{}", Errno::last());
     assert_eq!(rdma_listen(listener, 1), 0, "{}", Errno::last());
     address.set_port(u16::from_be(rdma_get_src_port(listener)));
     let peer = socket_storage(address.into());
-    assert_eq!(rdma_resolve_addr(client, NOWHERE, pointer(&peer), 100), 0);
-    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
+    let client = ask(clients, &peer);
     let c = client.read().expect("an identifier").route.addr;
     let shown = SocketPointer::at((&raw const c.__bindgen_anon_1).cast()).get();
     let Ok(Some(SocketAddr::V6(shown))) = shown else {
@@ -557,18 +551,11 @@ fn a_link_local_address_is_connected_by_its_interface() {
         (shown.ip(), shown.scope_id()),
         (address.ip(), address.scope_id())
     );
-    assert_eq!(rdma_resolve_route(client, 100), 0);
-    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
-    let mut attributes: ibv_qp_init_attr = zeroed();
-    attributes.qp_type = IBV_QPT_RC;
-    let wanted = Out::at(&raw mut attributes);
-    assert_eq!(rdma_create_qp(client, Handle::NULL, wanted), 0);
-    assert_eq!(rdma_connect(client, In::at(core::ptr::null())), 0);
     let (handle, c) = awaited(servers);
     assert_eq!(c.event, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_eq!(rdma_ack_cm_event(handle), 0);
     let request = Handle::at(c.id);
-    assert_eq!(rdma_create_qp(request, Handle::NULL, wanted), 0);
+    make_pair(request);
     assert_eq!(rdma_accept(request, In::at(core::ptr::null())), 0);
     for channel in [clients, servers] {
         let (handle, c) = awaited(channel);

@@ -6,22 +6,23 @@ use core::ptr::null_mut;
 use nix::errno::Errno;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::connection::{id as new_id, pointer};
 use super::refusal;
 use crate::boundary::layout::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_WRITE, IBV_MW_TYPE_1,
     IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_BIND_MW,
     RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE,
     RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
-    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP, ibv_mw_bind, ibv_qp_attr, ibv_qp_init_attr, ibv_wc,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_mw_bind, ibv_qp_attr, ibv_qp_init_attr, ibv_wc,
     rdma_cm_event, rdma_conn_param,
 };
 use crate::boundary::{Address, Handle, In, Out, SocketPointer, socket_storage, zeroed};
 use crate::completion::{Queue, ibv_create_cq, ibv_destroy_cq, poll_cq};
 use crate::connection::{
     EventChannel, Id, rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_connect,
-    rdma_create_event_channel, rdma_create_id, rdma_destroy_event_channel, rdma_destroy_id,
-    rdma_disconnect, rdma_establish, rdma_get_cm_event, rdma_get_devices, rdma_get_src_port,
-    rdma_init_qp_attr, rdma_listen, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route,
+    rdma_create_event_channel, rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect,
+    rdma_establish, rdma_get_cm_event, rdma_get_devices, rdma_get_src_port, rdma_init_qp_attr,
+    rdma_listen, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route,
 };
 use crate::context::of_structure;
 use crate::memory::{Domain, ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_reg_mr, ibv_rereg_mr};
@@ -31,22 +32,6 @@ use crate::transfer::{
 
 fn storage(port: u16) -> libc::sockaddr_storage {
     socket_storage(([127, 0, 0, 1], port).into())
-}
-
-const fn pointer(storage: &libc::sockaddr_storage) -> SocketPointer {
-    SocketPointer::at(core::ptr::from_ref(storage).cast())
-}
-
-fn new_id(channel: Handle<EventChannel>) -> Handle<Id> {
-    let mut id = Handle::NULL;
-    let made = rdma_create_id(
-        channel,
-        Out::at(&raw mut id),
-        Address(null_mut()),
-        RDMA_PS_TCP,
-    );
-    assert_eq!(made, 0, "{}", Errno::last());
-    id
 }
 
 /// Waits for an event, which must be of a kind.

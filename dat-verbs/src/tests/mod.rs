@@ -63,12 +63,15 @@ macro_rules! functions {
     (@ $name:ident = $module:ident) => { crate::$module::$name as *const () };
     (@ $name:ident : $refusal:ident) => { crate::refusals::$refusal as *const () };
     (
-        $($version:literal { $($name:ident $sign:tt $how:ident;)* })*
-        old { $($old:literal $old_name:ident : $refusal:ident;)* }
+        $($version:literal { $($how:ident $sign:tt $($name:ident)*;)* })*
+        old { $($old:literal { $($refusal:ident : $($old_name:ident)*;)* })* }
     ) => {
         vec![
-            $($((stringify!($name), functions!(@ $name $sign $how)),)*)*
-            $((concat!(stringify!($old_name), "@", $old), functions!(@ $old_name : $refusal)),)*
+            $($($((stringify!($name), functions!(@ $name $sign $how)),)*)*)*
+            $($($((
+                concat!(stringify!($old_name), "@", $old),
+                functions!(@ $old_name : $refusal),
+            ),)*)*)*
         ]
     };
 }

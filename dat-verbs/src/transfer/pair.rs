@@ -94,9 +94,12 @@ impl Wanted {
     ///
     /// # Errors
     /// `EOPNOTSUPP`: something is wanted that the device does not have.
-    pub(crate) fn extended(attributes: &ibv_qp_init_attr_ex) -> Result<(Self, Handle<Domain>)> {
+    pub(crate) fn extended(of: Out<ibv_qp_init_attr_ex>) -> Result<(Self, Handle<Domain>)> {
         const KNOWN: u32 =
             IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        let attributes = of.get().ok_or(Errno::EINVAL)?;
+        // They begin as those without the extension.
+        let plain = of.cast::<ibv_qp_init_attr>().get();
         let has = |field| attributes.comp_mask & field != 0;
         let has_flags = has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0;
         let is_extended = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
@@ -109,14 +112,8 @@ impl Wanted {
             false => Handle::NULL,
         };
         let wanted = Self {
-            qp_context: Address(attributes.qp_context),
-            sends: Handle::at(attributes.send_cq),
-            receives: Handle::at(attributes.recv_cq),
-            shared: Handle::at(attributes.srq),
-            cap: attributes.cap,
-            kind: attributes.qp_type,
-            signals_all: attributes.sq_sig_all != 0,
             is_extended,
+            ..Self::from(&plain.ok_or(Errno::EINVAL)?)
         };
         Ok((wanted, domain))
     }
@@ -274,10 +271,10 @@ pub(crate) extern "C" fn create_qp_ex(
     attributes: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     let made = (|| {
-        let extended = In::at(attributes.cast_const());
-        let (wanted, domain) = Wanted::extended(&extended.get().ok_or(Errno::EINVAL)?)?;
+        let attributes = Out::at(attributes);
+        let (wanted, domain) = Wanted::extended(attributes)?;
         let pair = create(domain, &wanted)?;
-        let attributes: Out<ibv_qp_init_attr> = Out::at(attributes.cast());
+        let attributes = attributes.cast::<ibv_qp_init_attr>();
         let mut c = attributes.get().ok_or(Errno::EINVAL)?;
         c.cap = pair.get().ok_or(Errno::EINVAL)?.cap;
         tell_made(attributes, &c);
