@@ -158,7 +158,10 @@ fn a_bound_port_belongs_to_one_identifier() {
         Errno::ENODEV
     );
     assert_eq!(rdma_destroy_id(first), 0);
-    assert_eq!(rdma_bind_addr(second, pointer(&same)), 0);
+    // The child of another test has a copy of the port until it runs its program.
+    while rdma_bind_addr(second, pointer(&same)) != 0 {
+        assert_eq!(Errno::last(), Errno::EADDRINUSE);
+    }
     assert_eq!(rdma_destroy_id(second), 0);
     let all = id(channel);
     assert_eq!(rdma_bind_addr(all, pointer(&storage("0.0.0.0:0"))), 0);
@@ -524,14 +527,9 @@ fn a_link_local_address_is_connected_by_its_interface() {
     };
     let has_others = std::env::var_os(ADDRESS).is_none();
     if has_others {
-        let status = std::process::Command::new(std::env::current_exe().expect("this program"))
-            .args([
-                "a_link_local_address_is_connected_by_its_interface",
-                "--nocapture",
-            ])
-            .env(ADDRESS, format!("{}%{}", address.ip(), address.scope_id()))
-            .status();
-        assert!(status.expect("a process").success());
+        let text = format!("{}%{}", address.ip(), address.scope_id());
+        let test = "tests::connection::a_link_local_address_is_connected_by_its_interface";
+        again(test, &[(ADDRESS, &text)]);
     }
     let (servers, clients) = (channel(), channel());
     let [listener, lost] = [servers, clients].map(id);
@@ -580,4 +578,55 @@ fn a_link_local_address_is_connected_by_its_interface() {
     for channel in [servers, clients] {
         rdma_destroy_event_channel(channel);
     }
+}
+
+/// Runs a test in another process with variables of the environment.
+fn again(test: &str, variables: &[(&str, &str)]) {
+    let status = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--nocapture"])
+        .envs(variables.iter().copied())
+        .status();
+    assert!(status.expect("a process").success(), "{variables:?}");
+}
+
+/// Two devices at all addresses have different ports for queue pairs, and one of them may listen at
+/// a port. Devices at different addresses may have the same ports.
+///
+/// Spec: ROCE-261, ROCE-272
+#[test]
+fn a_port_has_one_process_unless_devices_have_different_addresses() {
+    const TEST: &str =
+        "tests::connection::a_port_has_one_process_unless_devices_have_different_addresses";
+    const PORTS: [&str; 2] = ["DAT_TEST_LISTENS", "DAT_TEST_DEVICE"];
+    let known = PORTS.map(|name| std::env::var(name).ok()?.parse().ok());
+    let is_everywhere = std::env::var_os(ADDRESS).is_none();
+    let channel = channel();
+    let id = id(channel);
+    let adapter = &id.get().expect("an identifier").adapter;
+    if let [Some(listens), Some(other)] = known {
+        let bound = rdma_bind_addr(id, pointer(&storage(&format!("0.0.0.0:{listens}"))));
+        match is_everywhere {
+            true => {
+                assert_eq!(refusal(bound), Errno::EADDRINUSE);
+                assert!(!adapter.device.has_port(other));
+            }
+            false => assert_eq!(bound, 0, "{}", Errno::last()),
+        }
+        return;
+    }
+    assert_eq!(rdma_bind_addr(id, pointer(&storage("0.0.0.0:0"))), 0);
+    assert_eq!(rdma_listen(id, 1), 0);
+    let listens = u16::from_be(rdma_get_src_port(id)).to_string();
+    let device = (61_000..=u16::MAX).find(|port| adapter.device.has_port(*port));
+    let device = device.expect("a port").to_string();
+    let mut variables = vec![(PORTS[0], &*listens), (PORTS[1], &device)];
+    if is_everywhere {
+        again(TEST, &variables);
+        again(TEST, &[(ADDRESS, "127.0.0.8")]);
+    } else {
+        variables.push((ADDRESS, "127.0.0.9"));
+        again(TEST, &variables);
+    }
+    assert_eq!(rdma_destroy_id(id), 0);
+    rdma_destroy_event_channel(channel);
 }
