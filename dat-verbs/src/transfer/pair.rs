@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_uint};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use backend_roce::proto::packet::NakCode;
 use backend_roce::{PairOptions, PairState, SendAttributes, Tuning};
@@ -27,6 +27,7 @@ use crate::boundary::{Address, Handle, In, Kind, Out, tell_made, zeroed};
 use crate::completion::Queue;
 use crate::context::{AsyncEvents, of_structure};
 use crate::errors::{Result, code, or, refused};
+use crate::locks::lock;
 use crate::memory::Domain;
 use crate::turns::Turns;
 
@@ -311,9 +312,7 @@ pub(crate) extern "C" fn ibv_destroy_qp(pair: Handle<Pair>) -> c_int {
 
 impl Pair {
     fn attributes(&self) -> MutexGuard<'_, ibv_qp_attr> {
-        self.attributes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.attributes)
     }
 
     /// Returns its sizes.
