@@ -7,6 +7,7 @@
 //! exclusive as a guard:
 //! 1. The mark is accessed under the lock only, and every function that takes the lock reads it
 //!    before it returns a guard or a [`Parked`]. On a mark it returns neither.
+//!    [`while_locked`](Mutex::while_locked) returns neither and does not read it.
 //! 2. The mark is set while the caller has the lock and the value has no mark. So no guard and no
 //!    other `Parked` exists then, and by 1 none comes into being before the mark is removed.
 //! 3. Only the drop of the `Parked` that set the mark removes it, when its borrows have ended.
@@ -58,6 +59,14 @@ impl<L: RawLock, T> Mutex<L, T> {
     #[cfg_attr(loom, track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.lock())
+    }
+
+    /// Runs `f` while holding the lock, also while the value is parked; `f` has no access to it.
+    #[inline]
+    #[cfg_attr(loom, track_caller)]
+    pub(crate) fn while_locked<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _held = self.guard();
+        f()
     }
 
     /// Locks the mutex until the guard is dropped.
