@@ -204,35 +204,6 @@ impl<L: RawLock, T> Parked<'_, L, T> {
     }
 }
 
-impl<L: RawLock, T> Deref for Parked<'_, L, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        #[cfg(loom)]
-        self.mutex.accesses.read();
-        #[expect(unsafe_code)]
-        // SAFETY: the lock is held, or the value is marked: no guard and no other `Parked` exists,
-        // and no reference to the value except those borrowed from this one.
-        unsafe {
-            &*self.mutex.value.get()
-        }
-    }
-}
-
-impl<L: RawLock, T> DerefMut for Parked<'_, L, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        #[cfg(loom)]
-        self.mutex.accesses.write();
-        #[expect(unsafe_code)]
-        // SAFETY: as in `deref`; `&mut self` excludes other borrows.
-        unsafe {
-            &mut *self.mutex.value.get()
-        }
-    }
-}
-
 impl<L: RawLock, T> Drop for Parked<'_, L, T> {
     #[inline]
     fn drop(&mut self) {
@@ -270,34 +241,41 @@ impl<L: RawLock, T> Guard<'_, L, T> {
     }
 }
 
-impl<L: RawLock, T> Deref for Guard<'_, L, T> {
-    type Target = T;
+macro_rules! give_access {
+    ($($holder:ident)*) => {$(
+        impl<L: RawLock, T> Deref for $holder<'_, L, T> {
+            type Target = T;
 
-    #[inline]
-    fn deref(&self) -> &T {
-        #[cfg(loom)]
-        self.mutex.accesses.read();
-        #[expect(unsafe_code)]
-        // SAFETY: the lock is held as long as the guard lives, so no other guard exists, and no
-        // reference to the value except those borrowed from this guard.
-        unsafe {
-            &*self.mutex.value.get()
+            #[inline]
+            fn deref(&self) -> &T {
+                #[cfg(loom)]
+                self.mutex.accesses.read();
+                #[expect(unsafe_code)]
+                // SAFETY: the lock is held, or the value is marked, as long as the holder lives. So no
+                // other holder exists, and no reference to the value except those borrowed from this
+                // one.
+                unsafe {
+                    &*self.mutex.value.get()
+                }
+            }
         }
-    }
+
+        impl<L: RawLock, T> DerefMut for $holder<'_, L, T> {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut T {
+                #[cfg(loom)]
+                self.mutex.accesses.write();
+                #[expect(unsafe_code)]
+                // SAFETY: as in `deref`; `&mut self` excludes other borrows of the holder.
+                unsafe {
+                    &mut *self.mutex.value.get()
+                }
+            }
+        }
+    )*};
 }
 
-impl<L: RawLock, T> DerefMut for Guard<'_, L, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        #[cfg(loom)]
-        self.mutex.accesses.write();
-        #[expect(unsafe_code)]
-        // SAFETY: as in `deref`; `&mut self` excludes other borrows of this guard.
-        unsafe {
-            &mut *self.mutex.value.get()
-        }
-    }
-}
+give_access!(Guard Parked);
 
 impl<L: RawLock, T> Drop for Guard<'_, L, T> {
     #[inline]
