@@ -135,7 +135,7 @@ impl Exchange {
         let [kind, a, b, high, low, c, d, e] = *operation;
         let wide = u16::from_be_bytes([high, low]);
         let direction = usize::from(a & 1);
-        match kind % 14 {
+        match kind % 16 {
             0 | 1 => self.post(a, wide, c, b),
             2 => self.receives.post(u32::from(wide) % (LONGEST + 1)),
             3 => self.transmit(0),
@@ -156,6 +156,8 @@ impl Exchange {
             10 => self.expire(),
             11 => self.inject(direction, b, wide, [c, d, e]),
             12 => self.requester.finish_local(Ok(())),
+            14 => self.requester.drain(),
+            15 => self.requester.resume(),
             _ => {
                 self.is_tainted = true;
                 match direction {
@@ -382,6 +384,7 @@ impl Exchange {
 
     /// Lets an honest network deliver everything, until nothing is left to do.
     fn finish(&mut self) {
+        self.requester.resume();
         for _ in 0..PATIENCE {
             self.collect();
             if self.completed.len() == self.posted.len() {
