@@ -17,6 +17,8 @@ use crate::workspace::Workspace;
 const OF_DEVICES: [&str; 2] = ["verbs", "verbs_differential"];
 /// The library with this device, beside the programs that cargo builds, and the device's name.
 const OF_VERBS: (&str, &str) = ("libdat_verbs.so", "dat0");
+/// Tests of windows in the first of these programs, which run with those of type 2, too.
+const OF_WINDOWS: [&str; 4] = ["rmb::", "rmb_refusals::", "rmr::", "lifecycles::"];
 /// Headers that the backend of these programs is built from, and the folder of headers.
 const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
 const INCLUDED: &str = "/usr/include";
@@ -69,7 +71,7 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     let lanes = (0..processors()).map(|lane| folder.join(format!("{lane}.log")));
     in_lanes(lanes.collect(), &programs, |log, test| {
         let before = is_unprivileged(test).then_some((&unprivileged[..], THREADS));
-        run_program(test, before, log)
+        run_program(test, before, &[], log)
     })?;
     let scope = scope.arguments();
     cmd!(workspace.shell, "cargo test --doc {scope...}").run()?;
@@ -115,7 +117,12 @@ pub(super) fn run_on_library(workspace: &Workspace, scope: Scope) -> Result<()> 
         );
         let mut before = without_capabilities(test);
         before.extend(["env", &preload, &device]);
-        run_program(test, Some((&before, "1")), &folder.join("library.log"))?;
+        let log = folder.join("library.log");
+        run_program(test, Some((&before, "1")), &[], &log)?;
+        if test.name == OF_DEVICES[0] {
+            before.push("DAT_WINDOWS=2");
+            run_program(test, Some((&before, "1")), &OF_WINDOWS, &log)?;
+        }
     }
     Ok(())
 }
@@ -123,8 +130,13 @@ pub(super) fn run_on_library(workspace: &Workspace, scope: Scope) -> Result<()> 
 /// Runs a test program and prints its output at its end, so that outputs do not mix.
 ///
 /// For a program in real time, `before` are the words that precede its command, and the number of
-/// its threads.
-fn run_program(test: &TestProgram, before: Option<(&[&str], &str)>, log: &Path) -> Result<()> {
+/// its threads; `only` names the tests to run, if not all.
+fn run_program(
+    test: &TestProgram,
+    before: Option<(&[&str], &str)>,
+    only: &[&str],
+    log: &Path,
+) -> Result<()> {
     let mut command = match before.and_then(|(words, _)| words.split_first()) {
         None => test.command(),
         Some((first, words)) => {
@@ -133,6 +145,7 @@ fn run_program(test: &TestProgram, before: Option<(&[&str], &str)>, log: &Path) 
             command
         }
     };
+    command.args(only);
     if let Some((_, threads)) = before {
         command.env("RUST_TEST_THREADS", threads);
     }
