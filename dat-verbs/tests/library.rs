@@ -164,6 +164,7 @@ fn the_file_of_the_device_is_there() {
     let device = c"/dev/infiniband/uverbs0";
     assert_eq!(stat(device), Some(libc::S_IFCHR));
     assert!(is_accessible(device));
+    assert_eq!(stat(c"/sys/class/infiniband"), Some(libc::S_IFDIR));
     assert_eq!(stat(c"/dev"), Some(libc::S_IFDIR));
     for missing in [c"/dev/infiniband/uverbs99", c""] {
         assert!(stat(missing).is_none() && !is_accessible(missing));
