@@ -13,15 +13,16 @@ pub(crate) struct Other(Child);
 impl Other {
     /// Starts the program and waits for its first line, which is printed once it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dat"))
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::of(Command::new(env!("CARGO_BIN_EXE_dat")).args(arguments))
+    }
+
+    /// As `start`, of a command with its arguments.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let output = child.stdout.as_mut().unwrap();
         BufReader::new(output).read_line(&mut line).unwrap();
-        assert!(line.starts_with("dat "), "{arguments:?}: {line}");
+        assert!(line.starts_with("dat "), "{command:?}: {line}");
         Self(child)
     }
 

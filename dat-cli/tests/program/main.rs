@@ -18,6 +18,8 @@ mod run;
 mod sources;
 mod tour;
 mod usage;
+#[cfg(all(feature = "verbs", target_os = "linux"))]
+mod verbs;
 
 use std::process::{Command, Output};
 

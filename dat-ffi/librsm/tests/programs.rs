@@ -414,6 +414,44 @@ fn segments_are_mapped() {
     run(&build("map", &[]));
 }
 
+/// Programs that fork, cancel threads and lack files, and two nodes, on an RDMA device.
+///
+/// Spec: RSMGEN-01, RSMGEN-03, RSMGEN-04, RSMCT-01, RSMIM-01, RSMPV-40, RSMPB-01, RSMSG-02
+#[test]
+#[ignore = "needs an RDMA device: the step `verbs` of `cargo xtask test` runs it on dat0"]
+fn programs_run_on_a_device() {
+    for (name, arguments) in [
+        ("fork", &["verbs0", "5"][..]),
+        ("cancelled", &["verbs0"]),
+        ("starved", &[]),
+    ] {
+        let built = build(name, &[]);
+        finish(&built, command(&built, &[]).args(arguments));
+    }
+    // Of one process after the other, and of two.
+    let built = build("nodes", &[]);
+    let mut serves = Other(
+        command(&built, &[])
+            .arg("serve")
+            .spawn()
+            .expect("a process"),
+    );
+    finish(&built, command(&built, &[]).arg("use"));
+    assert!(serves.0.wait().expect("a status").success());
+    let talk = |node: &str| {
+        let mut command = command(&built, &[]);
+        let nodes = built.folder.path().join("nodes.conf");
+        let lines = "1 verbs0 127.0.0.1 21077\n2 verbs0 127.0.0.1 21078\n";
+        fs::write(&nodes, lines).expect("the file of nodes");
+        let command = command.args(["talk", "5"]).env("RSM_NODES", nodes);
+        command.env("RSM_NODE", node).spawn().expect("a process")
+    };
+    let mut nodes = ["1", "2"].map(|node| Other(talk(node)));
+    for node in &mut nodes {
+        assert!(node.0.wait().expect("a status").success());
+    }
+}
+
 /// Spec: RSMGEN-03, RSMGEN-04
 #[test]
 fn a_child_has_nothing_of_its_parent() {
