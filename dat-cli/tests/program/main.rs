@@ -10,6 +10,8 @@ mod devices;
 mod manual;
 mod names;
 #[cfg(target_os = "linux")]
+mod pairs;
+#[cfg(target_os = "linux")]
 mod paths;
 mod perf;
 mod rsm;
@@ -18,8 +20,6 @@ mod run;
 mod sources;
 mod tour;
 mod usage;
-#[cfg(all(feature = "verbs", target_os = "linux"))]
-mod verbs;
 
 use std::process::{Command, Output};
 

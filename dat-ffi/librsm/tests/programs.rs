@@ -148,6 +148,7 @@ fn processes_reach_each_other_by_roce_in_software() {
     let talk = ["talk", "5"];
     let first = on_node(&built, 0, "1", &talk).spawn().expect("a process");
     let mut first = Other(first);
+    finish(&built, &mut on_node(&built, 0, "1", &["look"]));
     finish(&built, &mut on_node(&built, 0, "2", &talk));
     assert!(first.0.wait().expect("a status").success());
 }
@@ -193,7 +194,11 @@ fn set_stopped(process: &Other, stopped: bool) {
 
 /// Starts a process of node 1 that exports a segment until it is killed.
 fn holder(nodes: &Built, number: u8) -> Other {
-    let command = on_node(nodes, number, "1", &["hold"]);
+    direct(&on_node(nodes, number, "1", &["hold"]))
+}
+
+/// Starts the process of a command itself.
+fn direct(command: &Command) -> Other {
     // Without the command that limits its time: the process itself is to be stopped.
     let arguments: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
     let mut direct = Command::new(&arguments[0]);
@@ -450,6 +455,17 @@ fn programs_run_on_a_device() {
     for node in &mut nodes {
         assert!(node.0.wait().expect("a status").success());
     }
+    // An exporter that sleeps is killed, and its importer reports it.
+    let mut held = direct(command(&built, &[]).arg("hold"));
+    let mut importer = command(&built, &[]);
+    let importer = importer.arg("hammer").stdout(Stdio::piped());
+    let mut importer = Other(importer.spawn().expect("a process"));
+    let mut line = String::new();
+    let output = importer.0.stdout.take().expect("its output");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    assert_eq!(line, "hammering\n");
+    held.0.kill().expect("it is killed");
+    assert!(importer.0.wait().expect("a status").success());
 }
 
 /// Spec: RSMGEN-03, RSMGEN-04

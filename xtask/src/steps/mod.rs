@@ -102,12 +102,14 @@ const STEPS: &[Step] = &[
         |workspace, _| tests::run(workspace, Scope::Default),
         |workspace, _| tests::run(workspace, Scope::All),
     ),
+    // They wait most of their time.
     both(
         "verbs",
         "the tests of RDMA devices on libdat_verbs.so, where the headers of rdma-core are",
         |workspace, _| tests::run_on_library(workspace, Scope::Default),
         |workspace, _| tests::run_on_library(workspace, Scope::All),
-    ),
+    )
+    .in_background(),
     complete(
         "dependencies",
         "licences and sources of dependencies",

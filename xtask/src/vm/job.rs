@@ -30,11 +30,6 @@ pub(crate) struct Needs {
     /// Set if the guest's clock counts instructions.
     #[serde(default)]
     pub(crate) icount: bool,
-    /// Set if the job needs only an RDMA device, and so also runs here.
-    ///
-    /// It then runs on a device of this machine, without a guest.
-    #[serde(default)]
-    pub(crate) anywhere: bool,
     /// Set if the job needs a second guest, joined with the first by a network.
     ///
     /// The job runs in the first.
@@ -216,7 +211,7 @@ rping
         assert!(matches!(&build.target, Target::Test(name) if name == "verbs"));
         assert_eq!(build.features, ["verbs"]);
         assert!(!build.release);
-        assert!(!job.needs.anywhere && !job.needs.peer && job.needs.memory.is_none());
+        assert!(!job.needs.peer && job.needs.memory.is_none());
         let two = SCRIPT.replace(
             "timeout = 60",
             "timeout = 60\n#: peer = true\n#: memory = 512",

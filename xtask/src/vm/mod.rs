@@ -17,9 +17,8 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 use xshell::{Shell, cmd};
 
@@ -80,9 +79,6 @@ pub(crate) struct Options {
     /// Processors of the guest [default: 2, or 1 with --icount]
     #[arg(long, value_name = "NUMBER")]
     cpus: Option<u32>,
-    /// Run the job on this RDMA device of the host, without a guest
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["shell", "binary", "memory", "cpus", "peer", "icount"])]
-    device: Option<String>,
     /// Boot a second guest on the same network; the job runs in the first
     #[arg(long)]
     peer: bool,
@@ -109,49 +105,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
         Some(command) => Job::of_command(command, programs_at_hand()),
         None => load(workspace, options.job.as_deref().unwrap_or("conformance"))?,
     };
-    if let Some(device) = &options.device {
-        return run_here(workspace, &job, device, options);
-    }
     Ok(ExitCode::from(&run_job(workspace, &job, options)?.verdict))
-}
-
-/// Runs a job on a device of this machine; returns its exit code.
-///
-/// The code is 124 if the job exceeds its time limit.
-fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -> Result<ExitCode> {
-    if !job.needs.anywhere {
-        bail!("job {} needs a guest: remove --device", job.name);
-    }
-    packages::install_for(
-        &workspace.shell,
-        job.needs.programs.iter().map(String::as_str),
-    )?;
-    let folder = tempfile::tempdir().context("a folder for the job's programs")?;
-    for build in &job.needs.build {
-        let file = std::path::absolute(built(workspace, job, build)?)?;
-        symlink(file, folder.path().join(build.target.name()))?;
-    }
-    let script = folder.path().join("job");
-    fs::write(&script, &job.script)?;
-    let path = env::var_os("PATH").unwrap_or_default();
-    let paths = [folder.path().to_owned()]
-        .into_iter()
-        .chain(env::split_paths(&path));
-    let seconds = options.timeout.unwrap_or(job.needs.timeout);
-    let code = Command::new("timeout")
-        .arg(seconds.to_string())
-        .arg("bash")
-        .arg(script)
-        .args(&options.arguments)
-        .env("PATH", env::join_paths(paths)?)
-        .env("RDMA_DEVICE", device)
-        .status()
-        .context("cannot run the job")?
-        .code();
-    let code = u8::try_from(code.unwrap_or(1)).unwrap_or(1);
-    let passed = if code == 0 { "passed" } else { "failed" };
-    println!("\njob {} {passed} on {device}", job.name);
-    Ok(ExitCode::from(code))
 }
 
 /// Runs jobs in short forms, one guest each; fails at the first that does not pass.
@@ -659,16 +613,6 @@ mod tests {
         assert!(parse(&["--timeout", "soon"]).is_err());
         assert!(parse(&["--memory", "-1"]).is_err());
         assert!(parse(&["--timeout", "90", "--memory", "512"]).is_ok());
-    }
-
-    #[test]
-    fn a_job_that_needs_a_guest_is_not_run_on_a_device_of_the_machine() {
-        assert!(parse(&["--device", "mlx5_0", "--icount"]).is_err());
-        let options = parse(&["limits", "--device", "mlx5_0"]);
-        let options = options.unwrap_or_else(|error| panic!("{error}"));
-        let workspace = Workspace::load().expect("workspace");
-        let refused = run(&workspace, &options).expect_err("refused");
-        assert!(refused.to_string().contains("needs a guest"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const ALWAYS: [&str; 4] = [
 const IN_TURN: [&[&str]; TURNS] = [
     // Verbs with verbs of another host.
     &["hosts"],
-    &["faults -- 1 7 network few link modules overrun"],
+    &["faults -- 1 7 network few link modules"],
     // Remote shared memory on the device of the kernel; RoCEv2 in software with itself.
     &["conformance -- rsm", "roce_paths"],
     &["limits -- 1 7 servers commands programs files", NESTED],

@@ -1,7 +1,6 @@
 #!/bin/bash
 #: about = "the conformance suite on verbs; the window tests again with type 2 windows"
 #: timeout = 1500
-#: anywhere = true
 #: build = [{ package = "dat-tests", features = ["verbs"], release = true, target = { test = "verbs" } }]
 # All tests use the same ports of the device, so they run one after the other.
 # Arguments: `device` runs all but remote shared memory, `rsm` only that, and without any all run. Others are those of a test program: names of tests,
