@@ -22,7 +22,7 @@ pub(crate) enum Subject {
     Queue(u32),
     /// The limit of a shared receive queue, by its token.
     SharedQueue(u64),
-    /// The peer and the failure of a queue pair, by its QPN.
+    /// The peer, the failure, or the end of the requests under way, of a queue pair, by its QPN.
     Pair(u32),
     /// The connection of a queue pair, by its QPN.
     Connection(u32),
@@ -91,6 +91,7 @@ fn subjects(event: &ControlEvent) -> [Option<Subject>; 2] {
             let qpn = queue_pair as u32;
             [Some(Subject::Pair(qpn)), Some(Subject::Connection(qpn))]
         }
+        ControlEvent::Answered { queue_pair } => [Some(Subject::Pair(queue_pair as u32)), None],
         ControlEvent::ConnectFailed { queue_pair, .. }
         | ControlEvent::Disconnected { queue_pair } => {
             [Some(Subject::Connection(queue_pair as u32)), None]

@@ -2,11 +2,12 @@
 
 use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
-use dat_queues::{State, Work};
+use dat_queues::State;
 
 use super::deadlines::Timer;
 use super::locals::LOCAL_PACKET_MAX;
 use super::packets::PACKET_MAX;
+use super::queue_pair::Drain;
 use super::{Adapter, Pair};
 use crate::port::RECORD_OVERHEAD;
 use crate::proto::queue_pair::QueuePair;
@@ -169,12 +170,16 @@ impl Adapter {
         pair.datagrams = None;
         pair.receivers.clear();
         pair.peer_failed = false;
+        pair.drain = Drain::No;
+        if let Some(qpn) = pair.qpn {
+            self.memories.unbind_all_of(qpn);
+        }
         // A pair of queues that is full would keep it from the next connection.
         let was_ready = core::mem::take(&mut pair.is_ready);
         // Their room stays reserved.
         for entry in pair.sends.drain(..) {
-            if let Work::Bind(_, window_key) = entry.request.work {
-                self.memories.cancel_bind(window_key);
+            if let Some(drawn) = entry.drawn_key() {
+                self.memories.cancel_bind(drawn);
             }
         }
         pair.first = 0;
@@ -217,8 +222,11 @@ impl Adapter {
     /// Returns true if requests or packets are still to leave, or to be acknowledged.
     #[cfg(feature = "udp")]
     pub(crate) fn has_requests(&self) -> bool {
-        let waits =
-            |pair: &Pair| pair.is_failing || pair.state == State::Connected && pair.posted() > 0;
+        let waits = |pair: &Pair| {
+            // Requests of a queue pair that drains do not begin.
+            let is_held = pair.drain != Drain::No && pair.has_drained();
+            pair.is_failing || pair.state == State::Connected && pair.posted() > 0 && !is_held
+        };
         self.has_output() || self.pairs.iter().any(|(_, pair)| waits(pair))
     }
 

@@ -12,7 +12,7 @@ use super::{Opened, refusal};
 use crate::boundary::layout::{
     IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL, IBV_SEND_SIGNALED, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
     IBV_WR_SEND, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr,
-    ibv_recv_wr, ibv_send_wr, ibv_wc,
+    ibv_send_wr, ibv_wc,
 };
 use crate::boundary::{Address, Handle, In, Out, element_of, zeroed};
 use crate::completion::{
@@ -21,7 +21,7 @@ use crate::completion::{
     req_notify_cq,
 };
 use crate::opening::ibv_ack_async_event;
-use crate::transfer::{Pair, post_recv};
+use crate::transfer::Pair;
 
 const NO_CONTEXT: Address = Address(null_mut());
 
@@ -149,10 +149,7 @@ fn a_queue_that_loses_completions_tells_everybody_at_once() {
     let context = Opened::new();
     let channel = ibv_create_comp_channel(context.0);
     let bed = Bed::of(context, 1, channel);
-    let mut receive: ibv_recv_wr = zeroed();
-    let mut bad = null_mut();
-    let posted = post_recv(bed.pair.pointer(), &raw mut receive, &raw mut bad);
-    assert_eq!(posted, 0);
+    assert_eq!(bed.receive(0), 0);
     let mut request: ibv_send_wr = zeroed();
     (request.opcode, request.send_flags) = (IBV_WR_SEND, IBV_SEND_SIGNALED);
     // Two completions, for one place; nobody polls, and the queue is not armed.

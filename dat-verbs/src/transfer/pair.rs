@@ -17,11 +17,12 @@ use super::transitions;
 use crate::adapter::{Adapter, Subject};
 use crate::boundary::layout::{
     IBV_EVENT_COMM_EST, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
-    IBV_EVENT_QP_REQ_ERR, IBV_MIG_MIGRATED, IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE,
-    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-    IBV_QP_MIN_RNR_TIMER, IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR,
-    IBV_QPS_RTS, IBV_QPT_RC, IBV_QPT_UD, ibv_context, ibv_event_type, ibv_qp, ibv_qp_attr,
-    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state, ibv_qp_type,
+    IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SQ_DRAINED, IBV_MIG_MIGRATED, IBV_QP_ACCESS_FLAGS,
+    IBV_QP_CUR_STATE, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_INIT_ATTR_CREATE_FLAGS,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_MIN_RNR_TIMER, IBV_QP_STATE,
+    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPT_RC,
+    IBV_QPT_UD, ibv_context, ibv_event_type, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state, ibv_qp_type,
 };
 use crate::boundary::{Address, Handle, In, Kind, Out, tell_made, zeroed};
 use crate::completion::Queue;
@@ -46,6 +47,8 @@ pub(crate) struct Pair {
     /// Set if it takes receives of a shared queue, whose last one it has not told of.
     tells_last: AtomicBool,
     has_shared: bool,
+    /// Set from the change to SQD until an event tells that it has drained, if the program asked.
+    tells_drained: AtomicBool,
     /// What it was told last.
     attributes: Mutex<ibv_qp_attr>,
     /// Turns from `ibv_wr_start` to `ibv_wr_complete`, and the requests of the turn.
@@ -191,6 +194,7 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
         cap,
         state: AtomicU32::new(IBV_QPS_RESET),
         tells_last: AtomicBool::new(shared.is_some()),
+        tells_drained: AtomicBool::new(false),
         has_shared: shared.is_some(),
         attributes: Mutex::new(zeroed()),
         turns: Turns::default(),
@@ -232,6 +236,11 @@ fn take(pair: Handle<Pair>, event: &ControlEvent) {
     };
     let device = &own.adapter.device;
     let kind: Option<ibv_event_type> = match event {
+        // The peer has answered the last request under way.
+        ControlEvent::Answered { .. } => {
+            let asked = own.tells_drained.swap(false, Ordering::AcqRel);
+            asked.then_some(IBV_EVENT_SQ_DRAINED)
+        }
         // Of a connection of rdma_cm, the identifier tells.
         ControlEvent::Established { .. } => {
             let is_attached = device.pair_terms(own.qpn).is_none();
@@ -321,7 +330,7 @@ impl Pair {
     }
 
     /// Returns true if it takes no receives.
-    pub(super) fn is_reset(&self) -> bool {
+    pub(crate) fn is_reset(&self) -> bool {
         self.state.load(Ordering::Acquire) == IBV_QPS_RESET
     }
 
@@ -370,13 +379,23 @@ impl Pair {
         }
         let to = if has(IBV_QP_STATE) { new.qp_state } else { now };
         transitions::check(self.kind, now, to, mask)?;
-        let next = merged(&self.adapter, &own, new, mask)?;
+        let next = merged(&self.adapter, (now, &own), new, mask)?;
+        if (now, to) == (IBV_QPS_SQD, IBV_QPS_RTS) {
+            self.adapter.device.resume(self.qpn).map_err(refused)?;
+        }
         match self.kind {
+            _ if to == IBV_QPS_SQD && now != to => {
+                let tells = has(IBV_QP_EN_SQD_ASYNC_NOTIFY) && new.en_sqd_async_notify != 0;
+                // The event may come at once.
+                self.tells_drained.store(tells, Ordering::Release);
+                self.adapter.device.drain(self.qpn, tells).map_err(refused)
+            }
             IBV_QPT_UD => self.enter_for_datagrams(now, to, &next),
             _ => self.enter(now, to, &next, has(IBV_QP_ACCESS_FLAGS)),
         }?;
+
         // Until it receives, the change to that state takes it.
-        if has(IBV_QP_MIN_RNR_TIMER) && matches!(now, IBV_QPS_RTR | IBV_QPS_RTS) {
+        if has(IBV_QP_MIN_RNR_TIMER) && matches!(now, IBV_QPS_RTR | IBV_QPS_RTS | IBV_QPS_SQD) {
             let device = &self.adapter.device;
             let set = device.set_not_ready_timer(self.qpn, next.min_rnr_timer);
             set.map_err(refused)?;
@@ -385,6 +404,9 @@ impl Pair {
             IBV_QPS_RESET => zeroed(),
             _ => next,
         };
+        if to != IBV_QPS_SQD {
+            self.tells_drained.store(false, Ordering::Release);
+        }
         self.set_state(handle, to);
         Ok(())
     }
@@ -426,6 +448,10 @@ impl Pair {
             (IBV_QPS_RTR, IBV_QPS_RTS) => {
                 let ready = device.ready_to_send(self.qpn, &send_attributes(with));
                 ready.and_then(|()| device.set_rights(self.qpn, rights(with)))
+            }
+            (IBV_QPS_SQD, IBV_QPS_SQD) => {
+                let changed = device.change_requests(self.qpn, &send_attributes(with));
+                changed.and_then(|()| device.set_rights(self.qpn, rights(with)))
             }
             _ if has_rights => device.set_rights(self.qpn, rights(with)),
             _ => Ok(()),
@@ -493,6 +519,7 @@ pub(crate) extern "C" fn ibv_query_qp(
         let state = own.state(pair);
         let mut known = *own.attributes();
         (known.qp_state, known.cur_qp_state) = (state, state);
+        known.sq_draining = own.adapter.device.is_draining(own.qpn).into();
         known.cap = own.cap;
         known.path_mig_state = IBV_MIG_MIGRATED;
         attributes.set(known);
