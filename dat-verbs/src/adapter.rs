@@ -1,6 +1,6 @@
 //! The adapter of this process.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -159,10 +159,9 @@ impl Adapter {
     /// Returns true if the adapter serves an address of this host.
     ///
     /// Loop-back addresses are of every device, as in the kernel.
-    pub(crate) fn serves(&self, ip: IpAddr) -> bool {
-        let ip = ip.to_canonical();
+    pub(crate) fn serves(&self, address: SocketAddr) -> bool {
         let mut gids = self.interfaces.gids.iter();
-        ip.is_loopback() || gids.any(|gid| gid.address == ip)
+        address.ip().to_canonical().is_loopback() || gids.any(|gid| gid.is_at(address))
     }
 }
 

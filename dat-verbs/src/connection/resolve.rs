@@ -47,7 +47,7 @@ pub(super) fn set_device(id: Handle<Id>) -> Result<()> {
 /// - `ENODEV`: the device does not serve the address.
 fn reserve(own: &Id, mut address: SocketAddr) -> Result<SocketAddr> {
     let (ip, adapter) = (address.ip(), &own.adapter);
-    if !ip.is_unspecified() && !adapter.serves(ip) {
+    if !ip.is_unspecified() && !adapter.serves(address) {
         return Err(Errno::ENODEV);
     }
     let listens_at = own.state().options.listens_at(ip);
@@ -146,7 +146,7 @@ fn resolve(id: Handle<Id>, to: SocketAddr) -> Result<()> {
         _ => bound,
     };
     let mut local = source(from, to).map_err(|error| of_system(&error))?;
-    if !own.adapter.serves(local.ip()) {
+    if !own.adapter.serves(local) {
         return Err(Errno::ENODEV);
     }
     local.set_port(bound.port());
