@@ -6,9 +6,11 @@
 
 mod connections;
 mod delivery;
+mod drains;
 mod posts;
+mod windows;
 
-pub use posts::{Bind, Data, Operation, Post, PostError, Posts};
+pub use posts::{Bind, Binding, Data, Operation, Post, PostError, Posts};
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -18,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
     Backend as _, BackendError, ControlEvent, DeviceFailure, DomainKey, QueuePairKey,
-    QueuePairRequest, RegionKeys, Registration, Segment, SharedReceiveQueueKey, WindowKey,
+    QueuePairRequest, RegionKeys, Registration, Segment, SharedReceiveQueueKey,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::Region;
@@ -152,12 +154,13 @@ pub struct DeviceCompletion {
     pub length: u32,
     /// QPN of this side.
     pub qpn: u32,
-    /// Immediate data.
+    /// Immediate data, or the key that the message has invalidated.
     pub immediate: Option<u32>,
     /// QPN of the sender of a datagram.
     pub source: Option<u32>,
     /// With `RemoteResponder`, the peer may have failed for reasons of its own, such as memory of a
-    /// receive that is not there. A datagram may have come over IPv4.
+    /// receive that is not there. A datagram may have come over IPv4, a message may have invalidated
+    /// a key.
     pub detail: Detail,
 }
 
@@ -266,7 +269,8 @@ impl RoceDevice {
     /// Calls `act` with the events of the device in order, without its lock; only the first call
     /// counts.
     ///
-    /// It must neither wait for another call on the device nor drop it.
+    /// [`ControlEvent::Answered`] is of a queue pair that connects, or that has drained. `act` must
+    /// neither wait for another call on the device nor drop it.
     pub fn on_event(&self, act: impl Fn(ControlEvent) + Send + Sync + 'static) {
         let shared = Arc::downgrade(&self.shared);
         let delivery = Delivery::default();
@@ -349,19 +353,6 @@ impl RoceDevice {
             remote: key,
         };
         self.backend().deregister(keys);
-    }
-
-    /// Makes a memory window, which [`Posts::bind`] binds.
-    ///
-    /// # Errors
-    /// `Resources`: there are too many, or there is no memory.
-    pub fn create_window(&self, domain: DomainKey) -> Result<WindowKey, BackendError> {
-        self.backend().create_window(domain)
-    }
-
-    /// Removes a window; its key is invalid at once.
-    pub fn destroy_window(&self, window: WindowKey) {
-        self.backend().destroy_window(window);
     }
 
     /// Makes a completion queue.
@@ -738,21 +729,20 @@ impl RoceDevice {
         })
     }
 
-    /// Posts a receive to a shared queue of `depth` receives.
+    /// Posts a receive to a shared queue.
     ///
     /// # Errors
     /// It is not taken, for one of the reasons of [`PostError`].
     pub fn post_shared(
         &self,
         queue: SharedReceiveQueueKey,
-        depth: u32,
         token: u64,
         segments: &[Segment],
     ) -> Result<(), PostError> {
         let segments = taken(segments)?;
         self.shared.enter(|adapter| {
             let state = adapter.shared_receives.get(queue.0);
-            if state.ok_or(PostError::State)?.outstanding() >= depth as usize {
+            if state.ok_or(PostError::State)?.is_full() {
                 return Err(PostError::Full);
             }
             let receive = Receive { token, segments };

@@ -29,7 +29,7 @@ use crate::reserve::zeros;
 
 use lease::Lease;
 #[cfg(feature = "udp")]
-pub(crate) use lease::Watch;
+pub(crate) use lease::{Pause, Watch};
 #[cfg(feature = "udp")]
 pub(crate) use local::Attention;
 

@@ -5,7 +5,7 @@
 mod common;
 
 use backend_roce::{
-    Bind, Data, Opcode, Operation, PairOptions, PairState, Post, PostError, RegionAccess,
+    Bind, Binding, Data, Opcode, Operation, PairOptions, PairState, Post, PostError, RegionAccess,
     RemoteRights, SendAttributes,
 };
 use common::verbs::{ALL, Bed, LENGTH, REGION, SENDS, Side, post, receives};
@@ -425,12 +425,10 @@ fn pairs_share_a_receive_queue_with_a_limit() {
     assert_eq!(refused, Err(PostError::Invalid));
     for token in 0..4 {
         let segments = [sides[1].segment(64 * token, 64)];
-        let posted = sides[1]
-            .device
-            .post_shared(shared, 4, token as u64, &segments);
+        let posted = sides[1].device.post_shared(shared, token as u64, &segments);
         assert_eq!(posted, Ok(()));
     }
-    let full = sides[1].device.post_shared(shared, 4, 9, &[]);
+    let full = sides[1].device.post_shared(shared, 9, &[]);
     assert_eq!(full, Err(PostError::Full));
     assert_eq!(sides[1].device.arm_limit(shared, 3), Ok(()));
     let mut bed = Bed {
@@ -545,13 +543,16 @@ fn a_region_that_is_changed_keeps_its_key() {
 /// Returns a bind of a new window of the second side to 16 bytes of a region.
 fn bind_of(bed: &Bed, region: u32, rights: RemoteRights) -> Bind {
     let two = &bed.sides[1];
-    Bind {
-        token: 5,
+    let binding = Binding {
         window: two.device.create_window(two.domain).expect("a window"),
         region,
         address: two.remote(64).address,
         length: 16,
         rights,
+    };
+    Bind {
+        token: 5,
+        binding,
         silent: false,
         fence: false,
     }
@@ -592,7 +593,7 @@ fn a_window_grants_a_range_until_it_is_bound_anew() {
         });
         assert_ne!(keys[0], keys[1]);
         let at = RemoteRange {
-            address: wanted.address + distance,
+            address: wanted.binding.address + distance,
             key: keys[used],
         };
         let status = bed.status(Operation::Write(at, None), 16);
@@ -622,7 +623,7 @@ fn a_window_grants_atomics_by_a_right_of_their_own() {
             let (key, status) = bind(&mut bed, &wanted);
             assert_eq!(status, DtoStatus::Success);
             let at = RemoteRange {
-                address: wanted.address,
+                address: wanted.binding.address,
                 key,
             };
             let operation = match is_add {
@@ -676,7 +677,7 @@ fn a_window_holds_its_region_as_it_is() {
         assert!(two.device.has_windows(region));
         assert_eq!(change(), Err(BackendError::State), "it has a window");
         let at = RemoteRange {
-            address: wanted.address,
+            address: wanted.binding.address,
             key,
         };
         assert_eq!(
@@ -690,6 +691,6 @@ fn a_window_holds_its_region_as_it_is() {
             bed.status(Operation::Write(at, None), 16),
             DtoStatus::RemoteAccess
         );
-        bed.sides[1].device.destroy_window(wanted.window);
+        bed.sides[1].device.destroy_window(wanted.binding.window);
     }
 }

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use backend_roce::proto::PathMtu;
 use backend_roce::{
-    Attempt, Data, DeviceCompletion, DeviceQueue, Operation, PairOptions, PairState, PathChoice,
-    Post, ReceiveAttributes, RegionAccess, RemoteRights, RoceDevice, RoceOptions, SendAttributes,
+    Attempt, Binding, Data, Detail, DeviceCompletion, DeviceQueue, Operation, PairOptions,
+    PairState, PathChoice, Post, ReceiveAttributes, RegionAccess, RemoteRights, RoceDevice,
+    RoceOptions, SendAttributes,
 };
-use dat_core::backend::{BackendError, ControlEvent, Segment};
+use dat_core::backend::{BackendError, ControlEvent, DomainKey, Segment};
 use dat_core::flags::DtoStatus;
 use dat_core::memory::Region;
 
@@ -24,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Side {
     device: RoceDevice,
     queue: DeviceQueue,
+    domain: DomainKey,
     qpn: u32,
     bytes: &'static [AtomicU8],
     segment: Segment,
@@ -56,6 +58,7 @@ impl Side {
         Self {
             device,
             queue,
+            domain,
             qpn,
             bytes,
             segment: Segment {
@@ -93,11 +96,15 @@ impl Side {
     }
 
     fn send(&self) {
+        self.post(Operation::Send(None), &[self.segment]);
+    }
+
+    fn post(&self, operation: Operation, segments: &[Segment]) {
         let posted = self.device.post(self.qpn, |posts| {
             posts.post(&Post {
                 token: 2,
-                operation: Operation::Send(None),
-                data: Data::Segments(&[self.segment]),
+                operation,
+                data: Data::Segments(segments),
                 receiver: None,
                 silent: false,
                 fence: false,
@@ -181,6 +188,84 @@ fn devices_of_one_host_reach_each_other_through_queues() {
     let (one, two) = (Side::open(own, Local), Side::open(peer, Packets));
     let refused = one.try_attach(own, peer, two.qpn);
     assert_eq!(refused, Err(BackendError::Unreachable));
+}
+
+/// A message of several packets invalidates a key on both ways.
+///
+/// Spec: ROCE-127, ROCE-273, ROCE-277
+#[test]
+fn a_message_invalidates_a_key_through_sockets_and_queues() {
+    let [own, peer] = [1, 2].map(|last| Ipv4Addr::new(127, 88, 5, last).into());
+    for path in [PathChoice::Packets, PathChoice::Local] {
+        let (one, two) = (Side::open(own, path), Side::open(peer, path));
+        std::thread::scope(|scope| {
+            scope.spawn(|| one.attach(own, peer, two.qpn));
+            scope.spawn(|| two.attach(peer, own, one.qpn));
+        });
+        let made = two.device.create_type_2_window(two.domain);
+        let (window, key) = made.expect("a window");
+        let binding = Binding {
+            window,
+            region: two.segment.key,
+            address: two.segment.address,
+            length: 8,
+            rights: RemoteRights::default(),
+        };
+        two.post(Operation::Bind(binding, key), &[]);
+        assert_eq!(two.wait().status, DtoStatus::Success);
+        assert!(two.device.has_windows(two.segment.key));
+        let posted = two.device.post_receive(two.qpn, 1, &[two.segment]);
+        posted.expect("a receive");
+        one.post(Operation::SendInvalidate(key), &[one.segment]);
+        let (sent, received) = (one.wait(), two.wait());
+        assert_eq!((sent.token, sent.status), (2, DtoStatus::Success));
+        assert_eq!((received.token, received.status), (1, DtoStatus::Success));
+        assert_eq!(received.length as usize, LENGTH);
+        let told = (received.immediate, received.detail);
+        assert_eq!(told, (Some(key), Detail::Invalidated));
+        assert!(!two.device.has_windows(two.segment.key));
+        let is_local = path == PathChoice::Local;
+        assert_eq!(one.device.counts().local.packets_sent > 0, is_local);
+    }
+}
+
+/// A send queue drains on both ways.
+///
+/// Spec: ROCE-273, ROCE-278
+#[test]
+fn a_send_queue_drains_through_sockets_and_queues() {
+    let [own, peer] = [1, 2].map(|last| Ipv4Addr::new(127, 88, 6, last).into());
+    for path in [PathChoice::Packets, PathChoice::Local] {
+        let (one, two) = (Side::open(own, path), Side::open(peer, path));
+        std::thread::scope(|scope| {
+            scope.spawn(|| one.attach(own, peer, two.qpn));
+            scope.spawn(|| two.attach(peer, own, one.qpn));
+        });
+        let (sender, events) = mpsc::channel();
+        one.device.on_event(move |event| {
+            // Later ones interest nobody.
+            let _sent = sender.send(event);
+        });
+        // It finds no receive, and is repeated.
+        one.send();
+        assert_eq!(one.device.drain(one.qpn, true), Ok(()));
+        assert!(one.device.is_draining(one.qpn));
+        one.send();
+        for _ in 0..2 {
+            let posted = two.device.post_receive(two.qpn, 1, &[two.segment]);
+            posted.expect("a receive");
+        }
+        let event = events.recv_timeout(PATIENCE).expect("an event");
+        let queue_pair = one.qpn.into();
+        assert_eq!(event, ControlEvent::Answered { queue_pair });
+        assert!(!one.device.is_draining(one.qpn));
+        assert_eq!(one.wait().status, DtoStatus::Success);
+        assert_eq!(one.device.resume(one.qpn), Ok(()));
+        assert_eq!(one.wait().status, DtoStatus::Success);
+        for _ in 0..2 {
+            assert_eq!(two.wait().status, DtoStatus::Success);
+        }
+    }
 }
 
 /// A device that ends leaves its peers' requests without an answer.

@@ -116,7 +116,7 @@ fn a_failed_queue_pair_takes_no_datagram() {
     };
     bed.qpns[1] = two.device.create_pair(&options).expect("a pair");
     let segments = [two.segment(0, 64)];
-    let posted = two.device.post_shared(shared, 4, 1, &segments);
+    let posted = two.device.post_shared(shared, 1, &segments);
     assert_eq!(posted, Ok(()));
     make_ready(&bed);
     let segments = [bed.sides[0].segment(0, 8)];

@@ -6,7 +6,7 @@ use backend_roce::proto::Psn;
 use backend_roce::proto::memory::AtomicOperation;
 use backend_roce::proto::packet::{NakCode, Opcode, RnrTimer, Syndrome};
 use backend_roce::proto::responder::{ReceiveCompletion, ReceiveStatus, ResponderOptions};
-use common::memory::BASE;
+use common::memory::{BASE, ENDS};
 use common::packets::Made;
 use common::responder::{
     ACCESS, ACK, Bench, FIRST, INVALID, KEY, NARROW, OPEN, OPTIONS, READ_ONLY, SIZE, add, only,
@@ -170,7 +170,6 @@ fn operations_that_are_not_permitted_are_refused() {
                 ..OPTIONS
             },
         ),
-        (Made::new(Opcode::SendOnlyInvalidate, psn(0), &[]), OPTIONS),
     ] {
         let bench = refused(Bench::new(options, 2), &[packet], 0, INVALID);
         assert!(bench.unchanged());
@@ -223,6 +222,49 @@ fn keys_ranges_and_rights_are_enforced() {
         (bench.exposed.bytes[end - 1], bench.exposed.bytes[end]),
         (8, end as u8)
     );
+}
+
+/// Spec: ROCE-127
+#[test]
+fn a_message_names_the_key_that_it_invalidates() {
+    let only_packet = |key| {
+        let made = Made::new(Opcode::SendOnlyInvalidate, psn(0), b"abc");
+        vec![made.asking().invalidate(key)]
+    };
+    let packets = |key| {
+        let last = Made::new(Opcode::SendLastInvalidate, psn(1), &[7]);
+        vec![
+            Made::new(Opcode::SendFirst, psn(0), &[7; 256]),
+            last.asking().invalidate(key),
+        ]
+    };
+    for (made, length) in [(only_packet(ENDS), 3), (packets(ENDS), 257)] {
+        let mut bench = Bench::usual();
+        bench.receives.post(1, 300);
+        let index = made.len() as u32 - 1;
+        assert_eq!(only(&bench.receive(&made)), (index, ACK, 1));
+        let done = &bench.done[0];
+        assert_eq!((done.status, done.length), (ReceiveStatus::Success, length));
+        assert_eq!((done.invalidated, done.immediate), (Some(ENDS), None));
+        // A repetition is not executed.
+        assert_eq!(only(&bench.receive(&made)), (index, ACK, 1));
+        assert_eq!(bench.done.len(), 1);
+    }
+    for made in [only_packet(KEY), packets(KEY)] {
+        let mut bench = Bench::usual();
+        bench.receives.post(1, 300);
+        let index = made.len() as u32 - 1;
+        let bench = refused(bench, &made, index, ACCESS);
+        assert_eq!(bench.done.len(), 1);
+        let done = &bench.done[0];
+        assert_eq!((done.token, done.status), (1, ReceiveStatus::Flushed));
+        assert_eq!(done.invalidated, None);
+    }
+    // Without a receive, no key is looked at.
+    let mut bench = Bench::usual();
+    let not_ready = Syndrome::ReceiverNotReady(RnrTimer::from_code(12));
+    let answers = bench.receive(&only_packet(KEY));
+    assert_eq!(only(&answers), (0, not_ready, 0));
 }
 
 /// Spec: ROCE-111
@@ -283,6 +325,7 @@ fn a_message_without_a_receive_is_not_executed() {
         status: ReceiveStatus::Success,
         length: 257,
         immediate: Some([1, 2, 3, 4]),
+        invalidated: None,
         is_write: true,
         solicited: true,
     };

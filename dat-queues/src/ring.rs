@@ -40,6 +40,8 @@ pub enum Opcode {
     FetchAdd,
     /// A window was bound.
     Bind,
+    /// A key of this side was invalidated.
+    Invalidate,
     /// A message came.
     Receive,
     /// The immediate data of an RDMA Write came.
@@ -55,6 +57,8 @@ pub enum Detail {
     PeerFailed,
     /// It is of a datagram over IPv4.
     Ipv4,
+    /// The message invalidated a key, which stands in the place of immediate data.
+    Invalidated,
 }
 
 /// A completion and its queue pair.

@@ -22,7 +22,7 @@ pub(crate) enum Subject {
     Queue(u32),
     /// The limit of a shared receive queue, by its token.
     SharedQueue(u64),
-    /// The failure of a queue pair, by its QPN.
+    /// The failure of a queue pair, or the end of its requests under way, by its QPN.
     Pair(u32),
     /// The connection of a queue pair, by its QPN.
     Connection(u32),
@@ -86,6 +86,7 @@ fn subjects(event: &ControlEvent) -> [Option<Subject>; 2] {
             let qpn = queue_pair as u32;
             [Some(Subject::Pair(qpn)), Some(Subject::Connection(qpn))]
         }
+        ControlEvent::Answered { queue_pair } => [Some(Subject::Pair(queue_pair as u32)), None],
         ControlEvent::Established { queue_pair, .. }
         | ControlEvent::ConnectFailed { queue_pair, .. }
         | ControlEvent::Disconnected { queue_pair } => {

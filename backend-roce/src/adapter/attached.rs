@@ -4,11 +4,12 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, ControlEvent};
 use dat_queues::State;
 
 use super::datagrams::Receiver;
 use super::port_numbers::port_of_qpn;
+use super::queue_pair::Drain;
 use super::{Adapter, Pair, SendEntry};
 use crate::port::{LocalNumber, Path};
 use crate::proto::icrc::Flow;
@@ -305,6 +306,76 @@ impl Adapter {
         if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
             transport.set_patience(with.timeout, with.retries, with.not_ready_retries);
         }
+    }
+
+    /// Lets no request of a queue pair begin; `tells` asks for an event once those that have are
+    /// complete (ROCE-278).
+    ///
+    /// # Errors
+    /// `State`: it does not send, or it drains already.
+    pub(crate) fn drain(&mut self, key: usize, tells: bool) -> Result<(), BackendError> {
+        let pair = self.pair_in(key, State::Connected)?;
+        if pair.drain != Drain::No {
+            return Err(BackendError::State);
+        }
+        pair.drain = if tells { Drain::Tells } else { Drain::Yes };
+        if let Some(transport) = &mut pair.transport {
+            transport.drain();
+        }
+        if tells {
+            self.tell_drained(key);
+        }
+        Ok(())
+    }
+
+    /// Tells that a queue pair has drained, if it has.
+    pub(super) fn tell_drained(&mut self, key: usize) {
+        let pair = self.pairs.get_mut(key);
+        if let Some(pair) = pair.filter(|pair| pair.is_open() && pair.has_drained()) {
+            pair.drain = Drain::Yes;
+            let queue_pair = pair.setup.token;
+            self.raise(ControlEvent::Answered { queue_pair });
+        }
+    }
+
+    /// Returns a queue pair whose requests under way are complete, and that begins no others.
+    fn drained(&mut self, key: usize) -> Result<&mut Pair, BackendError> {
+        let pair = self.pair_in(key, State::Connected)?;
+        let has_drained = pair.drain != Drain::No && pair.has_drained();
+        has_drained.then_some(pair).ok_or(BackendError::State)
+    }
+
+    /// Lets requests of a queue pair that has drained begin again.
+    ///
+    /// # Errors
+    /// `State`: it has not drained.
+    pub(crate) fn resume(&mut self, key: usize) -> Result<(), BackendError> {
+        let pair = self.drained(key)?;
+        pair.drain = Drain::No;
+        if let Some(transport) = &mut pair.transport {
+            transport.resume();
+        }
+        self.set_ready(key);
+        Ok(())
+    }
+
+    /// Changes how the requests of a queue pair that has drained are sent.
+    ///
+    /// # Errors
+    /// `State`: it has not drained, or Reads and atomics wait of which none could begin.
+    pub(crate) fn change_requests(
+        &mut self,
+        key: usize,
+        with: &SendAttributes,
+    ) -> Result<(), BackendError> {
+        let pair = self.drained(key)?;
+        let transport = pair.transport.as_mut().ok_or(BackendError::State)?;
+        if !transport.set_depth(with.depth) {
+            return Err(BackendError::State);
+        }
+        transport.set_patience(with.timeout, with.retries, with.not_ready_retries);
+        pair.setup.reads_out = with.depth.into();
+        Ok(())
     }
 
     /// Puts a queue pair in error: what is posted is flushed.

@@ -8,7 +8,7 @@ use dat_queues::{Detail, State};
 
 use super::packets::PACKET_MAX;
 use super::port_numbers::port_of_qpn;
-use super::queue_pair::Receives;
+use super::queue_pair::{Drain, Receives};
 use super::{Adapter, Pair, SendEntry};
 use crate::port::{Arrival, Path};
 use crate::proto::Psn;
@@ -134,6 +134,9 @@ impl Adapter {
             ..
         } = self;
         let pair = pairs.get_mut(key)?;
+        if pair.drain != Drain::No {
+            return None;
+        }
         let receiver = pair.receivers.pop_front()?;
         let (path, header) = draft(pair, &receiver)?;
         let length = pair.sends.front()?.request.length as usize;
@@ -232,7 +235,7 @@ fn draft(pair: &Pair, to: &Receiver) -> Option<(Path, Header)> {
     let mut peer = to.peer;
     peer.set_port(port);
     let flow = Flow::between(SocketAddr::new(to.local, port_of_qpn(qpn).0), peer)?;
-    let immediate = entry.immediate.map(u32::to_ne_bytes);
+    let immediate = entry.immediate();
     // A key with this bit stands for that of the sender's queue pair.
     let queue_key = match to.key >> 31 {
         0 => to.key,

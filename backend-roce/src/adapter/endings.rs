@@ -2,12 +2,13 @@
 
 use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
-use dat_queues::{State, Work};
+use dat_queues::State;
 
 use super::Adapter;
 use super::deadlines::Timer;
 use super::locals::LOCAL_PACKET_MAX;
 use super::packets::PACKET_MAX;
+use super::queue_pair::Drain;
 use crate::port::RECORD_OVERHEAD;
 use crate::proto::queue_pair::QueuePair;
 
@@ -169,12 +170,16 @@ impl Adapter {
         pair.datagrams = None;
         pair.receivers.clear();
         pair.peer_failed = false;
+        pair.drain = Drain::No;
+        if let Some(qpn) = pair.qpn {
+            self.memories.unbind_all_of(qpn);
+        }
         // A pair of queues that is full would keep it from the next connection.
         let was_ready = core::mem::take(&mut pair.is_ready);
         // Their room stays reserved.
         for entry in pair.sends.drain(..) {
-            if let Work::Bind(_, window_key) = entry.request.work {
-                self.memories.cancel_bind(window_key);
+            if let Some(drawn) = entry.drawn_key() {
+                self.memories.cancel_bind(drawn);
             }
         }
         pair.first = 0;

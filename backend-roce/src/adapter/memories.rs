@@ -1,4 +1,7 @@
 //! Regions and windows of an adapter, and the keys that name them.
+//!
+//! Keys are drawn. That of a window of type 2 changes with each bind: its owner chooses the lowest
+//! byte, and all keys with the others are the window's (ROCE-276).
 
 use dat_core::backend::{BindRequest, DomainKey, RegionKeys, Registration, Segment};
 use dat_core::flags::MemoryPrivileges;
@@ -8,6 +11,20 @@ use super::numbers;
 use super::slab::Slab;
 use crate::proto::memory::{AccessError, LocalError, RemoteAddress, Right};
 use crate::proto::numbers::{NumberKind, NumberTable};
+use crate::reserve::{Secret, Table};
+
+/// Bits of the key of a window of type 2 that its owner chooses with each bind.
+const CHOSEN_BITS: u32 = 8;
+/// Keys that are drawn for one that no other resembles.
+const DRAWS: usize = 16;
+
+/// A queue pair that accesses memory.
+#[derive(Clone, Copy)]
+pub(crate) struct User {
+    pub(crate) domain: DomainKey,
+    /// QPN of one that is attached by its attributes.
+    pub(crate) qpn: Option<u32>,
+}
 
 /// A registered region.
 struct Region {
@@ -69,6 +86,17 @@ fn needed(right: Right) -> MemoryPrivileges {
 struct Window {
     domain: DomainKey,
     bound: Option<Binding>,
+    /// Keys of a window of type 2.
+    own: Option<OwnKeys>,
+}
+
+/// Keys of a window of type 2: the upper bits stay.
+#[derive(Clone, Copy)]
+struct OwnKeys {
+    /// The first one, drawn for the window.
+    drawn: u32,
+    /// The last one.
+    last: u32,
 }
 
 /// The binding of a window to a range of a region.
@@ -83,9 +111,30 @@ struct Binding {
     privileges: MemoryPrivileges,
     /// Set if peers may use atomics.
     atomics: bool,
+    /// QPN of the only queue pair whose peer may use it, of a window of type 2.
+    qpn: Option<u32>,
+}
+
+impl Window {
+    /// Returns true if an attached queue pair has bound it for its peer.
+    fn is_of(&self, qpn: u32) -> bool {
+        self.bound.is_some_and(|bound| bound.qpn == Some(qpn))
+    }
 }
 
 impl Binding {
+    fn new(request: &BindRequest, key: u32, atomics: bool, qpn: Option<u32>) -> Self {
+        Self {
+            key,
+            region: request.region.local,
+            address: request.address,
+            length: request.length,
+            privileges: request.privileges,
+            atomics,
+            qpn,
+        }
+    }
+
     fn grants(&self, right: Right) -> bool {
         match right {
             Right::Atomic => self.atomics,
@@ -111,6 +160,8 @@ pub(crate) struct Memories {
     regions: Slab<Region>,
     windows: Slab<Window>,
     keys: NumberTable<'static, Named>,
+    /// Windows of type 2, by the upper bits of their keys.
+    own_keys: Table<u32, usize>,
 }
 
 impl Memories {
@@ -120,12 +171,27 @@ impl Memories {
             regions: Slab::new(),
             windows: Slab::new(),
             keys: numbers(NumberKind::Word, secret, keys)?,
+            own_keys: Table::with_hasher(Secret::new(secret)),
         })
     }
 
     /// Returns how many keys can be valid at a time.
     pub(crate) fn capacity(&self) -> usize {
         self.keys.capacity()
+    }
+
+    /// Draws a key for an object; `None` if none is left.
+    ///
+    /// It is none that the owner of a window of type 2 can choose.
+    fn draw(&mut self, object: Named) -> Option<u32> {
+        for _ in 0..DRAWS {
+            let key = self.keys.draw(object)?;
+            if !self.own_keys.contains_key(&(key >> CHOSEN_BITS)) {
+                return Some(key);
+            }
+            self.keys.remove(key);
+        }
+        None
     }
 
     /// Registers memory; `None` if all keys are in use, or there is no memory for the entry.
@@ -145,7 +211,7 @@ impl Memories {
             return None;
         }
         let object = self.regions.vacant_key();
-        let key = self.keys.draw(Named::Region(object))?;
+        let key = self.draw(Named::Region(object))?;
         let privileges = registration.privileges();
         self.regions
             .insert(Region::new(registration, address, atomics));
@@ -205,9 +271,40 @@ impl Memories {
 
     /// Makes a window; `None` if there is no memory for it.
     pub(crate) fn create_window(&mut self, domain: DomainKey) -> Option<usize> {
-        let bound = None;
+        let window = Window {
+            domain,
+            bound: None,
+            own: None,
+        };
         let has_room = self.windows.has_room();
-        has_room.then(|| self.windows.insert(Window { domain, bound }))
+        has_room.then(|| self.windows.insert(window))
+    }
+
+    /// Makes a window of type 2; returns it with its key, which grants nothing.
+    ///
+    /// `None` if no key is left, or there is no memory.
+    pub(crate) fn create_type_2_window(&mut self, domain: DomainKey) -> Option<(usize, u32)> {
+        if !self.windows.has_room() || self.own_keys.try_reserve(1).is_err() {
+            return None;
+        }
+        let object = Named::Window(self.windows.vacant_key());
+        for _ in 0..DRAWS {
+            let drawn = self.draw(object)?;
+            let first = drawn >> CHOSEN_BITS << CHOSEN_BITS;
+            let mut others = (first..=first | ((1 << CHOSEN_BITS) - 1)).filter(|key| *key != drawn);
+            if others.all(|key| self.keys.get(key).is_none()) {
+                let last = drawn;
+                let window = self.windows.insert(Window {
+                    domain,
+                    bound: None,
+                    own: Some(OwnKeys { drawn, last }),
+                });
+                self.own_keys.insert(drawn >> CHOSEN_BITS, window);
+                return Some((window, drawn));
+            }
+            self.keys.remove(drawn);
+        }
+        None
     }
 
     pub(crate) fn windows(&self) -> usize {
@@ -216,18 +313,28 @@ impl Memories {
 
     /// Removes a window; its key is invalid at once.
     pub(crate) fn destroy_window(&mut self, window: usize) {
-        let removed = self.windows.remove(window);
-        if let Some(bound) = removed.and_then(|window| window.bound) {
-            self.keys.remove(bound.key);
+        let Some(Window { bound, own, .. }) = self.windows.remove(window) else {
+            return;
+        };
+        let drawn = own.map(|own| own.drawn);
+        if let Some(drawn) = drawn {
+            self.own_keys.remove(&(drawn >> CHOSEN_BITS));
+        }
+        if let Some(key) = drawn.or(bound.map(|bound| bound.key)) {
+            self.keys.remove(key);
         }
     }
 
-    /// Draws the key of a window for a bind; `None` if there is no such window or no key left.
+    /// Draws the key of a window for a bind; `None` if no key is left, or there is no such window of
+    /// type 1.
     ///
     /// `atomics` tells whether peers may use atomics; `None` if those may who may read and write.
     pub(crate) fn begin_bind(&mut self, window: usize, atomics: Option<bool>) -> Option<u32> {
-        self.windows.get(window)?;
-        self.keys.draw(Named::Binding { atomics })
+        let window = self.windows.get(window)?;
+        if window.own.is_some() {
+            return None;
+        }
+        self.draw(Named::Binding { atomics })
     }
 
     /// Returns the key of a bind that is not carried out.
@@ -249,14 +356,7 @@ impl Memories {
             _ => None,
         };
         let implied = request.privileges.contains(needed(Right::Atomic));
-        let binding = Binding {
-            key,
-            region: request.region.local,
-            address: request.address,
-            length: request.length,
-            privileges: request.privileges,
-            atomics: atomics.unwrap_or(implied),
-        };
+        let binding = Binding::new(request, key, atomics.unwrap_or(implied), None);
         let allowed = self.may_bind(request.window.0, &binding, domain);
         let binds = allowed && request.length > 0;
         self.set_binding(request.window.0, binds.then_some(binding));
@@ -267,11 +367,73 @@ impl Memories {
         allowed.then_some(()).ok_or(LocalError)
     }
 
-    /// Replaces the binding of a window; the old key becomes invalid.
+    /// Binds a window of type 2 to a key of its own, for the peer of `user` only.
+    ///
+    /// An empty range invalidates the key, whatever window the request names. After an error the
+    /// window is as it was.
+    pub(crate) fn bind_type_2(
+        &mut self,
+        request: &BindRequest,
+        key: u32,
+        atomics: bool,
+        user: User,
+    ) -> Result<(), LocalError> {
+        if request.length == 0 {
+            return self.invalidate(key, user);
+        }
+        let index = request.window.0;
+        let binding = Binding::new(request, key, atomics, user.qpn);
+        let allowed = self.may_bind(index, &binding, user.domain);
+        let is_named = self.own_keys.get(&(key >> CHOSEN_BITS)) == Some(&index);
+        let window = self.windows.get_mut(index).ok_or(LocalError)?;
+        let own = window.own.as_mut().ok_or(LocalError)?;
+        if !allowed || !is_named || window.bound.is_some() {
+            return Err(LocalError);
+        }
+        own.last = key;
+        window.bound = Some(binding);
+        Ok(())
+    }
+
+    /// Returns the window of type 2 whose key a queue pair, or its peer, may invalidate.
+    ///
+    /// The queue pair has bound it, or nobody has.
+    pub(crate) fn may_invalidate(&self, key: u32, user: User) -> Result<usize, AccessError> {
+        let index = *self
+            .own_keys
+            .get(&(key >> CHOSEN_BITS))
+            .ok_or(AccessError)?;
+        let window = self.windows.get(index).ok_or(AccessError)?;
+        let is_last = window.own.is_some_and(|own| own.last == key);
+        let is_others = window.bound.is_some_and(|bound| bound.qpn != user.qpn);
+        let may = is_last && !is_others && window.domain == user.domain;
+        may.then_some(index).ok_or(AccessError)
+    }
+
+    /// Unbinds the window of type 2 whose key a queue pair, or its peer, invalidates.
+    pub(crate) fn invalidate(&mut self, key: u32, user: User) -> Result<(), LocalError> {
+        let index = self.may_invalidate(key, user).map_err(|_| LocalError)?;
+        self.set_binding(index, None);
+        Ok(())
+    }
+
+    /// Unbinds the windows that an attached queue pair has bound for its peer.
+    pub(crate) fn unbind_all_of(&mut self, qpn: u32) {
+        for index in self.own_keys.values() {
+            let window = self.windows.get_mut(*index);
+            if let Some(window) = window.filter(|window| window.is_of(qpn)) {
+                window.bound = None;
+            }
+        }
+    }
+
+    /// Replaces the binding of a window; a drawn key of the old one becomes invalid.
     fn set_binding(&mut self, window: usize, bound: Option<Binding>) {
-        let window = self.windows.get_mut(window);
-        let old = window.and_then(|window| core::mem::replace(&mut window.bound, bound));
-        if let Some(old) = old {
+        let Some(window) = self.windows.get_mut(window) else {
+            return;
+        };
+        let old = core::mem::replace(&mut window.bound, bound);
+        if let Some(old) = old.filter(|_| window.own.is_none()) {
             self.keys.remove(old.key);
         }
     }
@@ -329,10 +491,18 @@ impl Memories {
         at: RemoteAddress,
         length: u32,
         right: Right,
-        domain: DomainKey,
+        user: User,
     ) -> Result<RegisteredSpan<'_>, AccessError> {
-        self.find_remote(at, u64::from(length), right, domain)
+        self.find_remote(at, u64::from(length), right, user)
             .ok_or(AccessError)
+    }
+
+    /// Returns the window of type 2 that has keys like this one.
+    #[cold]
+    #[inline(never)]
+    fn type_2_window(&self, key: u32) -> Option<Named> {
+        let window = self.own_keys.get(&(key >> CHOSEN_BITS))?;
+        Some(Named::Window(*window))
     }
 
     fn find_remote(
@@ -340,9 +510,11 @@ impl Memories {
         at: RemoteAddress,
         length: u64,
         right: Right,
-        domain: DomainKey,
+        user: User,
     ) -> Option<RegisteredSpan<'_>> {
-        let region = match *self.keys.get(at.key)? {
+        let domain = user.domain;
+        let named = self.keys.get(at.key).copied();
+        let region = match named.or_else(|| self.type_2_window(at.key))? {
             Named::Binding { .. } => return None,
             Named::Region(object) => {
                 let region = self.region_at(object, domain, MemoryPrivileges::empty());
@@ -353,7 +525,9 @@ impl Memories {
                 let bound = window.bound.as_ref()?;
                 let start = at.address.checked_sub(bound.address)?;
                 let inside = start <= bound.length && length <= bound.length - start;
-                if !inside || window.domain != domain || !bound.grants(right) {
+                let is_others = bound.qpn.is_some() && bound.qpn != user.qpn;
+                let is_named = bound.key == at.key && !is_others && window.domain == domain;
+                if !inside || !is_named || !bound.grants(right) {
                     return None;
                 }
                 self.region(bound.region, domain, needed_locally(right))?

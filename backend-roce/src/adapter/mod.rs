@@ -37,7 +37,7 @@ pub use datagrams::Receiver;
 pub(crate) use memories::Memories;
 pub(crate) use port_numbers::PORTS;
 pub(crate) use private_data::{PrivateForm, private_size};
-pub(crate) use queue_pair::{Pair, SEGMENTS, SendEntry};
+pub(crate) use queue_pair::{Beside, Drain, Pair, SEGMENTS, SendEntry};
 pub(crate) use service_points::port_of;
 pub(crate) use slab::Slab;
 

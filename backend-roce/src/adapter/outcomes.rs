@@ -29,10 +29,12 @@ impl Adapter {
 
     #[inline]
     pub(super) fn complete_request(&mut self, key: usize, entry: &SendEntry, status: DtoStatus) {
-        if let Work::Bind(_, window_key) = entry.request.work
+        let is_local = matches!(entry.request.work, Work::Bind(..));
+        if is_local
             && status == DtoStatus::Flushed
+            && let Some(drawn) = entry.drawn_key()
         {
-            self.memories.cancel_bind(window_key);
+            self.memories.cancel_bind(drawn);
         }
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
@@ -50,6 +52,9 @@ impl Adapter {
         if pair.peer_failed {
             done.detail = Detail::PeerFailed;
         }
+        if is_local && entry.is_invalidation() {
+            done.opcode = Opcode::Invalidate;
+        }
         self.add_completion(setup.request_queue, done);
     }
 
@@ -59,7 +64,7 @@ impl Adapter {
         };
         let taken = pair.current.take().is_some();
         let status = receive_status(done.status);
-        let setup = pair.setup;
+        let (setup, user) = (pair.setup, pair.user());
         if taken {
             self.give_back(setup.shared);
         }
@@ -68,6 +73,10 @@ impl Adapter {
         entry.immediate = done.immediate.map(u32::from_ne_bytes);
         if done.is_write {
             entry.opcode = Opcode::ReceiveWrite;
+        } else if let Some(key) = done.invalidated {
+            // The responder has checked it under the same lock.
+            let _ended = self.memories.invalidate(key, user);
+            (entry.immediate, entry.detail) = (Some(key), Detail::Invalidated);
         }
         self.add_completion(setup.receive_queue, entry);
     }

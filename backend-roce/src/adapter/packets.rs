@@ -4,7 +4,7 @@ use dat_queues::State;
 
 use super::deadlines::Timer;
 use super::locals::Sender;
-use super::queue_pair::{Access, Receives};
+use super::queue_pair::{Access, Drain, Receives};
 use super::{Adapter, Pair};
 use crate::port::{Arrival, LocalNumber, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::connection;
@@ -143,6 +143,7 @@ impl Adapter {
         }
         let source = self.locals.source(arrival);
         let pair = self.pairs.get_mut(key)?;
+        let user = pair.user();
         let Pair {
             transport,
             sends,
@@ -154,7 +155,7 @@ impl Adapter {
         let transport = transport.as_mut()?;
         let mut access = Access {
             memories: &self.memories,
-            domain: pair.setup.domain,
+            user,
             sends,
             first: pair.first,
             inline,
@@ -168,10 +169,9 @@ impl Adapter {
         let before = (has_moved || may_repeat).then(|| transport.progress());
         let shared_key = pair.setup.shared.map(|key| key.0);
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
-        let own_domain = pair.setup.domain;
         let mut queue = Receives {
             memories: &self.memories,
-            domain: shared.as_ref().map_or(own_domain, |shared| shared.domain),
+            domain: shared.as_ref().map_or(user.domain, |shared| shared.domain),
             own: receives,
             shared,
             current,
@@ -368,12 +368,15 @@ impl Adapter {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
+        let is_draining = pair.drain == Drain::Tells;
         let deadline = pair.transport.as_ref().and_then(QueuePair::deadline);
         let failed = pair.transport.as_ref().is_some_and(QueuePair::is_failed);
         let breaks = failed && pair.is_open();
         self.deadlines.set(Timer::Pair(key), deadline);
         if breaks {
             self.begin_failure(key);
+        } else if is_draining {
+            self.tell_drained(key);
         }
     }
 }

@@ -7,6 +7,7 @@ use dat_core::flags::DtoStatus;
 use dat_queues::{Owner, Receive, Request, State, Work};
 
 use super::deadlines::Timer;
+use super::queue_pair::Beside;
 use super::timers::after;
 use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
@@ -163,7 +164,7 @@ impl Adapter {
         }
     }
 
-    /// Carries out the binds whose turn has come.
+    /// Carries out the binds and invalidations whose turn has come.
     #[inline]
     pub(super) fn run_binds(&mut self, key: usize) {
         while let Some(pair) = self.pairs.get(key)
@@ -173,19 +174,26 @@ impl Adapter {
         {}
     }
 
-    /// Carries out a bind; false if there is none.
+    /// Carries out a bind or an invalidation; false if there is none.
     fn run_bind(&mut self, key: usize, position: u64) -> bool {
         let Some(pair) = self.pairs.get_mut(key) else {
             return false;
         };
         let index = position.checked_sub(pair.first).map(|index| index as usize);
-        let work = index
-            .and_then(|index| pair.sends.get(index))
-            .map(|entry| entry.request.work);
-        let Some(Work::Bind(request, window_key)) = work else {
+        let entry = index.and_then(|index| pair.sends.get(index));
+        let Some(entry) = entry else {
             return false;
         };
-        let outcome = self.memories.bind(&request, window_key, pair.setup.domain);
+        let Work::Bind(request, window_key) = entry.request.work else {
+            return false;
+        };
+        let user = pair.user();
+        let outcome = match entry.beside {
+            Beside::Type2 { atomics } => self
+                .memories
+                .bind_type_2(&request, window_key, atomics, user),
+            _ => self.memories.bind(&request, window_key, user.domain),
+        };
         if let Some(transport) = &mut pair.transport {
             transport.finish_local(outcome);
         }

@@ -16,7 +16,7 @@ use dat_queues::{
 use super::attached::Attempt;
 use super::buffers::Share;
 use super::datagrams::Receiver;
-use super::memories::Memories;
+use super::memories::{Memories, User};
 use crate::port::{LocalNumber, LocalQueue, Path};
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
@@ -68,8 +68,22 @@ pub(crate) struct SendEntry {
     pub(crate) is_silent: bool,
     /// Set if the data was copied when the request was posted.
     pub(crate) is_inline: bool,
+    pub(crate) beside: Beside,
+}
+
+/// What a request of a device has beside its work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Beside {
+    Nothing,
     /// Immediate data of a message.
-    pub(crate) immediate: Option<u32>,
+    Immediate(u32),
+    /// Key that a message invalidates.
+    Invalidate(u32),
+    /// Of a bind: its window is of type 2. Without bytes, it invalidates the key.
+    Type2 {
+        /// Whether peers may use atomics.
+        atomics: bool,
+    },
 }
 
 impl From<PostedRequest> for SendEntry {
@@ -79,7 +93,7 @@ impl From<PostedRequest> for SendEntry {
             is_probe: false,
             is_silent: false,
             is_inline: false,
-            immediate: None,
+            beside: Beside::Nothing,
         }
     }
 }
@@ -95,12 +109,41 @@ impl SendEntry {
         }
     }
 
+    /// Returns the immediate data of a message.
+    pub(crate) const fn immediate(&self) -> Option<[u8; 4]> {
+        match self.beside {
+            Beside::Immediate(number) => Some(number.to_ne_bytes()),
+            _ => None,
+        }
+    }
+
+    /// Returns the key that was drawn for a bind.
+    pub(crate) const fn drawn_key(&self) -> Option<u32> {
+        match (self.request.work, self.beside) {
+            (Work::Bind(_, key), Beside::Nothing) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Returns true if it invalidates a key of this side.
+    pub(crate) const fn is_invalidation(&self) -> bool {
+        match self.beside {
+            Beside::Type2 { .. } => {
+                matches!(&self.request.work, Work::Bind(request, _) if request.length == 0)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the request of the transport; `position` names it.
     pub(crate) fn request(&self, position: u64) -> Request {
         let request = &self.request;
         let operation = match request.work {
-            Work::Send => Operation::Send {
-                immediate: self.immediate.map(u32::to_ne_bytes),
+            Work::Send => match self.beside {
+                Beside::Invalidate(key) => Operation::SendInvalidate { key },
+                _ => Operation::Send {
+                    immediate: self.immediate(),
+                },
             },
             work => operation(&work),
         };
@@ -177,6 +220,15 @@ impl Inline {
     }
 }
 
+/// Whether a send queue drains: no request begins (ROCE-278).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drain {
+    No,
+    Yes,
+    /// As `Yes`, and an event tells once it has.
+    Tells,
+}
+
 /// A queue pair.
 pub(crate) struct Pair {
     pub(crate) setup: PairSetup,
@@ -229,6 +281,7 @@ pub(crate) struct Pair {
     pub(crate) is_gathering: bool,
     /// Set if the peer could not carry out a request for reasons of its own.
     pub(crate) peer_failed: bool,
+    pub(crate) drain: Drain,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
 }
@@ -239,6 +292,14 @@ fn reads(count: u32) -> u8 {
 }
 
 impl Pair {
+    /// Returns who accesses memory for it.
+    pub(crate) const fn user(&self) -> User {
+        User {
+            domain: self.setup.domain,
+            qpn: self.qpn,
+        }
+    }
+
     /// Returns the number of the consumer's requests that are not complete.
     pub(crate) fn posted(&self) -> usize {
         self.sends.len() - self.probes
@@ -274,6 +335,7 @@ impl Pair {
             is_ready: false,
             is_gathering: false,
             peer_failed: false,
+            drain: Drain::No,
             is_failing: false,
         };
         let setup = pair.setup;
@@ -374,7 +436,7 @@ impl Pair {
     pub(crate) fn memory<'a>(&'a self, memories: &'a Memories) -> Access<'a> {
         Access {
             memories,
-            domain: self.setup.domain,
+            user: self.user(),
             sends: &self.sends,
             first: self.first,
             inline: &self.inline,
@@ -390,7 +452,7 @@ impl Pair {
     ) -> Option<(&'a mut QueuePair<'static>, Access<'a>)> {
         let access = Access {
             memories,
-            domain: self.setup.domain,
+            user: self.user(),
             sends: &self.sends,
             first: self.first,
             inline: &self.inline,
@@ -398,6 +460,12 @@ impl Pair {
             placed: 0,
         };
         Some((self.transport.as_mut()?, access))
+    }
+
+    /// Returns true if no request is under way; datagrams are complete once they leave.
+    pub(crate) fn has_drained(&self) -> bool {
+        let transport = self.transport.as_ref();
+        transport.is_none_or(QueuePair::has_drained)
     }
 
     /// Returns true if the queue pair has a connection or an attempt.
@@ -409,7 +477,7 @@ impl Pair {
 /// The memory that the halves of a queue pair may access.
 pub(crate) struct Access<'a> {
     pub(crate) memories: &'a Memories,
-    pub(crate) domain: DomainKey,
+    pub(crate) user: User,
     pub(crate) sends: &'a VecDeque<SendEntry>,
     pub(crate) first: u64,
     pub(crate) inline: &'a Inline,
@@ -480,8 +548,13 @@ impl RequestMemory for Access<'_> {
         let range = (offset, bytes.len());
         let needed = MemoryPrivileges::LOCAL_READ;
         let each = |at, span: RegisteredSpan<'_>| load(span, queue, at, bytes);
-        self.memories
-            .each_part(&entry.request.segments, self.domain, range, needed, each)?;
+        self.memories.each_part(
+            &entry.request.segments,
+            self.user.domain,
+            range,
+            needed,
+            each,
+        )?;
         if queue.is_some() {
             self.placed = bytes.len();
         }
@@ -494,20 +567,20 @@ impl RequestMemory for Access<'_> {
         let each = |at, span: RegisteredSpan<'_>| store(span, self.queue, at, bytes);
         let segments = &self.entry(token)?.request.segments;
         self.memories
-            .each_part(segments, self.domain, range, needed, each)
+            .each_part(segments, self.user.domain, range, needed, each)
     }
 }
 
 impl RemoteMemory for Access<'_> {
     fn check(&mut self, at: RemoteAddress, length: u32, right: Right) -> Result<(), AccessError> {
         self.memories
-            .remote(at, length, right, self.domain)
+            .remote(at, length, right, self.user)
             .map(|_| ())
     }
 
     fn read(&mut self, at: RemoteAddress, bytes: &mut [u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
-        let span = self.memories.remote(at, length, Right::Read, self.domain)?;
+        let span = self.memories.remote(at, length, Right::Read, self.user)?;
         let queue = self.destination(bytes.len());
         if !load(span, queue, 0, bytes) {
             return Err(AccessError);
@@ -520,9 +593,7 @@ impl RemoteMemory for Access<'_> {
 
     fn write(&mut self, at: RemoteAddress, bytes: &[u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
-        let span = self
-            .memories
-            .remote(at, length, Right::Write, self.domain)?;
+        let span = self.memories.remote(at, length, Right::Write, self.user)?;
         store(span, self.queue, 0, bytes)
             .then_some(())
             .ok_or(AccessError)
@@ -533,12 +604,16 @@ impl RemoteMemory for Access<'_> {
         at: RemoteAddress,
         operation: AtomicOperation,
     ) -> Result<u64, AccessError> {
-        let span = self.memories.remote(at, 8, Right::Atomic, self.domain)?;
+        let span = self.memories.remote(at, 8, Right::Atomic, self.user)?;
         let mut before = [0; 8];
         span.read(&mut before);
         let before = u64::from_ne_bytes(before);
         span.write(&operation.apply(before).to_ne_bytes());
         Ok(before)
+    }
+
+    fn check_invalidation(&mut self, key: u32) -> Result<(), AccessError> {
+        self.memories.may_invalidate(key, self.user).map(|_| ())
     }
 }
 

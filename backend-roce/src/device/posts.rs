@@ -4,8 +4,7 @@ use dat_core::backend::{BindRequest, RegionKeys, RemoteRange, Segment, SendFlags
 use dat_core::flags::MemoryPrivileges;
 use dat_queues::{Change, Request, Segments, Work};
 
-use super::RoceDevice;
-use crate::adapter::{Adapter, Receiver, RemoteRights, SEGMENTS, SendEntry};
+use crate::adapter::{Adapter, Beside, Receiver, RemoteRights, SEGMENTS, SendEntry};
 use crate::proto::PathMtu;
 
 /// Operation of a request.
@@ -13,6 +12,8 @@ use crate::proto::PathMtu;
 pub enum Operation {
     /// A message, with immediate data or without.
     Send(Option<u32>),
+    /// A message that invalidates a key of the peer.
+    SendInvalidate(u32),
     /// An RDMA Write, with immediate data or without.
     Write(RemoteRange, Option<u32>),
     /// An RDMA Read.
@@ -28,6 +29,27 @@ pub enum Operation {
         /// The new number.
         swap: u64,
     },
+    /// Binds a window of type 2 to a key with the upper bits of its first one.
+    ///
+    /// It has no data, and the range is not empty.
+    Bind(Binding, u32),
+    /// Invalidates the key of a window of type 2. It has no data.
+    Invalidate(u32),
+}
+
+/// The range of a region that a window opens to peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The window.
+    pub window: WindowKey,
+    /// Key of the region.
+    pub region: u32,
+    /// Address of the first byte, in requests.
+    pub address: u64,
+    /// Bytes; without any, a window of type 1 is only unbound.
+    pub length: u64,
+    /// Rights of peers, beside those of their queue pair.
+    pub rights: RemoteRights,
 }
 
 /// Local data of a request.
@@ -58,21 +80,13 @@ pub struct Post<'a> {
     pub solicited: bool,
 }
 
-/// A request that binds a memory window.
+/// A request that binds a memory window of type 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Bind {
     /// Names the request in its completion.
     pub token: u64,
-    /// The window.
-    pub window: WindowKey,
-    /// Key of the region.
-    pub region: u32,
-    /// Address of the first byte, in requests.
-    pub address: u64,
-    /// Bytes; without any, the window is only unbound.
-    pub length: u64,
-    /// Rights of peers, beside those of their queue pair.
-    pub rights: RemoteRights,
+    /// The window and its range.
+    pub binding: Binding,
     /// Set if no completion reports a success.
     pub silent: bool,
     /// Set if it waits for earlier Reads and atomics.
@@ -86,7 +100,7 @@ pub enum PostError {
     State,
     /// The queue is full, or there is no memory.
     Full,
-    /// It has too many segments, too much inline data, or inline data that it cannot have.
+    /// It has too many segments, too much inline data, or data that it cannot have.
     Invalid,
 }
 
@@ -123,17 +137,20 @@ impl Posts<'_> {
             Data::Inline(parts) => {
                 let lengths = parts.iter().map(|part| part.len());
                 let length = lengths.fold(0, usize::saturating_add);
-                let sends = matches!(post.operation, Operation::Send(_) | Operation::Write(..));
-                if length > longest || !sends {
+                if length > longest || !post.operation.may_be_inline() {
                     return Err(PostError::Invalid);
                 }
                 (Segments::new(), Some(parts))
             }
         };
-        let mut immediate = None;
+        let mut beside = Beside::Nothing;
         let work = match post.operation {
             Operation::Send(number) => {
-                immediate = number;
+                beside = number.map_or(Beside::Nothing, Beside::Immediate);
+                Work::Send
+            }
+            Operation::SendInvalidate(key) => {
+                beside = Beside::Invalidate(key);
                 Work::Send
             }
             Operation::Write(at, None) => Work::Write(at),
@@ -145,6 +162,19 @@ impl Posts<'_> {
                 compare,
                 swap,
             } => Work::Atomic(remote, Change::Swap { compare, swap }),
+            Operation::Bind(..) | Operation::Invalidate(_) if !segments.is_empty() => {
+                return Err(PostError::Invalid);
+            }
+            Operation::Bind(binding, _) if binding.length == 0 => return Err(PostError::Invalid),
+            Operation::Bind(binding, key) => {
+                let atomics = binding.rights.atomic;
+                beside = Beside::Type2 { atomics };
+                Work::Bind(binding.request(post.token, post.fence), key)
+            }
+            Operation::Invalidate(key) => {
+                beside = Beside::Type2 { atomics: false };
+                Work::Bind(Binding::NONE.request(post.token, post.fence), key)
+            }
         };
         let mut flags = SendFlags::empty();
         flags.set(SendFlags::FENCE, post.fence);
@@ -154,7 +184,7 @@ impl Posts<'_> {
         request.length = lengths.fold(0, u32::saturating_add);
         let entry = SendEntry {
             is_silent: post.silent,
-            immediate,
+            beside,
             ..SendEntry::from(request)
         };
         let inline_length = inline.map_or(0, |parts| parts.iter().map(|part| part.len()).sum());
@@ -167,12 +197,12 @@ impl Posts<'_> {
         is_taken.then_some(()).ok_or(PostError::Full)
     }
 
-    /// Posts a bind of a window; returns the key that the window then has.
+    /// Posts a bind of a window of type 1; returns the key that the window then has.
     ///
     /// The former key is invalid once the request is carried out.
     ///
     /// # Errors
-    /// - [`PostError::Full`]: also if there is no such window, or no key is left.
+    /// - [`PostError::Full`]: also if there is no such window of type 1, or no key is left.
     /// - [`PostError::Invalid`]: the queue pair is for datagrams.
     pub fn bind(&mut self, bind: &Bind) -> Result<u32, PostError> {
         let pair = self.adapter.pairs.get(self.key).ok_or(PostError::State)?;
@@ -180,31 +210,14 @@ impl Posts<'_> {
             return Err(PostError::Invalid);
         }
         let memories = &mut self.adapter.memories;
-        let key = memories.begin_bind(bind.window.0, Some(bind.rights.atomic));
+        let Bind { token, binding, .. } = *bind;
+        let key = memories.begin_bind(binding.window.0, Some(binding.rights.atomic));
         let key = key.ok_or(PostError::Full)?;
-        let mut privileges = MemoryPrivileges::empty();
-        privileges.set(MemoryPrivileges::REMOTE_READ, bind.rights.read);
-        privileges.set(MemoryPrivileges::REMOTE_WRITE, bind.rights.write);
-        let mut flags = SendFlags::empty();
-        flags.set(SendFlags::FENCE, bind.fence);
-        let request = BindRequest {
-            token: bind.token,
-            window: bind.window,
-            region: RegionKeys {
-                object: 0,
-                local: bind.region,
-                remote: bind.region,
-            },
-            address: bind.address,
-            length: bind.length,
-            privileges,
-            flags,
-            is_only: false,
-        };
+        let request = binding.request(token, bind.fence);
         let work = Work::Bind(request, key);
         let entry = SendEntry {
             is_silent: bind.silent,
-            ..SendEntry::from(Request::new(bind.token, work, flags, Segments::new()))
+            ..SendEntry::from(Request::new(token, work, request.flags, Segments::new()))
         };
         if self.adapter.post_attached(self.key, entry, None, None) {
             return Ok(key);
@@ -214,12 +227,52 @@ impl Posts<'_> {
     }
 }
 
-impl RoceDevice {
-    /// Returns true if a window is bound to a region.
+impl Operation {
+    /// Returns true if it may bring its data itself.
     #[must_use]
-    pub fn has_windows(&self, region: u32) -> bool {
-        self.look(|adapter| adapter.memories.window_of(region))
-            .is_some()
+    pub const fn may_be_inline(&self) -> bool {
+        matches!(
+            self,
+            Self::Send(_) | Self::SendInvalidate(_) | Self::Write(..)
+        )
+    }
+}
+
+impl Binding {
+    /// No window, and no range.
+    const NONE: Self = Self {
+        window: WindowKey(usize::MAX),
+        region: 0,
+        address: 0,
+        length: 0,
+        rights: RemoteRights {
+            read: false,
+            write: false,
+            atomic: false,
+        },
+    };
+
+    /// Returns the request of the core.
+    fn request(&self, token: u64, fence: bool) -> BindRequest {
+        let mut privileges = MemoryPrivileges::empty();
+        privileges.set(MemoryPrivileges::REMOTE_READ, self.rights.read);
+        privileges.set(MemoryPrivileges::REMOTE_WRITE, self.rights.write);
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::FENCE, fence);
+        BindRequest {
+            token,
+            window: self.window,
+            region: RegionKeys {
+                object: 0,
+                local: self.region,
+                remote: self.region,
+            },
+            address: self.address,
+            length: self.length,
+            privileges,
+            flags,
+            is_only: false,
+        }
     }
 }
 

@@ -192,6 +192,26 @@ impl<'s> QueuePair<'s> {
         requester.set_patience(timeout, retries, not_ready_retries);
     }
 
+    /// Sets how many Reads and Atomics may be under way; see [`Requester::set_depth`].
+    pub fn set_depth(&mut self, depth: u8) -> bool {
+        self.requester.set_depth(depth)
+    }
+
+    /// Lets no request begin; see [`Requester::drain`].
+    pub const fn drain(&mut self) {
+        self.requester.drain();
+    }
+
+    /// Lets requests begin again.
+    pub const fn resume(&mut self) {
+        self.requester.resume();
+    }
+
+    /// Returns true if every request that has begun is complete.
+    pub const fn has_drained(&self) -> bool {
+        self.requester.has_drained()
+    }
+
     /// Returns the repetitions of messages that find no receive.
     pub const fn not_ready_retries(&self) -> u8 {
         self.requester.not_ready_retries()

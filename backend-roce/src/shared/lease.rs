@@ -2,11 +2,13 @@
 //!
 //! The adapter's thread asks for doorbells while it sleeps. For a program that polls, each would
 //! cost the peer a system call, and wake the thread in vain. So the thread leaves the queues to
-//! such a program: it asks for no doorbell, and looks again after a while (ROCE-235).
+//! such a program: it asks for no doorbell, and looks again after a [`Pause`] (ROCE-235).
 //!
 //! A program does not say that it stops polling. But before it sleeps it [`waits`](Lease::waits).
 //! Either it then sees the lease, and asks for doorbells itself, or the thread sees the wait, and
 //! begins no lease. The thread hears doorbells in any case, and then asks for the next one.
+
+use core::time::Duration;
 
 use super::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
@@ -17,6 +19,9 @@ const VAIN: usize = 16;
 /// Looks since the last one of the thread that show that the program polls, though that one finds
 /// packets: they may share a processor.
 const MANY: usize = 64;
+
+/// The longest pause in terms of the shortest one.
+const DOUBLED: u32 = 4;
 
 /// The lease of an adapter's local queues to the program.
 #[derive(Debug, Default)]
@@ -42,6 +47,35 @@ pub(crate) struct Watch {
     is_rung: bool,
     /// Set if it has found packets since then.
     pub(crate) found: bool,
+}
+
+/// Time until the thread looks again at queues that it leaves to the program.
+///
+/// The longer a program polls, the less often the thread wakes up. A program that stopped polling,
+/// and waits for bytes in memory, say, waits for a short pause only.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Pause {
+    /// Makes the pauses of a lease: each one is twice as long as the one before, up to the longest.
+    pub(crate) fn up_to(longest: Duration) -> Self {
+        let next = longest / (1 << DOUBLED);
+        Self { next, longest }
+    }
+
+    /// Returns the next pause.
+    pub(crate) fn take(&mut self) -> Duration {
+        let twice = self.longest.min(self.next * 2);
+        core::mem::replace(&mut self.next, twice)
+    }
+
+    /// Begins again with the shortest pause, after packets that the program had left.
+    pub(crate) fn begin_again(&mut self) {
+        *self = Self::up_to(self.longest);
+    }
 }
 
 impl Lease {

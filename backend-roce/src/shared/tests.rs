@@ -185,6 +185,22 @@ fn a_lease_lasts_while_the_program_polls() {
     assert!(!lease.waits());
 }
 
+/// The thread looks again soon after a lease that left packets, and less often at a program that
+/// polls on.
+///
+/// Spec: ROCE-235
+#[test]
+fn pauses_of_a_lease_double() {
+    let mut pause = Pause::up_to(Duration::from_millis(1));
+    let doubled = [62_500, 125_000, 250_000, 500_000, 1_000_000, 1_000_000];
+    for _ in 0..2 {
+        for nanos in doubled {
+            assert_eq!(pause.take(), Duration::from_nanos(nanos));
+        }
+        pause.begin_again();
+    }
+}
+
 /// Doorbells in vain for a queue that is armed become few, and one that is not in vain brings them
 /// back.
 ///

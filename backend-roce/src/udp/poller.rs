@@ -6,8 +6,10 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use dat_core::event::{OwnSleep, WakeReason};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
 
 use crate::port::Gone;
 
@@ -18,6 +20,9 @@ const SOCKET: u64 = 0;
 /// one.
 const BELL: u64 = 2;
 const SETUP: u64 = 3;
+
+/// Microseconds of the shortest pause that `epoll_wait` knows.
+const MILLISECOND: u128 = 1000;
 
 /// Bits below a slot.
 const KIND_BITS: u32 = 8;
@@ -132,7 +137,9 @@ impl Poller {
     }
 
     /// Sleeps until a socket has something, [`wake`](Self::wake) is called, a signal is handled or
-    /// the pause ends, which is rounded up to milliseconds.
+    /// the pause ends.
+    ///
+    /// From a millisecond on, the pause is rounded up to milliseconds.
     pub(crate) fn sleep(&self, pause: Option<Duration>) -> Wakeup {
         let mut wakeup = Wakeup::default();
         if let Some(own) = OwnSleep::get() {
@@ -142,13 +149,23 @@ impl Poller {
             wakeup.interrupted = reason == WakeReason::Interrupted;
             return wakeup;
         }
-        let timeout = pause.map_or(EpollTimeout::NONE, |pause| {
-            let micros = pause.as_micros().div_ceil(1000);
-            EpollTimeout::try_from(micros).unwrap_or(EpollTimeout::MAX)
-        });
+        let is_short = |pause: &Duration| (1..MILLISECOND).contains(&pause.as_micros());
+        let timeout = match pause {
+            None => EpollTimeout::NONE,
+            Some(short) if is_short(&short) => {
+                let ready = PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN);
+                let ended = ppoll(&mut [ready], Some(TimeSpec::from_duration(short)), None);
+                wakeup.interrupted = ended == Err(Errno::EINTR);
+                EpollTimeout::ZERO
+            }
+            Some(long) => {
+                let millis = long.as_micros().div_ceil(MILLISECOND);
+                EpollTimeout::try_from(millis).unwrap_or(EpollTimeout::MAX)
+            }
+        };
         let mut events = [EpollEvent::empty(); 16];
         let found = self.poll.wait(&mut events, timeout);
-        wakeup.interrupted = found == Err(Errno::EINTR);
+        wakeup.interrupted |= found == Err(Errno::EINTR);
         for event in events.iter().take(found.unwrap_or(0)) {
             wakeup.note(event.events(), event.data());
         }

@@ -14,7 +14,7 @@ use nix::unistd::gettid;
 
 use super::poller::Poller;
 use crate::options::StartThread;
-use crate::shared::{Attention, Shared, Watch};
+use crate::shared::{Attention, Pause, Shared, Watch};
 
 /// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
 const LINGER: Duration = Duration::from_millis(300);
@@ -121,9 +121,13 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
     let mut end = None;
     let mut more = false;
     let mut watch = Watch::default();
+    let mut next_look = Pause::up_to(look_again);
     loop {
         let attention = shared.end_watch(&mut watch);
-        let leased = (attention == Attention::Leased).then_some(look_again);
+        if watch.found {
+            next_look.begin_again();
+        }
+        let leased = (attention == Attention::Leased).then(|| next_look.take());
         let pause = {
             let mut sleeps_until = shared.sleeps_until();
             let deadline = shared.enter(|adapter| adapter.deadline());

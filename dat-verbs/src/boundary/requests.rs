@@ -3,8 +3,8 @@
 use core::ffi::c_int;
 
 use super::layout::{
-    ibv_ah, ibv_cq_ex, ibv_data_buf, ibv_gid, ibv_qp_ex, ibv_qp_init_attr, ibv_recv_wr,
-    ibv_send_wr, ibv_sge, ibv_wc_status,
+    ibv_ah, ibv_cq_ex, ibv_data_buf, ibv_gid, ibv_mw, ibv_mw_bind_info, ibv_qp_ex,
+    ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc_status,
 };
 use super::objects::{Handle, Kind};
 use super::pointers::{In, Out};
@@ -98,6 +98,19 @@ impl ibv_send_wr {
     pub(crate) const fn immediate(&self) -> u32 {
         // SAFETY: both fields are numbers of 4 bytes.
         unsafe { self.__bindgen_anon_1.imm_data }
+    }
+
+    /// Returns the key that a request invalidates.
+    pub(crate) const fn invalidated(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { self.__bindgen_anon_1.invalidate_rkey }
+    }
+
+    /// Returns the window, its new key and its range.
+    pub(crate) const fn binding(&self) -> (*mut ibv_mw, u32, ibv_mw_bind_info) {
+        // SAFETY: all fields are numbers and pointers, which are not followed here.
+        let bind = unsafe { self.__bindgen_anon_2.bind_mw };
+        (bind.mw, bind.rkey, bind.bind_info)
     }
 }
 

@@ -15,10 +15,10 @@ use crate::adapter::{Adapter, Subject};
 use crate::boundary::layout::{
     IBV_EVENT_CQ_ERR, IBV_WC_BAD_RESP_ERR, IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD,
     IBV_WC_GENERAL_ERR, IBV_WC_GRH, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR,
-    IBV_WC_MW_BIND_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
+    IBV_WC_LOCAL_INV, IBV_WC_MW_BIND_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
     IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR,
     IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
-    IBV_WC_WR_FLUSH_ERR, ibv_cq, ibv_cq_ex, ibv_wc, ibv_wc_opcode, ibv_wc_status,
+    IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR, ibv_cq, ibv_cq_ex, ibv_wc, ibv_wc_opcode, ibv_wc_status,
 };
 use crate::boundary::{Address, Handle, Kind, Out, zeroed};
 use crate::context::{AsyncEvents, Context};
@@ -168,6 +168,7 @@ const fn opcode_of(opcode: Opcode) -> ibv_wc_opcode {
         Opcode::CompareSwap => IBV_WC_COMP_SWAP,
         Opcode::FetchAdd => IBV_WC_FETCH_ADD,
         Opcode::Bind => IBV_WC_BIND_MW,
+        Opcode::Invalidate => IBV_WC_LOCAL_INV,
         Opcode::Receive => IBV_WC_RECV,
         Opcode::ReceiveWrite => IBV_WC_RECV_RDMA_WITH_IMM,
     }
@@ -188,7 +189,10 @@ fn work_completion(done: &DeviceCompletion) -> ibv_wc {
     wc.qp_num = done.qpn;
     if let Some(immediate) = done.immediate {
         wc.__bindgen_anon_1.imm_data = immediate;
-        wc.wc_flags |= IBV_WC_WITH_IMM;
+        wc.wc_flags |= match done.detail {
+            Detail::Invalidated => IBV_WC_WITH_INV,
+            _ => IBV_WC_WITH_IMM,
+        };
     }
     if let Some(source) = done.source {
         wc.src_qp = source;

@@ -2,11 +2,13 @@
 
 mod completion;
 mod connection;
+mod drains;
 mod managed;
 mod memory;
 pub(crate) mod pairs;
 pub(crate) mod posts;
 mod queries;
+mod windows;
 
 use nix::errno::Errno;
 

@@ -13,7 +13,8 @@ use crate::boundary::layout::{
     IBV_MTU_4096, IBV_QP_ACCESS_FLAGS, IBV_QP_ALT_PATH, IBV_QP_AV, IBV_QP_DEST_QPN,
     IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER,
     IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, ibv_qp_attr,
+    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, IBV_QPS_SQD,
+    ibv_qp_attr, ibv_qp_state,
 };
 use crate::errors::Result;
 use crate::query::PORT;
@@ -61,10 +62,12 @@ pub(super) const fn send_attributes(of: &ibv_qp_attr) -> SendAttributes {
 /// Returns attributes with those that a program changes.
 ///
 /// # Errors
-/// `EINVAL`: one has a value that it cannot have. `EOPNOTSUPP`: it is about a second path.
+/// - `EINVAL`: one has a value that it cannot have.
+/// - `EOPNOTSUPP`: it is about a second path, or would give a queue pair that receives another peer
+///   or other room for Reads.
 pub(super) fn merged(
     adapter: &Adapter,
-    own: &ibv_qp_attr,
+    (now, own): (ibv_qp_state, &ibv_qp_attr),
     new: &ibv_qp_attr,
     mask: c_uint,
 ) -> Result<ibv_qp_attr> {
@@ -96,6 +99,15 @@ pub(super) fn merged(
     ];
     if rules.iter().any(|(field, is_met)| has(*field) && !is_met) {
         return Err(Errno::EINVAL);
+    }
+    if now == IBV_QPS_SQD {
+        let moves =
+            has(IBV_QP_AV) && route(adapter, &new.ah_attr)? != route(adapter, &own.ah_attr)?;
+        let answers =
+            has(IBV_QP_MAX_DEST_RD_ATOMIC) && new.max_dest_rd_atomic != own.max_dest_rd_atomic;
+        if moves || answers {
+            return Err(Errno::EOPNOTSUPP);
+        }
     }
     let mut next = *own;
     macro_rules! take {

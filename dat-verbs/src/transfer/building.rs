@@ -7,10 +7,12 @@ use dat_core::backend::RemoteRange;
 
 use super::pair::Pair;
 use super::posts::{Segments, number, post, receiver, segment};
+use super::window::bind_operation;
 use crate::boundary::layout::{
-    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
-    IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QPT_UD, ibv_ah, ibv_data_buf,
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
+    IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
+    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
+    IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QPT_UD, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info,
     ibv_qp_cap, ibv_qp_ex, ibv_sge,
 };
 use crate::boundary::{Handle, In, Inline as _, next_request, values};
@@ -22,7 +24,10 @@ pub(super) const OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_SEND_WITH_IMM
     | IBV_QP_EX_WITH_RDMA_READ
     | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
-    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) as u64;
+    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+    | IBV_QP_EX_WITH_LOCAL_INV
+    | IBV_QP_EX_WITH_BIND_MW
+    | IBV_QP_EX_WITH_SEND_WITH_INV) as u64;
 
 /// A request that was begun.
 pub(super) struct Begun {
@@ -33,19 +38,22 @@ pub(super) struct Begun {
     segments: Segments,
     /// Data in place of segments.
     inline: Option<Vec<u8>>,
-    /// Set if it has more data or segments than it may: they are not kept.
-    is_long: bool,
+    /// Error if it cannot be posted; its data is not kept then.
+    refusal: Option<c_int>,
 }
 
 /// Gives a queue pair these calls.
 pub(super) fn fill(c: &mut ibv_qp_ex) {
     c.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
     c.wr_atomic_fetch_add = Some(atomic_fetch_add);
+    c.wr_bind_mw = Some(bind_mw);
+    c.wr_local_inv = Some(local_inv);
     c.wr_rdma_read = Some(rdma_read);
     c.wr_rdma_write = Some(rdma_write);
     c.wr_rdma_write_imm = Some(rdma_write_imm);
     c.wr_send = Some(send);
     c.wr_send_imm = Some(send_imm);
+    c.wr_send_inv = Some(send_inv);
     c.wr_set_inline_data = Some(set_inline_data);
     c.wr_set_inline_data_list = Some(set_inline_data_list);
     c.wr_set_sge = Some(set_sge);
@@ -70,7 +78,7 @@ fn begin(pair: *mut ibv_qp_ex, operation: Operation) {
         receiver: None,
         segments: Segments::new(),
         inline: None,
-        is_long: false,
+        refusal: None,
     };
     own.turns.with(|requests| requests.push(begun));
 }
@@ -87,11 +95,17 @@ fn change(pair: *mut ibv_qp_ex, change: impl FnOnce(&mut Begun, &ibv_qp_cap)) {
 }
 
 impl Begun {
+    fn refuse_if(&mut self, is_long: bool) {
+        if is_long {
+            self.refusal = self.refusal.or(Some(libc::EINVAL));
+        }
+    }
+
     /// Adds segments, if it may have as many.
     fn add(&mut self, segments: &[ibv_sge], most: &ibv_qp_cap) {
         let count = self.segments.len().saturating_add(segments.len());
-        self.is_long |= count > most.max_send_sge as usize;
-        if !self.is_long {
+        self.refuse_if(count > most.max_send_sge as usize);
+        if self.refusal.is_none() {
             self.segments.extend(segments.iter().map(segment));
         }
     }
@@ -100,8 +114,8 @@ impl Begun {
     fn set_data(&mut self, parts: &[ibv_data_buf], most: &ibv_qp_cap) {
         let lengths = parts.iter().map(|part| part.length);
         let length = lengths.fold(0, usize::saturating_add);
-        self.is_long |= length > most.max_inline_data as usize;
-        if !self.is_long {
+        self.refuse_if(length > most.max_inline_data as usize);
+        if self.refusal.is_none() {
             let bytes = parts.iter().flat_map(|part| part.bytes());
             self.inline = Some(bytes.copied().collect());
         }
@@ -124,21 +138,24 @@ extern "C" fn abort(pair: *mut ibv_qp_ex) {
 /// Acts on a request as the device takes it.
 ///
 /// # Errors
-/// `EINVAL`: the device refuses it.
+/// `EINVAL`: the device refuses it; others as its parts were refused.
 fn with_post(
     own: &Pair,
     one: &Begun,
     act: impl FnOnce(&Post<'_>) -> Result<(), c_int>,
 ) -> Result<(), c_int> {
     let sends = matches!(one.operation, Operation::Send(_));
-    let may_be_inline = sends || matches!(one.operation, Operation::Write(..));
+    let has_no_data = matches!(
+        one.operation,
+        Operation::Bind(..) | Operation::Invalidate(_)
+    );
     let is_datagram = own.kind == IBV_QPT_UD;
-    if one.is_long
-        || one.inline.is_some() && !may_be_inline
+    let is_wrong = one.inline.is_some() && !one.operation.may_be_inline()
+        || has_no_data && !one.segments.is_empty()
         || is_datagram && !sends
-        || is_datagram != one.receiver.is_some()
-    {
-        return Err(libc::EINVAL);
+        || is_datagram != one.receiver.is_some();
+    if let Some(refusal) = one.refusal.or(is_wrong.then_some(libc::EINVAL)) {
+        return Err(refusal);
     }
     let parts = [one.inline.as_deref().unwrap_or_default()];
     let data = match one.inline {
@@ -191,6 +208,30 @@ extern "C" fn send_imm(pair: *mut ibv_qp_ex, immediate: u32) {
     begin(pair, Operation::Send(Some(immediate)));
 }
 
+extern "C" fn send_inv(pair: *mut ibv_qp_ex, key: u32) {
+    begin(pair, Operation::SendInvalidate(key));
+}
+
+extern "C" fn local_inv(pair: *mut ibv_qp_ex, key: u32) {
+    begin(pair, Operation::Invalidate(key));
+}
+
+extern "C" fn bind_mw(
+    pair: *mut ibv_qp_ex,
+    window: *mut ibv_mw,
+    key: u32,
+    info: *const ibv_mw_bind_info,
+) {
+    let info = In::at(info).get().ok_or(libc::EINVAL);
+    match info.and_then(|info| bind_operation(window, key, &info)) {
+        Ok(operation) => begin(pair, operation),
+        Err(error) => {
+            begin(pair, Operation::Invalidate(0));
+            change(pair, |one, _| one.refusal = Some(error));
+        }
+    }
+}
+
 extern "C" fn rdma_write(pair: *mut ibv_qp_ex, key: u32, address: u64) {
     begin(pair, Operation::Write(at(key, address), None));
 }
@@ -235,9 +276,8 @@ extern "C" fn set_sge(pair: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
 extern "C" fn set_sge_list(pair: *mut ibv_qp_ex, count: usize, first: *const ibv_sge) {
     let first = In::at(first);
     change(pair, |one, most| {
-        if count > most.max_send_sge as usize {
-            one.is_long = true;
-        } else {
+        one.refuse_if(count > most.max_send_sge as usize);
+        if one.refusal.is_none() {
             one.add(values(&first, count), most);
         }
     });
@@ -259,6 +299,7 @@ extern "C" fn set_inline_data_list(pair: *mut ibv_qp_ex, count: usize, first: *c
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boundary::zeroed;
     use crate::tests::posts::Bed;
 
     fn room(bed: &Bed) -> usize {
@@ -292,6 +333,35 @@ mod tests {
         assert_eq!((complete(pair), room(&bed)), over);
         start(pair);
         assert_eq!((complete(pair), room(&bed)), (0, before - 1));
+        bed.close();
+    }
+
+    #[test]
+    fn operations_without_data_refuse_it() {
+        let bed = Bed::new();
+        let pair = bed.pair.pointer();
+        let before = room(&bed);
+        let info: ibv_mw_bind_info = zeroed();
+        let refused = (libc::EINVAL, before);
+        start(pair);
+        bind_mw(pair, core::ptr::null_mut(), 0, &raw const info);
+        assert_eq!((complete(pair), room(&bed)), refused, "no window");
+        start(pair);
+        bind_mw(pair, core::ptr::null_mut(), 0, core::ptr::null());
+        assert_eq!((complete(pair), room(&bed)), refused, "no range");
+        start(pair);
+        local_inv(pair, 7);
+        set_sge(pair, 0, 0, 0);
+        assert_eq!((complete(pair), room(&bed)), refused, "a segment");
+        start(pair);
+        local_inv(pair, 7);
+        assert_eq!(complete(pair), 0);
+        // The key was wrong: the queue pair is in error.
+        start(pair);
+        send_inv(pair, 7);
+        let byte: *mut c_void = (&raw mut *Box::new(7_u8)).cast();
+        set_inline_data(pair, byte, 1);
+        assert_eq!(complete(pair), 0);
         bed.close();
     }
 

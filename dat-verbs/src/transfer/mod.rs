@@ -20,4 +20,6 @@ pub(crate) use posts::{post_recv, post_send, post_srq_recv};
 pub(crate) use shared::{
     SharedQueue, ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq,
 };
+#[cfg(test)]
+pub(crate) use window::Window;
 pub(crate) use window::{alloc_mw, bind_mw, dealloc_mw};

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend_roce::proto::packet::NakCode;
 use backend_roce::{PairOptions, PairState};
+use dat_core::backend::ControlEvent;
 use nix::errno::Errno;
 
 use super::attributes::{merged, receive_attributes, rights, send_attributes};
@@ -16,11 +17,12 @@ use super::transitions;
 use crate::adapter::{Adapter, Subject};
 use crate::boundary::layout::{
     IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
-    IBV_EVENT_QP_REQ_ERR, IBV_MIG_MIGRATED, IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE,
-    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-    IBV_QP_MIN_RNR_TIMER, IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR,
-    IBV_QPS_RTS, IBV_QPT_RC, IBV_QPT_UD, ibv_context, ibv_event_type, ibv_qp, ibv_qp_attr,
-    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state, ibv_qp_type,
+    IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SQ_DRAINED, IBV_MIG_MIGRATED, IBV_QP_ACCESS_FLAGS,
+    IBV_QP_CUR_STATE, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_INIT_ATTR_CREATE_FLAGS,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_MIN_RNR_TIMER, IBV_QP_STATE,
+    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPT_RC,
+    IBV_QPT_UD, ibv_context, ibv_event_type, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state, ibv_qp_type,
 };
 use crate::boundary::{Address, Handle, In, Kind, Out, tell_made, zeroed};
 use crate::completion::Queue;
@@ -44,6 +46,8 @@ pub(crate) struct Pair {
     /// Set if it takes receives of a shared queue, whose last one it has not told of.
     tells_last: AtomicBool,
     has_shared: bool,
+    /// Set from the change to SQD until an event tells that it has drained, if the program asked.
+    tells_drained: AtomicBool,
     /// What it was told last.
     attributes: Mutex<ibv_qp_attr>,
     /// Turns from `ibv_wr_start` to `ibv_wr_complete`, and the requests of the turn.
@@ -192,6 +196,7 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
         cap,
         state: AtomicU32::new(IBV_QPS_RESET),
         tells_last: AtomicBool::new(shared.is_some()),
+        tells_drained: AtomicBool::new(false),
         has_shared: shared.is_some(),
         attributes: Mutex::new(zeroed()),
         turns: Turns::default(),
@@ -199,7 +204,10 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
         _uses: uses.into_iter().cloned().collect(),
     };
     let pair = Handle::new(structure(domain, wanted, qpn), pair);
-    let notify = move |_: &_| tell_failure(pair);
+    let notify = move |event: &ControlEvent| match event {
+        ControlEvent::Answered { .. } => tell_drained(pair),
+        _ => tell_failure(pair),
+    };
     adapter.receive(Subject::Pair(qpn), Box::new(notify));
     Ok(pair)
 }
@@ -224,6 +232,15 @@ fn structure(domain: Handle<Domain>, wanted: &Wanted, qpn: u32) -> ibv_qp_ex {
         building::fill(&mut c);
     }
     c
+}
+
+/// Tells the program that a queue pair has drained, if it asked: its peer has answered.
+fn tell_drained(pair: Handle<Pair>) {
+    let asked = |own: &&Pair| own.tells_drained.swap(false, Ordering::AcqRel);
+    if let Some(own) = pair.get().filter(asked) {
+        let object = Address(pair.pointer());
+        own.async_events.tell(IBV_EVENT_SQ_DRAINED, object);
+    }
 }
 
 /// Tells the program that a queue pair failed: by a request of the peer, and of its last receive.
@@ -362,13 +379,23 @@ impl Pair {
         }
         let to = if has(IBV_QP_STATE) { new.qp_state } else { now };
         transitions::check(self.kind, now, to, mask)?;
-        let next = merged(&self.adapter, &own, new, mask)?;
+        let next = merged(&self.adapter, (now, &own), new, mask)?;
+        if (now, to) == (IBV_QPS_SQD, IBV_QPS_RTS) {
+            self.adapter.device.resume(self.qpn).map_err(refused)?;
+        }
         match self.kind {
+            _ if to == IBV_QPS_SQD && now != to => {
+                let tells = has(IBV_QP_EN_SQD_ASYNC_NOTIFY) && new.en_sqd_async_notify != 0;
+                // The event may come at once.
+                self.tells_drained.store(tells, Ordering::Release);
+                self.adapter.device.drain(self.qpn, tells).map_err(refused)
+            }
             IBV_QPT_UD => self.enter_for_datagrams(now, to, &next),
             _ => self.enter(now, to, &next, has(IBV_QP_ACCESS_FLAGS)),
         }?;
+
         // Until it receives, the change to that state takes it.
-        if has(IBV_QP_MIN_RNR_TIMER) && matches!(now, IBV_QPS_RTR | IBV_QPS_RTS) {
+        if has(IBV_QP_MIN_RNR_TIMER) && matches!(now, IBV_QPS_RTR | IBV_QPS_RTS | IBV_QPS_SQD) {
             let device = &self.adapter.device;
             let set = device.set_not_ready_timer(self.qpn, next.min_rnr_timer);
             set.map_err(refused)?;
@@ -377,6 +404,9 @@ impl Pair {
             IBV_QPS_RESET => zeroed(),
             _ => next,
         };
+        if to != IBV_QPS_SQD {
+            self.tells_drained.store(false, Ordering::Release);
+        }
         self.set_state(handle, to);
         Ok(())
     }
@@ -420,6 +450,10 @@ impl Pair {
             (IBV_QPS_RTR, IBV_QPS_RTS) => {
                 let ready = device.ready_to_send(self.qpn, &send_attributes(with));
                 ready.and_then(|()| device.set_rights(self.qpn, rights(with)))
+            }
+            (IBV_QPS_SQD, IBV_QPS_SQD) => {
+                let changed = device.change_requests(self.qpn, &send_attributes(with));
+                changed.and_then(|()| device.set_rights(self.qpn, rights(with)))
             }
             _ if has_rights => device.set_rights(self.qpn, rights(with)),
             _ => Ok(()),
@@ -472,6 +506,7 @@ pub(crate) extern "C" fn ibv_query_qp(
         let state = own.state(pair);
         let mut known = *own.attributes();
         (known.qp_state, known.cur_qp_state) = (state, state);
+        known.sq_draining = own.adapter.device.is_draining(own.qpn).into();
         known.cap = own.cap;
         known.path_mig_state = IBV_MIG_MIGRATED;
         attributes.set(known);

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::address::AddressHandle;
 use super::pair::Pair;
 use super::shared::SharedQueue;
+use super::window::bind_operation;
 use crate::boundary::layout::{
     IBV_QPT_UD, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_WRITE, IBV_WR_BIND_MW,
@@ -71,8 +72,13 @@ fn operation(request: &ibv_send_wr) -> Result<Operation, c_int> {
             compare: compare_add,
             swap,
         },
-        IBV_WR_LOCAL_INV | IBV_WR_BIND_MW | IBV_WR_SEND_WITH_INV | IBV_WR_TSO | IBV_WR_DRIVER1
-        | IBV_WR_ATOMIC_WRITE => return Err(libc::EOPNOTSUPP),
+        IBV_WR_SEND_WITH_INV => Operation::SendInvalidate(request.invalidated()),
+        IBV_WR_LOCAL_INV => Operation::Invalidate(request.invalidated()),
+        IBV_WR_BIND_MW => {
+            let (window, key, info) = request.binding();
+            bind_operation(window, key, &info)?
+        }
+        IBV_WR_TSO | IBV_WR_DRIVER1 | IBV_WR_ATOMIC_WRITE => return Err(libc::EOPNOTSUPP),
         _ => return Err(libc::EINVAL),
     })
 }
@@ -215,9 +221,7 @@ pub(crate) extern "C" fn post_srq_recv(
         return libc::EINVAL;
     };
     post_receives(first, bad, own.segments, |token, segments| {
-        own.adapter
-            .device
-            .post_shared(own.key, own.depth(), token, segments)
+        own.adapter.device.post_shared(own.key, token, segments)
     })
 }
 

@@ -38,8 +38,8 @@ impl Kind for SharedQueue {
 }
 
 impl SharedQueue {
-    /// Returns the most receives.
-    pub(super) fn depth(&self) -> u32 {
+    /// Returns the most receives, as the program set it last.
+    fn depth(&self) -> u32 {
         self.depth.load(Ordering::Acquire)
     }
 

@@ -6,11 +6,11 @@ use nix::errno::Errno;
 
 use crate::boundary::layout::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_ALT_PATH, IBV_QP_AV, IBV_QP_CUR_STATE, IBV_QP_DEST_QPN,
-    IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER,
-    IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UD, ibv_qp_state,
-    ibv_qp_type,
+    IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
+    IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
+    IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE,
+    IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS,
+    IBV_QPS_SQD, IBV_QPT_UD, ibv_qp_state, ibv_qp_type,
 };
 use crate::errors::Result;
 
@@ -37,7 +37,7 @@ const fn transition(
 }
 
 /// The changes of a reliable connection, as the manual of `ibv_modify_qp` and the kernel have them.
-const RELIABLE: [Transition; 5] = [
+const RELIABLE: [Transition; 8] = [
     transition(
         IBV_QPS_RESET,
         IBV_QPS_INIT,
@@ -85,10 +85,38 @@ const RELIABLE: [Transition; 5] = [
             | IBV_QP_PATH_MIG_STATE
             | IBV_QP_MIN_RNR_TIMER,
     ),
+    transition(IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+    transition(
+        IBV_QPS_SQD,
+        IBV_QPS_SQD,
+        0,
+        IBV_QP_PORT
+            | IBV_QP_AV
+            | IBV_QP_TIMEOUT
+            | IBV_QP_RETRY_CNT
+            | IBV_QP_RNR_RETRY
+            | IBV_QP_MAX_QP_RD_ATOMIC
+            | IBV_QP_MAX_DEST_RD_ATOMIC
+            | IBV_QP_ALT_PATH
+            | IBV_QP_ACCESS_FLAGS
+            | IBV_QP_PKEY_INDEX
+            | IBV_QP_MIN_RNR_TIMER
+            | IBV_QP_PATH_MIG_STATE,
+    ),
+    transition(
+        IBV_QPS_SQD,
+        IBV_QPS_RTS,
+        0,
+        IBV_QP_CUR_STATE
+            | IBV_QP_ACCESS_FLAGS
+            | IBV_QP_ALT_PATH
+            | IBV_QP_PATH_MIG_STATE
+            | IBV_QP_MIN_RNR_TIMER,
+    ),
 ];
 
 /// The changes of a queue pair for datagrams.
-const DATAGRAMS: [Transition; 5] = [
+const DATAGRAMS: [Transition; 8] = [
     transition(
         IBV_QPS_RESET,
         IBV_QPS_INIT,
@@ -114,6 +142,9 @@ const DATAGRAMS: [Transition; 5] = [
         IBV_QP_CUR_STATE | IBV_QP_QKEY,
     ),
     transition(IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+    transition(IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+    transition(IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
+    transition(IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
 ];
 
 /// Checks a change of state against the attributes that come with it.

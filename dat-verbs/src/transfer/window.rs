@@ -1,9 +1,12 @@
-//! Memory windows of type 1.
+//! Memory windows.
+//!
+//! Those of type 1 are bound by a call, and get a new key. Those of type 2 are bound by a request, to
+//! a key whose lowest byte the program chooses.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
-use backend_roce::{Bind, PostError, RemoteRights};
+use backend_roce::{Bind, Binding, Operation, PostError, RemoteRights};
 use dat_core::backend::WindowKey;
 use nix::errno::Errno;
 
@@ -12,17 +15,25 @@ use super::posts::number;
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
-    IBV_ACCESS_REMOTE_WRITE, IBV_MW_TYPE_1, IBV_SEND_FENCE, IBV_SEND_SIGNALED, ibv_mw, ibv_mw_bind,
-    ibv_mw_type, ibv_pd, ibv_qp,
+    IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_SEND_FENCE,
+    IBV_SEND_SIGNALED, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp,
 };
 use crate::boundary::{Handle, In, Kind, zeroed};
 use crate::errors::{Result, code, or, refused};
 use crate::memory::{Domain, MemoryRegion};
 
+/// Access that a window may have; the right of this side is the region's.
+const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_ATOMIC;
+
 /// What belongs to a window.
 pub(crate) struct Window {
     adapter: Arc<Adapter>,
     key: WindowKey,
+    /// Upper bits of the keys of a window of type 2.
+    prefix: Option<u32>,
     _domain_use: Arc<()>,
 }
 
@@ -35,22 +46,35 @@ pub(crate) extern "C" fn alloc_mw(domain: *mut ibv_pd, kind: ibv_mw_type) -> *mu
     let domain = Handle::<Domain>::at(domain);
     let made: Result<Handle<Window>> = (|| {
         let own = domain.get().ok_or(Errno::EINVAL)?;
-        if kind != IBV_MW_TYPE_1 {
-            return Err(Errno::EOPNOTSUPP);
+        let device = &own.adapter.device;
+        let (key, own_key) = match kind {
+            IBV_MW_TYPE_1 => device.create_window(own.key).map(|key| (key, None)),
+            IBV_MW_TYPE_2 => {
+                let made = device.create_type_2_window(own.key);
+                made.map(|(window, key)| (window, Some(key)))
+            }
+            _ => return Err(Errno::EINVAL),
         }
-        let key = own.adapter.device.create_window(own.key).map_err(refused)?;
+        .map_err(refused)?;
         let mut c: ibv_mw = zeroed();
         c.context = domain.read().ok_or(Errno::EINVAL)?.context;
         c.pd = domain.pointer();
         c.type_ = kind;
+        c.rkey = own_key.unwrap_or(0);
         let made = Window {
             adapter: Arc::clone(&own.adapter),
             key,
+            prefix: own_key.map(prefix),
             _domain_use: Arc::clone(&own.users),
         };
         Ok(Handle::new(c, made))
     })();
     or(made, Handle::NULL).pointer()
+}
+
+/// Returns the bits of a key that the program does not choose.
+const fn prefix(key: u32) -> u32 {
+    key >> 8
 }
 
 /// `dealloc_mw` of a context.
@@ -59,6 +83,59 @@ pub(crate) extern "C" fn dealloc_mw(window: *mut ibv_mw) -> c_int {
     code(window.end().ok_or(Errno::EINVAL).map(|own| {
         own.adapter.device.destroy_window(own.key);
     }))
+}
+
+/// Returns the range that a window is to open; that of no bytes is of no region.
+///
+/// # Errors
+/// `Invalid`: the region allows no windows, or the access is unknown.
+fn binding(window: &Window, info: &ibv_mw_bind_info) -> core::result::Result<Binding, PostError> {
+    let region = match info.length {
+        0 => 0,
+        _ => {
+            let region = Handle::<MemoryRegion>::at(info.mr);
+            let region = region.get().and_then(MemoryRegion::key_for_windows);
+            region.ok_or(PostError::Invalid)?
+        }
+    };
+    let has = |flag| info.mw_access_flags & flag != 0;
+    if has(!KNOWN) {
+        return Err(PostError::Invalid);
+    }
+    Ok(Binding {
+        window: window.key,
+        region,
+        address: info.addr,
+        length: info.length,
+        rights: RemoteRights {
+            read: has(IBV_ACCESS_REMOTE_READ),
+            write: has(IBV_ACCESS_REMOTE_WRITE),
+            atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+        },
+    })
+}
+
+/// Returns the operation that binds a window of type 2 to a key.
+///
+/// # Errors
+/// - `EINVAL`: it is of type 1, the key is none of its own, or the range cannot be bound.
+/// - `EOPNOTSUPP`: addresses are to begin at zero.
+pub(super) fn bind_operation(
+    window: *mut ibv_mw,
+    key: u32,
+    info: &ibv_mw_bind_info,
+) -> core::result::Result<Operation, c_int> {
+    if info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    // Not a data path: objects that have ended are refused.
+    let handle = Handle::<Window>::at(window);
+    let own = handle.get().ok_or(libc::EINVAL)?;
+    if own.prefix != Some(prefix(key)) || info.length == 0 {
+        return Err(libc::EINVAL);
+    }
+    let binding = binding(own, info).map_err(number)?;
+    Ok(Operation::Bind(binding, key))
 }
 
 /// `bind_mw` of a context.
@@ -70,38 +147,12 @@ pub(crate) extern "C" fn bind_mw(
     let (pair, window) = (Handle::<Pair>::at(pair), Handle::<Window>::at(window));
     let bound = (|| {
         let invalid = PostError::Invalid;
-        // Not a data path: objects that have ended are refused.
         let own = pair.get().ok_or(PostError::State)?;
         let wanted = In::at(bind.cast_const()).get().ok_or(invalid)?;
-        let info = wanted.bind_info;
-        let region = match info.length {
-            0 => 0,
-            _ => {
-                let region = Handle::<MemoryRegion>::at(info.mr);
-                let region = region.get().and_then(MemoryRegion::key_for_windows);
-                region.ok_or(invalid)?
-            }
-        };
-        let has = |flag| info.mw_access_flags & flag != 0;
-        // The right of this side is the region's.
-        let known = IBV_ACCESS_LOCAL_WRITE
-            | IBV_ACCESS_REMOTE_READ
-            | IBV_ACCESS_REMOTE_WRITE
-            | IBV_ACCESS_REMOTE_ATOMIC;
-        if info.mw_access_flags & !known != 0 {
-            return Err(invalid);
-        }
+        let of_type_1 = window.get().filter(|window| window.prefix.is_none());
         let bind = Bind {
             token: wanted.wr_id,
-            window: window.get().ok_or(invalid)?.key,
-            region,
-            address: info.addr,
-            length: info.length,
-            rights: RemoteRights {
-                read: has(IBV_ACCESS_REMOTE_READ),
-                write: has(IBV_ACCESS_REMOTE_WRITE),
-                atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
-            },
+            binding: binding(of_type_1.ok_or(invalid)?, &wanted.bind_info)?,
             silent: !own.signals_all && wanted.send_flags & IBV_SEND_SIGNALED == 0,
             fence: wanted.send_flags & IBV_SEND_FENCE != 0,
         };

@@ -216,6 +216,7 @@ impl<'s> Responder<'s> {
                 status,
                 length,
                 immediate: None,
+                invalidated: None,
                 is_write: false,
                 solicited: false,
             }),

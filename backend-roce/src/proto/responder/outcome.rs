@@ -24,6 +24,8 @@ pub struct ReceiveCompletion {
     pub length: u32,
     /// Immediate data.
     pub immediate: Option<[u8; 4]>,
+    /// The key that the message invalidates, before anything else happens.
+    pub invalidated: Option<u32>,
     /// Set if the message is a Write with Immediate.
     pub is_write: bool,
     /// Set if the sender solicits an event.
