@@ -485,54 +485,48 @@ impl Memories {
         region.span(segment.address, u64::from(segment.length))
     }
 
-    /// Returns the memory that a peer names on a queue pair of `domain` (ROCE-109, ROCE-110).
+    /// Returns the memory that a peer names on a queue pair (ROCE-109, ROCE-110).
     pub(crate) fn remote(
         &self,
         at: RemoteAddress,
         length: u32,
         right: Right,
-        user: User,
+        user: &User,
     ) -> Result<RegisteredSpan<'_>, AccessError> {
-        self.find_remote(at, u64::from(length), right, user)
-            .ok_or(AccessError)
-    }
-
-    /// Returns the window of type 2 that has keys like this one.
-    #[cold]
-    #[inline(never)]
-    fn type_2_window(&self, key: u32) -> Option<Named> {
-        let window = self.own_keys.get(&(key >> CHOSEN_BITS))?;
-        Some(Named::Window(*window))
-    }
-
-    fn find_remote(
-        &self,
-        at: RemoteAddress,
-        length: u64,
-        right: Right,
-        user: User,
-    ) -> Option<RegisteredSpan<'_>> {
-        let domain = user.domain;
-        let named = self.keys.get(at.key).copied();
-        let region = match named.or_else(|| self.type_2_window(at.key))? {
-            Named::Binding { .. } => return None,
-            Named::Region(object) => {
-                let region = self.region_at(object, domain, MemoryPrivileges::empty());
-                region.filter(|region| region.grants(right))?
+        let span = match self.keys.get(at.key) {
+            Some(Named::Region(object)) => {
+                let region = self.region_at(*object, user.domain, MemoryPrivileges::empty());
+                let region = region.filter(|region| region.grants(right));
+                region.and_then(|region| region.span(at.address, length.into()))
             }
-            Named::Window(window) => {
-                let window = self.windows.get(window)?;
-                let bound = window.bound.as_ref()?;
-                let start = at.address.checked_sub(bound.address)?;
-                let inside = start <= bound.length && length <= bound.length - start;
-                let is_others = bound.qpn.is_some() && bound.qpn != user.qpn;
-                let is_named = bound.key == at.key && !is_others && window.domain == domain;
-                if !inside || !is_named || !bound.grants(right) {
-                    return None;
-                }
-                self.region(bound.region, domain, needed_locally(right))?
-            }
+            named => self.through_window(named, &(at, length.into(), right), user),
         };
+        span.ok_or(AccessError)
+    }
+
+    /// Returns the memory that a window opens by its key.
+    #[inline(never)]
+    fn through_window(
+        &self,
+        named: Option<&Named>,
+        &(at, length, right): &(RemoteAddress, u64, Right),
+        user: &User,
+    ) -> Option<RegisteredSpan<'_>> {
+        let window = match named {
+            Some(Named::Window(window)) => window,
+            Some(_) => return None,
+            None => self.own_keys.get(&(at.key >> CHOSEN_BITS))?,
+        };
+        let window = self.windows.get(*window)?;
+        let bound = window.bound.as_ref()?;
+        let start = at.address.checked_sub(bound.address)?;
+        let inside = start <= bound.length && length <= bound.length - start;
+        let is_others = bound.qpn.is_some() && bound.qpn != user.qpn;
+        let is_named = bound.key == at.key && !is_others && window.domain == user.domain;
+        if !inside || !is_named || !bound.grants(right) {
+            return None;
+        }
+        let region = self.region(bound.region, user.domain, needed_locally(right))?;
         region.span(at.address, length)
     }
 

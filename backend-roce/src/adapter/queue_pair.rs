@@ -574,13 +574,13 @@ impl RequestMemory for Access<'_> {
 impl RemoteMemory for Access<'_> {
     fn check(&mut self, at: RemoteAddress, length: u32, right: Right) -> Result<(), AccessError> {
         self.memories
-            .remote(at, length, right, self.user)
+            .remote(at, length, right, &self.user)
             .map(|_| ())
     }
 
     fn read(&mut self, at: RemoteAddress, bytes: &mut [u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
-        let span = self.memories.remote(at, length, Right::Read, self.user)?;
+        let span = self.memories.remote(at, length, Right::Read, &self.user)?;
         let queue = self.destination(bytes.len());
         if !load(span, queue, 0, bytes) {
             return Err(AccessError);
@@ -593,7 +593,7 @@ impl RemoteMemory for Access<'_> {
 
     fn write(&mut self, at: RemoteAddress, bytes: &[u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
-        let span = self.memories.remote(at, length, Right::Write, self.user)?;
+        let span = self.memories.remote(at, length, Right::Write, &self.user)?;
         store(span, self.queue, 0, bytes)
             .then_some(())
             .ok_or(AccessError)
@@ -604,7 +604,7 @@ impl RemoteMemory for Access<'_> {
         at: RemoteAddress,
         operation: AtomicOperation,
     ) -> Result<u64, AccessError> {
-        let span = self.memories.remote(at, 8, Right::Atomic, self.user)?;
+        let span = self.memories.remote(at, 8, Right::Atomic, &self.user)?;
         let mut before = [0; 8];
         span.read(&mut before);
         let before = u64::from_ne_bytes(before);
