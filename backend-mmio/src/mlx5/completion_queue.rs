@@ -177,7 +177,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     }
 
     /// Takes the oldest entry of any kind, which it reads again.
-    #[cold]
+    #[inline(always)]
     fn examine(&mut self) -> Result<Option<Examined>, DeviceFault> {
         let Some((entry, tail)) = self.written(self.next) else {
             if self.written(self.next.wrapping_add(1)).is_none() {
@@ -437,7 +437,7 @@ fn status(syndrome: Syndrome) -> DtoStatus {
 
 impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        for _ in 0..=self.entries() {
+        for _ in 0..self.entries().wrapping_add(1) {
             if self.tables.is_faulty() {
                 // Until it is halted the device may still use posted requests.
                 let halted = self.tables.state.is_halted();

@@ -1,4 +1,6 @@
-//! Commands between two processes, over RoCEv2 in software: no device and no privilege is needed.
+//! What is particular to commands between two processes over RoCEv2 in software.
+//!
+//! `pairs` has what they have in common with devices.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -13,15 +15,16 @@ pub(crate) struct Other(Child);
 impl Other {
     /// Starts the program and waits for its first line, which is printed once it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dat"))
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::of(Command::new(env!("CARGO_BIN_EXE_dat")).args(arguments))
+    }
+
+    /// As `start`, of a command with its arguments.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let output = child.stdout.as_mut().unwrap();
         BufReader::new(output).read_line(&mut line).unwrap();
-        assert!(line.starts_with("dat "), "{arguments:?}: {line}");
+        assert!(line.starts_with("dat "), "{command:?}: {line}");
         Self(child)
     }
 
@@ -56,65 +59,6 @@ pub(crate) fn address(number: u8) -> String {
 
 pub(crate) fn name(path: &Path) -> &str {
     path.to_str().unwrap()
-}
-
-#[test]
-fn files_are_copied_to_another_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let (source, stored) = (folder.path().join("source"), folder.path().join("stored"));
-    fs::create_dir(&stored).unwrap();
-    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
-    fs::write(&source, &content).unwrap();
-    let address = address(0);
-    let device = format!("roce://{address}");
-    let server = Other::start(&["serve", "--device", &device, "--into", name(&stored)]);
-    for round in 0..2 {
-        let target = format!("copy{round}");
-        let report = json(&["copy", name(&source), &target, "--connect", &address], 0);
-        assert_eq!(report["backend"], "roce");
-        assert_eq!(report["bytes"], content.len());
-        assert!(fs::read(stored.join(&target)).unwrap() == content);
-    }
-    // A file that is there already is kept.
-    refused(
-        &["copy", name(&source), "copy0", "--connect", &address],
-        1,
-        &["exists"],
-    );
-    let said = server.end();
-    assert!(said.contains("2 files stored"), "{said}");
-    refused(
-        &["copy", name(&source), "late", "--connect", &address],
-        1,
-        &["no server listens"],
-    );
-}
-
-#[test]
-fn transfers_to_another_process_are_measured() {
-    let address = address(1);
-    let device = format!("roce://{address}");
-    let _server = Other::start(&["serve", "--device", &device]);
-    for operation in ["write", "read", "send"] {
-        for size in ["1", "4K", "100000"] {
-            let report = json(
-                &[
-                    "perf",
-                    operation,
-                    "--size",
-                    size,
-                    "-n",
-                    "200",
-                    "--connect",
-                    &address,
-                ],
-                0,
-            );
-            let point = &report["points"][0];
-            assert_eq!(point["operations"], 200, "{operation} {size}: {report}");
-            assert_eq!(point["verified"], true, "{operation} {size}: {report}");
-        }
-    }
 }
 
 /// A command that cannot connect prints its error and nothing else.
@@ -241,45 +185,6 @@ fn a_server_at_all_addresses_is_reached_at_each() {
             assert_eq!(report["points"][0]["verified"], true, "{report}");
         }
     }
-}
-
-#[test]
-fn segments_are_read_and_written_by_another_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let content: Vec<u8> = (0..300_000_u32).map(|at| (at % 241) as u8).collect();
-    fs::write(path("source"), &content).unwrap();
-    fs::write(path("new"), [7; 1000]).unwrap();
-    let address = address(2);
-    let device = format!("roce://{address}");
-    let file = path("source");
-    // Processes of this host connect from its first address of the loop-back interface.
-    let exporter = Other::start(&[
-        "rsm",
-        "export",
-        "--device",
-        &device,
-        "--importer",
-        "127.0.0.1",
-        name(&file),
-    ]);
-    let get = |target: &str| {
-        let target = path(target);
-        json(&["rsm", "get", name(&target), "--connect", &address], 0);
-        // A segment is as long as its pages.
-        let mut bytes = fs::read(target).unwrap();
-        bytes.truncate(content.len());
-        bytes
-    };
-    assert!(get("first") == content);
-    json(
-        &["rsm", "put", name(&path("new")), "--connect", &address],
-        0,
-    );
-    let changed = get("second");
-    assert_eq!(changed[..1000], [7; 1000]);
-    assert!(changed[1000..] == content[1000..]);
-    exporter.end();
 }
 
 #[test]

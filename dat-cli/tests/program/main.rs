@@ -10,6 +10,8 @@ mod devices;
 mod manual;
 mod names;
 #[cfg(target_os = "linux")]
+mod pairs;
+#[cfg(target_os = "linux")]
 mod paths;
 mod perf;
 mod rsm;

@@ -21,8 +21,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Locks the state of control calls.
     ///
     /// `None` if the current context interrupts a control call, which then tells it at its end.
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
     pub(crate) fn try_control(&self) -> Option<Guard<'_, L::Control, Control<'s, B>>> {
         match self.control.try_lock() {
             None if L::PARKS => {
@@ -49,8 +47,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Ends a parking; contexts that met it are told when the control lock is released.
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
     pub(crate) fn end_parking<T>(&self, parked: Parked<'_, L, T>) {
         if parked.end() {
             self.note_missed();
@@ -75,8 +71,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Releases the lock of control calls, and makes up for what contexts missed meanwhile.
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
     fn leave(&self, control: Guard<'_, L::Control, Control<'s, B>>) {
         drop(control);
         if L::PARKS {

@@ -80,7 +80,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         index: Index,
         incoming: &Incoming<'_>,
         deferred: &mut Deferred,
-    ) -> Result<CrId> {
+    ) -> Result<()> {
         // Two calls in sequence: the stack frame of the first is gone when the second starts.
         let (ep, made) = self.endpoint_for(control, target)?;
         let announced = self.announce(control, target, index, ep, incoming, deferred);
@@ -118,7 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Writes the request with its endpoint `ep`, and queues its event.
-    #[cfg_attr(feature = "compact", inline(always))]
+    #[cfg_attr(feature = "compact", inline(never))]
     fn announce(
         &self,
         control: &mut Control<'_, B>,
@@ -127,7 +127,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         ep: Option<EpId>,
         incoming: &Incoming<'_>,
         deferred: &mut Deferred,
-    ) -> Result<CrId> {
+    ) -> Result<()> {
         let (evd, qualifier) = match target {
             Target::Public(psp) => {
                 let slot = control.public_service_point(psp)?;
@@ -180,7 +180,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             // A reserved service point yields one request, which takes its endpoint (RSC-03).
             self.end_reserved(control, rsp.slot());
         }
-        Ok(cr)
+        Ok(())
     }
 
     /// Stores the peer in the endpoint of a request; a reserved endpoint becomes pending (E5).

@@ -42,6 +42,28 @@ struct Bind<'a> {
     flags: CompletionFlags,
 }
 
+/// The local region of a bind, with a window counted until the drop.
+struct CountedWindow<'r> {
+    /// `None` for a bind that opens nothing or is invalid, and once the bind is accepted.
+    region: Option<&'r LmrSlot>,
+    /// `zone_seal` of the region; without one, `NO_ZONE`.
+    zone_seal: u64,
+    keys: RegionKeys,
+}
+
+/// Seal that no endpoint has.
+const NO_ZONE: u64 = u64::MAX;
+
+impl Drop for CountedWindow<'_> {
+    #[cfg_attr(feature = "compact", inline(never))]
+    #[cfg_attr(not(feature = "compact"), inline)]
+    fn drop(&mut self) {
+        if let Some(region) = self.region {
+            region.release_window();
+        }
+    }
+}
+
 /// # Binding windows
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Binds a remote memory region to a segment of a local one; returns the context for peers.
@@ -123,10 +145,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !cfg!(feature = "compact")
             && let Some(endpoint) = self.shared.endpoints.get(ep.index())
             && let Some(region) = self.shared.remote_regions.get(rmr.index())
+            && let mut counted = self.shared.count_window(&bind)
             && let Some(endpoint) = &mut endpoint.main.lock_unparked()
         {
             let region = &mut region.main.lock();
-            match self.shared.enqueue_bind(endpoint, region, bind) {
+            match self
+                .shared
+                .enqueue_bind(endpoint, region, &mut counted, bind)
+            {
                 Ok(context) => return Ok(context),
                 Err(why) => refusal = why,
             }
@@ -189,10 +215,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 None => (None, None),
             };
             let mut over = Binding::NONE;
-            let outcome = self.with_both(bind, |endpoint, region| {
+            let outcome = self.with_both(bind, |endpoint, region, counted| {
                 // Another thread has bound the region meanwhile, perhaps with another window.
                 if region.sequence != sequence {
-                    return self.shared.bind(endpoint, region, bind);
+                    return self.shared.bind(endpoint, region, counted, bind);
                 }
                 // Without a connection the bind is flushed, so the old window suffices.
                 if let Some(error) = refusal
@@ -202,7 +228,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
                 region.sequence = NO_BIND;
                 region.window = surplus.unwrap_or(window);
-                let outcome = self.shared.bind(endpoint, region, bind);
+                let outcome = self.shared.bind(endpoint, region, counted, bind);
                 if outcome.is_err() {
                     region.sequence = sequence;
                 }
@@ -224,16 +250,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn try_bind(&self, bind: &Bind<'_>) -> Result<u32> {
-        self.with_both(bind, |endpoint, region| {
-            self.shared.bind(endpoint, region, bind)
+        self.with_both(bind, |endpoint, region, counted| {
+            self.shared.bind(endpoint, region, counted, bind)
         })
     }
 
     /// Runs `f` on the locked endpoint and region of a bind; does not check that they are live.
+    ///
+    /// The window is counted before the locks are taken, which may mask interrupts.
     fn with_both(
         &self,
         bind: &Bind<'_>,
-        f: impl FnOnce(&mut Endpoint<B::SendQueue>, &mut RemoteRegion) -> Result<u32>,
+        f: impl FnOnce(
+            &mut Endpoint<B::SendQueue>,
+            &mut RemoteRegion,
+            &mut CountedWindow<'_>,
+        ) -> Result<u32>,
     ) -> Result<u32> {
         let instance = self.shared.instance;
         let slot = self
@@ -248,10 +280,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Err(error) => error,
             });
         };
+        let mut counted = self.shared.count_window(bind);
         let Some(mut endpoint) = endpoint.main.lock_unparked() else {
             return Err(busy(Subtype::ResourceTep));
         };
-        slot.main.with(|region| f(&mut endpoint, region))
+        slot.main
+            .with(|region| f(&mut endpoint, region, &mut counted))
     }
 
     /// Completes the posted binds of a request queue, which was emptied without completions.
@@ -299,14 +333,41 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
+    /// Counts the window of a bind on its local region, if the bind may open the segment.
+    #[cfg_attr(feature = "compact", inline(never))]
+    #[cfg_attr(not(feature = "compact"), inline(always))]
+    fn count_window(&self, bind: &Bind<'_>) -> CountedWindow<'_> {
+        let Bind {
+            segment,
+            privileges,
+            ..
+        } = *bind;
+        if let Some(slot) = self.local_regions.get(slot_index(segment.context))
+            && let Some(zone_seal) = slot.admits(segment, privileges)
+            && slot.retain_window(segment.context)
+        {
+            return CountedWindow {
+                region: Some(slot),
+                zone_seal,
+                keys: slot.region_keys(),
+            };
+        }
+        CountedWindow {
+            region: None,
+            zone_seal: NO_ZONE,
+            keys: RegionKeys::default(),
+        }
+    }
+
     /// Checks a bind and posts it.
     ///
-    /// Takes a record, counts the window on the local region and passes the bind to the device.
+    /// Takes a record and passes the bind to the device. An accepted bind keeps the count.
     #[inline(always)]
     fn enqueue_bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
+        counted: &mut CountedWindow<'_>,
         bind: Bind<'_>,
     ) -> core::result::Result<u32, Refusal> {
         // A null handle matches a free slot: an endpoint without a queue, or a region whose zone
@@ -319,12 +380,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         {
             return Err(Refusal::Invalid);
         }
-        let slot = self
-            .local_regions
-            .get(slot_index(bind.segment.context))
-            .filter(|slot| slot.admits(bind.segment, endpoint.zone_seal, bind.privileges));
         // A bind without a region is an unbind, or invalid.
-        if slot.is_none() && bind.segment.length != 0 {
+        if bind.segment.length != 0 && counted.zone_seal != endpoint.zone_seal {
             return Err(Refusal::Invalid);
         }
         let Some(queue) = &mut endpoint.send else {
@@ -345,11 +402,6 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let Some(binding) = bindings.find(|binding| is_only || binding.sequence == NO_BIND) else {
             return Err(Refusal::Outstanding);
         };
-        let keys = match slot {
-            None => RegionKeys::default(),
-            Some(slot) if slot.retain_window(bind.segment.context) => slot.region_keys(),
-            Some(_) => return Err(Refusal::Invalid),
-        };
         let sequence = next_sequence(region.sequence);
         let token = free.post(
             Posting::new(RecordKind::Bind, Report::of_request(bind.flags)),
@@ -361,7 +413,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let request = BindRequest {
             token,
             window: region.window,
-            region: keys,
+            region: counted.keys,
             address: bind.segment.address,
             length: bind.segment.length,
             privileges: bind.privileges.intersection(REMOTE),
@@ -370,11 +422,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         let Ok(rmr_context) = queue.bind(&request) else {
             free.rollback();
-            if let Some(slot) = slot {
-                slot.release_window();
-            }
             return Err(Refusal::Device);
         };
+        counted.region = None;
         endpoint.ring.advance();
         region.sequence = sequence;
         *binding = Binding {
@@ -394,9 +444,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
+        counted: &mut CountedWindow<'_>,
         bind: &Bind<'_>,
     ) -> Result<u32> {
-        self.enqueue_bind(endpoint, region, *bind)
+        self.enqueue_bind(endpoint, region, counted, *bind)
             .map_err(|refusal| self.explain_bind(endpoint, region, bind, &refusal))
     }
 

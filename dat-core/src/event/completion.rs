@@ -105,26 +105,45 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         }
     }
 
-    /// Turns a completion into its event; `None` if it has none.
+    /// Turns the success of a plain transfer into its event; `None` for other completions.
+    #[inline(always)]
+    pub(crate) fn plain_event_of(
+        &self,
+        completion: &Completion,
+        immediate: Option<u32>,
+    ) -> Option<Event> {
+        if completion.status != DtoStatus::Success || immediate.is_some() {
+            return None;
+        }
+        let (record, plain) = self.plain(completion.token)?;
+        let received = match plain.operation {
+            DtoOperation::Receive => completion.length,
+            _ => u32::MAX,
+        };
+        Some(Event::Dto(self.finish_plain(record, plain, received)))
+    }
+
+    /// Returns true for the completion of a bind.
+    ///
+    /// It is claimed under the lock under which it was polled. Whoever has polled a dispatcher
+    /// after the end of a queue pair counts the posted binds as flushed (`abandon_binds`).
+    pub(crate) fn is_of_bind(&self, completion: &Completion) -> bool {
+        let record = self.records.get(completion.token as u32 as usize);
+        record.is_some_and(|record| record.kind() == RecordKind::Bind)
+    }
+
+    /// Returns the event of a completion, if any; frees its record.
     ///
     /// `immediate` is the immediate value of a receive.
+    ///
+    /// Needs the lock of the dispatcher that polled it, which may have been released since then. If
+    /// the request was rolled back meanwhile, the completion is stale.
+    #[cfg_attr(feature = "compact", inline(never))]
     pub(crate) fn event_of(
         &self,
         completion: &Completion,
         immediate: Option<u32>,
     ) -> Option<Event> {
-        if completion.status == DtoStatus::Success
-            && immediate.is_none()
-            && let Some((record, plain)) = self.plain(completion.token)
-        {
-            let length = moved(record, completion);
-            return Some(Event::Dto(self.finish_plain(record, plain, length)));
-        }
-        self.event_of_slow(completion, immediate)
-    }
-
-    /// Returns the event of a failure, a bind or a shared buffer, if any; frees its record.
-    fn event_of_slow(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         let claimed = self.claim(completion, immediate)?;
         let record = claimed.record;
         let finished = Finished {

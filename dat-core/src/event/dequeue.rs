@@ -4,7 +4,7 @@ use super::Deferred;
 use super::event::Event;
 use super::queue::{EvdQueue, Head};
 use crate::adapter::Ia;
-use crate::backend::Backend;
+use crate::backend::{Backend, Completion};
 use crate::error::{Cause, Error, Parameter, Result};
 use crate::flags::{DtoStatus, EvdFlags};
 use crate::id::EvdId;
@@ -42,13 +42,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// ```
     #[inline]
     pub fn evd_dequeue(&self, evd: EvdId) -> Result<Event> {
-        let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
-            return Err(evd.refused(self.shared.instance));
-        };
-        let Some(mut queue) = slot.queue.lock_unparked() else {
-            return Err(Error::queue_empty());
-        };
-        if !cfg!(feature = "compact") && queue.open == evd {
+        if cfg!(feature = "compact") {
+            return self.dequeue_compact(evd);
+        }
+        let mut queue = self.lock_dispatcher(evd)?;
+        if queue.open == evd {
             match queue.take_success(&self.shared) {
                 Head::Success(completion) => return Ok(Event::Dto(completion)),
                 Head::Empty => {
@@ -61,9 +59,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.dequeue_slow(queue, evd)
     }
 
-    /// Dequeues on the slow way: any event, a failure, completions without an event.
-    #[cold]
+    /// Locks a dispatcher; QUEUE_EMPTY if it is parked. Does not check that it is live.
+    #[inline(always)]
+    fn lock_dispatcher(&self, evd: EvdId) -> Result<Guard<'_, L, EvdQueue<B::CompletionQueue>>> {
+        let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
+            return Err(evd.refused(self.shared.instance));
+        };
+        slot.queue.lock_unparked().ok_or(Error::queue_empty())
+    }
+
+    /// Dequeues on the slow way only. Its frame is made before the lock masks interrupts.
     #[inline(never)]
+    fn dequeue_compact(&self, evd: EvdId) -> Result<Event> {
+        self.dequeue_slow(self.lock_dispatcher(evd)?, evd)
+    }
+
+    /// Dequeues on the slow way: any event, a failure, completions without an event.
+    #[cfg_attr(not(feature = "compact"), cold, inline(never))]
+    #[cfg_attr(feature = "compact", inline(always))]
     fn dequeue_slow<'a>(
         &'a self,
         mut queue: Guard<'a, L, EvdQueue<B::CompletionQueue>>,
@@ -71,21 +84,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<Event> {
         let mut patience = queue.depth;
         let outcome = loop {
-            let outcome = queue.dequeue(evd, &self.shared);
+            let mut polled = None;
+            let outcome = queue.dequeue(evd, &self.shared, &mut polled);
             drop(queue);
-            // Each completion without an event has a section of its own.
-            if !L::PARKS
-                || patience == 0
-                || !matches!(&outcome, Err(error) if error.cause() == Cause::Contended)
-            {
+            let Some((completion, immediate)) = polled else {
                 break outcome;
+            };
+            let event = self.event_of_polled(evd, &completion, immediate);
+            if let Some(event) = event {
+                break Ok(event);
+            }
+            // It has no event. The next one is polled in a section of its own.
+            match self.lock_dispatcher(evd) {
+                Ok(next) if patience != 0 => queue = next,
+                _ => break outcome,
             }
             patience = patience.wrapping_sub(1);
-            let slot = self.shared.event_dispatchers.get(evd.index());
-            match slot.and_then(|slot| slot.queue.lock_unparked()) {
-                Some(next) => queue = next,
-                None => break outcome,
-            }
         };
         match &outcome {
             Ok(event) if failed(event) => self.break_connection_after(event),
@@ -93,6 +107,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             _ => {}
         }
         outcome
+    }
+
+    /// Returns the event of a completion that was polled before the lock was released, if any.
+    fn event_of_polled(
+        &self,
+        evd: EvdId,
+        completion: &Completion,
+        immediate: Option<u32>,
+    ) -> Option<Event> {
+        let slot = self.shared.event_dispatchers.get(evd.index())?;
+        let event = || self.shared.event_of(completion, immediate);
+        slot.queue.while_locked(event)
     }
 
     /// Queues a software event with the consumer's value, which the core never dereferences.

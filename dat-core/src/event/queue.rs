@@ -382,8 +382,14 @@ impl<C: CompletionQueue> EvdQueue<C> {
 
     /// Removes the first event, polling the device if necessary.
     ///
-    /// QUEUE_EMPTY with the cause `Contended` if the lock must be released before the next look.
-    pub(crate) fn dequeue<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
+    /// Where the lock parks, QUEUE_EMPTY with a `polled` completion if its event must be made after
+    /// the lock is released, by `Shared::event_of`.
+    pub(crate) fn dequeue<B, L>(
+        &mut self,
+        evd: EvdId,
+        shared: &Shared<'_, B, L>,
+        polled: &mut Option<(Completion, Option<u32>)>,
+    ) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -403,18 +409,23 @@ impl<C: CompletionQueue> EvdQueue<C> {
             if self.failure.is_some() {
                 break;
             }
-            // Matched in place: `transpose` copies the completion.
-            match queue.poll() {
+            // Matched in place, so that the completion is not copied.
+            match &queue.poll() {
                 Ok(Some(completion)) => {
-                    if let Some(event) = shared.event_of(&completion, queue.immediate()) {
+                    let immediate = queue.immediate();
+                    if let Some(event) = shared.plain_event_of(completion, immediate) {
                         return Ok(event);
                     }
-                    if L::PARKS {
-                        return Err(Error::queue_empty().because(Cause::Contended));
+                    if L::PARKS && !shared.is_of_bind(completion) {
+                        *polled = Some((*completion, immediate));
+                        return Err(Error::queue_empty());
+                    }
+                    if let Some(event) = shared.event_of(completion, immediate) {
+                        return Ok(event);
                     }
                 }
                 Err(failure) => {
-                    self.fail(failure);
+                    self.fail(*failure);
                     // The cause makes the caller report the failure, once.
                     return Err(Error::queue_empty().because(Cause::DeviceGone));
                 }
@@ -470,7 +481,6 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Polls one completion into the list of ready ones; returns false if there is none.
-    #[inline(always)]
     pub(crate) fn poll_next<B, L>(
         &mut self,
         shared: &Shared<'_, B, L>,

@@ -31,8 +31,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         result
     }
 
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
     fn park_dispatcher<'a>(
         &self,
         slot: &'a EvdSlot<B::CompletionQueue, L>,
@@ -40,8 +38,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         slot.queue.park_unless(|queue| self.is_masked(queue))
     }
 
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
     fn end_parking_of(
         &self,
         slot: &EvdSlot<B::CompletionQueue, L>,

@@ -86,31 +86,33 @@ impl LmrSlot {
             .then_some(Cause::OutsideRegion)
     }
 
-    /// Returns true if a bind may open this segment.
+    /// Returns the `zone_seal` of the region if a bind may open this segment.
     ///
-    /// The segment must not be empty and must lie in the region that it names. The region must be
-    /// in this zone and have the local privileges that the remote ones need.
+    /// The segment must not be empty and must lie in the region that it names. The region must have
+    /// the local privileges that the remote ones need.
     #[inline]
-    pub(crate) fn admits(
-        &self,
-        segment: &LmrTriplet,
-        zone_seal: u64,
-        remote: MemoryPrivileges,
-    ) -> bool {
-        let expected = zone_seal | u64::from(segment.context);
+    pub(crate) fn admits(&self, segment: &LmrTriplet, remote: MemoryPrivileges) -> Option<u64> {
+        let context = u64::from(segment.context);
         let reads = remote.contains(MemoryPrivileges::REMOTE_READ);
         let writes = remote.contains(MemoryPrivileges::REMOTE_WRITE);
-        self.contains(segment)
-            && (!reads || self.identity.seal(false) == expected)
-            && (!writes || self.identity.seal(true) == expected)
-            && (reads || writes || self.is_in(zone_seal, segment.context))
+        if !self.contains(segment) {
+            return None;
+        }
+        if !reads && !writes {
+            return self.zone_if_named(segment.context);
+        }
+        let seal = self.identity.seal(!reads);
+        let admitted = seal & u64::from(u32::MAX) == context
+            && seal != 0
+            && (!(reads && writes) || self.identity.seal(true) == seal);
+        admitted.then_some(seal ^ context)
     }
 
-    /// Returns true if the slot holds the region that `context` names, in this zone.
+    /// Returns the `zone_seal` of the slot's region if `context` names it.
     #[cold]
-    fn is_in(&self, zone_seal: u64, context: u32) -> bool {
+    fn zone_if_named(&self, context: u32) -> Option<u64> {
         let (zone, _) = self.protection();
-        self.is_named(context) && self::zone_seal(zone) == zone_seal
+        self.is_named(context).then_some(zone_seal(zone))
     }
 
     /// Returns true if the segment lies in the range of this slot and is not empty.

@@ -7,6 +7,7 @@
 //! exclusive as a guard:
 //! 1. The mark is accessed under the lock only, and every function that takes the lock reads it
 //!    before it returns a guard or a [`Parked`]. On a mark it returns neither.
+//!    [`while_locked`](Mutex::while_locked) returns neither and does not read it.
 //! 2. The mark is set while the caller has the lock and the value has no mark. So no guard and no
 //!    other `Parked` exists then, and by 1 none comes into being before the mark is removed.
 //! 3. Only the drop of the `Parked` that set the mark removes it, when its borrows have ended.
@@ -58,6 +59,14 @@ impl<L: RawLock, T> Mutex<L, T> {
     #[cfg_attr(loom, track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.lock())
+    }
+
+    /// Runs `f` while holding the lock, also while the value is parked; `f` has no access to it.
+    #[inline]
+    #[cfg_attr(loom, track_caller)]
+    pub(crate) fn while_locked<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _held = self.guard();
+        f()
     }
 
     /// Locks the mutex until the guard is dropped.
@@ -195,35 +204,6 @@ impl<L: RawLock, T> Parked<'_, L, T> {
     }
 }
 
-impl<L: RawLock, T> Deref for Parked<'_, L, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        #[cfg(loom)]
-        self.mutex.accesses.read();
-        #[expect(unsafe_code)]
-        // SAFETY: the lock is held, or the value is marked: no guard and no other `Parked` exists,
-        // and no reference to the value except those borrowed from this one.
-        unsafe {
-            &*self.mutex.value.get()
-        }
-    }
-}
-
-impl<L: RawLock, T> DerefMut for Parked<'_, L, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        #[cfg(loom)]
-        self.mutex.accesses.write();
-        #[expect(unsafe_code)]
-        // SAFETY: as in `deref`; `&mut self` excludes other borrows.
-        unsafe {
-            &mut *self.mutex.value.get()
-        }
-    }
-}
-
 impl<L: RawLock, T> Drop for Parked<'_, L, T> {
     #[inline]
     fn drop(&mut self) {
@@ -261,34 +241,41 @@ impl<L: RawLock, T> Guard<'_, L, T> {
     }
 }
 
-impl<L: RawLock, T> Deref for Guard<'_, L, T> {
-    type Target = T;
+macro_rules! give_access {
+    ($($holder:ident)*) => {$(
+        impl<L: RawLock, T> Deref for $holder<'_, L, T> {
+            type Target = T;
 
-    #[inline]
-    fn deref(&self) -> &T {
-        #[cfg(loom)]
-        self.mutex.accesses.read();
-        #[expect(unsafe_code)]
-        // SAFETY: the lock is held as long as the guard lives, so no other guard exists, and no
-        // reference to the value except those borrowed from this guard.
-        unsafe {
-            &*self.mutex.value.get()
+            #[inline]
+            fn deref(&self) -> &T {
+                #[cfg(loom)]
+                self.mutex.accesses.read();
+                #[expect(unsafe_code)]
+                // SAFETY: the lock is held, or the value is marked, as long as the holder lives. So no
+                // other holder exists, and no reference to the value except those borrowed from this
+                // one.
+                unsafe {
+                    &*self.mutex.value.get()
+                }
+            }
         }
-    }
+
+        impl<L: RawLock, T> DerefMut for $holder<'_, L, T> {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut T {
+                #[cfg(loom)]
+                self.mutex.accesses.write();
+                #[expect(unsafe_code)]
+                // SAFETY: as in `deref`; `&mut self` excludes other borrows of the holder.
+                unsafe {
+                    &mut *self.mutex.value.get()
+                }
+            }
+        }
+    )*};
 }
 
-impl<L: RawLock, T> DerefMut for Guard<'_, L, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        #[cfg(loom)]
-        self.mutex.accesses.write();
-        #[expect(unsafe_code)]
-        // SAFETY: as in `deref`; `&mut self` excludes other borrows of this guard.
-        unsafe {
-            &mut *self.mutex.value.get()
-        }
-    }
-}
+give_access!(Guard Parked);
 
 impl<L: RawLock, T> Drop for Guard<'_, L, T> {
     #[inline]

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use super::attributes::forget_request;
 use super::channel::News;
 use super::id::{Id, OtherPair, Phase, complete, raise};
-use crate::adapter::Subject;
+use super::pair::{adopt, receive_events};
 use crate::boundary::layout::{
     IBV_QPS_ERR, IBV_QPS_RTS, RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DISCONNECTED,
     RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_UNREACHABLE, ibv_qp_state,
@@ -159,6 +159,7 @@ impl Asked {
 /// parameters.
 fn pair_for(id: Handle<Id>, parameters: In<rdma_conn_param>, is_active: bool) -> Result<u32> {
     let own = id.get().ok_or(Errno::EINVAL)?;
+    adopt(id, own);
     let pair = own.state().pair;
     if let Some(pair) = pair.get() {
         return Ok(pair.qpn);
@@ -171,9 +172,7 @@ fn pair_for(id: Handle<Id>, parameters: In<rdma_conn_param>, is_active: bool) ->
         number,
         is_active,
     });
-    let notify = move |event: &_| take(id, event);
-    own.adapter
-        .receive(Subject::Connection(qpn), Box::new(notify));
+    receive_events(id, own, qpn);
     Ok(qpn)
 }
 
@@ -270,6 +269,7 @@ fn reject(id: Handle<Id>, by_program: bool, data: In<c_void>, length: u8) -> c_i
 pub(crate) extern "C" fn rdma_disconnect(id: Handle<Id>) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
+        adopt(id, own);
         let qpn = own.qpn();
         let (phase, had_other) = {
             let state = own.state();

@@ -10,6 +10,7 @@ use nix::errno::Errno;
 
 use super::attributes::forget_request;
 use super::channel::{Event, EventChannel, Events, News, acknowledge, create, next};
+use super::pair::adopt;
 use crate::adapter::{Adapter, Subject, adapter};
 use crate::boundary::layout::{
     IBV_QPT_RC, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP, ibv_sa_path_rec, rdma_cm_id,
@@ -267,6 +268,8 @@ pub(crate) extern "C" fn rdma_create_id(
 pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
     done((|| {
         let own = id.get().ok_or(Errno::EINVAL)?;
+        // A queue pair that the program has moved stays connected.
+        adopt(id, own);
         leave(own);
         let (events, event) = {
             let mut state = own.state();

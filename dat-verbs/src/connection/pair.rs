@@ -71,9 +71,7 @@ pub(super) fn make(id: Handle<Id>, domain: Handle<Domain>, wanted: &mut Wanted) 
     known.set_state(pair, IBV_QPS_INIT);
     wanted.cap = known.sizes();
     own.state().pair = pair;
-    let notify = move |event: &_| super::connect::take(id, event);
-    own.adapter
-        .receive(Subject::Connection(known.qpn), Box::new(notify));
+    receive_events(id, own, known.qpn);
     id.change(|c| {
         c.qp = pair.pointer();
         c.pd = domain.pointer();
@@ -130,10 +128,37 @@ fn end_queues(own: &Id) {
     }
 }
 
+/// Takes the queue pair that the structure of an identifier names.
+///
+/// Programs put one there themselves, or move it from another identifier, as librdmacm lets them.
+pub(super) fn adopt(id: Handle<Id>, own: &Id) {
+    let named = Handle::at(id.read().map_or(core::ptr::null_mut(), |c| c.qp));
+    let former = core::mem::replace(&mut own.state().pair, named);
+    if former == named {
+        return;
+    }
+    let Some(known) = named.get() else {
+        own.state().pair = Handle::NULL;
+        return;
+    };
+    if known.is_reset() {
+        known.set_state(named, IBV_QPS_INIT);
+    }
+    receive_events(id, own, known.qpn);
+}
+
+/// Takes the events about the connection of a queue pair.
+pub(super) fn receive_events(id: Handle<Id>, own: &Id, qpn: u32) {
+    let notify = move |event: &_| super::connect::take(id, event);
+    own.adapter
+        .receive(Subject::Connection(qpn), Box::new(notify));
+}
+
 pub(crate) extern "C" fn rdma_destroy_qp(id: Handle<Id>) {
     let Some(own) = id.get() else {
         return;
     };
+    adopt(id, own);
     let pair = core::mem::replace(&mut own.state().pair, Handle::NULL);
     if !pair.is_null() {
         // The program may have ended it itself.

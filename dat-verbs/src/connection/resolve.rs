@@ -42,16 +42,21 @@ pub(super) fn set_device(id: Handle<Id>) -> Result<()> {
 /// A port of the adapter, such as that of a connection or a listener, needs no socket.
 ///
 /// # Errors
-/// `EADDRINUSE`: another identifier or program has it. `ENODEV`: the device does not serve the
-/// address.
+/// - `EADDRINUSE`: another identifier or program has it.
+/// - `EADDRNOTAVAIL`: so for all addresses, as the kernel tells it.
+/// - `ENODEV`: the device does not serve the address.
 fn reserve(own: &Id, mut address: SocketAddr) -> Result<SocketAddr> {
     let (ip, adapter) = (address.ip(), &own.adapter);
     if !ip.is_unspecified() && !adapter.serves(ip) {
         return Err(Errno::ENODEV);
     }
     let listens_at = own.state().options.listens_at(ip);
+    let in_use = match ip.is_unspecified() {
+        true => Errno::EADDRNOTAVAIL,
+        false => Errno::EADDRINUSE,
+    };
     if adapter.device.listens(address.port(), listens_at) {
-        return Err(Errno::EADDRINUSE);
+        return Err(in_use);
     }
     // Processes whose devices have different addresses may have the same port.
     let at = match adapter.address.ip() {
@@ -70,6 +75,7 @@ fn reserve(own: &Id, mut address: SocketAddr) -> Result<SocketAddr> {
         Err(error) => match error.kind() {
             io::ErrorKind::AddrNotAvailable => Err(Errno::ENODEV),
             io::ErrorKind::AddrInUse if adapter.device.has_port(address.port()) => Ok(address),
+            io::ErrorKind::AddrInUse => Err(in_use),
             _ => Err(of_system(&error)),
         },
     }

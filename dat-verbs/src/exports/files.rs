@@ -1,4 +1,4 @@
-//! The device file that UCX looks for: it is there, as `/dev/null`.
+//! Files that programs look for before they ask for devices: others stand for them.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -6,21 +6,25 @@ use core::sync::atomic::AtomicPtr;
 
 use super::open::next;
 
-/// The file of the device.
-const DEVICE: &CStr = c"/dev/infiniband/uverbs0";
-/// A file that any user may read and write.
-const ANY: &CStr = c"/dev/null";
+/// Paths, and those in their place: the file of the device for UCX, the folder of all devices for
+/// Open MPI.
+const STAND_INS: [(&CStr, &CStr); 2] = [
+    (c"/dev/infiniband/uverbs0", c"/dev/null"),
+    (c"/sys/class/infiniband", c"/"),
+];
 
 type Stat = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_int;
 type Access = unsafe extern "C" fn(*const c_char, c_int) -> c_int;
 
 /// Returns the path of a file that is there, in place of the device's.
 fn actual(path: *const c_char) -> *const c_char {
-    // SAFETY: the caller passes null, which is no path, or a text.
-    match !path.is_null() && unsafe { CStr::from_ptr(path) } == DEVICE {
-        true => ANY.as_ptr(),
-        false => path,
+    if path.is_null() {
+        return path;
     }
+    // SAFETY: the caller passes null, which is no path, or a text.
+    let named = unsafe { CStr::from_ptr(path) };
+    let found = STAND_INS.iter().find(|(missing, _)| *missing == named);
+    found.map_or(path, |(_, there)| there.as_ptr())
 }
 
 /// Calls the next function of a kind with an answer about a path.

@@ -107,17 +107,22 @@ impl Program {
     /// Asks for a connection; returns the identifiers of both sides.
     fn ask(&self) -> [Handle<Id>; 2] {
         let client = new_id(self.channels[0]);
+        self.resolve(client);
+        assert_eq!(refusal(rdma_establish(client)), Errno::EINVAL);
+        let parameters = self.parameters(0);
+        assert_eq!(rdma_connect(client, In::at(&raw const parameters)), 0);
+        let c = next(self.channels[1], RDMA_CM_EVENT_CONNECT_REQUEST);
+        [client, Handle::at(c.id)]
+    }
+
+    /// Resolves the address of the listener, and the route to it.
+    fn resolve(&self, client: Handle<Id>) {
         let peer = storage(u16::from_be(rdma_get_src_port(self.listener)));
         let nowhere = SocketPointer::at(core::ptr::null());
         assert_eq!(rdma_resolve_addr(client, nowhere, pointer(&peer), 100), 0);
         next(self.channels[0], RDMA_CM_EVENT_ADDR_RESOLVED);
         assert_eq!(rdma_resolve_route(client, 100), 0);
         next(self.channels[0], RDMA_CM_EVENT_ROUTE_RESOLVED);
-        assert_eq!(refusal(rdma_establish(client)), Errno::EINVAL);
-        let parameters = self.parameters(0);
-        assert_eq!(rdma_connect(client, In::at(&raw const parameters)), 0);
-        let c = next(self.channels[1], RDMA_CM_EVENT_CONNECT_REQUEST);
-        [client, Handle::at(c.id)]
     }
 
     /// Leads a queue pair to a state by the attributes of an identifier.
@@ -172,6 +177,45 @@ fn a_program_connects_queue_pairs_of_its_own_and_binds_a_window() {
     assert_eq!(rdma_establish(client), 0);
     next(program.channels[1], RDMA_CM_EVENT_ESTABLISHED);
     bind(&program);
+    assert_eq!(rdma_disconnect(client), 0);
+    for channel in program.channels {
+        next(channel, RDMA_CM_EVENT_DISCONNECTED);
+    }
+    for id in [client, server] {
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    program.close();
+}
+
+/// As OFA's library of DAT does before it accepts, and programs that make the queue pair by verbs.
+///
+/// Spec: ROCE-272
+#[test]
+fn a_program_puts_queue_pairs_into_identifiers() {
+    let program = Program::new();
+    let [client, former] = [0, 1].map(|side| {
+        let id = new_id(program.channels[side]);
+        id.change(|c| c.qp = program.pairs[side].pointer());
+        id
+    });
+    program.resolve(client);
+    assert_eq!(rdma_connect(client, In::at(core::ptr::null())), 0);
+    let c = next(program.channels[1], RDMA_CM_EVENT_CONNECT_REQUEST);
+    let server = Handle::<Id>::at(c.id);
+    assert_eq!(
+        refusal(rdma_accept(server, In::at(core::ptr::null()))),
+        Errno::EINVAL,
+        "it has no queue pair"
+    );
+    let pair = former.read().expect("an identifier").qp;
+    server.change(|c| c.qp = pair);
+    assert_eq!(rdma_accept(server, In::at(core::ptr::null())), 0);
+    // The identifier that had it before goes without its connection.
+    former.change(|c| c.qp = null_mut());
+    assert_eq!(rdma_destroy_id(former), 0);
+    for channel in program.channels {
+        next(channel, RDMA_CM_EVENT_ESTABLISHED);
+    }
     assert_eq!(rdma_disconnect(client), 0);
     for channel in program.channels {
         next(channel, RDMA_CM_EVENT_DISCONNECTED);

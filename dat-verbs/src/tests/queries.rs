@@ -1,12 +1,13 @@
 //! What the device tells of itself.
 
-use core::ffi::c_int;
+use core::ffi::{c_char, c_int};
 
 use nix::errno::Errno;
 
 use super::{Opened, refusal};
 use crate::boundary::layout::{
-    IBV_PORT_ACTIVE, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid_entry, ibv_port_attr,
+    IBV_PORT_ACTIVE, ibv_context, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_gid_entry,
+    ibv_port_attr,
 };
 use crate::boundary::{Handle, Out, Room, Text, zeroed};
 use crate::device::{
@@ -32,6 +33,10 @@ fn there_is_one_device() {
     assert_ne!(ibv_get_device_guid(device), 0);
     assert_eq!(ibv_get_device_index(device), 0);
     assert!(ibv_get_device_name(Handle::NULL).get().is_none());
+    let mut other: ibv_device = zeroed();
+    other.name[0] = b'x' as c_char;
+    let other = ibv_get_device_name(Handle::at(&raw mut other));
+    assert_eq!(other.get(), Some(c"x"), "a structure of the program");
     assert!(ibv_open_device(Handle::NULL).is_null());
     assert_eq!(Errno::last(), Errno::ENODEV);
     assert_eq!(refusal(ibv_close_device(Handle::NULL)), Errno::EINVAL);

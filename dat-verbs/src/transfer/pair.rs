@@ -330,7 +330,7 @@ impl Pair {
     }
 
     /// Returns true if it takes no receives.
-    pub(super) fn is_reset(&self) -> bool {
+    pub(crate) fn is_reset(&self) -> bool {
         self.state.load(Ordering::Acquire) == IBV_QPS_RESET
     }
 

@@ -1,15 +1,16 @@
 #!/bin/bash
-#: about = "dapltest, dtest and a program on librdmacm, on soft-RoCE of another host, meet RoCEv2 in software, both ways; all packets are judged"
+#: about = "dapltest, dtest, rping and a program on librdmacm, on soft-RoCE of another host, meet RoCEv2 in software, both ways; all packets are judged"
 #: timeout = 600
 #: peer = true
 #: capture = true
 #: memory = 512
-#: programs = ["dapltest", "dtest"]
+#: programs = ["dapltest", "dtest", "rping"]
 #: libraries = ["libdaplofa.so.2"]
 #: build = [{ package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } },
-#:     { package = "dat-host", features = ["verbs", "rsm"], target = { test = "private_data" } }]
+#:     { package = "dat-host", features = ["verbs", "rsm"], target = { test = "private_data" } },
+#:     { package = "dat-host", features = ["verbs", "rsm"], target = { example = "rdma_ping" } }]
 #: compile = [{ source = "xtask/vm/programs/rdmacm_private_data.c", links = ["ibverbs", "rdmacm"] }]
-# Arguments: the rounds, one without any; `few` for shorter runs; and the programs (dapltest dtest librdmacm), all without any. The programs of OFA
+# Arguments: the rounds, one without any; `few` for shorter runs; and the programs (dapltest dtest librdmacm rping), all without any. The programs of OFA
 # exit with 0 even after a failure, so their output decides. After a failure the next program runs; the counts go to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"; told' ERR
@@ -29,7 +30,7 @@ else
     few=
 fi
 programs=("${@:3}")
-[ "${#programs[@]}" != 0 ] || programs=(dapltest dtest librdmacm)
+[ "${#programs[@]}" != 0 ] || programs=(dapltest dtest librdmacm rping)
 ulimit -l unlimited
 peer_is_up
 # Soft-RoCE of this host has UDP port 4791, which the other host sends to.
@@ -191,7 +192,29 @@ librdmacm() {
     here_ended
     verdict "librdmacm's client, 125 attempts" "its server" '1 passed; 0 failed' /run/server "$code"
 }
+# rping_both_ways OWN OTHER: the ping of librdmacm and an example of dat-host. The exit code of rping is no help: at its end, one of its threads may
+# read a closed descriptor.
+rping_both_ways() {
+    there_serves "rping -s -a $2 -C 20 -V"
+    peer 'wait_until 20 listens 7174'
+    code=0
+    timeout 60 rdma_ping ping "roce://$1" "[$2]:7174" 20 > /run/said 2>&1 || code=$?
+    verdict "rping's server" "rdma_ping from $1" '^20 rounds, each with its text back$' /run/said "$code"
+    there_ended
 
+    here_serves timeout 120 rdma_ping serve "roce://$1"
+    wait_until 20 grep -q serving /run/server
+    peer "timeout 60 rping -c -a $1 -C 20 -v -V 2>&1 | grep -c '^ping data: rdma-ping-'" > /run/said || true
+    # It prints a text once it has compared it.
+    verdict "rping's client" "rping to $1" '^20$' /run/said
+    here_ended
+    verdict "rping's client" "its server" '20 rounds served' /run/server "$code"
+}
+
+# Both families in turn.
+addresses() {
+    [ $((round % 2)) = 0 ] && echo "$RDMA_IPV4 $PEER_IPV4" || echo "$RDMA_IPV6 $PEER_IPV6"
+}
 for ((round = 0; round < rounds; round++)); do
     for program in "${programs[@]}"; do
         echo "-- round $round: $program ($(now))"
@@ -201,14 +224,10 @@ for ((round = 0; round < rounds; round++)); do
                 dapltest_ours_serves
                 ;;
             dtest) dtest_both_ways ;;
-            librdmacm)
-                # Both families in turn.
-                if [ $((round % 2)) = 0 ]; then
-                    librdmacm "$RDMA_IPV4" "$PEER_IPV4"
-                else
-                    librdmacm "$RDMA_IPV6" "$PEER_IPV6"
-                fi
-                ;;
+            # shellcheck disable=SC2046
+            librdmacm) librdmacm $(addresses) ;;
+            # shellcheck disable=SC2046
+            rping) rping_both_ways $(addresses) ;;
             *)
                 echo "unknown program $program"
                 exit 2
