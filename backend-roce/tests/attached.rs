@@ -569,6 +569,7 @@ fn bind_of(bed: &Bed, region: u32, rights: RemoteRights) -> Bind {
         address: two.remote(64).address,
         length: 16,
         rights,
+        is_zero_based: false,
     };
     Bind {
         token: 5,

@@ -99,6 +99,17 @@ struct OwnKeys {
     last: u32,
 }
 
+/// What a device says of a bind, beside the request of the core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// Set if the window is of type 2. Without bytes, the bind invalidates the key then.
+    pub(crate) is_type_2: bool,
+    /// Set if peers may use atomics.
+    pub(crate) atomics: bool,
+    /// Set if the first byte has the address 0 in requests.
+    pub(crate) is_zero_based: bool,
+}
+
 /// The binding of a window to a range of a region.
 #[derive(Clone, Copy)]
 struct Binding {
@@ -108,6 +119,8 @@ struct Binding {
     region: u32,
     address: u64,
     length: u64,
+    /// Address of the first byte in requests.
+    first: u64,
     privileges: MemoryPrivileges,
     /// Set if peers may use atomics.
     atomics: bool,
@@ -123,14 +136,18 @@ impl Window {
 }
 
 impl Binding {
-    fn new(request: &BindRequest, key: u32, atomics: bool, qpn: Option<u32>) -> Self {
+    /// Without `opening`, those may use atomics who may read and write.
+    fn new(request: &BindRequest, key: u32, opening: Option<Opening>, qpn: Option<u32>) -> Self {
+        let implied = request.privileges.contains(needed(Right::Atomic));
+        let is_zero_based = opening.is_some_and(|opening| opening.is_zero_based);
         Self {
             key,
             region: request.region.local,
             address: request.address,
             length: request.length,
+            first: if is_zero_based { 0 } else { request.address },
             privileges: request.privileges,
-            atomics,
+            atomics: opening.map_or(implied, |opening| opening.atomics),
             qpn,
         }
     }
@@ -149,10 +166,7 @@ enum Named {
     Region(usize),
     Window(usize),
     /// A window, once a bind is carried out.
-    Binding {
-        /// Whether peers may use atomics; `None` if those may who may read and write.
-        atomics: Option<bool>,
-    },
+    Binding,
 }
 
 /// Regions and windows; their keys are drawn from one table (ROCE-130).
@@ -327,14 +341,12 @@ impl Memories {
 
     /// Draws the key of a window for a bind; `None` if no key is left, or there is no such window of
     /// type 1.
-    ///
-    /// `atomics` tells whether peers may use atomics; `None` if those may who may read and write.
-    pub(crate) fn begin_bind(&mut self, window: usize, atomics: Option<bool>) -> Option<u32> {
+    pub(crate) fn begin_bind(&mut self, window: usize) -> Option<u32> {
         let window = self.windows.get(window)?;
         if window.own.is_some() {
             return None;
         }
-        self.draw(Named::Binding { atomics })
+        self.draw(Named::Binding)
     }
 
     /// Returns the key of a bind that is not carried out.
@@ -342,22 +354,21 @@ impl Memories {
         self.keys.remove(key);
     }
 
-    /// Binds a window of `domain` to its new key; the old key becomes invalid.
+    /// Binds a window of the domain of `user` to its new key; the old key becomes invalid.
     ///
-    /// An empty range only unbinds. After an error the window is unbound.
+    /// An empty range only unbinds. After an error a window of type 1 is unbound.
     pub(crate) fn bind(
         &mut self,
         request: &BindRequest,
         key: u32,
-        domain: DomainKey,
+        opening: Option<Opening>,
+        user: User,
     ) -> Result<(), LocalError> {
-        let atomics = match self.keys.get(key) {
-            Some(Named::Binding { atomics }) => *atomics,
-            _ => None,
-        };
-        let implied = request.privileges.contains(needed(Right::Atomic));
-        let binding = Binding::new(request, key, atomics.unwrap_or(implied), None);
-        let allowed = self.may_bind(request.window.0, &binding, domain);
+        if opening.is_some_and(|opening| opening.is_type_2) {
+            return self.bind_type_2(request, key, opening, user);
+        }
+        let binding = Binding::new(request, key, opening, None);
+        let allowed = self.may_bind(request.window.0, &binding, user.domain);
         let binds = allowed && request.length > 0;
         self.set_binding(request.window.0, binds.then_some(binding));
         match self.keys.get_mut(key).filter(|_| binds) {
@@ -371,18 +382,18 @@ impl Memories {
     ///
     /// An empty range invalidates the key, whatever window the request names. After an error the
     /// window is as it was.
-    pub(crate) fn bind_type_2(
+    fn bind_type_2(
         &mut self,
         request: &BindRequest,
         key: u32,
-        atomics: bool,
+        opening: Option<Opening>,
         user: User,
     ) -> Result<(), LocalError> {
         if request.length == 0 {
             return self.invalidate(key, user);
         }
         let index = request.window.0;
-        let binding = Binding::new(request, key, atomics, user.qpn);
+        let binding = Binding::new(request, key, opening, user.qpn);
         let allowed = self.may_bind(index, &binding, user.domain);
         let is_named = self.own_keys.get(&(key >> CHOSEN_BITS)) == Some(&index);
         let window = self.windows.get_mut(index).ok_or(LocalError)?;
@@ -519,7 +530,7 @@ impl Memories {
         };
         let window = self.windows.get(*window)?;
         let bound = window.bound.as_ref()?;
-        let start = at.address.checked_sub(bound.address)?;
+        let start = at.address.checked_sub(bound.first)?;
         let inside = start <= bound.length && length <= bound.length - start;
         let is_others = bound.qpn.is_some() && bound.qpn != user.qpn;
         let is_named = bound.key == at.key && !is_others && window.domain == user.domain;
@@ -527,7 +538,7 @@ impl Memories {
             return None;
         }
         let region = self.region(bound.region, user.domain, needed_locally(right))?;
-        region.span(at.address, length)
+        region.span(bound.address.wrapping_add(start), length)
     }
 
     /// Calls `each` with the memory of `length` bytes from `offset` of the segments on, part by part,
