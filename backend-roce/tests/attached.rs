@@ -463,6 +463,26 @@ fn pairs_share_a_receive_queue_with_a_limit() {
     assert_eq!(events.iter().filter(|event| **event == limit).count(), 1);
 }
 
+/// The queue itself knows its depth: a post beside a resize finds no more room than there is.
+#[test]
+fn a_shared_queue_takes_as_many_receives_as_its_last_size() {
+    let bed = Bed::new();
+    let two = &bed.sides[1];
+    let shared = two.device.create_shared_queue(42, two.domain, 4);
+    let shared = shared.expect("a shared queue");
+    let post = || two.device.post_shared(shared, 1, &[]);
+    let resize = |depth| two.device.resize_shared_queue(shared, depth);
+    assert_eq!((post(), post()), (Ok(()), Ok(())));
+    assert_eq!((resize(2), post()), (Ok(()), Err(PostError::Full)));
+    assert_eq!((resize(3), post()), (Ok(()), Ok(())));
+    assert_eq!(resize(2), Err(BackendError::State), "it has three");
+    assert_eq!(post(), Err(PostError::Full));
+    assert_eq!(
+        (resize(u32::MAX), post()),
+        (Err(BackendError::Resources), Err(PostError::Full))
+    );
+}
+
 /// Spec: ROCE-267
 #[test]
 fn an_armed_queue_tells_of_the_next_completion_only() {
@@ -599,6 +619,7 @@ fn bind_of(bed: &Bed, region: u32, rights: RemoteRights) -> Bind {
         address: two.remote(64).address,
         length: 16,
         rights,
+        is_zero_based: false,
     };
     Bind {
         token: 5,

@@ -2,15 +2,18 @@
 
 #![expect(unsafe_code, reason = "libraries are opened by name")]
 
+mod missing;
+
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::env;
 use std::ffi::CString;
-use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use missing::report_missing;
 
 macro_rules! listed {
     (
@@ -171,11 +174,6 @@ fn the_file_of_the_device_is_there() {
     }
 }
 
-/// Reports what does not run here, past the capture of the test harness.
-fn report_skip(reason: &str) {
-    let _ = std::io::stderr().write_all(format!("skipped: {reason}\n").as_bytes());
-}
-
 /// Returns the folder with libraries of rdma-core; says so if there is none.
 fn installed() -> Option<PathBuf> {
     let folder = [
@@ -187,7 +185,7 @@ fn installed() -> Option<PathBuf> {
     .into_iter()
     .find(|folder| folder.join("libibverbs.so.1").exists());
     if folder.is_none() {
-        report_skip("libibverbs is not installed");
+        report_missing("libibverbs");
     }
     folder.map(Path::to_owned)
 }
@@ -288,7 +286,7 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
         .env("DAT_VERBS_ADDRESS", "127.0.0.1")
         .output();
     let Ok(output) = output else {
-        report_skip(&format!("{program} is not installed"));
+        report_missing(program);
         return None;
     };
     assert!(output.status.success(), "{output:?}");
@@ -411,7 +409,7 @@ const RUN: [&str; 5] = [
 fn rdma_cores_own_tests_pass() {
     let tests = Path::new("/usr/share/doc/rdma-core/tests");
     if !tests.join("run_tests.py").exists() {
-        report_skip("python3-pyverbs is not installed");
+        report_missing("python3-pyverbs");
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

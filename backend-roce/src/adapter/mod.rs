@@ -36,7 +36,7 @@ pub use attached::{
 };
 pub(crate) use completions::Completions;
 pub use datagrams::Receiver;
-pub(crate) use memories::Memories;
+pub(crate) use memories::{Memories, Opening};
 pub(crate) use port_numbers::PORTS;
 pub(crate) use private_data::{PrivateForm, private_size};
 pub(crate) use queue_pair::{Beside, Drain, Pair, SEGMENTS, SendEntry};

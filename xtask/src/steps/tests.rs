@@ -30,6 +30,8 @@ const THREADS: &str = "4";
 const UNPRIVILEGED: &str = "setpriv --bounding-set -all --inh-caps -all --no-new-privs";
 /// Its options for the user of processes without rights.
 const NOBODY: &str = "--reuid 65534 --regid 65534 --clear-groups";
+/// Tells tests that all packages are installed, so that a program that is missing is a failure.
+const ALL_PROGRAMS: &str = "DAT_TEST_ALL_PROGRAMS";
 /// The time after which a test program counts as hanging; the slowest takes half a minute alone.
 const PATIENCE: Duration = Duration::from_secs(1200);
 
@@ -69,9 +71,13 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
         None => Vec::new(),
     };
     let lanes = (0..processors()).map(|lane| folder.join(format!("{lane}.log")));
+    let variables = match scope {
+        Scope::All => &[(ALL_PROGRAMS, "1")][..],
+        Scope::Default => &[],
+    };
     in_lanes(lanes.collect(), &programs, |log, test| {
         let before = is_unprivileged(test).then_some((&unprivileged[..], THREADS));
-        run_program(test, before, &[], log)
+        run_program(test, before, &[], variables, log)
     })?;
     let scope = scope.arguments();
     cmd!(workspace.shell, "cargo test --doc {scope...}").run()?;
@@ -127,10 +133,10 @@ pub(super) fn run_on_library(workspace: &Workspace, scope: Scope) -> Result<()> 
         before.push("env");
         before.extend(on_library.iter().map(String::as_str));
         let log = folder.join("library.log");
-        run_program(test, Some((&before, "1")), arguments, &log)?;
+        run_program(test, Some((&before, "1")), arguments, &[], &log)?;
         if test.name == OF_DEVICES[0] {
             before.push("DAT_WINDOWS=2");
-            run_program(test, Some((&before, "1")), &OF_WINDOWS, &log)?;
+            run_program(test, Some((&before, "1")), &OF_WINDOWS, &[], &log)?;
         }
     }
     Ok(())
@@ -144,6 +150,7 @@ fn run_program(
     test: &TestProgram,
     before: Option<(&[&str], &str)>,
     arguments: &[&str],
+    variables: &[(&str, &str)],
     log: &Path,
 ) -> Result<()> {
     let mut command = match before.and_then(|(words, _)| words.split_first()) {
@@ -154,6 +161,7 @@ fn run_program(
             command
         }
     };
+    command.envs(variables.iter().copied());
     if let Some((_, threads)) = before {
         command.env("RUST_TEST_THREADS", threads);
     }
