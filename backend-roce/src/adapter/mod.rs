@@ -31,7 +31,9 @@ mod service_points;
 mod slab;
 mod timers;
 
-pub use attached::{Attempt, ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes};
+pub use attached::{
+    Attempt, ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes, Tuning,
+};
 pub(crate) use completions::Completions;
 pub use datagrams::Receiver;
 pub(crate) use memories::{Memories, Opening};

@@ -78,7 +78,7 @@ impl Adapter {
         Some(count)
     }
 
-    fn transport(&mut self, key: usize) -> Option<&mut QueuePair<'static>> {
+    pub(super) fn transport(&mut self, key: usize) -> Option<&mut QueuePair<'static>> {
         self.pairs.get_mut(key)?.transport.as_mut()
     }
 

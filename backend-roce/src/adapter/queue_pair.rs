@@ -281,6 +281,8 @@ pub(crate) struct Pair {
     /// The receive of the message under way.
     pub(crate) current: Option<PostedReceive>,
     pub(crate) watermarks: Watermarks,
+    /// Set once a request has come, of an attached queue pair.
+    pub(crate) has_peer: bool,
     /// Set while the queue pair waits for its turn to send.
     pub(crate) is_ready: bool,
     /// Set while requests may wait for the consumer (ROCE-185).
@@ -338,6 +340,7 @@ impl Pair {
             receives: VecDeque::new(),
             current: None,
             watermarks: Watermarks::default(),
+            has_peer: false,
             is_ready: false,
             is_gathering: false,
             peer_failed: false,
