@@ -29,10 +29,8 @@ impl Adapter {
 
     #[inline]
     pub(super) fn complete_request(&mut self, key: usize, entry: &SendEntry, status: DtoStatus) {
-        if status == DtoStatus::Flushed
-            && let Some(drawn) = entry.drawn_key()
-        {
-            self.memories.cancel_bind(drawn);
+        if status == DtoStatus::Flushed {
+            self.cancel_bind(entry);
         }
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
@@ -54,6 +52,14 @@ impl Adapter {
             done.opcode = Opcode::Invalidate;
         }
         self.add_completion(setup.request_queue, done);
+    }
+
+    /// Gives back the key of a bind that is not carried out.
+    #[cold]
+    pub(super) fn cancel_bind(&mut self, entry: &SendEntry) {
+        if let Some(drawn) = entry.drawn_key() {
+            self.memories.cancel_bind(drawn);
+        }
     }
 
     pub(super) fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
