@@ -8,7 +8,7 @@ use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
 use crate::proto::requester::Status;
-use crate::proto::responder::ReceiveCompletion;
+use crate::proto::responder::{Beside, ReceiveCompletion};
 
 impl Adapter {
     /// Moves the completions of the transport to the completion queue.
@@ -27,10 +27,12 @@ impl Adapter {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn complete_request(&mut self, key: usize, entry: &SendEntry, status: DtoStatus) {
-        if status == DtoStatus::Flushed {
-            self.cancel_bind(entry);
+        if status == DtoStatus::Flushed
+            && let Some(drawn) = entry.drawn_key()
+        {
+            self.memories.cancel_bind(drawn);
         }
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
@@ -54,14 +56,6 @@ impl Adapter {
         self.add_completion(setup.request_queue, done);
     }
 
-    /// Gives back the key of a bind that is not carried out.
-    #[cold]
-    pub(super) fn cancel_bind(&mut self, entry: &SendEntry) {
-        if let Some(drawn) = entry.drawn_key() {
-            self.memories.cancel_bind(drawn);
-        }
-    }
-
     pub(super) fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
@@ -74,13 +68,17 @@ impl Adapter {
         }
         let mut entry = setup.receive_done(key, done.token, status, done.length);
         entry.completion.solicited = done.solicited;
-        entry.immediate = done.immediate.map(u32::from_ne_bytes);
         if done.is_write {
             entry.opcode = Opcode::ReceiveWrite;
-        } else if let Some(key) = done.invalidated {
-            // The responder has checked it under the same lock.
-            let _ended = self.memories.invalidate(key, user);
-            (entry.immediate, entry.detail) = (Some(key), Detail::Invalidated);
+        }
+        match done.beside {
+            Beside::Nothing => {}
+            Beside::Immediate(bytes) => entry.immediate = Some(u32::from_ne_bytes(bytes)),
+            Beside::Invalidation(key) => {
+                // The responder has checked it under the same lock.
+                let _ended = self.memories.invalidate(key, user);
+                (entry.immediate, entry.detail) = (Some(key), Detail::Invalidated);
+            }
         }
         self.add_completion(setup.receive_queue, entry);
     }
