@@ -12,7 +12,6 @@ use crate::sync::{Guard, Parked, RawLock};
 
 /// Returns the error of a call that meets the control call of a context that it interrupts.
 #[cold]
-#[inline(never)]
 pub(crate) fn busy(resource: Subtype) -> Error {
     Error::insufficient_resources(resource).because(Cause::Busy)
 }
@@ -21,8 +20,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Locks the state of control calls.
     ///
     /// `None` if the current context interrupts a control call, which then tells it at its end.
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
     pub(crate) fn try_control(&self) -> Option<Guard<'_, L::Control, Control<'s, B>>> {
         match self.control.try_lock() {
             None if L::PARKS => {
@@ -37,20 +34,16 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Notes that a context missed something, for which `make_up` makes up.
-    #[inline]
     pub(crate) fn note_missed(&self) {
         self.shared.missed.store(true, Ordering::Release);
     }
 
     /// Returns true if a context missed something since the last `make_up`.
-    #[inline(always)]
     pub(crate) fn has_missed(&self) -> bool {
         L::PARKS && self.shared.missed.load(Ordering::Relaxed)
     }
 
     /// Ends a parking; contexts that met it are told when the control lock is released.
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
     pub(crate) fn end_parking<T>(&self, parked: Parked<'_, L, T>) {
         if parked.end() {
             self.note_missed();
@@ -61,7 +54,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (DEVICE): the current context interrupts a control call.
-    #[inline]
     pub(crate) fn controlled<R>(
         &self,
         f: impl FnOnce(&mut Control<'s, B>) -> Result<R>,
@@ -75,8 +67,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Releases the lock of control calls, and makes up for what contexts missed meanwhile.
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
     fn leave(&self, control: Guard<'_, L::Control, Control<'s, B>>) {
         drop(control);
         if L::PARKS {

@@ -255,7 +255,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 /// Returns the part of a batch to post next in one section, from `posted` on.
 ///
 /// Where the lock parks, that is one post, so that interrupts are masked for a bounded time.
-#[inline]
 fn section<L: RawLock, T>(batch: &[T], posted: usize) -> &[T] {
     let rest = batch.get(posted..).unwrap_or_default();
     if L::PARKS {

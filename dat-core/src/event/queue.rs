@@ -481,7 +481,6 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Polls one completion into the list of ready ones; returns false if there is none.
-    #[inline(always)]
     pub(crate) fn poll_next<B, L>(
         &mut self,
         shared: &Shared<'_, B, L>,

@@ -7,7 +7,7 @@ use crate::turn::TURNS;
 /// Arguments select the short form of a job; its seeds are the same each time. What needs a device
 /// of verbs but not that of the kernel runs on `dat0`, without a guest (step `verbs`).
 const ALWAYS: [&str; 4] = [
-    // The device of the kernel, and its windows of type 2.
+    // The device of the kernel.
     "conformance -- device",
     // Verbs with OFA's provider.
     "dapl",
@@ -21,8 +21,8 @@ const IN_TURN: [&[&str]; TURNS] = [
     // Verbs with verbs of another host.
     &["hosts"],
     &["faults -- 1 7 network few link modules"],
-    // Remote shared memory on the device of the kernel; RoCEv2 in software with itself.
-    &["conformance -- rsm", "roce_paths"],
+    // Remote shared memory and windows of type 2 there; RoCEv2 in software with itself.
+    &["conformance -- rest", "roce_paths"],
     &["limits -- 1 7 servers commands programs files", NESTED],
 ];
 
