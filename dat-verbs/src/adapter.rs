@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use backend_roce::{RoceDevice, RoceOptions};
 use dat_core::backend::ControlEvent;
+use dat_storage::threads::start_thread;
 
-use crate::errors::{Result, of_system};
+use crate::errors::{Result, ask_for_memory, of_system};
 use crate::gids::Interfaces;
 use crate::locks::{OfProcess, lock};
 use crate::managed::ManagedPairs;
@@ -66,6 +67,7 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>> {
         if let Some(adapter) = process {
             return Ok(Arc::clone(adapter));
         }
+        ask_for_memory()?;
         let adapter = Arc::new(Adapter::open(Settings::read()?)?);
         Ok(Arc::clone(process.insert(adapter)))
     })
@@ -120,6 +122,7 @@ impl Adapter {
     fn open(settings: Settings) -> Result<Self> {
         let mut options = RoceOptions::random().map_err(|error| of_system(&error))?;
         options.path = settings.path;
+        options.start_thread = start_thread;
         let device = RoceDevice::open(settings.address, &options);
         let device = device.map_err(|error| of_system(&error))?;
         let receivers = Arc::<Receivers>::default();
@@ -128,7 +131,7 @@ impl Adapter {
         Ok(Self {
             device,
             address: settings.address,
-            interfaces: Interfaces::of(settings.address),
+            interfaces: Interfaces::of(settings.address)?,
             reserved: Mutex::default(),
             managed: ManagedPairs::default(),
             receivers,

@@ -3,10 +3,19 @@
 use core::ffi::c_int;
 
 use dat_core::backend::BackendError;
+use dat_storage::heap::has_memory;
 use nix::errno::Errno;
 
 /// Result of a call.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
+
+/// Lets a call make an object only while there is memory.
+///
+/// # Errors
+/// `ENOMEM`: the system has none, and the reserve is in use.
+pub(crate) fn ask_for_memory() -> Result<()> {
+    has_memory().then_some(()).ok_or(Errno::ENOMEM)
+}
 
 /// Returns 0, or the number of the error.
 pub(crate) fn code(result: Result<()>) -> c_int {

@@ -7,6 +7,8 @@ use backend_roce::proto::PathMtu;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
+use crate::errors::Result;
+
 /// Name of the loop-back interface.
 const LOOPBACK: &str = "lo";
 
@@ -57,8 +59,11 @@ pub(crate) struct Interfaces {
 
 impl Interfaces {
     /// Returns what is known of a device at an address, which may be a wildcard.
-    pub(crate) fn of(device: SocketAddr) -> Self {
-        let all: Vec<_> = getifaddrs().map(Iterator::collect).unwrap_or_default();
+    ///
+    /// # Errors
+    /// Those of the system, also for lack of memory.
+    pub(crate) fn of(device: SocketAddr) -> Result<Self> {
+        let all: Vec<_> = getifaddrs()?.collect();
         let found = all.iter().filter_map(|one| Some((one, address_of(one)?)));
         let mut found: Vec<_> = found
             .filter(|(_, address)| covers(device, *address))
@@ -87,7 +92,7 @@ impl Interfaces {
             (None, Some(gid)) => own_guid(gid.bytes()),
             (None, None) => own_guid([0; 16]),
         };
-        Self { gids, mtu, guid }
+        Ok(Self { gids, mtu, guid })
     }
 }
 
@@ -157,7 +162,7 @@ mod tests {
     use super::*;
 
     fn of(device: &str) -> Interfaces {
-        Interfaces::of(device.parse().expect("an address"))
+        Interfaces::of(device.parse().expect("an address")).expect("interfaces")
     }
 
     #[test]

@@ -23,6 +23,11 @@
 ))]
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
+/// Carries calls to their end if the heap is exhausted.
+#[cfg(not(test))]
+#[global_allocator]
+static HEAP: dat_storage::heap::Heap = dat_storage::heap::Heap;
+
 mod adapter;
 #[expect(
     unsafe_code,

@@ -16,7 +16,7 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Address, Handle, Kind, provide, region, zeroed};
 use crate::context::Context;
-use crate::errors::{Result, code, or, refused};
+use crate::errors::{Result, ask_for_memory, code, or, refused};
 use crate::locks::lock;
 
 /// What belongs to a protection domain.
@@ -108,6 +108,7 @@ fn access(flags: c_uint, address: Option<u64>) -> Result<RegionAccess> {
 
 pub(crate) extern "C" fn ibv_alloc_pd(context: Handle<Context>) -> Handle<Domain> {
     let domain = (|| {
+        ask_for_memory()?;
         let adapter = Arc::clone(&context.get().ok_or(Errno::EINVAL)?.adapter);
         let key = adapter.device.create_domain().map_err(refused)?;
         let mut c: ibv_pd = zeroed();
@@ -179,6 +180,7 @@ fn register(
     address: Option<u64>,
     flags: c_uint,
 ) -> Result<Handle<MemoryRegion>> {
+    ask_for_memory()?;
     let own = domain.get().ok_or(Errno::EINVAL)?;
     let mut registered = Registered::new(own, start, length, flags);
     registered.address = address;

@@ -2,6 +2,8 @@
 //!
 //! A program that is not installed is not run, which the test says past the capture of the harness.
 
+#[path = "programs/ends.rs"]
+mod ends;
 mod launch;
 mod missing;
 

@@ -9,7 +9,7 @@ use super::queue::Queue;
 use crate::boundary::layout::ibv_comp_channel;
 use crate::boundary::{Address, Handle, Kind, Out, zeroed};
 use crate::context::Context;
-use crate::errors::{code, minus, or};
+use crate::errors::{ask_for_memory, code, minus, or};
 use crate::events::EventQueue;
 
 /// What belongs to a channel.
@@ -25,6 +25,7 @@ impl Kind for Channel {
 pub(crate) extern "C" fn ibv_create_comp_channel(context: Handle<Context>) -> Handle<Channel> {
     let made = (|| {
         context.get().ok_or(Errno::EINVAL)?;
+        ask_for_memory()?;
         let events = Arc::new(EventQueue::new()?);
         let mut c: ibv_comp_channel = zeroed();
         c.context = context.pointer();

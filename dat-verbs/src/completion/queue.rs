@@ -22,7 +22,7 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Address, Handle, Kind, Out, zeroed};
 use crate::context::{AsyncEvents, Context};
-use crate::errors::{Result, code, count, or, refused};
+use crate::errors::{Result, ask_for_memory, code, count, or, refused};
 use crate::events::{EventQueue, Unacknowledged};
 use crate::turns::Turns;
 
@@ -63,6 +63,7 @@ pub(super) fn create(
     wanted: &Wanted,
     prepare: impl FnOnce(&mut ibv_cq_ex),
 ) -> Result<Handle<Queue>> {
+    ask_for_memory()?;
     let own = context.get().ok_or(Errno::EINVAL)?;
     let adapter = Arc::clone(&own.adapter);
     let channel = match wanted.channel.is_null() {
@@ -245,6 +246,7 @@ pub(crate) extern "C" fn ibv_create_cq(
 
 pub(crate) extern "C" fn ibv_resize_cq(queue: Handle<Queue>, depth: c_int) -> c_int {
     code((|| {
+        ask_for_memory()?;
         let own = queue.get().ok_or(Errno::EINVAL)?;
         let most = own.adapter.device.limits().completions;
         if !(1..=count(most)).contains(&depth) {

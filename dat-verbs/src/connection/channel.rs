@@ -11,7 +11,7 @@ use crate::boundary::layout::{
     rdma_cm_event, rdma_cm_event_type, rdma_conn_param, rdma_event_channel,
 };
 use crate::boundary::{Handle, Kind, Out, zeroed};
-use crate::errors::{Result, done, or};
+use crate::errors::{Result, ask_for_memory, done, or};
 use crate::events::EventQueue;
 
 /// Events of identifiers that a program has not taken.
@@ -103,6 +103,7 @@ impl Event {
 
 /// Makes a channel.
 pub(super) fn create() -> Result<Handle<EventChannel>> {
+    ask_for_memory()?;
     let events = Arc::new(Events::new()?);
     let c = rdma_event_channel {
         fd: events.descriptor(),

@@ -16,7 +16,7 @@ use crate::boundary::layout::{
     rdma_conn_param,
 };
 use crate::boundary::{Handle, In, values};
-use crate::errors::{Result, done, refused};
+use crate::errors::{Result, ask_for_memory, done, refused};
 
 /// The reason of a rejection by the program, and of one by the system.
 const BY_PROGRAM: c_int = 28;
@@ -178,6 +178,7 @@ fn pair_for(id: Handle<Id>, parameters: In<rdma_conn_param>, is_active: bool) ->
 
 pub(crate) extern "C" fn rdma_connect(id: Handle<Id>, parameters: In<rdma_conn_param>) -> c_int {
     done((|| {
+        ask_for_memory()?;
         let own = id.get().ok_or(Errno::EINVAL)?;
         let (phase, local, peer) = {
             let state = own.state();
@@ -203,6 +204,7 @@ pub(crate) extern "C" fn rdma_connect(id: Handle<Id>, parameters: In<rdma_conn_p
 
 pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_param>) -> c_int {
     done((|| {
+        ask_for_memory()?;
         let own = id.get().ok_or(Errno::EINVAL)?;
         let phase = own.state().phase;
         let Phase::Requested(request) = phase else {

@@ -17,7 +17,7 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
 use crate::completion::{Channel, Queue};
-use crate::errors::{Result, done};
+use crate::errors::{Result, ask_for_memory, done};
 use crate::events::Unacknowledged;
 use crate::locks::lock;
 use crate::memory::Domain;
@@ -216,6 +216,7 @@ pub(super) fn make(
         return Err(Errno::EOPNOTSUPP);
     }
     let adapter = adapter()?;
+    ask_for_memory()?;
     let (channel, own_channel) = channel_of(channel)?;
     let events = Arc::clone(&channel.get().ok_or(Errno::EINVAL)?.events);
     let mut c: rdma_cm_id = zeroed();

@@ -17,7 +17,7 @@ use super::resolve::{bind, set_addresses, set_device};
 use crate::adapter::Subject;
 use crate::boundary::layout::{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP};
 use crate::boundary::{Address, Handle, Out};
-use crate::errors::{done, refused};
+use crate::errors::{ask_for_memory, done, refused};
 
 /// Requests of a listener that wait, as in the kernel.
 const MOST_REQUESTS: u32 = 1024;
@@ -33,6 +33,7 @@ const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED
 /// Requests beyond the backlog, of those that the program has not taken, are refused.
 pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, backlog: c_int) -> c_int {
     done((|| {
+        ask_for_memory()?;
         let own = id.get().ok_or(Errno::EINVAL)?;
         // A request may come in a call of the adapter, which cannot make them then.
         shared()?;

@@ -10,7 +10,7 @@ use crate::adapter::Adapter;
 use crate::boundary::layout::{IBV_WC_GRH, ibv_ah, ibv_ah_attr, ibv_grh, ibv_wc};
 use crate::boundary::{Handle, In, Kind, Out, gid_bytes, values, zeroed};
 use crate::context::Context;
-use crate::errors::{Result, code, done, or};
+use crate::errors::{Result, ask_for_memory, code, done, or};
 use crate::gids::Gid;
 use crate::memory::Domain;
 use crate::query::PORT;
@@ -58,6 +58,7 @@ pub(super) fn route(adapter: &Adapter, vector: &ibv_ah_attr) -> Result<(IpAddr, 
 }
 
 fn create(domain: Handle<Domain>, vector: Option<ibv_ah_attr>) -> Result<Handle<AddressHandle>> {
+    ask_for_memory()?;
     let own = domain.get().ok_or(Errno::EINVAL)?;
     let route = route(&own.adapter, &vector.ok_or(Errno::EINVAL)?)?;
     let mut c: ibv_ah = zeroed();

@@ -27,7 +27,7 @@ use crate::boundary::layout::{
 use crate::boundary::{Address, Handle, In, Kind, Out, tell_made, zeroed};
 use crate::completion::Queue;
 use crate::context::{AsyncEvents, of_structure};
-use crate::errors::{Result, code, or, refused};
+use crate::errors::{Result, ask_for_memory, code, or, refused};
 use crate::locks::lock;
 use crate::memory::Domain;
 use crate::turns::Turns;
@@ -152,6 +152,7 @@ impl Wanted {
 /// - `EINVAL`: an object is missing, or a size is above its limit.
 /// - `EOPNOTSUPP`: it is neither for a reliable connection nor for datagrams.
 pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<Pair>> {
+    ask_for_memory()?;
     let own = domain.get().ok_or(Errno::EINVAL)?;
     let context = of_structure(domain.read().ok_or(Errno::EINVAL)?.context);
     let context = context.get().ok_or(Errno::EINVAL)?;
@@ -373,6 +374,10 @@ impl Pair {
     fn modify(&self, handle: Handle<Self>, new: &ibv_qp_attr, mask: c_uint) -> Result<()> {
         let has = |field| mask & field != 0;
         let mut own = self.attributes();
+        // To receive, it needs buffers and the queues of its peer; the way to an error needs none.
+        if has(IBV_QP_STATE) && new.qp_state == IBV_QPS_RTR {
+            ask_for_memory()?;
+        }
         let now = self.state(handle);
         if has(IBV_QP_CUR_STATE) && new.cur_qp_state != now {
             return Err(Errno::EINVAL);

@@ -14,7 +14,7 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
 use crate::context::{AsyncEvents, of_structure};
-use crate::errors::{Result, code, or, refused};
+use crate::errors::{Result, ask_for_memory, code, or, refused};
 use crate::locks::lock;
 use crate::memory::Domain;
 
@@ -50,6 +50,7 @@ impl SharedQueue {
 }
 
 fn create(domain: Handle<Domain>, init: &ibv_srq_init_attr) -> Result<Handle<SharedQueue>> {
+    ask_for_memory()?;
     let own = domain.get().ok_or(Errno::EINVAL)?;
     let context = domain.read().ok_or(Errno::EINVAL)?.context;
     let adapter = Arc::clone(&own.adapter);

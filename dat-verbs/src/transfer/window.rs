@@ -19,7 +19,7 @@ use crate::boundary::layout::{
     IBV_SEND_SIGNALED, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp,
 };
 use crate::boundary::{Handle, In, Kind, zeroed};
-use crate::errors::{Result, code, or, refused};
+use crate::errors::{Result, ask_for_memory, code, or, refused};
 use crate::memory::{Domain, MemoryRegion};
 
 /// Access that a window may have; the right of this side is the region's.
@@ -46,6 +46,7 @@ impl Kind for Window {
 pub(crate) extern "C" fn alloc_mw(domain: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     let domain = Handle::<Domain>::at(domain);
     let made: Result<Handle<Window>> = (|| {
+        ask_for_memory()?;
         let own = domain.get().ok_or(Errno::EINVAL)?;
         let device = &own.adapter.device;
         let (key, own_key) = match kind {

@@ -1,4 +1,4 @@
-//! The allocator of the C libraries: the system's, with a reserve for when the system refuses.
+//! The allocator of libraries for C: the system's, with a reserve for when the system refuses.
 //!
 //! A collection of the standard library and the thread of the mock cannot report that there is no
 //! memory: they end the process, which is the consumer's. The reserve carries them to the end of
@@ -14,6 +14,8 @@
 //! a new block for a moment. There are two pairs of 256 KiB, for the thread of the mock and one
 //! thread that posts. The reserve is zeros in the library's data: a page takes memory when it is
 //! first used, or when the program locks all of its memory (`mlockall`).
+
+#![expect(unsafe_code, reason = "the allocator of a library")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -96,13 +98,15 @@ const PROBE: Layout = Layout::new::<[u64; 4096]>();
 /// Returns true if a call that makes an object may begin.
 ///
 /// The reserve is whole, or the system has memory again.
-pub(crate) fn has_memory() -> bool {
+#[must_use]
+pub fn has_memory() -> bool {
     USED.load(Ordering::Relaxed) == 0 || system_has_memory()
 }
 
 /// Returns true if the system's heap has memory; ignores the reserve.
 #[cold]
-pub(crate) fn system_has_memory() -> bool {
+#[must_use]
+pub fn system_has_memory() -> bool {
     // SAFETY: the size of the layout is not 0; the memory is freed with the same layout.
     unsafe {
         // The compiler would remove an allocation that it sees freed unused.
@@ -112,46 +116,6 @@ pub(crate) fn system_has_memory() -> bool {
         }
         !probe.is_null()
     }
-}
-
-/// Calls `act` while the heap of the process is exhausted.
-#[cfg(test)]
-pub(crate) fn without_memory<R>(act: impl FnOnce() -> R) -> R {
-    let mut before = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the structure is a variable of the stack.
-    let read = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut before) };
-    let limited = |rlim_cur| {
-        let limit = libc::rlimit { rlim_cur, ..before };
-        // SAFETY: the structure outlives the call.
-        unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }
-    };
-    assert_eq!((read, limited(0)), (0, 0));
-    // Each block has the address of the one before.
-    let mut last = std::ptr::null_mut::<u8>();
-    loop {
-        // SAFETY: the size of the layout is not 0.
-        let block = unsafe { System.alloc(PROBE) };
-        if block.is_null() {
-            break;
-        }
-        // SAFETY: the block has room for an address, and its alignment.
-        unsafe { block.cast::<*mut u8>().write(last) };
-        last = block;
-    }
-    assert!(!system_has_memory());
-    let returned = act();
-    while !last.is_null() {
-        // SAFETY: written above.
-        let before = unsafe { last.cast::<*mut u8>().read() };
-        // SAFETY: allocated above with this layout, and freed once.
-        unsafe { System.dealloc(last, PROBE) };
-        last = before;
-    }
-    assert_eq!(limited(before.rlim_cur), 0);
-    returned
 }
 
 impl Class {

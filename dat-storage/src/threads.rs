@@ -1,9 +1,11 @@
-//! Threads of the library.
+//! Threads of libraries for C.
 //!
 //! They are not threads of the standard library, which cannot do without some of the system's
 //! memory. The thread of RoCEv2 in software is one: opening such an adapter needs memory. The
 //! process ends if the heap is exhausted when such a thread starts, or when any thread first asks
 //! the standard library for its identity.
+
+#![expect(unsafe_code, reason = "threads without signals are the system's")]
 
 use std::ffi::{CStr, c_void};
 use std::io;
@@ -18,20 +20,20 @@ use libc::{
 };
 
 /// The function of a thread.
-type Body = Box<dyn FnOnce() + Send>;
+pub type Body = Box<dyn FnOnce() + Send>;
 
 /// Bytes of the stack of a thread that calls functions of the consumer: the standard library's
 /// default.
-pub(crate) const STACK_FOR_AGENTS: usize = 2 << 20;
+pub const STACK_FOR_AGENTS: usize = 2 << 20;
 /// Bytes of other stacks. A process that locks its memory gets all pages of a stack at once.
 const STACK: usize = 512 << 10;
 
 /// A thread; equal to no other thread that runs at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Thread(pthread_t);
+pub struct Thread(pthread_t);
 
 /// Returns the calling thread.
-pub(crate) fn this_thread() -> Thread {
+pub fn this_thread() -> Thread {
     // SAFETY: the call only returns the number of this thread.
     Thread(unsafe { pthread_self() })
 }
@@ -40,7 +42,7 @@ pub(crate) fn this_thread() -> Thread {
 ///
 /// # Errors
 /// As `start_thread_with`.
-pub(crate) fn start_thread(name: &'static CStr, body: Body) -> io::Result<()> {
+pub fn start_thread(name: &'static CStr, body: Body) -> io::Result<()> {
     start_thread_with(STACK, name, body)
 }
 
@@ -52,7 +54,7 @@ pub(crate) fn start_thread(name: &'static CStr, body: Body) -> io::Result<()> {
 ///
 /// # Errors
 /// The error of the system, also for lack of memory.
-pub(crate) fn start_thread_with(stack: usize, name: &'static CStr, body: Body) -> io::Result<()> {
+pub fn start_thread_with(stack: usize, name: &'static CStr, body: Body) -> io::Result<()> {
     let begun = Box::into_raw(Box::new((name, body)));
     match without_signals(|| create(stack, begun.cast())) {
         0 => Ok(()),
