@@ -7,6 +7,8 @@
 mod connections;
 mod delivery;
 mod drains;
+#[cfg(feature = "udp")]
+mod finish;
 mod posts;
 mod windows;
 
@@ -391,6 +393,15 @@ impl RoceDevice {
         self.backend().resize_completion_queue(&mut queue.0, depth)
     }
 
+    /// Returns true if completions of a queue are lost.
+    ///
+    /// The queue raises an event then, armed or not.
+    #[must_use]
+    pub fn has_overrun(&self, number: u32) -> bool {
+        self.look(|adapter| adapter.has_overrun(number).then_some(()))
+            .is_some()
+    }
+
     /// Removes a completion queue, which no queue pair uses.
     pub fn destroy_queue(&self, queue: DeviceQueue) {
         self.backend().destroy_completion_queue(queue.0);
@@ -557,6 +568,17 @@ impl RoceDevice {
             let pair = adapter.pairs.get(adapter.attached(qpn).ok()?)?;
             pair.transport.as_ref()?.fault()
         })
+    }
+
+    /// Returns true if completions of a queue pair are lost: a queue of it has failed.
+    #[must_use]
+    pub fn loses_completions(&self, qpn: u32) -> bool {
+        let loses = self.look(|adapter| {
+            let pair = adapter.pairs.get(adapter.attached(qpn).ok()?)?;
+            let mut queues = pair.setup.completion_queues();
+            Some(queues.any(|number| adapter.has_overrun(number)))
+        });
+        loses == Some(true)
     }
 
     /// Makes a queue pair ready to receive (RTR).

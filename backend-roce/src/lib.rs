@@ -29,6 +29,8 @@
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
+#[cfg(test)]
+extern crate self as backend_roce;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
@@ -70,7 +72,7 @@ mod wait;
 
 #[cfg(feature = "std")]
 pub use adapter::{
-    Attempt, ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes,
+    Attempt, ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes, Tuning,
 };
 #[cfg(feature = "udp")]
 pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};

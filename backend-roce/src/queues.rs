@@ -56,7 +56,7 @@ impl Executor for RoceExecutor {
 
     fn begin_bind(&self, window: WindowKey) -> Option<u32> {
         self.0
-            .enter(|adapter| adapter.memories.begin_bind(window.0, None))
+            .enter(|adapter| adapter.memories.begin_bind(window.0))
     }
 
     fn cancel_bind(&self, key: u32) {

@@ -525,6 +525,12 @@ impl Shared {
         true
     }
 
+    /// Waits until the packets that another thread has taken to send have left.
+    #[cfg(feature = "udp")]
+    pub(crate) fn await_sender(&self) {
+        drop(lock(&self.output));
+    }
+
     /// Wakes the thread of the adapter if it would sleep past a deadline.
     fn wake_thread(&self, deadline: Option<Instant>) {
         let Some((on_deadline, deadline)) = self.on_deadline.get().zip(deadline) else {

@@ -133,6 +133,7 @@ fn a_pair_receives_before_it_may_send() {
     assert_eq!(sends(one, qpns[0]), Err(BackendError::State));
     assert_eq!(one.device.ready_to_receive(qpns[0], &with), Ok(()));
     assert_eq!(one.device.pair_state(qpns[0]), Ok(PairState::Receiving));
+    assert!(one.events.lock().expect("not poisoned").is_empty());
     let again = one.device.ready_to_receive(qpns[0], &with);
     assert_eq!(again, Err(BackendError::State));
     assert_eq!(one.post(qpns[0], &early), Err(PostError::State));
@@ -140,10 +141,23 @@ fn a_pair_receives_before_it_may_send() {
     assert_eq!(two.device.ready_to_receive(qpns[1], &other), Ok(()));
     assert_eq!(sends(two, qpns[1]), Ok(()));
     assert_eq!(sends(two, qpns[1]), Err(BackendError::State));
-    two.start(qpns[1], Operation::Send(None), 0, 8);
-    assert_eq!(bed.completions(1, 1)[0].status, DtoStatus::Success);
-    assert_eq!(bed.completions(0, 1)[0].token, 9);
-    let [one, _] = &bed.sides;
+    one.receive(qpns[0], 9, 0, 64);
+    for _ in 0..2 {
+        bed.sides[1].start(qpns[1], Operation::Send(None), 0, 8);
+        assert_eq!(bed.completions(1, 1)[0].status, DtoStatus::Success);
+        assert_eq!(bed.completions(0, 1)[0].token, 9);
+    }
+    let [one, two] = &bed.sides;
+    // It is told once that its peer has begun; a pair that may send is told nothing.
+    let begun = one.events.lock().expect("not poisoned").pop();
+    assert!(
+        matches!(begun, Some(ControlEvent::Established { queue_pair, .. })
+            if queue_pair == u64::from(qpns[0])),
+        "{begun:?}"
+    );
+    for side in [one, two] {
+        assert!(side.events.lock().expect("not poisoned").is_empty());
+    }
     assert_eq!(sends(one, qpns[0]), Ok(()));
     assert_eq!(one.device.pair_state(qpns[0]), Ok(PairState::Sending));
     assert_eq!(one.device.pair_state(0x11), Err(BackendError::State));
@@ -468,6 +482,26 @@ fn pairs_share_a_receive_queue_with_a_limit() {
     assert_eq!(events.iter().filter(|event| **event == limit).count(), 1);
 }
 
+/// The queue itself knows its depth: a post beside a resize finds no more room than there is.
+#[test]
+fn a_shared_queue_takes_as_many_receives_as_its_last_size() {
+    let bed = Bed::new();
+    let two = &bed.sides[1];
+    let shared = two.device.create_shared_queue(42, two.domain, 4);
+    let shared = shared.expect("a shared queue");
+    let post = || two.device.post_shared(shared, 1, &[]);
+    let resize = |depth| two.device.resize_shared_queue(shared, depth);
+    assert_eq!((post(), post()), (Ok(()), Ok(())));
+    assert_eq!((resize(2), post()), (Ok(()), Err(PostError::Full)));
+    assert_eq!((resize(3), post()), (Ok(()), Ok(())));
+    assert_eq!(resize(2), Err(BackendError::State), "it has three");
+    assert_eq!(post(), Err(PostError::Full));
+    assert_eq!(
+        (resize(u32::MAX), post()),
+        (Err(BackendError::Resources), Err(PostError::Full))
+    );
+}
+
 /// Spec: ROCE-267
 #[test]
 fn an_armed_queue_tells_of_the_next_completion_only() {
@@ -501,6 +535,42 @@ fn an_armed_queue_tells_of_the_next_completion_only() {
     wait(&mut bed);
     assert_eq!(told(&bed), 2);
     assert_eq!(bed.sides[0].take().len(), 5);
+}
+
+/// A queue that loses completions tells so, though it is not armed, and then breaks its pairs.
+///
+/// Spec: ROCE-267
+#[test]
+fn a_queue_that_overruns_tells_of_it() {
+    let mut bed = Bed::unattached();
+    let short = bed.sides[0].device.create_queue(1).expect("a queue");
+    let options = PairOptions {
+        sends: &short,
+        ..bed.sides[0].options()
+    };
+    bed.qpns[0] = bed.sides[0].device.create_pair(&options).expect("a pair");
+    bed.attach(ALL, SENDS);
+    let [one, two] = &bed.sides;
+    for _ in 0..2 {
+        assert!(!one.device.has_overrun(short.number()));
+        assert!(!one.device.loses_completions(bed.qpns[0]));
+        one.start(bed.qpns[0], Operation::Write(two.remote(0), None), 0, 8);
+    }
+    (0..100).for_each(|_| bed.step());
+    let one = &bed.sides[0];
+    assert!(one.device.has_overrun(short.number()));
+    assert!(one.device.loses_completions(bed.qpns[0]));
+    let queue = short.number();
+    let queue_pair = bed.qpns[0].into();
+    assert_eq!(
+        *one.events.lock().expect("not poisoned"),
+        [
+            ControlEvent::Completions { queue },
+            ControlEvent::Broken { queue_pair }
+        ]
+    );
+    assert!(!one.device.has_overrun(one.queue.number()));
+    assert!(!bed.sides[1].device.loses_completions(bed.qpns[1]));
 }
 
 /// Spec: ROCE-268
@@ -568,6 +638,7 @@ fn bind_of(bed: &Bed, region: u32, rights: RemoteRights) -> Bind {
         address: two.remote(64).address,
         length: 16,
         rights,
+        is_zero_based: false,
     };
     Bind {
         token: 5,

@@ -210,6 +210,7 @@ fn a_message_invalidates_a_key_through_sockets_and_queues() {
             address: two.segment.address,
             length: 8,
             rights: RemoteRights::default(),
+            is_zero_based: false,
         };
         two.post(Operation::Bind(binding, key), &[]);
         assert_eq!(two.wait().status, DtoStatus::Success);

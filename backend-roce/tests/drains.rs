@@ -156,6 +156,7 @@ fn a_bind_waits_until_requests_begin_again() {
         address: one.remote(0).address,
         length: 8,
         rights: ALL,
+        is_zero_based: false,
     };
     let posted = one.post(bed.qpns[0], &post(1, Operation::Bind(binding, key), &[]));
     assert_eq!(posted, Ok(()));

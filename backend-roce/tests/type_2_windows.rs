@@ -43,6 +43,7 @@ impl Window {
             address: side.remote(OPEN.start).address,
             length: OPEN.len() as u64,
             rights,
+            is_zero_based: false,
         }
     }
 }
@@ -141,6 +142,61 @@ fn a_bound_window_grants_its_range_and_its_rights_by_its_last_key_only() {
                 false => DtoStatus::RemoteAccess,
             };
             assert_eq!(status, expected, "{rights:?} {distance} {place} {kind}");
+        }
+    }
+}
+
+/// A window of either type may have addresses from zero.
+///
+/// Spec: ROCE-275, ROCE-276
+#[test]
+fn addresses_of_a_window_begin_at_zero_if_asked() {
+    let last = OPEN.len() as u64 - 8;
+    for is_type_2 in [true, false] {
+        for (address, is_granted) in [
+            (Some(0), true),
+            (Some(last), true),
+            (Some(last + 1), false),
+            (Some(u64::MAX - 6), false),
+            // The address of the region.
+            (None, false),
+        ] {
+            let mut bed = Bed::new();
+            let two = &bed.sides[1];
+            let window = Window::new(two);
+            let binding = Binding {
+                is_zero_based: true,
+                ..window.binding(two, ALL)
+            };
+            let key = if is_type_2 {
+                let key = next(window.key);
+                assert_eq!(bind(&mut bed, binding, key), DtoStatus::Success);
+                key
+            } else {
+                let window = two.device.create_window(two.domain).expect("a window");
+                let wanted = backend_roce::Bind {
+                    token: 7,
+                    binding: Binding { window, ..binding },
+                    silent: false,
+                    fence: false,
+                };
+                let posted = two.device.post(bed.qpns[1], |posts| posts.bind(&wanted));
+                assert_eq!(bed.completions(1, 1)[0].status, DtoStatus::Success);
+                posted.expect("a pair").expect("a key")
+            };
+            bed.sides[0].fill(0, &[7; 8]);
+            let address = address.unwrap_or(binding.address);
+            let range = RemoteRange { address, key };
+            let status = bed.status(Operation::Write(range, None), 8);
+            let expected = match is_granted {
+                true => DtoStatus::Success,
+                false => DtoStatus::RemoteAccess,
+            };
+            assert_eq!(status, expected, "{is_type_2} {address:#x}");
+            if is_granted {
+                let written = bed.sides[1].read(OPEN.start + address as usize, 8);
+                assert_eq!(written, [7; 8], "{is_type_2} {address:#x}");
+            }
         }
     }
 }
@@ -458,21 +514,20 @@ fn binds_and_invalidations_are_carried_out_in_order() {
 /// Spec: ROCE-276
 #[test]
 fn no_other_object_has_a_key_that_a_window_of_type_2_may_have() {
-    const COUNT: usize = 14_000;
+    // Of 65,536 keys, some stay free (ROCE-130).
+    const WINDOWS: usize = 2_000;
+    const REGIONS: [usize; 2] = [5_000, 50_000];
     let bed = Bed::new();
     let two = &bed.sides[1];
     let memory = Region::from_static(two.bytes);
-    let region = || {
-        two.device
-            .register(two.domain, &memory, REGION)
-            .expect("a region")
-    };
-    let mut regions: Vec<u32> = (0..COUNT).map(|_| region()).collect();
-    let windows: Vec<Window> = (0..COUNT).map(|_| Window::new(two)).collect();
-    regions.extend((0..COUNT / 2).map(|_| region()));
+    let region = || two.device.register(two.domain, &memory, REGION);
+    let keys = |count| (0..count).map(|_| region().expect("a region"));
+    let mut regions: Vec<u32> = keys(REGIONS[0]).collect();
+    let windows: Vec<Window> = (0..WINDOWS).map(|_| Window::new(two)).collect();
+    regions.extend(keys(REGIONS[1]));
     let prefixes = windows.iter().map(|window| window.key >> 8);
     let prefixes: std::collections::HashSet<u32> = prefixes.collect();
-    assert_eq!(prefixes.len(), COUNT);
+    assert_eq!(prefixes.len(), WINDOWS);
     let common = regions
         .iter()
         .filter(|key| prefixes.contains(&(**key >> 8)));
@@ -481,5 +536,5 @@ fn no_other_object_has_a_key_that_a_window_of_type_2_may_have() {
         two.device.destroy_window(window.window);
     }
     // The keys are free again.
-    assert!((0..COUNT).all(|_| two.device.register(two.domain, &memory, REGION).is_ok()));
+    assert_eq!(keys(3 * WINDOWS).count(), 3 * WINDOWS);
 }

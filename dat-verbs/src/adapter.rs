@@ -1,6 +1,6 @@
 //! The adapter of this process.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -22,7 +22,7 @@ pub(crate) enum Subject {
     Queue(u32),
     /// The limit of a shared receive queue, by its token.
     SharedQueue(u64),
-    /// The failure of a queue pair, or the end of its requests under way, by its QPN.
+    /// The peer, the failure, or the end of the requests under way, of a queue pair, by its QPN.
     Pair(u32),
     /// The connection of a queue pair, by its QPN.
     Connection(u32),
@@ -71,6 +71,11 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>> {
     })
 }
 
+/// Returns the adapter if this process has one and no thread opens one now; never waits.
+pub(crate) fn opened() -> Option<Arc<Adapter>> {
+    PROCESS.look(Clone::clone).flatten()
+}
+
 /// Returns what an event is about.
 fn subjects(event: &ControlEvent) -> [Option<Subject>; 2] {
     match *event {
@@ -81,14 +86,13 @@ fn subjects(event: &ControlEvent) -> [Option<Subject>; 2] {
         ControlEvent::ConnectionRequest { listener, .. } => {
             [Some(Subject::Listener(listener)), None]
         }
-        ControlEvent::Broken { queue_pair } => {
+        ControlEvent::Broken { queue_pair } | ControlEvent::Established { queue_pair, .. } => {
             // The token of a queue pair is its QPN.
             let qpn = queue_pair as u32;
             [Some(Subject::Pair(qpn)), Some(Subject::Connection(qpn))]
         }
         ControlEvent::Answered { queue_pair } => [Some(Subject::Pair(queue_pair as u32)), None],
-        ControlEvent::Established { queue_pair, .. }
-        | ControlEvent::ConnectFailed { queue_pair, .. }
+        ControlEvent::ConnectFailed { queue_pair, .. }
         | ControlEvent::Disconnected { queue_pair } => {
             [Some(Subject::Connection(queue_pair as u32)), None]
         }
@@ -155,9 +159,21 @@ impl Adapter {
     /// Returns true if the adapter serves an address of this host.
     ///
     /// Loop-back addresses are of every device, as in the kernel.
-    pub(crate) fn serves(&self, ip: IpAddr) -> bool {
-        let ip = ip.to_canonical();
+    pub(crate) fn serves(&self, address: SocketAddr) -> bool {
         let mut gids = self.interfaces.gids.iter();
-        ip.is_loopback() || gids.any(|gid| gid.address == ip)
+        address.ip().to_canonical().is_loopback() || gids.any(|gid| gid.is_at(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_adapter_of_the_process_is_known() {
+        let adapter = adapter().expect("an adapter");
+        // Another thread may look, too.
+        let found = core::iter::repeat_with(opened).find_map(|found| found);
+        assert!(Arc::ptr_eq(&adapter, &found.expect("the adapter")));
     }
 }

@@ -9,6 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::ReadWriteFlags;
 
 use crate::errors::Result;
+use crate::locks::lock;
 
 /// Events with a descriptor that polls as readable while there are some.
 ///
@@ -34,7 +35,7 @@ impl<T> EventQueue<T> {
     }
 
     fn events(&self) -> MutexGuard<'_, VecDeque<T>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.events)
     }
 
     /// Adds an event.
@@ -110,7 +111,7 @@ pub(crate) struct Unacknowledged {
 
 impl Unacknowledged {
     fn count(&self) -> MutexGuard<'_, u64> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.count)
     }
 
     /// Notes an event that the program takes.

@@ -27,6 +27,13 @@ impl Gid {
         }
     }
 
+    /// Returns true if this is an address; a link-local one may name its interface.
+    pub(crate) fn is_at(self, address: SocketAddr) -> bool {
+        let interface = interface_of(address);
+        self.address == address.ip().to_canonical()
+            && (interface == 0 || interface == self.interface)
+    }
+
     /// Returns the place in the table: what other hosts reach first, and IPv4 first of that.
     fn order(self) -> (bool, bool, bool) {
         let is_link_local = matches!(self.address, IpAddr::V6(ip) if ip.is_unicast_link_local());
@@ -102,13 +109,15 @@ fn covers(device: SocketAddr, address: SocketAddr) -> bool {
         // The one of IPv6 stands for both families.
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => true,
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.is_ipv4(),
-        ip => {
-            let scope = |address| match address {
-                SocketAddr::V6(address) => address.scope_id(),
-                SocketAddr::V4(_) => 0,
-            };
-            ip.to_canonical() == address.ip() && scope(device) == scope(address)
-        }
+        ip => ip.to_canonical() == address.ip() && interface_of(device) == interface_of(address),
+    }
+}
+
+/// Returns the interface that a link-local address names; 0 for none.
+fn interface_of(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(address) if address.ip().is_unicast_link_local() => address.scope_id(),
+        _ => 0,
     }
 }
 
@@ -176,6 +185,26 @@ mod tests {
         assert!(interfaces.gids.iter().any(|gid| gid.address == loopback));
         let v4 = of("0.0.0.0:0");
         assert!(v4.gids.iter().all(|gid| gid.address.is_ipv4()));
+    }
+
+    #[test]
+    fn interfaces_may_have_the_same_link_local_address() {
+        let gid = Gid {
+            address: "fe80::1".parse().expect("an address"),
+            interface: 3,
+        };
+        let at = |address: &str| gid.is_at(address.parse().expect("an address"));
+        for own in ["[fe80::1%3]:5", "[fe80::1]:5"] {
+            assert!(at(own), "{own}");
+        }
+        for other in ["[fe80::1%2]:5", "[fe80::2%3]:5", "10.0.0.1:5"] {
+            assert!(!at(other), "{other}");
+        }
+        let mapped = Gid {
+            address: Ipv4Addr::LOCALHOST.into(),
+            interface: 1,
+        };
+        assert!(mapped.is_at("[::ffff:127.0.0.1%7]:5".parse().expect("an address")));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 
 /// Passes the list to a macro, after what is given with its name.
 ///
-/// - `NAME = MODULE`: the module of this crate that has the function.
-/// - `NAME: REFUSAL`: the function is not supported; `refusals` says how it tells.
+/// - `MODULE = NAMES`: functions that a module of this crate has.
+/// - `REFUSAL: NAMES`: functions that are not supported; `refusals` says how each tells.
 /// - `old`: forms for programs of 2006, whose structures are others; all are refused.
 ///
 /// A public function that is missing would run the original on objects of this library.
@@ -16,215 +16,106 @@ macro_rules! calls_of_verbs {
         $with! {
             $($given)*
             "IBVERBS_1.0" {
-                ibv_copy_path_rec_from_kern: nothing;
-                ibv_copy_path_rec_to_kern: nothing;
-                ibv_copy_qp_attr_from_kern: nothing;
-                ibv_create_comp_channel = completion;
-                ibv_destroy_comp_channel = completion;
-                ibv_get_sysfs_path = sysfs;
-                ibv_rate_to_mult = rates;
-                ibv_read_sysfs_file = sysfs;
-                mult_to_ibv_rate = rates;
+                sysfs = ibv_get_sysfs_path ibv_read_sysfs_file;
+                completion = ibv_create_comp_channel ibv_destroy_comp_channel;
+                rates = ibv_rate_to_mult mult_to_ibv_rate;
+                nothing: ibv_copy_path_rec_from_kern ibv_copy_path_rec_to_kern
+                    ibv_copy_qp_attr_from_kern;
             }
             "IBVERBS_1.1" {
-                ibv_ack_async_event = opening;
-                ibv_ack_cq_events = completion;
-                ibv_alloc_pd = memory;
-                ibv_attach_mcast: code;
-                ibv_close_device = opening;
-                ibv_copy_ah_attr_from_kern: nothing;
-                ibv_create_ah = transfer;
-                ibv_create_ah_from_wc = transfer;
-                ibv_create_cq = completion;
-                ibv_create_qp = transfer;
-                ibv_create_srq = transfer;
-                ibv_dealloc_pd = memory;
-                ibv_dereg_mr = memory;
-                ibv_destroy_ah = transfer;
-                ibv_destroy_cq = completion;
-                ibv_destroy_qp = transfer;
-                ibv_destroy_srq = transfer;
-                ibv_detach_mcast: code;
-                ibv_dofork_range = forks;
-                ibv_dontfork_range = forks;
-                ibv_event_type_str = text;
-                ibv_fork_init = forks;
-                ibv_free_device_list = device;
-                ibv_get_async_event = opening;
-                ibv_get_cq_event = completion;
-                ibv_get_device_guid = device;
-                ibv_get_device_list = device;
-                ibv_get_device_name = device;
-                ibv_init_ah_from_wc = transfer;
-                ibv_modify_qp = transfer;
-                ibv_modify_srq = transfer;
-                ibv_node_type_str = text;
-                ibv_open_device = opening;
-                ibv_port_state_str = text;
-                ibv_query_device = query;
-                ibv_query_gid = query;
-                ibv_query_pkey = query;
-                ibv_query_port = query;
-                ibv_query_qp = transfer;
-                ibv_query_srq = transfer;
-                ibv_rate_to_mbps = rates;
-                ibv_reg_mr = memory;
-                ibv_rereg_mr = memory;
-                ibv_resize_cq = completion;
-                ibv_resolve_eth_l2_from_gid: code;
-                ibv_wc_status_str = text;
-                mbps_to_ibv_rate = rates;
+                opening = ibv_ack_async_event ibv_close_device ibv_get_async_event
+                    ibv_open_device;
+                device = ibv_free_device_list ibv_get_device_guid ibv_get_device_list
+                    ibv_get_device_name;
+                query = ibv_query_device ibv_query_gid ibv_query_pkey ibv_query_port;
+                memory = ibv_alloc_pd ibv_dealloc_pd ibv_dereg_mr ibv_reg_mr ibv_rereg_mr;
+                completion = ibv_ack_cq_events ibv_create_cq ibv_destroy_cq ibv_get_cq_event
+                    ibv_resize_cq;
+                transfer = ibv_create_ah ibv_create_ah_from_wc ibv_create_qp ibv_create_srq
+                    ibv_destroy_ah ibv_destroy_qp ibv_destroy_srq ibv_init_ah_from_wc
+                    ibv_modify_qp ibv_modify_srq ibv_query_qp ibv_query_srq;
+                text = ibv_event_type_str ibv_node_type_str ibv_port_state_str
+                    ibv_wc_status_str;
+                rates = ibv_rate_to_mbps mbps_to_ibv_rate;
+                forks = ibv_dofork_range ibv_dontfork_range ibv_fork_init;
+                code: ibv_attach_mcast ibv_detach_mcast ibv_resolve_eth_l2_from_gid;
+                nothing: ibv_copy_ah_attr_from_kern;
             }
             "IBVERBS_1.5" {
-                ibv_get_pkey_index = query;
+                query = ibv_get_pkey_index;
             }
             "IBVERBS_1.6" {
-                ibv_qp_to_qp_ex = transfer;
+                transfer = ibv_qp_to_qp_ex;
             }
             "IBVERBS_1.7" {
-                ibv_reg_mr_iova = memory;
+                memory = ibv_reg_mr_iova;
             }
             "IBVERBS_1.8" {
-                ibv_reg_mr_iova2 = memory;
+                memory = ibv_reg_mr_iova2;
             }
             "IBVERBS_1.9" {
-                ibv_get_device_index = device;
+                device = ibv_get_device_index;
             }
             "IBVERBS_1.10" {
-                ibv_import_device: null;
-                ibv_import_mr: null;
-                ibv_import_pd: null;
-                ibv_query_ece: code;
-                ibv_set_ece: code;
-                ibv_unimport_mr: nothing;
-                ibv_unimport_pd: nothing;
+                null: ibv_import_device ibv_import_mr ibv_import_pd;
+                code: ibv_query_ece ibv_set_ece;
+                nothing: ibv_unimport_mr ibv_unimport_pd;
             }
             "IBVERBS_1.11" {
-                _ibv_query_gid_ex = query;
-                _ibv_query_gid_table = query;
+                query = _ibv_query_gid_ex _ibv_query_gid_table;
             }
             "IBVERBS_1.12" {
-                ibv_reg_dmabuf_mr: null;
+                null: ibv_reg_dmabuf_mr;
             }
             "IBVERBS_1.13" {
-                ibv_import_dm: null;
-                ibv_is_fork_initialized = forks;
-                ibv_unimport_dm: nothing;
+                forks = ibv_is_fork_initialized;
+                null: ibv_import_dm;
+                nothing: ibv_unimport_dm;
             }
             "IBVERBS_1.14" {
-                ibv_query_qp_data_in_order: zero;
+                zero: ibv_query_qp_data_in_order;
             }
             "RDMACM_1.0" {
-                raccept: minus;
-                rbind: minus;
-                rclose: minus;
-                rconnect: minus;
-                rdma_accept = connection;
-                rdma_ack_cm_event = connection;
-                rdma_bind_addr = connection;
-                rdma_connect = connection;
-                rdma_create_ep = connection;
-                rdma_create_event_channel = connection;
-                rdma_create_id = connection;
-                rdma_create_qp = connection;
-                rdma_create_qp_ex = connection;
-                rdma_create_srq: minus;
-                rdma_create_srq_ex: minus;
-                rdma_destroy_ep = connection;
-                rdma_destroy_event_channel = connection;
-                rdma_destroy_id = connection;
-                rdma_destroy_qp = connection;
-                rdma_destroy_srq: nothing;
-                rdma_disconnect = connection;
-                rdma_event_str = text;
-                rdma_free_devices = connection;
-                rdma_freeaddrinfo = connection;
-                rdma_get_cm_event = connection;
-                rdma_get_devices = connection;
-                rdma_get_dst_port = connection;
-                rdma_get_request = connection;
-                rdma_get_src_port = connection;
-                rdma_getaddrinfo = connection;
-                rdma_join_multicast: minus;
-                rdma_leave_multicast: minus;
-                rdma_listen = connection;
-                rdma_migrate_id = connection;
-                rdma_notify: minus;
-                rdma_reject = connection;
-                rdma_resolve_addr = connection;
-                rdma_resolve_route = connection;
-                rdma_set_option = connection;
-                rfcntl: minus;
-                rgetpeername: minus;
-                rgetsockname: minus;
-                rgetsockopt: minus;
-                riomap: minus;
-                riounmap: minus;
-                riowrite: minus;
-                rlisten: minus;
-                rpoll: minus;
-                rread: minus;
-                rreadv: minus;
-                rrecv: minus;
-                rrecvfrom: minus;
-                rrecvmsg: minus;
-                rselect: minus;
-                rsend: minus;
-                rsendmsg: minus;
-                rsendto: minus;
-                rsetsockopt: minus;
-                rshutdown: minus;
-                rsocket: minus;
-                rwrite: minus;
-                rwritev: minus;
+                connection = rdma_accept rdma_ack_cm_event rdma_bind_addr rdma_connect
+                    rdma_create_ep rdma_create_event_channel rdma_create_id rdma_create_qp
+                    rdma_create_qp_ex rdma_destroy_ep rdma_destroy_event_channel rdma_destroy_id
+                    rdma_destroy_qp rdma_disconnect rdma_free_devices rdma_freeaddrinfo
+                    rdma_get_cm_event rdma_get_devices rdma_get_dst_port rdma_get_request
+                    rdma_get_src_port rdma_getaddrinfo rdma_listen rdma_migrate_id rdma_reject
+                    rdma_resolve_addr rdma_resolve_route rdma_set_option;
+                text = rdma_event_str;
+                minus: raccept rbind rclose rconnect rdma_create_srq rdma_create_srq_ex
+                    rdma_join_multicast rdma_leave_multicast rdma_notify rfcntl rgetpeername
+                    rgetsockname rgetsockopt riomap riounmap riowrite rlisten rpoll rread rreadv
+                    rrecv rrecvfrom rrecvmsg rselect rsend rsendmsg rsendto rsetsockopt
+                    rshutdown rsocket rwrite rwritev;
+                nothing: rdma_destroy_srq;
             }
             "RDMACM_1.1" {
-                rdma_join_multicast_ex: minus;
+                minus: rdma_join_multicast_ex;
             }
             "RDMACM_1.2" {
-                rdma_establish = connection;
-                rdma_init_qp_attr = connection;
+                connection = rdma_establish rdma_init_qp_attr;
             }
             "RDMACM_1.3" {
-                rdma_get_remote_ece: minus;
-                rdma_reject_ece = connection;
-                rdma_set_local_ece: minus;
+                connection = rdma_reject_ece;
+                minus: rdma_get_remote_ece rdma_set_local_ece;
             }
             old {
-                "IBVERBS_1.0" ibv_ack_async_event: nothing;
-                "IBVERBS_1.0" ibv_ack_cq_events: nothing;
-                "IBVERBS_1.0" ibv_alloc_pd: null;
-                "IBVERBS_1.0" ibv_attach_mcast: code;
-                "IBVERBS_1.0" ibv_close_device: code;
-                "IBVERBS_1.0" ibv_create_ah: null;
-                "IBVERBS_1.0" ibv_create_cq: null;
-                "IBVERBS_1.0" ibv_create_qp: null;
-                "IBVERBS_1.0" ibv_create_srq: null;
-                "IBVERBS_1.0" ibv_dealloc_pd: code;
-                "IBVERBS_1.0" ibv_dereg_mr: code;
-                "IBVERBS_1.0" ibv_destroy_ah: code;
-                "IBVERBS_1.0" ibv_destroy_cq: code;
-                "IBVERBS_1.0" ibv_destroy_qp: code;
-                "IBVERBS_1.0" ibv_destroy_srq: code;
-                "IBVERBS_1.0" ibv_detach_mcast: code;
-                "IBVERBS_1.0" ibv_free_device_list: nothing;
-                "IBVERBS_1.0" ibv_get_async_event: minus;
-                "IBVERBS_1.0" ibv_get_cq_event: minus;
-                "IBVERBS_1.0" ibv_get_device_guid: zero;
-                "IBVERBS_1.0" ibv_get_device_list: null;
-                "IBVERBS_1.0" ibv_get_device_name: null;
-                "IBVERBS_1.0" ibv_modify_qp: code;
-                "IBVERBS_1.0" ibv_modify_srq: code;
-                "IBVERBS_1.0" ibv_open_device: null;
-                "IBVERBS_1.0" ibv_query_device: code;
-                "IBVERBS_1.0" ibv_query_gid: minus;
-                "IBVERBS_1.0" ibv_query_pkey: minus;
-                "IBVERBS_1.0" ibv_query_port: code;
-                "IBVERBS_1.0" ibv_query_qp: code;
-                "IBVERBS_1.0" ibv_query_srq: code;
-                "IBVERBS_1.0" ibv_reg_mr: null;
-                "IBVERBS_1.1" ibv_register_driver: nothing;
-                "IBVERBS_1.0" ibv_resize_cq: code;
+                "IBVERBS_1.0" {
+                    zero: ibv_get_device_guid;
+                    null: ibv_alloc_pd ibv_create_ah ibv_create_cq ibv_create_qp ibv_create_srq
+                        ibv_get_device_list ibv_get_device_name ibv_open_device ibv_reg_mr;
+                    minus: ibv_get_async_event ibv_get_cq_event ibv_query_gid ibv_query_pkey;
+                    code: ibv_attach_mcast ibv_close_device ibv_dealloc_pd ibv_dereg_mr
+                        ibv_destroy_ah ibv_destroy_cq ibv_destroy_qp ibv_destroy_srq
+                        ibv_detach_mcast ibv_modify_qp ibv_modify_srq ibv_query_device
+                        ibv_query_port ibv_query_qp ibv_query_srq ibv_resize_cq;
+                    nothing: ibv_ack_async_event ibv_ack_cq_events ibv_free_device_list;
+                }
+                "IBVERBS_1.1" {
+                    nothing: ibv_register_driver;
+                }
             }
         }
     };

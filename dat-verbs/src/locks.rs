@@ -30,6 +30,14 @@ impl<T: Default> OfProcess<T> {
         }
         act(value.get_or_insert_default())
     }
+
+    /// Looks at the value, if there is one and no thread has the lock.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
+        let generation = process_generation();
+        let own = self.0[generation % GENERATIONS].try_lock().ok()?;
+        let (of, value) = &*own;
+        value.as_ref().filter(|_| *of == generation).map(look)
+    }
 }
 
 /// Locks a mutex, also after a panic: no change of a value is left half done by one.

@@ -6,19 +6,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
-use backend_roce::{RemoteRights, SendAttributes};
+use backend_roce::Tuning;
 
 use crate::locks::lock;
-
-/// What a program wants of its side, apart from what both sides agree on.
-pub(crate) type Tuning = (SendAttributes, RemoteRights);
 
 /// A queue pair, by its QPN.
 #[derive(Default)]
 struct Managed {
     /// Tells it from others with the same QPN.
     number: u64,
-    /// Set before the connection is made.
+    /// What its program wants of it.
     tuning: Option<Tuning>,
     /// Set once the peer has ended the connection: the program ends the queue pair.
     is_left: bool,
@@ -90,11 +87,11 @@ impl ManagedPairs {
         known.pairs.contains_key(&qpn)
     }
 
-    /// Keeps what a program wants of a queue pair; returns false if it is not known.
-    pub(crate) fn tune(&self, qpn: u32, tuning: Tuning) -> bool {
-        let mut known = self.known();
-        let pair = known.pairs.get_mut(&qpn);
-        pair.map(|pair| pair.tuning = Some(tuning)).is_some()
+    /// Keeps what a program wants of a queue pair.
+    pub(crate) fn tune(&self, qpn: u32, tuning: Tuning) {
+        if let Some(pair) = self.known().pairs.get_mut(&qpn) {
+            pair.tuning = Some(tuning);
+        }
     }
 
     /// Returns what the program wants of a queue pair.

@@ -121,10 +121,7 @@ pub(crate) extern "C" fn ibv_query_device(
     context: Handle<Context>,
     attributes: Out<ibv_device_attr>,
 ) -> c_int {
-    code(adapter_of(&context).and_then(|adapter| {
-        let is_set = attributes.set(device_attributes(adapter));
-        is_set.then_some(()).ok_or(Errno::EINVAL)
-    }))
+    code(adapter_of(&context).and_then(|adapter| attributes.put(device_attributes(adapter))))
 }
 
 /// `query_device_ex` of a context; the program may know fewer attributes.
@@ -143,8 +140,7 @@ pub(crate) extern "C" fn query_device(
         let mut a: ibv_device_attr_ex = zeroed();
         a.orig_attr = device_attributes(adapter_of(&context)?);
         a.phys_port_cnt_ex = PORT.into();
-        let is_set = Room::at(attributes).set(a, size);
-        is_set.then_some(()).ok_or(Errno::EINVAL)
+        Room::at(attributes).put(a, size)
     })())
 }
 
@@ -158,8 +154,7 @@ pub(crate) extern "C" fn query_port(
     code((|| {
         let context = of_structure(context);
         let a = port_attributes(port_of(&context, port.into())?);
-        let is_set = Room::at(attributes).set(a, size);
-        is_set.then_some(()).ok_or(Errno::EINVAL)
+        Room::at(attributes).put(a, size)
     })())
 }
 
@@ -170,8 +165,7 @@ pub(crate) extern "C" fn ibv_query_port(
 ) -> c_int {
     code((|| {
         let a = port_attributes(port_of(&context, port.into())?);
-        let is_set = attributes.set(a, OLD_PORT_ATTRIBUTES);
-        is_set.then_some(()).ok_or(Errno::EINVAL)
+        attributes.put(a, OLD_PORT_ATTRIBUTES)
     })())
 }
 
@@ -185,8 +179,7 @@ pub(crate) extern "C" fn ibv_query_gid(
         let adapter = port_of(&context, port.into())?;
         let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
         let found = adapter.interfaces.gids.get(index).ok_or(Errno::EINVAL)?;
-        let is_set = gid.set(found.bytes());
-        is_set.then_some(()).ok_or(Errno::EINVAL)
+        gid.put(found.bytes())
     })())
 }
 
@@ -216,8 +209,7 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
         }
         let found = usize::try_from(index).ok();
         let found = found.and_then(|index| entry(adapter, index));
-        let is_set = to.set(found.ok_or(Errno::EINVAL)?, size);
-        is_set.then_some(()).ok_or(Errno::EINVAL)
+        to.put(found.ok_or(Errno::EINVAL)?, size)
     })())
 }
 
@@ -240,7 +232,7 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
         }
         for index in 0..length {
             if let Some(entry) = entry(adapter, index) {
-                to.behind(index * size).set(entry, size);
+                to.behind(index * size).put(entry, size)?;
             }
         }
         Ok(length.cast_signed())
@@ -263,9 +255,9 @@ pub(crate) extern "C" fn ibv_query_pkey(
     index: c_int,
     key: Out<u16>,
 ) -> c_int {
-    done(port_of(&context, port.into()).and_then(|_| {
-        let is_set = index == 0 && key.set(PARTITION.to_be());
-        is_set.then_some(()).ok_or(Errno::EINVAL)
+    done(port_of(&context, port.into()).and_then(|_| match index {
+        0 => key.put(PARTITION.to_be()),
+        _ => Err(Errno::EINVAL),
     }))
 }
 

@@ -15,11 +15,7 @@ pub(crate) const extern "C" fn ibv_get_sysfs_path() -> Text {
     Text::of(c"/sys")
 }
 
-/// Returns four groups of digits, as files of `/sys` have a GUID.
-fn guid_text(guid: [u8; 8]) -> String {
-    groups(&guid)
-}
-
+/// Returns groups of four digits, as files of `/sys` have a GUID.
 fn groups(bytes: &[u8]) -> String {
     let groups = bytes.chunks(2);
     let groups: Vec<String> = groups
@@ -34,7 +30,7 @@ fn file(adapter: &Adapter, name: &str) -> Option<String> {
     let gid = |index: &str| interfaces.gids.get(index.parse::<usize>().ok()?);
     Some(match name {
         "node_type" => "1: CA".into(),
-        "node_guid" | "sys_image_guid" => guid_text(interfaces.guid),
+        "node_guid" | "sys_image_guid" => groups(&interfaces.guid),
         "node_desc" => NAME.into(),
         "fw_ver" => env!("CARGO_PKG_VERSION").into(),
         "hca_type" | "board_id" => "dat".into(),

@@ -2,6 +2,8 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::locks::lock;
+
 /// A value that belongs to the thread whose turn it is.
 #[derive(Default)]
 pub(crate) struct Turns<T> {
@@ -17,7 +19,7 @@ struct State<T> {
 
 impl<T> Turns<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Begins a turn, once no other thread has one.

@@ -17,13 +17,13 @@ use missing::report_missing;
 
 macro_rules! listed {
     (
-        $($version:literal { $($name:ident $sign:tt $how:ident;)* })*
-        old { $($old:literal $old_name:ident : $refusal:ident;)* }
+        $($version:literal { $($how:ident $sign:tt $($name:ident)*;)* })*
+        old { $($old:literal { $($refusal:ident : $($old_name:ident)*;)* })* }
     ) => {
         /// Names and versions of the list.
         const LISTED: &[(&str, &str)] = &[
-            $($((stringify!($name), $version),)*)*
-            $((stringify!($old_name), $old),)*
+            $($($((stringify!($name), $version),)*)*)*
+            $($($((stringify!($old_name), $old),)*)*)*
         ];
     };
 }

@@ -4,7 +4,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use dat_core::backend::{BackendError, ControlEvent};
+use dat_core::backend::{BackendError, ControlEvent, PrivateData};
 use dat_queues::State;
 
 use super::datagrams::Receiver;
@@ -88,6 +88,19 @@ pub struct ConnectionTerms {
     pub retries: u8,
     /// Repetitions of a message that found no receive.
     pub not_ready_retries: u8,
+    /// Code of the wait of a peer whose message finds no receive.
+    pub not_ready_timer: u8,
+}
+
+/// What a program wants of its side of a connection that rdma_cm makes.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// Rights of the peer.
+    pub rights: RemoteRights,
+    /// Code of the wait of a peer whose message finds no receive.
+    pub not_ready_timer: u8,
+    /// Time-out and repetitions of its requests, once it may send; the rest is agreed on.
+    pub sends: Option<SendAttributes>,
 }
 
 /// How a queue pair is to be connected.
@@ -197,11 +210,30 @@ impl Adapter {
         pair.path = Some(path);
         pair.local = path.local;
         pair.state = State::Accepting;
+        pair.has_peer = false;
         pair.heard = now;
         if path.local.is_none() {
             self.join_buffers(key, &path);
         }
         Ok(())
+    }
+
+    /// Takes a request to a queue pair that may not send yet.
+    ///
+    /// It stands for the last message of the handshake of a connection. Without one, the first
+    /// request raises an event.
+    pub(super) fn note_peer(&mut self, key: usize, link: Option<u32>) {
+        if let Some(accepting) = link {
+            self.note_request(accepting);
+        } else if let Some(pair) = self.pairs.get_mut(key)
+            && !core::mem::replace(&mut pair.has_peer, true)
+        {
+            let queue_pair = pair.setup.token;
+            self.raise(ControlEvent::Established {
+                queue_pair,
+                private_data: PrivateData::new(),
+            });
+        }
     }
 
     /// Makes a queue pair ready to send, too (ROCE-262).
@@ -242,17 +274,24 @@ impl Adapter {
 
     /// Changes the rights of the peer of a queue pair that has a transport.
     pub(crate) fn set_rights(&mut self, key: usize, rights: RemoteRights) {
-        let pair = self.pairs.get_mut(key);
-        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+        if let Some(transport) = self.transport(key) {
             transport.set_rights(rights.read, rights.write, rights.atomic);
         }
     }
 
     /// Sets the code of the time after which the peer repeats what found no receive.
     pub(crate) fn set_not_ready_timer(&mut self, key: usize, code: u8) {
-        let pair = self.pairs.get_mut(key);
-        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+        if let Some(transport) = self.transport(key) {
             transport.set_not_ready_timer(RnrTimer::from_code(code));
+        }
+    }
+
+    /// Sets what a program wants of its side of a queue pair that rdma_cm has connected.
+    pub(crate) fn tune(&mut self, key: usize, with: &Tuning) {
+        self.set_rights(key, with.rights);
+        self.set_not_ready_timer(key, with.not_ready_timer);
+        if let Some((transport, sends)) = self.transport(key).zip(with.sends) {
+            transport.set_patience(sends.timeout, sends.retries, sends.not_ready_retries);
         }
     }
 
@@ -278,6 +317,7 @@ impl Adapter {
             timeout: request.ack_timeout,
             retries: request.retry_count,
             not_ready_retries: request.rnr_retry_count,
+            not_ready_timer: self.options.not_ready_timer,
         })
     }
 
@@ -297,15 +337,8 @@ impl Adapter {
             timeout: request.ack_timeout,
             retries: request.retry_count,
             not_ready_retries: transport.not_ready_retries(),
+            not_ready_timer: transport.not_ready_timer().code(),
         })
-    }
-
-    /// Sets the patience of a queue pair that rdma_cm has connected.
-    pub(crate) fn set_patience(&mut self, key: usize, with: &SendAttributes) {
-        let pair = self.pairs.get_mut(key);
-        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
-            transport.set_patience(with.timeout, with.retries, with.not_ready_retries);
-        }
     }
 
     /// Lets no request of a queue pair begin; `tells` asks for an event once those that have are

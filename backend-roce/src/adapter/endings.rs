@@ -4,11 +4,11 @@ use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
 use dat_queues::State;
 
-use super::Adapter;
 use super::deadlines::Timer;
 use super::locals::LOCAL_PACKET_MAX;
 use super::packets::PACKET_MAX;
 use super::queue_pair::Drain;
+use super::{Adapter, Pair};
 use crate::port::RECORD_OVERHEAD;
 use crate::proto::queue_pair::QueuePair;
 
@@ -217,6 +217,28 @@ impl Adapter {
             self.end_pair(key, broken);
         }
         self.withdraw_connection(token);
+    }
+
+    /// Returns true if requests or packets are still to leave, or to be acknowledged.
+    #[cfg(feature = "udp")]
+    pub(crate) fn has_requests(&self) -> bool {
+        let waits = |pair: &Pair| {
+            // Requests of a queue pair that drains do not begin.
+            let is_held = pair.drain != Drain::No && pair.has_drained();
+            pair.is_failing || pair.state == State::Connected && pair.posted() > 0 && !is_held
+        };
+        self.has_output() || self.pairs.iter().any(|(_, pair)| waits(pair))
+    }
+
+    /// Ends all connections and attempts; no event about them follows.
+    #[cfg(feature = "udp")]
+    pub(crate) fn leave_peers(&mut self) {
+        for key in 0..self.pairs.bound() {
+            if self.pairs.get(key).is_some_and(|pair| pair.link.is_some()) {
+                self.disconnect(key, false);
+            }
+        }
+        self.refuse_waiting();
     }
 
     /// Returns a queue pair in error to unconnected; false if it is in another state.

@@ -99,6 +99,17 @@ struct OwnKeys {
     last: u32,
 }
 
+/// What a device says of a bind, beside the request of the core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// Set if the window is of type 2. Without bytes, the bind invalidates the key then.
+    pub(crate) is_type_2: bool,
+    /// Set if peers may use atomics.
+    pub(crate) atomics: bool,
+    /// Set if the first byte has the address 0 in requests.
+    pub(crate) is_zero_based: bool,
+}
+
 /// The binding of a window to a range of a region.
 #[derive(Clone, Copy)]
 struct Binding {
@@ -108,6 +119,8 @@ struct Binding {
     region: u32,
     address: u64,
     length: u64,
+    /// Address of the first byte in requests.
+    first: u64,
     privileges: MemoryPrivileges,
     /// Set if peers may use atomics.
     atomics: bool,
@@ -123,14 +136,18 @@ impl Window {
 }
 
 impl Binding {
-    fn new(request: &BindRequest, key: u32, atomics: bool, qpn: Option<u32>) -> Self {
+    /// Without `opening`, those may use atomics who may read and write.
+    fn new(request: &BindRequest, key: u32, opening: Option<Opening>, qpn: Option<u32>) -> Self {
+        let implied = request.privileges.contains(needed(Right::Atomic));
+        let is_zero_based = opening.is_some_and(|opening| opening.is_zero_based);
         Self {
             key,
             region: request.region.local,
             address: request.address,
             length: request.length,
+            first: if is_zero_based { 0 } else { request.address },
             privileges: request.privileges,
-            atomics,
+            atomics: opening.map_or(implied, |opening| opening.atomics),
             qpn,
         }
     }
@@ -149,10 +166,7 @@ enum Named {
     Region(usize),
     Window(usize),
     /// A window, once a bind is carried out.
-    Binding {
-        /// Whether peers may use atomics; `None` if those may who may read and write.
-        atomics: Option<bool>,
-    },
+    Binding,
 }
 
 /// Regions and windows; their keys are drawn from one table (ROCE-130).
@@ -327,14 +341,12 @@ impl Memories {
 
     /// Draws the key of a window for a bind; `None` if no key is left, or there is no such window of
     /// type 1.
-    ///
-    /// `atomics` tells whether peers may use atomics; `None` if those may who may read and write.
-    pub(crate) fn begin_bind(&mut self, window: usize, atomics: Option<bool>) -> Option<u32> {
+    pub(crate) fn begin_bind(&mut self, window: usize) -> Option<u32> {
         let window = self.windows.get(window)?;
         if window.own.is_some() {
             return None;
         }
-        self.draw(Named::Binding { atomics })
+        self.draw(Named::Binding)
     }
 
     /// Returns the key of a bind that is not carried out.
@@ -342,22 +354,21 @@ impl Memories {
         self.keys.remove(key);
     }
 
-    /// Binds a window of `domain` to its new key; the old key becomes invalid.
+    /// Binds a window of the domain of `user` to its new key; the old key becomes invalid.
     ///
-    /// An empty range only unbinds. After an error the window is unbound.
+    /// An empty range only unbinds. After an error a window of type 1 is unbound.
     pub(crate) fn bind(
         &mut self,
         request: &BindRequest,
         key: u32,
-        domain: DomainKey,
+        opening: Option<Opening>,
+        user: User,
     ) -> Result<(), LocalError> {
-        let atomics = match self.keys.get(key) {
-            Some(Named::Binding { atomics }) => *atomics,
-            _ => None,
-        };
-        let implied = request.privileges.contains(needed(Right::Atomic));
-        let binding = Binding::new(request, key, atomics.unwrap_or(implied), None);
-        let allowed = self.may_bind(request.window.0, &binding, domain);
+        if opening.is_some_and(|opening| opening.is_type_2) {
+            return self.bind_type_2(request, key, opening, user);
+        }
+        let binding = Binding::new(request, key, opening, None);
+        let allowed = self.may_bind(request.window.0, &binding, user.domain);
         let binds = allowed && request.length > 0;
         self.set_binding(request.window.0, binds.then_some(binding));
         match self.keys.get_mut(key).filter(|_| binds) {
@@ -371,18 +382,18 @@ impl Memories {
     ///
     /// An empty range invalidates the key, whatever window the request names. After an error the
     /// window is as it was.
-    pub(crate) fn bind_type_2(
+    fn bind_type_2(
         &mut self,
         request: &BindRequest,
         key: u32,
-        atomics: bool,
+        opening: Option<Opening>,
         user: User,
     ) -> Result<(), LocalError> {
         if request.length == 0 {
             return self.invalidate(key, user);
         }
         let index = request.window.0;
-        let binding = Binding::new(request, key, atomics, user.qpn);
+        let binding = Binding::new(request, key, opening, user.qpn);
         let allowed = self.may_bind(index, &binding, user.domain);
         let is_named = self.own_keys.get(&(key >> CHOSEN_BITS)) == Some(&index);
         let window = self.windows.get_mut(index).ok_or(LocalError)?;
@@ -485,55 +496,49 @@ impl Memories {
         region.span(segment.address, u64::from(segment.length))
     }
 
-    /// Returns the memory that a peer names on a queue pair of `domain` (ROCE-109, ROCE-110).
+    /// Returns the memory that a peer names on a queue pair (ROCE-109, ROCE-110).
     pub(crate) fn remote(
         &self,
         at: RemoteAddress,
         length: u32,
         right: Right,
-        user: User,
+        user: &User,
     ) -> Result<RegisteredSpan<'_>, AccessError> {
-        self.find_remote(at, u64::from(length), right, user)
-            .ok_or(AccessError)
-    }
-
-    /// Returns the window of type 2 that has keys like this one.
-    #[cold]
-    #[inline(never)]
-    fn type_2_window(&self, key: u32) -> Option<Named> {
-        let window = self.own_keys.get(&(key >> CHOSEN_BITS))?;
-        Some(Named::Window(*window))
-    }
-
-    fn find_remote(
-        &self,
-        at: RemoteAddress,
-        length: u64,
-        right: Right,
-        user: User,
-    ) -> Option<RegisteredSpan<'_>> {
-        let domain = user.domain;
-        let named = self.keys.get(at.key).copied();
-        let region = match named.or_else(|| self.type_2_window(at.key))? {
-            Named::Binding { .. } => return None,
-            Named::Region(object) => {
-                let region = self.region_at(object, domain, MemoryPrivileges::empty());
-                region.filter(|region| region.grants(right))?
+        let span = match self.keys.get(at.key) {
+            Some(Named::Region(object)) => {
+                let region = self.region_at(*object, user.domain, MemoryPrivileges::empty());
+                let region = region.filter(|region| region.grants(right));
+                region.and_then(|region| region.span(at.address, length.into()))
             }
-            Named::Window(window) => {
-                let window = self.windows.get(window)?;
-                let bound = window.bound.as_ref()?;
-                let start = at.address.checked_sub(bound.address)?;
-                let inside = start <= bound.length && length <= bound.length - start;
-                let is_others = bound.qpn.is_some() && bound.qpn != user.qpn;
-                let is_named = bound.key == at.key && !is_others && window.domain == domain;
-                if !inside || !is_named || !bound.grants(right) {
-                    return None;
-                }
-                self.region(bound.region, domain, needed_locally(right))?
-            }
+            named => self.through_window(named, &(at, length.into(), right), user),
         };
-        region.span(at.address, length)
+        span.ok_or(AccessError)
+    }
+
+    /// Returns the memory that a window opens by its key.
+    #[inline(never)]
+    fn through_window(
+        &self,
+        named: Option<&Named>,
+        &(at, length, right): &(RemoteAddress, u64, Right),
+        user: &User,
+    ) -> Option<RegisteredSpan<'_>> {
+        let window = match named {
+            Some(Named::Window(window)) => window,
+            Some(_) => return None,
+            None => self.own_keys.get(&(at.key >> CHOSEN_BITS))?,
+        };
+        let window = self.windows.get(*window)?;
+        let bound = window.bound.as_ref()?;
+        let start = at.address.checked_sub(bound.first)?;
+        let inside = start <= bound.length && length <= bound.length - start;
+        let is_others = bound.qpn.is_some() && bound.qpn != user.qpn;
+        let is_named = bound.key == at.key && !is_others && window.domain == user.domain;
+        if !inside || !is_named || !bound.grants(right) {
+            return None;
+        }
+        let region = self.region(bound.region, user.domain, needed_locally(right))?;
+        region.span(bound.address.wrapping_add(start), length)
     }
 
     /// Calls `each` with the memory of `length` bytes from `offset` of the segments on, part by part,

@@ -31,10 +31,12 @@ mod service_points;
 mod slab;
 mod timers;
 
-pub use attached::{Attempt, ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes};
+pub use attached::{
+    Attempt, ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes, Tuning,
+};
 pub(crate) use completions::Completions;
 pub use datagrams::Receiver;
-pub(crate) use memories::Memories;
+pub(crate) use memories::{Memories, Opening};
 pub(crate) use port_numbers::PORTS;
 pub(crate) use private_data::{PrivateForm, private_size};
 pub(crate) use queue_pair::{Beside, Drain, Pair, SEGMENTS, SendEntry};

@@ -2,7 +2,7 @@
 
 use dat_core::backend::{ControlEvent, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
-use dat_queues::{Detail, Opcode, Work};
+use dat_queues::{Detail, Opcode};
 
 use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry};
@@ -29,9 +29,7 @@ impl Adapter {
 
     #[inline]
     pub(super) fn complete_request(&mut self, key: usize, entry: &SendEntry, status: DtoStatus) {
-        let is_local = matches!(entry.request.work, Work::Bind(..));
-        if is_local
-            && status == DtoStatus::Flushed
+        if status == DtoStatus::Flushed
             && let Some(drawn) = entry.drawn_key()
         {
             self.memories.cancel_bind(drawn);
@@ -52,7 +50,7 @@ impl Adapter {
         if pair.peer_failed {
             done.detail = Detail::PeerFailed;
         }
-        if is_local && entry.is_invalidation() {
+        if done.opcode == Opcode::Bind && entry.is_invalidation() {
             done.opcode = Opcode::Invalidate;
         }
         self.add_completion(setup.request_queue, done);

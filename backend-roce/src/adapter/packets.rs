@@ -136,10 +136,8 @@ impl Adapter {
             self.counts.congestion += 1;
             return None;
         }
-        if let Some(accepting) = link.filter(|_| state == State::Accepting)
-            && !(bth.opcode.is_response() || bth.opcode.has_deth())
-        {
-            self.note_request(accepting);
+        if state == State::Accepting && !(bth.opcode.is_response() || bth.opcode.has_deth()) {
+            self.note_peer(key, link);
         }
         let source = self.locals.source(arrival);
         let pair = self.pairs.get_mut(key)?;

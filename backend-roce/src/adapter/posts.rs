@@ -7,7 +7,6 @@ use dat_core::flags::DtoStatus;
 use dat_queues::{Owner, Receive, Request, State, Work};
 
 use super::deadlines::Timer;
-use super::queue_pair::Beside;
 use super::timers::after;
 use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
@@ -79,7 +78,7 @@ impl Adapter {
         Some(count)
     }
 
-    fn transport(&mut self, key: usize) -> Option<&mut QueuePair<'static>> {
+    pub(super) fn transport(&mut self, key: usize) -> Option<&mut QueuePair<'static>> {
         self.pairs.get_mut(key)?.transport.as_mut()
     }
 
@@ -188,12 +187,8 @@ impl Adapter {
             return false;
         };
         let user = pair.user();
-        let outcome = match entry.beside {
-            Beside::Type2 { atomics } => self
-                .memories
-                .bind_type_2(&request, window_key, atomics, user),
-            _ => self.memories.bind(&request, window_key, user.domain),
-        };
+        let opening = entry.opening();
+        let outcome = self.memories.bind(&request, window_key, opening, user);
         if let Some(transport) = &mut pair.transport {
             transport.finish_local(outcome);
         }

@@ -16,7 +16,7 @@ use dat_queues::{
 use super::attached::Attempt;
 use super::buffers::Share;
 use super::datagrams::Receiver;
-use super::memories::{Memories, User};
+use super::memories::{Memories, Opening, User};
 use crate::port::{LocalNumber, LocalQueue, Path};
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
@@ -79,11 +79,8 @@ pub(crate) enum Beside {
     Immediate(u32),
     /// Key that a message invalidates.
     Invalidate(u32),
-    /// Of a bind: its window is of type 2. Without bytes, it invalidates the key.
-    Type2 {
-        /// Whether peers may use atomics.
-        atomics: bool,
-    },
+    /// What a bind opens.
+    Opening(Opening),
 }
 
 impl From<PostedRequest> for SendEntry {
@@ -117,22 +114,30 @@ impl SendEntry {
         }
     }
 
+    /// Returns what a bind of a device opens.
+    pub(crate) const fn opening(&self) -> Option<Opening> {
+        match self.beside {
+            Beside::Opening(opening) => Some(opening),
+            _ => None,
+        }
+    }
+
+    fn is_of_type_2(&self) -> bool {
+        self.opening().is_some_and(|opening| opening.is_type_2)
+    }
+
     /// Returns the key that was drawn for a bind.
-    pub(crate) const fn drawn_key(&self) -> Option<u32> {
-        match (self.request.work, self.beside) {
-            (Work::Bind(_, key), Beside::Nothing) => Some(key),
+    pub(crate) fn drawn_key(&self) -> Option<u32> {
+        match self.request.work {
+            Work::Bind(_, key) if !self.is_of_type_2() => Some(key),
             _ => None,
         }
     }
 
     /// Returns true if it invalidates a key of this side.
-    pub(crate) const fn is_invalidation(&self) -> bool {
-        match self.beside {
-            Beside::Type2 { .. } => {
-                matches!(&self.request.work, Work::Bind(request, _) if request.length == 0)
-            }
-            _ => false,
-        }
+    pub(crate) fn is_invalidation(&self) -> bool {
+        let is_empty = matches!(&self.request.work, Work::Bind(request, _) if request.length == 0);
+        is_empty && self.is_of_type_2()
     }
 
     /// Returns the request of the transport; `position` names it.
@@ -275,6 +280,8 @@ pub(crate) struct Pair {
     /// The receive of the message under way.
     pub(crate) current: Option<PostedReceive>,
     pub(crate) watermarks: Watermarks,
+    /// Set once a request has come, of an attached queue pair.
+    pub(crate) has_peer: bool,
     /// Set while the queue pair waits for its turn to send.
     pub(crate) is_ready: bool,
     /// Set while requests may wait for the consumer (ROCE-185).
@@ -332,6 +339,7 @@ impl Pair {
             receives: VecDeque::new(),
             current: None,
             watermarks: Watermarks::default(),
+            has_peer: false,
             is_ready: false,
             is_gathering: false,
             peer_failed: false,
@@ -574,13 +582,13 @@ impl RequestMemory for Access<'_> {
 impl RemoteMemory for Access<'_> {
     fn check(&mut self, at: RemoteAddress, length: u32, right: Right) -> Result<(), AccessError> {
         self.memories
-            .remote(at, length, right, self.user)
+            .remote(at, length, right, &self.user)
             .map(|_| ())
     }
 
     fn read(&mut self, at: RemoteAddress, bytes: &mut [u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
-        let span = self.memories.remote(at, length, Right::Read, self.user)?;
+        let span = self.memories.remote(at, length, Right::Read, &self.user)?;
         let queue = self.destination(bytes.len());
         if !load(span, queue, 0, bytes) {
             return Err(AccessError);
@@ -593,7 +601,7 @@ impl RemoteMemory for Access<'_> {
 
     fn write(&mut self, at: RemoteAddress, bytes: &[u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
-        let span = self.memories.remote(at, length, Right::Write, self.user)?;
+        let span = self.memories.remote(at, length, Right::Write, &self.user)?;
         store(span, self.queue, 0, bytes)
             .then_some(())
             .ok_or(AccessError)
@@ -604,7 +612,7 @@ impl RemoteMemory for Access<'_> {
         at: RemoteAddress,
         operation: AtomicOperation,
     ) -> Result<u64, AccessError> {
-        let span = self.memories.remote(at, 8, Right::Atomic, self.user)?;
+        let span = self.memories.remote(at, 8, Right::Atomic, &self.user)?;
         let mut before = [0; 8];
         span.read(&mut before);
         let before = u64::from_ne_bytes(before);

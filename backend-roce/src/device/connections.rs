@@ -11,7 +11,7 @@ use dat_core::flags::QualityOfService;
 use dat_queues::State;
 
 use super::RoceDevice;
-use crate::adapter::{Attempt, ConnectionTerms, RemoteRights, SendAttributes};
+use crate::adapter::{Attempt, ConnectionTerms, Tuning};
 use crate::port::{Route, canonical};
 
 impl RoceDevice {
@@ -114,21 +114,14 @@ impl RoceDevice {
         self.look(|adapter| adapter.pair_terms(adapter.attached(qpn).ok()?))
     }
 
-    /// Sets the rights of the peer, and the time-out and the repetitions of requests, of a queue
-    /// pair that is connected. The rest of the attributes is that of the connection.
+    /// Sets what a program wants of its side of a queue pair, if that is connected.
     ///
     /// # Errors
     /// `State`: there is none with this QPN.
-    pub fn tune(
-        &self,
-        qpn: u32,
-        with: &SendAttributes,
-        rights: RemoteRights,
-    ) -> Result<(), BackendError> {
+    pub fn tune(&self, qpn: u32, with: &Tuning) -> Result<(), BackendError> {
         self.shared.enter(|adapter| {
             let key = adapter.attached(qpn)?;
-            adapter.set_patience(key, with);
-            adapter.set_rights(key, rights);
+            adapter.tune(key, with);
             Ok(())
         })
     }

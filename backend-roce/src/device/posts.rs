@@ -4,7 +4,7 @@ use dat_core::backend::{BindRequest, RegionKeys, RemoteRange, Segment, SendFlags
 use dat_core::flags::MemoryPrivileges;
 use dat_queues::{Change, Request, Segments, Work};
 
-use crate::adapter::{Adapter, Beside, Receiver, RemoteRights, SEGMENTS, SendEntry};
+use crate::adapter::{Adapter, Beside, Opening, Receiver, RemoteRights, SEGMENTS, SendEntry};
 use crate::proto::PathMtu;
 
 /// Operation of a request.
@@ -50,6 +50,8 @@ pub struct Binding {
     pub length: u64,
     /// Rights of peers, beside those of their queue pair.
     pub rights: RemoteRights,
+    /// Set if peers name the first byte by the address 0, and not by `address`.
+    pub is_zero_based: bool,
 }
 
 /// Local data of a request.
@@ -167,12 +169,11 @@ impl Posts<'_> {
             }
             Operation::Bind(binding, _) if binding.length == 0 => return Err(PostError::Invalid),
             Operation::Bind(binding, key) => {
-                let atomics = binding.rights.atomic;
-                beside = Beside::Type2 { atomics };
+                beside = Beside::Opening(binding.opening(true));
                 Work::Bind(binding.request(post.token, post.fence), key)
             }
             Operation::Invalidate(key) => {
-                beside = Beside::Type2 { atomics: false };
+                beside = Beside::Opening(Binding::NONE.opening(true));
                 Work::Bind(Binding::NONE.request(post.token, post.fence), key)
             }
         };
@@ -211,12 +212,13 @@ impl Posts<'_> {
         }
         let memories = &mut self.adapter.memories;
         let Bind { token, binding, .. } = *bind;
-        let key = memories.begin_bind(binding.window.0, Some(binding.rights.atomic));
+        let key = memories.begin_bind(binding.window.0);
         let key = key.ok_or(PostError::Full)?;
         let request = binding.request(token, bind.fence);
         let work = Work::Bind(request, key);
         let entry = SendEntry {
             is_silent: bind.silent,
+            beside: Beside::Opening(binding.opening(false)),
             ..SendEntry::from(Request::new(token, work, request.flags, Segments::new()))
         };
         if self.adapter.post_attached(self.key, entry, None, None) {
@@ -250,7 +252,16 @@ impl Binding {
             write: false,
             atomic: false,
         },
+        is_zero_based: false,
     };
+
+    const fn opening(&self, is_type_2: bool) -> Opening {
+        Opening {
+            is_type_2,
+            atomics: self.rights.atomic,
+            is_zero_based: self.is_zero_based,
+        }
+    }
 
     /// Returns the request of the core.
     fn request(&self, token: u64, fence: bool) -> BindRequest {

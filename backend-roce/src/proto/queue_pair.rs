@@ -186,6 +186,11 @@ impl<'s> QueuePair<'s> {
         self.responder.set_not_ready_timer(timer);
     }
 
+    /// Returns the time after which the peer repeats what found no receive.
+    pub const fn not_ready_timer(&self) -> RnrTimer {
+        self.responder.not_ready_timer()
+    }
+
     /// Sets the patience of requests; see [`Requester::set_patience`].
     pub const fn set_patience(&mut self, timeout: u8, retries: u8, not_ready_retries: u8) {
         let requester = &mut self.requester;

@@ -17,7 +17,7 @@ use crate::options::StartThread;
 use crate::shared::{Attention, Pause, Shared, Watch};
 
 /// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
-const LINGER: Duration = Duration::from_millis(300);
+pub(crate) const LINGER: Duration = Duration::from_millis(300);
 
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::vec::Vec;
 
 use backend_roce::port::{Arrival, ClaimError, Port, Route};
 use backend_roce::proto::PathMtu;
@@ -48,6 +49,16 @@ impl Wire {
             .entry(to)
             .or_default()
             .push_back((flow, packet));
+    }
+
+    /// Puts `count` packets before those on their way to an address, by the flow of these.
+    pub fn put_first(&self, to: IpAddr, count: usize, packet: &[u8]) {
+        let mut state = self.0.lock().expect("not poisoned");
+        let queue = state.queues.get_mut(&to).expect("packets");
+        let (flow, _) = *queue.front().expect("a packet");
+        for _ in 0..count {
+            queue.push_front((flow, packet.to_vec()));
+        }
     }
 
     /// Returns copies of the packets on their way to an address.

@@ -12,7 +12,6 @@ use crate::sync::{Guard, Parked, RawLock};
 
 /// Returns the error of a call that meets the control call of a context that it interrupts.
 #[cold]
-#[inline(never)]
 pub(crate) fn busy(resource: Subtype) -> Error {
     Error::insufficient_resources(resource).because(Cause::Busy)
 }
@@ -35,13 +34,11 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Notes that a context missed something, for which `make_up` makes up.
-    #[inline]
     pub(crate) fn note_missed(&self) {
         self.shared.missed.store(true, Ordering::Release);
     }
 
     /// Returns true if a context missed something since the last `make_up`.
-    #[inline(always)]
     pub(crate) fn has_missed(&self) -> bool {
         L::PARKS && self.shared.missed.load(Ordering::Relaxed)
     }
@@ -57,7 +54,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (DEVICE): the current context interrupts a control call.
-    #[inline]
     pub(crate) fn controlled<R>(
         &self,
         f: impl FnOnce(&mut Control<'s, B>) -> Result<R>,

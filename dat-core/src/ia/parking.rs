@@ -19,7 +19,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// A dispatcher with a waiter stays locked in place of being parked: the end of a parking tells
     /// contexts, not waiters. So does the asynchronous one, to which every context reports. `f`
     /// gives no command to the device for a locked one if [`is_masked`](Self::is_masked) says so.
-    #[inline]
     pub(crate) fn with_parked<R>(
         &self,
         slot: &EvdSlot<B::CompletionQueue, L>,
@@ -50,7 +49,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns true if changes of a dispatcher keep its lock, which masks interrupts.
-    #[inline]
     pub(crate) fn is_masked(&self, queue: &EvdQueue<B::CompletionQueue>) -> bool {
         L::PARKS && (queue.waiter.is_some() || queue.id == self.async_evd)
     }
@@ -97,7 +95,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// No lock may be held.
     #[cold]
-    #[inline(never)]
     pub(crate) fn make_up(&self) {
         self.shared.missed.store(false, Ordering::Relaxed);
         let mut deferred = Deferred {

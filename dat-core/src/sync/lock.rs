@@ -42,7 +42,6 @@ pub unsafe trait RawLock {
     const PARKS: bool = false;
 
     /// Returns the mark of the value that the lock protects, if the lock parks.
-    #[inline(always)]
     fn mark(&self) -> Option<&Mark> {
         None
     }
@@ -62,7 +61,6 @@ pub unsafe trait RawLock {
     ///
     /// # Safety
     /// As for `acquire`, if it returns a state.
-    #[inline(always)]
     unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
         // SAFETY: promised by the caller.
         Some(unsafe { self.acquire() })
@@ -279,7 +277,6 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
 
     const PARKS: bool = true;
 
-    #[inline(always)]
     fn mark(&self) -> Option<&Mark> {
         Some(&self.1)
     }

@@ -86,7 +86,6 @@ impl<L: RawLock, T> Mutex<L, T> {
     }
 
     /// Locks the mutex, unless the value is parked; the end of the parking then tells.
-    #[inline]
     #[cfg_attr(loom, track_caller)]
     pub(crate) fn lock_unparked(&self) -> Option<Guard<'_, L, T>> {
         if L::PARKS {
@@ -96,7 +95,6 @@ impl<L: RawLock, T> Mutex<L, T> {
     }
 
     /// Locks the mutex, unless the context that holds it is interrupted by this one.
-    #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, L, T>> {
         #[expect(unsafe_code)]
         // SAFETY: as in `guard`.
@@ -119,7 +117,6 @@ impl<L: RawLock, T> Mutex<L, T> {
     }
 
     /// As `park`, but keeps the lock if `keeps` says so.
-    #[inline]
     #[cfg_attr(loom, track_caller)]
     pub(crate) fn park_unless(&self, keeps: impl FnOnce(&T) -> bool) -> Parked<'_, L, T> {
         let guard = self.lock();
@@ -139,7 +136,6 @@ impl<L: RawLock, T> Mutex<L, T> {
     }
 
     /// Acquires the lock and creates its guard; on a lock that parks, the caller reads the mark.
-    #[inline]
     #[cfg_attr(loom, track_caller)]
     fn guard(&self) -> Guard<'_, L, T> {
         #[expect(unsafe_code)]

@@ -3,8 +3,11 @@
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null_mut;
 
+use nix::errno::Errno;
+
 use super::layout::{ibv_async_event, ibv_wc};
 use super::objects::Handle;
+use crate::errors::Result;
 
 /// A value that a program lends for the call, or null.
 #[repr(transparent)]
@@ -57,9 +60,7 @@ impl<T> In<T> {
     pub(crate) const fn cast<U>(self) -> In<U> {
         In(self.0.cast())
     }
-}
 
-impl<T> In<T> {
     /// Returns the value; `None` for null.
     pub(crate) fn look(&self) -> Option<&T> {
         // SAFETY: the program passes null or such a value, which it does not change during the call.
@@ -103,14 +104,21 @@ impl<T> Out<T> {
         Self(self.0.wrapping_add(1))
     }
 
-    /// Stores a value; returns false for null.
-    pub(crate) fn set(self, value: T) -> bool {
-        if self.0.is_null() {
-            return false;
+    /// Stores a value, except for null.
+    pub(crate) fn set(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: the program passes null or room for such a value.
+            unsafe { self.0.write(value) };
         }
-        // SAFETY: the program passes null or room for such a value.
-        unsafe { self.0.write(value) };
-        true
+    }
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    /// `EINVAL` for null.
+    pub(crate) fn put(self, value: T) -> Result<()> {
+        self.set(value);
+        (!self.is_null()).then_some(()).ok_or(Errno::EINVAL)
     }
 }
 
@@ -128,10 +136,13 @@ impl Room {
         Self(pointer.cast())
     }
 
-    /// Stores what fits of a value, and zeros behind it; returns false for null.
-    pub(crate) fn set<T: Copy>(self, value: T, room: usize) -> bool {
+    /// Stores what fits of a value, and zeros behind it.
+    ///
+    /// # Errors
+    /// `EINVAL` for null.
+    pub(crate) fn put<T: Copy>(self, value: T, room: usize) -> Result<()> {
         if self.0.is_null() {
-            return false;
+            return Err(Errno::EINVAL);
         }
         let length = room.min(size_of::<T>());
         // SAFETY: the program passes null or as many bytes as it says, and the value has `length`.
@@ -139,7 +150,7 @@ impl Room {
             self.0.cast::<u8>().write_bytes(0, room);
             core::ptr::copy_nonoverlapping((&raw const value).cast(), self.0, length);
         }
-        true
+        Ok(())
     }
 
     /// Stores bytes; the program says that it has room for them.

@@ -41,7 +41,7 @@ pub(crate) struct Queue {
     pub(crate) users: Arc<()>,
     /// Turns of the threads that poll it as an extended one, and the completion of the turn.
     pub(super) turns: Turns<Option<ibv_wc>>,
-    /// Set once the program is told that it failed.
+    /// Set once completions are lost, and the program is told so.
     has_failed: AtomicBool,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn create(
         Queue {
             adapter: Arc::clone(&adapter),
             queue: RwLock::new(queue),
-            channel: channel.clone(),
+            channel,
             events: Unacknowledged::default(),
             async_events: AsyncEvents::of(own),
             users: Arc::new(()),
@@ -98,10 +98,10 @@ pub(super) fn create(
             has_failed: AtomicBool::new(false),
         },
     );
-    if let Some(channel) = channel {
-        let notify = move |_: &ControlEvent| channel.push(made);
-        adapter.receive(Subject::Queue(number), Box::new(notify));
-    }
+    let notify = move |_: &ControlEvent| {
+        made.get().inspect(|own| own.tell(made, number));
+    };
+    adapter.receive(Subject::Queue(number), Box::new(notify));
     Ok(made)
 }
 
@@ -119,6 +119,23 @@ impl Queue {
             yield_sometimes();
         }
         polled.map_err(|_| Errno::EIO)
+    }
+
+    /// Tells the program that there are completions, or once that some are lost.
+    fn tell(&self, handle: Handle<Self>, number: u32) {
+        if self.adapter.device.has_overrun(number) && !self.has_failed.swap(true, Ordering::AcqRel)
+        {
+            let object = Address(handle.pointer());
+            self.async_events.tell(IBV_EVENT_CQ_ERR, object);
+        }
+        self.wake(handle);
+    }
+
+    /// Adds an event to the channel, if there is one.
+    fn wake(&self, handle: Handle<Self>) {
+        if let Some(channel) = &self.channel {
+            channel.push(handle);
+        }
     }
 
     /// Returns the queue of the device, which changes with a resize only.
@@ -281,31 +298,20 @@ pub(crate) extern "C" fn poll_cq(queue: *mut ibv_cq, most: c_int, to: *mut ibv_w
     });
     match polled {
         Ok(taken) => c_int::try_from(taken).unwrap_or(c_int::MAX),
-        Err(_) => {
-            own.fail(handle);
-            -1
-        }
-    }
-}
-
-impl Queue {
-    /// Tells the program once that the queue failed.
-    pub(crate) fn fail(&self, handle: Handle<Self>) {
-        if self.has_failed.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let object = Address(handle.pointer());
-        self.async_events.tell(IBV_EVENT_CQ_ERR, object);
+        Err(_) => -1,
     }
 }
 
 /// `req_notify_cq` of a context.
 pub(crate) extern "C" fn req_notify_cq(queue: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    match Handle::<Queue>::at(queue).trusted() {
-        Some(own) => {
-            own.device_queue().arm(solicited_only != 0);
-            0
-        }
-        None => libc::EINVAL,
+    let handle = Handle::<Queue>::at(queue);
+    let Some(own) = handle.trusted() else {
+        return libc::EINVAL;
+    };
+    own.device_queue().arm(solicited_only != 0);
+    // No completion comes any more: who waits for one is to learn so.
+    if own.has_failed.load(Ordering::Acquire) {
+        own.wake(handle);
     }
+    0
 }

@@ -1,7 +1,6 @@
 //! Attributes of queue pairs that programs make themselves.
 
 use core::ffi::c_int;
-use core::net::{IpAddr, SocketAddr};
 
 use backend_roce::ConnectionTerms;
 use nix::errno::Errno;
@@ -68,15 +67,14 @@ fn vector(own: &Id) -> Result<ibv_ah_attr> {
         let state = own.state();
         (state.local, state.remote)
     };
-    let ip = |address: Option<SocketAddr>| address.map(|address| address.ip().to_canonical());
-    let (local, remote): (Option<IpAddr>, _) = (ip(local), ip(remote));
+    let (local, remote) = local.zip(remote).ok_or(Errno::EINVAL)?;
     let mut gids = own.adapter.interfaces.gids.iter();
     // Of a loop-back address that is not listed, another one stands for the device.
-    let index = gids.position(|gid| Some(gid.address) == local).unwrap_or(0);
+    let index = gids.position(|gid| gid.is_at(local)).unwrap_or(0);
     let mut vector: ibv_ah_attr = zeroed();
     vector.is_global = 1;
     vector.port_num = PORT;
-    vector.grh.dgid = gid(remote.ok_or(Errno::EINVAL)?);
+    vector.grh.dgid = gid(remote.ip().to_canonical());
     vector.grh.sgid_index = u8::try_from(index).map_err(|_| Errno::EINVAL)?;
     vector.grh.hop_limit = HOPS;
     Ok(vector)
@@ -108,7 +106,7 @@ fn fill(own: &Id, c: &mut ibv_qp_attr) -> Result<u32> {
             c.dest_qp_num = terms.peer_qpn;
             c.rq_psn = terms.expects;
             c.max_dest_rd_atomic = terms.depths.0;
-            c.min_rnr_timer = 0;
+            c.min_rnr_timer = terms.not_ready_timer;
             Ok(IBV_QP_STATE
                 | IBV_QP_AV
                 | IBV_QP_PATH_MTU

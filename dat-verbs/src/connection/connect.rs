@@ -219,8 +219,8 @@ pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_pa
             own.state().phase = phase;
             refused(error)
         })?;
-        if let Some((with, rights)) = own.adapter.managed.tuning(qpn) {
-            device.tune(qpn, &with, rights).map_err(refused)?;
+        if let Some(tuning) = own.adapter.managed.tuning(qpn) {
+            device.tune(qpn, &tuning).map_err(refused)?;
         }
         complete(id)
     })())

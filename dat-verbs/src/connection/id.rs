@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_uint};
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use dat_core::backend::{ListenerKey, RequestKey};
 use nix::errno::Errno;
@@ -19,6 +19,7 @@ use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
 use crate::completion::{Channel, Queue};
 use crate::errors::{Result, done};
 use crate::events::Unacknowledged;
+use crate::locks::lock;
 use crate::memory::Domain;
 use crate::transfer::{Pair, Wanted};
 
@@ -128,7 +129,7 @@ impl Id {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -271,21 +272,18 @@ pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
         // A queue pair that the program has moved stays connected.
         adopt(id, own);
         leave(own);
-        let (events, event) = {
+        let (events, event, channel) = {
             let mut state = own.state();
-            (Arc::clone(&state.events), state.event.take())
+            let events = Arc::clone(&state.events);
+            (events, state.event.take(), state.own_channel)
         };
         taken_of(&events, id).into_iter().for_each(Event::discard);
         if let Some(event) = event {
             acknowledge(event)?;
         }
         own.events.wait();
-        let own = id.end().ok_or(Errno::EINVAL)?;
-        let state = own
-            .state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(channel) = state.own_channel {
+        id.end().ok_or(Errno::EINVAL)?;
+        if let Some(channel) = channel {
             channel.end();
         }
         Ok(())

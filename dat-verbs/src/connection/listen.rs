@@ -1,10 +1,12 @@
 //! Listening identifiers, and the requests that they get.
 
 use core::ffi::c_int;
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::result::Result;
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 
-use dat_core::backend::ControlEvent;
+use dat_core::backend::{BackendError, ControlEvent, ListenerKey};
 use nix::errno::Errno;
 
 use super::channel::{News, acknowledge};
@@ -15,12 +17,16 @@ use super::resolve::{bind, set_addresses, set_device};
 use crate::adapter::Subject;
 use crate::boundary::layout::{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP};
 use crate::boundary::{Address, Handle, Out};
-use crate::errors::{Result, done, refused};
+use crate::errors::{done, refused};
 
 /// Requests of a listener that wait, as in the kernel.
 const MOST_REQUESTS: u32 = 1024;
 
-const UNSPECIFIED: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// Attempts to take a port that is in use, and the pause between them.
+const MOST_TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(1);
+
+const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Makes an identifier listen; it is bound first if it was not.
 ///
@@ -48,7 +54,7 @@ pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, backlog: c_int) -> c_int {
         let notify = move |event: &_| request(id, event);
         let subject = Subject::Listener(token);
         own.adapter.receive(subject, Box::new(notify));
-        match own.adapter.device.listen(token, port, address) {
+        match listen(own, (token, port), address) {
             Ok(listener) => {
                 own.state().phase = Phase::Listening(listener);
                 Ok(())
@@ -59,6 +65,25 @@ pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, backlog: c_int) -> c_int {
             }
         }
     })())
+}
+
+/// Listens at a port that this process has.
+///
+/// A process that another thread makes has a copy of the port until it runs its program: then the
+/// port seems to be in use.
+fn listen(
+    own: &Id,
+    (token, port): (u64, u16),
+    address: Option<IpAddr>,
+) -> Result<ListenerKey, BackendError> {
+    let try_once = || own.adapter.device.listen(token, port, address);
+    for _ in 1..MOST_TRIES {
+        match try_once() {
+            Err(BackendError::QualifierInUse) => std::thread::sleep(PAUSE),
+            listens => return listens,
+        }
+    }
+    try_once()
 }
 
 /// Makes the identifier of a request, and tells of it.
@@ -109,7 +134,7 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
         raise_about(listener, id, &news);
         Ok(())
     })();
-    let made: Result<()> = made;
+    let made: Result<(), Errno> = made;
     if made.is_err() {
         own.places.fetch_add(1, Ordering::Relaxed);
         own.adapter.device.refuse(*request);

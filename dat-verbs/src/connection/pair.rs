@@ -114,7 +114,7 @@ pub(crate) extern "C" fn rdma_create_qp_ex(
     attributes: Out<ibv_qp_init_attr_ex>,
 ) -> c_int {
     done((|| {
-        let (wanted, domain) = Wanted::extended(&attributes.get().ok_or(Errno::EINVAL)?)?;
+        let (wanted, domain) = Wanted::extended(attributes)?;
         tell(id, domain, wanted, attributes.cast())
     })())
 }

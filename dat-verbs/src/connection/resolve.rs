@@ -47,7 +47,7 @@ pub(super) fn set_device(id: Handle<Id>) -> Result<()> {
 /// - `ENODEV`: the device does not serve the address.
 fn reserve(own: &Id, mut address: SocketAddr) -> Result<SocketAddr> {
     let (ip, adapter) = (address.ip(), &own.adapter);
-    if !ip.is_unspecified() && !adapter.serves(ip) {
+    if !ip.is_unspecified() && !adapter.serves(address) {
         return Err(Errno::ENODEV);
     }
     let listens_at = own.state().options.listens_at(ip);
@@ -59,9 +59,10 @@ fn reserve(own: &Id, mut address: SocketAddr) -> Result<SocketAddr> {
         return Err(in_use);
     }
     // Processes whose devices have different addresses may have the same port.
-    let at = match adapter.address.ip() {
-        device if ip.is_unspecified() && !device.is_unspecified() => {
-            SocketAddr::new(device, address.port())
+    let at = match adapter.address {
+        mut device if ip.is_unspecified() && !device.ip().is_unspecified() => {
+            device.set_port(address.port());
+            device
         }
         _ => address,
     };
@@ -101,15 +102,16 @@ pub(super) fn bind(id: Handle<Id>, address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Returns the address of this host that packets to a peer come from.
-fn source(from: SocketAddr, to: SocketAddr) -> io::Result<IpAddr> {
-    let socket = UdpSocket::bind(SocketAddr::new(from.ip(), 0))?;
+/// Returns the address of this host that packets to a peer come from; its port does not matter.
+fn source(mut from: SocketAddr, to: SocketAddr) -> io::Result<SocketAddr> {
+    from.set_port(0);
+    let socket = UdpSocket::bind(from)?;
     // A port does not matter for the route.
     let port = if to.port() == 0 { 1 } else { to.port() };
     let mut to = to;
     to.set_port(port);
     socket.connect(to)?;
-    Ok(socket.local_addr()?.ip().to_canonical())
+    socket.local_addr()
 }
 
 const fn unspecified(of: SocketAddr) -> SocketAddr {
@@ -134,20 +136,20 @@ pub(super) fn gid(ip: IpAddr) -> ibv_gid {
 /// The event of the failure has them: the host has no route, or none from the device.
 fn resolve(id: Handle<Id>, to: SocketAddr) -> Result<()> {
     let own = id.get().ok_or(Errno::EINVAL)?;
-    let mut local = own.state().local.ok_or(Errno::EINVAL)?;
-    if local.is_ipv4() != to.is_ipv4() {
+    let bound = own.state().local.ok_or(Errno::EINVAL)?;
+    if bound.is_ipv4() != to.is_ipv4() {
         return Err(Errno::EAFNOSUPPORT);
     }
-    let device = own.adapter.address.ip();
-    let from = match local.ip().is_unspecified() && device.is_ipv4() == to.is_ipv4() {
-        true if !to.ip().is_loopback() => SocketAddr::new(device, 0),
-        _ => local,
+    let device = own.adapter.address;
+    let from = match bound.ip().is_unspecified() && device.is_ipv4() == to.is_ipv4() {
+        true if !to.ip().is_loopback() => device,
+        _ => bound,
     };
-    let ip = source(from, to).map_err(|error| of_system(&error))?;
-    if !own.adapter.serves(ip) {
+    let mut local = source(from, to).map_err(|error| of_system(&error))?;
+    if !own.adapter.serves(local) {
         return Err(Errno::ENODEV);
     }
-    local.set_ip(ip);
+    local.set_port(bound.port());
     set_device(id)?;
     {
         let mut state = own.state();

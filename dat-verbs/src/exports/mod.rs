@@ -1,5 +1,6 @@
 //! Names and versions of the exports; `build.rs` defines the versions.
 
+mod exit;
 mod files;
 mod open;
 
@@ -41,15 +42,15 @@ macro_rules! export {
         );
     };
     (
-        $($version:literal { $($name:ident $sign:tt $how:ident;)* })*
-        old { $($old:literal $old_name:ident : $refusal:ident;)* }
+        $($version:literal { $($how:ident $sign:tt $($name:ident)*;)* })*
+        old { $($old:literal { $($refusal:ident : $($old_name:ident)*;)* })* }
     ) => {
-        $($(export!(@ one $version $name $sign $how);)*)*
-        $(export!(
+        $($($(export!(@ one $version $name $sign $how);)*)*)*
+        $($($(export!(
             @ concat!("exported_old_", stringify!($old_name)),
             concat!(stringify!($old_name), "@", $old),
             crate::refusals::$refusal
-        );)*
+        );)*)*)*
     };
 }
 
@@ -72,10 +73,10 @@ macro_rules! export {
         export!(@ $name, crate::refusals::$refusal);
     };
     (
-        $($version:literal { $($name:ident $sign:tt $how:ident;)* })*
-        old { $($old:literal $old_name:ident : $refusal:ident;)* }
+        $($version:literal { $($how:ident $sign:tt $($name:ident)*;)* })*
+        old { $($old:literal { $($refusal:ident : $($old_name:ident)*;)* })* }
     ) => {
-        $($(export!(@ one $name $sign $how);)*)*
+        $($($(export!(@ one $name $sign $how);)*)*)*
     };
 }
 

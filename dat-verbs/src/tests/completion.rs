@@ -7,10 +7,12 @@ use nix::errno::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 
+use super::posts::Bed;
 use super::{Opened, refusal};
 use crate::boundary::layout::{
-    IBV_EVENT_CQ_ERR, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, ibv_async_event, ibv_context, ibv_cq,
-    ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr, ibv_wc,
+    IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL, IBV_SEND_SIGNALED, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+    IBV_WR_SEND, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr,
+    ibv_send_wr, ibv_wc,
 };
 use crate::boundary::{Address, Handle, In, Out, element_of, zeroed};
 use crate::completion::{
@@ -18,7 +20,8 @@ use crate::completion::{
     ibv_destroy_comp_channel, ibv_destroy_cq, ibv_get_cq_event, ibv_resize_cq, poll_cq,
     req_notify_cq,
 };
-use crate::opening::{ibv_ack_async_event, ibv_get_async_event};
+use crate::opening::ibv_ack_async_event;
+use crate::transfer::Pair;
 
 const NO_CONTEXT: Address = Address(null_mut());
 
@@ -142,39 +145,37 @@ fn an_extended_queue_is_polled_in_turns() {
 }
 
 #[test]
-fn a_queue_that_failed_is_told_once_it_is_taken() {
+fn a_queue_that_loses_completions_tells_everybody_at_once() {
     let context = Opened::new();
-    let own = context.0.get().expect("a context");
-    fcntl_setfl(&*own.async_events, OFlags::NONBLOCK).expect("flags");
-    let take = || {
-        let mut event: ibv_async_event = zeroed();
-        match ibv_get_async_event(context.0, Out::at(&raw mut event)) {
-            0 => Ok(event),
-            failed => Err(refusal(failed)),
-        }
-    };
-    let queue = ibv_create_cq(context.0, 8, NO_CONTEXT, Handle::NULL, 0);
-    let other = ibv_create_cq(context.0, 8, NO_CONTEXT, Handle::NULL, 0);
-    assert_eq!(take().err(), Some(Errno::EAGAIN));
-    for queue in [queue, other] {
-        // Each poll finds the failure; the program is told once.
-        for _ in 0..2 {
-            queue.get().expect("a queue").fail(queue);
-        }
+    let channel = ibv_create_comp_channel(context.0);
+    let bed = Bed::of(context, 1, channel);
+    assert_eq!(bed.receive(0), 0);
+    let mut request: ibv_send_wr = zeroed();
+    (request.opcode, request.send_flags) = (IBV_WR_SEND, IBV_SEND_SIGNALED);
+    // Two completions, for one place; nobody polls, and the queue is not armed.
+    assert_eq!(bed.send(request).0, 0);
+    let first = bed.context.awaited();
+    assert_eq!(first.event_type, IBV_EVENT_CQ_ERR);
+    assert!(element_of::<Queue>(&first) == bed.queue);
+    let second = bed.context.awaited();
+    assert_eq!(second.event_type, IBV_EVENT_QP_FATAL);
+    assert!(element_of::<Pair>(&second) == bed.pair);
+    // A program that arms it then is told, too.
+    let structure: *mut ibv_cq = bed.queue.pointer();
+    for _ in 0..2 {
+        assert!(event(channel) == Ok((bed.queue, null_mut())));
+        assert_eq!(req_notify_cq(structure, 0), 0);
     }
-    let event = take().expect("an event");
-    assert_eq!(event.event_type, IBV_EVENT_CQ_ERR);
-    assert!(element_of::<Queue>(&event) == queue);
-    let second = take().expect("an event");
-    assert!(element_of::<Queue>(&second) == other);
-    ibv_ack_async_event(In::at(&raw const second));
-    other.get().expect("a queue").fail(other);
-    // What nobody took ends with its queue.
-    assert_eq!(ibv_destroy_cq(other), 0);
-    assert_eq!(take().err(), Some(Errno::EAGAIN));
-    std::thread::scope(|scope| {
-        let end = scope.spawn(move || ibv_destroy_cq(queue));
+    let mut wc: ibv_wc = zeroed();
+    assert_eq!(poll_cq(structure, 1, &raw mut wc), 1);
+    for _ in 0..2 {
+        assert_eq!(poll_cq(structure, 1, &raw mut wc), -1);
+    }
+    assert_eq!(bed.context.event().err(), Some(Errno::EAGAIN));
+    for event in [first, second] {
         ibv_ack_async_event(In::at(&raw const event));
-        assert_eq!(end.join().expect("the end"), 0);
-    });
+    }
+    ibv_ack_cq_events(bed.queue, 2);
+    bed.close();
+    assert_eq!(ibv_destroy_comp_channel(channel), 0);
 }

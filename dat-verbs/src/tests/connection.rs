@@ -1,7 +1,7 @@
 //! Identifiers, their addresses and events.
 
 use core::ffi::c_int;
-use core::net::SocketAddr;
+use core::net::{SocketAddr, SocketAddrV6};
 use core::ptr::null_mut;
 
 use libc::sockaddr_storage;
@@ -12,19 +12,21 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use super::refusal;
 use crate::boundary::layout::{
     IBV_QPT_RC, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
-    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_RESOLVED,
-    RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event,
+    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_init_attr, rdma_addrinfo,
+    rdma_cm_event,
 };
 use crate::boundary::{Address, Handle, In, Out, SocketPointer, Text, socket_storage, zeroed};
 use crate::completion::{ibv_create_cq, ibv_destroy_cq};
 use crate::connection::{
-    Event, EventChannel, Id, rdma_ack_cm_event, rdma_bind_addr, rdma_connect, rdma_create_ep,
-    rdma_create_event_channel, rdma_create_id, rdma_create_qp, rdma_destroy_ep,
+    Event, EventChannel, Id, rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_connect,
+    rdma_create_ep, rdma_create_event_channel, rdma_create_id, rdma_create_qp, rdma_destroy_ep,
     rdma_destroy_event_channel, rdma_destroy_id, rdma_destroy_qp, rdma_freeaddrinfo,
     rdma_get_cm_event, rdma_get_dst_port, rdma_get_request, rdma_get_src_port, rdma_getaddrinfo,
     rdma_listen, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
 };
 use crate::context::of_structure;
+use crate::settings::ADDRESS;
 
 const NOWHERE: SocketPointer = SocketPointer::at(core::ptr::null());
 
@@ -32,7 +34,7 @@ fn storage(address: &str) -> sockaddr_storage {
     socket_storage(address.parse().expect("an address"))
 }
 
-const fn pointer(storage: &sockaddr_storage) -> SocketPointer {
+pub(super) const fn pointer(storage: &sockaddr_storage) -> SocketPointer {
     SocketPointer::at(core::ptr::from_ref(storage).cast())
 }
 
@@ -44,7 +46,7 @@ fn channel() -> Handle<EventChannel> {
 }
 
 /// Makes an identifier; null is for synchronous mode.
-fn id(channel: Handle<EventChannel>) -> Handle<Id> {
+pub(super) fn id(channel: Handle<EventChannel>) -> Handle<Id> {
     let mut id = Handle::NULL;
     let made = rdma_create_id(
         channel,
@@ -156,13 +158,36 @@ fn a_bound_port_belongs_to_one_identifier() {
         Errno::ENODEV
     );
     assert_eq!(rdma_destroy_id(first), 0);
-    assert_eq!(rdma_bind_addr(second, pointer(&same)), 0);
+    // The child of another test has a copy of the port until it runs its program.
+    while rdma_bind_addr(second, pointer(&same)) != 0 {
+        assert_eq!(Errno::last(), Errno::EADDRINUSE);
+    }
     assert_eq!(rdma_destroy_id(second), 0);
     let all = id(channel);
     assert_eq!(rdma_bind_addr(all, pointer(&storage("0.0.0.0:0"))), 0);
     assert!(all.read().expect("an identifier").verbs.is_null());
     assert_eq!(rdma_destroy_id(all), 0);
     rdma_destroy_event_channel(channel);
+}
+
+/// Makes the queue pair of an identifier.
+fn make_pair(id: Handle<Id>) {
+    let mut attributes: ibv_qp_init_attr = zeroed();
+    attributes.qp_type = IBV_QPT_RC;
+    let wanted = Out::at(&raw mut attributes);
+    assert_eq!(rdma_create_qp(id, Handle::NULL, wanted), 0);
+}
+
+/// Asks a peer for a connection; the channel has no other event.
+fn ask(clients: Handle<EventChannel>, peer: &sockaddr_storage) -> Handle<Id> {
+    let id = id(clients);
+    assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(peer), 100), 0);
+    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
+    assert_eq!(rdma_resolve_route(id, 100), 0);
+    assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
+    make_pair(id);
+    assert_eq!(rdma_connect(id, In::at(core::ptr::null())), 0);
+    id
 }
 
 /// Waits for an event of a channel that does not block.
@@ -202,20 +227,7 @@ fn a_port_has_a_listener_for_each_address() {
         assert_eq!(refusal(refused), error, "{taken}");
         assert_eq!(rdma_destroy_id(other), 0);
     }
-    let ask = |to: &str| {
-        let id = id(clients);
-        let peer = at(to, port);
-        assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
-        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
-        assert_eq!(rdma_resolve_route(id, 100), 0);
-        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
-        let mut attributes: ibv_qp_init_attr = zeroed();
-        attributes.qp_type = IBV_QPT_RC;
-        let wanted = Out::at(&raw mut attributes);
-        assert_eq!(rdma_create_qp(id, Handle::NULL, wanted), 0);
-        assert_eq!(rdma_connect(id, In::at(core::ptr::null())), 0);
-        id
-    };
+    let ask = |to: &str| ask(clients, &at(to, port));
     let end = |id| {
         rdma_destroy_qp(id);
         assert_eq!(rdma_destroy_id(id), 0);
@@ -284,19 +296,7 @@ fn requests_beyond_the_backlog_are_refused() {
     assert_eq!(rdma_listen(listener, 1), 0);
     let port = u16::from_be(rdma_get_src_port(listener));
     let peer = socket_storage(SocketAddr::from(([127, 0, 0, 1], port)));
-    let ask = || {
-        let id = id(clients);
-        assert_eq!(rdma_resolve_addr(id, NOWHERE, pointer(&peer), 100), 0);
-        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ADDR_RESOLVED, 0)));
-        assert_eq!(rdma_resolve_route(id, 100), 0);
-        assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
-        let mut attributes: ibv_qp_init_attr = zeroed();
-        attributes.qp_type = IBV_QPT_RC;
-        let wanted = Out::at(&raw mut attributes);
-        assert_eq!(rdma_create_qp(id, Handle::NULL, wanted), 0);
-        assert_eq!(rdma_connect(id, In::at(core::ptr::null())), 0);
-        id
-    };
+    let ask = || ask(clients, &peer);
     let taken = |channel, expected| {
         let (handle, c) = awaited(channel);
         assert_eq!((c.event, rdma_ack_cm_event(handle)), (expected, 0));
@@ -511,4 +511,126 @@ fn without_descriptors_nothing_is_left_behind() {
     rdma_destroy_qp(client);
     assert_eq!(rdma_destroy_id(client), 0);
     rdma_destroy_event_channel(clients);
+}
+
+/// Returns a link-local address of this host with its interface, if there is one.
+fn link_local() -> Option<SocketAddrV6> {
+    let all = nix::ifaddrs::getifaddrs().ok()?;
+    let mut all = all.filter_map(|one| one.address?.as_sockaddr_in6().copied());
+    let found = all.find(|address| address.ip().is_unicast_link_local())?;
+    Some(found.into())
+}
+
+/// With a device at all addresses, and with one at this address only.
+///
+/// Spec: ROCE-272
+#[test]
+fn a_link_local_address_is_connected_by_its_interface() {
+    let Some(mut address) = link_local() else {
+        return;
+    };
+    let has_others = std::env::var_os(ADDRESS).is_none();
+    if has_others {
+        let text = format!("{}%{}", address.ip(), address.scope_id());
+        let test = "tests::connection::a_link_local_address_is_connected_by_its_interface";
+        again(test, &[(ADDRESS, &text)]);
+    }
+    let (servers, clients) = (channel(), channel());
+    let [listener, lost] = [servers, clients].map(id);
+    let own = socket_storage(address.into());
+    let bound = rdma_bind_addr(listener, pointer(&own));
+    assert_eq!(bound, 0, "{}", Errno::last());
+    assert_eq!(rdma_listen(listener, 1), 0, "{}", Errno::last());
+    address.set_port(u16::from_be(rdma_get_src_port(listener)));
+    let peer = socket_storage(address.into());
+    let client = ask(clients, &peer);
+    let c = client.read().expect("an identifier").route.addr;
+    let shown = SocketPointer::at((&raw const c.__bindgen_anon_1).cast()).get();
+    let Ok(Some(SocketAddr::V6(shown))) = shown else {
+        panic!("{shown:?}");
+    };
+    assert_eq!(
+        (shown.ip(), shown.scope_id()),
+        (address.ip(), address.scope_id())
+    );
+    let (handle, c) = awaited(servers);
+    assert_eq!(c.event, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_eq!(rdma_ack_cm_event(handle), 0);
+    let request = Handle::at(c.id);
+    make_pair(request);
+    assert_eq!(rdma_accept(request, In::at(core::ptr::null())), 0);
+    for channel in [clients, servers] {
+        let (handle, c) = awaited(channel);
+        assert_eq!(c.event, RDMA_CM_EVENT_ESTABLISHED);
+        assert_eq!(rdma_ack_cm_event(handle), 0);
+    }
+    for id in [client, request, listener] {
+        rdma_destroy_qp(id);
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    // Without its interface, it is refused at once, unless the device has one only.
+    while kind(clients).is_ok() {}
+    address.set_scope_id(0);
+    let nowhere = socket_storage(address.into());
+    assert_eq!(rdma_resolve_addr(lost, NOWHERE, pointer(&nowhere), 100), 0);
+    let told = match has_others {
+        true => (RDMA_CM_EVENT_ADDR_ERROR, -(Errno::EINVAL as c_int)),
+        false => (RDMA_CM_EVENT_ADDR_RESOLVED, 0),
+    };
+    assert_eq!(kind(clients), Ok(told));
+    assert_eq!(rdma_destroy_id(lost), 0);
+    for channel in [servers, clients] {
+        rdma_destroy_event_channel(channel);
+    }
+}
+
+/// Runs a test in another process with variables of the environment.
+fn again(test: &str, variables: &[(&str, &str)]) {
+    let status = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--nocapture"])
+        .envs(variables.iter().copied())
+        .status();
+    assert!(status.expect("a process").success(), "{variables:?}");
+}
+
+/// Two devices at all addresses have different ports for queue pairs, and one of them may listen at
+/// a port. Devices at different addresses may have the same ports.
+///
+/// Spec: ROCE-261, ROCE-272
+#[test]
+fn a_port_has_one_process_unless_devices_have_different_addresses() {
+    const TEST: &str =
+        "tests::connection::a_port_has_one_process_unless_devices_have_different_addresses";
+    const PORTS: [&str; 2] = ["DAT_TEST_LISTENS", "DAT_TEST_DEVICE"];
+    let known = PORTS.map(|name| std::env::var(name).ok()?.parse().ok());
+    let is_everywhere = std::env::var_os(ADDRESS).is_none();
+    let channel = channel();
+    let id = id(channel);
+    let adapter = &id.get().expect("an identifier").adapter;
+    if let [Some(listens), Some(other)] = known {
+        let bound = rdma_bind_addr(id, pointer(&storage(&format!("0.0.0.0:{listens}"))));
+        match is_everywhere {
+            true => {
+                assert_eq!(refusal(bound), Errno::EADDRNOTAVAIL);
+                assert!(!adapter.device.has_port(other));
+            }
+            false => assert_eq!(bound, 0, "{}", Errno::last()),
+        }
+        return;
+    }
+    assert_eq!(rdma_bind_addr(id, pointer(&storage("0.0.0.0:0"))), 0);
+    assert_eq!(rdma_listen(id, 1), 0);
+    let listens = u16::from_be(rdma_get_src_port(id)).to_string();
+    let device = (61_000..=u16::MAX).find(|port| adapter.device.has_port(*port));
+    let device = device.expect("a port").to_string();
+    let mut variables = vec![(PORTS[0], &*listens), (PORTS[1], &device)];
+    if is_everywhere {
+        again(TEST, &variables);
+        again(TEST, &[(ADDRESS, "127.0.0.8")]);
+    } else {
+        variables.push((ADDRESS, "127.0.0.9"));
+        again(TEST, &variables);
+    }
+    assert_eq!(rdma_destroy_id(id), 0);
+    rdma_destroy_event_channel(channel);
 }

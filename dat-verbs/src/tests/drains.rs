@@ -1,20 +1,17 @@
 //! Send queues that drain (SQD).
 
 use nix::errno::Errno;
-use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::posts::Bed;
-use super::refusal;
 use crate::boundary::layout::{
     IBV_EVENT_SQ_DRAINED, IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_CUR_STATE,
     IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
     IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_STATE,
     IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTS, IBV_QPS_SQD, IBV_SEND_SIGNALED,
-    IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, ibv_async_event, ibv_qp_attr,
-    ibv_qp_init_attr, ibv_send_wr,
+    IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, ibv_qp_attr, ibv_qp_init_attr, ibv_send_wr,
 };
 use crate::boundary::{In, Out, element_of, zeroed};
-use crate::opening::{ibv_ack_async_event, ibv_get_async_event};
+use crate::opening::ibv_ack_async_event;
 use crate::transfer::{Pair, ibv_modify_qp, ibv_query_qp};
 
 impl Bed {
@@ -54,25 +51,12 @@ impl Bed {
         assert_eq!(self.send(request).0, 0);
     }
 
-    fn event(&self) -> Result<ibv_async_event, Errno> {
-        let mut event: ibv_async_event = zeroed();
-        match ibv_get_async_event(self.context.0, Out::at(&raw mut event)) {
-            0 => Ok(event),
-            failed => Err(refusal(failed)),
-        }
-    }
-
     /// Takes an event, which tells that the queue pair has drained.
     fn take_drained(&self) {
-        let event = self.event().expect("an event");
+        let event = self.context.awaited();
         assert_eq!(event.event_type, IBV_EVENT_SQ_DRAINED);
         assert!(element_of::<Pair>(&event) == self.pair);
         ibv_ack_async_event(In::at(&raw const event));
-    }
-
-    fn set_nonblocking(&self) {
-        let own = self.context.0.get().expect("a context");
-        fcntl_setfl(&*own.async_events, OFlags::NONBLOCK).expect("flags");
     }
 }
 
@@ -91,7 +75,6 @@ fn tokens(bed: &Bed) -> [u64; 2] {
 #[test]
 fn requests_wait_until_the_queue_pair_sends_again() {
     let bed = Bed::new();
-    bed.set_nonblocking();
     assert_eq!(bed.drain(), 0);
     bed.take_drained();
     let c = bed.query();
@@ -109,7 +92,7 @@ fn requests_wait_until_the_queue_pair_sends_again() {
     // Without the wish there is no event.
     assert_eq!(bed.enter(IBV_QPS_SQD), 0);
     assert_eq!(bed.enter(IBV_QPS_RTS), 0);
-    assert_eq!(bed.event().err(), Some(Errno::EAGAIN));
+    assert_eq!(bed.context.event().err(), Some(Errno::EAGAIN));
     bed.close();
 }
 
@@ -176,7 +159,6 @@ fn attributes_change_as_the_manual_says() {
 #[test]
 fn a_queue_pair_that_drains_fails_and_is_reset_as_others_are() {
     let bed = Bed::new();
-    bed.set_nonblocking();
     bed.send_empty(1);
     assert_eq!(bed.drain(), 0);
     bed.send_empty(2);
@@ -187,10 +169,10 @@ fn a_queue_pair_that_drains_fails_and_is_reset_as_others_are() {
     }
     assert_eq!(bed.enter(IBV_QPS_RESET), 0);
     assert_eq!(bed.query().sq_draining, 0);
-    bed.lead();
+    bed.lead(bed.pair, bed.pair, IBV_QPS_RTS);
     assert_eq!(bed.receive(3), 0);
     bed.send_empty(4);
     assert_eq!(tokens(&bed), [3, 4]);
-    assert_eq!(bed.event().err(), Some(Errno::EAGAIN));
+    assert_eq!(bed.context.event().err(), Some(Errno::EAGAIN));
     bed.close();
 }

@@ -6,22 +6,23 @@ use core::ptr::null_mut;
 use nix::errno::Errno;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::connection::{id as new_id, pointer};
 use super::refusal;
 use crate::boundary::layout::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_WRITE, IBV_MW_TYPE_1,
     IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_BIND_MW,
     RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE,
     RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
-    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP, ibv_mw_bind, ibv_qp_attr, ibv_qp_init_attr, ibv_wc,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_mw_bind, ibv_qp_attr, ibv_qp_init_attr, ibv_wc,
     rdma_cm_event, rdma_conn_param,
 };
 use crate::boundary::{Address, Handle, In, Out, SocketPointer, socket_storage, zeroed};
 use crate::completion::{Queue, ibv_create_cq, ibv_destroy_cq, poll_cq};
 use crate::connection::{
     EventChannel, Id, rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_connect,
-    rdma_create_event_channel, rdma_create_id, rdma_destroy_event_channel, rdma_destroy_id,
-    rdma_disconnect, rdma_establish, rdma_get_cm_event, rdma_get_devices, rdma_get_src_port,
-    rdma_init_qp_attr, rdma_listen, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route,
+    rdma_create_event_channel, rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect,
+    rdma_establish, rdma_get_cm_event, rdma_get_devices, rdma_get_src_port, rdma_init_qp_attr,
+    rdma_listen, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route,
 };
 use crate::context::of_structure;
 use crate::memory::{Domain, ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_reg_mr, ibv_rereg_mr};
@@ -31,22 +32,6 @@ use crate::transfer::{
 
 fn storage(port: u16) -> libc::sockaddr_storage {
     socket_storage(([127, 0, 0, 1], port).into())
-}
-
-const fn pointer(storage: &libc::sockaddr_storage) -> SocketPointer {
-    SocketPointer::at(core::ptr::from_ref(storage).cast())
-}
-
-fn new_id(channel: Handle<EventChannel>) -> Handle<Id> {
-    let mut id = Handle::NULL;
-    let made = rdma_create_id(
-        channel,
-        Out::at(&raw mut id),
-        Address(null_mut()),
-        RDMA_PS_TCP,
-    );
-    assert_eq!(made, 0, "{}", Errno::last());
-    id
 }
 
 /// Waits for an event, which must be of a kind.
@@ -125,16 +110,36 @@ impl Program {
         next(self.channels[0], RDMA_CM_EVENT_ROUTE_RESOLVED);
     }
 
-    /// Leads a queue pair to a state by the attributes of an identifier.
+    /// Leads a queue pair to a state by the attributes of an identifier; returns those.
     fn lead(&self, side: usize, id: Handle<Id>, state: u32) -> ibv_qp_attr {
+        self.lead_with(side, id, state, |_| ())
+    }
+
+    /// As [`lead`](Self::lead), with attributes that the program changes.
+    fn lead_with(
+        &self,
+        side: usize,
+        id: Handle<Id>,
+        state: u32,
+        change: impl FnOnce(&mut ibv_qp_attr),
+    ) -> ibv_qp_attr {
         let mut attributes: ibv_qp_attr = zeroed();
         attributes.qp_state = state;
         let mut mask: c_int = 0;
         let (to, known) = (Out::at(&raw mut attributes), Out::at(&raw mut mask));
         assert_eq!(rdma_init_qp_attr(id, to, known), 0, "{state}");
+        let told = attributes;
+        change(&mut attributes);
         let with = In::at(&raw const attributes);
         assert_eq!(ibv_modify_qp(self.pairs[side], with, mask), 0, "{state}");
-        attributes
+        told
+    }
+
+    /// Returns the code of the wait of a peer whose message finds no receive.
+    fn timer(&self, side: usize) -> u8 {
+        let own = self.pairs[side].get().expect("a pair");
+        let terms = own.adapter.device.pair_terms(own.qpn);
+        terms.expect("a connection").not_ready_timer
     }
 
     fn close(self) {
@@ -163,15 +168,21 @@ fn a_program_connects_queue_pairs_of_its_own_and_binds_a_window() {
     }
     // The queue pair is as it was before.
     let [client, server] = program.ask();
-    for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
-        program.lead(1, server, state);
-    }
+    program.lead(1, server, IBV_QPS_INIT);
+    let timer = |code| move |c: &mut ibv_qp_attr| c.min_rnr_timer = code;
+    let told = program.lead_with(1, server, IBV_QPS_RTR, timer(5));
+    assert_eq!(
+        told.min_rnr_timer, 20,
+        "as the connection is made without the program"
+    );
+    program.lead(1, server, IBV_QPS_RTS);
     let parameters = program.parameters(1);
     assert_eq!(rdma_accept(server, In::at(&raw const parameters)), 0);
     next(program.channels[0], RDMA_CM_EVENT_CONNECT_RESPONSE);
-    for state in [IBV_QPS_INIT, IBV_QPS_RTR] {
-        program.lead(0, client, state);
-    }
+    assert_eq!(program.timer(1), 5);
+    program.lead(0, client, IBV_QPS_INIT);
+    program.lead_with(0, client, IBV_QPS_RTR, timer(7));
+    assert_eq!(program.timer(0), 7);
     let attributes = program.lead(0, client, IBV_QPS_RTS);
     assert_eq!(attributes.max_rd_atomic, 2);
     assert_eq!(rdma_establish(client), 0);

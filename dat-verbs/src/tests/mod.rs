@@ -11,11 +11,14 @@ mod queries;
 mod windows;
 
 use nix::errno::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
 
-use crate::boundary::Handle;
+use crate::boundary::layout::ibv_async_event;
+use crate::boundary::{Handle, Out, zeroed};
 use crate::context::Context;
 use crate::device::device;
-use crate::opening::{ibv_close_device, ibv_open_device};
+use crate::opening::{ibv_close_device, ibv_get_async_event, ibv_open_device};
 
 /// A context that is closed at the end.
 pub(crate) struct Opened(pub(crate) Handle<Context>);
@@ -24,7 +27,25 @@ impl Opened {
     pub(crate) fn new() -> Self {
         let context = ibv_open_device(device());
         assert!(!context.is_null(), "{}", Errno::last());
+        let own = context.get().expect("a context");
+        fcntl_setfl(&*own.async_events, OFlags::NONBLOCK).expect("flags");
         Self(context)
+    }
+
+    /// Takes an asynchronous event.
+    pub(crate) fn event(&self) -> Result<ibv_async_event, Errno> {
+        let mut event: ibv_async_event = zeroed();
+        match ibv_get_async_event(self.0, Out::at(&raw mut event)) {
+            0 => Ok(event),
+            failed => Err(refusal(failed)),
+        }
+    }
+
+    /// Waits for an asynchronous event.
+    pub(crate) fn awaited(&self) -> ibv_async_event {
+        let own = self.0.get().expect("a context");
+        poll(&mut [PollFd::new(&*own.async_events, PollFlags::IN)], None).expect("a poll");
+        self.event().expect("an event")
     }
 }
 
@@ -44,12 +65,15 @@ macro_rules! functions {
     (@ $name:ident = $module:ident) => { crate::$module::$name as *const () };
     (@ $name:ident : $refusal:ident) => { crate::refusals::$refusal as *const () };
     (
-        $($version:literal { $($name:ident $sign:tt $how:ident;)* })*
-        old { $($old:literal $old_name:ident : $refusal:ident;)* }
+        $($version:literal { $($how:ident $sign:tt $($name:ident)*;)* })*
+        old { $($old:literal { $($refusal:ident : $($old_name:ident)*;)* })* }
     ) => {
         vec![
-            $($((stringify!($name), functions!(@ $name $sign $how)),)*)*
-            $((concat!(stringify!($old_name), "@", $old), functions!(@ $old_name : $refusal)),)*
+            $($($((stringify!($name), functions!(@ $name $sign $how)),)*)*)*
+            $($($((
+                concat!(stringify!($old_name), "@", $old),
+                functions!(@ $old_name : $refusal),
+            ),)*)*)*
         ]
     };
 }

@@ -10,11 +10,11 @@ use crate::boundary::layout::{
     IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY,
     IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_INIT, IBV_QPS_RTR,
     IBV_QPS_RTS, IBV_QPT_RC, IBV_WR_ATOMIC_WRITE, IBV_WR_DRIVER1, IBV_WR_SEND, IBV_WR_TSO,
-    ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq_attr,
+    ibv_qp_attr, ibv_qp_init_attr, ibv_qp_state, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq_attr,
     ibv_srq_init_attr, ibv_wc,
 };
 use crate::boundary::{Address, Handle, In, Out, zeroed};
-use crate::completion::{Queue, ibv_create_cq, ibv_destroy_cq, poll_cq};
+use crate::completion::{Channel, Queue, ibv_create_cq, ibv_destroy_cq, poll_cq};
 use crate::memory::{Domain, ibv_alloc_pd, ibv_dealloc_pd};
 use crate::query::ibv_query_gid;
 use crate::transfer::{
@@ -28,38 +28,48 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Bed {
     pub(super) context: Opened,
     pub(super) domain: Handle<Domain>,
-    queue: Handle<Queue>,
+    pub(super) queue: Handle<Queue>,
     pub(crate) pair: Handle<Pair>,
 }
 
 impl Bed {
     pub(crate) fn new() -> Self {
-        let context = Opened::new();
+        Self::of(Opened::new(), 16, Handle::NULL)
+    }
+
+    /// Makes a completion queue of `depth` with a channel, and the queue pair.
+    pub(super) fn of(context: Opened, depth: i32, channel: Handle<Channel>) -> Self {
         let domain = ibv_alloc_pd(context.0);
-        let queue = ibv_create_cq(context.0, 16, Address(null_mut()), Handle::NULL, 0);
-        let mut wanted: ibv_qp_init_attr = zeroed();
-        (wanted.send_cq, wanted.recv_cq) = (queue.pointer(), queue.pointer());
-        wanted.qp_type = IBV_QPT_RC;
-        (wanted.cap.max_send_wr, wanted.cap.max_recv_wr) = (4, 4);
-        (wanted.cap.max_send_sge, wanted.cap.max_recv_sge) = (2, 2);
-        let pair = ibv_create_qp(domain, Out::at(&raw mut wanted));
-        let bed = Self {
+        let queue = ibv_create_cq(context.0, depth, Address(null_mut()), channel, 0);
+        let mut bed = Self {
             context,
             domain,
             queue,
-            pair,
+            pair: Handle::NULL,
         };
-        bed.lead();
+        bed.pair = bed.make_pair();
+        bed.lead(bed.pair, bed.pair, IBV_QPS_RTS);
         bed
     }
 
-    /// Leads the queue pair from RESET to RTS.
-    pub(super) fn lead(&self) {
+    pub(super) fn make_pair(&self) -> Handle<Pair> {
+        let mut wanted: ibv_qp_init_attr = zeroed();
+        (wanted.send_cq, wanted.recv_cq) = (self.queue.pointer(), self.queue.pointer());
+        wanted.qp_type = IBV_QPT_RC;
+        (wanted.cap.max_send_wr, wanted.cap.max_recv_wr) = (4, 4);
+        (wanted.cap.max_send_sge, wanted.cap.max_recv_sge) = (2, 2);
+        let pair = ibv_create_qp(self.domain, Out::at(&raw mut wanted));
+        assert!(!pair.is_null());
+        pair
+    }
+
+    /// Leads a queue pair to a state: INIT, RTR or RTS.
+    pub(super) fn lead(&self, pair: Handle<Pair>, peer: Handle<Pair>, last: ibv_qp_state) {
         let mut c: ibv_qp_attr = zeroed();
         c.port_num = 1;
         c.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
         c.path_mtu = IBV_MTU_1024;
-        c.dest_qp_num = self.pair.read().expect("a pair").qp_base.qp_num;
+        c.dest_qp_num = peer.read().expect("a pair").qp_base.qp_num;
         (c.max_rd_atomic, c.max_dest_rd_atomic) = (1, 1);
         (c.min_rnr_timer, c.timeout, c.retry_cnt, c.rnr_retry) = (12, 14, 7, 7);
         (c.ah_attr.is_global, c.ah_attr.port_num) = (1, 1);
@@ -81,11 +91,14 @@ impl Bed {
             (IBV_QPS_INIT, init),
             (IBV_QPS_RTR, receive),
             (IBV_QPS_RTS, send),
-        ] {
+        ]
+        .into_iter()
+        .filter(|(state, _)| *state <= last)
+        {
             c.qp_state = state;
             let mask = (mask | IBV_QP_STATE).cast_signed();
             let with = In::at(&raw const c);
-            assert_eq!(ibv_modify_qp(self.pair, with, mask), 0, "{state}");
+            assert_eq!(ibv_modify_qp(pair, with, mask), 0, "{state}");
         }
     }
 

@@ -137,8 +137,7 @@ pub(crate) extern "C" fn ibv_init_ah_from_wc(
 ) -> c_int {
     done((|| {
         let adapter = &context.get().ok_or(Errno::EINVAL)?.adapter;
-        let is_set = to.set(sender(adapter, port, completion, header)?);
-        is_set.then_some(()).ok_or(Errno::EINVAL)
+        to.put(sender(adapter, port, completion, header)?)
     })())
 }
 

@@ -11,10 +11,10 @@ use crate::adapter::Adapter;
 use crate::boundary::layout::{
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_MTU_256,
     IBV_MTU_4096, IBV_QP_ACCESS_FLAGS, IBV_QP_ALT_PATH, IBV_QP_AV, IBV_QP_DEST_QPN,
-    IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER,
-    IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, IBV_QPS_SQD,
-    ibv_qp_attr, ibv_qp_state,
+    IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
+    IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
+    IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT,
+    IBV_QPS_SQD, ibv_qp_attr, ibv_qp_state,
 };
 use crate::errors::Result;
 use crate::query::PORT;
@@ -120,6 +120,7 @@ pub(super) fn merged(
     take! {
         IBV_QP_PORT port_num;
         IBV_QP_QKEY qkey;
+        IBV_QP_EN_SQD_ASYNC_NOTIFY en_sqd_async_notify;
         IBV_QP_ACCESS_FLAGS qp_access_flags;
         IBV_QP_AV ah_attr;
         IBV_QP_PATH_MTU path_mtu;

@@ -3,11 +3,11 @@
 use core::ffi::{c_int, c_uint};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use backend_roce::proto::packet::NakCode;
-use backend_roce::{PairOptions, PairState};
-use dat_core::backend::ControlEvent;
+use backend_roce::{PairOptions, PairState, SendAttributes, Tuning};
+use dat_core::backend::{BackendError, ControlEvent};
 use nix::errno::Errno;
 
 use super::attributes::{merged, receive_attributes, rights, send_attributes};
@@ -16,7 +16,7 @@ use super::shared::SharedQueue;
 use super::transitions;
 use crate::adapter::{Adapter, Subject};
 use crate::boundary::layout::{
-    IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
+    IBV_EVENT_COMM_EST, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
     IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SQ_DRAINED, IBV_MIG_MIGRATED, IBV_QP_ACCESS_FLAGS,
     IBV_QP_CUR_STATE, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_INIT_ATTR_CREATE_FLAGS,
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_MIN_RNR_TIMER, IBV_QP_STATE,
@@ -28,6 +28,7 @@ use crate::boundary::{Address, Handle, In, Kind, Out, tell_made, zeroed};
 use crate::completion::Queue;
 use crate::context::{AsyncEvents, of_structure};
 use crate::errors::{Result, code, or, refused};
+use crate::locks::lock;
 use crate::memory::Domain;
 use crate::turns::Turns;
 
@@ -97,9 +98,12 @@ impl Wanted {
     ///
     /// # Errors
     /// `EOPNOTSUPP`: something is wanted that the device does not have.
-    pub(crate) fn extended(attributes: &ibv_qp_init_attr_ex) -> Result<(Self, Handle<Domain>)> {
+    pub(crate) fn extended(of: Out<ibv_qp_init_attr_ex>) -> Result<(Self, Handle<Domain>)> {
         const KNOWN: u32 =
             IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        let attributes = of.get().ok_or(Errno::EINVAL)?;
+        // They begin as those without the extension.
+        let plain = of.cast::<ibv_qp_init_attr>().get();
         let has = |field| attributes.comp_mask & field != 0;
         let has_flags = has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0;
         let is_extended = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
@@ -112,14 +116,8 @@ impl Wanted {
             false => Handle::NULL,
         };
         let wanted = Self {
-            qp_context: Address(attributes.qp_context),
-            sends: Handle::at(attributes.send_cq),
-            receives: Handle::at(attributes.recv_cq),
-            shared: Handle::at(attributes.srq),
-            cap: attributes.cap,
-            kind: attributes.qp_type,
-            signals_all: attributes.sq_sig_all != 0,
             is_extended,
+            ..Self::from(&plain.ok_or(Errno::EINVAL)?)
         };
         Ok((wanted, domain))
     }
@@ -204,10 +202,7 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
         _uses: uses.into_iter().cloned().collect(),
     };
     let pair = Handle::new(structure(domain, wanted, qpn), pair);
-    let notify = move |event: &ControlEvent| match event {
-        ControlEvent::Answered { .. } => tell_drained(pair),
-        _ => tell_failure(pair),
-    };
+    let notify = move |event: &_| take(pair, event);
     adapter.receive(Subject::Pair(qpn), Box::new(notify));
     Ok(pair)
 }
@@ -234,30 +229,37 @@ fn structure(domain: Handle<Domain>, wanted: &Wanted, qpn: u32) -> ibv_qp_ex {
     c
 }
 
-/// Tells the program that a queue pair has drained, if it asked: its peer has answered.
-fn tell_drained(pair: Handle<Pair>) {
-    let asked = |own: &&Pair| own.tells_drained.swap(false, Ordering::AcqRel);
-    if let Some(own) = pair.get().filter(asked) {
-        let object = Address(pair.pointer());
-        own.async_events.tell(IBV_EVENT_SQ_DRAINED, object);
-    }
-}
-
-/// Tells the program that a queue pair failed: by a request of the peer, and of its last receive.
-fn tell_failure(pair: Handle<Pair>) {
+/// Takes an event of the adapter about a queue pair.
+fn take(pair: Handle<Pair>, event: &ControlEvent) {
     let Some(own) = pair.get() else {
         return;
     };
-    let kind: Option<ibv_event_type> = match own.adapter.device.fault(own.qpn) {
-        Some(NakCode::RemoteAccess) => Some(IBV_EVENT_QP_ACCESS_ERR),
-        Some(NakCode::InvalidRequest) => Some(IBV_EVENT_QP_REQ_ERR),
-        Some(_) => Some(IBV_EVENT_QP_FATAL),
-        None => None,
+    let device = &own.adapter.device;
+    let kind: Option<ibv_event_type> = match event {
+        // The peer has answered the last request under way.
+        ControlEvent::Answered { .. } => {
+            let asked = own.tells_drained.swap(false, Ordering::AcqRel);
+            asked.then_some(IBV_EVENT_SQ_DRAINED)
+        }
+        // Of a connection of rdma_cm, the identifier tells.
+        ControlEvent::Established { .. } => {
+            let is_attached = device.pair_terms(own.qpn).is_none();
+            is_attached.then_some(IBV_EVENT_COMM_EST)
+        }
+        _ if device.loses_completions(own.qpn) => Some(IBV_EVENT_QP_FATAL),
+        // Completions tell of other failures.
+        _ => match device.fault(own.qpn) {
+            Some(NakCode::RemoteAccess) => Some(IBV_EVENT_QP_ACCESS_ERR),
+            Some(NakCode::InvalidRequest) => Some(IBV_EVENT_QP_REQ_ERR),
+            _ => None,
+        },
     };
     if let Some(kind) = kind {
         own.async_events.tell(kind, Address(pair.pointer()));
     }
-    own.tell_last(pair);
+    if let ControlEvent::Broken { .. } = event {
+        own.tell_last(pair);
+    }
 }
 
 pub(crate) extern "C" fn ibv_create_qp(
@@ -279,10 +281,10 @@ pub(crate) extern "C" fn create_qp_ex(
     attributes: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     let made = (|| {
-        let extended = In::at(attributes.cast_const());
-        let (wanted, domain) = Wanted::extended(&extended.get().ok_or(Errno::EINVAL)?)?;
+        let attributes = Out::at(attributes);
+        let (wanted, domain) = Wanted::extended(attributes)?;
         let pair = create(domain, &wanted)?;
-        let attributes: Out<ibv_qp_init_attr> = Out::at(attributes.cast());
+        let attributes = attributes.cast::<ibv_qp_init_attr>();
         let mut c = attributes.get().ok_or(Errno::EINVAL)?;
         c.cap = pair.get().ok_or(Errno::EINVAL)?.cap;
         tell_made(attributes, &c);
@@ -319,9 +321,7 @@ pub(crate) extern "C" fn ibv_destroy_qp(pair: Handle<Pair>) -> c_int {
 
 impl Pair {
     fn attributes(&self) -> MutexGuard<'_, ibv_qp_attr> {
-        self.attributes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.attributes)
     }
 
     /// Returns its sizes.
@@ -436,12 +436,10 @@ impl Pair {
             (IBV_QPS_INIT, IBV_QPS_RTR)
                 if managed.takes(self.qpn, (with.dest_qp_num, with.rq_psn)) =>
             {
-                Ok(())
+                self.tune(with, None)
             }
-            (IBV_QPS_RTR, IBV_QPS_RTS)
-                if managed.tune(self.qpn, (send_attributes(with), rights(with))) =>
-            {
-                device.tune(self.qpn, &send_attributes(with), rights(with))
+            (_, IBV_QPS_RTS) if managed.has(self.qpn) => {
+                self.tune(with, Some(send_attributes(with)))
             }
             (IBV_QPS_INIT, IBV_QPS_RTR) => {
                 let attributes = receive_attributes(&self.adapter, with)?;
@@ -459,6 +457,21 @@ impl Pair {
             _ => Ok(()),
         };
         entered.map_err(refused)
+    }
+
+    /// Keeps what the program wants of a queue pair that rdma_cm connects, or has connected.
+    fn tune(
+        &self,
+        with: &ibv_qp_attr,
+        sends: Option<SendAttributes>,
+    ) -> core::result::Result<(), BackendError> {
+        let tuning = Tuning {
+            rights: rights(with),
+            not_ready_timer: with.min_rnr_timer,
+            sends,
+        };
+        self.adapter.managed.tune(self.qpn, tuning);
+        self.adapter.device.tune(self.qpn, &tuning)
     }
 
     /// Carries out a change of state of a queue pair for datagrams.

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use dat_core::backend::SharedReceiveQueueKey;
 use nix::errno::Errno;
@@ -15,6 +15,7 @@ use crate::boundary::layout::{
 use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
 use crate::context::{AsyncEvents, of_structure};
 use crate::errors::{Result, code, or, refused};
+use crate::locks::lock;
 use crate::memory::Domain;
 
 /// What belongs to a shared receive queue.
@@ -44,7 +45,7 @@ impl SharedQueue {
     }
 
     fn limit(&self) -> MutexGuard<'_, u32> {
-        self.limit.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.limit)
     }
 }
 
@@ -153,11 +154,10 @@ pub(crate) extern "C" fn ibv_modify_srq(
 pub(crate) extern "C" fn ibv_query_srq(queue: Handle<SharedQueue>, to: Out<ibv_srq_attr>) -> c_int {
     code((|| {
         let own = queue.get().ok_or(Errno::EINVAL)?;
-        let is_set = to.set(ibv_srq_attr {
+        to.put(ibv_srq_attr {
             max_wr: own.depth(),
             max_sge: own.segments,
             srq_limit: *own.limit(),
-        });
-        is_set.then_some(()).ok_or(Errno::EINVAL)
+        })
     })())
 }

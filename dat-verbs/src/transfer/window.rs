@@ -26,7 +26,8 @@ use crate::memory::{Domain, MemoryRegion};
 const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_WRITE
-    | IBV_ACCESS_REMOTE_ATOMIC;
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_ZERO_BASED;
 
 /// What belongs to a window.
 pub(crate) struct Window {
@@ -112,22 +113,19 @@ fn binding(window: &Window, info: &ibv_mw_bind_info) -> core::result::Result<Bin
             write: has(IBV_ACCESS_REMOTE_WRITE),
             atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
         },
+        is_zero_based: has(IBV_ACCESS_ZERO_BASED),
     })
 }
 
 /// Returns the operation that binds a window of type 2 to a key.
 ///
 /// # Errors
-/// - `EINVAL`: it is of type 1, the key is none of its own, or the range cannot be bound.
-/// - `EOPNOTSUPP`: addresses are to begin at zero.
+/// `EINVAL`: it is of type 1, the key is none of its own, or the range cannot be bound.
 pub(super) fn bind_operation(
     window: *mut ibv_mw,
     key: u32,
     info: &ibv_mw_bind_info,
 ) -> core::result::Result<Operation, c_int> {
-    if info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
-        return Err(libc::EOPNOTSUPP);
-    }
     // Not a data path: objects that have ended are refused.
     let handle = Handle::<Window>::at(window);
     let own = handle.get().ok_or(libc::EINVAL)?;

@@ -13,16 +13,22 @@ mod calls;
 mod clock;
 mod masked;
 mod report;
+mod setup;
 mod stack;
 mod still;
 
 use cortex_m_semihosting::debug::{self, EXIT_FAILURE, EXIT_SUCCESS};
 use dat_core::Abi;
 
+/// Event slots: asynchronous, connection and consumer dispatchers.
+///
+/// The one for transfers takes none; its completions wait in their records.
+const EVENTS: usize = 4 + 8 + 4;
+
 #[cortex_m_rt::entry]
 fn main() -> ! {
     // The attribute turns each of them into an exclusive reference.
-    static mut STORAGE: calls::Storage = calls::Storage::new();
+    static mut STORAGE: setup::Storage = setup::Storage::new();
     static mut LENT: still::Lent = still::Lent::new();
     static mut OCCUPANCY: still::Occupancy = still::Occupancy::new();
     let end = match calls::all(STORAGE, LENT, OCCUPANCY) {

@@ -78,7 +78,7 @@ const TIME: &str = "60";
 const NOT_COUNTED: &[&str] = &[
     "measure::still::RINGS",
     "measure::still::WINDOW",
-    "measure::calls::BUFFER",
+    "measure::setup::BUFFER",
     "measure::masked::COUNTS",
 ];
 

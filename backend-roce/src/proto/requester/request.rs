@@ -10,11 +10,6 @@ pub enum Operation {
         /// Immediate data.
         immediate: Option<[u8; 4]>,
     },
-    /// As [`Send`](Self::Send); invalidates the key of a window of the peer.
-    SendInvalidate {
-        /// The key.
-        key: u32,
-    },
     /// Writes into memory of the peer.
     Write {
         /// Address of the destination.
@@ -36,6 +31,11 @@ pub enum Operation {
     },
     /// Does something on this side, in order: binds a window, or invalidates a key (ROCE-91).
     Local,
+    /// Sends a message, and invalidates the key of a window of the peer.
+    SendInvalidate {
+        /// The key.
+        key: u32,
+    },
 }
 
 impl Operation {

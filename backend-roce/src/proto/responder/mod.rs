@@ -110,6 +110,11 @@ impl<'s> Responder<'s> {
         self.options.rnr_timer = timer;
     }
 
+    /// Returns the time after which the peer repeats what found no receive.
+    pub const fn not_ready_timer(&self) -> RnrTimer {
+        self.options.rnr_timer
+    }
+
     /// Returns the QPN of the peer.
     pub const fn destination(&self) -> u32 {
         self.options.destination

@@ -11,6 +11,8 @@
 
 #[path = "../report.rs"]
 mod report;
+#[path = "../setup.rs"]
+mod setup;
 #[path = "../still.rs"]
 mod still;
 
@@ -66,54 +68,29 @@ mod masked {
 }
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use backend_mmio::defs::mlx5::CompletionKind;
 use cortex_m_semihosting::debug::{self, EXIT_FAILURE, EXIT_SUCCESS};
 use critical_section::Mutex;
-use dat_core::attributes::{EpAttributes, IaAddress, SrqAttributes};
-use dat_core::endpoint::ConnectParam;
 use dat_core::error::{Cause, ErrorKind};
 use dat_core::event::Event;
-use dat_core::flags::{
-    CloseFlags, CompletionFlags, ConnectFlags, EpFields, EvdFlags, MemoryPrivileges, PspFlags,
-    QualityOfService, TIMEOUT_INFINITE,
-};
+use dat_core::flags::{CloseFlags, CompletionFlags, EpFields, EvdFlags, PspFlags};
 use dat_core::id::{EpId, EvdId};
-use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
-use dat_core::sync::{ContextLock, CriticalSectionLock, SplitLock};
+use dat_core::memory::LmrTriplet;
 use dat_core::time::Instant;
 use dat_core::{Abi, Error, Ia, Result};
 use mlx5_idle::Numbers;
 
-use still::{Backend, DISPATCHERS, PAIRS, POSTS, REGIONS, SEGMENTS, SHARED, WINDOWS, ZONES};
+use setup::{Adapter, ENDPOINT, SHARED_QUEUE, Storage};
 
-/// Data calls mask interrupts, control calls do not.
-type Lock = SplitLock<CriticalSectionLock, ContextLock>;
-type Adapter = Ia<'static, Backend, Lock>;
-
-dat_core::define_storage! {
-    /// Storage of the core.
-    struct Storage for Backend, Lock {
-        endpoints: PAIRS,
-        local_regions: REGIONS,
-        remote_regions: WINDOWS,
-        protection_zones: ZONES,
-        event_dispatchers: DISPATCHERS,
-        notification_objects: 1,
-        shared_receive_queues: SHARED,
-        public_service_points: 2,
-        reserved_service_points: 1,
-        connection_requests: 2,
-        events: 32,
-        records: PAIRS * 2 * POSTS + SHARED * POSTS,
-    }
-}
+/// Event slots: asynchronous, connection and consumer dispatchers, one of which is resized.
+const EVENTS: usize = 32;
 
 /// What the handler uses.
 #[derive(Clone, Copy)]
 struct Work {
-    ia: &'static Adapter,
+    ia: &'static Adapter<'static>,
     /// No call touches it.
     own: EpId,
     numbers: Numbers,
@@ -124,7 +101,6 @@ struct Work {
     segment: LmrTriplet,
 }
 
-static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 static WORK: Mutex<Cell<Option<Work>>> = Mutex::new(Cell::new(None));
 /// Runs of the handler.
 static RUNS: AtomicU32 = AtomicU32::new(0);
@@ -212,50 +188,26 @@ fn unless_full(error: Error) {
 }
 
 /// Connects the newest endpoint.
-fn connect(ia: &Adapter, ep: EpId, connections: EvdId) -> Result<()> {
+fn connect(ia: &Adapter<'_>, ep: EpId, connections: EvdId) -> Result<()> {
     let psp = ia.psp_create(7, connections, PspFlags::Consumer)?;
     ia.progress(Instant::ZERO);
-    let Event::ConnectionRequest { cr, .. } = ia.evd_dequeue(connections)? else {
-        return Err(Error::internal(Cause::EndpointState));
-    };
-    ia.cr_accept(cr, Some(ep), b"")?;
+    ia.cr_accept(setup::request(ia, connections)?, Some(ep), b"")?;
     ia.progress(Instant::ZERO);
     ia.evd_dequeue(connections)?;
     ia.psp_free(psp)
 }
 
 /// Makes calls of all kinds while the handler interrupts each.
-fn calls(ia: &'static Adapter) -> Result<()> {
+fn calls(ia: &'static Adapter<'static>) -> Result<()> {
     let pz = ia.pz_create()?;
     let connections = ia.evd_create(8, None, EvdFlags::CONNECTION | EvdFlags::CR)?;
     let software = ia.evd_create(4, None, EvdFlags::SOFTWARE)?;
     let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
     let transfers = ia.evd_create(still::COMPLETIONS as i32 - 1, None, transfers)?;
-    let request = || LmrRequest {
-        memory: LmrMemory::Virtual(Region::from_static(&BUFFER)),
-        pz,
-        privileges: MemoryPrivileges::ALL,
-    };
-    let lmr = ia.lmr_create(&request())?;
-    let segment = LmrTriplet {
-        context: lmr.lmr_context,
-        address: lmr.registered_address,
-        length: 8,
-    };
-    let attributes = EpAttributes {
-        max_recv_dtos: POSTS as i32,
-        max_request_dtos: POSTS as i32,
-        max_recv_iov: SEGMENTS as i32,
-        max_request_iov: SEGMENTS as i32,
-        max_rdma_read_iov: SEGMENTS as i32,
-        max_rdma_write_iov: SEGMENTS as i32,
-        max_rdma_read_in: 1,
-        max_rdma_read_out: 1,
-        ..EpAttributes::DEFAULT
-    };
+    let segment = setup::segment(&ia.lmr_create(&setup::region(pz))?);
     let create = || {
         let (evd, connect) = (Some(transfers), Some(connections));
-        ia.ep_create(Some(pz), evd, evd, connect, Some(&attributes))
+        ia.ep_create(Some(pz), evd, evd, connect, Some(&ENDPOINT))
     };
     let (other, own) = (create()?, create()?);
     connect(ia, own, connections)?;
@@ -273,13 +225,8 @@ fn calls(ia: &'static Adapter) -> Result<()> {
 
     // Each call is interrupted from here on.
     let rmr = ia.rmr_create(pz)?;
-    let more = ia.lmr_create(&request())?;
-    let sizes = SrqAttributes {
-        max_recv_dtos: POSTS as i32,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
-    let srq = ia.srq_create(pz, &sizes)?;
+    let more = ia.lmr_create(&setup::region(pz))?;
+    let srq = ia.srq_create(pz, &SHARED_QUEUE)?;
     ia.srq_post_recv(srq, &[segment], 7)?;
     ia.srq_set_lw(srq, 1)?;
     ia.srq_resize(srq, 3)?;
@@ -288,15 +235,7 @@ fn calls(ia: &'static Adapter) -> Result<()> {
     let mut parameters = ia.ep_query(other, EpFields::all())?;
     parameters.attributes.max_request_dtos = 2;
     ia.ep_modify(other, EpFields::MAX_REQUEST_DTOS, &parameters)?;
-    let peer = ConnectParam {
-        address: IaAddress::Node(2),
-        qualifier: 7,
-        timeout: TIMEOUT_INFINITE,
-        private_data: b"",
-        quality: QualityOfService::BEST_EFFORT,
-        flags: ConnectFlags::empty(),
-    };
-    ia.ep_connect(other, &peer, Instant::ZERO)?;
+    ia.ep_connect(other, &setup::peer(b""), Instant::ZERO)?;
     while ia.progress(Instant::ZERO) != 0 {}
     while ia.evd_dequeue(connections).is_ok() {}
     ia.ep_get_status(other)?;
@@ -340,7 +279,7 @@ fn main() -> ! {
     static mut STORAGE: Storage = Storage::new();
     static mut LENT: still::Lent = still::Lent::new();
     static mut OCCUPANCY: still::Occupancy = still::Occupancy::new();
-    static mut ADAPTER: Option<Adapter> = None;
+    static mut ADAPTER: Option<Adapter<'static>> = None;
     let backend = still::backend(LENT, OCCUPANCY);
     let end = match Ia::open(backend, STORAGE.lend(), 4) {
         Ok(ia) => calls(ADAPTER.insert(ia)),
