@@ -6,6 +6,7 @@
 mod bed;
 mod cases;
 mod parked;
+mod walks;
 
 use core::cell::RefCell;
 use core::task::Waker;
