@@ -2,6 +2,7 @@
 
 use core::task::Waker;
 
+use super::completion::Polled;
 use super::event::{DtoCompletion, Event};
 use super::slot::{self, EventSlot};
 use super::{Deferred, Pending};
@@ -413,12 +414,12 @@ impl<C: CompletionQueue> EvdQueue<C> {
     /// Removes the first event, polling the device if necessary.
     ///
     /// Where the lock parks, QUEUE_EMPTY with a `polled` completion if its event must be made after
-    /// the lock is released, by `Shared::event_of`.
+    /// the lock is released.
     pub(crate) fn dequeue<B, L>(
         &mut self,
         evd: EvdId,
         shared: &Shared<'_, B, L>,
-        polled: &mut Option<(Completion, Option<u32>)>,
+        polled: &mut Option<Polled>,
     ) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -446,11 +447,15 @@ impl<C: CompletionQueue> EvdQueue<C> {
                     if let Some(event) = shared.plain_event_of(completion, immediate) {
                         return Ok(event);
                     }
-                    if L::PARKS && !shared.is_of_bind(completion) {
-                        *polled = Some((*completion, immediate));
+                    if L::PARKS {
+                        *polled = Some(Polled {
+                            completion: *completion,
+                            immediate,
+                            bind: shared.claim_bind(completion),
+                        });
                         return Err(Error::queue_empty());
                     }
-                    if let Some(event) = shared.event_of(completion, immediate) {
+                    if let Some(event) = shared.event_of(completion, immediate, false) {
                         return Ok(event);
                     }
                 }
@@ -511,6 +516,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Polls one completion into the list of ready ones; returns false if there is none.
+    #[inline(always)]
     pub(crate) fn poll_next<B, L>(
         &mut self,
         shared: &Shared<'_, B, L>,
