@@ -5,6 +5,7 @@
 
 mod bed;
 mod cases;
+mod in_hand;
 mod parked;
 mod walks;
 
