@@ -20,7 +20,7 @@ use crate::memory::{
     Binding, LmrSlot, LmrTriplet, MISSED, NO_BIND, RemoteRegion, RmrSlot, slot_index, zone_of_seal,
     zone_seal,
 };
-use crate::record::{Posting, RecordKind, RecordSlot, Report};
+use crate::record::{PostedBind, Posting, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::RawLock;
 
@@ -46,13 +46,20 @@ struct Bind<'a> {
 struct CountedWindow<'r> {
     /// `None` for a bind that opens nothing or is invalid, and once the bind is accepted.
     region: Option<&'r LmrSlot>,
-    /// `zone_seal` of the region; without one, `NO_ZONE`.
-    zone_seal: u64,
+    /// Seal of the region; without one, `NO_SEAL`.
+    seal: u64,
     keys: RegionKeys,
 }
 
-/// Seal that no endpoint has.
-const NO_ZONE: u64 = u64::MAX;
+/// A function of the locked endpoint and region of a bind; `dyn`, so that its caller exists once.
+type BindLocked<'f, B> = &'f mut dyn FnMut(
+    &mut Endpoint<<B as Backend>::SendQueue>,
+    &mut RemoteRegion,
+    &mut CountedWindow<'_>,
+) -> Result<u32>;
+
+/// Seal of no region.
+const NO_SEAL: u64 = u64::MAX;
 
 impl Drop for CountedWindow<'_> {
     #[cfg_attr(feature = "compact", inline(never))]
@@ -215,7 +222,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 None => (None, None),
             };
             let mut over = Binding::NONE;
-            let outcome = self.with_both(bind, |endpoint, region, counted| {
+            let outcome = self.with_both(bind, &mut |endpoint, region, counted| {
                 // Another thread has bound the region meanwhile, perhaps with another window.
                 if region.sequence != sequence {
                     return self.shared.bind(endpoint, region, counted, bind);
@@ -250,7 +257,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn try_bind(&self, bind: &Bind<'_>) -> Result<u32> {
-        self.with_both(bind, |endpoint, region, counted| {
+        self.with_both(bind, &mut |endpoint, region, counted| {
             self.shared.bind(endpoint, region, counted, bind)
         })
     }
@@ -258,15 +265,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Runs `f` on the locked endpoint and region of a bind; does not check that they are live.
     ///
     /// The window is counted before the locks are taken, which may mask interrupts.
-    fn with_both(
-        &self,
-        bind: &Bind<'_>,
-        f: impl FnOnce(
-            &mut Endpoint<B::SendQueue>,
-            &mut RemoteRegion,
-            &mut CountedWindow<'_>,
-        ) -> Result<u32>,
-    ) -> Result<u32> {
+    fn with_both(&self, bind: &Bind<'_>, f: BindLocked<'_, B>) -> Result<u32> {
         let instance = self.shared.instance;
         let slot = self
             .shared
@@ -297,7 +296,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn abandon_binds(&self, records: &[RecordSlot]) {
         for record in records {
             if record.is_posted() && record.kind() == RecordKind::Bind {
-                self.shared.bind_completed(record, DtoStatus::Flushed);
+                self.shared
+                    .bind_completed(record.bind(), DtoStatus::Flushed);
             }
         }
     }
@@ -343,18 +343,18 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             ..
         } = *bind;
         if let Some(slot) = self.local_regions.get(slot_index(segment.context))
-            && let Some(zone_seal) = slot.admits(segment, privileges)
+            && let Some(seal) = slot.admits(segment, privileges)
             && slot.retain_window(segment.context)
         {
             return CountedWindow {
                 region: Some(slot),
-                zone_seal,
+                seal,
                 keys: slot.region_keys(),
             };
         }
         CountedWindow {
             region: None,
-            zone_seal: NO_ZONE,
+            seal: NO_SEAL,
             keys: RegionKeys::default(),
         }
     }
@@ -381,7 +381,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             return Err(Refusal::Invalid);
         }
         // A bind without a region is an unbind, or invalid.
-        if bind.segment.length != 0 && counted.zone_seal != endpoint.zone_seal {
+        let seal = endpoint.zone_seal | u64::from(bind.segment.context);
+        if bind.segment.length != 0 && counted.seal != seal {
             return Err(Refusal::Invalid);
         }
         let Some(queue) = &mut endpoint.send else {
@@ -498,18 +499,17 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Handles the completion of a bind: updates the region and its counts (RMB-42).
     ///
-    /// Call it before the record is made ready or freed. It takes the region's lock under the
-    /// dispatcher's.
-    pub(crate) fn bind_completed(&self, record: &RecordSlot, status: DtoStatus) {
-        let Some(slot) = self.remote_regions.get(record.length() as usize) else {
+    /// It takes the region's lock, perhaps under the dispatcher's.
+    pub(crate) fn bind_completed(&self, bind: PostedBind, status: DtoStatus) {
+        let Some(slot) = self.remote_regions.get(bind.region as usize) else {
             return;
         };
         slot.main.with(|region| {
             // The free of a region has released all its bindings.
-            if region.id.is_null() || region.generation != record.extra() {
+            if region.id.is_null() || region.generation != bind.generation {
                 return;
             }
-            let sequence = record.next();
+            let sequence = bind.sequence;
             let Some(binding) = region
                 .pending
                 .iter_mut()

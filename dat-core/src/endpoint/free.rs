@@ -5,7 +5,7 @@ use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
 use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, DisconnectMode, backend_refused};
 use crate::error::{Result, Subtype};
-use crate::event::{Deferred, EvdSlot};
+use crate::event::{Deferred, EvdSlot, ReadyWalk};
 use crate::flags::EndpointState;
 use crate::id::{EpId, Index};
 use crate::record::{self, Owner, Reach};
@@ -142,7 +142,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             record::rollback_all(records, reach, owner);
         }
         let forget = |slot: &EvdSlot<B::CompletionQueue, L>| {
-            self.with_parked(slot, |queue| queue.forget_endpoint(ep, &self.shared));
+            let mut walk = None;
+            self.walk_ready(slot, |queue| {
+                let walk = walk.get_or_insert(ReadyWalk::of(queue));
+                queue.forget_endpoint(ep, walk, &self.shared)
+            });
         };
         let dispatchers = &self.shared.event_dispatchers;
         let own = work.evds.into_iter().flatten().map(usize::from);
