@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use crate::TRIES;
 use crate::launch::{Library, free_port, is_installed, wait_for};
 
 /// Time in which a server forgets peers that are gone.
@@ -179,11 +180,21 @@ fn stress() {
             .spawn()
             .expect("the program starts")
     };
+    // Requests of killed clients may fill the backlog. At its end, the client's thread for events
+    // may ask for one after the channel is gone.
+    let excuses = ["RDMA_CM_EVENT_REJECTED, error 8", "Bad file descriptor"];
     let whole = |count| {
-        let output = client(count)
-            .wait_with_output()
-            .expect("the end of a child");
-        assert!(output.status.success(), "{output:?}");
+        for _ in 0..TRIES {
+            let output = client(count).wait_with_output();
+            let output = output.expect("the end of a child");
+            if output.status.success() {
+                return;
+            }
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let is_excused = excuses.iter().any(|excuse| errors.contains(excuse));
+            assert!(is_excused, "{output:?}");
+        }
+        panic!("no client of {TRIES} succeeds");
     };
     whole(10);
     let settled = || {
@@ -219,6 +230,7 @@ fn stress() {
     let after = settled();
     killpg(Pid::from_raw(server.id().cast_signed()), Signal::SIGKILL).expect("a signal");
     server.wait().expect("the end of a child");
-    println!("{rounds} rounds; descriptors and shared mappings {before:?}, then {after:?}");
+    let [descriptors, mappings] = after;
+    println!("stressed|{seconds}|{rounds}|{descriptors}|{mappings}");
     assert!(after <= before, "{before:?}, {after:?}");
 }
