@@ -68,8 +68,8 @@ pub(crate) extern "C" fn ibv_get_async_event(
     to: Out<ibv_async_event>,
 ) -> c_int {
     done((|| {
-        let events = Arc::clone(&context.get().ok_or(Errno::EINVAL)?.async_events);
-        let event = events.take(|event| {
+        let events = context.look(|own| Arc::clone(&own.async_events));
+        let event = events.ok_or(Errno::EINVAL)?.take(|event| {
             event.unacknowledged.add();
             event
         })?;

@@ -13,9 +13,9 @@ use std::process::{Command, Output};
 
 use launch::{ADDRESS, Library, free_port, is_installed, wait_for};
 
-/// Times that perftest is run with `-R` before its failure counts.
+/// Times that a program is run whose server may not be ready before its failure counts.
 ///
-/// Its client asks a second time without waiting for the second listener of its server.
+/// The client of perftest with `-R` asks a second time without waiting for the second listener.
 const TRIES: u32 = 20;
 
 /// Runs a program of which both ends take the same arguments, `-p PORT`, and an address.

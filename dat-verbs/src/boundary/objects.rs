@@ -98,6 +98,18 @@ impl<K: Kind> Handle<K> {
         self.is_live().then(|| unsafe { &(*self.object()).own })
     }
 
+    /// Looks at what belongs to the object, which no other thread ends meanwhile; `look` makes no
+    /// call. Returns `None` if there is no such object.
+    ///
+    /// For calls that wait, during which the object may end.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&K) -> R) -> Option<R> {
+        LIVE.with(|live| {
+            let is_live = live.get(&self.0.addr()) == Some(&TypeId::of::<K>());
+            // SAFETY: `end` takes the object from the table, under this lock, before it frees it.
+            is_live.then(|| look(unsafe { &(*self.object()).own }))
+        })
+    }
+
     /// As [`get`](Self::get), for calls that the interface has programs make on live objects only.
     #[inline]
     pub(crate) fn trusted(&self) -> Option<&K> {
@@ -159,7 +171,9 @@ mod tests {
         let inside: *mut u64 = handle.pointer();
         assert!(Handle::<Thing>::at(inside) == handle);
         assert!(Handle::<Other>::at(inside).get().is_none(), "another kind");
+        assert_eq!(handle.look(|thing| thing.0), Some(7));
         assert_eq!(handle.end().map(|thing| thing.0), Some(7));
+        assert_eq!(handle.look(|thing| thing.0), None);
         assert!(handle.end().is_none(), "it ended");
         assert!(handle.get().is_none() && handle.read().is_none());
         assert!(Handle::<Thing>::NULL.get().is_none());

@@ -51,8 +51,8 @@ pub(crate) extern "C" fn ibv_get_cq_event(
     queue_context: Out<Address>,
 ) -> c_int {
     minus((|| {
-        let own = channel.get().ok_or(Errno::EINVAL)?;
-        let (taken, context) = own.events.take(|taken| {
+        let events = channel.look(|own| Arc::clone(&own.events));
+        let (taken, context) = events.ok_or(Errno::EINVAL)?.take(|taken| {
             if let Some(own) = taken.get() {
                 own.events.add();
             }

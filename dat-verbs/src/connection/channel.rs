@@ -154,11 +154,13 @@ pub(crate) extern "C" fn rdma_get_cm_event(
     event: Out<Handle<Event>>,
 ) -> c_int {
     done((|| {
-        let own = channel.get().ok_or(Errno::EINVAL)?;
         if event.is_null() {
             return Err(Errno::EINVAL);
         }
-        event.set(next(&own.events)?);
+        // Another thread may end the channel meanwhile: then this one waits for ever, as in a
+        // read of the kernel's file.
+        let events = channel.look(|own| Arc::clone(&own.events));
+        event.set(next(&*events.ok_or(Errno::EINVAL)?)?);
         Ok(())
     })())
 }

@@ -16,7 +16,7 @@ use crate::missing::report_missing;
 /// User and group without any right.
 const NOBODY: u32 = 65534;
 /// Seconds after which a program is ended.
-const PATIENCE: &str = "60";
+const PATIENCE: u64 = 60;
 /// Address of the devices, of the loop-back interface.
 pub(crate) const ADDRESS: &str = "127.47.0.1";
 
@@ -61,9 +61,14 @@ impl Library {
 
     /// Returns the command that runs a program, as nobody if this user is root.
     pub(crate) fn command(&self, program: &str, arguments: &str) -> Command {
+        self.command_within(PATIENCE, program, arguments)
+    }
+
+    /// As [`command`](Self::command), with other seconds after which the program is ended.
+    pub(crate) fn command_within(&self, seconds: u64, program: &str, arguments: &str) -> Command {
         let mut command = Command::new("timeout");
         command
-            .args([PATIENCE, program])
+            .args([&seconds.to_string(), program])
             .args(arguments.split_whitespace())
             .env("LD_PRELOAD", self.folder().join("libdat_verbs.so"))
             .env("DAT_VERBS_ADDRESS", self.address)

@@ -1,16 +1,20 @@
 //! Programs whose peer is killed or stopped.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::process::Child;
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::launch::{ADDRESS, Library, free_port, is_installed, wait_for};
+use crate::TRIES;
+use crate::launch::{Library, free_port, is_installed, wait_for};
 
+/// Time in which a server forgets peers that are gone.
+const SETTLES: Duration = Duration::from_secs(10);
 /// Exit code of `timeout` for a program that did not end.
 const HANGS: i32 = 124;
 
@@ -39,7 +43,7 @@ struct Ends([Child; 2]);
 impl Ends {
     fn start(library: &Library, line: &str) -> Self {
         let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
-        let port = free_port();
+        let (port, address) = (free_port(), library.address);
         let start = |rest: &str| {
             let arguments = format!("-oL {program} {arguments} -p {port} {rest}");
             let mut command = library.command("stdbuf", &arguments);
@@ -49,8 +53,8 @@ impl Ends {
                 .expect("the program starts")
         };
         let (serves, asks) = match program {
-            "rping" => (format!("-s -a {ADDRESS}"), format!("-c -a {ADDRESS}")),
-            _ => (String::new(), ADDRESS.to_owned()),
+            "rping" => (format!("-s -a {address}"), format!("-c -a {address}")),
+            _ => (String::new(), address.to_owned()),
         };
         let mut server = start(&serves);
         wait_for(&mut server, port);
@@ -126,4 +130,107 @@ fn programs_go_on_after_a_stop() {
             assert!(output.status.success(), "{side}: {output:?}");
         }
     }
+}
+
+/// Descriptors of a process, and its shared mappings.
+fn held_by(process: u32) -> [usize; 2] {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).expect("a process");
+    let mappings = fs::read_to_string(format!("/proc/{process}/maps")).expect("a process");
+    let shared = mappings.lines().filter(|line| line.contains("memfd:"));
+    [descriptors.count(), shared.count()]
+}
+
+/// Returns the program that `timeout` runs.
+fn program_of(child: &Child) -> u32 {
+    let process = child.id();
+    let list = format!("/proc/{process}/task/{process}/children");
+    loop {
+        let children = fs::read_to_string(&list).expect("a process");
+        if let Some(first) = children.split_whitespace().next() {
+            return first.parse().expect("a number");
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Clients and pairs of programs start, are killed and start again; a server that stays has in the
+/// end what it had after the first.
+#[test]
+#[ignore = "long: `cargo xtask harden --only programs`"]
+fn stress() {
+    let library = Library::at("127.47.0.12");
+    if !is_installed("ib_write_bw") || !is_installed("rping") {
+        return;
+    }
+    let seconds = std::env::var("DAT_STRESS_SECONDS").ok();
+    let seconds = seconds.map_or(60, |text| text.parse().expect("seconds"));
+    let mut random = Random::new();
+    let port = free_port();
+    let arguments = format!("-s -P -a {} -p {port}", library.address);
+    let mut server = library.command_within(seconds + 300, "rping", &arguments);
+    server.process_group(0);
+    let mut server = server.spawn().expect("the program starts");
+    wait_for(&mut server, port);
+    let process = program_of(&server);
+    let client = |count: u64| {
+        let arguments = format!("-c -a {} -p {port} -C {count}", library.address);
+        let mut command = library.command("rping", &arguments);
+        command
+            .process_group(0)
+            .spawn()
+            .expect("the program starts")
+    };
+    // Requests of killed clients may fill the backlog. At its end, the client's thread for events
+    // may ask for one after the channel is gone.
+    let excuses = ["RDMA_CM_EVENT_REJECTED, error 8", "Bad file descriptor"];
+    let whole = |count| {
+        for _ in 0..TRIES {
+            let output = client(count).wait_with_output();
+            let output = output.expect("the end of a child");
+            if output.status.success() {
+                return;
+            }
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let is_excused = excuses.iter().any(|excuse| errors.contains(excuse));
+            assert!(is_excused, "{output:?}");
+        }
+        panic!("no client of {TRIES} succeeds");
+    };
+    whole(10);
+    let settled = || {
+        let begin = Instant::now();
+        let mut least = held_by(process);
+        while begin.elapsed() < SETTLES {
+            std::thread::yield_now();
+            least = least.min(held_by(process));
+        }
+        least
+    };
+    let before = settled();
+    let (begin, mut rounds) = (Instant::now(), 0_u32);
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        let killed = Ends([client(1_000_000), client(1_000_000)]);
+        sleep(Duration::from_millis(random.below(300)));
+        for side in [0, 1] {
+            killed.signal(side, Signal::SIGKILL);
+        }
+        for mut child in killed.0 {
+            child.wait().expect("the end of a child");
+        }
+        let pair = Ends::start(&library, "ib_write_bw -x 0 -D 20");
+        sleep(Duration::from_millis(random.below(300)));
+        pair.signal(1, Signal::SIGKILL);
+        pair.signal(0, Signal::SIGKILL);
+        for mut child in pair.0 {
+            child.wait().expect("the end of a child");
+        }
+        whole(random.below(100) + 1);
+        rounds += 1;
+    }
+    let after = settled();
+    killpg(Pid::from_raw(server.id().cast_signed()), Signal::SIGKILL).expect("a signal");
+    server.wait().expect("the end of a child");
+    let [descriptors, mappings] = after;
+    println!("stressed|{seconds}|{rounds}|{descriptors}|{mappings}");
+    assert!(after <= before, "{before:?}, {after:?}");
 }

@@ -75,7 +75,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 19] = [
+const PROOFS: [Proof; 20] = [
     Proof {
         name: "unsafe",
         about: "up-to-date inventory of unsafe code",
@@ -162,6 +162,11 @@ const PROOFS: [Proof; 19] = [
         name: "soak",
         about: "all operations on dat0, and on the mock for three times as long; memory, files and objects stay constant",
         run: |workspace, effort| soak::run(workspace, effort.minutes, effort.seed),
+    },
+    Proof {
+        name: "programs",
+        about: "verbs programs on `dat0` that are killed and started again; their server keeps nothing",
+        run: |workspace, effort| tests_with_counts::programs(workspace, effort.minutes),
     },
     Proof {
         name: "mutants",

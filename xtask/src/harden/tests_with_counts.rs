@@ -5,6 +5,7 @@ use std::process::Command;
 use xshell::cmd;
 
 use super::guest;
+use crate::packages;
 use crate::test_programs;
 use crate::workspace::Workspace;
 
@@ -19,6 +20,8 @@ const CARRIED: [&str; 6] = [
     "duplicates",
     "receiver not ready",
 ];
+/// The columns of the row of programs that are killed.
+const STRESSED: [&str; 4] = ["seconds", "rounds", "descriptors", "shared mappings"];
 /// The columns of a row of the tests of connections.
 const EXPLORED: [&str; 5] = ["", "states", "lists of steps", "depth", ""];
 /// The length of the longest step lists of connections.
@@ -128,6 +131,22 @@ pub(super) fn differential(workspace: &Workspace, minutes: u32, seed: u64) -> Re
     let again =
         format!("`cargo xtask harden --only differential --minutes {minutes} --seed {seed}`");
     Ok(guest::section(&COLUMNS, &rows, &again))
+}
+
+/// Kills and starts verbs programs for `minutes`.
+pub(super) fn programs(workspace: &Workspace, minutes: u32) -> Result<String> {
+    let shell = &workspace.shell;
+    packages::install_for(shell, ["rping", "ib_write_bw"])?;
+    let output = cmd!(
+        shell,
+        "cargo test --package dat-verbs --test programs -- stress --ignored --nocapture"
+    )
+    .env("DAT_STRESS_SECONDS", (u64::from(minutes) * 60).to_string())
+    .read()?;
+    let rows = rows(&output, "stressed|", STRESSED.len())?;
+    ensure!(rows.len() == 1, "one row is expected:\n{output}");
+    let again = format!("`cargo xtask harden --only programs --minutes {minutes}`");
+    Ok(guest::section(&STRESSED, &rows, &again))
 }
 
 /// Runs tests that compare `lists` lists, and returns what they print.
