@@ -42,29 +42,29 @@ struct Bind<'a> {
     flags: CompletionFlags,
 }
 
-/// The local region of a bind, with a window counted until the drop.
+/// The local region of a bind, with a window counted until the bind is refused.
 struct CountedWindow<'r> {
-    /// `None` for a bind that opens nothing or is invalid, and once the bind is accepted.
+    /// `None` for a bind that opens nothing or is invalid.
     region: Option<&'r LmrSlot>,
     /// Seal of the region; without one, `NO_SEAL`.
     seal: u64,
     keys: RegionKeys,
 }
 
+/// Seal of no region.
+const NO_SEAL: u64 = u64::MAX;
+
 /// A function of the locked endpoint and region of a bind; `dyn`, so that its caller exists once.
 type BindLocked<'f, B> = &'f mut dyn FnMut(
     &mut Endpoint<<B as Backend>::SendQueue>,
     &mut RemoteRegion,
-    &mut CountedWindow<'_>,
+    &CountedWindow<'_>,
 ) -> Result<u32>;
 
-/// Seal of no region.
-const NO_SEAL: u64 = u64::MAX;
-
-impl Drop for CountedWindow<'_> {
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
-    fn drop(&mut self) {
+impl CountedWindow<'_> {
+    /// Gives the count back: the bind is refused.
+    #[cold]
+    fn release(&self) {
         if let Some(region) = self.region {
             region.release_window();
         }
@@ -152,17 +152,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !cfg!(feature = "compact")
             && let Some(endpoint) = self.shared.endpoints.get(ep.index())
             && let Some(region) = self.shared.remote_regions.get(rmr.index())
-            && let mut counted = self.shared.count_window(&bind)
-            && let Some(endpoint) = &mut endpoint.main.lock_unparked()
         {
-            let region = &mut region.main.lock();
-            match self
-                .shared
-                .enqueue_bind(endpoint, region, &mut counted, bind)
-            {
-                Ok(context) => return Ok(context),
-                Err(why) => refusal = why,
+            let counted = self.shared.count_window(&bind);
+            if let Some(endpoint) = &mut endpoint.main.lock_unparked() {
+                let region = &mut region.main.lock();
+                match self.shared.enqueue_bind(endpoint, region, &counted, bind) {
+                    Ok(context) => return Ok(context),
+                    Err(why) => refusal = why,
+                }
             }
+            counted.release();
         }
         self.bind_slow(&{ bind }, refusal)
     }
@@ -279,12 +278,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Err(error) => error,
             });
         };
-        let mut counted = self.shared.count_window(bind);
-        let Some(mut endpoint) = endpoint.main.lock_unparked() else {
-            return Err(busy(Subtype::ResourceTep));
+        let counted = self.shared.count_window(bind);
+        let outcome = match endpoint.main.lock_unparked() {
+            Some(mut endpoint) => slot.main.with(|region| f(&mut endpoint, region, &counted)),
+            None => Err(busy(Subtype::ResourceTep)),
         };
-        slot.main
-            .with(|region| f(&mut endpoint, region, &mut counted))
+        if outcome.is_err() {
+            counted.release();
+        }
+        outcome
     }
 
     /// Completes the posted binds of a request queue, which was emptied without completions.
@@ -367,7 +369,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
-        counted: &mut CountedWindow<'_>,
+        counted: &CountedWindow<'_>,
         bind: Bind<'_>,
     ) -> core::result::Result<u32, Refusal> {
         // A null handle matches a free slot: an endpoint without a queue, or a region whose zone
@@ -425,7 +427,6 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             free.rollback();
             return Err(Refusal::Device);
         };
-        counted.region = None;
         endpoint.ring.advance();
         region.sequence = sequence;
         *binding = Binding {
@@ -445,7 +446,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
-        counted: &mut CountedWindow<'_>,
+        counted: &CountedWindow<'_>,
         bind: &Bind<'_>,
     ) -> Result<u32> {
         self.enqueue_bind(endpoint, region, counted, *bind)

@@ -104,6 +104,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         match &outcome {
             Ok(event) if failed(event) => self.break_connection_after(event),
             Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),
+            Err(error) if L::PARKS && error.cause() == Cause::Busy => {
+                self.note_missed();
+                return Err(Error::queue_empty());
+            }
             _ => {}
         }
         outcome

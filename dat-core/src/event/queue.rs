@@ -464,7 +464,13 @@ impl<C: CompletionQueue> EvdQueue<C> {
                     // The cause makes the caller report the failure, once.
                     return Err(Error::queue_empty().because(Cause::DeviceGone));
                 }
-                Ok(None) => break,
+                Ok(None) => {
+                    if L::PARKS && queue.was_refused() {
+                        self.pending.add(Pending::REFUSED);
+                        return Err(Error::queue_empty().because(Cause::Busy));
+                    }
+                    break;
+                }
             }
         }
         self.overflowed = false;

@@ -4,11 +4,12 @@ use std::boxed::Box;
 use std::rc::Rc;
 
 use super::bed::{Bed, CHOSEN, HANDLER, NOTHING, RELEASES};
-use crate::error::{Cause, Result};
+use crate::error::{Cause, ErrorKind, Result};
 use crate::event::Event;
 use crate::flags::{DtoStatus, MemoryPrivileges, RmrFields};
 use crate::id::EpId;
 use crate::testing::fixture::SMALL;
+use crate::time::Instant;
 
 /// Dequeues while `handler` runs at the release `chosen`; returns true if it ran.
 fn dequeue(
@@ -102,4 +103,22 @@ fn a_polled_failure_is_reported_or_stale() {
         check_records(&bed);
     }
     assert!(interrupted > 1, "{interrupted}");
+}
+
+/// A dequeue that the device refuses, because it would wait, is told when to look again.
+///
+/// Spec: GEN-16, EVG-01
+#[test]
+fn a_refused_poll_is_told() {
+    let bed = Bed::new();
+    bed.ia.post_send(bed.ep, &[], 9, NOTHING).unwrap();
+    let pair = bed.pair(bed.ep).unwrap();
+    assert!(bed.device.complete_request(pair, DtoStatus::Success));
+    bed.device.set_refuses_polls(true);
+    let nothing = bed.ia.evd_dequeue(bed.data).unwrap_err();
+    assert_eq!(nothing.kind(), ErrorKind::QueueEmpty);
+    bed.device.set_refuses_polls(false);
+    bed.ia.progress(Instant::ZERO);
+    assert_ne!(bed.ia.take_interrupts(), 0);
+    assert!(bed.ia.evd_dequeue(bed.data).is_ok());
 }
