@@ -45,6 +45,10 @@ mod atomic {
 /// Longest datagrams that the port gives at once.
 pub(crate) const INPUT: usize = (1 << 16) + 128;
 
+/// Time that an adapter goes on after its end, for the answers of peers (ROCE-178).
+#[cfg(feature = "udp")]
+pub(crate) const LINGER: core::time::Duration = core::time::Duration::from_millis(300);
+
 /// Turns in which a caller sends packets, each of at most an outbox.
 const ROUNDS: usize = 16;
 

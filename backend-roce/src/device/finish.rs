@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::RoceDevice;
 use crate::adapter::Adapter;
-use crate::udp::LINGER;
+use crate::shared::LINGER;
 
 impl RoceDevice {
     /// Ends what peers wait for, when the process ends (ROCE-269).

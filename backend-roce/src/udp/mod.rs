@@ -28,7 +28,7 @@ use self::narrow_paths::NarrowPaths;
 use self::neighbours::Neighbours;
 use self::options::ipv6_mtu;
 use self::poller::Poller;
-pub(crate) use self::service::{LINGER, Service};
+pub(crate) use self::service::Service;
 use self::socket::{Report, Sent, Socket, report};
 use crate::address::{interface_mtu, representative};
 use crate::backend::RoceBackend;

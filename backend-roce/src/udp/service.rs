@@ -14,10 +14,7 @@ use nix::unistd::gettid;
 
 use super::poller::Poller;
 use crate::options::StartThread;
-use crate::shared::{Attention, Pause, Shared, Watch};
-
-/// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
-pub(crate) const LINGER: Duration = Duration::from_millis(300);
+use crate::shared::{Attention, LINGER, Pause, Shared, Watch};
 
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
