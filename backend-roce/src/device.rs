@@ -169,6 +169,9 @@ pub struct DeviceCompletion {
 /// A completion queue.
 pub struct DeviceQueue(RoceCompletionQueue);
 
+/// The least numbers that queues have in turn, so that one rests before it is used again.
+const LEAST_NUMBERS: usize = 128;
+
 impl DeviceQueue {
     /// Returns its number, which events name.
     #[must_use]
@@ -363,9 +366,14 @@ impl RoceDevice {
     /// `Resources`: it is too large, there are too many, or there is no memory.
     pub fn create_queue(&self, depth: u32) -> Result<DeviceQueue, BackendError> {
         let mut backend = self.backend();
+        // The adapter has a table by number. With the lock held, half of these numbers stay free.
+        let count = self
+            .shared
+            .enter(|adapter| adapter.completion_queues.count());
+        let numbers = (2 * count).next_power_of_two().max(LEAST_NUMBERS);
         loop {
-            // Long-lived queues may have the numbers that come next, once these wrap.
-            let number = self.next_queue.fetch_add(1, Ordering::Relaxed);
+            let next = self.next_queue.fetch_add(1, Ordering::Relaxed);
+            let number = next % numbers as u32;
             match backend.create_completion_queue(number, depth) {
                 Err(BackendError::State) if !self.shared.is_forked() => {}
                 made => return made.map(DeviceQueue),

@@ -99,6 +99,25 @@ fn messages_arrive_whole_over_a_wire_that_loses_packets() {
     }
 }
 
+/// The adapter has a table of queues by number, which is as long as the highest number.
+#[test]
+fn queues_that_come_and_go_do_not_use_up_numbers() {
+    let side = Side::new(&Wire::default(), 1);
+    let stays: Vec<_> = (0..40)
+        .map(|_| side.device.create_queue(16).expect("a queue"))
+        .collect();
+    let mut last = stays.len() as u32;
+    for _ in 0..10_000 {
+        let queue = side.device.create_queue(16).expect("a queue");
+        let number = queue.number();
+        assert!(number < 200, "number {number}");
+        assert_ne!(number, last, "it rests for a while");
+        assert!(stays.iter().all(|other| other.number() != number));
+        last = number;
+        side.device.destroy_queue(queue);
+    }
+}
+
 /// Spec: ROCE-262
 #[test]
 fn a_pair_receives_before_it_may_send() {

@@ -5,7 +5,7 @@ mod common;
 use backend_roce::proto::Psn;
 use backend_roce::proto::memory::AtomicOperation;
 use backend_roce::proto::packet::{NakCode, Opcode, RnrTimer, Syndrome};
-use backend_roce::proto::responder::{ReceiveCompletion, ReceiveStatus, ResponderOptions};
+use backend_roce::proto::responder::{Beside, ReceiveCompletion, ReceiveStatus, ResponderOptions};
 use common::memory::{BASE, ENDS};
 use common::packets::Made;
 use common::responder::{
@@ -245,7 +245,7 @@ fn a_message_names_the_key_that_it_invalidates() {
         assert_eq!(only(&bench.receive(&made)), (index, ACK, 1));
         let done = &bench.done[0];
         assert_eq!((done.status, done.length), (ReceiveStatus::Success, length));
-        assert_eq!((done.invalidated, done.immediate), (Some(ENDS), None));
+        assert_eq!(done.beside, Beside::Invalidation(ENDS));
         // A repetition is not executed.
         assert_eq!(only(&bench.receive(&made)), (index, ACK, 1));
         assert_eq!(bench.done.len(), 1);
@@ -258,7 +258,7 @@ fn a_message_names_the_key_that_it_invalidates() {
         assert_eq!(bench.done.len(), 1);
         let done = &bench.done[0];
         assert_eq!((done.token, done.status), (1, ReceiveStatus::Flushed));
-        assert_eq!(done.invalidated, None);
+        assert_eq!(done.beside, Beside::Nothing);
     }
     // Without a receive, no key is looked at.
     let mut bench = Bench::usual();
@@ -324,8 +324,7 @@ fn a_message_without_a_receive_is_not_executed() {
         token: 3,
         status: ReceiveStatus::Success,
         length: 257,
-        immediate: Some([1, 2, 3, 4]),
-        invalidated: None,
+        beside: Beside::Immediate([1, 2, 3, 4]),
         is_write: true,
         solicited: true,
     };

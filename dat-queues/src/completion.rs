@@ -16,6 +16,8 @@ pub struct CompletionQueue<X> {
     ready: Arc<AtomicUsize>,
     /// Immediate data of the completion that was polled last.
     immediate: Option<u32>,
+    /// Set if the last poll met a call of the context that it interrupts.
+    was_refused: bool,
     /// Token of the success that was peeked last.
     peeked: Option<u64>,
 }
@@ -28,6 +30,7 @@ impl<X: Executor> CompletionQueue<X> {
             number,
             ready,
             immediate: None,
+            was_refused: false,
             peeked: None,
         }
     }
@@ -90,6 +93,7 @@ impl<X: Executor> CompletionQueue<X> {
 impl<X: Executor> dat_core::backend::CompletionQueue for CompletionQueue<X> {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         self.immediate = None;
+        self.was_refused = false;
         if self.executor.is_gone() {
             return Err(DeviceFailure::Broken);
         }
@@ -97,6 +101,7 @@ impl<X: Executor> dat_core::backend::CompletionQueue for CompletionQueue<X> {
             return Ok(None);
         }
         let taken = self.executor.with_ring(self.number, CompletionRing::take);
+        self.was_refused = taken.is_none();
         let taken = taken.unwrap_or(Ok(None))?;
         self.immediate = taken.and_then(|entry| entry.immediate);
         Ok(taken.map(|entry| entry.completion))
@@ -127,6 +132,10 @@ impl<X: Executor> dat_core::backend::CompletionQueue for CompletionQueue<X> {
 
     fn immediate(&mut self) -> Option<u32> {
         self.immediate
+    }
+
+    fn was_refused(&self) -> bool {
+        self.was_refused
     }
 
     fn arm(&mut self, solicited_only: bool) -> Armed {

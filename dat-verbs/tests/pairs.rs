@@ -379,7 +379,16 @@ fn rdma_cm_connects_and_both_sides_learn_of_the_end() {
     assert_eq!(ends.next(0).0, RDMA_CM_EVENT_ESTABLISHED);
     for id in [ends.client, server] {
         // SAFETY: a live id with a queue pair.
-        assert_eq!(unsafe { (*(*id).qp).state }, IBV_QPS_RTS);
+        let pair = unsafe { (*id).qp };
+        // SAFETY: as above.
+        assert_eq!(unsafe { (*pair).state }, IBV_QPS_RTS);
+        for state in [IBV_QPS_SQD, IBV_QPS_RTS] {
+            // SAFETY: numbers and pointers.
+            let mut attr: ibv_qp_attr = unsafe { zeroed() };
+            attr.qp_state = state;
+            let mask = IBV_QP_STATE as c_int;
+            assert_eq!(ibv_modify_qp(pair, &raw mut attr, mask), 0, "{state}");
+        }
     }
     assert_eq!(rdma_disconnect(ends.client), 0);
     assert_eq!(ends.next(1).0, RDMA_CM_EVENT_DISCONNECTED);

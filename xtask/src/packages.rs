@@ -38,6 +38,7 @@ perftest | ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_la
 ucx-utils | ucx_perftest | a program of UCX; measures shared memory and memory copies
 libfabric-bin | fi_pingpong | a program of libfabric; measures its shared memory
 qperf | qperf | a program of verbs; measures the latency of TCP
+fio | fio | a program of rdma_cm
 openmpi-bin | mpirun | runs ranks of MPI
 libopenmpi-dev | mpicc | compiles a program of MPI";
 

@@ -1,7 +1,7 @@
 //! Shared state of a fabric without `std`: for one caller at a time, without sleep.
 //!
 //! An interrupt handler may meet a call of the context that it interrupts. It must not wait: its
-//! posts are refused, its polls find nothing, and its armings miss.
+//! posts are refused, its polls find nothing (and say so: the core looks again), its armings miss.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

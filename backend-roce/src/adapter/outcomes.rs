@@ -8,7 +8,7 @@ use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
 use crate::proto::requester::Status;
-use crate::proto::responder::ReceiveCompletion;
+use crate::proto::responder::{Beside, ReceiveCompletion};
 
 impl Adapter {
     /// Moves the completions of the transport to the completion queue.
@@ -27,7 +27,7 @@ impl Adapter {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn complete_request(&mut self, key: usize, entry: &SendEntry, status: DtoStatus) {
         if status == DtoStatus::Flushed
             && let Some(drawn) = entry.drawn_key()
@@ -68,13 +68,17 @@ impl Adapter {
         }
         let mut entry = setup.receive_done(key, done.token, status, done.length);
         entry.completion.solicited = done.solicited;
-        entry.immediate = done.immediate.map(u32::from_ne_bytes);
         if done.is_write {
             entry.opcode = Opcode::ReceiveWrite;
-        } else if let Some(key) = done.invalidated {
-            // The responder has checked it under the same lock.
-            let _ended = self.memories.invalidate(key, user);
-            (entry.immediate, entry.detail) = (Some(key), Detail::Invalidated);
+        }
+        match done.beside {
+            Beside::Nothing => {}
+            Beside::Immediate(bytes) => entry.immediate = Some(u32::from_ne_bytes(bytes)),
+            Beside::Invalidation(key) => {
+                // The responder has checked it under the same lock.
+                let _ended = self.memories.invalidate(key, user);
+                (entry.immediate, entry.detail) = (Some(key), Detail::Invalidated);
+            }
         }
         self.add_completion(setup.receive_queue, entry);
     }

@@ -366,14 +366,22 @@ impl Adapter {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
-        let is_draining = pair.drain == Drain::Tells;
         let deadline = pair.transport.as_ref().and_then(QueuePair::deadline);
         let failed = pair.transport.as_ref().is_some_and(QueuePair::is_failed);
-        let breaks = failed && pair.is_open();
+        let has_more = failed || pair.drain == Drain::Tells;
         self.deadlines.set(Timer::Pair(key), deadline);
-        if breaks {
+        if has_more {
+            self.end_or_tell(key, failed);
+        }
+    }
+
+    /// Begins the failure of a queue pair that failed, or tells that another one has drained.
+    #[cold]
+    fn end_or_tell(&mut self, key: usize, failed: bool) {
+        let is_open = self.pairs.get(key).is_some_and(Pair::is_open);
+        if failed && is_open {
             self.begin_failure(key);
-        } else if is_draining {
+        } else {
             self.tell_drained(key);
         }
     }

@@ -135,6 +135,7 @@ impl SendEntry {
     }
 
     /// Returns true if it invalidates a key of this side.
+    #[inline]
     pub(crate) fn is_invalidation(&self) -> bool {
         let is_empty = matches!(&self.request.work, Work::Bind(request, _) if request.length == 0);
         is_empty && self.is_of_type_2()

@@ -20,6 +20,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Locks the state of control calls.
     ///
     /// `None` if the current context interrupts a control call, which then tells it at its end.
+    #[cfg_attr(not(feature = "compact"), inline)]
     pub(crate) fn try_control(&self) -> Option<Guard<'_, L::Control, Control<'s, B>>> {
         match self.control.try_lock() {
             None if L::PARKS => {
@@ -39,6 +40,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Returns true if a context missed something since the last `make_up`.
+    #[inline(always)]
     pub(crate) fn has_missed(&self) -> bool {
         L::PARKS && self.shared.missed.load(Ordering::Relaxed)
     }
@@ -67,6 +69,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Releases the lock of control calls, and makes up for what contexts missed meanwhile.
+    #[cfg_attr(not(feature = "compact"), inline)]
     fn leave(&self, control: Guard<'_, L::Control, Control<'s, B>>) {
         drop(control);
         if L::PARKS {

@@ -20,7 +20,7 @@ use crate::memory::{
     Binding, LmrSlot, LmrTriplet, MISSED, NO_BIND, RemoteRegion, RmrSlot, slot_index, zone_of_seal,
     zone_seal,
 };
-use crate::record::{Posting, RecordKind, RecordSlot, Report};
+use crate::record::{PostedBind, Posting, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::RawLock;
 
@@ -42,22 +42,29 @@ struct Bind<'a> {
     flags: CompletionFlags,
 }
 
-/// The local region of a bind, with a window counted until the drop.
+/// The local region of a bind, with a window counted until the bind is refused.
 struct CountedWindow<'r> {
-    /// `None` for a bind that opens nothing or is invalid, and once the bind is accepted.
+    /// `None` for a bind that opens nothing or is invalid.
     region: Option<&'r LmrSlot>,
-    /// `zone_seal` of the region; without one, `NO_ZONE`.
-    zone_seal: u64,
+    /// Seal of the region; without one, `NO_SEAL`.
+    seal: u64,
     keys: RegionKeys,
 }
 
-/// Seal that no endpoint has.
-const NO_ZONE: u64 = u64::MAX;
+/// Seal of no region.
+const NO_SEAL: u64 = u64::MAX;
 
-impl Drop for CountedWindow<'_> {
-    #[cfg_attr(feature = "compact", inline(never))]
-    #[cfg_attr(not(feature = "compact"), inline)]
-    fn drop(&mut self) {
+/// A function of the locked endpoint and region of a bind; `dyn`, so that its caller exists once.
+type BindLocked<'f, B> = &'f mut dyn FnMut(
+    &mut Endpoint<<B as Backend>::SendQueue>,
+    &mut RemoteRegion,
+    &CountedWindow<'_>,
+) -> Result<u32>;
+
+impl CountedWindow<'_> {
+    /// Gives the count back: the bind is refused.
+    #[cold]
+    fn release(&self) {
         if let Some(region) = self.region {
             region.release_window();
         }
@@ -145,17 +152,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !cfg!(feature = "compact")
             && let Some(endpoint) = self.shared.endpoints.get(ep.index())
             && let Some(region) = self.shared.remote_regions.get(rmr.index())
-            && let mut counted = self.shared.count_window(&bind)
-            && let Some(endpoint) = &mut endpoint.main.lock_unparked()
         {
-            let region = &mut region.main.lock();
-            match self
-                .shared
-                .enqueue_bind(endpoint, region, &mut counted, bind)
-            {
-                Ok(context) => return Ok(context),
-                Err(why) => refusal = why,
+            let counted = self.shared.count_window(&bind);
+            if let Some(endpoint) = &mut endpoint.main.lock_unparked() {
+                let region = &mut region.main.lock();
+                match self.shared.enqueue_bind(endpoint, region, &counted, bind) {
+                    Ok(context) => return Ok(context),
+                    Err(why) => refusal = why,
+                }
             }
+            counted.release();
         }
         self.bind_slow(&{ bind }, refusal)
     }
@@ -215,7 +221,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 None => (None, None),
             };
             let mut over = Binding::NONE;
-            let outcome = self.with_both(bind, |endpoint, region, counted| {
+            let outcome = self.with_both(bind, &mut |endpoint, region, counted| {
                 // Another thread has bound the region meanwhile, perhaps with another window.
                 if region.sequence != sequence {
                     return self.shared.bind(endpoint, region, counted, bind);
@@ -250,7 +256,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn try_bind(&self, bind: &Bind<'_>) -> Result<u32> {
-        self.with_both(bind, |endpoint, region, counted| {
+        self.with_both(bind, &mut |endpoint, region, counted| {
             self.shared.bind(endpoint, region, counted, bind)
         })
     }
@@ -258,15 +264,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Runs `f` on the locked endpoint and region of a bind; does not check that they are live.
     ///
     /// The window is counted before the locks are taken, which may mask interrupts.
-    fn with_both(
-        &self,
-        bind: &Bind<'_>,
-        f: impl FnOnce(
-            &mut Endpoint<B::SendQueue>,
-            &mut RemoteRegion,
-            &mut CountedWindow<'_>,
-        ) -> Result<u32>,
-    ) -> Result<u32> {
+    fn with_both(&self, bind: &Bind<'_>, f: BindLocked<'_, B>) -> Result<u32> {
         let instance = self.shared.instance;
         let slot = self
             .shared
@@ -280,12 +278,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Err(error) => error,
             });
         };
-        let mut counted = self.shared.count_window(bind);
-        let Some(mut endpoint) = endpoint.main.lock_unparked() else {
-            return Err(busy(Subtype::ResourceTep));
+        let counted = self.shared.count_window(bind);
+        let outcome = match endpoint.main.lock_unparked() {
+            Some(mut endpoint) => slot.main.with(|region| f(&mut endpoint, region, &counted)),
+            None => Err(busy(Subtype::ResourceTep)),
         };
-        slot.main
-            .with(|region| f(&mut endpoint, region, &mut counted))
+        if outcome.is_err() {
+            counted.release();
+        }
+        outcome
     }
 
     /// Completes the posted binds of a request queue, which was emptied without completions.
@@ -297,7 +298,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn abandon_binds(&self, records: &[RecordSlot]) {
         for record in records {
             if record.is_posted() && record.kind() == RecordKind::Bind {
-                self.shared.bind_completed(record, DtoStatus::Flushed);
+                self.shared
+                    .bind_completed(record.bind(), DtoStatus::Flushed);
             }
         }
     }
@@ -343,18 +345,18 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             ..
         } = *bind;
         if let Some(slot) = self.local_regions.get(slot_index(segment.context))
-            && let Some(zone_seal) = slot.admits(segment, privileges)
+            && let Some(seal) = slot.admits(segment, privileges)
             && slot.retain_window(segment.context)
         {
             return CountedWindow {
                 region: Some(slot),
-                zone_seal,
+                seal,
                 keys: slot.region_keys(),
             };
         }
         CountedWindow {
             region: None,
-            zone_seal: NO_ZONE,
+            seal: NO_SEAL,
             keys: RegionKeys::default(),
         }
     }
@@ -367,7 +369,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
-        counted: &mut CountedWindow<'_>,
+        counted: &CountedWindow<'_>,
         bind: Bind<'_>,
     ) -> core::result::Result<u32, Refusal> {
         // A null handle matches a free slot: an endpoint without a queue, or a region whose zone
@@ -381,7 +383,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             return Err(Refusal::Invalid);
         }
         // A bind without a region is an unbind, or invalid.
-        if bind.segment.length != 0 && counted.zone_seal != endpoint.zone_seal {
+        let seal = endpoint.zone_seal | u64::from(bind.segment.context);
+        if bind.segment.length != 0 && counted.seal != seal {
             return Err(Refusal::Invalid);
         }
         let Some(queue) = &mut endpoint.send else {
@@ -424,7 +427,6 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             free.rollback();
             return Err(Refusal::Device);
         };
-        counted.region = None;
         endpoint.ring.advance();
         region.sequence = sequence;
         *binding = Binding {
@@ -444,7 +446,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
-        counted: &mut CountedWindow<'_>,
+        counted: &CountedWindow<'_>,
         bind: &Bind<'_>,
     ) -> Result<u32> {
         self.enqueue_bind(endpoint, region, counted, *bind)
@@ -498,18 +500,17 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Handles the completion of a bind: updates the region and its counts (RMB-42).
     ///
-    /// Call it before the record is made ready or freed. It takes the region's lock under the
-    /// dispatcher's.
-    pub(crate) fn bind_completed(&self, record: &RecordSlot, status: DtoStatus) {
-        let Some(slot) = self.remote_regions.get(record.length() as usize) else {
+    /// It takes the region's lock, perhaps under the dispatcher's.
+    pub(crate) fn bind_completed(&self, bind: PostedBind, status: DtoStatus) {
+        let Some(slot) = self.remote_regions.get(bind.region as usize) else {
             return;
         };
         slot.main.with(|region| {
             // The free of a region has released all its bindings.
-            if region.id.is_null() || region.generation != record.extra() {
+            if region.id.is_null() || region.generation != bind.generation {
                 return;
             }
-            let sequence = record.next();
+            let sequence = bind.sequence;
             let Some(binding) = region
                 .pending
                 .iter_mut()

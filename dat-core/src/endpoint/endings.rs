@@ -5,7 +5,9 @@ use super::{Endpoint, EndpointSlot, ReceiveSide, Trigger};
 use crate::adapter::{Control, Ia, busy};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::{Result, Subtype};
-use crate::event::{AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY};
+use crate::event::{
+    AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY, ReadyWalk,
+};
 use crate::id::{EpId, Handle};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Guard, Parked, RawLock};
@@ -224,10 +226,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 // At most `PRIVATE_DATA_MAX`.
                 private_data_size: private_data_size as u16,
             };
-            self.with_parked(slot, |queue| {
-                let index = endpoint.id.slot();
-                let queued = queue.push_established(&event, index, &self.shared, deferred);
+            let index = endpoint.id.slot();
+            let mut walk = None;
+            self.walk_ready(slot, |queue| {
+                let walk = walk.get_or_insert(ReadyWalk::of(queue));
+                if queue.find_endpoint(index, walk, &self.shared) {
+                    return true;
+                }
+                let queued = queue.push_established(&event, walk.position, &self.shared, deferred);
                 queue.note_overflow(queued, deferred);
+                false
             });
         }
     }

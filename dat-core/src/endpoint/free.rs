@@ -5,7 +5,7 @@ use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
 use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, DisconnectMode, backend_refused};
 use crate::error::{Result, Subtype};
-use crate::event::{Deferred, EvdSlot};
+use crate::event::{Deferred, EvdSlot, ReadyWalk};
 use crate::flags::EndpointState;
 use crate::id::{EpId, Index};
 use crate::record::{self, Owner, Reach};
@@ -142,7 +142,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             record::rollback_all(records, reach, owner);
         }
         let forget = |slot: &EvdSlot<B::CompletionQueue, L>| {
-            self.with_parked(slot, |queue| queue.forget_endpoint(ep, &self.shared));
+            let mut walk = None;
+            self.walk_ready(slot, |queue| {
+                let walk = walk.get_or_insert(ReadyWalk::of(queue));
+                queue.forget_endpoint(ep, walk, &self.shared)
+            });
         };
         let dispatchers = &self.shared.event_dispatchers;
         let own = work.evds.into_iter().flatten().map(usize::from);
@@ -155,6 +159,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         if work.own().into_iter().any(left) || self.has_buffers_of(work.srq, ep) {
             dispatchers.made().iter().for_each(forget);
+            if L::PARKS {
+                // What is left are binds that dequeues have polled and not reported yet. One that saw
+                // its record as claimed has ended once the lock of its dispatcher is taken again.
+                record::all_of(records, work.reach, Owner::Requests(work.ep))
+                    .for_each(|(_, record)| record.release());
+                for dispatcher in dispatchers.made() {
+                    dispatcher.queue.with(|_| ());
+                }
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use crate::backend::{Backend, Completion};
 use crate::flags::{DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, Index, RmrId};
 use crate::operation::{DtoOperation, ExtendedOperation};
-use crate::record::{Finished, Owner, Plain, RecordKind, RecordSlot, Report};
+use crate::record::{Finished, Owner, Plain, PostedBind, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::RawLock;
 
@@ -13,20 +13,26 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// Claims the record of a completion that has an event.
     ///
     /// `None` if the completion is suppressed, which frees its record, or if its token names
-    /// nothing that is posted: it is stale, or the device made it up.
+    /// nothing that is posted: it is stale, or the device made it up. With `is_claimed` it is of a
+    /// bind that was claimed and counted.
     #[inline]
-    fn claim(&self, completion: &Completion, immediate: Option<u32>) -> Option<Claimed<'_>> {
+    fn claim(
+        &self,
+        completion: &Completion,
+        immediate: Option<u32>,
+        is_claimed: bool,
+    ) -> Option<Claimed<'_>> {
         let index = completion.token as u32;
         let record = self.records.get(index as usize)?;
-        if !record.claim(completion.token) {
+        if !is_claimed && !record.claim(completion.token) {
             return None;
         }
         let owner = record.owner()?;
         let mut completion = *completion;
         let endpoint = match owner {
             Owner::Requests(ep) => {
-                if record.kind() == RecordKind::Bind {
-                    self.bind_completed(record, completion.status);
+                if !is_claimed && record.kind() == RecordKind::Bind {
+                    self.bind_completed(record.bind(), completion.status);
                 }
                 self.endpoints.get(ep.index())?
             }
@@ -123,18 +129,20 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         Some(Event::Dto(self.finish_plain(record, plain, received)))
     }
 
-    /// Returns true for the completion of a bind.
+    /// Claims the record of a completed bind; `None` for other completions.
     ///
-    /// It is claimed under the lock under which it was polled. Whoever has polled a dispatcher
-    /// after the end of a queue pair counts the posted binds as flushed (`abandon_binds`).
-    pub(crate) fn is_of_bind(&self, completion: &Completion) -> bool {
-        let record = self.records.get(completion.token as u32 as usize);
-        record.is_some_and(|record| record.kind() == RecordKind::Bind)
+    /// A bind is claimed under the lock under which its completion was polled. Whoever has polled a
+    /// dispatcher after the end of a queue pair counts the posted binds as flushed
+    /// (`abandon_binds`).
+    pub(crate) fn claim_bind(&self, completion: &Completion) -> Option<PostedBind> {
+        let record = self.records.get(completion.token as u32 as usize)?;
+        let is_claimed = record.kind() == RecordKind::Bind && record.claim(completion.token);
+        is_claimed.then(|| record.bind())
     }
 
     /// Returns the event of a completion, if any; frees its record.
     ///
-    /// `immediate` is the immediate value of a receive.
+    /// `immediate` is the immediate value of a receive; `is_claimed` as for `claim`.
     ///
     /// Needs the lock of the dispatcher that polled it, which may have been released since then. If
     /// the request was rolled back meanwhile, the completion is stale.
@@ -143,8 +151,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         &self,
         completion: &Completion,
         immediate: Option<u32>,
+        is_claimed: bool,
     ) -> Option<Event> {
-        let claimed = self.claim(completion, immediate)?;
+        let claimed = self.claim(completion, immediate, is_claimed)?;
         let record = claimed.record;
         let finished = Finished {
             kind: record.kind(),
@@ -154,7 +163,14 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             status: claimed.completion.status,
             owner: Some(claimed.owner),
         };
-        self.free(record, claimed.index, claimed.owner);
+        if is_claimed {
+            // What was read is of the bind if its record is still claimed.
+            if !record.release_claimed(completion.token) {
+                return None;
+            }
+        } else {
+            self.free(record, claimed.index, claimed.owner);
+        }
         Some(self.event(&finished, claimed.endpoint))
     }
 
@@ -166,7 +182,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         completion: &Completion,
         immediate: Option<u32>,
     ) -> Option<(u32, bool)> {
-        let claimed = self.claim(completion, immediate)?;
+        let claimed = self.claim(completion, immediate, false)?;
         let (record, completion) = (claimed.record, &claimed.completion);
         let notifies = completion.status != DtoStatus::Success
             || match claimed.report {
@@ -247,6 +263,16 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             record.push_returned(index, &shared.returned);
         }
     }
+}
+
+/// A completion whose event is made after the lock of its poll is released.
+#[derive(Debug)]
+pub(crate) struct Polled {
+    pub(crate) completion: Completion,
+    /// Immediate value of a receive.
+    pub(crate) immediate: Option<u32>,
+    /// The bind, whose record is claimed.
+    pub(crate) bind: Option<PostedBind>,
 }
 
 /// A completion with its record, as the consumer shall see it.

@@ -26,6 +26,9 @@ pub struct EvdParam {
     pub flags: EvdFlags,
 }
 
+/// Most events other than completions that a resize moves while the dispatcher stays locked.
+const MOST_MOVED: u32 = 8;
+
 /// Error of the flags in `evd_create`.
 const FLAGS: Error = Error::invalid_argument(4).about(Parameter::Flags);
 
@@ -235,7 +238,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if L::PARKS {
                 self.poll_slot_at(evd.slot(), &mut deferred);
             }
-            self.with_parked_evd(evd, |queue| {
+            // Slots are taken and given back without the lock, which may mask interrupts.
+            let flags = self.lock_evd(evd)?.flags;
+            let slots = length.map_or(0, |length| slot::count(flags, length));
+            let ring = length
+                .ok()
+                .and_then(|length| self.take_event_slots(evd.slot(), slots, length));
+            let resized = self.with_parked_evd(evd, |queue| {
                 let length = length?;
                 if !L::PARKS {
                     queue.poll(&self.shared, &mut deferred);
@@ -259,11 +268,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if min_qlen > longest(backend) {
                     return Err(exhausted(Cause::AboveLimit));
                 }
-                if length > queue.depth && queue.completions.is_some() {
+                if length > queue.depth && queue.completions.is_some()
+                    || queue.ring_length > MOST_MOVED
+                {
                     self.check_unmasked(queue)?;
                 }
-                let slots = slot::count(queue.flags, length);
-                let ring = self.take_event_slots(evd.slot(), slots, length);
                 // A shorter queue can keep its slots.
                 if ring.is_none() && length > queue.ring_capacity {
                     return Err(exhausted(Cause::EventSlotsExhausted));
@@ -272,18 +281,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     && let Some(completions) = &mut queue.completions
                     && let Err(error) = backend.resize_completion_queue(completions, length)
                 {
-                    if let Some(ring) = ring {
-                        slot::give_back(&self.shared.events, ring, slots);
-                    }
                     return Err(backend_refused(error, Subtype::ResourceTevd));
                 }
                 queue.depth = queue.depth.max(length);
-                if let Some(ring) = ring {
-                    queue.move_ring(&self.shared.events, ring, slots);
-                }
                 queue.queue_length = length;
-                Ok(())
-            })
+                Ok(ring.map(|ring| queue.move_ring(&self.shared.events, ring, slots)))
+            });
+            let surplus = match resized {
+                Ok(former) => former,
+                Err(_) => ring.map(|ring| (ring, slots)),
+            };
+            if let Some((base, count)) = surplus {
+                slot::give_back(&self.shared.events, base, count);
+            }
+            resized.map(drop)
         });
         self.run_deferred(&mut deferred);
         resized

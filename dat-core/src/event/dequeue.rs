@@ -1,10 +1,11 @@
 //! Dequeuing events without waiting, and posting software events.
 
 use super::Deferred;
+use super::completion::Polled;
 use super::event::Event;
 use super::queue::{EvdQueue, Head};
 use crate::adapter::Ia;
-use crate::backend::{Backend, Completion};
+use crate::backend::Backend;
 use crate::error::{Cause, Error, Parameter, Result};
 use crate::flags::{DtoStatus, EvdFlags};
 use crate::id::EvdId;
@@ -87,11 +88,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let mut polled = None;
             let outcome = queue.dequeue(evd, &self.shared, &mut polled);
             drop(queue);
-            let Some((completion, immediate)) = polled else {
+            let Some(polled) = polled else {
                 break outcome;
             };
-            let event = self.event_of_polled(evd, &completion, immediate);
-            if let Some(event) = event {
+            if let Some(event) = self.event_of_polled(evd, &polled) {
                 break Ok(event);
             }
             // It has no event. The next one is polled in a section of its own.
@@ -104,20 +104,27 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         match &outcome {
             Ok(event) if failed(event) => self.break_connection_after(event),
             Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),
+            Err(error) if L::PARKS && error.cause() == Cause::Busy => {
+                self.note_missed();
+                return Err(Error::queue_empty());
+            }
             _ => {}
         }
         outcome
     }
 
     /// Returns the event of a completion that was polled before the lock was released, if any.
-    fn event_of_polled(
-        &self,
-        evd: EvdId,
-        completion: &Completion,
-        immediate: Option<u32>,
-    ) -> Option<Event> {
+    fn event_of_polled(&self, evd: EvdId, polled: &Polled) -> Option<Event> {
+        let Polled {
+            completion,
+            immediate,
+            bind,
+        } = polled;
+        if let Some(bind) = bind {
+            self.shared.bind_completed(*bind, completion.status);
+        }
         let slot = self.shared.event_dispatchers.get(evd.index())?;
-        let event = || self.shared.event_of(completion, immediate);
+        let event = || self.shared.event_of(completion, *immediate, bind.is_some());
         slot.queue.while_locked(event)
     }
 

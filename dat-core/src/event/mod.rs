@@ -43,7 +43,7 @@ pub use event::{
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use own_sleep::{OnEvent, OwnSleep};
 pub use queue::EvdSlot;
-pub(crate) use queue::{ARMING_ROUNDS, EvdConfig, EvdQueue, Head};
+pub(crate) use queue::{ARMING_ROUNDS, EvdConfig, EvdQueue, Head, ReadyWalk};
 #[cfg(feature = "std")]
 pub use sleepers::Sleepers;
 pub use slot::EventSlot;

@@ -2,6 +2,7 @@
 
 use core::task::Waker;
 
+use super::completion::Polled;
 use super::event::{DtoCompletion, Event};
 use super::slot::{self, EventSlot};
 use super::{Deferred, Pending};
@@ -9,7 +10,7 @@ use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
 use crate::id::{EvdId, Index};
-use crate::record::NO_RECORD;
+use crate::record::{NO_RECORD, RecordSlot};
 use crate::shared::Shared;
 use crate::storage::VisitLink;
 use crate::sync::{Mutex, RawLock};
@@ -41,6 +42,36 @@ impl<C, L: RawLock> EvdSlot<C, L> {
     /// Returns true if the slot holds a dispatcher.
     pub(crate) fn is_live(&self) -> bool {
         self.queue.with(|queue| !queue.id.is_null())
+    }
+}
+
+/// A walk through the ready completions of a dispatcher, which may release the lock at each step.
+///
+/// Needs the control lock: only dequeues remove completions during the walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadyWalk {
+    /// Index of the last record that was left in the list.
+    previous: u32,
+    /// Number of completions that left the list or precede the next one.
+    pub(crate) position: u32,
+    /// The position after those that were in the list at the start.
+    end: u32,
+}
+
+impl ReadyWalk {
+    /// Creates a walk from the start of a dispatcher's list.
+    pub(crate) const fn of<C>(queue: &EvdQueue<C>) -> Self {
+        Self {
+            previous: NO_RECORD,
+            position: queue.ready_left,
+            end: queue.ready_joined,
+        }
+    }
+
+    /// Steps over the record with this index.
+    fn step(&mut self, index: u32) {
+        self.previous = index;
+        self.position = self.position.wrapping_add(1);
     }
 }
 
@@ -383,12 +414,12 @@ impl<C: CompletionQueue> EvdQueue<C> {
     /// Removes the first event, polling the device if necessary.
     ///
     /// Where the lock parks, QUEUE_EMPTY with a `polled` completion if its event must be made after
-    /// the lock is released, by `Shared::event_of`.
+    /// the lock is released.
     pub(crate) fn dequeue<B, L>(
         &mut self,
         evd: EvdId,
         shared: &Shared<'_, B, L>,
-        polled: &mut Option<(Completion, Option<u32>)>,
+        polled: &mut Option<Polled>,
     ) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -416,11 +447,15 @@ impl<C: CompletionQueue> EvdQueue<C> {
                     if let Some(event) = shared.plain_event_of(completion, immediate) {
                         return Ok(event);
                     }
-                    if L::PARKS && !shared.is_of_bind(completion) {
-                        *polled = Some((*completion, immediate));
+                    if L::PARKS {
+                        *polled = Some(Polled {
+                            completion: *completion,
+                            immediate,
+                            bind: shared.claim_bind(completion),
+                        });
                         return Err(Error::queue_empty());
                     }
-                    if let Some(event) = shared.event_of(completion, immediate) {
+                    if let Some(event) = shared.event_of(completion, immediate, false) {
                         return Ok(event);
                     }
                 }
@@ -429,7 +464,13 @@ impl<C: CompletionQueue> EvdQueue<C> {
                     // The cause makes the caller report the failure, once.
                     return Err(Error::queue_empty().because(Cause::DeviceGone));
                 }
-                Ok(None) => break,
+                Ok(None) => {
+                    if L::PARKS && queue.was_refused() {
+                        self.pending.add(Pending::REFUSED);
+                        return Err(Error::queue_empty().because(Cause::Busy));
+                    }
+                    break;
+                }
             }
         }
         self.overflowed = false;
@@ -481,6 +522,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Polls one completion into the list of ready ones; returns false if there is none.
+    #[inline(always)]
     pub(crate) fn poll_next<B, L>(
         &mut self,
         shared: &Shared<'_, B, L>,
@@ -658,43 +700,99 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.ready_joined = self.ready_joined.wrapping_add(1);
     }
 
-    /// Drops the ready completions of one endpoint slot and frees their records.
-    pub(crate) fn forget_endpoint<B, L>(&mut self, endpoint: Index, shared: &Shared<'_, B, L>)
+    /// Returns the next ready completion of a walk, and the index of its record.
+    ///
+    /// Leaves out those that were dequeued since the last step.
+    fn next_ready<'r, B, L>(
+        &self,
+        walk: &mut ReadyWalk,
+        shared: &'r Shared<'_, B, L>,
+    ) -> Option<(u32, &'r RecordSlot)>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        let mut index = core::mem::replace(&mut self.ready_first, NO_RECORD);
-        self.ready_last = NO_RECORD;
-        let before = core::mem::take(&mut self.ready_length);
-        for _ in 0..before {
-            let Some(record) = shared.records.get(index as usize) else {
-                break;
-            };
-            let next = record.next();
+        if walk.position.wrapping_sub(self.ready_left) as i32 <= 0 {
+            walk.previous = NO_RECORD;
+            walk.position = self.ready_left;
+        }
+        if walk.end.wrapping_sub(walk.position) as i32 <= 0 {
+            return None;
+        }
+        let index = match shared.records.get(walk.previous as usize) {
+            Some(previous) => previous.next(),
+            None => self.ready_first,
+        };
+        Some((index, shared.records.get(index as usize)?))
+    }
+
+    /// Steps to the first ready completion of an endpoint slot, or to the end of the list.
+    ///
+    /// Returns true if the lock must be released before the next step.
+    pub(crate) fn find_endpoint<B, L>(
+        &self,
+        endpoint: Index,
+        walk: &mut ReadyWalk,
+        shared: &Shared<'_, B, L>,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        while let Some((index, record)) = self.next_ready(walk, shared) {
             if shared.endpoint_of(record) == Some(endpoint) {
+                break;
+            }
+            walk.step(index);
+            if L::PARKS {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Drops the ready completions of one endpoint slot and frees their records.
+    ///
+    /// Returns true if the lock must be released before the next step. Needs the control lock.
+    pub(crate) fn forget_endpoint<B, L>(
+        &mut self,
+        endpoint: Index,
+        walk: &mut ReadyWalk,
+        shared: &Shared<'_, B, L>,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        while let Some((index, record)) = self.next_ready(walk, shared) {
+            if shared.endpoint_of(record) == Some(endpoint) {
+                match shared.records.get(walk.previous as usize) {
+                    Some(previous) => previous.set_next(record.next()),
+                    None => self.ready_first = record.next(),
+                }
+                if self.ready_last == index {
+                    self.ready_last = walk.previous;
+                }
                 let _event = shared.take_event(record, index);
+                self.ready_length = self.ready_length.wrapping_sub(1);
+                self.ready_joined = self.ready_joined.wrapping_sub(1);
+                walk.end = walk.end.wrapping_sub(1);
                 // Other events are ordered by the number of completions before them, so later ones
                 // move up by one.
-                let position = self.ready_left.wrapping_add(self.ready_length);
                 for offset in 0..self.ring_length {
                     if let Some(slot) = self.ring_slot(&shared.events, offset)
-                        && slot.after().wrapping_sub(position) as i32 > 0
+                        && slot.after().wrapping_sub(walk.position) as i32 > 0
                     {
                         slot.set_after(slot.after().wrapping_sub(1));
                     }
                 }
-                self.ready_joined = self.ready_joined.wrapping_sub(1);
             } else {
-                record.set_next(NO_RECORD);
-                match shared.records.get(self.ready_last as usize) {
-                    Some(last) => last.set_next(index),
-                    None => self.ready_first = index,
-                }
-                self.ready_last = index;
-                self.ready_length = self.ready_length.wrapping_add(1);
+                walk.step(index);
             }
-            index = next;
+            if L::PARKS {
+                return true;
+            }
         }
+        false
     }
 }

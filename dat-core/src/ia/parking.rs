@@ -80,6 +80,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
+    /// Calls `f` on a locked dispatcher until it returns false; releases the lock after each call.
+    ///
+    /// For walks through the ready completions. Needs the control lock.
+    pub(crate) fn walk_ready(
+        &self,
+        slot: &EvdSlot<B::CompletionQueue, L>,
+        mut f: impl FnMut(&mut EvdQueue<B::CompletionQueue>) -> bool,
+    ) {
+        while slot.queue.with(&mut f) {}
+    }
+
     /// Notes that the connection of an endpoint failed; the next `progress` breaks it.
     #[cold]
     pub(crate) fn note_failed_connection(&self, ep: EpId) {

@@ -86,33 +86,29 @@ impl LmrSlot {
             .then_some(Cause::OutsideRegion)
     }
 
-    /// Returns the `zone_seal` of the region if a bind may open this segment.
+    /// Returns the seal of the region if a bind may open this segment, once its zone is compared.
     ///
-    /// The segment must not be empty and must lie in the region that it names. The region must have
-    /// the local privileges that the remote ones need.
+    /// The segment must not be empty and must lie in the region, which must have the local privileges
+    /// that the remote ones need. The seal is then that of the endpoint's zone, with the segment's
+    /// context.
     #[inline]
     pub(crate) fn admits(&self, segment: &LmrTriplet, remote: MemoryPrivileges) -> Option<u64> {
-        let context = u64::from(segment.context);
         let reads = remote.contains(MemoryPrivileges::REMOTE_READ);
         let writes = remote.contains(MemoryPrivileges::REMOTE_WRITE);
         if !self.contains(segment) {
             return None;
         }
         if !reads && !writes {
-            return self.zone_if_named(segment.context);
+            return Some(self.seal_of_any());
         }
         let seal = self.identity.seal(!reads);
-        let admitted = seal & u64::from(u32::MAX) == context
-            && seal != 0
-            && (!(reads && writes) || self.identity.seal(true) == seal);
-        admitted.then_some(seal ^ context)
+        (!(reads && writes) || self.identity.seal(true) == seal).then_some(seal)
     }
 
-    /// Returns the `zone_seal` of the slot's region if `context` names it.
+    /// Returns the seal of the slot's region, whatever its privileges.
     #[cold]
-    fn zone_if_named(&self, context: u32) -> Option<u64> {
-        let (zone, _) = self.protection();
-        self.is_named(context).then_some(zone_seal(zone))
+    fn seal_of_any(&self) -> u64 {
+        identity::seal(self.identity.context(), self.identity.meta())
     }
 
     /// Returns true if the segment lies in the range of this slot and is not empty.

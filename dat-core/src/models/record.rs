@@ -217,3 +217,36 @@ fn a_polled_completion_is_stale_after_the_free() {
         assert_eq!(bench.returned.load(Ordering::Relaxed), NO_RECORD);
     });
 }
+
+/// A claimed record that its queue takes back meanwhile is not freed again, when it is posted anew.
+///
+/// As a dequeue of a bind and `free_polled`.
+#[test]
+fn a_claimed_record_is_freed_once() {
+    prove(None, || {
+        let dispatcher = Arc::new(Mutex::<HostLock, _>::new(()));
+        dispatcher.with(|()| ());
+        let bench = Bench::new();
+        let token = bench.post(0).unwrap();
+        let record = &bench.records.made()[0];
+        assert!(record.claim(token));
+        let taker = {
+            let (bench, dispatcher) = (bench.clone(), dispatcher.clone());
+            thread::spawn(move || {
+                dispatcher.while_locked(|| {
+                    let record = &bench.records.made()[0];
+                    let cookie = record.cookie();
+                    if record.release_claimed(token) {
+                        assert_eq!(cookie, COOKIES[0]);
+                    }
+                });
+            })
+        };
+        record.release();
+        dispatcher.with(|()| ());
+        let next = bench.post(1).unwrap();
+        taker.join().unwrap();
+        assert!(record.claim(next));
+        assert_eq!(record.cookie(), COOKIES[1]);
+    });
+}

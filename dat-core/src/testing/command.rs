@@ -48,6 +48,7 @@ impl TestBackend {
             deadline: None,
             before_destroy: Step::default(),
             peeks: false,
+            refuses_polls: false,
             plain: BTreeMap::new(),
             immediates: BTreeMap::new(),
             extensions: Extensions::empty(),
@@ -296,6 +297,11 @@ impl TestBackend {
     /// Enables or disables `peek` of plain successes.
     pub(crate) fn set_peeks(&self, peeks: bool) {
         self.device().peeks = peeks;
+    }
+
+    /// Sets whether polls find nothing because they would wait.
+    pub(crate) fn set_refuses_polls(&self, refuses: bool) {
+        self.device().refuses_polls = refuses;
     }
 
     /// Makes the device unable to count the buffers of shared receive queues.

@@ -11,7 +11,7 @@ use backend_roce::proto::requester::{
     Completion, Operation, PostError, Request, RequestSlot, Requester, RequesterOptions, Status,
 };
 use backend_roce::proto::responder::{
-    ReceiveCompletion, ReceiveStatus, ResourceSlot, Responder, ResponderOptions,
+    self, ReceiveCompletion, ReceiveStatus, ResourceSlot, Responder, ResponderOptions,
 };
 use backend_roce::proto::{PathMtu, Psn};
 use dat_core::time::Instant;
@@ -449,9 +449,15 @@ impl Exchange {
         for (done, (bytes, beside)) in self.received.iter().zip(messages) {
             assert_eq!(done.status, ReceiveStatus::Success);
             assert_eq!(done.length as usize, bytes.len());
-            assert_eq!(done.immediate.is_some(), beside == Beside::Immediate);
-            let ends = (beside == Beside::Invalidation).then_some(ENDS);
-            assert_eq!(done.invalidated, ends);
+            let came = match done.beside {
+                responder::Beside::Nothing => Beside::Nothing,
+                responder::Beside::Immediate(_) => Beside::Immediate,
+                responder::Beside::Invalidation(key) => {
+                    assert_eq!(key, ENDS);
+                    Beside::Invalidation
+                }
+            };
+            assert_eq!(came, beside);
             assert!(!done.is_write);
             let buffer = &self.receives.buffers[done.token as usize];
             assert!(buffer[..bytes.len()] == *bytes);

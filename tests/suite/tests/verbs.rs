@@ -25,12 +25,11 @@ use dat_storage::{Limits, Reservation};
 use dat_tests::fixture::{
     Adapter, Net, Party, PartyOptions, RsmTestbed, Testbed, granted, refused, report_skip,
 };
-use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::{env, thread};
 
-use verbs_bed::{OF_LIBRARY, VerbsBed};
+use verbs_bed::VerbsBed;
 
 mod exceptions;
 mod verbs_bed;
@@ -344,13 +343,6 @@ fn every_address_of_the_adapter_is_reached() {
     let bed = VerbsBed::new();
     let known = devices().into_iter().find(|one| one.name == bed.name());
     for address in known.expect("the device").addresses {
-        let ip = address.socket_address().map(|address| address.ip());
-        let is_of_link = matches!(ip, Some(IpAddr::V6(ip)) if ip.is_unicast_link_local());
-        if is_of_link && bed.name() == OF_LIBRARY {
-            let reason = "libdat_verbs.so makes no connection to a link-local address";
-            report_skip("every_address_of_the_adapter_is_reached", reason);
-            continue;
-        }
         let (net, left, right) = Net::unconnected(&bed);
         let requests = granted(right.ia.evd_create(8, None, EvdFlags::CR));
         let qualifier = net.qualifier();

@@ -49,7 +49,7 @@ const PROCESSORS: &[Processor] = &[
     Processor {
         triple: "thumbv7em-none-eabihf",
         bounds: Figures {
-            flash: 99 << 10,
+            flash: 97 << 10,
             memory: 10 << 10,
             stack: 1 << 10,
             instructions: 28_000,

@@ -1,7 +1,7 @@
 //! Execution of a request in order.
 
 use super::resource::{Kind, ResourceSlot};
-use super::{Message, ReceiveCompletion, ReceiveStatus, Reply, Responder};
+use super::{Beside, Message, ReceiveCompletion, ReceiveStatus, Reply, Responder};
 use crate::proto::Psn;
 use crate::proto::memory::{Receive, ReceiveQueue, RemoteMemory, Right};
 use crate::proto::packet::{AtomicEth, NakCode, Opcode, Packet, Reth};
@@ -158,8 +158,7 @@ impl Responder<'_> {
             token: receive.token,
             status: ReceiveStatus::Success,
             length,
-            immediate: packet.header.extensions.immediate,
-            invalidated: None,
+            beside: packet.header.extensions.immediate.into(),
             is_write: false,
             solicited: packet.header.bth.solicited,
         })))
@@ -183,7 +182,7 @@ impl Responder<'_> {
                 self.message = Some(Message::Send { receive, length });
                 return Err(ACCESS);
             }
-            done.invalidated = Some(key);
+            done.beside = Beside::Invalidation(key);
         }
         Ok(executed)
     }
@@ -239,8 +238,7 @@ impl Responder<'_> {
             token: receive.token,
             status: ReceiveStatus::Success,
             length,
-            immediate,
-            invalidated: None,
+            beside: immediate.into(),
             is_write: true,
             solicited: bth.solicited,
         });

@@ -5,7 +5,7 @@ mod outcome;
 mod resource;
 mod transmit;
 
-pub use outcome::{ReceiveCompletion, ReceiveStatus, ResponderCounts};
+pub use outcome::{Beside, ReceiveCompletion, ReceiveStatus, ResponderCounts};
 pub use resource::ResourceSlot;
 
 use super::memory::{Receive, ReceiveQueue, RemoteAddress, RemoteMemory};
@@ -220,8 +220,7 @@ impl<'s> Responder<'s> {
                 token: receive.token,
                 status,
                 length,
-                immediate: None,
-                invalidated: None,
+                beside: Beside::Nothing,
                 is_write: false,
                 solicited: false,
             }),

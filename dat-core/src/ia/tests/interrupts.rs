@@ -5,7 +5,9 @@
 
 mod bed;
 mod cases;
+mod in_hand;
 mod parked;
+mod walks;
 
 use core::cell::RefCell;
 use core::task::Waker;
