@@ -13,9 +13,9 @@ use std::process::{Command, Output};
 
 use launch::{ADDRESS, Library, free_port, is_installed, wait_for};
 
-/// Times that a program is run whose server may not be ready before its failure counts.
+/// Times that perftest is run with `-R` before its failure counts.
 ///
-/// The client of perftest with `-R` asks a second time without waiting for the second listener.
+/// Its client asks a second time without waiting for the second listener of its server.
 const TRIES: u32 = 20;
 
 /// Runs a program of which both ends take the same arguments, `-p PORT`, and an address.

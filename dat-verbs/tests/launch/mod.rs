@@ -35,6 +35,8 @@ pub(crate) struct Library {
     folder: TempDir,
     /// Address of the devices; empty for all of the host.
     pub(crate) address: &'static str,
+    /// Seconds after which a program is ended.
+    pub(crate) patience: u64,
 }
 
 impl Library {
@@ -51,7 +53,11 @@ impl Library {
         let path = folder.path().join("libdat_verbs.so");
         fs::copy(test.with_file_name("libdat_verbs.so"), &path).expect("the library");
         fs::set_permissions(&path, readable).expect("permissions");
-        Self { folder, address }
+        Self {
+            folder,
+            address,
+            patience: PATIENCE,
+        }
     }
 
     /// Returns the folder of the library, which every user can read.
@@ -61,14 +67,9 @@ impl Library {
 
     /// Returns the command that runs a program, as nobody if this user is root.
     pub(crate) fn command(&self, program: &str, arguments: &str) -> Command {
-        self.command_within(PATIENCE, program, arguments)
-    }
-
-    /// As [`command`](Self::command), with other seconds after which the program is ended.
-    pub(crate) fn command_within(&self, seconds: u64, program: &str, arguments: &str) -> Command {
         let mut command = Command::new("timeout");
         command
-            .args([&seconds.to_string(), program])
+            .args([&self.patience.to_string(), program])
             .args(arguments.split_whitespace())
             .env("LD_PRELOAD", self.folder().join("libdat_verbs.so"))
             .env("DAT_VERBS_ADDRESS", self.address)

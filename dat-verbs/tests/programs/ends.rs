@@ -10,10 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::TRIES;
 use crate::launch::{Library, free_port, is_installed, wait_for};
 
-/// Time in which a server forgets peers that are gone.
+/// Time in which programs forget peers that are gone.
 const SETTLES: Duration = Duration::from_secs(10);
 /// Exit code of `timeout` for a program that did not end.
 const HANGS: i32 = 124;
@@ -62,9 +61,9 @@ impl Ends {
         Self([server, client])
     }
 
-    /// Waits until the programs have met: the client tells of it.
-    fn meet(&mut self) {
-        let output = self.0[1].stdout.as_mut().expect("a pipe");
+    /// Waits until a client has met its server, as it tells.
+    fn meet(&mut self, side: usize) {
+        let output = self.0[side].stdout.as_mut().expect("a pipe");
         let mut lines = BufReader::new(output).lines();
         let meets = |line: &String| line.contains("remote address") || line.contains("ping data");
         let met = lines.find_map(|line| line.ok().filter(meets));
@@ -95,7 +94,7 @@ fn the_peer_of_a_program_that_is_killed_ends() {
             let mut ends = Ends::start(&library, line);
             // A server whose client was never there waits for ever.
             if round > 0 {
-                ends.meet();
+                ends.meet(1);
             }
             sleep(Duration::from_millis(random.below(200)));
             ends.signal(victim, Signal::SIGKILL);
@@ -121,7 +120,7 @@ fn programs_go_on_after_a_stop() {
     }
     for side in [0, 1] {
         let mut ends = Ends::start(&library, "ib_write_bw -x 0 -u 20 -D 4");
-        ends.meet();
+        ends.meet(1);
         ends.signal(side, Signal::SIGSTOP);
         sleep(Duration::from_secs(1));
         ends.signal(side, Signal::SIGCONT);
@@ -153,84 +152,53 @@ fn program_of(child: &Child) -> u32 {
     }
 }
 
-/// Clients and pairs of programs start, are killed and start again; a server that stays has in the
-/// end what it had after the first.
+/// Programs start, are killed and start again; a pair that stays has in the end what it had before.
 #[test]
 #[ignore = "long: `cargo xtask harden --only programs`"]
 fn stress() {
-    let library = Library::at("127.47.0.12");
+    let mut library = Library::at("127.47.0.12");
     if !is_installed("ib_write_bw") || !is_installed("rping") {
         return;
     }
     let seconds = std::env::var("DAT_STRESS_SECONDS").ok();
     let seconds = seconds.map_or(60, |text| text.parse().expect("seconds"));
+    library.patience += seconds;
     let mut random = Random::new();
-    let port = free_port();
-    let arguments = format!("-s -P -a {} -p {port}", library.address);
-    let mut server = library.command_within(seconds + 300, "rping", &arguments);
-    server.process_group(0);
-    let mut server = server.spawn().expect("the program starts");
-    wait_for(&mut server, port);
-    let process = program_of(&server);
-    let client = |count: u64| {
-        let arguments = format!("-c -a {} -p {port} -C {count}", library.address);
-        let mut command = library.command("rping", &arguments);
-        command
-            .process_group(0)
-            .spawn()
-            .expect("the program starts")
-    };
-    // Requests of killed clients may fill the backlog. At its end, the client's thread for events
-    // may ask for one after the channel is gone.
-    let excuses = ["RDMA_CM_EVENT_REJECTED, error 8", "Bad file descriptor"];
-    let whole = |count| {
-        for _ in 0..TRIES {
-            let output = client(count).wait_with_output();
-            let output = output.expect("the end of a child");
-            if output.status.success() {
-                return;
-            }
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let is_excused = excuses.iter().any(|excuse| errors.contains(excuse));
-            assert!(is_excused, "{output:?}");
-        }
-        panic!("no client of {TRIES} succeeds");
-    };
-    whole(10);
+    let mut staying = Ends::start(&library, "ib_write_bw -x 0 --run_infinitely");
+    staying.meet(1);
+    let programs = [0, 1].map(|side| program_of(&staying.0[side]));
+    // Peers that are gone are forgotten in time.
     let settled = || {
         let begin = Instant::now();
-        let mut least = held_by(process);
+        let mut least = programs.map(held_by);
         while begin.elapsed() < SETTLES {
             std::thread::yield_now();
-            least = least.min(held_by(process));
+            least = least.min(programs.map(held_by));
         }
         least
     };
     let before = settled();
     let (begin, mut rounds) = (Instant::now(), 0_u32);
     while begin.elapsed() < Duration::from_secs(seconds) {
-        let killed = Ends([client(1_000_000), client(1_000_000)]);
-        sleep(Duration::from_millis(random.below(300)));
-        for side in [0, 1] {
-            killed.signal(side, Signal::SIGKILL);
+        for line in ["ib_write_bw -x 0 -D 20", "rping -v -C 1000000"] {
+            let killed = Ends::start(&library, line);
+            sleep(Duration::from_millis(random.below(300)));
+            for (side, mut child) in killed.0.into_iter().enumerate() {
+                // It may have ended after the other one.
+                let _ended = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+                assert!(child.wait().is_ok(), "{side}");
+            }
         }
-        for mut child in killed.0 {
-            child.wait().expect("the end of a child");
-        }
-        let pair = Ends::start(&library, "ib_write_bw -x 0 -D 20");
-        sleep(Duration::from_millis(random.below(300)));
-        pair.signal(1, Signal::SIGKILL);
-        pair.signal(0, Signal::SIGKILL);
-        for mut child in pair.0 {
-            child.wait().expect("the end of a child");
-        }
-        whole(random.below(100) + 1);
         rounds += 1;
     }
     let after = settled();
-    killpg(Pid::from_raw(server.id().cast_signed()), Signal::SIGKILL).expect("a signal");
-    server.wait().expect("the end of a child");
-    let [descriptors, mappings] = after;
+    let [descriptors, mappings] = after[0];
     println!("stressed|{seconds}|{rounds}|{descriptors}|{mappings}");
+    for side in [0, 1] {
+        staying.signal(side, Signal::SIGKILL);
+    }
+    for mut child in staying.0 {
+        child.wait().expect("the end of a child");
+    }
     assert!(after <= before, "{before:?}, {after:?}");
 }
