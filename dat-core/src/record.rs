@@ -356,13 +356,9 @@ impl RecordSlot {
     /// Frees the record that `token` has claimed; returns false if its queue was freed meanwhile.
     pub(crate) fn release_claimed(&self, token: u64) -> bool {
         let tag = (token >> 32) as u32;
+        let free = tag & KEPT | FREE;
         self.tag
-            .compare_exchange(
-                tag | READY,
-                tag & KEPT | FREE,
-                Ordering::Release,
-                Ordering::Relaxed,
-            )
+            .compare_exchange(tag | READY, free, Ordering::Release, Ordering::Relaxed)
             .is_ok()
     }
 

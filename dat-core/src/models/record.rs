@@ -248,5 +248,6 @@ fn a_claimed_record_is_freed_once() {
         taker.join().unwrap();
         assert!(record.claim(next));
         assert_eq!(record.cookie(), COOKIES[1]);
+        assert!(record.release_claimed(next) && record.is_free());
     });
 }
