@@ -8,7 +8,8 @@ use crate::adapter::{Drain, SendAttributes};
 impl RoceDevice {
     /// Lets no request of a queue pair begin until [`resume`](Self::resume).
     ///
-    /// If `tells`, [`ControlEvent::Answered`] follows once those that have begun are complete.
+    /// If `tells`, [`Answered`](dat_core::backend::ControlEvent::Answered) follows once those that have
+    /// begun are complete.
     ///
     /// # Errors
     /// `State`: it does not send, or it drains already.
