@@ -1,5 +1,6 @@
 //! Send queues that drain (SQD).
 
+use dat_core::backend::ControlEvent;
 use nix::errno::Errno;
 
 use super::posts::Bed;
@@ -174,5 +175,24 @@ fn a_queue_pair_that_drains_fails_and_is_reset_as_others_are() {
     bed.send_empty(4);
     assert_eq!(tokens(&bed), [3, 4]);
     assert_eq!(bed.context.event().err(), Some(Errno::EAGAIN));
+    bed.close();
+}
+
+/// The thread that was to tell of it may have been late.
+///
+/// Spec: ROCE-278
+#[test]
+fn the_end_of_an_earlier_drain_is_not_told_of_the_next() {
+    let bed = Bed::new();
+    bed.send_empty(2);
+    assert_eq!(bed.drain(), 0);
+    let qpn = bed.pair.read().expect("a queue pair").qp_base.qp_num;
+    let queue_pair = qpn.into();
+    let adapter = crate::adapter::adapter().expect("an adapter");
+    adapter.tell(&ControlEvent::Answered { queue_pair });
+    assert_eq!(bed.context.event().err(), Some(Errno::EAGAIN));
+    assert_eq!(bed.receive(1), 0);
+    bed.take_drained();
+    assert_eq!(tokens(&bed), [1, 2]);
     bed.close();
 }

@@ -237,10 +237,12 @@ fn take(pair: Handle<Pair>, event: &ControlEvent) {
     };
     let device = &own.adapter.device;
     let kind: Option<ibv_event_type> = match event {
-        // The peer has answered the last request under way.
+        // The peer has answered the last request under way. The event of an earlier drain may
+        // come late.
         ControlEvent::Answered { .. } => {
-            let asked = own.tells_drained.swap(false, Ordering::AcqRel);
-            asked.then_some(IBV_EVENT_SQ_DRAINED)
+            let tells = device.has_drained(own.qpn) == Some(true)
+                && own.tells_drained.swap(false, Ordering::AcqRel);
+            tells.then_some(IBV_EVENT_SQ_DRAINED)
         }
         // Of a connection of rdma_cm, the identifier tells.
         ControlEvent::Established { .. } => {
@@ -524,7 +526,7 @@ pub(crate) extern "C" fn ibv_query_qp(
         let state = own.state(pair);
         let mut known = *own.attributes();
         (known.qp_state, known.cur_qp_state) = (state, state);
-        known.sq_draining = own.adapter.device.is_draining(own.qpn).into();
+        known.sq_draining = (own.adapter.device.has_drained(own.qpn) == Some(false)).into();
         known.cap = own.cap;
         known.path_mig_state = IBV_MIG_MIGRATED;
         attributes.set(known);
