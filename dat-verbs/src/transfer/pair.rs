@@ -10,7 +10,7 @@ use backend_roce::{PairOptions, PairState, SendAttributes, Tuning};
 use dat_core::backend::{BackendError, ControlEvent};
 use nix::errno::Errno;
 
-use super::attributes::{merged, receive_attributes, rights, send_attributes};
+use super::attributes::{agreed, merged, receive_attributes, rights, send_attributes};
 use super::building::{self, Begun};
 use super::shared::SharedQueue;
 use super::transitions;
@@ -372,6 +372,17 @@ impl Pair {
         state
     }
 
+    /// Fills in the attributes of a queue pair that rdma_cm has led to its state.
+    fn agree(&self, state: ibv_qp_state, own: &mut ibv_qp_attr) {
+        // Programs that lead one themselves set an MTU.
+        if own.path_mtu == 0
+            && matches!(state, IBV_QPS_RTS | IBV_QPS_SQD)
+            && let Some(terms) = self.adapter.device.pair_terms(self.qpn)
+        {
+            agreed(&terms, own);
+        }
+    }
+
     /// Changes the state and the attributes.
     fn modify(&self, handle: Handle<Self>, new: &ibv_qp_attr, mask: c_uint) -> Result<()> {
         let has = |field| mask & field != 0;
@@ -381,6 +392,7 @@ impl Pair {
             ask_for_memory()?;
         }
         let now = self.state(handle);
+        self.agree(now, &mut own);
         if has(IBV_QP_CUR_STATE) && new.cur_qp_state != now {
             return Err(Errno::EINVAL);
         }
@@ -524,7 +536,9 @@ pub(crate) extern "C" fn ibv_query_qp(
     code((|| {
         let own = pair.get().ok_or(Errno::EINVAL)?;
         let state = own.state(pair);
-        let mut known = *own.attributes();
+        let mut known = own.attributes();
+        own.agree(state, &mut known);
+        let mut known = *known;
         (known.qp_state, known.cur_qp_state) = (state, state);
         known.sq_draining = (own.adapter.device.has_drained(own.qpn) == Some(false)).into();
         known.cap = own.cap;
