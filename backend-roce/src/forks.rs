@@ -25,8 +25,11 @@ static SUBSTITUTE: OnceLock<UnixDatagram> = OnceLock::new();
 /// Set once the handler is registered.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Returns a number that differs in a child of `fork`.
-pub(crate) fn generation() -> usize {
+/// Returns a number that differs in a child of `fork`, once forks are counted.
+///
+/// Handlers of signals may call it.
+#[must_use]
+pub fn generation() -> usize {
     FORKS.load(Ordering::Relaxed)
 }
 

@@ -88,7 +88,7 @@ pub use device::{
     PairOptions, PairState, Post, PostError, Posts, RegionAccess, RoceDevice,
 };
 #[cfg(feature = "udp")]
-pub use forks::process_generation;
+pub use forks::{generation, process_generation};
 #[cfg(feature = "udp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "udp")))]
 pub use options::StartThread;

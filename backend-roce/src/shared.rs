@@ -1,5 +1,7 @@
 //! The lock of an adapter, and the way of its packets.
 
+#[cfg(feature = "udp")]
+mod farewell;
 #[cfg_attr(
     not(feature = "udp"),
     expect(dead_code, reason = "for the thread of an adapter")
@@ -27,6 +29,8 @@ use crate::port::{Arrival, Awakening, ClaimError, Gone, LocalQueues, Outbox, Por
 use crate::proto::icrc::Flow;
 use crate::reserve::zeros;
 
+#[cfg(feature = "udp")]
+pub(crate) use farewell::Stage;
 use lease::Lease;
 #[cfg(feature = "udp")]
 pub(crate) use lease::{Pause, Watch};
@@ -174,6 +178,8 @@ pub(crate) struct Shared {
     on_deadline: OnceLock<OnEvent>,
     /// Deadline that the thread of the adapter sleeps until.
     sleeps_until: Mutex<Option<Instant>>,
+    #[cfg(feature = "udp")]
+    farewell: farewell::Farewell,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -209,6 +215,8 @@ impl Shared {
             on_event: OnceLock::new(),
             on_deadline: OnceLock::new(),
             sleeps_until: Mutex::new(None),
+            #[cfg(feature = "udp")]
+            farewell: farewell::Farewell::default(),
         })
     }
 

@@ -250,7 +250,7 @@ fn a_send_queue_drains_through_sockets_and_queues() {
         // It finds no receive, and is repeated.
         one.send();
         assert_eq!(one.device.drain(one.qpn, true), Ok(()));
-        assert!(one.device.is_draining(one.qpn));
+        assert_eq!(one.device.has_drained(one.qpn), Some(false));
         one.send();
         for _ in 0..2 {
             let posted = two.device.post_receive(two.qpn, 1, &[two.segment]);
@@ -259,7 +259,7 @@ fn a_send_queue_drains_through_sockets_and_queues() {
         let event = events.recv_timeout(PATIENCE).expect("an event");
         let queue_pair = one.qpn.into();
         assert_eq!(event, ControlEvent::Answered { queue_pair });
-        assert!(!one.device.is_draining(one.qpn));
+        assert_eq!(one.device.has_drained(one.qpn), Some(true));
         assert_eq!(one.wait().status, DtoStatus::Success);
         assert_eq!(one.device.resume(one.qpn), Ok(()));
         assert_eq!(one.wait().status, DtoStatus::Success);

@@ -32,7 +32,7 @@ fn told(bed: &Bed) -> usize {
 }
 
 fn is_draining(bed: &Bed) -> bool {
-    bed.sides[0].device.is_draining(bed.qpns[0])
+    bed.sides[0].device.has_drained(bed.qpns[0]) == Some(false)
 }
 
 fn write(bed: &Bed, at: usize) {

@@ -115,10 +115,10 @@ fn tell(receivers: &Receivers, event: &ControlEvent) {
 }
 
 impl Adapter {
-    /// Tells of completions of a queue, as the device does.
+    /// Tells of an event, as the device does.
     #[cfg(test)]
-    pub(crate) fn tell(&self, queue: u32) {
-        tell(&self.receivers, &ControlEvent::Completions { queue });
+    pub(crate) fn tell(&self, event: &ControlEvent) {
+        tell(&self.receivers, event);
     }
 
     fn open(settings: Settings) -> Result<Self> {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use backend_roce::process_generation;
+use backend_roce::{generation, process_generation};
 
 /// Children of children that have a place of their own.
 const GENERATIONS: usize = 16;
@@ -31,9 +31,10 @@ impl<T: Default> OfProcess<T> {
         act(value.get_or_insert_default())
     }
 
-    /// Looks at the value, if there is one and no thread has the lock.
+    /// Looks at the value, if there is one and no thread has the lock; needs no memory.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
-        let generation = process_generation();
+        // Whoever made a value has forks counted.
+        let generation = generation();
         let own = self.0[generation % GENERATIONS].try_lock().ok()?;
         let (of, value) = &*own;
         value.as_ref().filter(|_| *of == generation).map(look)

@@ -301,23 +301,26 @@ fn an_exit_ends_connections() {
 }
 
 extern "C" fn leave(_: c_int) {
-    exit(0);
+    // SAFETY: as a program in C ends; nothing here waits for its threads.
+    unsafe { libc::exit(0) };
 }
 
-/// A signal that ends the process may have stopped a call that holds a lock.
-///
-/// Spec: ROCE-269
-#[test]
-fn an_exit_in_a_call_ends_the_process() {
-    const TEST: &str = "an_exit_in_a_call_ends_the_process";
+/// Repeats a call in each of some processes until a signal, whose handler ends the process.
+fn leave_amid(test: &str, processes: usize, mut call: impl FnMut()) {
     if env::var_os(ROLE).is_none() {
-        for _ in 0..5 {
-            let status = process(TEST, "alone").status();
+        for _ in 0..processes {
+            let status = process(test, "alone").status();
             assert!(status.expect("a process").success());
         }
         return;
     }
     let bed = Bed::new(no_srq);
+    // The process ends as a failure if it hangs.
+    std::thread::spawn(|| {
+        std::thread::sleep(PATIENCE);
+        // SAFETY: nothing is left to be done.
+        unsafe { libc::_exit(1) };
+    });
     let handler = leave as extern "C" fn(c_int);
     // SAFETY: the handler is a function of this type.
     unsafe { libc::signal(libc::SIGALRM, handler as *const c_void as usize) };
@@ -327,5 +330,31 @@ fn an_exit_in_a_call_ends_the_process() {
     std::thread::spawn(move || unsafe { libc::pthread_kill(this, libc::SIGALRM) });
     loop {
         bed.arm();
+        call();
     }
+}
+
+/// A signal that ends the process may have stopped a call that holds a lock.
+///
+/// Spec: ROCE-269
+#[test]
+fn an_exit_in_a_call_ends_the_process() {
+    leave_amid("an_exit_in_a_call_ends_the_process", 5, || {});
+}
+
+/// The same of a call of the C library: the end of the process needs no memory.
+///
+/// Spec: ROCE-269
+#[test]
+fn an_exit_in_malloc_ends_the_process() {
+    let mut blocks = [null_mut(); 64];
+    leave_amid("an_exit_in_malloc_ends_the_process", 20, || {
+        for round in 0..4096 {
+            let block = &mut blocks[round * 29 % 64];
+            // SAFETY: the block is of this allocator, or null.
+            unsafe { libc::free(*block) };
+            // SAFETY: any number of bytes.
+            *block = unsafe { libc::malloc(1500 + round * 7919 % 60_000) };
+        }
+    });
 }

@@ -400,6 +400,70 @@ fn rdma_cm_connects_and_both_sides_learn_of_the_end() {
     ends.close();
 }
 
+fn query(pair: *mut ibv_qp) -> ibv_qp_attr {
+    // SAFETY: numbers and pointers.
+    let (mut attr, mut init): (ibv_qp_attr, ibv_qp_init_attr) = unsafe { zeroed() };
+    let queried = ibv_query_qp(pair, &raw mut attr, -1, &raw mut init);
+    assert_eq!(queried, 0);
+    attr
+}
+
+/// Those that rdma_cm has agreed on, on both sides.
+///
+/// Spec: ROCE-278
+#[test]
+fn a_connection_keeps_its_attributes_while_another_changes() {
+    let mut bed = Bed::new(no_srq);
+    let ends = Ends::new();
+    rdma_destroy_qp(ends.client);
+    let make = |id| {
+        assert_eq!(
+            rdma_create_qp(id, bed.pd, &mut wanted(bed.cq, null_mut())),
+            0
+        )
+    };
+    make(ends.client);
+    let server = ends.connect(b"hello");
+    make(server);
+    assert_eq!(rdma_accept(server, &mut param(b"")), 0);
+    for side in [0, 1] {
+        assert_eq!(ends.next(side).0, RDMA_CM_EVENT_ESTABLISHED);
+    }
+    for id in [ends.client, server] {
+        // SAFETY: a live id with a queue pair.
+        let pair = unsafe { (*id).qp };
+        let before = query(pair);
+        assert_eq!((before.max_dest_rd_atomic, before.max_rd_atomic), (3, 2));
+        assert_eq!((before.retry_cnt, before.rnr_retry), (7, 7));
+        assert_eq!((before.qp_access_flags, before.port_num), (ACCESS, 1));
+        for (state, mask) in [
+            (IBV_QPS_SQD, IBV_QP_STATE),
+            (IBV_QPS_SQD, IBV_QP_TIMEOUT),
+            (IBV_QPS_RTS, IBV_QP_STATE),
+        ] {
+            // SAFETY: numbers and pointers.
+            let mut attr: ibv_qp_attr = unsafe { zeroed() };
+            (attr.qp_state, attr.timeout) = (state, 9);
+            assert_eq!(ibv_modify_qp(pair, &raw mut attr, mask as c_int), 0);
+        }
+        let after = query(pair);
+        assert_eq!((after.timeout, after.max_rd_atomic), (9, 2));
+    }
+    for id in [ends.client, server] {
+        // SAFETY: a live id with a queue pair.
+        let own = std::mem::replace(&mut bed.pairs[0], unsafe { (*id).qp });
+        for opcode in [IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE] {
+            assert_eq!(bed.post(opcode, IBV_SEND_SIGNALED, 0, 8), 0);
+            assert_eq!(bed.poll(1)[0].status, IBV_WC_SUCCESS, "{opcode}");
+        }
+        bed.pairs[0] = own;
+    }
+    rdma_destroy_qp(server);
+    assert_eq!(rdma_destroy_id(server), 0);
+    ends.close();
+    bed.close();
+}
+
 #[test]
 fn rdma_cm_tells_of_a_rejection_and_refuses_misuse() {
     let ends = Ends::new();

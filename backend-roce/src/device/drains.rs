@@ -20,14 +20,14 @@ impl RoceDevice {
         })
     }
 
-    /// Returns true if requests that began before a queue pair drains are not complete.
+    /// Returns true if the requests that began before a queue pair drains are complete; `None` if it
+    /// does not drain.
     #[must_use]
-    pub fn is_draining(&self, qpn: u32) -> bool {
-        let has_drained = self.look(|adapter| {
+    pub fn has_drained(&self, qpn: u32) -> Option<bool> {
+        self.look(|adapter| {
             let pair = adapter.pairs.get(adapter.attached(qpn).ok()?)?;
-            Some(pair.drain == Drain::No || pair.has_drained())
-        });
-        has_drained == Some(false)
+            (pair.drain != Drain::No).then(|| pair.has_drained())
+        })
     }
 
     /// Changes how the requests of a queue pair that has drained are sent, all but the PSN.

@@ -14,7 +14,7 @@ use nix::unistd::gettid;
 
 use super::poller::Poller;
 use crate::options::StartThread;
-use crate::shared::{Attention, LINGER, Pause, Shared, Watch};
+use crate::shared::{Attention, LINGER, Pause, Shared, Stage, Watch};
 
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
@@ -119,6 +119,7 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
     let mut more = false;
     let mut watch = Watch::default();
     let mut next_look = Pause::up_to(look_again);
+    let mut farewell = Stage::default();
     loop {
         let attention = shared.end_watch(&mut watch);
         if watch.found {
@@ -144,6 +145,8 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
             true => Some(Duration::ZERO),
             false => earlier(pause, left),
         };
+        // The completion that it waits for may be taken by another thread, which does not wake it.
+        let pause = earlier(pause, farewell.is_under_way().then_some(look_again));
         // Interrupted by nothing: signals are blocked.
         let wakeup = poller.sleep(pause);
         shared.begin_watch(&mut watch, wakeup.local && !wakeup.setup);
@@ -160,6 +163,7 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
         };
         more = driven.more;
         watch.found = driven.found;
+        shared.say_farewell(&mut farewell);
         if stops.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;

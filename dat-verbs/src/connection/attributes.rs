@@ -8,16 +8,15 @@ use nix::errno::Errno;
 use super::id::{Id, Phase};
 use super::resolve::{HOPS, gid};
 use crate::boundary::layout::{
-    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
-    IBV_ACCESS_REMOTE_WRITE, IBV_MTU_4096, IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN,
-    IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU,
-    IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN,
-    IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
-    ibv_ah_attr, ibv_qp_attr,
+    IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
+    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
+    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
+    IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, ibv_ah_attr, ibv_qp_attr,
 };
 use crate::boundary::{Handle, Out, zeroed};
 use crate::errors::{Result, done};
 use crate::query::PORT;
+use crate::transfer::{EVERY_ACCESS, path_mtu};
 
 /// Numbers that a PSN has.
 const NUMBERS: u64 = 1 << 24;
@@ -92,17 +91,13 @@ fn fill(own: &Id, c: &mut ibv_qp_attr) -> Result<u32> {
         IBV_QPS_INIT => {
             c.pkey_index = 0;
             c.port_num = PORT;
-            c.qp_access_flags = IBV_ACCESS_LOCAL_WRITE
-                | IBV_ACCESS_REMOTE_WRITE
-                | IBV_ACCESS_REMOTE_READ
-                | IBV_ACCESS_REMOTE_ATOMIC;
+            c.qp_access_flags = EVERY_ACCESS;
             Ok(IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
         }
         IBV_QPS_RTR => {
             let terms = terms(own)?;
             c.ah_attr = vector(own)?;
-            // Queues in memory carry more than verbs has names for.
-            c.path_mtu = u32::from(terms.mtu.code()).min(IBV_MTU_4096);
+            c.path_mtu = path_mtu(terms.mtu);
             c.dest_qp_num = terms.peer_qpn;
             c.rq_psn = terms.expects;
             c.max_dest_rd_atomic = terms.depths.0;

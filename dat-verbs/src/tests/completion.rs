@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
+use dat_core::backend::ControlEvent;
 use nix::errno::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -45,7 +46,8 @@ fn event(channel: Handle<Channel>) -> Result<(Handle<Queue>, *mut c_void), Errno
 /// Raises the event of a queue, as the adapter does.
 fn complete(queue: Handle<Queue>) {
     let number = queue.read().expect("a queue").handle;
-    crate::adapter::adapter().expect("an adapter").tell(number);
+    let event = ControlEvent::Completions { queue: number };
+    crate::adapter::adapter().expect("an adapter").tell(&event);
 }
 
 #[test]

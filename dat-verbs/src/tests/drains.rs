@@ -1,5 +1,6 @@
 //! Send queues that drain (SQD).
 
+use dat_core::backend::ControlEvent;
 use nix::errno::Errno;
 
 use super::posts::Bed;
@@ -34,6 +35,19 @@ impl Bed {
         let mut c: ibv_qp_attr = zeroed();
         (c.qp_state, c.en_sqd_async_notify) = (IBV_QPS_SQD, 1);
         self.modify(&c, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY)
+    }
+
+    /// Drains the send queue while a message that finds no receive is under way.
+    ///
+    /// Another thread may have taken it to send, and not have begun.
+    fn drain_amid(&self, token: u64) {
+        self.send_empty(token);
+        assert_eq!(self.drain(), 0);
+        while self.query().sq_draining == 0 {
+            self.take_drained();
+            assert_eq!(self.enter(IBV_QPS_RTS), 0);
+            assert_eq!(self.drain(), 0);
+        }
     }
 
     fn query(&self) -> ibv_qp_attr {
@@ -100,9 +114,7 @@ fn requests_wait_until_the_queue_pair_sends_again() {
 #[test]
 fn a_request_under_way_is_completed_first() {
     let bed = Bed::new();
-    // It finds no receive, and is repeated.
-    bed.send_empty(2);
-    assert_eq!(bed.drain(), 0);
+    bed.drain_amid(2);
     let c = bed.query();
     assert_eq!((c.qp_state, c.sq_draining), (IBV_QPS_SQD, 1));
     for state in [IBV_QPS_RTS, IBV_QPS_SQD] {
@@ -159,8 +171,7 @@ fn attributes_change_as_the_manual_says() {
 #[test]
 fn a_queue_pair_that_drains_fails_and_is_reset_as_others_are() {
     let bed = Bed::new();
-    bed.send_empty(1);
-    assert_eq!(bed.drain(), 0);
+    bed.drain_amid(1);
     bed.send_empty(2);
     assert_eq!(bed.enter(IBV_QPS_ERR), 0);
     for token in [1, 2] {
@@ -174,5 +185,23 @@ fn a_queue_pair_that_drains_fails_and_is_reset_as_others_are() {
     bed.send_empty(4);
     assert_eq!(tokens(&bed), [3, 4]);
     assert_eq!(bed.context.event().err(), Some(Errno::EAGAIN));
+    bed.close();
+}
+
+/// The thread that was to tell of it may have been late.
+///
+/// Spec: ROCE-278
+#[test]
+fn the_end_of_an_earlier_drain_is_not_told_of_the_next() {
+    let bed = Bed::new();
+    bed.drain_amid(2);
+    let qpn = bed.pair.read().expect("a queue pair").qp_base.qp_num;
+    let queue_pair = qpn.into();
+    let adapter = crate::adapter::adapter().expect("an adapter");
+    adapter.tell(&ControlEvent::Answered { queue_pair });
+    assert_eq!(bed.context.event().err(), Some(Errno::EAGAIN));
+    assert_eq!(bed.receive(1), 0);
+    bed.take_drained();
+    assert_eq!(tokens(&bed), [1, 2]);
     bed.close();
 }

@@ -3,24 +3,35 @@
 use core::ffi::c_uint;
 
 use backend_roce::proto::PathMtu;
-use backend_roce::{ReceiveAttributes, RemoteRights, SendAttributes};
+use backend_roce::{ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes};
 use nix::errno::Errno;
 
 use super::address::route;
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
-    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_MTU_256,
-    IBV_MTU_4096, IBV_QP_ACCESS_FLAGS, IBV_QP_ALT_PATH, IBV_QP_AV, IBV_QP_DEST_QPN,
-    IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
-    IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-    IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT,
-    IBV_QPS_SQD, ibv_qp_attr, ibv_qp_state,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, IBV_MTU_256, IBV_MTU_4096, IBV_QP_ACCESS_FLAGS, IBV_QP_ALT_PATH,
+    IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_MAX_DEST_RD_ATOMIC,
+    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU,
+    IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN,
+    IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, IBV_QPS_SQD, ibv_mtu, ibv_qp_attr, ibv_qp_state,
 };
 use crate::errors::Result;
 use crate::query::PORT;
 
 /// Bits of a QPN and of a PSN.
 const NUMBER: u32 = 0xFF_FFFF;
+
+/// The access that connections of rdma_cm allow.
+pub(crate) const EVERY_ACCESS: c_uint = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC;
+
+/// Returns the code of an MTU; queues in memory carry more than verbs has names for.
+pub(crate) fn path_mtu(of: PathMtu) -> ibv_mtu {
+    u32::from(of.code()).min(IBV_MTU_4096)
+}
 
 /// Returns the rights that the attributes give the peer.
 pub(super) fn rights(of: &ibv_qp_attr) -> RemoteRights {
@@ -57,6 +68,19 @@ pub(super) const fn send_attributes(of: &ibv_qp_attr) -> SendAttributes {
         retries: of.retry_cnt,
         not_ready_retries: of.rnr_retry,
     }
+}
+
+/// Sets the attributes to the terms of a connection of rdma_cm, which gives the peer all rights.
+pub(super) fn agreed(terms: &ConnectionTerms, to: &mut ibv_qp_attr) {
+    to.port_num = PORT;
+    to.qp_access_flags = EVERY_ACCESS;
+    to.path_mtu = path_mtu(terms.mtu);
+    to.dest_qp_num = terms.peer_qpn;
+    (to.rq_psn, to.sq_psn) = (terms.expects, terms.sends);
+    (to.max_dest_rd_atomic, to.max_rd_atomic) = terms.depths;
+    to.min_rnr_timer = terms.not_ready_timer;
+    to.timeout = terms.timeout;
+    (to.retry_cnt, to.rnr_retry) = (terms.retries, terms.not_ready_retries);
 }
 
 /// Returns attributes with those that a program changes.

@@ -12,6 +12,7 @@ mod window;
 pub(crate) use address::{
     ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_init_ah_from_wc,
 };
+pub(crate) use attributes::{EVERY_ACCESS, path_mtu};
 pub(crate) use pair::{
     Pair, Wanted, create, create_qp_ex, destroy, ibv_create_qp, ibv_destroy_qp, ibv_modify_qp,
     ibv_qp_to_qp_ex, ibv_query_qp,

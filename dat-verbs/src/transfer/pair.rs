@@ -10,7 +10,7 @@ use backend_roce::{PairOptions, PairState, SendAttributes, Tuning};
 use dat_core::backend::{BackendError, ControlEvent};
 use nix::errno::Errno;
 
-use super::attributes::{merged, receive_attributes, rights, send_attributes};
+use super::attributes::{agreed, merged, receive_attributes, rights, send_attributes};
 use super::building::{self, Begun};
 use super::shared::SharedQueue;
 use super::transitions;
@@ -237,10 +237,12 @@ fn take(pair: Handle<Pair>, event: &ControlEvent) {
     };
     let device = &own.adapter.device;
     let kind: Option<ibv_event_type> = match event {
-        // The peer has answered the last request under way.
+        // The peer has answered the last request under way. The event of an earlier drain may
+        // come late.
         ControlEvent::Answered { .. } => {
-            let asked = own.tells_drained.swap(false, Ordering::AcqRel);
-            asked.then_some(IBV_EVENT_SQ_DRAINED)
+            let tells = device.has_drained(own.qpn) == Some(true)
+                && own.tells_drained.swap(false, Ordering::AcqRel);
+            tells.then_some(IBV_EVENT_SQ_DRAINED)
         }
         // Of a connection of rdma_cm, the identifier tells.
         ControlEvent::Established { .. } => {
@@ -370,6 +372,17 @@ impl Pair {
         state
     }
 
+    /// Fills in the attributes of a queue pair that rdma_cm has led to its state.
+    fn agree(&self, state: ibv_qp_state, own: &mut ibv_qp_attr) {
+        // Programs that lead one themselves set an MTU.
+        if own.path_mtu == 0
+            && matches!(state, IBV_QPS_RTS | IBV_QPS_SQD)
+            && let Some(terms) = self.adapter.device.pair_terms(self.qpn)
+        {
+            agreed(&terms, own);
+        }
+    }
+
     /// Changes the state and the attributes.
     fn modify(&self, handle: Handle<Self>, new: &ibv_qp_attr, mask: c_uint) -> Result<()> {
         let has = |field| mask & field != 0;
@@ -379,6 +392,7 @@ impl Pair {
             ask_for_memory()?;
         }
         let now = self.state(handle);
+        self.agree(now, &mut own);
         if has(IBV_QP_CUR_STATE) && new.cur_qp_state != now {
             return Err(Errno::EINVAL);
         }
@@ -522,9 +536,11 @@ pub(crate) extern "C" fn ibv_query_qp(
     code((|| {
         let own = pair.get().ok_or(Errno::EINVAL)?;
         let state = own.state(pair);
-        let mut known = *own.attributes();
+        let mut known = own.attributes();
+        own.agree(state, &mut known);
+        let mut known = *known;
         (known.qp_state, known.cur_qp_state) = (state, state);
-        known.sq_draining = own.adapter.device.is_draining(own.qpn).into();
+        known.sq_draining = (own.adapter.device.has_drained(own.qpn) == Some(false)).into();
         known.cap = own.cap;
         known.path_mig_state = IBV_MIG_MIGRATED;
         attributes.set(known);
