@@ -538,3 +538,38 @@ fn no_other_object_has_a_key_that_a_window_of_type_2_may_have() {
     // The keys are free again.
     assert_eq!(keys(3 * WINDOWS).count(), 3 * WINDOWS);
 }
+
+/// A bind that waits reaches no other window in the place of its own, which has ended.
+///
+/// Spec: ROCE-275, ROCE-276
+#[test]
+fn a_bind_of_a_window_that_has_ended_fails() {
+    for is_type_2 in [false, true] {
+        let mut bed = Bed::new();
+        let two = &bed.sides[1];
+        let first = two.device.create_window(two.domain).expect("a window");
+        assert_eq!(two.device.drain(bed.qpns[1], false), Ok(()));
+        let binding = Window {
+            window: first,
+            key: 0,
+        }
+        .binding(two, ALL);
+        let wanted = backend_roce::Bind {
+            token: 7,
+            binding,
+            silent: false,
+            fence: false,
+        };
+        let posted = two.device.post(bed.qpns[1], |posts| posts.bind(&wanted));
+        assert!(matches!(posted, Ok(Ok(_))), "{posted:?}");
+        two.device.destroy_window(first);
+        let second = match is_type_2 {
+            false => two.device.create_window(two.domain).expect("a window"),
+            true => Window::new(two).window,
+        };
+        assert_eq!(second, first, "the same place");
+        assert_eq!(two.device.resume(bed.qpns[1]), Ok(()));
+        let done = bed.completions(1, 1);
+        assert_eq!(done[0].status, DtoStatus::RmrOperationFailed, "{is_type_2}");
+    }
+}

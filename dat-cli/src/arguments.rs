@@ -307,22 +307,15 @@ pub(crate) struct RunArguments {
     /// [default: all addresses]
     #[arg(long, value_name = "IP", value_parser = parse_ip)]
     pub(crate) address: Option<SocketAddr>,
-    /// Use this way to peers [default: packets]
+    /// Use this way to peers [default: any]
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) path: Option<RunPath>,
     /// Print the environment of the program, a variable per line
     #[arg(long, conflicts_with = "program")]
     pub(crate) print_env: bool,
-    /// The program
-    #[arg(value_name = "PROGRAM")]
-    pub(crate) program: Option<OsString>,
-    /// Arguments of the program
-    #[arg(
-        value_name = "ARGS",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub(crate) arguments: Vec<OsString>,
+    /// The program, and all its arguments
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
+    pub(crate) program: Vec<OsString>,
 }
 
 /// A way of a program's device to its peers.

@@ -56,16 +56,13 @@ pub(crate) fn run(arguments: &RunArguments, output: &mut Output) -> Result<bool>
             Failure::system(format!("cannot use the address {}", text(address)), &error)
         })?;
     }
-    let Some(program) = &arguments.program else {
+    let Some((program, arguments)) = arguments.program.split_first() else {
         return print(environment, output);
     };
     let variables = environment
         .iter()
         .map(|(name, value)| (*name, value.as_os_str()));
-    let error = Command::new(program)
-        .args(&arguments.arguments)
-        .envs(variables)
-        .exec();
+    let error = Command::new(program).args(arguments).envs(variables).exec();
     Err(cannot_run(program, &error))
 }
 
@@ -105,14 +102,16 @@ fn environment(library: &Path, arguments: &RunArguments) -> Result<Vec<(&'static
             "install `dat` in another directory",
         ));
     }
-    let mut preload = library.as_os_str().to_owned();
-    let others = env::var_os(PRELOAD).filter(|others| !others.is_empty());
-    if let Some(others) = others.filter(|others| !has(others, library)) {
-        // The loader takes spaces, too, which would end the value in a script.
-        let one = |byte: &u8| if *byte == b' ' { b':' } else { *byte };
-        let others = others.as_bytes().iter().map(one).collect();
-        preload.push(":");
-        preload.push(OsString::from_vec(others));
+    // The loader takes spaces, too, which would end the value in a script.
+    let one = |byte: &u8| if *byte == b' ' { b':' } else { *byte };
+    let others = env::var_os(PRELOAD).unwrap_or_default();
+    let mut preload = OsString::from_vec(others.as_bytes().iter().map(one).collect());
+    if !has(&preload, library) {
+        // The others stay before it: that of the address sanitizer has to be the first.
+        if !preload.is_empty() {
+            preload.push(":");
+        }
+        preload.push(library);
     }
     let mut environment = vec![(PRELOAD, preload)];
     if let Some(address) = arguments.address {

@@ -14,7 +14,7 @@ use crate::errors::{Result, ask_for_memory, of_system};
 use crate::gids::Interfaces;
 use crate::locks::{OfProcess, lock};
 use crate::managed::ManagedPairs;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 /// What events of the adapter are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +68,9 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>> {
             return Ok(Arc::clone(adapter));
         }
         ask_for_memory()?;
-        let adapter = Arc::new(Adapter::open(Settings::read()?)?);
+        let adapter =
+            Adapter::open(Settings::read()?).inspect_err(|error| settings::tell(*error))?;
+        let adapter = Arc::new(adapter);
         Ok(Arc::clone(process.insert(adapter)))
     })
 }

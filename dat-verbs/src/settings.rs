@@ -1,7 +1,8 @@
 //! What `dat run` tells the library, by variables of the environment.
 
 use core::net::SocketAddr;
-use std::env;
+use std::io::Write as _;
+use std::{env, io};
 
 use backend_roce::{PathChoice, parse_ip, wildcard};
 use nix::errno::Errno;
@@ -26,8 +27,8 @@ impl Settings {
     /// # Errors
     /// `EINVAL`: a variable has another value.
     pub(crate) fn read() -> Result<Self> {
-        let value = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        Self::of(value(ADDRESS).as_deref(), value(PATH).as_deref())
+        let settings = Self::of(value(ADDRESS).as_deref(), value(PATH).as_deref());
+        settings.inspect_err(|error| tell(*error))
     }
 
     fn of(address: Option<&str>, path: Option<&str>) -> Result<Self> {
@@ -43,6 +44,26 @@ impl Settings {
                 Some(_) => return Err(Errno::EINVAL),
             },
         })
+    }
+}
+
+fn value(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Tells why settings give no device, as rdma-core tells its own; the interface has only a number.
+///
+/// Without settings, nobody asks for the device of this library by its name.
+pub(crate) fn tell(error: Errno) {
+    for name in [ADDRESS, PATH] {
+        if let Some(value) = value(name) {
+            let why = error.desc();
+            // There is nobody to tell if this fails.
+            let _told = writeln!(
+                io::stderr(),
+                "libdat_verbs: no device with {name}={value}: {why}"
+            );
+        }
     }
 }
 

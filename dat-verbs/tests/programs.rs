@@ -151,6 +151,19 @@ fn programs_of_others() {
     }
 }
 
+#[test]
+fn settings_that_give_no_device_are_told() {
+    let library = Library::at("192.0.2.199");
+    let Some(program) = library.start("ibv_devinfo", "") else {
+        return;
+    };
+    let output = program.wait_with_output().expect("the end of a child");
+    assert!(!output.status.success());
+    let told = String::from_utf8_lossy(&output.stderr);
+    let expected = "libdat_verbs: no device with DAT_VERBS_ADDRESS=192.0.2.199: ";
+    assert!(told.contains(expected), "{told}");
+}
+
 /// fio's Sends are left out: it asks for no repetition where a receive is late.
 #[test]
 fn transfers_of_fio() {

@@ -84,6 +84,8 @@ fn needed(right: Right) -> MemoryPrivileges {
 
 /// A memory window.
 struct Window {
+    /// Number among all windows that were ever made: another one may have its place later.
+    serial: u64,
     domain: DomainKey,
     bound: Option<Binding>,
     /// Keys of a window of type 2.
@@ -161,12 +163,12 @@ impl Binding {
 }
 
 /// Object that a key names.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Named {
     Region(usize),
     Window(usize),
-    /// A window, once a bind is carried out.
-    Binding,
+    /// The window with this serial number, once a bind is carried out.
+    Binding(u64),
 }
 
 /// Regions and windows; their keys are drawn from one table (ROCE-130).
@@ -174,6 +176,8 @@ pub(crate) struct Memories {
     regions: Slab<Region>,
     windows: Slab<Window>,
     keys: NumberTable<'static, Named>,
+    /// Number of windows that were ever made.
+    windows_made: u64,
     /// Windows of type 2, by the upper bits of their keys.
     own_keys: Table<u32, usize>,
 }
@@ -185,6 +189,7 @@ impl Memories {
             regions: Slab::new(),
             windows: Slab::new(),
             keys: numbers(NumberKind::Word, secret, keys)?,
+            windows_made: 0,
             own_keys: Table::with_hasher(Secret::new(secret)),
         })
     }
@@ -281,17 +286,24 @@ impl Memories {
     pub(crate) fn deregister_all(&mut self) {
         self.regions.clear();
         self.windows.clear();
+        self.own_keys.clear();
     }
 
     /// Makes a window; `None` if there is no memory for it.
     pub(crate) fn create_window(&mut self, domain: DomainKey) -> Option<usize> {
-        let window = Window {
+        let has_room = self.windows.has_room();
+        has_room.then(|| self.insert_window(domain, None))
+    }
+
+    /// Inserts a window into a table that has room.
+    fn insert_window(&mut self, domain: DomainKey, own: Option<OwnKeys>) -> usize {
+        self.windows_made += 1;
+        self.windows.insert(Window {
+            serial: self.windows_made,
             domain,
             bound: None,
-            own: None,
-        };
-        let has_room = self.windows.has_room();
-        has_room.then(|| self.windows.insert(window))
+            own,
+        })
     }
 
     /// Makes a window of type 2; returns it with its key, which grants nothing.
@@ -308,11 +320,7 @@ impl Memories {
             let mut others = (first..=first | ((1 << CHOSEN_BITS) - 1)).filter(|key| *key != drawn);
             if others.all(|key| self.keys.get(key).is_none()) {
                 let last = drawn;
-                let window = self.windows.insert(Window {
-                    domain,
-                    bound: None,
-                    own: Some(OwnKeys { drawn, last }),
-                });
+                let window = self.insert_window(domain, Some(OwnKeys { drawn, last }));
                 self.own_keys.insert(drawn >> CHOSEN_BITS, window);
                 return Some((window, drawn));
             }
@@ -346,7 +354,8 @@ impl Memories {
         if window.own.is_some() {
             return None;
         }
-        self.draw(Named::Binding)
+        let serial = window.serial;
+        self.draw(Named::Binding(serial))
     }
 
     /// Returns the key of a bind that is not carried out.
@@ -356,7 +365,8 @@ impl Memories {
 
     /// Binds a window of the domain of `user` to its new key; the old key becomes invalid.
     ///
-    /// An empty range only unbinds. After an error a window of type 1 is unbound.
+    /// An empty range only unbinds. After an error a window of type 1 is unbound, unless it is of
+    /// another domain, or in the place of the one that the bind was posted for.
     pub(crate) fn bind(
         &mut self,
         request: &BindRequest,
@@ -366,6 +376,13 @@ impl Memories {
     ) -> Result<(), LocalError> {
         if opening.is_some_and(|opening| opening.is_type_2) {
             return self.bind_type_2(request, key, opening, user);
+        }
+        let window = self.windows.get(request.window.0);
+        let named = window.map(|window| Named::Binding(window.serial));
+        let is_own = window.is_some_and(|window| window.domain == user.domain);
+        if !is_own || self.keys.get(key) != named.as_ref() {
+            self.cancel_bind(key);
+            return Err(LocalError);
         }
         let binding = Binding::new(request, key, opening, None);
         let allowed = self.may_bind(request.window.0, &binding, user.domain);

@@ -98,6 +98,18 @@ fn a_program_runs_with_its_arguments_and_environment() {
         let expected = format!("{library} ::1 local --quiet -x -- a b\n");
         assert_eq!(text(&output.stdout), expected);
     }
+    // What stands behind the program is its own, also if `dat` has an option of that name.
+    let own = [
+        "--json",
+        "-q",
+        "4",
+        "--help",
+        "--address",
+        "x",
+        "--print-env",
+    ];
+    let output = installed.run(&[&["echo"][..], &own].concat());
+    assert_eq!(text(&output.stdout), format!("{}\n", own.join(" ")));
     let output = installed.run(&["--address", "192.0.2.199", "true"]);
     assert_eq!(output.status.code(), Some(1));
     let errors = text(&output.stderr);
@@ -114,9 +126,13 @@ fn other_preloaded_libraries_stay() {
     let installed = Installed::new(Some("lib/libdat_verbs.so"));
     let library = installed.path("lib/libdat_verbs.so");
     for (before, after) in [
-        ("/a/b.so", format!("{library}:/a/b.so")),
-        ("/a/b.so /c.so", format!("{library}:/a/b.so:/c.so")),
+        ("/a/b.so", format!("/a/b.so:{library}")),
+        ("/a/b.so /c.so", format!("/a/b.so:/c.so:{library}")),
         (library.as_str(), library.clone()),
+        (
+            format!("{library}:/a/b.so").as_str(),
+            format!("{library}:/a/b.so"),
+        ),
     ] {
         let output = Command::new(installed.path("bin/dat"))
             .args(["run", "--print-env"])

@@ -12,7 +12,9 @@ use super::{
     Endpoint, Refusal, not_ready, out_of_room, refused_by_device, refused_flags, send_flags,
 };
 use crate::adapter::{Ia, busy};
-use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue, backend_refused};
+use crate::backend::{
+    BINDS_UNDER_WAY, Backend, BindRequest, RegionKeys, SendQueue, backend_refused,
+};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::id::{EpId, RmrId};
@@ -46,13 +48,10 @@ struct Bind<'a> {
 struct CountedWindow<'r> {
     /// `None` for a bind that opens nothing or is invalid.
     region: Option<&'r LmrSlot>,
-    /// Seal of the region; without one, `NO_SEAL`.
+    /// Seal of the region.
     seal: u64,
     keys: RegionKeys,
 }
-
-/// Seal of no region.
-const NO_SEAL: u64 = u64::MAX;
 
 /// A function of the locked endpoint and region of a bind; `dyn`, so that its caller exists once.
 type BindLocked<'f, B> = &'f mut dyn FnMut(
@@ -62,6 +61,17 @@ type BindLocked<'f, B> = &'f mut dyn FnMut(
 ) -> Result<u32>;
 
 impl CountedWindow<'_> {
+    /// No region, with a seal that none has.
+    const NONE: Self = Self {
+        region: None,
+        seal: u64::MAX,
+        keys: RegionKeys {
+            local: 0,
+            remote: 0,
+            object: 0,
+        },
+    };
+
     /// Gives the count back: the bind is refused.
     #[cold]
     fn release(&self) {
@@ -153,7 +163,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && let Some(endpoint) = self.shared.endpoints.get(ep.index())
             && let Some(region) = self.shared.remote_regions.get(rmr.index())
         {
-            let counted = self.shared.count_window(&bind);
+            let counted = self.shared.count_early(&bind);
             if let Some(endpoint) = &mut endpoint.main.lock_unparked() {
                 let region = &mut region.main.lock();
                 match self.shared.enqueue_bind(endpoint, region, &counted, bind) {
@@ -263,7 +273,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Runs `f` on the locked endpoint and region of a bind; does not check that they are live.
     ///
-    /// The window is counted before the locks are taken, which may mask interrupts.
     fn with_both(&self, bind: &Bind<'_>, f: BindLocked<'_, B>) -> Result<u32> {
         let instance = self.shared.instance;
         let slot = self
@@ -278,7 +287,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Err(error) => error,
             });
         };
-        let counted = self.shared.count_window(bind);
+        let counted = self.shared.count_early(bind);
         let outcome = match endpoint.main.lock_unparked() {
             Some(mut endpoint) => slot.main.with(|region| f(&mut endpoint, region, &counted)),
             None => Err(busy(Subtype::ResourceTep)),
@@ -335,10 +344,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
-    /// Counts the window of a bind on its local region, if the bind may open the segment.
+    /// Counts the window of a bind before the locks are taken, if they may mask interrupts.
+    ///
+    /// A bind that is refused then keeps the region for a moment from being freed.
     #[cfg_attr(feature = "compact", inline(never))]
     #[cfg_attr(not(feature = "compact"), inline(always))]
-    fn count_window(&self, bind: &Bind<'_>) -> CountedWindow<'_> {
+    fn count_early(&self, bind: &Bind<'_>) -> CountedWindow<'_> {
+        if L::PARKS {
+            return self.count_window(bind, |seal| {
+                seal as u32 == bind.segment.context && seal != 0
+            });
+        }
+        CountedWindow::NONE
+    }
+
+    /// Counts the window of a bind on its local region, if the bind may open the segment, and the
+    /// region's seal is the right one.
+    #[inline(always)]
+    fn count_window(&self, bind: &Bind<'_>, is_right: impl Fn(u64) -> bool) -> CountedWindow<'_> {
         let Bind {
             segment,
             privileges,
@@ -346,6 +369,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         } = *bind;
         if let Some(slot) = self.local_regions.get(slot_index(segment.context))
             && let Some(seal) = slot.admits(segment, privileges)
+            && is_right(seal)
             && slot.retain_window(segment.context)
         {
             return CountedWindow {
@@ -354,11 +378,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 keys: slot.region_keys(),
             };
         }
-        CountedWindow {
-            region: None,
-            seal: NO_SEAL,
-            keys: RegionKeys::default(),
-        }
+        CountedWindow::NONE
     }
 
     /// Checks a bind and posts it.
@@ -382,11 +402,6 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         {
             return Err(Refusal::Invalid);
         }
-        // A bind without a region is an unbind, or invalid.
-        let seal = endpoint.zone_seal | u64::from(bind.segment.context);
-        if bind.segment.length != 0 && counted.seal != seal {
-            return Err(Refusal::Invalid);
-        }
         let Some(queue) = &mut endpoint.send else {
             return Err(Refusal::Invalid);
         };
@@ -401,10 +416,24 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         if region.sequence == MISSED {
             return Err(Refusal::Device);
         }
-        let mut bindings = region.pending.iter_mut();
+        // Where a poll and its count have sections of their own, a nested poll could overtake.
+        let most = if L::PARKS { 1 } else { BINDS_UNDER_WAY };
+        let mut bindings = region.pending.iter_mut().take(most);
         let Some(binding) = bindings.find(|binding| is_only || binding.sequence == NO_BIND) else {
             return Err(Refusal::Outstanding);
         };
+        let seal = endpoint.zone_seal | u64::from(bind.segment.context);
+        let late;
+        let counted = if L::PARKS {
+            counted
+        } else {
+            late = self.count_window(&bind, |found| found == seal);
+            &late
+        };
+        // A bind without a region is an unbind, or invalid.
+        if bind.segment.length != 0 && counted.seal != seal {
+            return Err(Refusal::Invalid);
+        }
         let sequence = next_sequence(region.sequence);
         let token = free.post(
             Posting::new(RecordKind::Bind, Report::of_request(bind.flags)),
@@ -425,6 +454,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         let Ok(rmr_context) = queue.bind(&request) else {
             free.rollback();
+            if !L::PARKS {
+                counted.release();
+            }
             return Err(Refusal::Device);
         };
         endpoint.ring.advance();

@@ -29,18 +29,20 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         }
         let owner = record.owner()?;
         let mut completion = *completion;
-        let endpoint = match owner {
+        let (endpoint, handle) = match owner {
             Owner::Requests(ep) => {
                 if !is_claimed && record.kind() == RecordKind::Bind {
                     self.bind_completed(record.bind(), completion.status);
                 }
-                self.endpoints.get(ep.index())?
+                let endpoint = self.endpoints.get(ep.index())?;
+                (endpoint, endpoint.handle.load())
             }
             Owner::Receives(ep) => {
                 if let Some(immediate) = immediate {
                     record.add_immediate(immediate);
                 }
-                self.endpoints.get(ep.index())?
+                let endpoint = self.endpoints.get(ep.index())?;
+                (endpoint, endpoint.handle.load())
             }
             Owner::Shared(srq) => {
                 let queue = srq.slot();
@@ -60,7 +62,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                     completion.status = DtoStatus::BadResponse;
                     completion.length = 0;
                 }
-                endpoint
+                // Another core may free the endpoint from here on.
+                (endpoint, completion.queue_pair)
             }
         };
         let report = match record.report() {
@@ -77,7 +80,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             record,
             owner,
             report,
-            endpoint: endpoint.handle.load(),
+            endpoint: handle,
         })
     }
 

@@ -106,6 +106,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),
             Err(error) if L::PARKS && error.cause() == Cause::Busy => {
                 self.note_missed();
+                // A call of the data path that was interrupted looks at nothing at its end.
+                self.interrupt_handle().notify();
                 return Err(Error::queue_empty());
             }
             _ => {}

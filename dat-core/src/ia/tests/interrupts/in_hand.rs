@@ -1,6 +1,7 @@
 //! Completions that a dequeue has polled, and whose event it has not made yet.
 
 use std::boxed::Box;
+use std::cell::Cell;
 use std::rc::Rc;
 
 use super::bed::{Bed, CHOSEN, HANDLER, NOTHING, RELEASES};
@@ -8,6 +9,7 @@ use crate::error::{Cause, ErrorKind, Result};
 use crate::event::Event;
 use crate::flags::{DtoStatus, MemoryPrivileges, RmrFields};
 use crate::id::EpId;
+use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
 use crate::testing::fixture::SMALL;
 use crate::time::Instant;
 
@@ -76,6 +78,66 @@ fn a_polled_bind_is_not_flushed() {
         check_records(&bed);
     }
     assert!(interrupted > 2, "{interrupted}");
+}
+
+/// The bind that a handler posts during the dequeue of another one is the last one.
+///
+/// One at a time is under way, so that the dequeue of a handler overtakes none.
+///
+/// Spec: GEN-16, RMB-42
+#[test]
+fn a_bind_during_the_dequeue_of_another_is_the_last() {
+    let (mut refused, mut accepted) = (0, 0);
+    for chosen in 1.. {
+        let bed = Rc::new(Bed::new());
+        let second = bed.ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(Region::from_addresses(0x2000, 64)),
+            pz: bed.pz,
+            privileges: MemoryPrivileges::ALL,
+        });
+        let second = second.unwrap();
+        let segment = LmrTriplet {
+            context: second.lmr_context,
+            address: second.registered_address,
+            length: 8,
+        };
+        let opens = MemoryPrivileges::REMOTE_WRITE;
+        let bind = move |bed: &Bed, segment: &LmrTriplet, cookie| {
+            bed.ia
+                .rmr_bind(bed.rmr, segment, opens, bed.ep, cookie, NOTHING)
+        };
+        bind(&bed, &bed.segment, 9).unwrap();
+        let also = bind(&bed, &segment, 10);
+        assert_eq!(also.unwrap_err().kind(), ErrorKind::InsufficientResources);
+        let pair = bed.pair(bed.ep).unwrap();
+        assert!(bed.device.complete_request(pair, DtoStatus::Success));
+        let is_bound = Rc::new(Cell::new(false));
+        let told = is_bound.clone();
+        let (has_run, _outcome) = dequeue(&bed, chosen, move |bed| {
+            told.set(bind(bed, &segment, 10).is_ok());
+            if told.get() {
+                assert!(bed.device.complete_request(pair, DtoStatus::Success));
+            }
+            while bed.ia.evd_dequeue(bed.data).is_ok() {}
+        });
+        if !has_run {
+            break;
+        }
+        while bed.ia.evd_dequeue(bed.data).is_ok() {}
+        let (exposed, other) = match is_bound.get() {
+            true => (second.lmr, bed.lmr),
+            false => (bed.lmr, second.lmr),
+        };
+        assert!(bed.ia.lmr_free(exposed).is_err(), "exposed at {chosen}");
+        bed.ia.lmr_free(other).unwrap();
+        let counted = if is_bound.get() {
+            &mut accepted
+        } else {
+            &mut refused
+        };
+        *counted += 1;
+    }
+    assert!(refused > 0 && accepted > 0, "{refused}, {accepted}");
 }
 
 /// A failure whose endpoint is freed before its event is made has an event or is stale.
