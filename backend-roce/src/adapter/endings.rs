@@ -4,11 +4,11 @@ use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
 use dat_queues::State;
 
+use super::Adapter;
 use super::deadlines::Timer;
 use super::locals::LOCAL_PACKET_MAX;
 use super::packets::PACKET_MAX;
 use super::queue_pair::Drain;
-use super::{Adapter, Pair};
 use crate::port::RECORD_OVERHEAD;
 use crate::proto::queue_pair::QueuePair;
 
@@ -222,7 +222,7 @@ impl Adapter {
     /// Returns true if requests or packets are still to leave, or to be acknowledged.
     #[cfg(feature = "udp")]
     pub(crate) fn has_requests(&self) -> bool {
-        let waits = |pair: &Pair| {
+        let waits = |pair: &super::Pair| {
             // Requests of a queue pair that drains do not begin.
             let is_held = pair.drain != Drain::No && pair.has_drained();
             pair.is_failing || pair.state == State::Connected && pair.posted() > 0 && !is_held
