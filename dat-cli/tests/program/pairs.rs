@@ -405,7 +405,11 @@ fn killed_processes_are_noticed(bed: &Bed) {
     let output = process.wait_with_output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let is_told = ["connection was aborted", "no exporter listens"];
+    let is_told = [
+        "connection to the exporter was lost",
+        "connection was aborted",
+        "no exporter listens",
+    ];
     assert!(is_told.iter().any(|words| said.contains(words)), "{said}");
 }
 
