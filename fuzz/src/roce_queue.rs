@@ -3,8 +3,8 @@
 //! The product has the reader of one queue and the writer of the other; an honest peer has the
 //! other two ends. Until the peer lies, records arrive in order and as they were written, and who
 //! asked for a doorbell gets it. Once it lies, what is read is within the bounds of a record, and a
-//! queue is at its end after as many records as it has room for. The payload of a split record goes
-//! to the bytes of registered memory that are asked for, and to no others.
+//! queue is at its end after twice as many records as it has room for. The payload of a split
+//! record goes to the bytes of registered memory that are asked for, and to no others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -22,6 +22,8 @@ const LENGTH: usize = 1024;
 /// Most bytes of a record with its header.
 const LONGEST: usize = LENGTH / 2;
 const HEADER: usize = 16;
+/// Least bytes that a record takes.
+const LINE: usize = 64;
 /// Bytes of the shortest record: those of a BTH.
 const SHORTEST: usize = 12;
 /// Most operations of an input.
@@ -324,8 +326,8 @@ pub fn run(input: &[u8]) {
         }
     }
     let [queue, _] = &mut queues;
-    // A record of an end that lies may be as short as a word.
-    for _ in 0..=LENGTH / 8 {
+    // A lie publishes a whole queue once more, behind the records that the reader knows of.
+    for _ in 0..=2 * LENGTH / LINE {
         match queue.read(is_honest) {
             Ok(true) => {}
             Ok(false) => return,
