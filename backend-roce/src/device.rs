@@ -161,8 +161,8 @@ pub struct DeviceCompletion {
     /// QPN of the sender of a datagram.
     pub source: Option<u32>,
     /// With `RemoteResponder`, the peer may have failed for reasons of its own, such as memory of a
-    /// receive that is not there. A datagram may have come over IPv4, a message may have invalidated
-    /// a key.
+    /// receive that is not there. A datagram may have come over IPv4, a message may have
+    /// invalidated a key.
     pub detail: Detail,
 }
 

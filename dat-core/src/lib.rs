@@ -57,16 +57,16 @@
 //!   returns QUEUE_EMPTY then, also for a stale handle;
 //! - a control call whose dispatcher has a waiter and would need a longer completion queue: create
 //!   the dispatcher with a length that suffices;
-//! - [`Ia::evd_resize`] of such a dispatcher, or of the adapter's own, with more than 8 queued events
-//!   other than completions: dequeue first.
+//! - [`Ia::evd_resize`] of such a dispatcher, or of the adapter's own, with more than 8 queued
+//! events   other than completions: dequeue first.
 //!
 //! After an interrupted control call, [`Ia::take_interrupts`] is not 0 if a call was refused. Run
 //! the handler again then. A failed completion breaks its connection in the next [`Ia::progress`].
 //! A handler does not wait, and does not open, close or drop an adapter.
 //!
 //! Sections have a bounded length, but one: the drop of a completion whose endpoint is freed or
-//! reset, and the event of an established connection, move the dispatcher's queued events other than
-//! completions.
+//! reset, and the event of an established connection, move the dispatcher's queued events other
+//! than completions.
 //!
 //! With `CriticalSectionLock` alone a handler may make any call except waits, but interrupts are
 //! masked during all of a control call, device commands included.

@@ -70,7 +70,8 @@ impl Scarce {
     }
 }
 
-/// The reserve carries a call to its end; calls that make an object are refused before it is used up.
+/// The reserve carries a call to its end; calls that make an object are refused before it is used
+/// up.
 #[test]
 fn without_memory_calls_are_refused() {
     let Some(program) = Scarce::new() else {

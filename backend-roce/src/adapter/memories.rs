@@ -347,8 +347,8 @@ impl Memories {
         }
     }
 
-    /// Draws the key of a window for a bind; `None` if no key is left, or there is no such window of
-    /// type 1.
+    /// Draws the key of a window for a bind; `None` if no key is left, or there is no such window
+    /// of type 1.
     pub(crate) fn begin_bind(&mut self, window: usize) -> Option<u32> {
         let window = self.windows.get(window)?;
         if window.own.is_some() {

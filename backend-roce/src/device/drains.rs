@@ -8,8 +8,8 @@ use crate::adapter::{Drain, SendAttributes};
 impl RoceDevice {
     /// Lets no request of a queue pair begin until [`resume`](Self::resume).
     ///
-    /// If `tells`, [`Answered`](dat_core::backend::ControlEvent::Answered) follows once those that have
-    /// begun are complete.
+    /// If `tells`, [`Answered`](dat_core::backend::ControlEvent::Answered) follows once those that
+    /// have begun are complete.
     ///
     /// # Errors
     /// `State`: it does not send, or it drains already.
@@ -20,8 +20,8 @@ impl RoceDevice {
         })
     }
 
-    /// Returns true if the requests that began before a queue pair drains are complete; `None` if it
-    /// does not drain.
+    /// Returns true if the requests that began before a queue pair drains are complete; `None` if
+    /// it does not drain.
     #[must_use]
     pub fn has_drained(&self, qpn: u32) -> Option<bool> {
         self.look(|adapter| {

@@ -13,8 +13,8 @@ impl RoceDevice {
         self.backend().create_window(domain)
     }
 
-    /// Makes a window of type 2, which [`Operation::Bind`](super::Operation::Bind) binds; returns it
-    /// with its key, of which the lowest byte changes with each bind.
+    /// Makes a window of type 2, which [`Operation::Bind`](super::Operation::Bind) binds; returns
+    /// it with its key, of which the lowest byte changes with each bind.
     ///
     /// # Errors
     /// `Resources`: there are too many, or there is no memory.

@@ -44,8 +44,8 @@ impl Stage {
 impl Shared {
     /// Lets the thread of the adapter end what peers wait for; waits for it, but not for ever.
     ///
-    /// The caller may have stopped any call of its thread: it gets no memory, and takes no lock that
-    /// such a call holds.
+    /// The caller may have stopped any call of its thread: it gets no memory, and takes no lock
+    /// that such a call holds.
     pub(crate) fn ask_farewell(&self) {
         if self.is_forked() || self.on_deadline.get().is_none() {
             return;

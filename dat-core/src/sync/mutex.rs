@@ -248,8 +248,8 @@ macro_rules! give_access {
                 self.mutex.accesses.read();
                 #[expect(unsafe_code)]
                 // SAFETY: the lock is held, or the value is marked, as long as the holder lives. So no
-                // other holder exists, and no reference to the value except those borrowed from this
-                // one.
+                // other holder exists, and no reference to the value except those borrowed from
+                // this one.
                 unsafe {
                     &*self.mutex.value.get()
                 }

@@ -1,7 +1,7 @@
 //! Memory windows.
 //!
-//! Those of type 1 are bound by a call, and get a new key. Those of type 2 are bound by a request, to
-//! a key whose lowest byte the program chooses.
+//! Those of type 1 are bound by a call, and get a new key. Those of type 2 are bound by a request,
+//! to a key whose lowest byte the program chooses.
 
 use core::ffi::{c_int, c_uint};
 use std::sync::Arc;
