@@ -58,7 +58,7 @@
 //! - a control call whose dispatcher has a waiter and would need a longer completion queue: create
 //!   the dispatcher with a length that suffices;
 //! - [`Ia::evd_resize`] of such a dispatcher, or of the adapter's own, with more than 8 queued
-//! events   other than completions: dequeue first.
+//!   events other than completions: dequeue first.
 //!
 //! After an interrupted control call, [`Ia::take_interrupts`] is not 0 if a call was refused. Run
 //! the handler again then. A failed completion breaks its connection in the next [`Ia::progress`].
