@@ -63,8 +63,8 @@ impl ManagedPairs {
         self.known().requests.remove(&request);
     }
 
-    /// Adds a queue pair that is about to be connected; returns the number that tells it from others
-    /// with the same QPN.
+    /// Adds a queue pair that is about to be connected; returns the number that tells it from
+    /// others with the same QPN.
     pub(crate) fn add(&self, qpn: u32) -> u64 {
         self.known().add(qpn).number
     }

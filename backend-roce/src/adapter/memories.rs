@@ -558,8 +558,8 @@ impl Memories {
         region.span(bound.address.wrapping_add(start), length)
     }
 
-    /// Calls `each` with the memory of `length` bytes from `offset` of the segments on, part by part,
-    /// and the position of the part.
+    /// Calls `each` with the memory of `length` bytes from `offset` of the segments on, part by
+    /// part, and the position of the part.
     ///
     /// Ends with an error if `each` returns false, or the segments do not have the bytes.
     pub(crate) fn each_part(
