@@ -15,7 +15,7 @@ use crate::locks::lock;
 struct Managed {
     /// Tells it from others with the same QPN.
     number: u64,
-    /// What its program wants of it.
+    /// Wishes of its program.
     tuning: Option<Tuning>,
     /// Set once the peer has ended the connection: the program ends the queue pair.
     is_left: bool,

@@ -101,7 +101,7 @@ struct OwnKeys {
     last: u32,
 }
 
-/// What a device says of a bind, beside the request of the core.
+/// Details of a bind by a device, in addition to the request of the core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     /// Set if the window is of type 2. Without bytes, the bind invalidates the key then.

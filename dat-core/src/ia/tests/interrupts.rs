@@ -26,7 +26,7 @@ use crate::time::Instant;
 use bed::{Bed, CHOSEN, COOKIE, HANDLER, NOTHING, RELEASES};
 use cases::{CASES, Case, Changes};
 
-/// What a call of the handler uses.
+/// The object that a call of the handler uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Used {
     Endpoint,
@@ -37,7 +37,7 @@ enum Used {
     Software,
 }
 
-/// What the handler did.
+/// Counts of the calls of the handler, by their results.
 #[derive(Default)]
 struct Done {
     /// Accepted sends and receives of `ep`, and of `other`.

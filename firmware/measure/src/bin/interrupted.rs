@@ -87,7 +87,7 @@ use setup::{Adapter, ENDPOINT, SHARED_QUEUE, Storage};
 /// Event slots: asynchronous, connection and consumer dispatchers, one of which is resized.
 const EVENTS: usize = 32;
 
-/// What the handler uses.
+/// The adapter and the objects that the handler uses.
 #[derive(Clone, Copy)]
 struct Work {
     ia: &'static Adapter<'static>,
