@@ -122,11 +122,11 @@ impl Adapter {
     }
 
     fn open(settings: Settings) -> Result<Self> {
-        let mut options = RoceOptions::random().map_err(|error| of_system(&error))?;
+        let mut options = RoceOptions::random().map_err(of_system)?;
         options.path = settings.path;
         options.start_thread = start_thread;
         let device = RoceDevice::open(settings.address, &options);
-        let device = device.map_err(|error| of_system(&error))?;
+        let device = device.map_err(of_system)?;
         let receivers = Arc::<Receivers>::default();
         let told = Arc::clone(&receivers);
         device.on_event(move |event| tell(&told, &event));

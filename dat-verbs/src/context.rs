@@ -4,8 +4,8 @@ use core::mem::offset_of;
 use std::sync::Arc;
 
 use crate::adapter::Adapter;
-use crate::boundary::layout::{ibv_context, ibv_event_type, verbs_context};
-use crate::boundary::{Address, Handle, Kind};
+use crate::boundary::layout::{ibv_event_type, verbs_context};
+use crate::boundary::{Address, Kind};
 use crate::events::{EventQueue, Unacknowledged};
 
 /// A context.
@@ -62,9 +62,4 @@ impl AsyncEvents {
         self.events.remove(|event| event.object == object);
         self.unacknowledged.wait();
     }
-}
-
-/// Returns the context that a structure names.
-pub(crate) const fn of_structure(context: *mut ibv_context) -> Handle<Context> {
-    Handle::at(context)
 }

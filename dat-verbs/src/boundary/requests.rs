@@ -115,7 +115,7 @@ impl ibv_send_wr {
 }
 
 /// Returns the list that a call names by its first value.
-pub(crate) fn values<T>(first: &In<T>, count: usize) -> &[T] {
+pub(crate) fn values<T: Copy>(first: &In<T>, count: usize) -> &[T] {
     // SAFETY: the program says how many there are, and keeps them during the call.
     unsafe { list(first.pointer(), count) }
 }

@@ -24,8 +24,7 @@ pub(super) struct Shared {
 pub(super) fn shared() -> Result<Shared> {
     static SHARED: OfProcess<Option<Shared>> = OfProcess::new();
     // A program may have ended them, as it may any others.
-    let is_usable =
-        |shared: &Shared| shared.context.get().is_some() && shared.domain.get().is_some();
+    let is_usable = |shared: &Shared| shared.context.get().is_ok() && shared.domain.get().is_ok();
     SHARED.with(|shared| {
         if let Some(shared) = shared.filter(is_usable) {
             return Ok(shared);
@@ -40,11 +39,11 @@ pub(super) fn shared() -> Result<Shared> {
 }
 
 pub(crate) extern "C" fn rdma_get_devices(count: Out<c_int>) -> *mut *mut ibv_context {
-    let list = shared().map(|shared| {
+    or(core::ptr::null_mut(), || {
+        let context = shared()?.context;
         count.set(1);
-        list_of(&[shared.context.pointer::<ibv_context>()])
-    });
-    or(list, core::ptr::null_mut())
+        Ok(list_of(&[context.pointer::<ibv_context>()]))
+    })
 }
 
 pub(crate) extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {

@@ -144,8 +144,8 @@ pub(crate) extern "C" fn rdma_getaddrinfo(
     hints: In<rdma_addrinfo>,
     to: Out<Handle<AddressInfo>>,
 ) -> c_int {
-    minus((|| {
-        let hints = hints.get();
+    minus(|| {
+        let hints = hints.get().ok();
         let mut answer = Answer {
             c: zeroed(),
             addresses: Addresses::default(),
@@ -172,9 +172,10 @@ pub(crate) extern "C" fn rdma_getaddrinfo(
         };
         to.set(Handle::new(answer.c, own));
         Ok(0)
-    })())
+    })
 }
 
 pub(crate) extern "C" fn rdma_freeaddrinfo(info: Handle<AddressInfo>) {
-    info.end();
+    // Null is none.
+    let _ended = info.end();
 }

@@ -25,7 +25,6 @@ use crate::connection::{
     rdma_get_cm_event, rdma_get_dst_port, rdma_get_request, rdma_get_src_port, rdma_getaddrinfo,
     rdma_listen, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
 };
-use crate::context::of_structure;
 use crate::settings::ADDRESS;
 
 const NOWHERE: SocketPointer = SocketPointer::at(core::ptr::null());
@@ -133,7 +132,7 @@ fn calls_of_synchronous_mode_return_with_their_event() {
     let named = Handle::<Event>::at(c.event).read();
     assert_eq!(
         named.map(|event| event.event),
-        Some(RDMA_CM_EVENT_ROUTE_RESOLVED)
+        Ok(RDMA_CM_EVENT_ROUTE_RESOLVED)
     );
     assert_eq!(rdma_destroy_id(id), 0);
 }
@@ -419,7 +418,7 @@ fn an_endpoint_has_its_address_and_route() {
         assert_eq!(c.route.num_paths == 1, is_resolved);
         assert!(!c.verbs.is_null() && rdma_get_src_port(id) != 0);
         rdma_destroy_ep(id);
-        assert!(id.get().is_none());
+        assert!(id.get().is_err());
         // A listening one gives its requests such queue pairs.
         let mut attributes: ibv_qp_init_attr = zeroed();
         let wanted = Out::at(&raw mut attributes);
@@ -429,7 +428,7 @@ fn an_endpoint_has_its_address_and_route() {
         assert_eq!(c.qp.is_null(), !is_resolved);
         assert_eq!(attributes.send_cq.is_null(), !is_resolved);
         rdma_destroy_ep(id);
-        assert!(id.get().is_none());
+        assert!(id.get().is_err());
         rdma_freeaddrinfo(info);
     }
     let nothing = In::at(core::ptr::null());
@@ -477,7 +476,7 @@ fn without_descriptors_nothing_is_left_behind() {
     assert_eq!(rdma_resolve_route(client, 100), 0);
     assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
     // The next number of a completion queue tells how many were made.
-    let context = of_structure(client.read().expect("an identifier").verbs);
+    let context = Handle::at(client.read().expect("an identifier").verbs);
     let number = || {
         let queue = ibv_create_cq(context, 1, Address(null_mut()), Handle::NULL, 0);
         let number = queue.read().expect("a queue").handle;

@@ -16,7 +16,7 @@ use crate::boundary::layout::{
     IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN,
     IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, IBV_QPS_SQD, ibv_mtu, ibv_qp_attr, ibv_qp_state,
 };
-use crate::errors::Result;
+use crate::errors::{Result, require};
 use crate::query::PORT;
 
 /// Bits of a QPN and of a PSN.
@@ -96,10 +96,11 @@ pub(super) fn merged(
     mask: c_uint,
 ) -> Result<ibv_qp_attr> {
     let has = |field| mask & field != 0;
-    if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let reads = adapter.device.limits().reads;
+    require(
+        !has(IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE),
+        Errno::EOPNOTSUPP,
+    )?;
+    let reads = adapter.device.attributes().max_rdma_read_per_ep_in;
     let rules = [
         (IBV_QP_PKEY_INDEX, new.pkey_index == 0),
         (IBV_QP_PORT, new.port_num == PORT),
@@ -110,28 +111,26 @@ pub(super) fn merged(
         (IBV_QP_DEST_QPN, new.dest_qp_num <= NUMBER),
         (
             IBV_QP_MAX_DEST_RD_ATOMIC,
-            u32::from(new.max_dest_rd_atomic) <= reads,
+            i32::from(new.max_dest_rd_atomic) <= reads,
         ),
         (
             IBV_QP_MAX_QP_RD_ATOMIC,
-            u32::from(new.max_rd_atomic) <= reads,
+            i32::from(new.max_rd_atomic) <= reads,
         ),
         (IBV_QP_MIN_RNR_TIMER, new.min_rnr_timer < 32),
         (IBV_QP_TIMEOUT, new.timeout < 32),
         (IBV_QP_RETRY_CNT, new.retry_cnt < 8),
         (IBV_QP_RNR_RETRY, new.rnr_retry < 8),
     ];
-    if rules.iter().any(|(field, is_met)| has(*field) && !is_met) {
-        return Err(Errno::EINVAL);
-    }
+    let mut rules = rules.iter();
+    let are_met = rules.all(|(field, is_met)| *is_met || !has(*field));
+    require(are_met, Errno::EINVAL)?;
     if now == IBV_QPS_SQD {
         let moves =
             has(IBV_QP_AV) && route(adapter, &new.ah_attr)? != route(adapter, &own.ah_attr)?;
         let answers =
             has(IBV_QP_MAX_DEST_RD_ATOMIC) && new.max_dest_rd_atomic != own.max_dest_rd_atomic;
-        if moves || answers {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        require(!moves && !answers, Errno::EOPNOTSUPP)?;
     }
     let mut next = *own;
     macro_rules! take {

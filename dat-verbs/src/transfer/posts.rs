@@ -85,7 +85,7 @@ fn operation(request: &ibv_send_wr) -> Result<Operation, c_int> {
 
 /// Returns true if no completion tells of the success of a request.
 pub(super) const fn is_silent(pair: &Pair, flags: c_uint) -> bool {
-    !pair.signals_all && flags & IBV_SEND_SIGNALED == 0
+    pair.init.sq_sig_all == 0 && flags & IBV_SEND_SIGNALED == 0
 }
 
 /// Returns true if data has at most `most` bytes.
@@ -122,9 +122,9 @@ pub(super) fn post<'a>(
 }
 
 fn post_one(pair: &Pair, posts: &mut Posts<'_>, request: &ibv_send_wr) -> Result<(), c_int> {
-    let segments = request.segments(pair.cap.max_send_sge);
+    let segments = request.segments(pair.init.cap.max_send_sge);
     let segments = segments.ok_or(libc::EINVAL)?;
-    let receiver = match pair.kind {
+    let receiver = match pair.init.qp_type {
         IBV_QPT_UD => Some(receiver(request.receiver()).map_err(number)?),
         _ => None,
     };
@@ -204,7 +204,7 @@ pub(crate) extern "C" fn post_recv(
         Out::at(bad).set(first);
         return libc::EINVAL;
     };
-    post_receives(first, bad, own.cap.max_recv_sge, |token, segments| {
+    post_receives(first, bad, own.init.cap.max_recv_sge, |token, segments| {
         own.adapter.device.post_receive(own.qpn, token, segments)
     })
 }

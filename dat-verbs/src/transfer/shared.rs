@@ -13,8 +13,8 @@ use crate::boundary::layout::{
     ibv_srq_init_attr,
 };
 use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
-use crate::context::{AsyncEvents, of_structure};
-use crate::errors::{Result, ask_for_memory, code, or, refused};
+use crate::context::AsyncEvents;
+use crate::errors::{Result, ask_for_memory, code, or, refused, require, require_unused};
 use crate::locks::lock;
 use crate::memory::Domain;
 
@@ -51,22 +51,21 @@ impl SharedQueue {
 
 fn create(domain: Handle<Domain>, init: &ibv_srq_init_attr) -> Result<Handle<SharedQueue>> {
     ask_for_memory()?;
-    let own = domain.get().ok_or(Errno::EINVAL)?;
-    let context = domain.read().ok_or(Errno::EINVAL)?.context;
+    let own = domain.get()?;
     let adapter = Arc::clone(&own.adapter);
-    let limits = adapter.device.limits();
+    let limits = adapter.device.attributes();
+    let most = limits.max_recv_per_srq.cast_unsigned();
+    let most_segments = limits.max_iov_segments_per_dto.cast_unsigned();
     let (depth, segments) = (init.attr.max_wr, init.attr.max_sge);
-    if !(1..=limits.shared_receives).contains(&depth) || segments > limits.segments {
-        return Err(Errno::EINVAL);
-    }
+    let is_right = (1..=most).contains(&depth) && segments <= most_segments;
+    require(is_right, Errno::EINVAL)?;
     let token = adapter.token();
     let key = adapter.device.create_shared_queue(token, own.key, depth);
     let key = key.map_err(refused)?;
     let mut c: ibv_srq = zeroed();
-    c.context = context;
+    c.context = own.context.pointer();
     c.srq_context = init.srq_context;
     c.pd = domain.pointer();
-    let context = of_structure(context);
     let made = SharedQueue {
         adapter: Arc::clone(&adapter),
         key,
@@ -74,13 +73,13 @@ fn create(domain: Handle<Domain>, init: &ibv_srq_init_attr) -> Result<Handle<Sha
         depth: AtomicU32::new(depth),
         segments,
         limit: Mutex::new(0),
-        async_events: AsyncEvents::of(context.get().ok_or(Errno::EINVAL)?),
+        async_events: AsyncEvents::of(own.context.get()?),
         users: Arc::new(()),
         _domain_use: Arc::clone(&own.users),
     };
     let queue = Handle::new(c, made);
     let notify = move |_: &_| {
-        if let Some(own) = queue.get() {
+        if let Ok(own) = queue.get() {
             *own.limit() = 0;
             let object = Address(queue.pointer());
             own.async_events.tell(IBV_EVENT_SRQ_LIMIT_REACHED, object);
@@ -95,23 +94,20 @@ pub(crate) extern "C" fn ibv_create_srq(
     domain: Handle<Domain>,
     init: In<ibv_srq_init_attr>,
 ) -> Handle<SharedQueue> {
-    let init = init.get().ok_or(Errno::EINVAL);
-    or(init.and_then(|init| create(domain, &init)), Handle::NULL)
+    or(Handle::NULL, || create(domain, &init.get()?))
 }
 
 /// Ends a queue, after the program has acknowledged all events that it took.
 pub(crate) extern "C" fn ibv_destroy_srq(queue: Handle<SharedQueue>) -> c_int {
-    code((|| {
-        let own = queue.get().ok_or(Errno::EINVAL)?;
-        if Arc::strong_count(&own.users) > 1 {
-            return Err(Errno::EBUSY);
-        }
+    code(|| {
+        let own = queue.get()?;
+        require_unused(&own.users)?;
         own.adapter.forget(Subject::SharedQueue(own.token));
         own.async_events.end(Address(queue.pointer()));
-        let own = queue.end().ok_or(Errno::EINVAL)?;
+        let own = queue.end()?;
         own.adapter.device.destroy_shared_queue(own.key);
         Ok(())
-    })())
+    })
 }
 
 /// Changes the size and the limit.
@@ -120,9 +116,9 @@ pub(crate) extern "C" fn ibv_modify_srq(
     attributes: In<ibv_srq_attr>,
     mask: c_int,
 ) -> c_int {
-    code((|| {
-        let own = queue.get().ok_or(Errno::EINVAL)?;
-        let new = attributes.get().ok_or(Errno::EINVAL)?;
+    code(|| {
+        let own = queue.get()?;
+        let new = attributes.get()?;
         let has = |field| mask.cast_unsigned() & field != 0;
         let limit = if has(IBV_SRQ_LIMIT) {
             new.srq_limit
@@ -135,9 +131,8 @@ pub(crate) extern "C" fn ibv_modify_srq(
             own.depth()
         };
         let is_known = mask.cast_unsigned() & !(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) == 0;
-        if !is_known || depth == 0 || limit > depth {
-            return Err(Errno::EINVAL);
-        }
+        let is_right = is_known && depth > 0 && limit <= depth;
+        require(is_right, Errno::EINVAL)?;
         if has(IBV_SRQ_MAX_WR) {
             let resized = own.adapter.device.resize_shared_queue(own.key, depth);
             resized.map_err(refused)?;
@@ -149,16 +144,16 @@ pub(crate) extern "C" fn ibv_modify_srq(
             armed.map_err(refused)?;
         }
         Ok(())
-    })())
+    })
 }
 
 pub(crate) extern "C" fn ibv_query_srq(queue: Handle<SharedQueue>, to: Out<ibv_srq_attr>) -> c_int {
-    code((|| {
-        let own = queue.get().ok_or(Errno::EINVAL)?;
+    code(|| {
+        let own = queue.get()?;
         to.put(ibv_srq_attr {
             max_wr: own.depth(),
             max_sge: own.segments,
             srq_limit: *own.limit(),
         })
-    })())
+    })
 }

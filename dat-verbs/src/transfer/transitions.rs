@@ -12,7 +12,7 @@ use crate::boundary::layout::{
     IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS,
     IBV_QPS_SQD, IBV_QPT_UD, ibv_qp_state, ibv_qp_type,
 };
-use crate::errors::Result;
+use crate::errors::{Result, require};
 
 /// A change of state: from, to, the attributes that it needs, and those that it takes beside them.
 type Transition = (ibv_qp_state, ibv_qp_state, c_uint, c_uint);
@@ -97,7 +97,7 @@ pub(super) fn check(
         }
     };
     let is_right = given & needs == needs && given & !(needs | takes) == 0;
-    is_right.then_some(()).ok_or(Errno::EINVAL)
+    require(is_right, Errno::EINVAL)
 }
 
 #[cfg(test)]
