@@ -5,7 +5,6 @@
 //! ones by the peer's responder.
 
 mod connections;
-mod delivery;
 mod drains;
 #[cfg(feature = "udp")]
 mod finish;
@@ -26,6 +25,7 @@ use dat_core::backend::{
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::Region;
+use dat_core::sync::Turns;
 use dat_queues::{Detail, Opcode, Owner, Receive, State};
 
 pub(crate) use crate::adapter::PORTS;
@@ -42,7 +42,6 @@ use crate::proto::packet::NakCode;
 use crate::proto::packet::UDP_PORT;
 use crate::queues::{RoceCompletionQueue, RoceReceiveQueue};
 use crate::shared::Shared;
-use delivery::Delivery;
 use posts::taken;
 
 /// Most bytes of a request whose data is copied when it is posted.
@@ -258,15 +257,18 @@ impl RoceDevice {
     /// neither wait for another call on the device nor drop it.
     pub fn on_event(&self, act: impl Fn(ControlEvent) + Send + Sync + 'static) {
         let shared = Arc::downgrade(&self.shared);
-        let delivery = Delivery::default();
+        // One thread delivers at a time: no event overtakes another.
+        let turns = Turns::new();
         self.shared.set_on_event(Box::new(move || {
-            delivery.deliver(|| {
+            let mut turn = turns.take();
+            while let Some(own) = turn {
                 while let Some(shared) = shared.upgrade()
                     && let Some(event) = shared.enter_briefly(Adapter::next_event)
                 {
                     act(event);
                 }
-            });
+                turn = own.end();
+            }
         }));
     }
 
