@@ -68,10 +68,9 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>> {
             return Ok(Arc::clone(adapter));
         }
         ask_for_memory()?;
-        let adapter =
-            Adapter::open(Settings::read()?).inspect_err(|error| settings::tell(*error))?;
-        let adapter = Arc::new(adapter);
-        Ok(Arc::clone(process.insert(adapter)))
+        let opened = Settings::read().and_then(Adapter::open);
+        let adapter = opened.inspect_err(|error| settings::tell(*error))?;
+        Ok(Arc::clone(process.insert(Arc::new(adapter))))
     })
 }
 

@@ -104,22 +104,25 @@ fn access(flags: c_uint, address: Option<u64>) -> Result<RegionAccess> {
     })
 }
 
+/// Makes a protection domain.
+pub(crate) fn allocate(context: Handle<Context>) -> Result<Handle<Domain>> {
+    ask_for_memory()?;
+    let adapter = Arc::clone(&context.get()?.adapter);
+    let key = adapter.device.create_domain().map_err(refused)?;
+    let mut c: ibv_pd = zeroed();
+    c.context = context.pointer();
+    c.handle = u32::try_from(key.0).unwrap_or(u32::MAX);
+    let made = Domain {
+        adapter,
+        context,
+        key,
+        users: Arc::new(()),
+    };
+    Ok(Handle::new(c, made))
+}
+
 pub(crate) extern "C" fn ibv_alloc_pd(context: Handle<Context>) -> Handle<Domain> {
-    or(Handle::NULL, || {
-        ask_for_memory()?;
-        let adapter = Arc::clone(&context.get()?.adapter);
-        let key = adapter.device.create_domain().map_err(refused)?;
-        let mut c: ibv_pd = zeroed();
-        c.context = context.pointer();
-        c.handle = u32::try_from(key.0).unwrap_or(u32::MAX);
-        let made = Domain {
-            adapter,
-            context,
-            key,
-            users: Arc::new(()),
-        };
-        Ok(Handle::new(c, made))
-    })
+    or(Handle::NULL, || allocate(context))
 }
 
 pub(crate) extern "C" fn ibv_dealloc_pd(domain: Handle<Domain>) -> c_int {
@@ -133,19 +136,6 @@ pub(crate) extern "C" fn ibv_dealloc_pd(domain: Handle<Domain>) -> c_int {
 }
 
 impl Registered {
-    /// Describes a registration that is to be made.
-    fn new(own: &Domain, start: Address, length: usize, flags: c_uint) -> Self {
-        Self {
-            key: 0,
-            domain: own.key,
-            domain_use: Arc::clone(&own.users),
-            start,
-            length,
-            address: None,
-            flags,
-        }
-    }
-
     /// Returns the memory, whose pages are there, and the access to it.
     fn parts(&self) -> Result<(Region, RegionAccess)> {
         let access = access(self.flags, self.address)?;
@@ -173,8 +163,15 @@ fn register(
 ) -> Result<Handle<MemoryRegion>> {
     ask_for_memory()?;
     let own = domain.get()?;
-    let mut registered = Registered::new(own, start, length, flags);
-    registered.address = address;
+    let mut registered = Registered {
+        key: 0,
+        domain: own.key,
+        domain_use: Arc::clone(&own.users),
+        start,
+        length,
+        address,
+        flags,
+    };
     let (memory, access) = registered.parts()?;
     let key = own.adapter.device.register(own.key, &memory, access);
     registered.key = key.map_err(refused)?;

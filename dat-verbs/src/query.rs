@@ -16,6 +16,7 @@ use crate::boundary::layout::{
 use crate::boundary::{Handle, In, Out, Room, zeroed};
 use crate::context::Context;
 use crate::errors::{Result, code, done, require};
+use crate::gids::Gid;
 
 /// The port of the device.
 pub(crate) const PORT: u8 = 1;
@@ -173,21 +174,25 @@ pub(crate) extern "C" fn ibv_query_gid(
 ) -> c_int {
     done(|| {
         let adapter = port_of(&context, port.into())?;
-        let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
-        let found = adapter.interfaces.gids.get(index).ok_or(Errno::EINVAL)?;
-        gid.put(found.bytes())
+        gid.put(gid_at(adapter, index)?.bytes())
     })
 }
 
-fn entry(adapter: &Adapter, index: usize) -> Option<ibv_gid_entry> {
-    let gid = adapter.interfaces.gids.get(index)?;
+/// Returns an entry of the GID table.
+fn gid_at(adapter: &Adapter, index: impl TryInto<usize>) -> Result<Gid> {
+    let index = index.try_into().map_err(|_| Errno::EINVAL)?;
+    let found = adapter.interfaces.gids.get(index);
+    found.copied().ok_or(Errno::EINVAL)
+}
+
+fn entry(index: u32, gid: Gid) -> ibv_gid_entry {
     let mut entry: ibv_gid_entry = zeroed();
     entry.gid.raw = gid.bytes();
-    entry.gid_index = u32::try_from(index).ok()?;
+    entry.gid_index = index;
     entry.port_num = PORT.into();
     entry.gid_type = IBV_GID_TYPE_ROCE_V2;
     entry.ndev_ifindex = gid.interface;
-    Some(entry)
+    entry
 }
 
 pub(crate) extern "C" fn _ibv_query_gid_ex(
@@ -201,9 +206,7 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
     code(|| {
         let adapter = port_of(&context, port)?;
         require(flags == 0, Errno::EOPNOTSUPP)?;
-        let found = usize::try_from(index).ok();
-        let found = found.and_then(|index| entry(adapter, index));
-        to.put(found.ok_or(Errno::EINVAL)?, size)
+        to.put(entry(index, gid_at(adapter, index)?), size)
     })
 }
 
@@ -220,10 +223,9 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
         let length = adapter.interfaces.gids.len();
         require(flags == 0, Errno::EOPNOTSUPP)?;
         require(most >= length, Errno::EINVAL)?;
-        for index in 0..length {
-            if let Some(entry) = entry(adapter, index) {
-                to.behind(index * size).put(entry, size)?;
-            }
+        for (index, gid) in (0_u32..).zip(&adapter.interfaces.gids) {
+            to.behind(index as usize * size)
+                .put(entry(index, *gid), size)?;
         }
         Ok(length.cast_signed())
     };
@@ -233,10 +235,8 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
 /// Returns the kind of a GID, by the numbers of the system's files: 1 for RoCE v2.
 pub(crate) fn gid_type(context: Handle<Context>, port: u8, index: c_uint) -> Result<c_int> {
     const ROCE_V2: c_int = 1;
-    let adapter = port_of(&context, port.into())?;
-    let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
-    let found = adapter.interfaces.gids.get(index);
-    found.map(|_| ROCE_V2).ok_or(Errno::EINVAL)
+    gid_at(port_of(&context, port.into())?, index)?;
+    Ok(ROCE_V2)
 }
 
 pub(crate) extern "C" fn ibv_query_pkey(

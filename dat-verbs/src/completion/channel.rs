@@ -7,7 +7,7 @@ use super::queue::Queue;
 use crate::boundary::layout::ibv_comp_channel;
 use crate::boundary::{Address, Handle, Kind, Out, zeroed};
 use crate::context::Context;
-use crate::errors::{ask_for_memory, code, done, or, require_unused};
+use crate::errors::{Result, ask_for_memory, code, done, or, require_unused};
 use crate::events::EventQueue;
 
 /// A completion channel.
@@ -20,16 +20,19 @@ impl Kind for Channel {
     type C = ibv_comp_channel;
 }
 
+/// Makes a completion channel.
+pub(crate) fn create_channel(context: Handle<Context>) -> Result<Handle<Channel>> {
+    context.get()?;
+    ask_for_memory()?;
+    let events = Arc::new(EventQueue::new()?);
+    let mut c: ibv_comp_channel = zeroed();
+    c.context = context.pointer();
+    c.fd = events.descriptor();
+    Ok(Handle::new(c, Channel { events }))
+}
+
 pub(crate) extern "C" fn ibv_create_comp_channel(context: Handle<Context>) -> Handle<Channel> {
-    or(Handle::NULL, || {
-        context.get()?;
-        ask_for_memory()?;
-        let events = Arc::new(EventQueue::new()?);
-        let mut c: ibv_comp_channel = zeroed();
-        c.context = context.pointer();
-        c.fd = events.descriptor();
-        Ok(Handle::new(c, Channel { events }))
-    })
+    or(Handle::NULL, || create_channel(context))
 }
 
 pub(crate) extern "C" fn ibv_destroy_comp_channel(channel: Handle<Channel>) -> c_int {

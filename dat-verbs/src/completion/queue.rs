@@ -51,7 +51,7 @@ impl Kind for Queue {
 }
 
 /// Makes a completion queue; `prepare` fills in what only an extended one has.
-pub(super) fn create(
+pub(crate) fn create(
     context: Handle<Context>,
     wanted: &ibv_cq_init_attr_ex,
     prepare: impl FnOnce(&mut ibv_cq_ex),

@@ -6,16 +6,11 @@ use backend_roce::ConnectionTerms;
 use nix::errno::Errno;
 
 use super::id::{Id, Phase};
-use crate::boundary::layout::{
-    IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
-    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, ibv_ah_attr, ibv_qp_attr,
-};
+use crate::boundary::layout::{IBV_QP_STATE, IBV_QPS_INIT, ibv_ah_attr, ibv_qp_attr};
 use crate::boundary::{Handle, Out};
 use crate::errors::{Result, done, require};
 use crate::query::PORT;
-use crate::transfer::{EVERY_ACCESS, path_mtu, vector};
+use crate::transfer::{EVERY_ACCESS, agreed, needs, vector};
 
 /// Numbers that a PSN has.
 const NUMBERS: u64 = 1 << 24;
@@ -78,46 +73,17 @@ fn vector_of(own: &Id) -> Result<ibv_ah_attr> {
 /// `EINVAL`: the identifier is not so far, or leads to no such state.
 fn fill(own: &Id, c: &mut ibv_qp_attr) -> Result<u32> {
     require(own.state().local.is_some(), Errno::EINVAL)?;
-    match c.qp_state {
-        IBV_QPS_INIT => {
-            c.pkey_index = 0;
-            c.port_num = PORT;
-            c.qp_access_flags = EVERY_ACCESS;
-            Ok(IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-        }
-        IBV_QPS_RTR => {
-            let terms = terms(own)?;
-            c.ah_attr = vector_of(own)?;
-            c.path_mtu = path_mtu(terms.mtu);
-            c.dest_qp_num = terms.peer_qpn;
-            c.rq_psn = terms.expects;
-            c.max_dest_rd_atomic = terms.depths.0;
-            c.min_rnr_timer = terms.not_ready_timer;
-            Ok(IBV_QP_STATE
-                | IBV_QP_AV
-                | IBV_QP_PATH_MTU
-                | IBV_QP_DEST_QPN
-                | IBV_QP_RQ_PSN
-                | IBV_QP_MAX_DEST_RD_ATOMIC
-                | IBV_QP_MIN_RNR_TIMER)
-        }
-        IBV_QPS_RTS => {
-            let terms = terms(own)?;
-            let timeout = own.state().options.ack_timeout;
-            c.timeout = timeout.unwrap_or(terms.timeout);
-            c.retry_cnt = terms.retries;
-            c.rnr_retry = terms.not_ready_retries;
-            c.sq_psn = terms.sends;
-            c.max_rd_atomic = terms.depths.1;
-            Ok(IBV_QP_STATE
-                | IBV_QP_TIMEOUT
-                | IBV_QP_RETRY_CNT
-                | IBV_QP_RNR_RETRY
-                | IBV_QP_SQ_PSN
-                | IBV_QP_MAX_QP_RD_ATOMIC)
-        }
-        _ => Err(Errno::EINVAL),
+    let needs = needs(c.qp_state)?;
+    if c.qp_state == IBV_QPS_INIT {
+        c.pkey_index = 0;
+        c.port_num = PORT;
+        c.qp_access_flags = EVERY_ACCESS;
+    } else {
+        agreed(&terms(own)?, c);
+        c.ah_attr = vector_of(own)?;
+        c.timeout = own.state().options.ack_timeout.unwrap_or(c.timeout);
     }
+    Ok(IBV_QP_STATE | needs)
 }
 
 pub(crate) extern "C" fn rdma_init_qp_attr(

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use backend_roce::{Attempt, RoceDevice};
+use backend_roce::Attempt;
 use dat_core::backend::{ConnectFailure, ControlEvent};
 use nix::errno::Errno;
 
@@ -112,46 +112,42 @@ fn end(id: Handle<Id>, own: &Id) -> bool {
     was_connected
 }
 
-/// Parameters of a connection: depths of this side, repetitions, and private data.
+/// Parameters of a connection, and private data.
 struct Asked {
-    depths: (u8, u8),
-    retries: u8,
-    not_ready_retries: u8,
+    attempt: Attempt,
     data: In<u8>,
     length: usize,
 }
 
 impl Asked {
-    fn attempt(&self, own: &Id, own_port: u16) -> Attempt {
-        Attempt {
-            own_port,
-            depths: self.depths,
-            retries: self.retries,
-            not_ready_retries: self.not_ready_retries,
-            keeps_pair: own.state().other.is_some(),
-        }
-    }
-
-    fn of(device: &RoceDevice, parameters: In<rdma_conn_param>) -> Self {
-        let Ok(parameters) = parameters.get() else {
-            return Self {
+    fn of(own: &Id, own_port: u16, parameters: In<rdma_conn_param>) -> Self {
+        let mut asked = Self {
+            attempt: Attempt {
+                own_port,
                 depths: USUAL_DEPTHS,
                 retries: MOST_RETRIES,
                 not_ready_retries: MOST_RETRIES,
-                data: In::at(core::ptr::null()),
-                length: 0,
-            };
+                keeps_pair: own.state().other.is_some(),
+            },
+            data: In::at(core::ptr::null()),
+            length: 0,
         };
-        // The largest number stands for as many as there can be.
-        let reads = u8::try_from(device.attributes().max_rdma_read_per_ep_in).unwrap_or(u8::MAX);
-        let depths = (parameters.responder_resources, parameters.initiator_depth);
-        Self {
-            depths: (depths.0.min(reads), depths.1.min(reads)),
-            retries: parameters.retry_count.min(MOST_RETRIES),
-            not_ready_retries: parameters.rnr_retry_count.min(MOST_RETRIES),
-            data: In::at(parameters.private_data.cast()),
-            length: parameters.private_data_len.into(),
+        if let Ok(parameters) = parameters.get() {
+            // The largest number stands for as many as there can be.
+            let reads = own.adapter.device.attributes().max_rdma_read_per_ep_in;
+            let reads = u8::try_from(reads).unwrap_or(u8::MAX);
+            let depths = (parameters.responder_resources, parameters.initiator_depth);
+            asked.attempt.depths = (depths.0.min(reads), depths.1.min(reads));
+            asked.attempt.retries = parameters.retry_count.min(MOST_RETRIES);
+            asked.attempt.not_ready_retries = parameters.rnr_retry_count.min(MOST_RETRIES);
+            asked.data = In::at(parameters.private_data.cast());
+            asked.length = parameters.private_data_len.into();
         }
+        asked
+    }
+
+    fn data(&self) -> &[u8] {
+        values(&self.data, self.length)
     }
 }
 
@@ -187,13 +183,11 @@ pub(crate) extern "C" fn rdma_connect(id: Handle<Id>, parameters: In<rdma_conn_p
         let ends = local.zip(peer).filter(|_| phase == Phase::RouteResolved);
         let (local, peer) = ends.ok_or(Errno::EINVAL)?;
         let qpn = pair_for(id, parameters, true)?;
-        let device = &own.adapter.device;
-        let asked = Asked::of(device, parameters);
+        let asked = Asked::of(own, local.port(), parameters);
         // The event of the outcome may come before the call returns.
         own.state().phase = Phase::Connecting;
-        let data = values(&asked.data, asked.length);
-        let with = asked.attempt(own, local.port());
-        let connects = device.connect(qpn, peer, data, &with);
+        let device = &own.adapter.device;
+        let connects = device.connect(qpn, peer, asked.data(), &asked.attempt);
         connects.map_err(|error| {
             own.state().phase = phase;
             refused(error)
@@ -212,11 +206,10 @@ pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_pa
         };
         let qpn = pair_for(id, parameters, false)?;
         let device = &own.adapter.device;
-        let asked = Asked::of(device, parameters);
+        let asked = Asked::of(own, 0, parameters);
         forget_request(own);
         own.state().phase = Phase::Connecting;
-        let data = values(&asked.data, asked.length);
-        let accepts = device.accept(request, qpn, data, &asked.attempt(own, 0));
+        let accepts = device.accept(request, qpn, asked.data(), &asked.attempt);
         accepts.map_err(|error| {
             own.state().phase = phase;
             refused(error)

@@ -2,15 +2,13 @@
 
 use core::ffi::c_int;
 
-use nix::errno::Errno;
-
 use crate::boundary::layout::ibv_context;
 use crate::boundary::{Handle, Out, free_list, list_of};
 use crate::context::Context;
 use crate::device::device;
 use crate::errors::{Result, or};
 use crate::locks::OfProcess;
-use crate::memory::{Domain, ibv_alloc_pd};
+use crate::memory::{Domain, allocate};
 use crate::opening::open;
 
 /// The context of all identifiers, and the domain that they have unless the program names one.
@@ -30,10 +28,7 @@ pub(super) fn shared() -> Result<Shared> {
             return Ok(shared);
         }
         let context = open(device())?;
-        let domain = ibv_alloc_pd(context);
-        if domain.is_null() {
-            return Err(Errno::last());
-        }
+        let domain = allocate(context)?;
         Ok(*shared.insert(Shared { context, domain }))
     })
 }

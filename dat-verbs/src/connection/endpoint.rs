@@ -10,7 +10,7 @@ use super::info::PASSIVE;
 use super::pair::{rdma_destroy_qp, tell};
 use super::resolve::{bind, resolve_address, resolve_route};
 use crate::boundary::layout::{ibv_qp_init_attr, rdma_addrinfo};
-use crate::boundary::{Address, Handle, In, Out, SocketPointer};
+use crate::boundary::{Address, Handle, In, Out};
 use crate::errors::{Result, done};
 use crate::memory::Domain;
 use crate::transfer::Wanted;
@@ -38,7 +38,7 @@ fn endpoint(
         wanted
     };
     let prepared = (|| {
-        let source = SocketPointer::at(info.ai_src_addr).get()?;
+        let source = In::at(info.ai_src_addr).address()?;
         if info.ai_flags & PASSIVE != 0 {
             bind(id, source.ok_or(Errno::EINVAL)?)?;
             let own = id.get()?;
@@ -46,7 +46,7 @@ fn endpoint(
             own.state().for_requests = wanted.map(|wanted| (domain, of_kind(wanted))).ok();
             return Ok(());
         }
-        let destination = SocketPointer::at(info.ai_dst_addr).get()?;
+        let destination = In::at(info.ai_dst_addr).address()?;
         resolve_address(id, source, destination.ok_or(Errno::EINVAL)?)?;
         resolve_route(id)?;
         match attributes.get().map(Wanted::from) {

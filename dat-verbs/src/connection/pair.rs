@@ -6,30 +6,28 @@ use nix::errno::Errno;
 
 use super::id::Id;
 use crate::adapter::Subject;
-use crate::boundary::layout::{IBV_QPS_INIT, IBV_QPT_RC, ibv_qp_init_attr, ibv_qp_init_attr_ex};
-use crate::boundary::{Address, Handle, Out, tell_made};
-use crate::completion::{
-    Channel, Queue, ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel,
-    ibv_destroy_cq,
+use crate::boundary::layout::{
+    IBV_QPS_INIT, IBV_QPT_RC, ibv_cq_init_attr_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
-use crate::errors::{Result, count, done, require};
+use crate::boundary::{Handle, Out, tell_made, zeroed};
+use crate::completion::{
+    self, Channel, Queue, create_channel, ibv_destroy_comp_channel, ibv_destroy_cq,
+};
+use crate::errors::{Result, done, require};
 use crate::memory::Domain;
 use crate::transfer::{Wanted, create, destroy};
 
 /// Makes a completion queue for an identifier, with a channel.
 fn make_queue(id: Handle<Id>, depth: u32) -> Result<(Handle<Channel>, Handle<Queue>)> {
     let context = Handle::at(id.read()?.verbs);
-    let channel = ibv_create_comp_channel(context);
-    if channel.is_null() {
-        return Err(Errno::last());
-    }
-    let depth = count(depth.max(1));
-    let queue = ibv_create_cq(context, depth, Address(id.pointer()), channel, 0);
-    if queue.is_null() {
-        let error = Errno::last();
+    let channel = create_channel(context)?;
+    let mut wanted: ibv_cq_init_attr_ex = zeroed();
+    wanted.cqe = depth.max(1);
+    wanted.cq_context = id.pointer();
+    wanted.channel = channel.pointer();
+    let queue = completion::create(context, &wanted, |_| ()).inspect_err(|_| {
         ibv_destroy_comp_channel(channel);
-        return Err(error);
-    }
+    })?;
     Ok((channel, queue))
 }
 

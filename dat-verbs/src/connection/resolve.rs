@@ -5,6 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::io;
 use std::net::UdpSocket;
 
+use libc::sockaddr;
 use nix::errno::Errno;
 
 use super::channel::News;
@@ -14,7 +15,7 @@ use crate::boundary::layout::{
     RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid,
     ibv_sa_path_rec, rdma_cm_id,
 };
-use crate::boundary::{Handle, SocketPointer, socket_storage, zeroed};
+use crate::boundary::{Handle, In, socket_storage, zeroed};
 use crate::errors::{Result, done, of_system, require};
 use crate::gids::gid_of;
 use crate::locks::lock;
@@ -161,8 +162,8 @@ pub(super) fn set_addresses(id: Handle<Id>, local: SocketAddr, to: SocketAddr) {
     });
 }
 
-pub(crate) extern "C" fn rdma_bind_addr(id: Handle<Id>, address: SocketPointer) -> c_int {
-    done(|| bind(id, address.get()?.ok_or(Errno::EINVAL)?))
+pub(crate) extern "C" fn rdma_bind_addr(id: Handle<Id>, address: In<sockaddr>) -> c_int {
+    done(|| bind(id, address.address()?.ok_or(Errno::EINVAL)?))
 }
 
 /// Resolves the address of a peer, and tells the result by an event.
@@ -223,11 +224,11 @@ pub(super) fn resolve_route(id: Handle<Id>) -> Result<()> {
 
 pub(crate) extern "C" fn rdma_resolve_addr(
     id: Handle<Id>,
-    from: SocketPointer,
-    to: SocketPointer,
+    from: In<sockaddr>,
+    to: In<sockaddr>,
     _timeout: c_int,
 ) -> c_int {
-    done(|| resolve_address(id, from.get()?, to.get()?.ok_or(Errno::EINVAL)?))
+    done(|| resolve_address(id, from.address()?, to.address()?.ok_or(Errno::EINVAL)?))
 }
 
 pub(crate) extern "C" fn rdma_resolve_route(id: Handle<Id>, _timeout: c_int) -> c_int {

@@ -16,7 +16,7 @@ use crate::boundary::layout::{
     RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_mw_bind, ibv_qp_attr, ibv_qp_init_attr, ibv_wc,
     rdma_cm_event, rdma_conn_param,
 };
-use crate::boundary::{Address, Handle, In, Out, SocketPointer, socket_storage, zeroed};
+use crate::boundary::{Address, Handle, In, Out, socket_storage, zeroed};
 use crate::completion::{Queue, ibv_create_cq, ibv_destroy_cq, poll_cq};
 use crate::connection::{
     EventChannel, Id, rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_connect,
@@ -102,7 +102,7 @@ impl Program {
     /// Resolves the address of the listener, and the route to it.
     fn resolve(&self, client: Handle<Id>) {
         let peer = storage(u16::from_be(rdma_get_src_port(self.listener)));
-        let nowhere = SocketPointer::at(core::ptr::null());
+        let nowhere = In::at(core::ptr::null());
         assert_eq!(rdma_resolve_addr(client, nowhere, pointer(&peer), 100), 0);
         next(self.channels[0], RDMA_CM_EVENT_ADDR_RESOLVED);
         assert_eq!(rdma_resolve_route(client, 100), 0);

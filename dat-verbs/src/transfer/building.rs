@@ -15,7 +15,7 @@ use crate::boundary::layout::{
     IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QPT_UD, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info,
     ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_sge,
 };
-use crate::boundary::{Handle, In, Inline as _, next_request, values};
+use crate::boundary::{Handle, In, next_request, values};
 
 /// Operations that the calls can build.
 pub(super) const OPERATIONS: u64 = (PLAIN | IBV_QP_EX_WITH_BIND_MW) as u64;

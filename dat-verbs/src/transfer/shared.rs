@@ -1,7 +1,6 @@
 //! Shared receive queues.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dat_core::backend::SharedReceiveQueueKey;
@@ -24,10 +23,9 @@ pub(crate) struct SharedQueue {
     pub(super) key: SharedReceiveQueueKey,
     /// Names the queue in events of the adapter.
     token: u64,
-    depth: AtomicU32,
     pub(super) segments: u32,
-    /// Receives below which it tells so, once; 0 for never.
-    limit: Mutex<u32>,
+    /// As the program set them last; the limit is 0 once it was told.
+    attributes: Mutex<ibv_srq_attr>,
     pub(crate) async_events: AsyncEvents,
     /// Held by each queue pair that uses it.
     pub(super) users: Arc<()>,
@@ -39,13 +37,8 @@ impl Kind for SharedQueue {
 }
 
 impl SharedQueue {
-    /// Returns the most receives, as the program set it last.
-    fn depth(&self) -> u32 {
-        self.depth.load(Ordering::Acquire)
-    }
-
-    fn limit(&self) -> MutexGuard<'_, u32> {
-        lock(&self.limit)
+    fn attributes(&self) -> MutexGuard<'_, ibv_srq_attr> {
+        lock(&self.attributes)
     }
 }
 
@@ -70,9 +63,11 @@ fn create(domain: Handle<Domain>, init: &ibv_srq_init_attr) -> Result<Handle<Sha
         adapter: Arc::clone(&adapter),
         key,
         token,
-        depth: AtomicU32::new(depth),
         segments,
-        limit: Mutex::new(0),
+        attributes: Mutex::new(ibv_srq_attr {
+            srq_limit: 0,
+            ..init.attr
+        }),
         async_events: AsyncEvents::of(own.context.get()?),
         users: Arc::new(()),
         _domain_use: Arc::clone(&own.users),
@@ -80,7 +75,7 @@ fn create(domain: Handle<Domain>, init: &ibv_srq_init_attr) -> Result<Handle<Sha
     let queue = Handle::new(c, made);
     let notify = move |_: &_| {
         if let Ok(own) = queue.get() {
-            *own.limit() = 0;
+            own.attributes().srq_limit = 0;
             let object = Address(queue.pointer());
             own.async_events.tell(IBV_EVENT_SRQ_LIMIT_REACHED, object);
         }
@@ -120,27 +115,26 @@ pub(crate) extern "C" fn ibv_modify_srq(
         let own = queue.get()?;
         let new = attributes.get()?;
         let has = |field| mask.cast_unsigned() & field != 0;
-        let limit = if has(IBV_SRQ_LIMIT) {
-            new.srq_limit
-        } else {
-            *own.limit()
-        };
-        let depth = if has(IBV_SRQ_MAX_WR) {
-            new.max_wr
-        } else {
-            own.depth()
-        };
-        let is_known = mask.cast_unsigned() & !(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) == 0;
-        let is_right = is_known && depth > 0 && limit <= depth;
-        require(is_right, Errno::EINVAL)?;
+        let mut next = *own.attributes();
+        if has(IBV_SRQ_LIMIT) {
+            next.srq_limit = new.srq_limit;
+        }
         if has(IBV_SRQ_MAX_WR) {
-            let resized = own.adapter.device.resize_shared_queue(own.key, depth);
+            next.max_wr = new.max_wr;
+        }
+        let is_known = mask.cast_unsigned() & !(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) == 0;
+        let is_right = is_known && next.max_wr > 0 && next.srq_limit <= next.max_wr;
+        require(is_right, Errno::EINVAL)?;
+        let device = &own.adapter.device;
+        if has(IBV_SRQ_MAX_WR) {
+            let resized = device.resize_shared_queue(own.key, next.max_wr);
             resized.map_err(refused)?;
-            own.depth.store(depth, Ordering::Release);
+            own.attributes().max_wr = next.max_wr;
         }
         if has(IBV_SRQ_LIMIT) {
-            *own.limit() = limit;
-            let armed = own.adapter.device.arm_limit(own.key, limit);
+            // The event may come at once.
+            own.attributes().srq_limit = next.srq_limit;
+            let armed = device.arm_limit(own.key, next.srq_limit);
             armed.map_err(refused)?;
         }
         Ok(())
@@ -148,12 +142,5 @@ pub(crate) extern "C" fn ibv_modify_srq(
 }
 
 pub(crate) extern "C" fn ibv_query_srq(queue: Handle<SharedQueue>, to: Out<ibv_srq_attr>) -> c_int {
-    code(|| {
-        let own = queue.get()?;
-        to.put(ibv_srq_attr {
-            max_wr: own.depth(),
-            max_sge: own.segments,
-            srq_limit: *own.limit(),
-        })
-    })
+    code(|| to.put(*queue.get()?.attributes()))
 }

@@ -73,6 +73,16 @@ const DATAGRAMS: [Transition; 8] = [
     (IBV_QPS_SQD, IBV_QPS_RTS, 0, SENDING_DATAGRAMS),
 ];
 
+/// Returns the attributes that a reliable connection needs to go on to a state.
+///
+/// # Errors
+/// `EINVAL`: there is no such state.
+pub(crate) fn needs(to: ibv_qp_state) -> Result<c_uint> {
+    let mut changes = RELIABLE.iter();
+    let found = changes.find(|(_, next, needs, _)| *next == to && *needs != 0);
+    found.map(|(.., needs, _)| *needs).ok_or(Errno::EINVAL)
+}
+
 /// Checks a change of state against the attributes that come with it.
 ///
 /// # Errors
