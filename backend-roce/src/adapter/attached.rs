@@ -211,6 +211,7 @@ impl Adapter {
         pair.local = path.local;
         pair.state = State::Accepting;
         pair.has_peer = false;
+        pair.unread = None;
         pair.heard = now;
         if path.local.is_none() {
             self.join_buffers(key, &path);

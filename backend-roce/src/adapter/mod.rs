@@ -30,6 +30,7 @@ mod requests;
 mod service_points;
 mod slab;
 mod timers;
+mod unread;
 
 pub use attached::{
     Attempt, ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes, Tuning,

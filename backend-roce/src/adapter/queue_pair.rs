@@ -17,6 +17,7 @@ use super::attached::Attempt;
 use super::buffers::Share;
 use super::datagrams::Receiver;
 use super::memories::{Memories, Opening, User};
+use super::unread::Unread;
 use crate::port::{LocalNumber, LocalQueue, Path};
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
@@ -292,6 +293,8 @@ pub(crate) struct Pair {
     pub(crate) drain: Drain,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
+    /// What the peer had not read at the last time-out.
+    pub(super) unread: Option<Unread>,
 }
 
 /// Limits a number of Reads to what a message has room for.
@@ -346,6 +349,7 @@ impl Pair {
             peer_failed: false,
             drain: Drain::No,
             is_failing: false,
+            unread: None,
         };
         let setup = pair.setup;
         pair.reserve(&setup).then_some(pair)

@@ -56,6 +56,12 @@ pub trait LocalQueue: Send + Sync {
     /// Wakes the peer if it sleeps. Follows a push.
     fn ring(&self);
 
+    /// Returns the positions of the peer's reader and of the next record: what lies between them is
+    /// not read.
+    ///
+    /// They count bytes and wrap. After the end of the pair, both are the same.
+    fn positions(&self) -> [u32; 2];
+
     /// Returns the name of the adapter that the pair leads to, and the number of its process.
     fn peer(&self) -> ([u8; 16], i32);
 }
