@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::adapter::Adapter;
 use crate::boundary::layout::{ibv_event_type, verbs_context};
-use crate::boundary::{Address, Kind};
+use crate::boundary::{Address, Handle, Kind};
 use crate::events::{EventQueue, Unacknowledged};
 
 /// A context.
@@ -44,10 +44,10 @@ impl AsyncEvents {
     }
 
     /// Tells the program of an event of the object.
-    pub(crate) fn tell(&self, kind: ibv_event_type, object: Address) {
+    pub(crate) fn tell<K>(&self, kind: ibv_event_type, object: Handle<K>) {
         self.events.push(AsyncEvent {
             kind,
-            object,
+            object: Address(object.pointer()),
             unacknowledged: Arc::clone(&self.unacknowledged),
         });
     }
@@ -58,7 +58,8 @@ impl AsyncEvents {
 
     /// Removes the events that the program has not taken, and waits until it has acknowledged the
     /// others.
-    pub(crate) fn end(&self, object: Address) {
+    pub(crate) fn end<K>(&self, object: Handle<K>) {
+        let object = Address(object.pointer());
         self.events.remove(|event| event.object == object);
         self.unacknowledged.wait();
     }

@@ -15,6 +15,7 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Handle, In, Out, Room, zeroed};
 use crate::context::Context;
+use crate::device::write;
 use crate::errors::{Result, code, done, require};
 use crate::gids::Gid;
 
@@ -46,9 +47,7 @@ fn device_attributes(adapter: &Adapter) -> ibv_device_attr {
     let limits = adapter.device.attributes();
     let guid = u64::from_ne_bytes(adapter.interfaces.guid);
     let mut a: ibv_device_attr = zeroed();
-    for (place, byte) in a.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes()) {
-        *place = byte as _;
-    }
+    write(&mut a.fw_ver, env!("CARGO_PKG_VERSION"));
     a.node_guid = guid;
     a.sys_image_guid = guid;
     a.max_mr_size = isize::MAX as u64;

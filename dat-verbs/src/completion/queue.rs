@@ -117,8 +117,7 @@ impl Queue {
     fn tell(&self, handle: Handle<Self>, number: u32) {
         if self.adapter.device.has_overrun(number) && !self.has_failed.swap(true, Ordering::AcqRel)
         {
-            let object = Address(handle.pointer());
-            self.async_events.tell(IBV_EVENT_CQ_ERR, object);
+            self.async_events.tell(IBV_EVENT_CQ_ERR, handle);
         }
         self.wake(handle);
     }
@@ -261,7 +260,7 @@ pub(crate) extern "C" fn ibv_destroy_cq(queue: Handle<Queue>) -> c_int {
             channel.remove(|event| *event == queue);
         }
         own.events.wait();
-        own.async_events.end(Address(queue.pointer()));
+        own.async_events.end(queue);
         let own = queue.end()?;
         let device_queue = own
             .queue

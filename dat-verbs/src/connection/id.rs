@@ -158,6 +158,18 @@ impl Id {
         lock(&self.way)
     }
 
+    /// Returns its events, in synchronous mode.
+    fn own_events(&self) -> Option<Arc<Events>> {
+        let way = self.way();
+        way.own_channel.map(|_| Arc::clone(&way.events))
+    }
+
+    /// Acknowledges the event that the structure names, if there is one.
+    fn drop_event(&self) -> Result<()> {
+        let event = self.way().event.take();
+        event.map_or(Ok(()), acknowledge)
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -179,13 +191,7 @@ pub(super) fn raise_about(id: Handle<Id>, about: Handle<Id>, news: &News<'_>) {
 
 /// Waits for the next event of an identifier in synchronous mode.
 pub(super) fn next_of(id: Handle<Id>) -> Result<Handle<Event>> {
-    let own = id.get()?;
-    let events = {
-        let way = own.way();
-        way.own_channel.ok_or(Errno::EINVAL)?;
-        Arc::clone(&way.events)
-    };
-    next(&events)
+    next(&*id.get()?.own_events().ok_or(Errno::EINVAL)?)
 }
 
 /// Keeps an event that the program took in synchronous mode in its structure.
@@ -202,16 +208,10 @@ pub(super) fn keep(id: Handle<Id>, event: Handle<Event>) {
 /// The status of the event, and those of the wait.
 pub(super) fn complete(id: Handle<Id>) -> Result<()> {
     let own = id.get()?;
-    let events = {
-        let mut way = own.way();
-        if way.own_channel.is_none() {
-            return Ok(());
-        }
-        if let Some(event) = way.event.take() {
-            acknowledge(event)?;
-        }
-        Arc::clone(&way.events)
+    let Some(events) = own.own_events() else {
+        return Ok(());
     };
+    own.drop_event()?;
     let event = next(&events)?;
     keep(id, event);
     let c = event.read()?;
@@ -272,14 +272,12 @@ pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
         // A queue pair that the program has moved stays connected.
         adopt(id, own);
         leave(own);
-        let (events, event, channel) = {
-            let mut way = own.way();
-            (Arc::clone(&way.events), way.event.take(), way.own_channel)
+        let (events, channel) = {
+            let way = own.way();
+            (Arc::clone(&way.events), way.own_channel)
         };
         taken_of(&events, id).into_iter().for_each(Event::discard);
-        if let Some(event) = event {
-            acknowledge(event)?;
-        }
+        own.drop_event()?;
         own.events.wait();
         id.end()?;
         if let Some(channel) = channel {

@@ -24,7 +24,7 @@ use crate::boundary::layout::{
     IBV_QPT_UD, ibv_context, ibv_event_type, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex,
     ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state,
 };
-use crate::boundary::{Address, Handle, In, Kind, Out, tell_made, zeroed};
+use crate::boundary::{Handle, In, Kind, Out, tell_made, zeroed};
 use crate::completion::Queue;
 use crate::context::AsyncEvents;
 use crate::errors::{Result, ask_for_memory, code, or, refused, require};
@@ -139,11 +139,9 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
     ask_for_memory()?;
     let own = domain.get()?;
     let context = own.context.get()?;
-    require(
-        matches!(wanted.init.qp_type, IBV_QPT_RC | IBV_QPT_UD),
-        Errno::EOPNOTSUPP,
-    )?;
     let mut init = wanted.init;
+    let is_known = matches!(init.qp_type, IBV_QPT_RC | IBV_QPT_UD);
+    require(is_known, Errno::EOPNOTSUPP)?;
     let [send_queue, receive_queue] = [init.send_cq, init.recv_cq].map(Handle::<Queue>::at);
     let (sends, receives) = (send_queue.get()?, receive_queue.get()?);
     let shared = Handle::<SharedQueue>::at(init.srq);
@@ -237,7 +235,7 @@ fn take(pair: Handle<Pair>, event: &ControlEvent) {
         },
     };
     if let Some(kind) = kind {
-        own.async_events.tell(kind, Address(pair.pointer()));
+        own.async_events.tell(kind, pair);
     }
     if let ControlEvent::Broken { .. } = event {
         own.tell_last(pair);
@@ -283,7 +281,7 @@ pub(crate) fn destroy(pair: Handle<Pair>) -> Result<()> {
     own.adapter.forget(Subject::Pair(own.qpn));
     own.adapter.forget(Subject::Connection(own.qpn));
     own.adapter.managed.remove(own.qpn);
-    own.async_events.end(Address(pair.pointer()));
+    own.async_events.end(pair);
     let own = pair.end()?;
     // The adapter of a child of fork never had it.
     own.adapter.device.destroy_pair(own.qpn).ok();
@@ -321,9 +319,8 @@ impl Pair {
     /// Tells the program once that a failed queue pair takes no more receives of a shared queue.
     fn tell_last(&self, handle: Handle<Self>) {
         if self.tells_last.swap(false, Ordering::Relaxed) {
-            let object = Address(handle.pointer());
-            self.async_events
-                .tell(IBV_EVENT_QP_LAST_WQE_REACHED, object);
+            let kind = IBV_EVENT_QP_LAST_WQE_REACHED;
+            self.async_events.tell(kind, handle);
         }
     }
 

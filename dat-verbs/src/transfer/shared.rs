@@ -11,7 +11,7 @@ use crate::boundary::layout::{
     IBV_EVENT_SRQ_LIMIT_REACHED, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, ibv_srq, ibv_srq_attr,
     ibv_srq_init_attr,
 };
-use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
+use crate::boundary::{Handle, In, Kind, Out, zeroed};
 use crate::context::AsyncEvents;
 use crate::errors::{Result, ask_for_memory, code, or, refused, require, require_unused};
 use crate::locks::lock;
@@ -76,8 +76,7 @@ fn create(domain: Handle<Domain>, init: &ibv_srq_init_attr) -> Result<Handle<Sha
     let notify = move |_: &_| {
         if let Ok(own) = queue.get() {
             own.attributes().srq_limit = 0;
-            let object = Address(queue.pointer());
-            own.async_events.tell(IBV_EVENT_SRQ_LIMIT_REACHED, object);
+            own.async_events.tell(IBV_EVENT_SRQ_LIMIT_REACHED, queue);
         }
     };
     adapter.receive(Subject::SharedQueue(token), Box::new(notify));
@@ -98,7 +97,7 @@ pub(crate) extern "C" fn ibv_destroy_srq(queue: Handle<SharedQueue>) -> c_int {
         let own = queue.get()?;
         require_unused(&own.users)?;
         own.adapter.forget(Subject::SharedQueue(own.token));
-        own.async_events.end(Address(queue.pointer()));
+        own.async_events.end(queue);
         let own = queue.end()?;
         own.adapter.device.destroy_shared_queue(own.key);
         Ok(())
