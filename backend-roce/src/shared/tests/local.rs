@@ -31,7 +31,7 @@ struct Queues {
 }
 
 impl LocalQueues for Queues {
-    fn dial(&self, _: IpAddr, _: SocketAddr) -> Result<LocalNumber, NotLocal> {
+    fn dial(&self, _: IpAddr, _: SocketAddr, _: bool) -> Result<LocalNumber, NotLocal> {
         Err(NotLocal::System)
     }
 
