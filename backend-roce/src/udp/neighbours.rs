@@ -106,6 +106,10 @@ impl LocalQueue for Neighbour {
         room
     }
 
+    fn has_room(&self, bytes: usize) -> bool {
+        self.pair.has_room(bytes)
+    }
+
     fn withdraw(&self) {
         self.pair.withdraw();
     }
@@ -130,6 +134,10 @@ impl LocalQueue for Neighbour {
 
     fn ring(&self) {
         self.pair.ring();
+    }
+
+    fn flow(&self) -> Flow {
+        self.flow
     }
 
     fn peer(&self) -> ([u8; 16], i32) {
