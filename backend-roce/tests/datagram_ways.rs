@@ -43,7 +43,10 @@ impl End {
     }
 
     fn open_with(address: IpAddr, options: RoceOptions) -> Self {
-        let side = Side::open_with(address, &options);
+        Self::of(Side::open_with(address, &options), address)
+    }
+
+    fn of(side: Side, address: IpAddr) -> Self {
         side.device.receive_datagrams(side.qpn, 1).expect("ready");
         side.device.send_datagrams(side.qpn).expect("ready");
         Self(side, address)
@@ -171,6 +174,30 @@ fn datagrams_without_another_way_wait_or_are_lost() {
     // Those of one adapter need no queues.
     one.send_to(&one, 5);
     one.send_to(&two, 6);
+}
+
+/// Adapters that have all addresses meet between two of them. Between others, datagrams go by
+/// sockets, so that receivers are told the right ones.
+///
+/// Spec: ROCE-280, ROCE-282
+#[test]
+fn adapters_of_all_addresses_meet_between_two() {
+    let at = |host| Ipv4Addr::new(127, 89, 6, host).into();
+    let open = |host| {
+        let side = Side::open(Ipv4Addr::UNSPECIFIED.into(), PathChoice::Any);
+        End::of(side, at(host))
+    };
+    let [mut one, mut two] = [1, 2].map(open);
+    one.meet(&two);
+    two.send_to(&one, 2);
+    assert_eq!(two.counts().packets_sent, 1);
+    let before = [one.counts(), two.counts()];
+    (one.1, two.1) = (at(3), at(4));
+    for byte in 0..10 {
+        one.send_to(&two, byte);
+        two.send_to(&one, byte);
+    }
+    assert_eq!([one.counts(), two.counts()], before);
 }
 
 /// Makes a pair with an end, as an adapter at another address.
