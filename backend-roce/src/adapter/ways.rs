@@ -203,3 +203,61 @@ impl Adapter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::RoceOptions;
+
+    const OWN: IpAddr = IpAddr::V4(core::net::Ipv4Addr::LOCALHOST);
+
+    fn to(port: u16) -> Ends {
+        (OWN, SocketAddr::new(OWN, port))
+    }
+
+    fn adapter() -> Adapter {
+        let address = SocketAddr::new(OWN, 61_000);
+        Adapter::new(RoceOptions::new([1; 16]), address, 1).expect("memory for an adapter")
+    }
+
+    /// Peers without number take neither the queues of connections nor memory.
+    ///
+    /// Spec: ROCE-280
+    #[test]
+    fn few_ports_are_asked_for_queues_and_not_many_more_are_known() {
+        let mut adapter = adapter();
+        for round in 0..2 {
+            for port in 1..=2000 {
+                let expected = if port <= 64 { Way::Wanted } else { Way::None };
+                assert_eq!(adapter.way(&to(port)), expected, "{round}, {port}");
+            }
+            assert_eq!(adapter.ways.table.len(), WAYS);
+        }
+    }
+
+    /// Spec: ROCE-280
+    #[test]
+    fn a_port_without_queues_is_asked_again_after_a_second() {
+        let mut adapter = adapter();
+        let asked = LocalNumber { slot: 9, turn: 1 };
+        for (begun, seconds) in [(None, 1), (Some(asked), 2)] {
+            assert_eq!(adapter.next_wanted(), None);
+            assert!(!adapter.ways.is_wanted());
+            assert_eq!(adapter.way(&to(1)), Way::Wanted);
+            assert!(adapter.ways.is_wanted());
+            assert_eq!(adapter.next_wanted(), Some(to(1)));
+            adapter.asked(&to(1), begun);
+            assert_eq!(adapter.way(&to(1)).is_pending(), begun.is_some());
+            // Two threads may have asked.
+            adapter.asked(&to(1), None);
+            assert_eq!(adapter.way(&to(1)).is_pending(), begun.is_some());
+            // The set-up has failed.
+            adapter.settle_ways(asked, asked);
+            assert_eq!(adapter.way(&to(1)), Way::None);
+            adapter.now = Instant::from_micros(seconds * 1_000_000 - 1);
+            assert_eq!(adapter.way(&to(1)), Way::None);
+            adapter.now = Instant::from_micros(seconds * 1_000_000);
+        }
+        assert_eq!(adapter.way(&to(1)), Way::Wanted);
+    }
+}
