@@ -670,7 +670,7 @@ impl RoceDevice {
             let key = adapter.attached(qpn).map_err(|_| PostError::State)?;
             let is_behind = adapter.begin_posts(key).ok_or(PostError::State)?;
             let result = posts(&mut Posts { adapter, key });
-            adapter.end_posts(key, is_behind);
+            adapter.end_device_posts(key, is_behind);
             Ok(result)
         })
     }
