@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
-use backend_roce::{Bind, Binding, Operation, RemoteRights};
+use backend_roce::{Bind, Binding, Operation};
 use dat_core::backend::WindowKey;
 use nix::errno::Errno;
 
@@ -20,7 +20,7 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Handle, In, Kind, zeroed};
 use crate::errors::{Result, ask_for_memory, code, or, refused, require};
-use crate::memory::{Domain, MemoryRegion};
+use crate::memory::{Domain, MemoryRegion, rights};
 
 /// Access that a window may have; the right of this side is the region's.
 const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
@@ -108,11 +108,7 @@ fn binding(window: &Window, info: &ibv_mw_bind_info) -> Result<Binding> {
         region,
         address: info.addr,
         length: info.length,
-        rights: RemoteRights {
-            read: has(IBV_ACCESS_REMOTE_READ),
-            write: has(IBV_ACCESS_REMOTE_WRITE),
-            atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
-        },
+        rights: rights(info.mw_access_flags),
         is_zero_based: has(IBV_ACCESS_ZERO_BASED),
     })
 }
