@@ -157,7 +157,8 @@ impl RoceDriver {
         number.map(std::io::Error::from_raw_os_error)
     }
 
-    /// Returns why the last attempt, or service point, that had to use local queues could not, once.
+    /// Returns why the last attempt, or service point, that had to use local queues could not,
+    /// once.
     #[must_use]
     pub fn not_local(&self) -> Option<NotLocal> {
         self.0.enter(|adapter| adapter.not_local.take())

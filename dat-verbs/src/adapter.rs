@@ -16,7 +16,7 @@ use crate::locks::{OfProcess, lock};
 use crate::managed::ManagedPairs;
 use crate::settings::{self, Settings};
 
-/// What events of the adapter are about.
+/// Subject of events of the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     /// Completions of a queue, by its number.

@@ -8,7 +8,7 @@ use crate::boundary::layout::{ibv_context, ibv_event_type, verbs_context};
 use crate::boundary::{Address, Handle, Kind};
 use crate::events::{EventQueue, Unacknowledged};
 
-/// What belongs to a context.
+/// A context.
 pub(crate) struct Context {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) async_events: Arc<EventQueue<AsyncEvent>>,

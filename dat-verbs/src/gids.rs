@@ -47,7 +47,7 @@ impl Gid {
     }
 }
 
-/// What the interfaces of a device tell of it.
+/// The properties of a device that its interfaces give it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interfaces {
     pub(crate) gids: Vec<Gid>,

@@ -15,7 +15,7 @@ use crate::locks::lock;
 struct Managed {
     /// Tells it from others with the same QPN.
     number: u64,
-    /// What its program wants of it.
+    /// Wishes of its program.
     tuning: Option<Tuning>,
     /// Set once the peer has ended the connection: the program ends the queue pair.
     is_left: bool,
@@ -63,8 +63,8 @@ impl ManagedPairs {
         self.known().requests.remove(&request);
     }
 
-    /// Adds a queue pair that is about to be connected; returns the number that tells it from others
-    /// with the same QPN.
+    /// Adds a queue pair that is about to be connected; returns the number that tells it from
+    /// others with the same QPN.
     pub(crate) fn add(&self, qpn: u32) -> u64 {
         self.known().add(qpn).number
     }

@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::errors::{Result, ask_for_memory, code, or, refused};
 use crate::locks::lock;
 
-/// What belongs to a protection domain.
+/// A protection domain.
 pub(crate) struct Domain {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) key: DomainKey,
@@ -31,7 +31,7 @@ impl Kind for Domain {
     type C = ibv_pd;
 }
 
-/// What belongs to a memory region.
+/// A memory region.
 pub(crate) struct MemoryRegion {
     adapter: Arc<Adapter>,
     registered: Mutex<Registered>,

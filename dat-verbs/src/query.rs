@@ -1,4 +1,4 @@
-//! What a device tells of itself, its port and its tables.
+//! Queries of the device, its port and its tables.
 
 use core::ffi::{c_int, c_uint};
 

@@ -1,4 +1,4 @@
-//! What `dat run` tells the library, by variables of the environment.
+//! Settings that `dat run` gives the library, by variables of the environment.
 
 use core::net::SocketAddr;
 use std::io::Write as _;

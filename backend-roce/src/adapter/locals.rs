@@ -298,7 +298,11 @@ impl Locals {
 
     /// Returns the queue that has the payload of a split arrival, if its pair is open.
     pub(super) fn source(&self, arrival: &Arrival) -> Option<&dyn LocalQueue> {
-        let number = arrival.local.filter(|_| arrival.is_split)?;
+        self.queue(arrival.local.filter(|_| arrival.is_split)?)
+    }
+
+    /// Returns the queue of an open pair.
+    pub(super) fn queue(&self, number: LocalNumber) -> Option<&dyn LocalQueue> {
         self.get(number).map(|local| &*local.queue)
     }
 

@@ -30,6 +30,7 @@ mod requests;
 mod service_points;
 mod slab;
 mod timers;
+mod unread;
 mod ways;
 
 pub use attached::{

@@ -64,7 +64,8 @@ impl RoceDevice {
     /// Connects a queue pair to a listener of rdma_cm; events tell the outcome.
     ///
     /// # Errors
-    /// - `State`: it is in another state than [`PairState::Unattached`](super::PairState::Unattached).
+    /// - `State`: it is in another state than
+    ///   [`PairState::Unattached`](super::PairState::Unattached).
     /// - `Unreachable`, `Address`: there is no way to the peer.
     /// - `Resources`: the private data is too long, or there is no memory.
     pub fn connect(

@@ -157,6 +157,12 @@ impl LocalPair {
         self.usable().and_then(|lane| self.checked(found(lane))) == Some(true)
     }
 
+    /// Returns the positions of the peer's reader and of the next record; 0 if the pair is over.
+    pub fn positions(&self) -> [u32; 2] {
+        let positions = |lane| self.checked(self.writer.positions(lane));
+        self.usable().and_then(positions).unwrap_or_default()
+    }
+
     /// Takes the wish for room back, if there is one.
     pub fn withdraw(&self) {
         if let Some(lane) = self.outgoing() {

@@ -305,6 +305,15 @@ impl Writer {
         lane.length().saturating_sub(used) as usize
     }
 
+    /// Returns the position of the reader, looked at anew, and that of the next record.
+    ///
+    /// # Errors
+    /// The reader's position cannot be true.
+    pub fn positions(&self, lane: Lane<'_>) -> Result<[u32; 2], Corrupt> {
+        self.find_room(lane, 0)?;
+        Ok([&self.head, &self.tail].map(|position| position.load(Ordering::Relaxed)))
+    }
+
     /// Takes the wish for room back, if there is one.
     pub fn withdraw(&self, lane: Lane<'_>) {
         self.room.withdraw(&lane.words().waits);

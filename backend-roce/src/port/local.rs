@@ -63,6 +63,12 @@ pub trait LocalQueue: Send + Sync {
     /// Returns the addresses of packets that come from the peer.
     fn flow(&self) -> Flow;
 
+    /// Returns the positions of the peer's reader and of the next record: what lies between them is
+    /// not read.
+    ///
+    /// They count bytes and wrap. After the end of the pair, both are the same.
+    fn positions(&self) -> [u32; 2];
+
     /// Returns the name of the adapter that the pair leads to, and the number of its process.
     fn peer(&self) -> ([u8; 16], i32);
 }

@@ -140,6 +140,10 @@ impl LocalQueue for Neighbour {
         self.flow
     }
 
+    fn positions(&self) -> [u32; 2] {
+        self.pair.positions()
+    }
+
     fn peer(&self) -> ([u8; 16], i32) {
         let peer = self.pair.naming().peer_adapter;
         (peer.name, peer.process)

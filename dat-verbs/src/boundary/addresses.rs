@@ -87,7 +87,7 @@ pub(crate) const fn socket_length(ip: IpAddr) -> usize {
     }
 }
 
-/// What the system knows of a name.
+/// The answer of the system for a name.
 pub(crate) struct Named {
     pub(crate) address: SocketAddr,
     pub(crate) socket_type: c_int,
@@ -95,7 +95,7 @@ pub(crate) struct Named {
     pub(crate) canonical: Option<CString>,
 }
 
-/// What is wanted of a name.
+/// Wishes for the addresses of a name.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wanted {
     pub(crate) flags: c_int,

@@ -1,7 +1,7 @@
 //! Pointers from C and structures for C: the only unsafe code of this crate.
 //!
-//! The interface has programs pass null or what the call names, for as long as the call lasts. Types
-//! of this module hold such pointers; other code makes none of its own.
+//! The interface has programs pass null or what the call names, for as long as the call lasts.
+//! Types of this module hold such pointers; other code makes none of its own.
 
 mod addresses;
 #[expect(

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::locks::OfProcess;
 
-/// What an object has behind its structure for C.
+/// State of an object, which lies behind its structure for C.
 pub(crate) trait Kind: Send + Sync + Sized + 'static {
     /// The structure.
     type C: Copy + 'static;

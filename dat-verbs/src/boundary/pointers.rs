@@ -63,7 +63,8 @@ impl<T> In<T> {
 
     /// Returns the value; `None` for null.
     pub(crate) fn look(&self) -> Option<&T> {
-        // SAFETY: the program passes null or such a value, which it does not change during the call.
+        // SAFETY: the program passes null or such a value, which it does not change during the
+        // call.
         unsafe { self.0.as_ref() }
     }
 

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::errors::{ask_for_memory, code, minus, or};
 use crate::events::EventQueue;
 
-/// What belongs to a channel.
+/// A completion channel.
 pub(crate) struct Channel {
     /// Completion queues that have completions; held by each queue that uses the channel.
     pub(crate) events: Arc<EventQueue<Handle<Queue>>>,

@@ -29,7 +29,7 @@ use crate::turns::Turns;
 /// Empty polls of a thread after which it lets others run, such as that of the adapter.
 const EMPTY_POLLS: u32 = 50;
 
-/// What belongs to a completion queue.
+/// A completion queue.
 pub(crate) struct Queue {
     adapter: Arc<Adapter>,
     queue: RwLock<DeviceQueue>,
@@ -49,7 +49,7 @@ impl Kind for Queue {
     type C = ibv_cq_ex;
 }
 
-/// What a program wants of a completion queue.
+/// Attributes of a new completion queue.
 pub(super) struct Wanted {
     pub(super) depth: u32,
     pub(super) cq_context: Address,

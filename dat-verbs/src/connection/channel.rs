@@ -17,7 +17,7 @@ use crate::events::EventQueue;
 /// Events of identifiers that a program has not taken.
 pub(crate) type Events = EventQueue<Handle<Event>>;
 
-/// What belongs to an event channel.
+/// An event channel.
 pub(crate) struct EventChannel {
     /// Held by each identifier that uses the channel.
     pub(crate) events: Arc<Events>,
@@ -27,7 +27,7 @@ impl Kind for EventChannel {
     type C = rdma_event_channel;
 }
 
-/// What belongs to an event.
+/// An event, as the program gets it.
 pub(crate) struct Event {
     /// The identifier that the event counts for.
     pub(super) id: Handle<Id>,
@@ -41,7 +41,7 @@ impl Kind for Event {
     type C = rdma_cm_event;
 }
 
-/// What an event tells.
+/// Contents of an event.
 #[derive(Clone, Copy, Default)]
 pub(super) struct News<'a> {
     pub(super) kind: rdma_cm_event_type,

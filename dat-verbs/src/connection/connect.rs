@@ -112,7 +112,7 @@ fn end(id: Handle<Id>, own: &Id) -> bool {
     was_connected
 }
 
-/// What a program asks of a connection: depths of this side, and private data.
+/// Parameters of a connection: depths of this side, repetitions, and private data.
 struct Asked {
     depths: (u8, u8),
     retries: u8,

@@ -23,7 +23,7 @@ use crate::locks::lock;
 use crate::memory::Domain;
 use crate::transfer::{Pair, Wanted};
 
-/// What belongs to an identifier.
+/// An identifier of rdma_cm.
 pub(crate) struct Id {
     pub(crate) adapter: Arc<Adapter>,
     state: Mutex<State>,
@@ -64,11 +64,11 @@ pub(super) struct State {
     pub(super) pair: Handle<Pair>,
     /// A queue pair that the program made itself, in place of that one.
     pub(super) other: Option<OtherPair>,
-    /// What the queue pair of its request is expected with.
+    /// Attributes that the queue pair of its request is expected with.
     pub(super) expected: Option<(u32, u32)>,
     /// Queues that were made for the queue pair, and go with it.
     pub(super) own_queues: Vec<(Handle<Channel>, Handle<Queue>)>,
-    /// What the queue pairs of requests are made with, in synchronous mode.
+    /// Domain and attributes of the queue pairs of requests, in synchronous mode.
     pub(super) for_requests: Option<(Handle<Domain>, Wanted)>,
     /// Token of the listener in events of the adapter.
     pub(super) token: u64,

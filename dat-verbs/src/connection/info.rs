@@ -24,7 +24,7 @@ const FAMILY: c_int = 8;
 /// Addresses that a structure names: its own one and that of a peer.
 type Addresses = [Option<Box<sockaddr_storage>>; 2];
 
-/// What belongs to the answer.
+/// An answer of `rdma_getaddrinfo`.
 pub(crate) struct AddressInfo {
     /// Addresses and names that the structure names.
     _addresses: Addresses,

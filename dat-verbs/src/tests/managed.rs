@@ -142,11 +142,26 @@ impl Program {
         terms.expect("a connection").not_ready_timer
     }
 
+    /// Disconnects the first identifier, and ends both.
+    fn disconnect(&self, ids: [Handle<Id>; 2]) {
+        assert_eq!(rdma_disconnect(ids[0]), 0);
+        for channel in self.channels {
+            next(channel, RDMA_CM_EVENT_DISCONNECTED);
+        }
+        for id in ids {
+            assert_eq!(rdma_destroy_id(id), 0);
+        }
+    }
+
     fn close(self) {
-        assert_eq!(rdma_destroy_id(self.listener), 0);
         for pair in self.pairs {
             assert_eq!(ibv_destroy_qp(pair), 0);
         }
+        self.close_without_pairs();
+    }
+
+    fn close_without_pairs(self) {
+        assert_eq!(rdma_destroy_id(self.listener), 0);
         assert_eq!(ibv_destroy_cq(self.queue), 0);
         assert_eq!(ibv_dealloc_pd(self.domain), 0);
         for channel in self.channels {
@@ -188,13 +203,7 @@ fn a_program_connects_queue_pairs_of_its_own_and_binds_a_window() {
     assert_eq!(rdma_establish(client), 0);
     next(program.channels[1], RDMA_CM_EVENT_ESTABLISHED);
     bind(&program);
-    assert_eq!(rdma_disconnect(client), 0);
-    for channel in program.channels {
-        next(channel, RDMA_CM_EVENT_DISCONNECTED);
-    }
-    for id in [client, server] {
-        assert_eq!(rdma_destroy_id(id), 0);
-    }
+    program.disconnect([client, server]);
     program.close();
 }
 
@@ -227,13 +236,7 @@ fn a_program_puts_queue_pairs_into_identifiers() {
     for channel in program.channels {
         next(channel, RDMA_CM_EVENT_ESTABLISHED);
     }
-    assert_eq!(rdma_disconnect(client), 0);
-    for channel in program.channels {
-        next(channel, RDMA_CM_EVENT_DISCONNECTED);
-    }
-    for id in [client, server] {
-        assert_eq!(rdma_destroy_id(id), 0);
-    }
+    program.disconnect([client, server]);
     program.close();
 }
 
@@ -304,15 +307,11 @@ fn an_identifier_leaves_a_queue_pair_that_was_destroyed() {
     managed.add(qpn);
     assert_eq!(client.get().and_then(Id::qpn), None, "it is another one");
     managed.remove(qpn);
-    for id in [client, server, program.listener] {
+    for id in [client, server] {
         assert_eq!(rdma_destroy_id(id), 0);
     }
     assert_eq!(ibv_destroy_qp(program.pairs[1]), 0);
-    assert_eq!(ibv_destroy_cq(program.queue), 0);
-    assert_eq!(ibv_dealloc_pd(program.domain), 0);
-    for channel in program.channels {
-        rdma_destroy_event_channel(channel);
-    }
+    program.close_without_pairs();
 }
 
 /// Its attempt may have ended by then, on the other side.

@@ -20,7 +20,7 @@ const NETWORK_HEADER: usize = 40;
 /// Routers that an answer may pass.
 const HOPS: u8 = 64;
 
-/// What belongs to an address handle.
+/// An address handle.
 pub(crate) struct AddressHandle {
     /// Address of this side, and that of the peer.
     pub(super) route: (IpAddr, SocketAddr),

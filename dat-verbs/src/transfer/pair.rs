@@ -35,7 +35,7 @@ use crate::turns::Turns;
 /// Inline data that each queue pair may have: programs rely on some, as devices grant it unasked.
 const LEAST_INLINE: u32 = 64;
 
-/// What belongs to a queue pair.
+/// A queue pair.
 pub(crate) struct Pair {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) qpn: u32,
@@ -49,7 +49,7 @@ pub(crate) struct Pair {
     has_shared: bool,
     /// Set from the change to SQD until an event tells that it has drained, if the program asked.
     tells_drained: AtomicBool,
-    /// What it was told last.
+    /// Attributes, as they were set last.
     attributes: Mutex<ibv_qp_attr>,
     /// Turns from `ibv_wr_start` to `ibv_wr_complete`, and the requests of the turn.
     pub(super) turns: Turns<Vec<Begun>>,
@@ -64,7 +64,7 @@ impl Kind for Pair {
 
 const _: () = assert!(offset_of!(ibv_qp_ex, qp_base) == 0);
 
-/// What a program wants of a queue pair.
+/// Attributes of a new queue pair.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) qp_context: Address,

@@ -18,7 +18,7 @@ use crate::errors::{Result, ask_for_memory, code, or, refused};
 use crate::locks::lock;
 use crate::memory::Domain;
 
-/// What belongs to a shared receive queue.
+/// A shared receive queue.
 pub(crate) struct SharedQueue {
     pub(super) adapter: Arc<Adapter>,
     pub(super) key: SharedReceiveQueueKey,

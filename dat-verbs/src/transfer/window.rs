@@ -29,7 +29,7 @@ const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_ZERO_BASED;
 
-/// What belongs to a window.
+/// A memory window.
 pub(crate) struct Window {
     adapter: Arc<Adapter>,
     key: WindowKey,

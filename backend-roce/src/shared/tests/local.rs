@@ -115,6 +115,10 @@ impl LocalQueue for Queues {
         Flow::between(ClosedPort.address(), ClosedPort.address()).expect("one family")
     }
 
+    fn positions(&self) -> [u32; 2] {
+        [0; 2]
+    }
+
     fn peer(&self) -> ([u8; 16], i32) {
         ([0; 16], 0)
     }
