@@ -6,13 +6,11 @@
 use dat_core::time::Instant;
 
 use super::Adapter;
-use crate::port::LocalNumber;
+use crate::port::{LocalNumber, STOPPED};
 use crate::proto::connection::State as LinkState;
 
-/// Time for which a peer may leave packets unread, in microseconds.
-const PATIENCE: u64 = 90_000_000;
-
-/// Most of it that counts between two time-outs: this process may have been stopped, too.
+/// Most microseconds of silence that count between two time-outs: this process may have been
+/// stopped, too.
 const LOOK: u64 = 10_000_000;
 
 /// Packets that lay in the queue to a peer at a time-out.
@@ -50,7 +48,7 @@ fn is_unread(
     unread.waited = unread.waited.saturating_add(passed.min(LOOK));
     unread.looked = now;
     *known = Some(unread);
-    unread.waited < PATIENCE
+    unread.waited < STOPPED
 }
 
 impl Adapter {
@@ -108,6 +106,7 @@ impl Adapter {
 #[cfg(test)]
 mod tests {
     use alloc::sync::Arc;
+    use core::net::SocketAddr;
     use core::sync::atomic::{AtomicU32, Ordering};
 
     use dat_core::attributes::EpAttributes;
@@ -151,10 +150,6 @@ mod tests {
             1 << 17
         }
 
-        fn has_room(&self, _: usize) -> bool {
-            true
-        }
-
         fn withdraw(&self) {}
 
         fn push(&self, _: &[u8], _: usize) {
@@ -173,9 +168,13 @@ mod tests {
 
         fn ring(&self) {}
 
+        fn has_room(&self, _: usize) -> bool {
+            true
+        }
+
         fn flow(&self) -> Flow {
-            let own = "10.0.0.1:61001".parse().unwrap();
-            Flow::between(own, own).unwrap()
+            let [peer, own] = [2, 1].map(|host| SocketAddr::from(([10, 0, 0, host], 61001)));
+            Flow::between(peer, own).expect("one family")
         }
 
         fn positions(&self) -> [u32; 2] {
@@ -301,7 +300,7 @@ mod tests {
             let mut bed = Bed::new();
             assert!(bed.time_out());
             if stops {
-                let later = bed.adapter.now.as_micros() + 10 * PATIENCE;
+                let later = bed.adapter.now.as_micros() + 10 * STOPPED;
                 bed.adapter.now = Instant::from_micros(later);
             }
             let begin = bed.seconds();

@@ -151,16 +151,16 @@ impl LocalPair {
         self.checked(self.writer.room(lane, least)).unwrap_or(0)
     }
 
-    /// Returns true if so many bytes are free in the queue to the peer; asks for nothing.
-    pub fn has_room(&self, bytes: usize) -> bool {
-        let found = |lane| self.writer.has_room(lane, bytes);
-        self.usable().and_then(|lane| self.checked(found(lane))) == Some(true)
-    }
-
     /// Returns the positions of the peer's reader and of the next record; 0 if the pair is over.
     pub fn positions(&self) -> [u32; 2] {
         let positions = |lane| self.checked(self.writer.positions(lane));
         self.usable().and_then(positions).unwrap_or_default()
+    }
+
+    /// Returns true if so many bytes are free in the queue to the peer; asks for nothing.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let found = |lane| self.writer.has_room(lane, bytes);
+        self.usable().and_then(|lane| self.checked(found(lane))) == Some(true)
     }
 
     /// Takes the wish for room back, if there is one.

@@ -287,6 +287,15 @@ impl Writer {
         Ok(free())
     }
 
+    /// Returns the position of the reader, looked at anew, and that of the next record.
+    ///
+    /// # Errors
+    /// The reader's position cannot be true.
+    pub fn positions(&self, lane: Lane<'_>) -> Result<[u32; 2], Corrupt> {
+        self.find_room(lane, 0)?;
+        Ok([&self.head, &self.tail].map(|position| position.load(Ordering::Relaxed)))
+    }
+
     /// Returns true if so many bytes are free.
     ///
     /// # Errors
@@ -303,15 +312,6 @@ impl Writer {
         let tail = self.tail.load(Ordering::Relaxed);
         let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
         lane.length().saturating_sub(used) as usize
-    }
-
-    /// Returns the position of the reader, looked at anew, and that of the next record.
-    ///
-    /// # Errors
-    /// The reader's position cannot be true.
-    pub fn positions(&self, lane: Lane<'_>) -> Result<[u32; 2], Corrupt> {
-        self.find_room(lane, 0)?;
-        Ok([&self.head, &self.tail].map(|position| position.load(Ordering::Relaxed)))
     }
 
     /// Takes the wish for room back, if there is one.

@@ -19,12 +19,10 @@ mod objects;
 mod pointers;
 mod requests;
 
-pub(crate) use addresses::{SocketPointer, Wanted, named, socket_length, socket_storage};
+pub(crate) use addresses::{named, socket_length, socket_storage};
 pub(crate) use memory::{provide, region};
 pub(crate) use objects::{Handle, Kind};
 pub(crate) use pointers::{
     Address, In, Out, Room, Text, element_of, free_list, immediate_of, list_of, zeroed,
 };
-pub(crate) use requests::{
-    Inline, Segmented, gid_bytes, next_request, show_completion, tell_made, values,
-};
+pub(crate) use requests::{gid_bytes, next_request, segments, show_completion, tell_made, values};

@@ -12,7 +12,7 @@ use crate::boundary::layout::{
     IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS,
     IBV_QPS_SQD, IBV_QPT_UD, ibv_qp_state, ibv_qp_type,
 };
-use crate::errors::Result;
+use crate::errors::{Result, require};
 
 /// A change of state: from, to, the attributes that it needs, and those that it takes beside them.
 type Transition = (ibv_qp_state, ibv_qp_state, c_uint, c_uint);
@@ -73,6 +73,16 @@ const DATAGRAMS: [Transition; 8] = [
     (IBV_QPS_SQD, IBV_QPS_RTS, 0, SENDING_DATAGRAMS),
 ];
 
+/// Returns the attributes that a reliable connection needs to go on to a state.
+///
+/// # Errors
+/// `EINVAL`: there is no such state.
+pub(crate) fn needs(to: ibv_qp_state) -> Result<c_uint> {
+    let mut changes = RELIABLE.iter();
+    let found = changes.find(|(_, next, needs, _)| *next == to && *needs != 0);
+    found.map(|(.., needs, _)| *needs).ok_or(Errno::EINVAL)
+}
+
 /// Checks a change of state against the attributes that come with it.
 ///
 /// # Errors
@@ -97,7 +107,7 @@ pub(super) fn check(
         }
     };
     let is_right = given & needs == needs && given & !(needs | takes) == 0;
-    is_right.then_some(()).ok_or(Errno::EINVAL)
+    require(is_right, Errno::EINVAL)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Programs whose peer is killed or stopped.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Child;
 use std::thread::sleep;
@@ -199,6 +199,19 @@ fn program_of(child: &Child) -> u32 {
     }
 }
 
+/// Fails with what a program has said if it has ended.
+fn assert_running(child: &mut Child) {
+    let Some(status) = child.try_wait().expect("the state of a child") else {
+        return;
+    };
+    let mut said = String::new();
+    let output = child.stdout.as_mut().expect("a pipe");
+    let errors = child.stderr.as_mut().expect("a pipe");
+    let read = output.read_to_string(&mut said);
+    let read = read.and_then(|_| errors.read_to_string(&mut said));
+    panic!("{status}, {read:?}: {said}");
+}
+
 /// Ends a program and what it started.
 fn end(mut child: Child) {
     // It may have ended.
@@ -230,8 +243,10 @@ fn stress() {
         .spawn()
         .expect("the program starts");
     wait_for(&mut server, port);
-    let processes = [&staying.0[0], &staying.0[1], &server].map(program_of);
-    let round = |random: &mut Random| {
+    let [waiting, asking] = staying.0;
+    let mut staying = [waiting, asking, server];
+    let processes = staying.each_ref().map(program_of);
+    let mut round = |random: &mut Random| {
         let client = library
             .command("rping", &format!("-c -C 1000000 {served}"))
             .process_group(0)
@@ -247,6 +262,7 @@ fn stress() {
             killed.0.into_iter().for_each(end);
         }
         end(client);
+        staying.iter_mut().for_each(assert_running);
     };
     // What a program needs for its first peers, it keeps.
     round(&mut random);
@@ -266,8 +282,7 @@ fn stress() {
     let [descriptors, mappings, memory] = [0, 1, 2].map(|index| most(index).expect("a program"));
     println!("stressed|{seconds}|{rounds}|{descriptors}|{mappings}|{memory}");
     println!("{before:?}, {halfway:?}, {after:?}");
-    end(server);
-    staying.0.into_iter().for_each(end);
+    staying.into_iter().for_each(end);
     for ((before, halfway), after) in before.iter().zip(&halfway).zip(&after) {
         let [descriptors, mappings, memory] = *after;
         assert!(descriptors <= before[0], "descriptors");

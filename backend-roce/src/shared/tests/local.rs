@@ -31,7 +31,7 @@ struct Queues {
 }
 
 impl LocalQueues for Queues {
-    fn dial(&self, _: IpAddr, _: SocketAddr) -> Result<LocalNumber, NotLocal> {
+    fn dial(&self, _: IpAddr, _: SocketAddr, _: bool) -> Result<LocalNumber, NotLocal> {
         Err(NotLocal::System)
     }
 
@@ -111,12 +111,12 @@ impl LocalQueue for Queues {
         self.rung.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn flow(&self) -> Flow {
-        Flow::between(ClosedPort.address(), ClosedPort.address()).expect("one family")
-    }
-
     fn positions(&self) -> [u32; 2] {
         [0; 2]
+    }
+
+    fn flow(&self) -> Flow {
+        Flow::between(ClosedPort.address(), ClosedPort.address()).expect("one family")
     }
 
     fn peer(&self) -> ([u8; 16], i32) {
