@@ -6,17 +6,16 @@ use backend_roce::ConnectionTerms;
 use nix::errno::Errno;
 
 use super::id::{Id, Phase};
-use super::resolve::{HOPS, gid};
 use crate::boundary::layout::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
     IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
     IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, ibv_ah_attr, ibv_qp_attr,
 };
-use crate::boundary::{Handle, Out, zeroed};
+use crate::boundary::{Handle, Out};
 use crate::errors::{Result, done};
 use crate::query::PORT;
-use crate::transfer::{EVERY_ACCESS, path_mtu};
+use crate::transfer::{EVERY_ACCESS, path_mtu, vector_between};
 
 /// Numbers that a PSN has.
 const NUMBERS: u64 = 1 << 24;
@@ -66,17 +65,8 @@ fn vector(own: &Id) -> Result<ibv_ah_attr> {
         let state = own.state();
         (state.local, state.remote)
     };
-    let (local, remote) = local.zip(remote).ok_or(Errno::EINVAL)?;
-    let mut gids = own.adapter.interfaces.gids.iter();
-    // Of a loop-back address that is not listed, another one stands for the device.
-    let index = gids.position(|gid| gid.is_at(local)).unwrap_or(0);
-    let mut vector: ibv_ah_attr = zeroed();
-    vector.is_global = 1;
-    vector.port_num = PORT;
-    vector.grh.dgid = gid(remote.ip().to_canonical());
-    vector.grh.sgid_index = u8::try_from(index).map_err(|_| Errno::EINVAL)?;
-    vector.grh.hop_limit = HOPS;
-    Ok(vector)
+    let ends = local.zip(remote).ok_or(Errno::EINVAL)?;
+    vector_between(&own.adapter, ends)
 }
 
 /// Sets the attributes that a queue pair needs for the state that they name; returns their mask.

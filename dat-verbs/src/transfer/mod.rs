@@ -10,7 +10,7 @@ mod transitions;
 mod window;
 
 pub(crate) use address::{
-    ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_init_ah_from_wc,
+    ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_init_ah_from_wc, vector_between,
 };
 pub(crate) use attributes::{EVERY_ACCESS, path_mtu};
 pub(crate) use pair::{
