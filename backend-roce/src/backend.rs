@@ -15,7 +15,7 @@ use dat_core::backend::{
 use dat_core::time::Instant;
 use dat_queues::{Owner, PairLimits, PairSetup, SharedReceives, State, Watermarks, room, within};
 
-use crate::adapter::{Adapter, Completions, Pair, SEGMENTS, Slab, port_of};
+use crate::adapter::{Adapter, Completions, PORTS, Pair, SEGMENTS, Slab, port_of};
 use crate::attributes;
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
@@ -24,15 +24,12 @@ use crate::queues::{RoceCompletionQueue, RoceExecutor, RoceReceiveQueue, RoceSen
 use crate::shared::Shared;
 use crate::wait::RoceWait;
 
-/// First port that an adapter chooses for a service point, above those of clients.
-const FIRST_CHOSEN: u16 = 61_000;
-
 /// An adapter that speaks RoCEv2 over a port for datagrams.
 ///
 /// Dropping it ends its connections and removes its regions.
 pub struct RoceBackend {
     shared: Arc<Shared>,
-    /// The next port to choose for a service point.
+    /// The next port to claim for a service point, or for QPNs of a device.
     next_port: u16,
     /// The thread that serves the adapter.
     #[cfg(feature = "udp")]
@@ -62,7 +59,7 @@ impl RoceBackend {
         let adapter = Adapter::new(options, port.address(), port.run_packets())?;
         Some(Self {
             shared: Arc::new(Shared::new(adapter, port, clock, generation)?),
-            next_port: FIRST_CHOSEN,
+            next_port: *PORTS.start(),
             #[cfg(feature = "udp")]
             service: None,
         })
@@ -157,7 +154,8 @@ impl RoceDriver {
         number.map(std::io::Error::from_raw_os_error)
     }
 
-    /// Returns why the last attempt, or service point, that had to use local queues could not, once.
+    /// Returns why the last attempt, or service point, that had to use local queues could not,
+    /// once.
     #[must_use]
     pub fn not_local(&self) -> Option<NotLocal> {
         self.0.enter(|adapter| adapter.not_local.take())
@@ -185,6 +183,12 @@ fn reserve<T>(table: &mut Slab<T>) -> Result<(), BackendError> {
 }
 
 impl Adapter {
+    /// Makes room for the transport of a queue pair that is not connected.
+    fn reserve_transport(&mut self, key: usize) -> Result<(), BackendError> {
+        let has_room = self.pair_in(key, State::Unconnected)?.reserve_transport();
+        has_room.then_some(()).ok_or(BackendError::Resources)
+    }
+
     /// Checks the objects and sizes that a request for a queue pair names.
     fn check_queue_pair(&mut self, request: &QueuePairRequest) -> Result<(), BackendError> {
         let queues = [request.request_queue, request.receive_queue];
@@ -506,7 +510,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.enter(|adapter| {
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             pair.watermarks = Watermarks { soft, hard };
-            let held = u32::from(pair_holds(adapter, key.0));
+            let held = u32::from(pair.current.is_some());
             adapter.check_watermarks(key.0, held);
             Ok(())
         })?;
@@ -552,13 +556,7 @@ unsafe impl Backend for RoceBackend {
         let route = port.route(peer)?;
         let local = self.shared.dial(route.source, peer, request.qualifier)?;
         let port = self.shared.enter(|adapter| {
-            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
-            if pair.state != State::Unconnected {
-                return Err(BackendError::State);
-            }
-            if !pair.reserve_transport() {
-                return Err(BackendError::Resources);
-            }
+            adapter.reserve_transport(key.0)?;
             let ways = (route, local);
             adapter.connect(key.0, ways, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
@@ -580,13 +578,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         let id = u32::try_from(request.0).map_err(|_| BackendError::State)?;
         self.shared.enter(|adapter| {
-            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
-            if pair.state != State::Unconnected {
-                return Err(BackendError::State);
-            }
-            if !pair.reserve_transport() {
-                return Err(BackendError::Resources);
-            }
+            adapter.reserve_transport(key.0)?;
             adapter.accept(id, key.0, private_data)
         })?;
         self.shared.send_pending();
@@ -632,11 +624,6 @@ unsafe impl Backend for RoceBackend {
     }
 }
 
-fn pair_holds(adapter: &Adapter, key: usize) -> bool {
-    let pair = adapter.pairs.get(key);
-    pair.is_some_and(|pair| pair.current.is_some())
-}
-
 impl RoceBackend {
     /// Listens, at one address of the adapter or at all.
     pub(crate) fn listen_at(
@@ -648,7 +635,7 @@ impl RoceBackend {
         self.shared.check_process()?;
         let (qualifier, claimed) = match qualifier {
             Some(qualifier) => (qualifier, self.claim(qualifier)?),
-            None => self.choose_qualifier()?,
+            None => (self.claim_another()?.into(), true),
         };
         let key = self
             .shared
@@ -689,16 +676,16 @@ impl RoceBackend {
         }
     }
 
-    /// Chooses a qualifier whose port is free; returns it with true, for a claimed port.
-    fn choose_qualifier(&mut self) -> Result<(u64, bool), BackendError> {
-        for _ in FIRST_CHOSEN..u16::MAX {
+    /// Claims a port that the adapter does not have.
+    pub(crate) fn claim_another(&mut self) -> Result<u16, BackendError> {
+        for _ in PORTS {
             let port = self.next_port;
-            self.next_port = port.checked_add(1).unwrap_or(FIRST_CHOSEN);
+            self.next_port = port.checked_add(1).unwrap_or(*PORTS.start());
             if self.shared.enter(|adapter| adapter.has_port(port)) {
                 continue;
             }
             match self.shared.port().claim(port) {
-                Ok(()) => return Ok((port.into(), true)),
+                Ok(()) => return Ok(port),
                 Err(ClaimError::InUse | ClaimError::NotLocal(NotLocal::Taken)) => {}
                 Err(refused) => return Err(self.unclaimed(refused)),
             }

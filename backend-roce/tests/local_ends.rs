@@ -148,6 +148,32 @@ fn a_peer_that_is_stopped_for_a_minute_breaks_nothing() {
     assert_eq!(right.driver.counts().requester.retransmits, 0);
 }
 
+/// The repetitions of an acceptance are not used up while its peer is stopped.
+///
+/// Spec: ROCE-291
+#[test]
+fn an_acceptance_waits_for_a_stopped_peer() {
+    let right = local_end(149, true);
+    listen(&right, QUALIFIER);
+    let mut peer = process("peer_process", &right);
+    let Event::ConnectionRequest { cr, .. } = next(&right) else {
+        panic!("no request");
+    };
+    peer.signal(Signal::STOP);
+    let accepted = right.ia.cr_accept(cr, Some(right.ep), &[]);
+    accepted.expect("an acceptance");
+    let begin = ThreadWait::clock();
+    let sent = || right.driver.counts().local.packets_sent;
+    let before = sent();
+    for seconds in 0..60 {
+        assert_eq!(right.look_at(later(begin, seconds)), None, "{seconds} s");
+    }
+    assert_eq!(sent(), before, "the REP lies in the queue");
+    peer.signal(Signal::CONT);
+    is_established(&right);
+    peer.is_ready();
+}
+
 /// A peer that answers keep-alive stays, and one that does not is given up, after as long as all
 /// repetitions would take.
 ///

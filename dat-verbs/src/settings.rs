@@ -1,4 +1,4 @@
-//! What `dat run` tells the library, by variables of the environment.
+//! Settings that `dat run` gives the library, by variables of the environment.
 
 use core::net::SocketAddr;
 use std::io::Write as _;
@@ -27,8 +27,7 @@ impl Settings {
     /// # Errors
     /// `EINVAL`: a variable has another value.
     pub(crate) fn read() -> Result<Self> {
-        let settings = Self::of(value(ADDRESS).as_deref(), value(PATH).as_deref());
-        settings.inspect_err(|error| tell(*error))
+        Self::of(value(ADDRESS).as_deref(), value(PATH).as_deref())
     }
 
     fn of(address: Option<&str>, path: Option<&str>) -> Result<Self> {
@@ -38,10 +37,8 @@ impl Settings {
                 Some(text) => parse_ip(text).map_err(|_| Errno::EINVAL)?,
             },
             path: match path {
-                None | Some("any") => PathChoice::Any,
-                Some("packets") => PathChoice::Packets,
-                Some("local") => PathChoice::Local,
-                Some(_) => return Err(Errno::EINVAL),
+                None => PathChoice::default(),
+                Some(text) => text.parse().map_err(|_| Errno::EINVAL)?,
             },
         })
     }

@@ -1,4 +1,4 @@
-//! Programs that exit without destroying their objects: two processes.
+//! Programs that exit without destroying their objects, and such as are stopped: two processes.
 
 #![expect(unsafe_code, reason = "the library is called as from C")]
 
@@ -10,11 +10,11 @@ use std::io::BufReader;
 use std::mem::zeroed;
 use std::process::{Child, Command, Stdio, exit};
 use std::ptr::null_mut;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::*;
 
-/// What a process of a test is.
+/// Variable with the role of a process of a test.
 const ROLE: &str = "DAT_TEST_ROLE";
 /// Messages, and the bytes of each: more than leave at once.
 const MESSAGES: usize = 8;
@@ -35,7 +35,7 @@ fn process(test: &str, role: &str) -> Command {
 fn play(test: &str, receive: fn(&mut Peer), send: fn(&mut Peer)) {
     match env::var(ROLE).ok().as_deref() {
         None => {
-            for way in ["packets", "local"] {
+            for way in ["packets", "local", "any"] {
                 let status = process(test, "receiver")
                     .env("DAT_VERBS_PATH", way)
                     .status();
@@ -191,14 +191,25 @@ impl Side {
         all
     }
 
-    /// Makes a queue pair and leads it to RTS, once `peer` has told its QPN.
-    fn attach(&self, peer: &mut Peer) -> *mut ibv_qp {
+    /// Makes a queue pair; returns the QPN of that of `peer`, too.
+    fn pair(&self, peer: &mut Peer) -> (*mut ibv_qp, u32) {
         let pair = ibv_create_qp(self.pd, &mut wanted(self.cq, null_mut()));
         // SAFETY: a live queue pair.
         peer.tell(unsafe { (*pair).qp_num });
-        for (mut attr, mask) in changes(self.context, peer.ask()) {
+        (pair, peer.ask())
+    }
+
+    /// Leads a queue pair to RTS.
+    fn lead(&self, pair: *mut ibv_qp, peer_qpn: u32) {
+        for (mut attr, mask) in changes(self.context, peer_qpn) {
             assert_eq!(ibv_modify_qp(pair, &raw mut attr, mask as c_int), 0);
         }
+    }
+
+    /// Makes a queue pair and leads it to RTS, once `peer` has told its QPN.
+    fn attach(&self, peer: &mut Peer) -> *mut ibv_qp {
+        let (pair, other) = self.pair(peer);
+        self.lead(pair, other);
         pair
     }
 }
@@ -231,6 +242,40 @@ fn an_exit_loses_no_request() {
         exit(0);
     };
     play("an_exit_loses_no_request", receive, send);
+}
+
+/// Both ends of a queue pair go the same way, though one was stopped when the other one asked it
+/// for queues, for longer than a set-up takes.
+///
+/// Spec: ROCE-273
+#[test]
+fn a_peer_that_is_stopped_agrees_on_the_way() {
+    let receive = |peer: &mut Peer| {
+        let side = own_side();
+        let (pair, other) = side.pair(peer);
+        let process = peer.child.as_ref().expect("a process").id().cast_signed();
+        // SAFETY: a child that lives.
+        let signal = move |signal| assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+        signal(libc::SIGSTOP);
+        let goes_on = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(6));
+            signal(libc::SIGCONT);
+        });
+        side.lead(pair, other);
+        goes_on.join().expect("a thread");
+        side.receive(pair);
+        peer.tell(0);
+        assert_eq!(side.statuses(MESSAGES), [IBV_WC_SUCCESS; MESSAGES]);
+        peer.end();
+    };
+    let send = |peer: &mut Peer| {
+        let side = own_side();
+        let pair = side.attach(peer);
+        peer.ask();
+        side.send(pair, MESSAGES);
+        exit(0);
+    };
+    play("a_peer_that_is_stopped_agrees_on_the_way", receive, send);
 }
 
 /// Waits for the next event of rdma_cm, and acknowledges it.

@@ -92,7 +92,7 @@ pub struct ConnectionTerms {
     pub not_ready_timer: u8,
 }
 
-/// What a program wants of its side of a connection that rdma_cm makes.
+/// Wishes of a program for its side of a connection that rdma_cm makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
     /// Rights of the peer.
@@ -211,6 +211,7 @@ impl Adapter {
         pair.local = path.local;
         pair.state = State::Accepting;
         pair.has_peer = false;
+        pair.unread = None;
         pair.heard = now;
         if path.local.is_none() {
             self.join_buffers(key, &path);

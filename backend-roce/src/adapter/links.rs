@@ -5,6 +5,7 @@ use dat_queues::State;
 use super::deadlines::Timer;
 use super::locals::Sender;
 use super::service_points::ServicePoint;
+use super::unread::Unread;
 use super::{Adapter, ENDED, Pair};
 use crate::port::{LocalNumber, Path};
 use crate::proto::connection::{
@@ -70,6 +71,8 @@ pub(crate) struct Link {
     pub(super) is_passive: bool,
     /// Times that the timer has expired.
     pub(super) repeats: u32,
+    /// What the peer had not read at the last time-out.
+    pub(super) unread: Option<Unread>,
     pub(super) is_ready: bool,
 }
 
@@ -99,6 +102,7 @@ impl Link {
             is_refused: false,
             is_passive: false,
             repeats: 0,
+            unread: None,
             is_ready: false,
         }
     }

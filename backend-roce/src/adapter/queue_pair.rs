@@ -17,6 +17,7 @@ use super::attached::Attempt;
 use super::buffers::Share;
 use super::datagrams::Receiver;
 use super::memories::{Memories, Opening, User};
+use super::unread::Unread;
 use crate::port::{LocalNumber, LocalQueue, Path};
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
@@ -71,7 +72,7 @@ pub(crate) struct SendEntry {
     pub(crate) beside: Beside,
 }
 
-/// What a request of a device has beside its work.
+/// Details of a request by a device, in addition to its work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Beside {
     Nothing,
@@ -79,7 +80,7 @@ pub(crate) enum Beside {
     Immediate(u32),
     /// Key that a message invalidates.
     Invalidate(u32),
-    /// What a bind opens.
+    /// Details of a bind.
     Opening(Opening),
 }
 
@@ -226,7 +227,7 @@ impl Inline {
     }
 }
 
-/// Whether a send queue drains: no request begins (ROCE-278).
+/// Drain of a send queue, during which no request begins (ROCE-278).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drain {
     No,
@@ -292,6 +293,8 @@ pub(crate) struct Pair {
     pub(crate) drain: Drain,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
+    /// What the peer had not read at the last time-out.
+    pub(super) unread: Option<Unread>,
 }
 
 /// Limits a number of Reads to what a message has room for.
@@ -346,6 +349,7 @@ impl Pair {
             peer_failed: false,
             drain: Drain::No,
             is_failing: false,
+            unread: None,
         };
         let setup = pair.setup;
         pair.reserve(&setup).then_some(pair)

@@ -37,6 +37,7 @@ impl Adapter {
                 Timer::Patience(number) => self.end_patience(number),
                 Timer::Gathered => self.release_gathered(),
                 Timer::Pair(key) => {
+                    self.postpone_pair(key);
                     if let Some(pair) = self.pairs.get_mut(key) {
                         let mut late = None;
                         if let Some(transport) = &mut pair.transport {
@@ -57,6 +58,7 @@ impl Adapter {
     }
 
     pub(super) fn expire_link(&mut self, id: u32) {
+        self.postpone_link(id);
         if let Some(link) = self.links.get_mut(id) {
             let event = link.connection.expire(self.now);
             link.repeats = link.repeats.saturating_add(1);

@@ -9,6 +9,7 @@ use dat_core::time::Instant;
 
 use super::Arrival;
 use crate::proto::PathMtu;
+use crate::proto::icrc::Flow;
 
 /// Number of a pair of queues. A port never uses one again (ROCE-231).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,10 @@ pub struct LocalNumber {
 #[cfg(feature = "std")]
 pub(crate) type LocalWay = Result<Option<LocalNumber>, NotLocal>;
 
+/// Time for which a peer that is there, and does nothing, counts as stopped, in microseconds.
+#[cfg(feature = "std")]
+pub(crate) const STOPPED: u64 = 90_000_000;
+
 /// The queue to the peer of a pair. The adapter writes to it, under its lock.
 pub trait LocalQueue: Send + Sync {
     /// Returns the room for packets, in bytes.
@@ -31,6 +36,9 @@ pub trait LocalQueue: Send + Sync {
     /// The first call of several decides, until [`withdraw`](Self::withdraw). 0 asks for no event,
     /// and looks anew.
     fn room(&self, least: usize) -> usize;
+
+    /// Returns true if there is room for `bytes` bytes of packets; no event follows.
+    fn has_room(&self, bytes: usize) -> bool;
 
     /// Waits for room no longer.
     fn withdraw(&self);
@@ -55,6 +63,15 @@ pub trait LocalQueue: Send + Sync {
 
     /// Wakes the peer if it sleeps. Follows a push.
     fn ring(&self);
+
+    /// Returns the positions of the peer's reader and of the next record: what lies between them is
+    /// not read.
+    ///
+    /// They count bytes and wrap. After the end of the pair, both are the same.
+    fn positions(&self) -> [u32; 2];
+
+    /// Returns the addresses of packets that come from the peer.
+    fn flow(&self) -> Flow;
 
     /// Returns the name of the adapter that the pair leads to, and the number of its process.
     fn peer(&self) -> ([u8; 16], i32);
@@ -106,13 +123,16 @@ pub enum Gone {
 pub trait LocalQueues: Send + Sync {
     /// Begins the set-up of a pair to the adapter with an address, from an address of this side.
     ///
+    /// `waits` is set if the peer finds a way of its own, which has to be the same: a peer that is
+    /// stopped is waited for then.
+    ///
     /// Returns the number of the set-up, or of one that is on its way to that address. Its
     /// [`Known`](LocalEvent::Known) or [`Failed`](LocalEvent::Failed) comes later, but not before
     /// [`dialled`](Self::dialled) was called as often.
     ///
     /// # Errors
     /// There is none to be had, in most cases because no such adapter is on this host.
-    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal>;
+    fn dial(&self, source: IpAddr, peer: SocketAddr, waits: bool) -> Result<LocalNumber, NotLocal>;
 
     /// Tells that the adapter knows the set-up.
     fn dialled(&self, number: LocalNumber);

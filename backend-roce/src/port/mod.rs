@@ -8,10 +8,10 @@ mod outbox;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-#[cfg(feature = "std")]
-pub(crate) use local::LocalWay;
 #[cfg(feature = "alloc")]
 pub use local::{Gone, LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_OVERHEAD};
+#[cfg(feature = "std")]
+pub(crate) use local::{LocalWay, STOPPED};
 #[cfg(feature = "alloc")]
 pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};
 

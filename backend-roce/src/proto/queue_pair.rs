@@ -337,6 +337,16 @@ impl<'s> QueuePair<'s> {
         }
     }
 
+    /// Returns true if lack of progress becomes a time-out by `now`.
+    pub fn is_late(&self, now: Instant) -> bool {
+        !self.is_failed() && self.requester.is_late(now)
+    }
+
+    /// Gives the peer the whole time for its answer once more.
+    pub fn postpone(&mut self, now: Instant) {
+        self.requester.postpone(now);
+    }
+
     /// Returns true if the queue pair failed or was ended: a half that fails stops the other.
     pub const fn is_failed(&self) -> bool {
         self.requester.is_ended() || self.responder.fault().is_some()

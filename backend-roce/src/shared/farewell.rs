@@ -11,7 +11,7 @@ use crate::adapter::Adapter;
 /// Longest wait for requests that are posted.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the end of the process asks of the thread of an adapter.
+/// Request of the ending process to the thread of an adapter.
 #[derive(Debug, Default)]
 pub(super) struct Farewell {
     is_asked: AtomicBool,

@@ -8,6 +8,7 @@ use dat_core::time::Instant;
 
 #[cfg(feature = "udp")]
 use super::Watch;
+use super::lease::Pause;
 use super::{Bursts, Driven, LATE_YIELDS, Shared, lock};
 use crate::adapter::{Adapter, port_of};
 use crate::counts::AdapterCounts;
@@ -26,9 +27,13 @@ const LOCAL_EVENTS: usize = 512;
 /// Bytes that an empty packet of a local queue counts for.
 const EMPTY_PACKET: usize = 1 << 10;
 
-/// Time between two looks at a set-up, and how many there are at most: for some 10 s.
-const SETUP_PAUSE: Duration = Duration::from_micros(50);
-const SETUP_LOOKS: usize = 200_000;
+/// Longest time between two looks at set-ups to a peer, and how many there are at most: for some
+/// 100 s. Set-ups have ends of their own; these are for a thread that does not get there.
+const SETUP_PAUSE: Duration = Duration::from_millis(1);
+const SETUP_LOOKS: usize = 100_000;
+
+/// Set-ups to a peer, one after another.
+const SETUPS: usize = 3;
 
 /// How the thread of an adapter minds local queues while it sleeps.
 #[cfg(feature = "udp")]
@@ -132,6 +137,17 @@ impl Shared {
         }
     }
 
+    /// Begins the set-up of a pair of local queues to a peer; see [`LocalQueues::dial`].
+    fn begin_setup(
+        &self,
+        source: IpAddr,
+        peer: SocketAddr,
+        waits: bool,
+    ) -> Result<LocalNumber, NotLocal> {
+        let queues = self.local.as_ref().ok_or(NotLocal::System)?;
+        queues.dial(source, peer, waits)
+    }
+
     /// Returns the pair of local queues to a peer; `None` if packets go through sockets.
     ///
     /// # Errors
@@ -146,8 +162,7 @@ impl Shared {
             return Ok(Ok(None));
         }
         peer.set_port(port_of(qualifier));
-        let queues = self.local.as_ref().ok_or(NotLocal::System);
-        match queues.and_then(|queues| queues.dial(source, peer)) {
+        match self.begin_setup(source, peer, false) {
             Ok(number) => Ok(Ok(Some(number))),
             Err(_) if self.path == PathChoice::Any => Ok(Ok(None)),
             Err(NotLocal::OtherHost) => {
@@ -169,36 +184,57 @@ impl Shared {
         peer: SocketAddr,
     ) -> Result<Option<LocalNumber>, BackendError> {
         let no_queues = match self.path {
+            PathChoice::Packets => return Ok(None),
             PathChoice::Local => Err(BackendError::Unreachable),
-            _ => Ok(None),
+            PathChoice::Any => Ok(None),
         };
-        let Ok(Some(asked)) = self.dial(source, peer, peer.port().into())? else {
-            return no_queues;
-        };
-        let is_expected = self.enter_briefly(|adapter| adapter.locals.expect(asked));
-        self.dialled(asked);
-        let mut found = None;
-        // A set-up has an end of its own; this one is for a thread that does not get there.
-        for _ in 0..SETUP_LOOKS {
-            if !is_expected {
-                break;
+        let mut looks = SETUP_LOOKS;
+        // This side may have been stopped for longer than its peer has waited.
+        for _ in 0..SETUPS {
+            let asked = match self.begin_setup(source, peer, true) {
+                Ok(asked) => asked,
+                // The peer has just given up.
+                Err(NotLocal::Refused | NotLocal::System) => continue,
+                Err(_) => break,
+            };
+            let is_expected = self.enter_briefly(|adapter| adapter.locals.expect(asked));
+            self.dialled(asked);
+            let mut pause = Pause::up_to(SETUP_PAUSE);
+            let mut found = None;
+            while is_expected && looks > 0 {
+                found = self.enter_briefly(|adapter| adapter.locals.outcome(asked));
+                if found.is_some() {
+                    break;
+                }
+                looks -= 1;
+                std::thread::sleep(pause.take());
+                if let Some(mut input) = self.try_input() {
+                    self.take_local(&mut input, || false);
+                }
             }
-            found = self.enter_briefly(|adapter| adapter.locals.outcome(asked));
-            if found.is_some() {
-                break;
-            }
-            std::thread::sleep(SETUP_PAUSE);
-            if let Some(mut input) = self.try_input() {
-                self.take_local(&mut input, || false);
+            let open = self.enter_briefly(|adapter| {
+                adapter.locals.forget_setup(asked);
+                found.filter(|number| adapter.locals.mtu(*number).is_some())
+            });
+            if open.is_some() {
+                return Ok(open);
             }
         }
-        self.enter_briefly(|adapter| {
-            adapter.locals.forget_setup(asked);
-            match found.filter(|number| adapter.locals.mtu(*number).is_some()) {
-                Some(number) => Ok(Some(number)),
-                None => no_queues,
+        no_queues
+    }
+
+    /// Begins the set-ups of queues that datagrams want.
+    #[cold]
+    pub(super) fn ask_for_queues(&self) {
+        while let Some(ends) = self.enter_briefly(Adapter::next_wanted) {
+            let (source, peer) = ends;
+            let queues = self.local.as_ref();
+            let asked = queues.and_then(|queues| queues.dial(source, peer, false).ok());
+            self.enter(|adapter| adapter.asked(&ends, asked));
+            if let Some(asked) = asked {
+                self.dialled(asked);
             }
-        })
+        }
     }
 
     /// Takes over what has become of a pair, now that the adapter knows its number.

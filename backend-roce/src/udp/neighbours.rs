@@ -24,7 +24,9 @@ use crate::local::{
     DEADLINE, Dial, Dialled, FIRST, First, Identity, Known, Label, Listener, LocalPair, PATIENCE,
     PAYLOAD_MAX, Pairs, Record, SPLIT,
 };
-use crate::port::{Arrival, Gone, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
+use crate::port::{
+    Arrival, Gone, LocalEvent, LocalNumber, LocalQueue, LocalQueues, STOPPED, canonical,
+};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
 use crate::proto::packet::length_behind_headers;
@@ -106,6 +108,10 @@ impl LocalQueue for Neighbour {
         room
     }
 
+    fn has_room(&self, bytes: usize) -> bool {
+        self.pair.has_room(bytes)
+    }
+
     fn withdraw(&self) {
         self.pair.withdraw();
     }
@@ -130,6 +136,14 @@ impl LocalQueue for Neighbour {
 
     fn ring(&self) {
         self.pair.ring();
+    }
+
+    fn positions(&self) -> [u32; 2] {
+        self.pair.positions()
+    }
+
+    fn flow(&self) -> Flow {
+        self.flow
     }
 
     fn peer(&self) -> ([u8; 16], i32) {
@@ -524,19 +538,22 @@ impl Pairs for Incoming<'_> {
 }
 
 impl LocalQueues for Neighbours {
-    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal> {
+    fn dial(&self, source: IpAddr, peer: SocketAddr, waits: bool) -> Result<LocalNumber, NotLocal> {
         let own = SocketAddr::new(source, self.bound.port());
         let peer = self.with_interface(peer);
+        let now = ThreadWait::clock();
         let mut setup = self.setup();
         let mut asked = setup.dials.iter_mut();
         if let Some(asked) = asked.find(|asked| asked.dial.ends() == (own, peer)) {
             asked.unknown += 1;
+            if waits {
+                asked.dial.set_patience(STOPPED, now);
+            }
             return Ok(asked.number);
         }
         if setup.dials.len() == PAIRS {
             return Err(NotLocal::Full);
         }
-        let now = ThreadWait::clock();
         // Without any pair, none can be there: the first question brings the memory.
         let first = match self.is_used() {
             true => First::Question,
@@ -544,7 +561,9 @@ impl LocalQueues for Neighbours {
         };
         let dial = Dial::new(&self.identity, own, peer, first, now);
         let mut dial = dial.map_err(|refusal| NotLocal::from(&refusal))?;
-        if self.is_only_way {
+        if waits {
+            dial.set_patience(STOPPED, now);
+        } else if self.is_only_way {
             dial.set_patience(PATIENCE, now);
         }
         if dial

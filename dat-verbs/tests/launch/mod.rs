@@ -35,7 +35,7 @@ pub(crate) struct Library {
     folder: TempDir,
     /// Address of the devices; empty for all of the host.
     pub(crate) address: &'static str,
-    /// Way to the peers; empty for any.
+    /// The way of their packets.
     pub(crate) path: &'static str,
     /// Seconds after which a program is ended.
     pub(crate) patience: u64,
@@ -53,7 +53,7 @@ impl Library {
         let library = Self {
             folder,
             address,
-            path: "",
+            path: "any",
             patience: PATIENCE,
         };
         assert!(library.add("libdat_verbs.so"));

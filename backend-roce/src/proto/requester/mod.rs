@@ -491,6 +491,16 @@ impl<'s> Requester<'s> {
         self.start_timer(now);
     }
 
+    /// Returns true if lack of progress becomes a time-out by `now`.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Gives the peer the whole time once more.
+    pub fn postpone(&mut self, now: Instant) {
+        self.start_timer(now);
+    }
+
     /// Fails the oldest request, if there is one: the peer has gone (ROCE-216).
     pub fn lose_peer(&mut self) {
         if !self.is_idle() {

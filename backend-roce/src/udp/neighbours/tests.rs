@@ -84,7 +84,7 @@ fn stranger(address: SocketAddr) -> UnixStream {
 /// Makes a pair with the adapter that listens at an address; returns its number.
 fn pair(one: &Neighbours, other: &Neighbours) -> LocalNumber {
     other.listen(other.bound.port()).expect("other ways");
-    let number = one.dial(one.bound.ip(), other.bound).unwrap();
+    let number = one.dial(one.bound.ip(), other.bound, false).unwrap();
     one.dialled(number);
     other.attend(Gone::Any);
     one.attend(Gone::None);
@@ -121,7 +121,7 @@ fn the_outcome_of_the_first_set_up_is_told() {
     let mut listener = Listener::new().unwrap();
     listener.add(peer).unwrap();
     assert!(!one.is_used());
-    let number = one.dial(one.bound.ip(), peer).unwrap();
+    let number = one.dial(one.bound.ip(), peer, false).unwrap();
     // The peer is gone before the adapter knows of the set-up.
     drop(listener);
     one.dialled(number);
