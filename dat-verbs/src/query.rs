@@ -7,11 +7,11 @@ use nix::errno::Errno;
 
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
-    IBV_ATOMIC_HCA, IBV_DEVICE_MEM_WINDOW, IBV_DEVICE_MEM_WINDOW_TYPE_2B,
-    IBV_DEVICE_RC_RNR_NAK_GEN, IBV_DEVICE_SRQ_RESIZE, IBV_DEVICE_SYS_IMAGE_GUID,
-    IBV_GID_TYPE_ROCE_V2, IBV_PORT_ACTIVE, IBV_PORT_CM_SUP, IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS,
-    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid_entry, ibv_port_attr,
-    ibv_query_device_ex_input,
+    IBV_ATOMIC_HCA, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW,
+    IBV_DEVICE_MEM_WINDOW_TYPE_2B, IBV_DEVICE_RC_RNR_NAK_GEN, IBV_DEVICE_SRQ_RESIZE,
+    IBV_DEVICE_SYS_IMAGE_GUID, IBV_GID_TYPE_ROCE_V2, IBV_PORT_ACTIVE, IBV_PORT_CM_SUP,
+    IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS, ibv_context, ibv_device_attr, ibv_device_attr_ex,
+    ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input,
 };
 use crate::boundary::{Handle, In, Out, Room, zeroed};
 use crate::context::Context;
@@ -55,9 +55,11 @@ fn device_attributes(adapter: &Adapter) -> ibv_device_attr {
     a.vendor_id = NO_VENDOR;
     a.max_qp = limits.max_eps;
     a.max_qp_wr = limits.max_dto_per_ep;
+    // Extensions: what programs have of them; memory is registered fast by none outside a kernel.
     a.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID
         | IBV_DEVICE_RC_RNR_NAK_GEN
         | IBV_DEVICE_SRQ_RESIZE
+        | IBV_DEVICE_MEM_MGT_EXTENSIONS
         | IBV_DEVICE_MEM_WINDOW
         | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
     a.max_sge = limits.max_iov_segments_per_dto;

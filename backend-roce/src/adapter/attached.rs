@@ -70,6 +70,8 @@ pub struct SendAttributes {
 /// Terms of a connection that rdma_cm makes, as a program learns them.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionTerms {
+    /// Addresses of this side and of the peer.
+    pub ends: (SocketAddr, SocketAddr),
     /// QPN of the peer.
     pub peer_qpn: u32,
     /// Port of rdma_cm of the side that asked.
@@ -82,7 +84,7 @@ pub struct ConnectionTerms {
     pub mtu: PathMtu,
     /// Reads and atomics that this side answers, and has under way, at a time.
     pub depths: (u8, u8),
-    /// Code of the time without progress after which a request is repeated.
+    /// Code of the time without progress after which this side repeats a request.
     pub timeout: u8,
     /// Repetitions without progress.
     pub retries: u8,
@@ -307,15 +309,17 @@ impl Adapter {
 
     /// Returns what a program learns of the peer of a request.
     pub(crate) fn request_terms(&self, id: u32) -> Option<ConnectionTerms> {
-        let request = &self.links.get(id)?.request;
+        let link = self.links.get(id)?;
+        let request = &link.request;
         Some(ConnectionTerms {
+            ends: (link.path.wire.source(), link.path.wire.destination()),
             peer_qpn: request.qpn,
             asks_from: request.source_port,
             expects: 0,
             sends: request.starting_psn.value(),
             mtu: request.mtu?,
             depths: (request.initiator_depth, request.responder_resources),
-            timeout: request.ack_timeout,
+            timeout: self.options.timeout,
             retries: request.retry_count,
             not_ready_retries: request.rnr_retry_count,
             not_ready_timer: self.options.not_ready_timer,
@@ -328,14 +332,16 @@ impl Adapter {
         let transport = pair.transport.as_ref()?;
         let request = &self.links.get(pair.link?)?.request;
         let (expects, sends, _) = transport.progress();
+        let flow = pair.path?.wire;
         Some(ConnectionTerms {
+            ends: (flow.source(), flow.destination()),
             peer_qpn: transport.destination(),
             asks_from: request.source_port,
             expects: expects.value(),
             sends: sends.value(),
             mtu: transport.mtu(),
             depths: (pair.reads().0, transport.depth()),
-            timeout: request.ack_timeout,
+            timeout: transport.timeout(),
             retries: request.retry_count,
             not_ready_retries: transport.not_ready_retries(),
             not_ready_timer: transport.not_ready_timer().code(),

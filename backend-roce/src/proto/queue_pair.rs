@@ -217,6 +217,11 @@ impl<'s> QueuePair<'s> {
         self.requester.has_drained()
     }
 
+    /// Returns the code of the time-out of requests.
+    pub const fn timeout(&self) -> u8 {
+        self.requester.timeout()
+    }
+
     /// Returns the repetitions of messages that find no receive.
     pub const fn not_ready_retries(&self) -> u8 {
         self.requester.not_ready_retries()

@@ -6,11 +6,11 @@ use backend_roce::ConnectionTerms;
 use nix::errno::Errno;
 
 use super::id::{Id, Phase};
-use crate::boundary::layout::{IBV_QP_STATE, IBV_QPS_INIT, ibv_ah_attr, ibv_qp_attr};
+use crate::boundary::layout::{IBV_QP_STATE, IBV_QPS_INIT, ibv_qp_attr};
 use crate::boundary::{Handle, Out};
 use crate::errors::{Result, done, require};
 use crate::query::PORT;
-use crate::transfer::{EVERY_ACCESS, agreed, needs, vector};
+use crate::transfer::{EVERY_ACCESS, agreed, needs};
 
 /// Numbers that a PSN has.
 const NUMBERS: u64 = 1 << 24;
@@ -54,19 +54,6 @@ fn terms(own: &Id) -> Result<ConnectionTerms> {
     terms.ok_or(Errno::EINVAL)
 }
 
-/// Returns the address vector of the peer.
-fn vector_of(own: &Id) -> Result<ibv_ah_attr> {
-    let (local, remote) = {
-        let state = own.state();
-        (state.local, state.remote)
-    };
-    let (local, remote) = local.zip(remote).ok_or(Errno::EINVAL)?;
-    let mut gids = own.adapter.interfaces.gids.iter();
-    // Of a loop-back address that is not listed, another one stands for the device.
-    let index = gids.position(|gid| gid.is_at(local)).unwrap_or(0);
-    vector(remote.ip(), index)
-}
-
 /// Sets the attributes that a queue pair needs for the state that they name; returns their mask.
 ///
 /// # Errors
@@ -79,8 +66,7 @@ fn fill(own: &Id, c: &mut ibv_qp_attr) -> Result<u32> {
         c.port_num = PORT;
         c.qp_access_flags = EVERY_ACCESS;
     } else {
-        agreed(&terms(own)?, c);
-        c.ah_attr = vector_of(own)?;
+        agreed(&own.adapter, &terms(own)?, c);
         c.timeout = own.state().options.ack_timeout.unwrap_or(c.timeout);
     }
     Ok(IBV_QP_STATE | needs)

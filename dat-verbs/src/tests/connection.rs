@@ -11,21 +11,23 @@ use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::refusal;
 use crate::boundary::layout::{
-    IBV_QPT_RC, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
+    IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
     RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
-    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_init_attr, rdma_addrinfo,
-    rdma_cm_event,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_attr, ibv_qp_init_attr,
+    rdma_addrinfo, rdma_cm_event,
 };
-use crate::boundary::{Address, Handle, In, Out, Text, socket_storage, zeroed};
+use crate::boundary::{Address, Handle, In, Out, Text, gid_bytes, socket_storage, zeroed};
 use crate::completion::{ibv_create_cq, ibv_destroy_cq};
 use crate::connection::{
     Event, EventChannel, Id, rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_connect,
     rdma_create_ep, rdma_create_event_channel, rdma_create_id, rdma_create_qp, rdma_destroy_ep,
     rdma_destroy_event_channel, rdma_destroy_id, rdma_destroy_qp, rdma_freeaddrinfo,
     rdma_get_cm_event, rdma_get_dst_port, rdma_get_request, rdma_get_src_port, rdma_getaddrinfo,
-    rdma_listen, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
+    rdma_init_qp_attr, rdma_listen, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route,
+    rdma_set_option,
 };
 use crate::settings::ADDRESS;
+use crate::transfer::{Pair, ibv_query_qp};
 
 const NOWHERE: In<sockaddr> = In::at(core::ptr::null());
 
@@ -510,6 +512,69 @@ fn without_descriptors_nothing_is_left_behind() {
     rdma_destroy_qp(client);
     assert_eq!(rdma_destroy_id(client), 0);
     rdma_destroy_event_channel(clients);
+}
+
+/// A queue pair that rdma_cm connects tells the address of its peer and its time-out, as the
+/// attributes of its identifier do.
+///
+/// Spec: ROCE-272
+#[test]
+fn a_connected_pair_tells_its_peer() {
+    let (servers, clients) = (channel(), channel());
+    let listener = id(servers);
+    assert_eq!(
+        rdma_bind_addr(listener, pointer(&storage("127.0.0.4:0"))),
+        0
+    );
+    assert_eq!(rdma_listen(listener, 1), 0, "{}", Errno::last());
+    let port = u16::from_be(rdma_get_src_port(listener));
+    let client = ask(clients, &storage(&format!("127.0.0.4:{port}")));
+    let (handle, c) = awaited(servers);
+    assert_eq!(c.event, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_eq!(rdma_ack_cm_event(handle), 0);
+    let server = Handle::<Id>::at(c.id);
+    make_pair(server);
+    assert_eq!(rdma_accept(server, In::at(core::ptr::null())), 0);
+    for channel in [clients, servers] {
+        let (handle, c) = awaited(channel);
+        assert_eq!(c.event, RDMA_CM_EVENT_ESTABLISHED);
+        assert_eq!(rdma_ack_cm_event(handle), 0);
+    }
+    for (id, peer) in [(client, Some(4)), (server, None)] {
+        let pair = Handle::<Pair>::at(id.read().expect("an identifier").qp);
+        let (mut has, mut init): (ibv_qp_attr, ibv_qp_init_attr) = (zeroed(), zeroed());
+        let (to, init) = (Out::at(&raw mut has), Out::at(&raw mut init));
+        assert_eq!(ibv_query_qp(pair, to, 0, init), 0);
+        let told = |state| {
+            let (mut told, mut mask): (ibv_qp_attr, c_int) = (zeroed(), 0);
+            told.qp_state = state;
+            let (to, mask) = (Out::at(&raw mut told), Out::at(&raw mut mask));
+            assert_eq!(rdma_init_qp_attr(id, to, mask), 0);
+            told
+        };
+        let vectors = [has.ah_attr, told(IBV_QPS_RTR).ah_attr].map(|vector| {
+            let grh = vector.grh;
+            assert_eq!((vector.is_global, vector.port_num, vector.dlid), (1, 1, 0));
+            (gid_bytes(grh.dgid), grh.sgid_index, grh.hop_limit)
+        });
+        assert_eq!(vectors[0], vectors[1]);
+        let (gid, _, hops) = vectors[0];
+        assert_eq!(
+            (&gid[..13], hops),
+            (&[&[0; 10][..], &[0xFF, 0xFF, 127]].concat()[..], 64)
+        );
+        assert!(peer.is_none_or(|peer| gid[15] == peer), "{gid:?}");
+        assert_eq!(has.timeout, told(IBV_QPS_RTS).timeout);
+        assert_ne!(has.timeout, 0);
+    }
+    for id in [client, server, listener] {
+        rdma_destroy_qp(id);
+        assert_eq!(rdma_destroy_id(id), 0);
+    }
+    while kind(clients).is_ok() || kind(servers).is_ok() {}
+    for channel in [servers, clients] {
+        rdma_destroy_event_channel(channel);
+    }
 }
 
 /// Returns a link-local address of this host with its interface, if there is one.

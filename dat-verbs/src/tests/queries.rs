@@ -6,8 +6,8 @@ use nix::errno::Errno;
 
 use super::{Opened, refusal};
 use crate::boundary::layout::{
-    IBV_PORT_ACTIVE, ibv_context, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_gid_entry,
-    ibv_port_attr,
+    IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_PORT_ACTIVE, ibv_context, ibv_device, ibv_device_attr,
+    ibv_device_attr_ex, ibv_gid_entry, ibv_port_attr,
 };
 use crate::boundary::{Handle, Out, Room, Text, zeroed};
 use crate::device::{
@@ -48,6 +48,8 @@ fn attributes_are_those_of_the_adapter() {
     let mut old: ibv_device_attr = zeroed();
     assert_eq!(ibv_query_device(context.0, Out::at(&raw mut old)), 0);
     assert!(old.max_cqe >= 1 << 16 && old.max_mr > 0 && old.phys_port_cnt == 1);
+    // Programs send with invalidation only then.
+    assert_ne!(old.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS, 0);
     let mut whole: ibv_device_attr_ex = zeroed();
     let structure: *mut ibv_context = context.0.pointer();
     let size = size_of::<ibv_device_attr_ex>();

@@ -97,6 +97,28 @@ fn ends(header: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
+/// Returns the address vector of a peer, from an entry of the table of GIDs.
+fn vector(index: usize, peer: IpAddr) -> Result<ibv_ah_attr> {
+    let mut vector: ibv_ah_attr = zeroed();
+    vector.is_global = 1;
+    vector.port_num = PORT;
+    vector.grh.dgid.raw = gid_of(peer);
+    vector.grh.sgid_index = u8::try_from(index).map_err(|_| Errno::EINVAL)?;
+    vector.grh.hop_limit = HOPS;
+    Ok(vector)
+}
+
+/// Returns the address vector of the peer of a connection.
+pub(crate) fn vector_between(
+    adapter: &Adapter,
+    (own, peer): (SocketAddr, SocketAddr),
+) -> Result<ibv_ah_attr> {
+    let mut gids = adapter.interfaces.gids.iter();
+    // Of a loop-back address that is not listed, another one stands for the device.
+    let index = gids.position(|gid| gid.is_at(own)).unwrap_or(0);
+    vector(index, peer.ip())
+}
+
 /// Returns the address vector of the sender of a datagram.
 fn sender(
     adapter: &Adapter,
@@ -109,22 +131,11 @@ fn sender(
     let (peer, own) = ends(values(&bytes, NETWORK_HEADER)).ok_or(Errno::EINVAL)?;
     let mut gids = adapter.interfaces.gids.iter();
     let index = gids.position(|gid| gid.address == own);
-    let vector = vector(peer, index.ok_or(Errno::EINVAL)?)?;
+    let vector = vector(index.ok_or(Errno::EINVAL)?, peer)?;
     Ok(ibv_ah_attr {
         port_num: port,
         ..vector
     })
-}
-
-/// Returns the address vector of a peer, from an entry of the GID table.
-pub(crate) fn vector(peer: IpAddr, index: usize) -> Result<ibv_ah_attr> {
-    let mut vector: ibv_ah_attr = zeroed();
-    vector.is_global = 1;
-    vector.port_num = PORT;
-    vector.grh.dgid.raw = gid_of(peer);
-    vector.grh.sgid_index = u8::try_from(index).map_err(|_| Errno::EINVAL)?;
-    vector.grh.hop_limit = HOPS;
-    Ok(vector)
 }
 
 pub(crate) extern "C" fn ibv_init_ah_from_wc(

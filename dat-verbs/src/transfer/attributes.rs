@@ -6,7 +6,7 @@ use backend_roce::proto::PathMtu;
 use backend_roce::{ConnectionTerms, ReceiveAttributes, SendAttributes};
 use nix::errno::Errno;
 
-use super::address::route;
+use super::address::{route, vector_between};
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
@@ -62,7 +62,10 @@ pub(super) const fn send_attributes(of: &ibv_qp_attr) -> SendAttributes {
 }
 
 /// Sets attributes to the terms of a connection of rdma_cm, which gives the peer all rights.
-pub(crate) fn agreed(terms: &ConnectionTerms, to: &mut ibv_qp_attr) {
+pub(crate) fn agreed(adapter: &Adapter, terms: &ConnectionTerms, to: &mut ibv_qp_attr) {
+    if let Ok(vector) = vector_between(adapter, terms.ends) {
+        to.ah_attr = vector;
+    }
     to.port_num = PORT;
     to.qp_access_flags = EVERY_ACCESS;
     to.path_mtu = path_mtu(terms.mtu);

@@ -10,7 +10,7 @@ mod transitions;
 mod window;
 
 pub(crate) use address::{
-    HOPS, ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_init_ah_from_wc, vector,
+    HOPS, ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_init_ah_from_wc,
 };
 pub(crate) use attributes::{EVERY_ACCESS, agreed};
 pub(crate) use pair::{

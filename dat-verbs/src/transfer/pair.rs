@@ -346,7 +346,7 @@ impl Pair {
             && matches!(state, IBV_QPS_RTS | IBV_QPS_SQD)
             && let Some(terms) = self.adapter.device.pair_terms(self.qpn)
         {
-            agreed(&terms, own);
+            agreed(&self.adapter, &terms, own);
         }
     }
 

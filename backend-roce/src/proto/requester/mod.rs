@@ -437,6 +437,11 @@ impl<'s> Requester<'s> {
         (self.timeouts_left, self.not_ready_left) = (retries, not_ready_retries);
     }
 
+    /// Returns the code of the time-out.
+    pub const fn timeout(&self) -> u8 {
+        self.options.timeout
+    }
+
     /// Returns how many RNR NAKs without progress are accepted.
     pub const fn not_ready_retries(&self) -> u8 {
         self.options.rnr_retry_count
