@@ -194,14 +194,21 @@ fn transfers_of_fio() {
     }
 }
 
-/// Writes the registry of DAT with OFA's library at an address, and returns the adapter's name.
-fn ofa(library: &Library) -> &'static str {
-    let line = format!(
-        "ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"{} 0\" \"\"\n",
-        library.address
+/// The provider of our own DAT, which is built with the other packages.
+const PROVIDER: &str = "libdat_provider.so";
+/// Address of its adapter.
+const OWN: &str = "127.47.0.14";
+
+/// Writes a registry of DAT: OFA's library on the device of verbs, and our own provider.
+fn write_registry(library: &Library) {
+    let (folder, address) = (library.folder(), library.address);
+    let provider = folder.join(PROVIDER);
+    let lines = format!(
+        "ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"{address} 0\" \"\"\n\
+        own u2.0 nonthreadsafe default {} dat.0.1 \"roce {OWN}\" \"\"\n",
+        provider.display()
     );
-    fs::write(library.folder().join("dat.conf"), line).expect("a file");
-    "ofa"
+    fs::write(folder.join("dat.conf"), lines).expect("a file");
 }
 
 /// Expects a program of OFA to pass: it exits with 0 after a failure, too.
@@ -219,23 +226,28 @@ fn check_dapl(output: &Output, wanted: &str) {
     assert!(is_good, "{output:?}");
 }
 
-#[test]
-fn dapltest_of_ofa() {
-    let library = Library::new();
-    let (port, device) = (free_port(), ofa(&library));
-    let Some(mut server) = library.start("dapltest", &format!("-T S -D {device} -n {port}")) else {
-        return;
+/// Runs dapltest between two adapters of the registry; the data is checked.
+fn run_dapltest(library: &Library, serves: &str, asks: &str) {
+    let port = free_port();
+    let start = |device: &str, kind: &str, rest: &str| {
+        let arguments = format!("-T {kind} -D {device} -n {port} {rest}");
+        let mut command = library.command("dapltest", &arguments);
+        if device == "own" {
+            command.env_remove("LD_PRELOAD");
+        }
+        command.spawn().expect("the program starts")
     };
+    let mut server = start(serves, "S", "");
     wait_for(&mut server, port);
+    let address = if serves == "own" { OWN } else { ADDRESS };
     let run = |kind: &str, rest: &str| {
-        let arguments = format!("-T {kind} -s {ADDRESS} -D {device} -n {port} {rest}");
-        let client = library.start("dapltest", &arguments).expect("it is there");
+        let client = start(asks, kind, &format!("-s {address} {rest}"));
         client.wait_with_output().expect("the end of a child")
     };
     for operations in [
-        "-i 50 -t 2 -w 2 client SR 256 server RW 4096 server SR 256",
-        "-i 50 -t 1 -w 2 client SR 256 server RR 4096 server SR 256",
-        "-P -i 50 -t 1 -w 1 client SR 8192 3 server SR 8192 3",
+        "-V -i 50 -t 2 -w 2 client SR 256 server RW 4096 server SR 256",
+        "-V -i 50 -t 1 -w 2 client SR 256 server RR 4096 server SR 256",
+        "-V -P -i 50 -t 1 -w 1 client SR 8192 3 server SR 8192 3",
     ] {
         check_dapl(&run("T", operations), "Total WQE");
     }
@@ -248,18 +260,42 @@ fn dapltest_of_ofa() {
 }
 
 #[test]
+fn dapltest_of_ofa() {
+    if is_installed("dapltest") {
+        let library = Library::new();
+        write_registry(&library);
+        run_dapltest(&library, "ofa", "ofa");
+    }
+}
+
+/// Our own DAT, without verbs, and OFA's on the library, in memory and by packets.
+#[test]
+fn dapltest_between_our_dat_and_that_of_ofa() {
+    let mut library = Library::new();
+    if !is_installed("dapltest") || !library.add(PROVIDER) {
+        return;
+    }
+    write_registry(&library);
+    for path in ["local", "packets"] {
+        library.path = path;
+        run_dapltest(&library, "own", "ofa");
+        run_dapltest(&library, "ofa", "own");
+    }
+}
+
+#[test]
 fn dtest_of_ofa() {
     // Two of them tell each other at a port of TCP.
     const PORTS: [u16; 2] = [15828, 45248];
     let library = Library::new();
-    let device = ofa(&library);
+    write_registry(&library);
     for (line, port, wanted) in [
         ("dtest -b 4096", PORTS[0], "PASSED"),
         ("dtestcm -c 20", PORTS[0], "CONNECTED"),
         ("dtestsrq", PORTS[1], "Complete"),
     ] {
         let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
-        let server = format!("-P {device} {arguments}");
+        let server = format!("-P ofa {arguments}");
         let client = format!("{server} -h {ADDRESS}");
         let ends = library.run((program, &server), (program, &client), port);
         for output in ends.into_iter().flatten() {

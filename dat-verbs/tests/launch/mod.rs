@@ -49,18 +49,27 @@ impl Library {
     /// As [`new`](Self::new), with another address of the devices.
     pub(crate) fn at(address: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let readable = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(folder.path(), readable.clone()).expect("permissions");
-        let test = env::current_exe().expect("the path of this test");
-        let path = folder.path().join("libdat_verbs.so");
-        fs::copy(test.with_file_name("libdat_verbs.so"), &path).expect("the library");
-        fs::set_permissions(&path, readable).expect("permissions");
-        Self {
+        fs::set_permissions(folder.path(), readable()).expect("permissions");
+        let library = Self {
             folder,
             address,
             path: "any",
             patience: PATIENCE,
+        };
+        assert!(library.add("libdat_verbs.so"));
+        library
+    }
+
+    /// Adds a library of the workspace to the folder; false, and says so, if it is not built.
+    pub(crate) fn add(&self, name: &str) -> bool {
+        let test = env::current_exe().expect("the path of this test");
+        let path = self.folder().join(name);
+        let is_there = fs::copy(test.with_file_name(name), &path).is_ok();
+        match is_there {
+            true => fs::set_permissions(&path, readable()).expect("permissions"),
+            false => report_missing(name),
         }
+        is_there
     }
 
     /// Returns the folder of the library, which every user can read.
@@ -129,6 +138,11 @@ impl Library {
             );
         }
     }
+}
+
+/// Returns the permissions of what every user can read.
+fn readable() -> fs::Permissions {
+    fs::Permissions::from_mode(0o755)
 }
 
 /// Asks a program to end.

@@ -1,17 +1,21 @@
 #!/bin/bash
-#: about = "dapltest, dtest, rping and a program on librdmacm, on soft-RoCE of another host, meet RoCEv2 in software, both ways; all packets are judged"
+#: about = "programs of OFA, rdma-core and perftest, and one on librdmacm, on soft-RoCE of another host, meet RoCEv2 in software, both ways; all packets are judged"
 #: timeout = 600
 #: peer = true
 #: capture = true
 #: memory = 512
-#: programs = ["dapltest", "dtest", "rping"]
+#: programs = ["dapltest", "dtest", "rping", "ucmatose", "ibv_rc_pingpong", "ibv_ud_pingpong", "ib_send_bw",
+#:     "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_lat"]
 #: libraries = ["libdaplofa.so.2"]
 #: build = [{ package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } },
+#:     { package = "dat-verbs", target = { library = "dat_verbs" } },
+#:     { package = "dat-cli", features = ["verbs"], target = { program = "dat" } },
 #:     { package = "dat-host", features = ["verbs", "rsm"], target = { test = "private_data" } },
 #:     { package = "dat-host", features = ["verbs", "rsm"], target = { example = "rdma_ping" } }]
 #: compile = [{ source = "xtask/vm/programs/rdmacm_private_data.c", links = ["ibverbs", "rdmacm"] }]
-# Arguments: the rounds, one without any; `few` for shorter runs; and the programs (dapltest dtest librdmacm rping), all without any. The programs of OFA
-# exit with 0 even after a failure, so their output decides. After a failure the next program runs; the counts go to `cargo xtask harden`.
+# Arguments: the rounds, one without any; `few` for shorter runs; and the programs (dapltest dtest librdmacm rping unchanged), all without any.
+# The programs of OFA exit with 0 even after a failure, so their output decides. After a failure the next program runs; the counts go to
+# `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"; told' ERR
 # The last lines of the server, here or there, and what its threads wait for.
@@ -30,7 +34,7 @@ else
     few=
 fi
 programs=("${@:3}")
-[ "${#programs[@]}" != 0 ] || programs=(dapltest dtest librdmacm rping)
+[ "${#programs[@]}" != 0 ] || programs=(dapltest dtest librdmacm rping unchanged)
 ulimit -l unlimited
 peer_is_up
 # Soft-RoCE of this host has UDP port 4791, which the other host sends to.
@@ -56,7 +60,7 @@ verdict() {
         grep -av '; 0 failed;' "$4" | grep -aE 'Error|[Ff]ailed|FAIL' > /dev/null; then
         failed=1
         echo "FAILED: $2 (code ${5:-0})"
-        tail -n 20 "$4"
+        tail -n 40 "$4"
         told_by_kernel
     else
         echo "passed: $2 ($(now))"
@@ -86,6 +90,8 @@ there_ended() {
     code=$(peer 'wait_until 20 test -s /run/server.code; cat /run/server.code' | tail -n 1)
 }
 
+# Programs of rdma-core and perftest; GID stands for the index of the address. With -u, a peer has seconds to answer.
+short=("rping -v -V -C 20" "ibv_rc_pingpong -c -n 20 -g GID" "ib_send_bw -F -u 18 -n 20 -x GID")
 if [ -n "$few" ]; then
     transactions=(
         "-T T -i 20 -t 2 -w 2 client SR 256 server RW 4096 server SR 256"
@@ -93,6 +99,7 @@ if [ -n "$few" ]; then
         "-T P -i 128 -p 16 -m b RW 4096 1"
     )
     dtests=("-b 4096")
+    lines=("${short[@]}")
     # A host of Linux refuses few requests to ports in a second, by ICMP. Port 4791 is tried 0.8 s after a request without an answer.
     peer 'echo 0 > /proc/sys/net/ipv4/icmp_ratelimit; echo 0 > /proc/sys/net/ipv6/icmp/ratelimit'
 else
@@ -105,6 +112,20 @@ else
         "-T P -i 512 -p 1 -m p RR 256 1"
     )
     dtests=("-b 65536" "-b 4096 -p" "-b 4096 -w" "-b 4096 -c" "-W -b 4096")
+    lines=(
+        "${short[@]}"
+        "rping -v -V -C 20 -S 4000"
+        "ucmatose -c 5 -C 20 -S 1000"
+        "ibv_rc_pingpong -c -e -s 65536 -n 100 -g GID"
+        "ibv_ud_pingpong -c -n 100 -g GID"
+        "ib_send_bw -F -u 18 -n 50 -s 4096 -b -x GID"
+        "ib_send_bw -F -u 18 -n 50 -s 4096 -e --use-srq -x GID"
+        "ib_write_bw -F -u 18 -n 50 -s 4096 -q 4 -x GID"
+        "ib_write_bw -F -u 18 -n 50 -s 64 -I 64 -x GID"
+        "ib_read_bw -F -u 18 -n 20 -x GID"
+        "ib_atomic_bw -F -u 18 -n 50 -x GID"
+        "ib_send_lat -F -u 18 -n 50 -x GID"
+    )
 fi
 
 dapltest_ours_connects() {
@@ -211,6 +232,54 @@ rping_both_ways() {
     verdict "rping's client" "its server" '20 rounds served' /run/server "$code"
 }
 
+# waits: true if a server waits here at port 7180, by TCP or over RoCEv2.
+waits() {
+    listens 7180 || bound 7180
+}
+# unchanged_server, unchanged_client: a program meets itself; soft-RoCE has the server, or the client. The codes are in `client` and `code`.
+unchanged_server() {
+    there_serves "timeout 60 $other -p 7180 ${serves/$at/$to}"
+    peer 'wait_until 20 listens 7180'
+    client=0
+    # shellcheck disable=SC2086
+    timeout 60 dat run -- $own -p 7180 $asks "$to" > /run/said 2>&1 || client=$?
+    there_ended
+}
+unchanged_client() {
+    # shellcheck disable=SC2086
+    here_serves timeout 60 dat run -- $own -p 7180 $serves
+    wait_until 20 waits
+    client=0
+    peer "$there timeout 60 $other -p 7180 $asks $at" > /run/said 2>&1 || client=$?
+    here_ended
+}
+# unchanged_both_ways GID OWN OTHER: each program, unchanged, meets itself. Here `dat run` runs it; GID is the index of the own address there.
+late=0
+unchanged_both_ways() {
+    local line role index own other at to serves asks client good='ping data|iters in|status 0|#bytes'
+    index=$(peer "address_index $3")
+    for line in "${lines[@]}"; do
+        own=${line/GID/$1} other=${line/GID/$index} at=$2 to=$3 serves='' asks=''
+        case $line in
+            rping*) serves="-s -a $at" asks="-c -a" ;;
+            ucmatose*) serves="-b $at" asks=-s ;;
+            # They tell each other GIDs and QPNs by TCP.
+            *) at=$RDMA_IPV4 to=$PEER_IPV4 ;;
+        esac
+        for role in server client; do
+            "unchanged_$role"
+            # The pingpongs give a peer half a second to answer, which is short on a busy machine. They run once more, which counts.
+            if [[ $line = ibv_* ]] && cat /run/said /run/server | grep -qa 'transport retry counter exceeded'; then
+                late=$((late + 1))
+                echo "once more: $line, soft-RoCE's $role"
+                "unchanged_$role"
+            fi
+            verdict "unchanged, soft-RoCE's $role" "$line" "$good" /run/said "$client"
+            verdict "unchanged, soft-RoCE's $role" "its server" "$good" /run/server "$code"
+        done
+    done
+}
+
 # Both families in turn.
 addresses() {
     [ $((round % 2)) = 0 ] && echo "$RDMA_IPV4 $PEER_IPV4" || echo "$RDMA_IPV6 $PEER_IPV6"
@@ -228,6 +297,10 @@ for ((round = 0; round < rounds; round++)); do
             librdmacm) librdmacm $(addresses) ;;
             # shellcheck disable=SC2046
             rping) rping_both_ways $(addresses) ;;
+            unchanged)
+                unchanged_both_ways 0 "$RDMA_IPV4" "$PEER_IPV4"
+                unchanged_both_ways 1 "$RDMA_IPV6" "$PEER_IPV6"
+                ;;
             *)
                 echo "unknown program $program"
                 exit 2
@@ -243,6 +316,9 @@ for group in "${!runs[@]}"; do
 done
 if [ -n "${runs["dtest, OFA's server"]:-}" ]; then
     count "dtest, OFA's server, run again after its end by a signal" "${runs["dtest, OFA's server"]}" "$again"
+fi
+if [ -n "${runs["unchanged, soft-RoCE's server"]:-}" ]; then
+    count "unchanged pingpongs, run again after half a second without an answer" "${runs["unchanged, soft-RoCE's server"]}" "$late"
 fi
 
 # The device again, as it was.
